@@ -36,6 +36,7 @@ class FeedBudget:
         self._waiting: deque[Callable[[], bool]] = deque()
         self._patient: deque[Callable[[], bool]] = deque()
         self._held = self._passes = False  # `_passes`: one patient feed may start although all are held
+        self._is_serving = False  # a feed that starts may end at once, and give its turn back inside `_serve`
 
     @property
     def small(self) -> int:
@@ -82,10 +83,16 @@ class FeedBudget:
         self._serve()
 
     def _serve(self) -> None:
-        while self._free >= self.turn and (start := self._next()) is not None:
-            self._free -= self.turn
-            if not start():
-                self._free += self.turn
+        if self._is_serving:
+            return  # the loop below goes on: without it, each of many feeds that end at once would be a call deeper
+        self._is_serving = True
+        try:
+            while self._free >= self.turn and (start := self._next()) is not None:
+                self._free -= self.turn
+                if not start():
+                    self._free += self.turn
+        finally:
+            self._is_serving = False
 
     def _next(self) -> Callable[[], bool] | None:
         if self._waiting:

@@ -1,16 +1,16 @@
-"""One feed: an ephemeral ack-none pull consumer whose messages are handed on in stream order, checked for gaps.
+"""Shell of one feed: runs one pull consumer after another, whose messages are delivered in stream order.
 
-One that lags by bytes goes on without bodies (engine/store/byte_lag.py), where its owner can do without them.
-
-Nothing is redelivered to an ack-none consumer, so the feed checks itself: the consumer's sequence must rise by
-one, heartbeats must come and agree. Whatever is wrong, the consumer is made anew on a new inbox from the last
-sequence on; nobody downstream notices but by the call of `on_break`.
+`PullConsumer` decides. The feed creates the consumer at the server, carries its actions out, and replaces it when it
+has ended; nobody downstream notices but by the call of `on_break`. A feed that lags by bytes goes on without bodies
+(engine/store/byte_lag.py), where its owner can do without them.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+from dataclasses import dataclass
+from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
@@ -19,28 +19,56 @@ import structlog
 
 from evenlane.engine.base.aio.cancellation import cancel_and_wait
 from evenlane.engine.core.ports import Disconnected, Lost
-from evenlane.engine.core.wire import headers as h
 from evenlane.engine.errors import EvenlaneError
 from evenlane.engine.store.byte_lag import ByteLag
 from evenlane.engine.store.jetstream.api.values import ConsumerInfo
 from evenlane.engine.store.jetstream.client.connection import ApiError
+from evenlane.engine.store.jetstream.pull_consumer import (
+    HEARTBEAT_S,
+    CaughtUp,
+    Ended,
+    EndReason,
+    Pull,
+    PullConsumer,
+    Stage,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
     from evenlane.engine.store.jetstream.byte_budget import FeedBudget
     from evenlane.engine.store.jetstream.client.connection import Connection
+    from evenlane.engine.store.jetstream.pull_consumer import Action
 
 _log = structlog.get_logger(__name__)
 
-_HEARTBEAT_S = 5.0
-_SILENT_S = 2.5 * _HEARTBEAT_S
 _EXPIRES_S = 30.0
-_ENDLESS = 1_000_000  # messages; a pull shall end by bytes alone, for then the server says so
-_FIRST = 16 << 10  # bytes of a feed's first pull: where many feeds begin together, each brings its first messages soon
+_ENDLESS = 1_000_000  # messages; a pull must end by bytes alone, for then the server says so
 _BACKOFF_S = (0.05, 0.1, 0.2, 0.5, 1.0)
+_UNVERIFIED_S = 0.2  # before the lane is verified again
+_TRIES_FOR_LEADER = 16
 _SECOND = 1_000_000_000
-_OTHERWISE = "bodies are to come, or no longer"
+
+
+@dataclass(frozen=True)
+class FeedSource:
+    """What a feed reads. With `leader`, which names the server that leads the stream, only consumers on that server
+    are used. Without `subjects` all are read.
+    """
+
+    stream: str
+    subjects: Sequence[str] = ()
+    leader: Callable[[], Awaitable[str | None]] | None = None
+
+
+@dataclass(frozen=True)
+class FeedCallbacks:
+    """What a feed calls: see `Store.feed` in engine/core/ports.py."""
+
+    sink: Callable[[bytes, int, int, bytes, bytes], None]
+    on_break: Callable[[int], Awaitable[int]]
+    on_end: Callable[[], None] | None = None
+    on_head: Callable[[bytes, int, int, bytes, int], bool] | None = None
 
 
 class JetStreamFeed:
@@ -49,266 +77,160 @@ class JetStreamFeed:
     def __init__(
         self,
         connection: Connection,
-        stream: str,
-        start: int,
-        sink: Callable[[bytes, int, int, bytes, bytes], None],
-        on_break: Callable[[int], Awaitable[int]],
         budget: FeedBudget,
+        source: FeedSource,
+        callbacks: FeedCallbacks,
         *,
+        start: int,
         until: int | None = None,
-        subjects: Sequence[str] = (),
-        on_end: Callable[[], None] | None = None,
-        on_head: Callable[[bytes, int, int, bytes, int], bool] | None = None,
-        leader_of: Callable[[], Awaitable[str | None]] | None = None,
     ) -> None:
-        self._connection, self._stream, self.sink = connection, stream, sink
-        self._on_break, self._budget, self._on_end, self._on_head = on_break, budget, on_end, on_head
-        self._until, self._subjects, self._leader_of = until, list(subjects), leader_of
-        self._last = start - 1
-        self._expected = 1  # the consumer's next sequence
-        self._sid = 0
-        self._next_subject = self._inbox = ""
-        self._turn = self._waiting = self._closed = False
-        self._asked = self._room = 0  # bytes that the present pull may bring, and may still bring
-        self._begins = 1  # the consumer's sequence with which that pull began
-        self._pending = 0  # messages in the stream behind the last one that came
-        self._lag, self._headless = ByteLag(), False  # `_headless`: this consumer brings no bodies
-        self._seen = 0  # what `_expected` was at the last check
-        self.alive_at = monotonic()
-        self._broken: asyncio.Future[str] | None = None
-        self._task = asyncio.create_task(self._run(), name=f"feed {stream}")
+        self._connection, self._budget, self._source, self._callbacks = connection, budget, source, callbacks
+        self._sink, self._on_end = callbacks.sink, callbacks.on_end
+        self._last, self._until = start - 1, until
+        self._lag = ByteLag()
+        self._consumer: PullConsumer | None = None  # the present one, or the last one that has ended
+        self._name = ""  # of the consumer at the server; "" while there is none
+        self._sid = 0  # of the subscription to its inbox; 0 while there is none
+        self._has_progressed = False  # the last consumer that could be created brought something
+        self.task = asyncio.create_task(self._run(), name=f"feed {source.stream}")
+
+    @property
+    def sink(self) -> Callable[[bytes, int, int, bytes, bytes], None]:
+        """Takes the messages; may be exchanged while the feed runs."""
+        return self._sink
+
+    @sink.setter
+    def sink(self, sink: Callable[[bytes, int, int, bytes, bytes], None]) -> None:
+        self._sink = sink
+        if self._consumer is not None:
+            self._consumer.sink = sink
 
     async def close(self) -> None:
-        if self._closed:
-            return
-        self._closed = True
-        await cancel_and_wait(self._task)
+        await cancel_and_wait(self.task)
 
     def disturb(self, why: str) -> None:
-        """Make the consumer anew: what it stood on may be gone."""
-        if self._broken is not None and not self._broken.done():
-            self._broken.set_result(why)
-            if self._sid:  # nothing more of this consumer counts
-                self._connection.unlisten(self._sid)
+        """Replace the consumer, after `on_break`: what it stood on may be gone."""
+        if self._consumer is not None:
+            self._consumer.end(EndReason.DISTURBED, why)
 
     def check(self, now: float, late: float = 0.0) -> None:
-        """Called each second, or `late` seconds later as the process or its loop stood still: what came meanwhile has
-        still to be read. A consumer that is silent for long is gone or cut off.
+        """Notice a consumer that is silent. Called once per second, see `PullConsumer.second_passed`."""
+        if self._consumer is not None:
+            self._consumer.second_passed(now, late)
 
-        Heartbeats come only where nothing else does, and not at all while the feed waits for a turn.
-        """
-        if self._lag.second_passed():
-            self.disturb(_OTHERWISE)
-        self.alive_at = min(now, self.alive_at + late)
-        if self._waiting or self._expected != self._seen:
-            self._seen, self.alive_at = self._expected, now
-        elif now - self.alive_at > _SILENT_S:
-            self.disturb("no heartbeat")
+    # ---- one consumer after another
 
     async def _run(self) -> None:
         tries = 0
         self._budget.join()
         try:
-            while True:
-                why = await self._once()
-                if why == "end":
-                    break
-                if why == _OTHERWISE:
-                    _log.debug("feed changed", stream=self._stream, last=self._last, bodies=not self._lag.leaves_bodies)
+            while (ended := await self._run_consumer()).reason is not EndReason.COMPLETE:
+                stream, last = self._source.stream, self._last
+                if ended.reason is EndReason.BODIES:
+                    _log.debug("feed changed", stream=stream, last=last, bodies=not self._lag.leaves_bodies)
                     continue
-                _log.debug("feed broken", stream=self._stream, why=why, last=self._last)
-                tries = 0 if self._expected > 1 else tries + 1
+                _log.debug("feed broken", stream=stream, why=ended.why, last=last)
+                tries = 0 if self._has_progressed else tries + 1
                 self._last = await self._resume() - 1
                 await asyncio.sleep(_BACKOFF_S[min(tries, len(_BACKOFF_S) - 1)])
         finally:
-            self._leave()
             self._budget.leave()
-        self._ended()
+        self._call_on_end()
 
     async def _resume(self) -> int:
+        """The sequence to go on from, once the lane is verified."""
         while True:
             try:
-                return await self._on_break(self._last)
+                return await self._callbacks.on_break(self._last)
             except (Lost, Disconnected, TimeoutError, ApiError) as error:
-                _log.debug("lane not verified yet", stream=self._stream, error=str(error))
-                await asyncio.sleep(_BACKOFF_S[2])
+                _log.debug("lane not verified yet", stream=self._source.stream, error=str(error))
+                await asyncio.sleep(_UNVERIFIED_S)
 
-    async def _once(self) -> str:
-        """One consumer's life; why it ended."""
-        self._broken = asyncio.get_running_loop().create_future()
+    async def _run_consumer(self) -> Ended:
+        """Run one consumer until its end."""
+        ended: asyncio.Future[Ended] = asyncio.get_running_loop().create_future()
+        consumer = self._consumer = PullConsumer(
+            sink=self._sink, perform=partial(self._perform, ended), budget=self._budget, lag=self._lag, last=self._last,
+            until=self._until, on_head=self._callbacks.on_head, awaits_end=self._on_end is not None,
+        )  # fmt: skip
         try:
-            pending = await self._open()
-            if self._until is not None and (pending == 0 or self._last >= self._until):
-                return "end"
-            if pending == 0:
-                self._ended()
-            self._pull_small(_FIRST)
-            return await self._broken
+            made = await self._create(consumer)
+            self._name = made.name
+            self._sid = self._connection.listen(f"{self._inbox}.*", consumer.message_received)
+            consumer.created(made.num_pending, monotonic())
+            return await ended
         except (Disconnected, TimeoutError, ApiError) as error:
-            return str(error) or "no answer"
+            return Ended(EndReason.NOT_CREATED, str(error) or EndReason.NOT_CREATED.value)
         finally:
-            self._leave()
+            consumer.end(EndReason.CLOSED)
+            self._last = consumer.last
+            self._delete(consumer)
 
-    async def _open(self) -> int:
-        """Create the consumer, on the stream's leader; how many messages are ahead of it."""
+    async def _create(self, consumer: PullConsumer) -> ConsumerInfo:
+        stream, subjects = self._source.stream, list(self._source.subjects)
         config: dict[str, Any] = {
-            "deliver_policy": "by_start_sequence", "opt_start_seq": self._last + 1, "ack_policy": "none",
+            "deliver_policy": "by_start_sequence", "opt_start_seq": consumer.last + 1, "ack_policy": "none",
             "mem_storage": True, "num_replicas": 1, "max_waiting": 16, "inactive_threshold": 60 * _SECOND,
         }  # fmt: skip
-        if len(self._subjects) == 1:
-            config["filter_subject"] = self._subjects[0]
-        elif self._subjects:
-            config["filter_subjects"] = self._subjects
-        self._headless = self._lag.leaves_bodies
-        if self._headless:
+        if len(subjects) == 1:
+            config["filter_subject"] = subjects[0]
+        elif subjects:
+            config["filter_subjects"] = subjects
+        if consumer.headless:
             config["headers_only"] = True
-        leader = await self._leader_of() if self._leader_of else None
-        for _ in range(16):
+        leader = await self._source.leader() if self._source.leader else None
+        for _ in range(_TRIES_FOR_LEADER):
             made = await self._connection.api_as(
-                ConsumerInfo, f"CONSUMER.CREATE.{self._stream}", {"stream_name": self._stream, "config": config}
+                ConsumerInfo, f"CONSUMER.CREATE.{stream}", {"stream_name": stream, "config": config}
             )
             if leader is None or made.leader == leader:
-                break
-            await self._connection.api(f"CONSUMER.DELETE.{self._stream}.{made.name}")
-        else:
-            raise Disconnected("no consumer could be made on the stream's leader")
-        self._expected = 1
-        self._next_subject = f"$JS.API.CONSUMER.MSG.NEXT.{self._stream}.{made.name}"
-        self._inbox = f"_INBOX.feed.{self._stream}.{made.name}"
-        self._sid = self._connection.listen(f"{self._inbox}.*", self._on_message)
-        self.alive_at = monotonic()
-        return made.num_pending
+                return made
+            await self._connection.api(f"CONSUMER.DELETE.{stream}.{made.name}")
+        raise Disconnected("no consumer could be made on the stream's leader")
 
-    def _ended(self) -> None:
+    def _delete(self, consumer: PullConsumer) -> None:
+        self._stop_listening()
+        if self._name:
+            self._has_progressed = consumer.received > 0
+            with contextlib.suppress(Disconnected):
+                self._connection.send(f"$JS.API.CONSUMER.DELETE.{self._source.stream}.{self._name}", b"")
+            self._name = ""
+
+    # ---- its actions (inside the parser: nothing may be awaited)
+
+    def _perform(self, ended: asyncio.Future[Ended], action: Action) -> None:
+        if isinstance(action, Pull):
+            self._pull(action)
+        elif isinstance(action, CaughtUp):
+            self._call_on_end()
+        else:
+            self._stop_listening()
+            if not ended.done():  # it is cancelled when the feed is closed
+                ended.set_result(action)
+
+    def _pull(self, pull: Pull) -> None:
+        request: dict[str, Any] = {"batch": _ENDLESS, "max_bytes": pull.max_bytes}
+        if pull.stage is Stage.TURN:
+            request["no_wait"] = True
+        else:
+            request |= {"expires": int(_EXPIRES_S * _SECOND), "idle_heartbeat": int(HEARTBEAT_S * _SECOND)}
+        subject = f"$JS.API.CONSUMER.MSG.NEXT.{self._source.stream}.{self._name}"
+        try:
+            self._connection.send(subject, msgspec.json.encode(request), reply=f"{self._inbox}.{pull.stage.value}")
+        except EvenlaneError:
+            if self._consumer is not None:
+                self._consumer.end(EndReason.DISCONNECTED)
+
+    def _stop_listening(self) -> None:
+        if self._sid:
+            self._connection.unlisten(self._sid)
+            self._sid = 0
+
+    def _call_on_end(self) -> None:
         on_end, self._on_end = self._on_end, None
         if on_end is not None:
             on_end()
 
-    def _leave(self) -> None:
-        self._end_turn()
-        if self._sid:
-            self._connection.unlisten(self._sid)
-            self._sid = 0
-            name = self._next_subject.rpartition(".")[2]
-            with contextlib.suppress(Disconnected):
-                self._connection.send(f"$JS.API.CONSUMER.DELETE.{self._stream}.{name}", b"")
-
-    # ---- pulls: a small one is always open, a large one is taken in turns
-
-    def _pull_small(self, most: int = _ENDLESS) -> None:
-        request = {
-            "batch": _ENDLESS, "max_bytes": min(self._budget.small, most), "expires": int(_EXPIRES_S * _SECOND),
-            "idle_heartbeat": int(_HEARTBEAT_S * _SECOND),
-        }  # fmt: skip
-        self._pull(request, "small")
-
-    def _ask_turn(self) -> None:
-        sid, patient = self._sid, self._until is not None
-        nothing_came, asked = self._room == self._asked, self._asked  # a message may be larger than a pull
-        self._waiting = True
-
-        def start() -> bool:
-            if sid != self._sid or not sid:
-                return False
-            self._turn, self._waiting = True, False
-            most = self._budget.turn
-            if patient:
-                most = min(most, 8 * asked) if nothing_came else self._budget.patient_turn
-            self._pull({"batch": _ENDLESS, "max_bytes": most, "no_wait": True}, "turn")
-            return True
-
-        self._budget.ask(start, patient=patient)
-
-    def _pull(self, request: dict[str, Any], kind: str) -> None:
-        self._asked = self._room = request["max_bytes"]
-        self._begins = self._expected
-        try:
-            self._connection.send(self._next_subject, msgspec.json.encode(request), reply=f"{self._inbox}.{kind}")
-        except EvenlaneError:
-            self.disturb("connection lost")
-
-    def _end_turn(self) -> None:
-        self._waiting = False
-        if self._turn:
-            self._turn = False
-            self._budget.give_back()
-
-    # ---- what comes in (inside the parser: quick, and nothing may be awaited)
-
-    def _on_message(self, _subject: bytes, reply: bytes, headers: bytes, body: bytes) -> None:
-        words = reply.split(b".")
-        if len(words) != 9:
-            if not reply.startswith(b"$JS.ACK."):
-                self._on_status(_subject, headers)
-                return
-            del words[2:4]  # domain and account hash
-        try:
-            sequence, number, at, pending = int(words[5]), int(words[6]), int(words[7]), int(words[8])
-        except (ValueError, IndexError):
-            self.disturb("a message came that is none of a consumer's")
-            return
-        if number != self._expected:
-            self.disturb(f"a gap: message {number} of the consumer came instead of {self._expected}")
-            return
-        self._expected += 1
-        until = self._until
-        if until is not None and sequence > until:
-            self.disturb("end")
-            return
-        self._last = sequence
-        # The server counts like this, and ends a pull that is used up to its last byte without a word.
-        self._room -= len(_subject) + len(reply) + len(headers) + len(body)
-        self._pending = pending
-        if not self._room:
-            self._end_turn()
-            self._go_on()
-        if not self._headless:
-            self.sink(_subject, sequence, at, headers, body)
-        elif not self._takes_head(_subject, sequence, at, headers):
-            return
-        if until is not None or self._on_end is not None:
-            self._look_for_end(sequence, nothing_left=words[8] == b"0")
-
-    def _look_for_end(self, sequence: int, *, nothing_left: bool) -> None:
-        if self._until is None:
-            if nothing_left:
-                self._ended()
-        elif sequence == self._until or nothing_left:
-            self.disturb("end")
-
-    def _takes_head(self, subject: bytes, sequence: int, at: int, headers: bytes) -> bool:
-        """Whether it is taken in without its body; else it will come with it."""
-        size = min(h.added_number(headers, "Nats-Msg-Size", 0), self._budget.largest)
-        if self._on_head is not None and self._on_head(subject, sequence, at, headers, size):
-            self._lag.left(size)
-            return True
-        self._last = sequence - 1
-        self._lag.needs_body()
-        self.disturb(_OTHERWISE)
-        return False
-
-    def _go_on(self) -> None:
-        """A pull is used up, and there is more."""
-        came, size = self._expected - self._begins, self._asked - self._room
-        if self._on_head is not None and self._lag.came(came, size, self._pending):
-            self.disturb(_OTHERWISE)
-        else:
-            self._ask_turn()
-
-    def _on_status(self, subject: bytes, headers: bytes) -> None:
-        self.alive_at = monotonic()
-        code = headers[9:12]
-        if code == b"100":
-            if h.number(headers, "Nats-Last-Consumer", self._expected - 1) != self._expected - 1:
-                self.disturb("a heartbeat tells of messages that never came")
-            elif self._until is not None:
-                self.disturb("nothing more came: what was to come has been deleted")
-        elif code == b"404" or code == b"408":  # noqa: PLR1714
-            self._end_turn()
-            self._pull_small()
-        elif code == b"409" and b"MaxBytes" in headers[:60]:
-            if subject.endswith(b".turn"):
-                self._end_turn()
-            self._go_on()
-        elif code != b"409" or b"Batch Completed" not in headers[:60]:
-            self.disturb(headers[9:80].split(b"\r\n")[0].decode("utf-8", "replace"))
+    @property
+    def _inbox(self) -> str:
+        return f"_INBOX.feed.{self._source.stream}.{self._name}"

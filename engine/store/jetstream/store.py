@@ -21,7 +21,7 @@ from evenlane.engine.store.jetstream.api.values import PubAck, StreamInfo
 from evenlane.engine.store.jetstream.backlog_throttle import BacklogThrottle
 from evenlane.engine.store.jetstream.byte_budget import FeedBudget
 from evenlane.engine.store.jetstream.client.connection import ApiError, Connection, NatsOptions, Reply
-from evenlane.engine.store.jetstream.feed import JetStreamFeed
+from evenlane.engine.store.jetstream.feed import FeedCallbacks, FeedSource, JetStreamFeed
 from evenlane.engine.store.jetstream.reads import Reads
 from evenlane.engine.store.jetstream.writability import Writability
 
@@ -240,15 +240,14 @@ class JetStreamStore:
         async def leader() -> str | None:
             return (await self._connection.api_as(StreamInfo, f"STREAM.INFO.{stream}")).leader
 
-        feed = JetStreamFeed(
-            self._feeding, stream, start, sink, on_break, self._budget, until=until, on_end=on_end, on_head=on_head,
-            subjects=[f"later.{self._env}.{lane.partition}.*.*.*.{hour}" for hour in hours or ()],
-            leader_of=leader if self._replicas > 1 else None,
-        )  # fmt: skip
+        subjects = [f"later.{self._env}.{lane.partition}.*.*.*.{hour}" for hour in hours or ()]
+        source = FeedSource(stream, subjects, leader if self._replicas > 1 else None)
+        callbacks = FeedCallbacks(sink, on_break, on_end, on_head)
+        feed = JetStreamFeed(self._feeding, self._budget, source, callbacks, start=start, until=until)
         if self._backlogs is not None:
             self._backlogs.made()
         self._feeds.add(feed)
-        feed._task.add_done_callback(lambda _: self._feeds.discard(feed))  # noqa: SLF001
+        feed.task.add_done_callback(lambda _: self._feeds.discard(feed))
         return feed
 
     def expect_feeds(self, *, more: bool) -> None:

@@ -12,7 +12,7 @@ from evenlane.engine.errors import ConfigError, Unreachable
 from evenlane.engine.node.settle.settle_log_reader import read_settle_log
 from evenlane.engine.store.jetstream import streams
 from evenlane.engine.store.jetstream.client.connection import Connection, NatsOptions, Reply
-from evenlane.engine.store.jetstream.feed import JetStreamFeed
+from evenlane.engine.store.jetstream.pull_consumer import PullConsumer
 from evenlane.engine.store.jetstream.scan import Scan
 from evenlane.engine.store.jetstream.store import JetStreamStore
 from tests.contract.store.contract import StoreContract
@@ -129,13 +129,13 @@ async def test_no_server_is_one_sentence():
 async def test_a_message_that_fills_a_pull_to_its_last_byte_stalls_nothing(world, monkeypatch):
     """nats-server ends such a pull without a word; unnoticed, the feed would stand still for 12 s."""
     sizes = []
-    take = JetStreamFeed._on_message
+    take = PullConsumer.message_received
 
     def measure(self, to, reply, headers, body):
         sizes.append(len(to) + len(reply) + len(headers) + len(body))
         take(self, to, reply, headers, body)
 
-    monkeypatch.setattr(JetStreamFeed, "_on_message", measure)
+    monkeypatch.setattr(PullConsumer, "message_received", measure)
     await world.store.put(subject(world.env), b"", b"")
     async with feeding(world.store) as taken:
         await taken.got(1)
@@ -149,14 +149,18 @@ async def test_a_message_that_fills_a_pull_to_its_last_byte_stalls_nothing(world
 
 
 async def test_an_end_that_is_deleted_while_the_feed_runs_is_found_all_the_same(world):
-    """The rest of what was to come is purged by somebody between two messages."""
+    """The rest of what was to come is deleted by somebody between two messages."""
     await fill(world, 3)
-    async with feeding(world.store) as warm:
-        await warm.got(3)
-        feed = warm.feed
-        feed._until, feed._on_end = 9, warm.ended.set  # as if 4 to 9 had been there at the start
-        await asyncio.wait_for(warm.ended.wait(), 15)
-        assert [1, 2, 3] == warm.sequences
+    for _ in range(6):
+        await world.store.put(subject(world.env), b"", b"x" * (256 << 10))  # more than the first pull brings
+    world.store._budget.hold()  # so that the rest waits for its turn
+    async with feeding(world.store, until=9) as taken:
+        await taken.got(3)
+        for sequence in range(4, 10):
+            await world.second.delete(LANE, sequence)
+        world.store._budget.release()
+        await asyncio.wait_for(taken.ended.wait(), 15)
+        assert [1, 2, 3] == taken.sequences
 
 
 async def test_64_feeds_of_1_mib_messages_do_not_cut_the_connection(world):

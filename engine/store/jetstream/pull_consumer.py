@@ -1,0 +1,285 @@
+"""Protocol of one ephemeral ack-none pull consumer: when it pulls, what it accepts, and when and why it ends. Pure.
+
+Events come in as calls: the consumer was created, a message or a status came, a second passed, a turn was granted.
+What follows goes out as actions. Nothing is redelivered to an ack-none consumer, so the protocol checks itself: the
+consumer's sequence must rise by one, and heartbeats must come and agree. Whatever is wrong ends the consumer; the feed
+(engine/store/jetstream/feed.py) creates another one on a new inbox, from the last sequence on.
+
+A small pull is always open. A pull that is used up while more is to come is followed by a large one, in turns that all
+feeds share (engine/store/jetstream/byte_budget.py, pure as well, and called from here).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import TYPE_CHECKING, NamedTuple
+
+from evenlane.engine.core.wire import headers as h
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from evenlane.engine.store.byte_lag import ByteLag
+    from evenlane.engine.store.jetstream.byte_budget import FeedBudget
+
+HEARTBEAT_S = 5.0
+SILENT_S = 2.5 * HEARTBEAT_S
+FIRST_BYTES = 16 << 10  # of a feed's first pull: where many feeds begin together, each gets its first messages soon
+_NEVER = -1  # no message has this sequence
+
+
+class Stage(Enum):
+    """What is open at the server."""
+
+    OPENING = "opening"  # nothing: the consumer is being created
+    SMALL = "small"  # a small pull, which sends heartbeats
+    WAITING = "waiting"  # no pull: the last one is used up, and the budget was asked for a turn. No heartbeats come.
+    TURN = "turn"  # a large pull, under a turn that goes back to the budget when the stage ends
+    ENDED = "ended"  # nothing that counts: no event changes anything any more, and no action follows
+
+
+class EndReason(Enum):
+    """Why a consumer ended, and what the log says of it where there is no more to say."""
+
+    COMPLETE = "all that was asked for has come"  # no other consumer is needed
+    BODIES = "bodies must come, or need no longer come"
+    FOREIGN = "a message came that is none of a consumer's"
+    GAP = "a gap"
+    MISSED = "a heartbeat tells of messages that never came"
+    DELETED = "nothing more came: what was to come has been deleted"
+    SILENT = "no heartbeat"
+    STATUS = "the server ended it"
+    DISCONNECTED = "connection lost"
+    NOT_CREATED = "no answer"
+    DISTURBED = "what it stood on may be gone"
+    CLOSED = "closed"
+
+
+class Pull(NamedTuple):
+    """Ask the server for messages, of `max_bytes` together. Of a `TURN` what is there now, else also what comes."""
+
+    stage: Stage
+    max_bytes: int
+
+
+class CaughtUp(NamedTuple):
+    """All that was in the stream when the consumer was created has been delivered. At most once."""
+
+
+class Ended(NamedTuple):
+    """Listen no longer, delete the consumer. The last action, and exactly one."""
+
+    reason: EndReason
+    why: str  # one sentence for the log
+
+
+Action = Pull | CaughtUp | Ended
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class PullConsumer:
+    """Lives from the creation of one consumer to its end.
+
+    Two things aren't returned, because the parser calls `message_received` itself (a shell in between would cost each
+    message one more call): a message goes to `sink`, or to `on_head` when it comes without its body; an action goes to
+    `perform`. Both may call back. Whoever exchanges `sink` does so between two messages.
+    """
+
+    sink: Callable[[bytes, int, int, bytes, bytes], None]  # subject, sequence, at (unix ns), headers, body
+    perform: Callable[[Action], None]
+    budget: FeedBudget
+    lag: ByteLag  # outlives the consumer: it decides whether the next one brings bodies
+    last: int
+    """Sequence in the stream of the last message that was delivered: all up to it were, or aren't there."""
+    until: int | None = (
+        None  # sequence; with it the consumer is patient, and ends there. `last` <= `until` if it began so
+    )
+    on_head: Callable[[bytes, int, int, bytes, int], bool] | None = None  # ..., bytes of the body; whether it is taken
+    awaits_end: bool = True
+    """Whether each message may be the last that was awaited: always with `until`, else until `CaughtUp`."""
+
+    headless: bool = field(init=False)  # this consumer brings no bodies; needs `on_head`
+    _stage: Stage = Stage.OPENING
+    # Consumer sequence that the next message must have: 1 + messages so far. _NEVER exactly in ENDED, so that the check
+    # that each message passes anyway refuses what comes too late.
+    _expected: int = 1
+    _received: int = 0  # messages; known when the consumer has ended
+    # Of the open pull, or of the last one, by the server's own count: 0 <= `_room` <= `_asked`, for the server sends no
+    # message that doesn't fit. `_room` is 0 exactly when the server has ended the pull without a status.
+    _asked: int = 0  # bytes
+    _room: int = 0  # bytes that it may still bring
+    _begins: int = 1  # consumer sequence with which it began; <= `_expected`
+    _pending: int = 0  # messages in the stream behind the last one that came
+    # A sign of life is a message, a status, or the stage WAITING. None came from `_alive_at` to the last check.
+    _alive_at: float = 0.0  # s
+    _seen: int = 1  # `_expected` at the last check
+    _has_status: bool = False  # one came since the last check
+
+    def __post_init__(self) -> None:
+        self.headless = self.lag.leaves_bodies
+        self.awaits_end = self.awaits_end or self.until is not None
+
+    @property
+    def stage(self) -> Stage:
+        return self._stage
+
+    @property
+    def received(self) -> int:
+        """Messages that came, delivered or not."""
+        return self._received if self._stage is Stage.ENDED else self._expected - 1
+
+    # ---- events of its life
+
+    def created(self, pending: int, now: float) -> None:
+        """The consumer exists, with `pending` messages ahead of it. `now` in seconds, as in `second_passed`."""
+        if self._stage is not Stage.OPENING:
+            return  # it was disturbed meanwhile
+        self._alive_at = now
+        if self.until is not None and (pending == 0 or self.last >= self.until):
+            self.end(EndReason.COMPLETE)
+            return
+        if pending == 0:
+            self._catch_up()
+        self._pull(Stage.SMALL, min(self.budget.small, FIRST_BYTES))
+
+    def second_passed(self, now: float, late: float = 0.0) -> None:
+        """A second passed, or `late` seconds more, as the process or its loop was blocked: what came meanwhile is still
+        unread. A consumer that is silent for long is gone or cut off.
+        """
+        if self.lag.second_passed():
+            self.end(EndReason.BODIES)
+        self._alive_at = min(now, self._alive_at + late)
+        if self._stage in {Stage.OPENING, Stage.WAITING} or self._has_status or self._expected != self._seen:
+            self._alive_at, self._seen, self._has_status = now, self._expected, False
+        elif now - self._alive_at > SILENT_S:
+            self.end(EndReason.SILENT)
+
+    def end(self, reason: EndReason, why: str = "") -> None:
+        """End it, for a reason from outside or from within. The first one counts."""
+        if self._stage is Stage.ENDED:
+            return
+        self._received, self._expected = self._expected - 1, _NEVER
+        had_turn, self._stage = self._stage is Stage.TURN, Stage.ENDED
+        self.perform(Ended(reason, why or reason.value))
+        if had_turn:
+            self.budget.give_back()
+
+    def _catch_up(self) -> None:
+        if self.until is None and self.awaits_end and self._stage is not Stage.ENDED:
+            self.awaits_end = False
+            self.perform(CaughtUp())
+
+    # ---- pulls
+
+    def _pull(self, stage: Stage, max_bytes: int) -> None:
+        self._stage = stage
+        self._asked = self._room = max_bytes
+        self._begins = self._expected
+        self.perform(Pull(stage, max_bytes))
+
+    def _leave_turn(self, stage: Stage) -> None:
+        """The open pull has ended."""
+        had_turn, self._stage = self._stage is Stage.TURN, stage
+        if had_turn:
+            self.budget.give_back()
+
+    def _used_up(self) -> None:
+        """The open pull can bring nothing more, and there is more."""
+        self._leave_turn(Stage.WAITING)
+        came, size = self._expected - self._begins, self._asked - self._room
+        if self.on_head is not None and self.lag.came(came, size, self._pending):
+            self.end(EndReason.BODIES)
+        else:
+            self.budget.ask(self._turn_granted, patient=self.until is not None)
+
+    def _turn_granted(self) -> bool:
+        """Whether the turn is taken: the consumer may have ended."""
+        if self._stage is not Stage.WAITING:
+            return False
+        most = self.budget.turn
+        if self.until is not None:
+            nothing_came = self._room == self._asked  # a message may be larger than a pull
+            most = min(most, 8 * self._asked) if nothing_came else self.budget.patient_turn
+        self._pull(Stage.TURN, most)
+        return True
+
+    # ---- what comes in (inside the parser: quick, and nothing may be awaited)
+
+    def message_received(self, subject: bytes, reply: bytes, headers: bytes, body: bytes) -> None:
+        """A message or a status came on the inbox."""
+        words = reply.split(b".")
+        if len(words) != 9:
+            if not reply.startswith(b"$JS.ACK."):
+                self._status_received(subject, headers)
+                return
+            del words[2:4]  # domain and account hash
+        try:
+            sequence, number, at, pending = int(words[5]), int(words[6]), int(words[7]), int(words[8])
+        except (ValueError, IndexError):
+            self.end(EndReason.FOREIGN)
+            return
+        if number != self._expected:
+            self.end(EndReason.GAP, f"a gap: message {number} of the consumer came instead of {self._expected}")
+            return
+        self._expected = number + 1
+        if self.until is not None and sequence > self.until:
+            self.end(EndReason.COMPLETE)
+            return
+        self.last = sequence
+        self._pending = pending
+        # The server counts like this, and ends a pull that is used up to its last byte without a word.
+        self._room -= len(subject) + len(reply) + len(headers) + len(body)
+        if not self._room:
+            self._used_up()
+        if not self.headless:
+            self.sink(subject, sequence, at, headers, body)
+        elif not self._takes_head(subject, sequence, at, headers):
+            return
+        if self.awaits_end:
+            self._look_for_end(sequence, pending)
+
+    def _look_for_end(self, sequence: int, pending: int) -> None:
+        if self.until is not None:
+            if sequence == self.until or not pending:
+                self.end(EndReason.COMPLETE)
+        elif not pending:
+            self._catch_up()
+
+    def _takes_head(self, subject: bytes, sequence: int, at: int, headers: bytes) -> bool:
+        """Whether the message is taken in without its body; else it will come with it."""
+        size = min(h.added_number(headers, "Nats-Msg-Size", 0), self.budget.largest)
+        if self.on_head is not None and self.on_head(subject, sequence, at, headers, size):
+            self.lag.left(size)
+            return True
+        self.last = sequence - 1
+        self.lag.needs_body()
+        self.end(EndReason.BODIES)
+        return False
+
+    def _status_received(self, subject: bytes, headers: bytes) -> None:
+        if self._stage is Stage.ENDED:
+            return
+        self._has_status = True
+        code = headers[9:12]
+        if code == b"100":
+            self._heartbeat_received(headers)
+        elif code in {b"404", b"408"}:  # nothing more is there, or was within the time
+            if self._is_of_open_pull(subject):
+                self._leave_turn(Stage.SMALL)
+                self._pull(Stage.SMALL, self.budget.small)
+        elif code == b"409" and b"MaxBytes" in headers[:60]:  # the next message doesn't fit
+            if self._is_of_open_pull(subject):
+                self._used_up()
+        elif code != b"409" or b"Batch Completed" not in headers[:60]:
+            self.end(EndReason.STATUS, headers[9:80].split(b"\r\n")[0].decode("utf-8", "replace"))
+
+    def _heartbeat_received(self, headers: bytes) -> None:
+        if h.number(headers, "Nats-Last-Consumer", self._expected - 1) != self._expected - 1:
+            self.end(EndReason.MISSED)
+        elif self.until is not None:
+            self.end(EndReason.DELETED)
+
+    def _is_of_open_pull(self, subject: bytes) -> bool:
+        """Whether a status is about the pull that is open; the last token of `subject` names its stage."""
+        return subject.rpartition(b".")[2] == self._stage.value.encode()
