@@ -50,9 +50,11 @@ class BacklogLimiter:
         if self._heard_on is not None:
             await self._heard_on.close()
 
-    def take(self, sending: PendingPut) -> bool:
-        """Count it in, if it may go; False: `known` is to be awaited first. Raises BacklogFull."""
-        backlog = self._of(sending)
+    def try_acquire(self, pending: PendingPut) -> bool:
+        """Count a put in, if its topic's backlog is known and has room. Raises BacklogFull."""
+        if pending.backlog is not None or pending.accepted.topic.max_backlog is None:
+            return True
+        backlog = self._of(pending)
         now = monotonic()
         if now >= backlog.fresh_until:
             self._ask(backlog, now)
@@ -61,23 +63,24 @@ class BacklogLimiter:
         if backlog.full:
             waiting = counted(backlog.known + backlog.flying, "message", "waits", "wait")
             raise BacklogFull(
-                f"the message for {sending.project} is not stored: {waiting} there, and its max_backlog is "
+                f"the message for {pending.project} is not stored: {waiting} there, and its max_backlog is "
                 f"{backlog.limit:,}: put it again when fewer wait"
             )
         backlog.flying += 1
-        sending.backlog = backlog
+        pending.backlog = backlog
         return True
 
-    async def known(self, sending: PendingPut) -> None:
-        """Wait for what the store says of a put's topic; `take` it again then."""
-        asking = self._asking.get(sending.project)
-        if asking is not None:
-            await asyncio.wait([asking])
-        else:  # it may not be asked again yet
-            await asyncio.sleep(COUNTED_S / 10)
+    async def acquire(self, pending: PendingPut) -> None:
+        """Wait until the backlog of a put's topic is known, and count the put in. Raises BacklogFull."""
+        while not self.try_acquire(pending):
+            asking = self._asking.get(pending.project)
+            if asking is not None:
+                await asyncio.wait([asking])
+            else:  # it may not be asked again yet
+                await asyncio.sleep(COUNTED_S / 10)
 
-    def _of(self, sending: PendingPut) -> BacklogEstimate:
-        project, accepted = sending.project, sending.accepted
+    def _of(self, pending: PendingPut) -> BacklogEstimate:
+        project, accepted = pending.project, pending.accepted
         backlog = self._backlogs.get(project)
         if backlog is None:
             backlog = self._backlogs[project] = BacklogEstimate(project)

@@ -1,4 +1,4 @@
-"""What a put passes before it is sent: its topic's backlog limit, admission, room for what is on its way."""
+"""The way of a put: addressed, admitted by its limits, sent, and completed."""
 
 from __future__ import annotations
 
@@ -6,106 +6,102 @@ from time import monotonic
 from typing import TYPE_CHECKING
 
 from evenlane.engine.errors import UnknownProject
-from evenlane.engine.producer.put import SinglePut
+from evenlane.engine.producer.put import ADMITTED, DONE, SinglePut
 
 if TYPE_CHECKING:
     from evenlane.engine.core.ports import Receipt
     from evenlane.engine.producer.auto_create import TopicAutoCreate
-    from evenlane.engine.producer.backlog_limit import BacklogLimiter
-    from evenlane.engine.producer.put import Completion, PendingPut, Put
+    from evenlane.engine.producer.put import Completion, Limit, PendingPut, Put
     from evenlane.engine.producer.rate_limit import RateLimiter
     from evenlane.engine.producer.router import Router
     from evenlane.engine.producer.sender import Sender
 
 
 class PutPipeline:
-    """Of all puts of a producer. `timeout_s` bounds the waits on it together with all tries, but for that of a topic to
-    be made by a template, of which `missing` knows.
+    """Takes all puts of a producer. `timeout_s` bounds the waits for limits together with all tries, but not the wait
+    for a topic that a template makes, which `auto_create` knows.
     """
 
     def __init__(
         self,
-        addressing: Router,
-        limits: BacklogLimiter,
-        admission: RateLimiter | None,
+        router: Router,
+        backlog: Limit,
+        rate: RateLimiter | None,
         sender: Sender,
         timeout_s: float,
-        missing: TopicAutoCreate | None = None,
+        auto_create: TopicAutoCreate | None = None,
     ) -> None:
-        self._addressing, self._limits, self._admission = addressing, limits, admission
-        self._sender, self._timeout_s, self._missing = sender, timeout_s, missing
+        self._router, self._sender, self._rate = router, sender, rate
+        self._timeout_s, self._auto_create = timeout_s, auto_create
+        # Under a rate limit a put takes its room in the window when its turn has come, so as not to keep it meanwhile.
+        self._limits: tuple[Limit, ...] = (backlog, sender.window if rate is None else rate)
+        self._limits_without_backlog = self._limits[1:]
+        self._send = sender.send if rate is None else rate.send
 
-    def begin(self, put: Put) -> tuple[PendingPut, bool]:
-        """Address it, and whether it may be sent at once; else `clear` is to be awaited first. Raises what is wrong
-        with it, BacklogFull.
+    def prepare(self, put: Put) -> PendingPut:
+        """Address a put, and admit it if no limit has it wait; otherwise `admit` must be awaited. Its state tells.
+        Raises what is wrong with it, BacklogFull.
         """
-        sending = self._addressing.addressed(put)
-        if sending.accepted.topic.max_backlog is not None and not self._limits.take(sending):
-            return sending, False
-        if self._admission is not None:
-            return sending, not self._admission.gate(sending).full
-        return sending, self._sender.window.take(sending.size)
+        pending = self._router.addressed(put)
+        # A topic without max_backlog saves its puts the question.
+        bounded = pending.accepted.topic.max_backlog is not None
+        for limit in self._limits if bounded else self._limits_without_backlog:
+            if not limit.try_acquire(pending):
+                return pending
+        pending.state = ADMITTED
+        return pending
 
     def may_have_topic(self, project: str) -> bool:
-        """Whether an unknown project may have a topic made: `begin_late` finds out."""
-        return self._missing is not None and not self._missing.hopeless(project)
+        """Whether an unknown project may have a topic made: `prepare_after_create` finds out."""
+        return self._auto_create is not None and not self._auto_create.hopeless(project)
 
-    async def begin_late(self, put: Put, refusal: UnknownProject) -> tuple[PendingPut, bool]:
-        """`begin`, for a project that was unknown, when a topic has been made for it. Raises `refusal`, or what `begin`
-        raises.
+    async def prepare_after_create(self, put: Put, refusal: UnknownProject) -> PendingPut:
+        """`prepare` a put whose project was unknown, when a topic has been made for it. Raises `refusal`, or what
+        `prepare` raises.
         """
-        if self._missing is None:
+        if self._auto_create is None:
             raise refusal
-        await self._missing.made(put.project, refusal)
-        return self.begin(put)
+        await self._auto_create.made(put.project, refusal)
+        return self.prepare(put)
 
-    async def clear(self, sending: PendingPut, *, alone: bool = False) -> None:
-        """Wait until it may be sent; raises BacklogFull, NotAcknowledged, ProducerClosed. It was not sent then. One
-        that comes `alone` may always be set aside: its caller waits, and overtakes nobody.
-        """
-        sending.deadline = monotonic() + self._timeout_s
+    async def admit(self, pending: PendingPut) -> None:
+        """Wait until all limits admit a put. Raises BacklogFull, NotAcknowledged, ProducerClosed: it was not sent."""
+        pending.deadline = monotonic() + self._timeout_s
         try:
-            if sending.accepted.topic.max_backlog is not None and sending.backlog is None:
-                while not self._limits.take(sending):
-                    await self._limits.known(sending)
-            if self._admission is not None:
-                if not alone:
-                    await self._admission.gate(sending).room(sending)
-            elif not self._sender.window.take(sending.size):
-                await self._sender.room(sending)
+            for limit in self._limits:
+                if not limit.try_acquire(pending):
+                    await limit.acquire(pending)
         except BaseException:
-            self._sender.turn_away(sending, None)
+            self._sender.complete(pending, None)
             raise
+        pending.state = ADMITTED
 
-    def send(self, sending: PendingPut, landing: Completion) -> None:
-        """Send what may go; `landing` gets the receipt or the error, never at once."""
-        sending.landing = landing
-        if self._admission is not None:
-            sending.deadline = sending.deadline or monotonic() + self._timeout_s
-            self._admission.gate(sending).add(sending)
-        else:
-            self._sender.send(sending)
+    def send(self, pending: PendingPut, completion: Completion) -> None:
+        """Send an admitted put; `completion` gets the receipt or the error, never at once."""
+        pending.completion = completion
+        self._send(pending)
 
     async def deliver(self, put: Put) -> Receipt:
-        """Send and wait for the acknowledgement. Raises what a put raises."""
+        """Send one put and wait for its acknowledgement. Raises what a put raises."""
         try:
-            sending, may_go = self.begin(put)
+            pending = self.prepare(put)
         except UnknownProject as refusal:
-            sending, may_go = await self.begin_late(put, refusal)
-        if not may_go:
-            await self.clear(sending, alone=True)
+            pending = await self.prepare_after_create(put, refusal)
+        if pending.state is not ADMITTED:
+            pending.is_alone = True
+            await self.admit(pending)
         single = SinglePut()
-        self.send(sending, single)
+        self.send(pending, single)
         try:
             return await single.outcome
         finally:
-            if sending.size >= 0:  # whoever waited is cancelled
-                if self._admission is not None:
-                    self._admission.forget(single)
-                self._sender.drop(sending)
+            if pending.state is not DONE:  # the caller is cancelled
+                if self._rate is not None:
+                    self._rate.forget(single)
+                self._sender.complete(pending, None)
 
-    def forget(self, landing: Completion) -> None:
-        """Nobody waits any more for these; they may be stored or not."""
-        if self._admission is not None:
-            self._admission.forget(landing)
-        self._sender.forget(landing)
+    def forget(self, completion: Completion) -> None:
+        """Complete these puts, for which no one waits any more; they may be stored or not."""
+        if self._rate is not None:
+            self._rate.forget(completion)
+        self._sender.forget(completion)

@@ -19,12 +19,13 @@ from evenlane.engine.errors import ProducerClosed
 from evenlane.engine.producer.auto_create import TopicAutoCreate
 from evenlane.engine.producer.backlog_limit import BacklogLimiter
 from evenlane.engine.producer.batch_put import BatchPut
+from evenlane.engine.producer.no_reply import ReplyTimeouts
 from evenlane.engine.producer.pipeline import PutPipeline
 from evenlane.engine.producer.put import Put
 from evenlane.engine.producer.rate_limit import RateLimiter, checked
 from evenlane.engine.producer.router import Router
 from evenlane.engine.producer.sender import CLOSED, Sender
-from evenlane.engine.producer.window import Window
+from evenlane.engine.producer.window import PutWindow
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -75,10 +76,10 @@ class Producer:
         self._protected = duplicate_protection
         self._timeout_s = self._settings.duplicate_window if timeout is None else timeout
         self._factor, self._counts = checked(admission), counts
-        self._window = Window(window_messages, window_bytes)
+        self._window_size = window_messages, window_bytes
         self._open = AsyncExitStack()
-        self._way: PutPipeline | None = None
-        self._missing: TopicAutoCreate | None = None
+        self._pipeline: PutPipeline | None = None
+        self._auto_create: TopicAutoCreate | None = None
 
     async def __aenter__(self) -> Self:
         await self.open()
@@ -98,28 +99,31 @@ class Producer:
             async def restore() -> None:
                 await store.prepare(lanes, facts.max_queue_backlog or UNLIMITED)
 
+            replies = ReplyTimeouts(store)
+            opened.push_async_callback(replies.close)
             sender = Sender(
                 store,
-                self._window,
+                PutWindow(*self._window_size, self._timeout_s, replies),
+                replies,
                 timeout_s=self._timeout_s,
                 window_s=self._settings.duplicate_window,
                 restore=restore,
             )
             sender.open()
             opened.push_async_callback(sender.close)
-            limits = BacklogLimiter(self._settings.env, store, facts.partitions, self._connect_counts())
-            opened.push_async_callback(limits.close)
-            admission = None
+            backlog = BacklogLimiter(self._settings.env, store, facts.partitions, self._connect_counts())
+            opened.push_async_callback(backlog.close)
+            rate = None
             if self._factor is not None:
-                admission = RateLimiter(self._factor, topics.get, sender, self._timeout_s)
-                opened.push_async_callback(admission.close)
-            addressing = Router(self._settings.env, topics, facts, store, duplicate_protection=self._protected)
-            self._way = PutPipeline(addressing, limits, admission, sender, self._timeout_s, self._missing)
+                rate = RateLimiter(self._factor, topics.get, sender, self._timeout_s)
+                opened.push_async_callback(rate.close)
+            router = Router(self._settings.env, topics, facts, store, duplicate_protection=self._protected)
+            self._pipeline = PutPipeline(router, backlog, rate, sender, self._timeout_s, self._auto_create)
             self._open = opened.pop_all()
 
     async def close(self) -> None:
         """Puts that still wait for their acknowledgement fail. Harmless when closed already."""
-        self._way = None
+        self._pipeline = None
         await self._open.aclose()
 
     def _connect_counts(self) -> Callable[[], RequestBus] | None:
@@ -148,7 +152,7 @@ class Producer:
                         templates = TemplateCache(etcd, self._settings.env)
                         opened.push_async_callback(templates.close)
                         making = TopicProvisioner(etcd, self._settings.env, facts, templates, via="a put")
-                        self._missing = TopicAutoCreate(etcd, self._settings.env, making, topics)
+                        self._auto_create = TopicAutoCreate(etcd, self._settings.env, making, topics)
             if store is None:
                 own = connections.store(self._settings, "evenlane producer")
                 await own.open()
@@ -177,7 +181,7 @@ class Producer:
         BacklogFull, PutRefused (it isn't stored), NotAcknowledged (it may be), TypeError for a body of text.
         """
         put = Put(project, body, priority, key, group, delay, due, ttl, id, headers)
-        return await self._opened_way().deliver(put)
+        return await self._opened_pipeline().deliver(put)
 
     async def put_many(self, puts: Iterable[Put] | AsyncIterable[Put]) -> list[Outcome]:
         """Put all, many at once; in order, of each its Receipt or the error that `put` would raise."""
@@ -191,24 +195,24 @@ class Producer:
         Ends when all have their outcome. If it is cancelled or `puts` raises, what is on its way is given up:
         it may be stored or not.
         """
-        flight = BatchPut(self._opened_way(), done)
+        batch = BatchPut(self._opened_pipeline(), done)
         try:
             if isinstance(puts, AsyncIterable):
                 async for put in puts:
-                    if not flight.add(put):
-                        await flight.ready()
+                    if not batch.add(put):
+                        await batch.ready()
             else:
                 for put in puts:
-                    if not flight.add(put):
-                        await flight.ready()
-            await flight.end()
+                    if not batch.add(put):
+                        await batch.ready()
+            await batch.end()
         finally:
-            flight.give_up()
+            batch.give_up()
 
-    def _opened_way(self) -> PutPipeline:
-        if self._way is None:
+    def _opened_pipeline(self) -> PutPipeline:
+        if self._pipeline is None:
             raise ProducerClosed(CLOSED)
-        return self._way
+        return self._pipeline
 
 
 def _settings(settings: Settings | None, given: Mapping[str, object]) -> Settings:

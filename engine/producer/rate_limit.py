@@ -48,37 +48,52 @@ def limiter_of(rate: float) -> AsyncLimiter:
 
 
 class RateLimiter:
-    """`accepted_of` tells the present topic of a project; `timeout_s` is the time of a put."""
+    """The limit of all topics. It sets admitted puts aside, and sends each in its turn when the window has room.
+    `accepted_of` returns the present topic of a project; `timeout_s` is the time of a put.
+    """
 
     def __init__(
         self, factor: float, accepted_of: Callable[[str], Accepted | None], sender: Sender, timeout_s: float
     ) -> None:
         self._factor, self._accepted_of, self._sender, self._timeout_s = factor, accepted_of, sender, timeout_s
-        self._gates: dict[str, TopicLimiter] = {}
+        self._topics: dict[str, TopicLimiter] = {}
         self._sweep_at = _SWEEP_FROM
 
-    def gate(self, sending: PendingPut) -> TopicLimiter:
-        gate = self._gates.get(sending.project)
-        if gate is None:
+    def try_acquire(self, pending: PendingPut) -> bool:
+        """Whether a put may be set aside."""
+        return pending.is_alone or not self._of(pending).full
+
+    async def acquire(self, pending: PendingPut) -> None:
+        """Wait until a put may be set aside. Raises NotAcknowledged."""
+        await self._of(pending).room(pending)
+
+    def send(self, pending: PendingPut) -> None:
+        """Set a put aside; it is sent when its turn has come. Its `completion` gets the outcome, never at once."""
+        pending.deadline = pending.deadline or monotonic() + self._timeout_s
+        self._of(pending).add(pending)
+
+    def _of(self, pending: PendingPut) -> TopicLimiter:
+        limiter = self._topics.get(pending.project)
+        if limiter is None:
             self._sweep()
-            gate = self._gates[sending.project] = TopicLimiter(
-                sending, self._factor, self._accepted_of, self._sender, self._timeout_s
+            limiter = self._topics[pending.project] = TopicLimiter(
+                pending, self._factor, self._accepted_of, self._sender, self._timeout_s
             )
-        return gate
+        return limiter
 
     def _sweep(self) -> None:
-        if len(self._gates) >= self._sweep_at:
-            self._gates = {project: gate for project, gate in self._gates.items() if not gate.idle}
-            self._sweep_at = max(_SWEEP_FROM, 2 * len(self._gates))
+        if len(self._topics) >= self._sweep_at:
+            self._topics = {project: limiter for project, limiter in self._topics.items() if not limiter.idle}
+            self._sweep_at = max(_SWEEP_FROM, 2 * len(self._topics))
 
-    def forget(self, landing: Completion) -> None:
-        """Nobody waits any more for these: they are not sent."""
-        for gate in self._gates.values():
-            gate.forget(landing)
+    def forget(self, completion: Completion) -> None:
+        """Complete these puts, for which no one waits any more: they are not sent."""
+        for limiter in self._topics.values():
+            limiter.forget(completion)
 
     async def close(self) -> None:
         """What waits fails: it was not sent."""
-        await asyncio.gather(*(gate.close() for gate in self._gates.values()))
+        await asyncio.gather(*(limiter.close() for limiter in self._topics.values()))
 
 
 class TopicLimiter:
@@ -114,48 +129,48 @@ class TopicLimiter:
     def full(self) -> bool:
         return len(self._aside) >= self._most
 
-    async def room(self, sending: PendingPut) -> None:
+    async def room(self, pending: PendingPut) -> None:
         """Wait until one more may be set aside; raises NotAcknowledged. The wait is part of the put's time."""
         try:
-            async with asyncio.timeout(sending.deadline - monotonic()):
+            async with asyncio.timeout(pending.deadline - monotonic()):
                 while self.full:
                     self._room.clear()
                     await self._room.wait()
         except TimeoutError:
-            raise self._too_late(sending) from None
+            raise self._too_late(pending) from None
 
-    def add(self, sending: PendingPut) -> None:
-        """It goes when its turn has come; its `landing` gets the outcome, never at once."""
-        self._aside.append(sending)
+    def add(self, pending: PendingPut) -> None:
+        """Set a put aside until its turn has come."""
+        self._aside.append(pending)
         if self._passing is None or self._passing.done():
             self._passing = asyncio.create_task(self._pass(), name="producer admission")
 
-    def forget(self, landing: Completion) -> None:
-        forgotten = [sending for sending in self._aside if sending.landing is landing]
-        self._aside = deque(sending for sending in self._aside if sending.landing is not landing)
-        for sending in forgotten:
-            self._sender.turn_away(sending, None)
+    def forget(self, completion: Completion) -> None:
+        forgotten = [pending for pending in self._aside if pending.completion is completion]
+        self._aside = deque(pending for pending in self._aside if pending.completion is not completion)
+        for pending in forgotten:
+            self._sender.complete(pending, None)
         self._room.set()
 
     async def close(self) -> None:
         if self._passing is not None:
             await cancel_and_wait(self._passing)
         while self._aside:
-            sending = self._aside.popleft()
-            self._sender.turn_away(sending, self._not_sent(sending, "the producer was closed while it waited"))
+            pending = self._aside.popleft()
+            self._sender.complete(pending, self._not_sent(pending, "the producer was closed while it waited"))
         self._room.set()
 
     async def _pass(self) -> None:
         passed = 0
         while self._aside:
-            sending = self._aside[0]
-            if await self._admitted(sending):
-                await self._send(sending)
+            pending = self._aside[0]
+            if await self._admitted(pending):
+                await self._send(pending)
             passed += 1
             if passed % _IN_A_ROW == 0:
                 await asyncio.sleep(0)
 
-    async def _admitted(self, sending: PendingPut) -> bool:
+    async def _admitted(self, pending: PendingPut) -> bool:
         """Whether its turn has come; if not, the topic has been looked at again, or the put's time is over."""
         accepted = self._accepted_of(self._project)
         if accepted is not None and accepted is not self._accepted:
@@ -166,49 +181,49 @@ class TopicLimiter:
             await self._limiter.acquire()
             return True
         now = monotonic()
-        if now >= sending.deadline:
-            self._turn_away(sending, self._too_late(sending))
+        if now >= pending.deadline:
+            self._refuse(pending, self._too_late(pending))
             return False
         try:
-            async with asyncio.timeout(min(_LOOK_S, sending.deadline - now)):
+            async with asyncio.timeout(min(_LOOK_S, pending.deadline - now)):
                 await self._limiter.acquire()
         except TimeoutError:
             return False
         return True
 
-    async def _send(self, sending: PendingPut) -> None:
+    async def _send(self, pending: PendingPut) -> None:
         """It stays aside until it has room: it may be forgotten meanwhile."""
-        size = sending.size
-        if not self._is_head(sending):
+        window = self._sender.window
+        if not self._is_head(pending):
             return
-        if not self._sender.window.take(size):
+        if not window.try_acquire(pending):
             try:
-                await self._sender.room(sending)
+                await window.acquire(pending)
             except EvenlaneError as error:
-                self._turn_away(sending, error)
+                self._refuse(pending, error)
                 return
-            if not self._is_head(sending):
-                self._sender.window.give_back(size)
+            if not self._is_head(pending):
+                window.release(pending)
                 return
         self._aside.popleft()
         self._room.set()
-        self._sender.send(sending)
+        self._sender.send(pending)
 
-    def _is_head(self, sending: PendingPut) -> bool:
-        return bool(self._aside) and self._aside[0] is sending
+    def _is_head(self, pending: PendingPut) -> bool:
+        return bool(self._aside) and self._aside[0] is pending
 
-    def _turn_away(self, sending: PendingPut, error: EvenlaneError) -> None:
-        if self._is_head(sending):
+    def _refuse(self, pending: PendingPut, error: EvenlaneError) -> None:
+        if self._is_head(pending):
             self._aside.popleft()
             self._room.set()
-            self._sender.turn_away(sending, error)
+            self._sender.complete(pending, error)
 
-    def _too_late(self, sending: PendingPut) -> NotAcknowledged:
+    def _too_late(self, pending: PendingPut) -> NotAcknowledged:
         return self._not_sent(
-            sending,
+            pending,
             f"admission holds its topic to {self._rate:,.10g}/s, and its turn did not come in {self._timeout_s:g} s",
         )
 
     @staticmethod
-    def _not_sent(sending: PendingPut, why: str) -> NotAcknowledged:
-        return NotAcknowledged(f"the message for {sending.project} was not sent and is not stored: {why}")
+    def _not_sent(pending: PendingPut, why: str) -> NotAcknowledged:
+        return NotAcknowledged(f"the message for {pending.project} was not sent and is not stored: {why}")

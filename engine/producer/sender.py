@@ -1,4 +1,4 @@
-"""From addressed puts to acknowledged ones: many on their way at once, sent again until a deadline.
+"""Sends admitted puts, many at once, and sends each again until it is acknowledged or its deadline has passed.
 
 A message whose answer got lost may be stored or not. It is sent again under the same id, which the store
 takes once within its duplicate window; so nothing is sent again later than that. Messages of one subject
@@ -24,14 +24,16 @@ from evenlane.engine.errors import (
     ProducerClosed,
     PutRefused,
 )
-from evenlane.engine.producer.no_reply import AFTER_S, UNKNOWN, ReplyTimeouts
+from evenlane.engine.producer.no_reply import AFTER_S, UNKNOWN
+from evenlane.engine.producer.put import DONE, IN_FLIGHT, RETRYING
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from evenlane.engine.core.ports import Store
+    from evenlane.engine.producer.no_reply import ReplyTimeouts
     from evenlane.engine.producer.put import Completion, Outcome, PendingPut
-    from evenlane.engine.producer.window import Window
+    from evenlane.engine.producer.window import PutWindow
 
 _TICK_S = 0.25
 _TICK_AGAIN_S = 0.02
@@ -49,23 +51,23 @@ class Sender:
     def __init__(
         self,
         store: Store,
-        window: Window,
+        window: PutWindow,
+        replies: ReplyTimeouts,
         *,
         timeout_s: float,
         window_s: float,
         restore: Callable[[], Awaitable[None]],
     ) -> None:
-        self._store, self.window = store, window
+        self._store, self.window, self._replies = store, window, replies
         self._timeout_s, self._window_s, self._restore = timeout_s, window_s, restore
         # A try on its way when the store's window ends could be stored a second time.
         self._last_try_s = min(timeout_s, window_s) * 0.95
-        self._flying: dict[PendingPut, None] = {}
-        self._again: list[PendingPut] = []
-        self._held: set[str] = set()  # subjects of `_again`
+        self._in_flight: dict[PendingPut, None] = {}  # exactly those whose state is IN_FLIGHT
+        self._retrying: list[PendingPut] = []  # those whose state is RETRYING, and some that are DONE since
+        self._held: set[str] = set()  # subjects of `_retrying`
         self._orders = 0
         self._busy = asyncio.Event()
         self._is_busy = False
-        self._silence = ReplyTimeouts(store)
         self._tending: asyncio.Task[None] | None = None
         self._restoring: asyncio.Task[None] | None = None
         self._restored_at = 0.0
@@ -81,164 +83,149 @@ class Sender:
         for task in (self._tending, self._restoring):
             if task is not None:
                 await cancel_and_wait(task)
-        await self._silence.close()
         self.window.fail(ProducerClosed(CLOSED))
-        for sending in [*self._flying, *self._again]:
-            sending.why = "the producer was closed"
-            self._end(sending, self._unknown(sending))
+        for pending in [*self._in_flight, *self._retrying]:
+            pending.why = "the producer was closed"
+            self.complete(pending, self._unknown(pending))
 
     @property
     def closed(self) -> bool:
         return self._closed
 
-    def drop(self, sending: PendingPut) -> None:
-        """Nobody waits any more for it; it may be stored or not. Harmless if it has ended."""
-        self._end(sending, None)
+    def forget(self, completion: Completion) -> None:
+        """Complete these puts, for which no one waits any more; they may be stored or not."""
+        for pending in [*self._in_flight, *self._retrying]:
+            if pending.completion is completion:
+                self.complete(pending, None)
 
-    def forget(self, landing: Completion) -> None:
-        """Nobody waits any more for these; they may be stored or not."""
-        for sending in [*self._flying, *self._again]:
-            if sending.landing is landing:
-                self._end(sending, None)
-
-    async def room(self, sending: PendingPut) -> None:
-        """Take room for a message; raises NotAcknowledged, ProducerClosed. The wait is part of its time."""
-        try:
-            async with asyncio.timeout(sending.deadline - monotonic()):
-                await self.window.wait(sending.size)
-        except TimeoutError:
-            why = self._silence.any_reason(monotonic())
-            raise NotAcknowledged(
-                f"the message for {sending.project} was not sent and is not stored: "
-                f"for {self._timeout_s:g} s the store acknowledged too little of what was put before it"
-                + (f" ({why})" if why else "")
-            ) from None
-
-    def send(self, sending: PendingPut) -> None:
-        """Send what room was taken for; its `landing` gets the receipt or the error, never at once."""
+    def send(self, pending: PendingPut) -> None:
+        """Send a put that has room in the window; its `completion` gets the receipt or the error, never at once."""
         self._orders += 1
-        sending.order = self._orders
+        pending.order = self._orders
         now = monotonic()
-        if not sending.deadline:
-            sending.deadline = now + self._timeout_s
+        if not pending.deadline:
+            pending.deadline = now + self._timeout_s
         if self._closed:
-            asyncio.get_running_loop().call_soon(self._end, sending, ProducerClosed(CLOSED))
-        elif self._held and sending.subject in self._held:
-            self._put_off(sending, "")
+            pending.state = RETRYING
+            asyncio.get_running_loop().call_soon(self.complete, pending, ProducerClosed(CLOSED))
+        elif self._held and pending.subject in self._held:
+            self._put_off(pending, "")
         else:
-            self._try(sending, now)
+            self._try(pending, now)
         if not self._is_busy:
             self._is_busy = True
             self._busy.set()
 
-    def _try(self, sending: PendingPut, now: float) -> None:
-        number = sending.tries + 1
+    def _try(self, pending: PendingPut, now: float) -> None:
+        number = pending.tries + 1
         try:
             self._store.put_then(
-                sending.subject, sending.headers, sending.body, partial(self._answered, sending, number)
+                pending.subject, pending.headers, pending.body, partial(self._answered, pending, number)
             )
         except Lost as lost:
-            self._put_off(sending, str(lost))
+            self._put_off(pending, str(lost))
             return
-        sending.tries = number
-        sending.sent_at = now
-        self._flying[sending] = None
+        pending.tries = number
+        pending.sent_at = now
+        pending.state = IN_FLIGHT
+        self._in_flight[pending] = None
 
-    def _answered(self, sending: PendingPut, number: int, answer: Receipt | Exception) -> None:
+    def _answered(self, pending: PendingPut, number: int, answer: Receipt | Exception) -> None:
         """To try number `number`. A receipt counts however late it comes, a no only while its try is waited for."""
-        if sending.size < 0:
-            return  # it had ended
+        if pending.state is DONE:
+            return
         if isinstance(answer, Receipt):
-            if answer.duplicate and sending.tries > 1 and sending.fresh:
+            if answer.duplicate and pending.tries > 1 and pending.fresh:
                 answer = answer._replace(duplicate=False)  # of a try of our own
-            self._end(sending, answer)
-        elif number == sending.tries and sending in self._flying:
+            self.complete(pending, answer)
+        elif number == pending.tries and pending.state is IN_FLIGHT:
             if isinstance(answer, Lost):
-                self._lost(sending, str(answer))
+                self._lost(pending, str(answer))
             else:
-                self._end(sending, _refusal(sending, answer))
+                self.complete(pending, _refusal(pending, answer))
 
-    def _lost(self, sending: PendingPut, why: str) -> None:
-        del self._flying[sending]
-        pause = _BACKOFF_S[min(sending.tries, len(_BACKOFF_S)) - 1]
-        sending.next_try = monotonic() + uniform(pause / 2, pause)  # noqa: S311 - spreads load, hides nothing
-        self._put_off(sending, why)
+    def _lost(self, pending: PendingPut, why: str) -> None:
+        del self._in_flight[pending]
+        pause = _BACKOFF_S[min(pending.tries, len(_BACKOFF_S)) - 1]
+        pending.next_try = monotonic() + uniform(pause / 2, pause)  # noqa: S311 - spreads load, hides nothing
+        self._put_off(pending, why)
 
-    def _put_off(self, sending: PendingPut, why: str) -> None:
-        sending.why = why
-        self._again.append(sending)
-        self._held.add(sending.subject)
+    def _put_off(self, pending: PendingPut, why: str) -> None:
+        pending.state = RETRYING
+        pending.why = why
+        self._retrying.append(pending)
+        self._held.add(pending.subject)
 
-    def _end(self, sending: PendingPut, outcome: Outcome | None) -> None:
-        """The outcome is final; None if nobody waits for it any more."""
-        if sending.size < 0:
-            return  # it had ended
-        self._flying.pop(sending, None)
-        self.window.give_back(sending.size)
-        self.turn_away(sending, outcome)
-
-    def turn_away(self, sending: PendingPut, outcome: Outcome | None) -> None:
-        """The end of a message that has no room; None if nobody waits for it."""
-        sending.size = -1
-        if sending.backlog is not None:
-            sending.backlog.ended(sending.subject, outcome if isinstance(outcome, Receipt) else None, monotonic())
+    def complete(self, pending: PendingPut, outcome: Outcome | None) -> None:
+        """Complete a put of any state; without an `outcome` nobody waits for it any more. Harmless if it is DONE."""
+        before = pending.state
+        if before is DONE:
+            return
+        pending.state = DONE
+        if before is IN_FLIGHT:
+            del self._in_flight[pending]
+            self.window.release(pending)
+        elif before is RETRYING:
+            self.window.release(pending)
+        if pending.backlog is not None:
+            pending.backlog.ended(pending.subject, outcome if isinstance(outcome, Receipt) else None, monotonic())
         if outcome is None:
-            sending.body = b""  # the store may wait for its answer a while yet
-        elif sending.landing is not None:
-            sending.landing.landed(sending, outcome)
+            pending.body = b""  # the store may wait for its answer a while yet
+        elif pending.completion is not None:
+            pending.completion.completed(pending, outcome)
 
     # ---- second tries
 
     async def _tend(self) -> None:
         while True:
-            if not self._flying and not self._again:
+            if not self._in_flight and not self._retrying:
                 self._busy.clear()
                 self._is_busy = False
                 await self._busy.wait()
-            await asyncio.sleep(_TICK_AGAIN_S if self._again else _TICK_S)
+            await asyncio.sleep(_TICK_AGAIN_S if self._retrying else _TICK_S)
             now = monotonic()
             self._ask_why(now)
-            for sending in [each for each in self._flying if self._silent(each, now)]:
-                self._lost(sending, UNKNOWN)
-            if self._again:
+            for pending in [each for each in self._in_flight if self._is_silent(each, now)]:
+                self._lost(pending, UNKNOWN)
+            if self._retrying:
                 self._go_through(now)
                 self._ask_to_restore(now)
 
     def _ask_why(self, now: float) -> None:
         """Before their time is over, so that it can be said then."""
-        if self._store.connected and self._silence.due(now):
-            silent = [each.subject for each in self._flying if now - each.sent_at >= AFTER_S]
-            self._silence.ask([*silent, *(each.subject for each in self._again if each.tries)], now)
+        if self._store.connected and self._replies.due(now):
+            silent = [each.subject for each in self._in_flight if now - each.sent_at >= AFTER_S]
+            self._replies.ask([*silent, *(each.subject for each in self._retrying if each.tries)], now)
 
     @staticmethod
-    def _silent(sending: PendingPut, now: float) -> bool:
-        return now >= sending.deadline or now - sending.sent_at >= _ANSWER_S
+    def _is_silent(pending: PendingPut, now: float) -> bool:
+        return now >= pending.deadline or now - pending.sent_at >= _ANSWER_S
 
     def _go_through(self, now: float) -> None:
         """In the order of their first try; one that must wait holds back those of its subject behind it."""
         connected = self._store.connected
-        waiting, self._again = sorted(self._again, key=lambda sending: sending.order), []
+        waiting, self._retrying = sorted(self._retrying, key=lambda pending: pending.order), []
         self._held = set()
-        for sending in waiting:
-            if sending.size < 0:
+        for pending in waiting:
+            if pending.state is DONE:
                 continue
-            if now >= sending.deadline or self._too_late_to_try(sending, now):
-                self._end(sending, self._unknown(sending))
-            elif not connected or now < sending.next_try or sending.subject in self._held:
-                self._put_off(sending, sending.why)
+            if now >= pending.deadline or self._too_late_to_try(pending, now):
+                self.complete(pending, self._unknown(pending))
+            elif not connected or now < pending.next_try or pending.subject in self._held:
+                self._put_off(pending, pending.why)
             else:
-                self._try(sending, now)
+                self._try(pending, now)
 
-    def _too_late_to_try(self, sending: PendingPut, now: float) -> bool:
-        first_try = sending.deadline - self._timeout_s
-        return sending.tries > 0 and now - first_try > self._last_try_s
+    def _too_late_to_try(self, pending: PendingPut, now: float) -> bool:
+        first_try = pending.deadline - self._timeout_s
+        return pending.tries > 0 and now - first_try > self._last_try_s
 
     def _ask_to_restore(self, now: float) -> None:
         """A store that answers and yet loses messages may have lost their streams, too."""
         if (
             self._store.connected
             and now - self._restored_at >= _RESTORE_EVERY_S
-            and any(sending.tries > 1 for sending in self._again)
+            and any(pending.tries > 1 for pending in self._retrying)
             and (self._restoring is None or self._restoring.done())
         ):
             self._restored_at = now
@@ -249,37 +236,37 @@ class Sender:
         with contextlib.suppress(Lost, Refused, EvenlaneError):
             await self._restore()
 
-    def _unknown(self, sending: PendingPut) -> NotAcknowledged:
-        known = self._silence.why(sending.subject, monotonic()) or sending.why
+    def _unknown(self, pending: PendingPut) -> NotAcknowledged:
+        known = self._replies.why(pending.subject, monotonic()) or pending.why
         why = known or "messages before it wait for the store, too"
-        if not sending.tries:
+        if not pending.tries:
             return NotAcknowledged(
-                f"the message for {sending.project} was not sent within {self._timeout_s:g} s and is not stored: {why}"
+                f"the message for {pending.project} was not sent within {self._timeout_s:g} s and is not stored: {why}"
             )
         left = self._window_s - self._timeout_s
         advice = "put again it may be stored twice"
-        if sending.id and left >= 1:
+        if pending.id and left >= 1:
             # The group too, since a stream knows its own ids only.
-            group = sending.subject.split(".")[4]
-            advice = f"put again with id {sending.id!r} and group {group} within {left:g} s it is stored once"
-        elif sending.id:
+            group = pending.subject.split(".")[4]
+            advice = f"put again with id {pending.id!r} and group {group} within {left:g} s it is stored once"
+        elif pending.id:
             advice += f", as the store forgets an id after {self._window_s:g} s"
         return NotAcknowledged(
-            f"the message for {sending.project} may or may not be stored, {sending.tries} "
-            f"{'try' if sending.tries == 1 else 'tries'} brought no acknowledgement ({why}): {advice}"
+            f"the message for {pending.project} may or may not be stored, {pending.tries} "
+            f"{'try' if pending.tries == 1 else 'tries'} brought no acknowledgement ({why}): {advice}"
         )
 
 
-def _refusal(sending: PendingPut, refused: Exception) -> EvenlaneError:
+def _refusal(pending: PendingPut, refused: Exception) -> EvenlaneError:
     match refused:
         case TooLarge():
-            return PayloadTooLarge(f"the message for {sending.project} is too large for the store: {refused}")
+            return PayloadTooLarge(f"the message for {pending.project} is too large for the store: {refused}")
         case QueueFull():
-            group, priority = sending.subject.split(".")[4:6]
+            group, priority = pending.subject.split(".")[4:6]
             return BacklogFull(
-                f"the message for {sending.project} is not stored: the queue of its group {group}, priority {priority},"
+                f"the message for {pending.project} is not stored: the queue of its group {group}, priority {priority},"
                 f" is full, with {refused.limit or 'all'} messages that max_queue_backlog allows"
             )
         case Full():
-            return BacklogFull(f"the message for {sending.project} is not stored, there is no room: {refused}")
-    return PutRefused(f"the message for {sending.project} is not stored, the store refused it: {refused}")
+            return BacklogFull(f"the message for {pending.project} is not stored, there is no room: {refused}")
+    return PutRefused(f"the message for {pending.project} is not stored, the store refused it: {refused}")

@@ -1,15 +1,29 @@
-"""How much may be on its way at once: a bound on messages and bytes, first come first served."""
+"""Bound on what may be in flight at once, in messages and bytes, first come, first served."""
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
-from typing import NamedTuple
+from time import monotonic
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from evenlane.engine.errors import NotAcknowledged
+
+if TYPE_CHECKING:
+    from evenlane.engine.producer.no_reply import ReplyTimeouts
+    from evenlane.engine.producer.put import PendingPut
 
 
 class _Waiting(NamedTuple):
     size: int
     turn: asyncio.Future[None]
+
+
+class Sized(Protocol):
+    """What takes room; `size` is in bytes, and stays as it is."""
+
+    @property
+    def size(self) -> int: ...
 
 
 class Window:
@@ -24,36 +38,39 @@ class Window:
     def empty(self) -> bool:
         return not self._taken
 
-    def take(self, size: int) -> bool:
-        """Take room for one message if there is some and nobody waits for it."""
+    def try_acquire(self, message: Sized) -> bool:
+        """Take room for a message if there is some and nobody waits for it."""
+        size = message.size
         if self._waiting or not self._fits(size):
             return False
         self._taken += 1
         self._bytes += size
         return True
 
-    async def wait(self, size: int) -> None:
-        """Take room as soon as there is some; cancelling gives it back."""
+    async def wait(self, message: Sized) -> None:
+        """Take room for a message as soon as there is some; cancelling gives it back."""
+        size = message.size
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.append(_Waiting(size, turn))
         try:
             await turn
         except asyncio.CancelledError:
             if not turn.cancelled() and turn.done() and turn.exception() is None:
-                self.give_back(size)
+                self.release(message)
             else:
                 turn.cancel()
-                self._serve()  # whoever stands behind may fit
+                self._serve()  # a smaller one behind it may fit
             raise
 
-    def give_back(self, size: int) -> None:
+    def release(self, message: Sized) -> None:
+        """Give the room of a message back."""
         self._taken -= 1
-        self._bytes -= size
+        self._bytes -= message.size
         if self._waiting:
             self._serve()
 
     def fail(self, error: Exception) -> None:
-        """Turn away all who wait."""
+        """Fail all that wait."""
         while self._waiting:
             turn = self._waiting.popleft().turn
             if not turn.done():
@@ -72,3 +89,26 @@ class Window:
                 self._bytes += size
                 turn.set_result(None)
             self._waiting.popleft()
+
+
+class PutWindow(Window):
+    """The limit of what is in flight of one producer. `timeout_s` is the time of a put, and `replies` knows why the
+    store acknowledges too little.
+    """
+
+    def __init__(self, messages: int, size: int, timeout_s: float, replies: ReplyTimeouts) -> None:
+        super().__init__(messages, size)
+        self._timeout_s, self._replies = timeout_s, replies
+
+    async def acquire(self, pending: PendingPut) -> None:
+        """Take room as soon as there is some, within the put's time. Raises NotAcknowledged, ProducerClosed."""
+        try:
+            async with asyncio.timeout(pending.deadline - monotonic()):
+                await self.wait(pending)
+        except TimeoutError:
+            why = self._replies.any_reason(monotonic())
+            raise NotAcknowledged(
+                f"the message for {pending.project} was not sent and is not stored: "
+                f"for {self._timeout_s:g} s the store acknowledged too little of what was put before it"
+                + (f" ({why})" if why else "")
+            ) from None

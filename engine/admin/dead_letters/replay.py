@@ -108,10 +108,10 @@ class Replay:
     ) -> None:
         self._store, self._env, self._shelf, self._topic, self._facts = store, env, shelf, topic, facts
         self._total, self._rate, self._tell = total, rate, tell
-        self._limits = BacklogLimiter(env, store, facts.partitions, None)
+        self._backlog = BacklogLimiter(env, store, facts.partitions, None)
         self._timeout_s, self._restored_at = timeout_s, 0.0
         self._silence = ReplyTimeouts(store)
-        self._gate = Window(IN_FLIGHT, _BYTES)
+        self._window = Window(IN_FLIGHT, _BYTES)
         self._running: set[asyncio.Task[None]] = set()
         self._over = asyncio.Event()
         self._result = Replayed()
@@ -129,7 +129,7 @@ class Replay:
                 await asyncio.wait(self._running, timeout=_FAREWELL_S)
             for task in self._running:
                 task.cancel()
-            await self._limits.close()
+            await self._backlog.close()
         if self._defect is not None:
             raise self._defect
         return self._result
@@ -141,10 +141,10 @@ class Replay:
                 if not self._fits(letter):
                     continue
                 await pace.turn(self._rate or self._topic().topic.qps)
-                if not self._gate.take(letter.size):
-                    await self._gate.wait(letter.size)
+                if not self._window.try_acquire(letter):
+                    await self._window.wait(letter)
                 if self._over.is_set():
-                    self._gate.give_back(letter.size)
+                    self._window.release(letter)
                     return
                 task = asyncio.create_task(self._carry(letter))
                 self._running.add(task)
@@ -188,7 +188,7 @@ class Replay:
             self._fail(letter, str(error))
         finally:
             self._waiting.pop(letter.sequence, None)
-            self._gate.give_back(letter.size)
+            self._window.release(letter)
             self._say()
 
     async def _put(self, letter: DeadLetter) -> bool:
@@ -216,8 +216,7 @@ class Replay:
             await self._stored(copy)
             return
         counted = PendingPut(letter.project, "", False, *copy, letter.size, accepted=accepted)
-        while not self._limits.take(counted):
-            await self._limits.known(counted)
+        await self._backlog.acquire(counted)
         receipt = None
         try:
             receipt = await self._stored(copy)

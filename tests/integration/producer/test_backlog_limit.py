@@ -146,7 +146,7 @@ async def test_a_node_tells_what_waits_and_puts_are_taken_again_when_it_has_hand
     ):
         await producer.put_many(Put("acme", b"x", delay=86_400.0) for _ in range(100))
         at_first = await put_until_full(producer, 1_000)
-        backlog = producer._way._limits._backlogs["acme"]
+        backlog = producer._pipeline._limits[0]._backlogs["acme"]
         parts = backlog._parts.values()
         await until(lambda: all(part.lane.count == part.later.count == 0 for part in parts), what="reports")
         await until(lambda: by_nodes(backlog), what="all parts to be told by the node")
@@ -174,7 +174,7 @@ async def test_a_node_that_is_gone_leaves_the_limit_to_the_store(servers, monkey
     ):
         async with node(servers, facts, book, handle):
             assert 50 == await put_until_full(producer, 1_000)
-            await until(lambda: by_nodes(producer._way._limits._backlogs["acme"]), what="the node to tell it")
+            await until(lambda: by_nodes(producer._pipeline._limits[0]._backlogs["acme"]), what="the node to tell it")
             gate.set()
         await purged(servers)
 

@@ -87,7 +87,7 @@ async def test_kill_9_in_the_middle_of_20_000_puts_loses_and_doubles_none(server
             await servers.nats.kill()
             await servers.nats.start()
         await putting
-        assert producer._way._sender._store.incarnation >= 4, "it was in the middle twice"
+        assert producer._pipeline._sender._store.incarnation >= 4, "it was in the middle twice"
     assert [] == [outcome for outcome in outcomes.values() if not isinstance(outcome, Receipt)]
     stored = await all_stored(servers.nats.url, "online", 16)
     ids = [h.value(message.headers, h.ID) for message in stored]
@@ -163,9 +163,9 @@ async def test_what_no_subject_can_hold_is_refused_and_the_connection_lives(serv
                 await producer.put(project, b"x")
         with pytest.raises(PayloadTooLarge, match="the server takes at most 65,536"):
             await producer.put("acme", b"x" * 65_536)
-        incarnation = producer._way._sender._store.incarnation
+        incarnation = producer._pipeline._sender._store.incarnation
         await producer.put("acme", b"x")
-        assert incarnation == producer._way._sender._store.incarnation
+        assert incarnation == producer._pipeline._sender._store.incarnation
     assert [b"x"] == [message.body for message in await all_stored(servers.nats.url, "online", 16)]
 
 

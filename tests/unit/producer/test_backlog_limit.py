@@ -103,7 +103,7 @@ async def test_two_producers_see_each_other_by_the_stores_counts(world, quick):
         outcomes = await one.put_many([Put("acme", b"")]) + await two.put_many([Put("acme", b"")])
         for _ in range(12):
             for producer in (one, two):
-                limits = producer._way._limits
+                limits = producer._pipeline._limits[0]
                 backlog, seen = limits._backlogs["acme"], len(world.stored())
                 limits._ask(backlog, monotonic() + 1)  # as a put of a second later would
                 limits._asked_at.clear()
@@ -199,12 +199,12 @@ async def test_a_retry_is_never_refused_and_a_lost_put_frees_its_place(world):
         world.server.delay_acks(0)
         world.server.reconnect()
         assert {Receipt: 10, BacklogFull: 1} == kinds(await putting)
-        assert 0 == producer._way._limits._backlogs["acme"].flying
+        assert 0 == producer._pipeline._limits[0]._backlogs["acme"].flying
         world.server.disconnect()
         world.topics.set("acme", '{"qps": 400, "max_backlog": 20, "spread": 1}')
         with pytest.raises(NotAcknowledged):
             await producer.put("acme", b"")
-        assert 0 == producer._way._limits._backlogs["acme"].flying
+        assert 0 == producer._pipeline._limits[0]._backlogs["acme"].flying
 
 
 async def test_a_put_cancelled_while_its_topic_is_counted_leaves_nothing_behind(world, monkeypatch):
@@ -220,7 +220,10 @@ async def test_a_put_cancelled_while_its_topic_is_counted_leaves_nothing_behind(
         await asked.wait()
         putting.cancel()
         await asyncio.gather(putting, return_exceptions=True)
-        assert (True, 0) == (producer._way._sender.window.empty, producer._way._limits._backlogs["acme"].flying)
+        assert (True, 0) == (
+            producer._pipeline._sender.window.empty,
+            producer._pipeline._limits[0]._backlogs["acme"].flying,
+        )
 
 
 async def test_a_put_that_finds_no_room_frees_its_place(world):
@@ -229,7 +232,7 @@ async def test_a_put_that_finds_no_room_frees_its_place(world):
         first = asyncio.create_task(producer.put("acme", b""))
         await until(world.stored)
         second = asyncio.create_task(producer.put("acme", b""))
-        backlog = producer._way._limits._backlogs["acme"]
+        backlog = producer._pipeline._limits[0]._backlogs["acme"]
         await until(lambda: backlog.flying == 2)
         second.cancel()
         await asyncio.gather(second, return_exceptions=True)

@@ -71,7 +71,7 @@ async def test_a_cancelled_put_leaves_room_and_nothing_behind(world):
         await until(lambda: len(world.stored()) == 6)
         many.cancel()
         await asyncio.gather(many, return_exceptions=True)
-        sender = producer._way._sender
-        assert ({}, True) == (sender._flying, sender.window.empty)
+        sender = producer._pipeline._sender
+        assert ({}, True) == (sender._in_flight, sender.window.empty)
         world.server.delay_acks(0)
         await producer.put("acme", b"z")

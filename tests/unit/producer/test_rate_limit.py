@@ -104,7 +104,7 @@ async def test_the_factor_scales_and_a_changed_quota_counts(world, monkeypatch):
     monkeypatch.setattr("evenlane.engine.producer.rate_limit._LOOK_S", 0.01)
     async with world.producer(admission=2.0) as producer:
         await producer.put("slow", b"one")
-        gate = producer._way._admission._gates["slow"]
+        gate = producer._pipeline._rate._topics["slow"]
         assert 0.02 == gate._rate
         putting = [asyncio.create_task(producer.put("slow", b"%d" % n)) for n in range(3)]
         await until(lambda: len(gate._aside) == 3)
@@ -130,12 +130,12 @@ async def test_cancelled_and_given_up_puts_are_not_sent_and_leave_nothing(world)
         await producer.put("slow", b"one")
         one = asyncio.create_task(producer.put("slow", b"two"))
         many = asyncio.create_task(producer.put_many([Put("slow", b"three")] * 3))
-        gate = producer._way._admission._gates["slow"]
+        gate = producer._pipeline._rate._topics["slow"]
         await until(lambda: len(gate._aside) >= 1)
         for each in (one, many):
             each.cancel()
         await asyncio.gather(one, many, return_exceptions=True)
-        assert (0, True) == (len(gate._aside), producer._way._sender.window.empty)
+        assert (0, True) == (len(gate._aside), producer._pipeline._sender.window.empty)
     assert [b"one"] == of(world, "slow")
 
 
@@ -144,7 +144,7 @@ async def test_closing_ends_what_waits_and_says_that_nothing_was_sent(world):
         await producer.put("slow", b"one")
         putting = asyncio.create_task(producer.put("slow", b"two"))
         many = asyncio.create_task(producer.put_many([Put("slow", b"three")] * 100))
-        gate = producer._way._admission._gates["slow"]
+        gate = producer._pipeline._rate._topics["slow"]
         await until(lambda: len(gate._aside) >= 1)
     with pytest.raises(NotAcknowledged, match="was not sent and is not stored: the producer was closed while it wait"):
         await putting
@@ -167,12 +167,12 @@ async def test_a_cancelled_put_that_waits_for_room_gives_none_away(world):
         first = asyncio.create_task(producer.put("fast", b"x"))
         await until(lambda: len(of(world, "fast")) == 1)
         second = asyncio.create_task(producer.put("fast", b"y"))
-        await until(lambda: producer._way._sender.window._waiting)
+        await until(lambda: producer._pipeline._sender.window._waiting)
         second.cancel()
         await asyncio.gather(second, return_exceptions=True)
         world.server.delay_acks(0)
         await first
-        await until(lambda: producer._way._sender.window.empty)
+        await until(lambda: producer._pipeline._sender.window.empty)
         await producer.put("fast", b"z")
     assert [b"x", b"z"] == of(world, "fast")
 
@@ -185,4 +185,4 @@ async def test_gates_of_topics_that_are_idle_are_dropped(world, monkeypatch):
     async with world.producer(admission=1.0) as producer:
         for number in range(100):
             await producer.put(f"t{number}", b"x")
-        assert len(producer._way._admission._gates) < 100
+        assert len(producer._pipeline._rate._topics) < 100

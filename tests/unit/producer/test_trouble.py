@@ -48,8 +48,8 @@ async def test_silence_is_asked_again_and_the_late_answer_does_no_harm(world, mo
     async with world.producer() as producer:
         world.server.delay_acks()
         putting = asyncio.create_task(producer.put("acme", b"x", id="mine"))
-        await until(lambda: next(iter(producer._way._sender._flying), None) is not None)
-        await until(lambda: any(sending.tries > 1 for sending in producer._way._sender._flying))
+        await until(lambda: next(iter(producer._pipeline._sender._in_flight), None) is not None)
+        await until(lambda: any(sending.tries > 1 for sending in producer._pipeline._sender._in_flight))
         world.server.delay_acks(0)
         assert not (await putting).duplicate, "the first try brought it there"
     assert 1 == len(world.stored())
@@ -62,7 +62,7 @@ async def test_a_no_to_a_try_that_was_given_up_is_not_the_last_word(world, monke
         world.server.delay_acks()
         world.server.refuse("lanes.")
         putting = asyncio.create_task(producer.put("acme", b"x"))
-        await until(lambda: producer._way._sender._flying)
+        await until(lambda: producer._pipeline._sender._in_flight)
         world.server.accept("lanes.")
         await until(world.stored)
         world.server.delay_acks(0)
