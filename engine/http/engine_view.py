@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from evenlane.engine.admin.overview.client import OverviewClient as Overlooking
 from evenlane.engine.admin.why.client import WhyClient
+from evenlane.engine.base.aio.single_flight import SingleFlight
 from evenlane.engine.base.clock import now_ns
 from evenlane.engine.base.names import LaneId
 from evenlane.engine.cluster import connections
@@ -15,7 +16,6 @@ from evenlane.engine.errors import EvenlaneError, Unreachable
 from evenlane.engine.http.dead_letters import DeadLetterRoutes
 from evenlane.engine.http.live_feed import LiveFeed
 from evenlane.engine.http.readiness import Probe, Readiness
-from evenlane.engine.http.sharing import FreshSingleFlight
 from evenlane.engine.http.topic_states import change_state
 from evenlane.engine.telemetry.prometheus.exposition import kind_of, page
 from evenlane.engine.telemetry.prometheus.snapshot import snapshot
@@ -44,7 +44,7 @@ class EngineView:
         self._asking = asyncio.Semaphore(_AT_ONCE)
         self._overlooking = Overlooking(coordination, view.settings.env, self._line)
         self._letters = DeadLetterRoutes(view.settings)
-        self._pages: dict[str, FreshSingleFlight[Page]] = {}
+        self._pages: dict[str, SingleFlight[Page]] = {}
         self.watching = LiveFeed(self._overview)
 
     def health(self) -> dict[str, Any]:
@@ -72,8 +72,8 @@ class EngineView:
         """Half a second old at the most: whoever may ask mustn't be able to keep the node busy."""
         kind = kind_of(accept)
         if kind not in self._pages:
-            self._pages[kind] = FreshSingleFlight(lambda: page(snapshot(self._view), kind), _FRESH_NS)
-        return await self._pages[kind].now()
+            self._pages[kind] = SingleFlight(lambda: page(snapshot(self._view), kind), fresh_ns=_FRESH_NS)
+        return await self._pages[kind].read()
 
     async def why(self, project: str, priority: str | None, within: float | None) -> dict[str, Any]:
         """As `evenlane why`, over the node's own connections. Raises EvenlaneError."""

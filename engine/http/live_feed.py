@@ -10,9 +10,9 @@ import msgspec
 import structlog
 from sse_starlette import ServerSentEvent
 
+from evenlane.engine.base.aio.single_flight import SingleFlight
 from evenlane.engine.errors import EvenlaneError
 from evenlane.engine.http.recent_history import RecentHistory
-from evenlane.engine.http.sharing import FreshSingleFlight
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
@@ -92,14 +92,14 @@ class LiveFeed:
         self._overview, self._every_s, self._most_viewers = overview, every_s, most_viewers
         self._history = RecentHistory()
         self._viewers: set[Viewer] = set()
-        self._shared = FreshSingleFlight(self._looked, fresh_ns)
+        self._shared = SingleFlight(self._looked, fresh_ns=fresh_ns)
         self._told: FeedUpdate | None = None
         self._watching: asyncio.Task[None] | None = None
         self._closed = False
 
     async def now(self) -> bytes:
         """The overview in JSON, half a second old at the most. Raises EvenlaneError."""
-        return (await self._shared.now()).body
+        return (await self._shared.read()).body
 
     def watch(self) -> Viewer:
         """One who counts from now on, until it leaves. Raises EvenlaneError if too many watch already."""
@@ -138,7 +138,7 @@ class LiveFeed:
 
     async def _look(self) -> FeedUpdate:
         try:
-            return (await self._shared.now()).told
+            return (await self._shared.read()).told
         except EvenlaneError as error:
             return _trouble(" ".join(str(error).split()))
         except Exception:  # noqa: BLE001 - who watches is told, and the next look may be better

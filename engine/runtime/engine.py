@@ -12,7 +12,7 @@ from evenlane.engine.base import log_setup
 from evenlane.engine.base.config.settings import load
 from evenlane.engine.cluster import connections
 from evenlane.engine.errors import Unreachable
-from evenlane.engine.http.lazily import Http
+from evenlane.engine.http.lazy_server import LazyHttpServer
 from evenlane.engine.node.handlers.handler import Handler
 from evenlane.engine.runtime.process import ClusterParts, ProcessParts, read_cluster_config
 from evenlane.engine.runtime.session import Session
@@ -79,7 +79,7 @@ class Engine:
         self._stop = asyncio.Event()
         self._cluster: ClusterParts | None = None  # set once etcd has answered
         self._session: Session | None = None  # the present or the last one
-        self.http = Http(self, self._process.coordination)
+        self.http = LazyHttpServer(self, self._process.coordination)
 
     async def __aenter__(self) -> Self:
         """Reach etcd and agree on the cluster's settings. Raises Unreachable, ConfigError."""

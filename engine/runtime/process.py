@@ -18,7 +18,7 @@ from evenlane.engine.control.leader.leader import build_leader
 from evenlane.engine.core.ports import UNLIMITED
 from evenlane.engine.core.stats.latency import LatencyStats
 from evenlane.engine.node.counters import Counters
-from evenlane.engine.node.push.lazily import Pushers
+from evenlane.engine.node.push.lazy_pusher import LazyPusher
 from evenlane.engine.node.settle.unreadable_logs import UnreadableLogs
 from evenlane.engine.runtime.leases import LeaseLedger
 from evenlane.engine.runtime.loop_watch.keeper import Keeper
@@ -63,7 +63,7 @@ class ProcessParts:
         self.coordination = connections.etcd(settings)
         self.keeper = Keeper(connections, settings, self.id, self.coordination)
         self.leases = LeaseLedger(self.coordination, supervision)
-        self.pusher = Pushers(settings)
+        self.pusher = LazyPusher(settings)
         self.stats, self.loop_lag = ProcessStats(), LoopLag()
         self.records = RecordReader(settings.env)
         self.troubles = Troubles()

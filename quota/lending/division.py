@@ -13,6 +13,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from evenlane.quota.rates.max_min import fair_shares
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -29,21 +31,12 @@ def divide(own: Mapping[str, float], wants: Mapping[str, float]) -> dict[str, fl
         _make_room(due, homeless, wants, whole)
     short = {node: wants[node] - part for node, part in due.items() if wants[node] > part}
     spare = whole - sum(due.values())
-    for node, more in fill(short, spare).items():
+    # Max-min, with even weights.
+    for node, more in zip(short, fair_shares(max(0.0, spare), [1.0] * len(short), list(short.values())), strict=True):
         due[node] += more
         spare -= more
     each = max(0.0, spare) / len(due)
     return {node: part + each for node, part in due.items()}
-
-
-def fill(wanted: Mapping[str, float], amount: float) -> dict[str, float]:
-    """Max-min: the amount in even parts, but to none more than it wants."""
-    given: dict[str, float] = {}
-    left = max(0.0, amount)
-    for done, (node, want) in enumerate(sorted(wanted.items(), key=lambda item: (item[1], item[0]))):
-        given[node] = min(want, left / (len(wanted) - done))
-        left -= given[node]
-    return given
 
 
 def _make_room(due: dict[str, float], homeless: list[str], wants: Mapping[str, float], whole: float) -> None:

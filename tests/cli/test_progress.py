@@ -17,8 +17,7 @@ import pytest
 
 from evenlane.engine.cli import progress
 from evenlane.engine.cli.progress import Shown, Stderr
-from evenlane.engine.cli.put.jsonl import Tally
-from evenlane.engine.cli.put.put_far import remote_target
+from evenlane.engine.cli.put.jsonl import Tally, put_progress
 from tests.support.stacks import LISTEN, ask
 from tests.support.until import until
 
@@ -164,7 +163,7 @@ class TestPut:
     def shown(self, descriptor, tally, monkeypatch):
         told = []
         monkeypatch.setattr(Shown, "tell", lambda shown, *how_far, note="": told.append((shown._unit, *how_far, note)))
-        with remote_target(descriptor, tally) as far:
+        with put_progress(descriptor, tally) as far:
             far.tell()
         return told
 

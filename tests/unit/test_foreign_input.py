@@ -22,7 +22,7 @@ from evenlane.engine.control.topics import history
 from evenlane.engine.control.topics import status as standing
 from evenlane.engine.core.export_port import Read
 from evenlane.engine.core.lane import in_flight_record, settle_record
-from evenlane.engine.core.message import copies, dead_letter, ids
+from evenlane.engine.core.message import copies, dead_letter
 from evenlane.engine.core.message.dead_letter import NotReplayable
 from evenlane.engine.core.message.message import Message
 from evenlane.engine.core.ports import BusyRecord, Disconnected, LogMoved, Lost, Refused, Stored
@@ -173,7 +173,7 @@ READERS = {
     "expiry": (block, lambda raw: expired(entry_of(lane(later=True), 1, AT, raw, b""), 1, AT), ()),
     "since": (block, lambda raw: since(entry_of(lane(later=True), 1, AT, raw, b"")), ()),
     "waits since": (block, lambda raw: waits_since(Stored(1, AT, "s", raw, b"")), ()),
-    "message id": (block, lambda raw: ids.message_id("acme", "S", 1, AT, raw), ()),
+    "message id": (block, lambda raw: header_values.message_id("acme", "S", 1, AT, raw), ()),
     "dead letter": (block, from_dead_letters, NotReplayable),
     "messages in reports": (block, reports, ()),
     "direct get": (

@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from evenlane.engine.admin.backlog.scan import count_waiting, each, list_subjects, views, waiting
 from evenlane.engine.base import names
-from evenlane.engine.core.message.ids import message_id
 from evenlane.engine.core.wire import header_values
 from evenlane.engine.core.wire import headers as h
-from evenlane.engine.core.wire.header_values import instant
+from evenlane.engine.core.wire.header_values import instant, message_id
 from evenlane.engine.core.wire.queue_subjects import HOUR
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from evenlane.engine.base import names
 from evenlane.engine.base.plural import counted
 from evenlane.engine.cluster import connections
 from evenlane.engine.cluster.owners import read_handoffs, read_owners
-from evenlane.engine.core.message.ids import message_id
+from evenlane.engine.core.wire.header_values import message_id
 from evenlane.engine.errors import EvenlaneError
 
 if TYPE_CHECKING:

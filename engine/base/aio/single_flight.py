@@ -1,9 +1,12 @@
-"""One reading for all who ask at the same time."""
+"""One reading for all callers that want it at the same time."""
 
 from __future__ import annotations
 
 import asyncio
 from typing import TYPE_CHECKING, Generic, TypeVar
+
+from evenlane.engine.base.clock import now_ns
+from evenlane.engine.errors import EvenlaneError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -12,21 +15,47 @@ T = TypeVar("T")
 
 
 class SingleFlight(Generic[T]):
-    """Whoever asks gets what was read from then on, never what was being read already."""
+    """Without `fresh_ns`, a caller gets what was read from its call on, never what was being read already.
 
-    def __init__(self, read: Callable[[], Awaitable[T]]) -> None:
-        self._read = read
-        self._gate = asyncio.Lock()
-        self._asked = self._done = 0
-        self._last: T
+    With it, a caller gets what was read less than `fresh_ns` ago, and an EvenlaneError that was raised then as well:
+    otherwise each of those that wait would try the reading again, one after another. `clock` is in ns.
+    """
+
+    def __init__(
+        self, read: Callable[[], Awaitable[T]], *, fresh_ns: int | None = None, clock: Callable[[], int] = now_ns
+    ) -> None:
+        self._read, self._fresh_ns, self._clock = read, fresh_ns, clock
+        self._lock = asyncio.Lock()
+        self._calls = 0
+        # Of the last reading that counts: its outcome; the number of the last call before it began, 0 if there was
+        # none; when it ended.
+        self._outcome: T | EvenlaneError
+        self._answers = self._at = 0
 
     async def read(self) -> T:
         """Raises what the reading raises."""
-        self._asked += 1
-        mine = self._asked
-        async with self._gate:
-            if self._done < mine:
-                upto = self._asked
-                self._last = await self._read()
-                self._done = upto
-            return self._last
+        self._calls += 1
+        number = self._calls
+        async with self._lock:
+            if not self._is_current(number):
+                answers = self._calls
+                self._outcome = await self._attempt()
+                self._answers, self._at = answers, self._clock()
+            outcome = self._outcome
+        if isinstance(outcome, EvenlaneError):
+            raise outcome.with_traceback(None)  # it would grow with each caller
+        return outcome
+
+    def _is_current(self, number: int) -> bool:
+        """Whether the last outcome answers this call."""
+        if self._fresh_ns is None:
+            return self._answers >= number
+        return self._answers > 0 and self._clock() - self._at < self._fresh_ns
+
+    async def _attempt(self) -> T | EvenlaneError:
+        if self._fresh_ns is None:
+            return await self._read()
+        try:
+            return await self._read()
+        except EvenlaneError as error:
+            return error

@@ -176,14 +176,13 @@ async def _many(settings: Settings, file: str, admission: float | None, *, as_js
 
     from evenlane.engine.base.plural import counted
     from evenlane.engine.cli.progress import Stderr
-    from evenlane.engine.cli.put.jsonl import Tally, put_lines
-    from evenlane.engine.cli.put.put_far import remote_target
+    from evenlane.engine.cli.put.jsonl import Tally, put_lines, put_progress
     from evenlane.engine.producer.producer import Producer
 
     tally = Tally(None if as_json else Stderr())
     descriptor = _opened(file)
     try:
-        with remote_target(descriptor, tally) as far:
+        with put_progress(descriptor, tally) as far:
             async with Producer(settings=settings, admission=admission) as producer:
                 await put_lines(producer, descriptor, tally, far.tell)
     except asyncio.CancelledError:

@@ -4,21 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import os
+import stat
 import threading
 from base64 import b64decode
 from binascii import Error as Base64Error
+from contextlib import contextmanager
 from itertools import count
 from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
 import msgspec
 
 from evenlane.engine.base.durations import parse_duration, parse_instant
+from evenlane.engine.base.plural import counted
+from evenlane.engine.cli.progress import Shown
 from evenlane.engine.errors import ConfigError
 from evenlane.engine.producer.put import Put
 from evenlane.quota.topics.strict_json import BOM, has_bom
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator, Callable, Iterator
 
     from evenlane.engine.producer.producer import Producer
     from evenlane.engine.producer.put import Outcome
@@ -215,3 +219,30 @@ async def _read(descriptor: int) -> bytes:
 
     threading.Thread(target=read, name="lines", daemon=True).start()
     return await arrived
+
+
+class PutProgress:
+    """Shows how far `put --file` is, by what has been read of a file. How much a pipe will bring is unknown. Call
+    `tell` when a line has its outcome.
+    """
+
+    def __init__(self, shown: Shown, tally: Tally, descriptor: int, size: int) -> None:
+        self._shown, self._tally, self._descriptor, self._size = shown, tally, descriptor, size
+
+    def tell(self) -> None:
+        tally = self._tally
+        done, refused = tally.put + tally.duplicates, f"{tally.refusals:,} refused" if tally.refusals else ""
+        if self._size:
+            read = os.lseek(self._descriptor, 0, os.SEEK_CUR)
+            note = ", ".join(filter(None, [counted(done, "message"), refused]))
+            self._shown.tell(min(1.0, read / self._size), note=note)
+        else:
+            self._shown.tell(done, note=refused)
+
+
+@contextmanager
+def put_progress(descriptor: int, tally: Tally) -> Iterator[PutProgress]:
+    found = os.fstat(descriptor)
+    size = found.st_size if stat.S_ISREG(found.st_mode) else 0
+    with Shown("putting", "" if size else "message") as shown:
+        yield PutProgress(shown, tally, descriptor, size)

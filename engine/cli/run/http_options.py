@@ -1,17 +1,21 @@
-"""Where the nodes of one command serve HTTP: from `http_port` on, a port for each."""
+"""How the nodes of one command serve HTTP: on a port each, from `http_port` on; and the token of `evenlane up`."""
 
 from __future__ import annotations
 
+import os
+import sys
 from typing import TYPE_CHECKING
 
 from evenlane.engine.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
+    from pathlib import Path
 
     from evenlane.engine.cli.run.lifeline import Ready
 
 _LAST = 65_535
+_FILE_NAME = "http-token"
 
 
 def http_ports(first: int | None, count: int) -> Sequence[int]:
@@ -29,3 +33,28 @@ def addresses(ready: Iterable[Ready]) -> str:
     """Where nodes serve, as the end of a line that says what is ready."""
     served = ",".join(each.http for each in ready if each.http is not None)
     return f" http={served}" if served else ""
+
+
+def http_token(data_dir: Path) -> Path:
+    """The file with the token, made if it isn't there; says on stderr where it is. Whoever may read the file may change
+    something by HTTP. Raises ConfigError.
+    """
+    path = (data_dir / _FILE_NAME).absolute()
+    try:
+        if not path.exists():
+            _write(path)
+        path.chmod(0o600)
+    except OSError as error:
+        raise ConfigError(f"the token for changes by HTTP can't be written to {path}: {error.strerror}") from error
+    print(f"the token for changes by HTTP is in {path}", file=sys.stderr)  # noqa: T201
+    return path
+
+
+def _write(path: Path) -> None:
+    """Whole or not at all, and never readable by others."""
+    from secrets import token_urlsafe
+
+    fresh = path.with_name(f"{path.name}.{os.getpid()}")
+    with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+        file.write(f"{token_urlsafe(32)}\n")
+    fresh.replace(path)

@@ -10,8 +10,7 @@ import typer
 
 from evenlane.engine.cli.options import Given, common
 from evenlane.engine.cli.run.command import Concurrency, FallbackSpec, HttpPort, Processes, prepare
-from evenlane.engine.cli.run.http_options import addresses, http_ports
-from evenlane.engine.cli.run.http_token import http_token
+from evenlane.engine.cli.run.http_options import addresses, http_ports, http_token
 from evenlane.engine.cli.run.lifeline import Ready
 from evenlane.engine.errors import ConfigError, EvenlaneError
 

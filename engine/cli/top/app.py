@@ -17,7 +17,7 @@ from evenlane.engine.base.plural import counted
 from evenlane.engine.cli.top import view_state as chosen
 from evenlane.engine.cli.top.dialogs import Confirm, Help
 from evenlane.engine.cli.top.list_widget import TenantList
-from evenlane.engine.cli.top.refresh import CSS
+from evenlane.engine.cli.top.style import CSS
 from evenlane.engine.cli.top.table import NODES, TENANTS, rest, summary, table, widths
 from evenlane.engine.cli.top.view_state import SORTS
 from evenlane.engine.cli.top.why_pane import why_lines

@@ -11,6 +11,9 @@ import structlog
 from evenlane.engine.base.clock import now_ns
 from evenlane.engine.core.ports import Disconnected
 from evenlane.engine.core.wire.share_messages import (
+    DURATION_S,
+    EVERY_S,
+    SOON_S,
     Ask,
     Confirm,
     Grant,
@@ -22,7 +25,6 @@ from evenlane.engine.core.wire.share_messages import (
     to_node,
     told,
 )
-from evenlane.engine.core.wire.share_rhythm import DURATION_S, EVERY_S, SOON_S
 from evenlane.engine.errors import EvenlaneError
 from evenlane.quota.lending.rounds import LendingRounds
 

@@ -72,6 +72,11 @@ def own_id(block: bytes, project: str) -> str | None:
     return own if names.is_key(own) else None
 
 
+def message_id(project: str, stream: str, sequence: int, at: int, block: bytes) -> str:
+    """The id of a message, the same over all attempts: `own_id`, or one made of its first place (`Message.id`)."""
+    return own_id(block, project) or f"{stream}-{sequence}-{at}"
+
+
 _PARTS_OF_A_COPY = 3  # stream, sequence and attempt, behind the id
 
 

@@ -16,6 +16,16 @@ Epoch: TypeAlias = Annotated[int, msgspec.Meta(ge=0, lt=1 << 62)]
 Seconds: TypeAlias = Annotated[float, msgspec.Meta(gt=0, le=60)]
 T = TypeVar("T")
 
+# How fast shares move over nodes, in seconds. The simulator keeps the same time.
+EVERY_S = 1.0
+"""Between two looks of a node, and between two rounds of the leader."""
+SOON_S = 0.25
+"""After a round until the next, if something is newly short, or short under new rules."""
+CHANGED_S = 0.05
+"""After a change of a topic until a node looks whether it is short of it: it may have lent what it needs now."""
+DURATION_S = 3.0
+"""Of a loan."""
+
 
 class Short(msgspec.Struct, tag=True):
     """A node to the leader: of these topics more waits than its part allows; `anew` if their rules are new."""

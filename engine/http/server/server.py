@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import structlog
 import uvicorn
 
-from evenlane.engine.http.server.address import url
 from evenlane.engine.http.server.idle_timeout import IdleTimeout
 from evenlane.engine.http.server.listen import listening
 
@@ -59,7 +58,7 @@ class HttpServer:
         """Raises PortUnusable. From then on `address` is its URL."""
         listener = await listening(self._host, self._port, self._tuning.takes_within_s)
         host, port = listener.getsockname()[:2]
-        self.address = url(host, port)
+        self.address = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
         self._serving = asyncio.create_task(self._server.serve([listener]), name="http")
         self._serving.add_done_callback(_told)
 

@@ -11,6 +11,8 @@ import structlog
 from evenlane.engine.base.clock import now_ns
 from evenlane.engine.core.ports import Disconnected
 from evenlane.engine.core.wire.share_messages import (
+    CHANGED_S,
+    EVERY_S,
     Ask,
     Confirm,
     Grant,
@@ -22,7 +24,6 @@ from evenlane.engine.core.wire.share_messages import (
     to_leader,
     to_node,
 )
-from evenlane.engine.core.wire.share_rhythm import CHANGED_S, EVERY_S
 from evenlane.engine.node.queues.quota_share import WHOLE
 from evenlane.engine.node.services.quota_demand import Demand, QueueDemand
 from evenlane.quota.lending.rounds import NodeStanding, State

@@ -9,9 +9,9 @@ from __future__ import annotations
 from math import ceil
 from typing import TYPE_CHECKING
 
-from evenlane.engine.core.stats.max_min import fair_shares
 from evenlane.engine.proof.scenarios.arrivals import MILLISECOND, SECOND
 from evenlane.engine.proof.scenarios.trace import NEVER
+from evenlane.quota.rates.max_min import fair_shares
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

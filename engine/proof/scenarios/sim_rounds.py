@@ -9,7 +9,7 @@ from functools import partial
 from itertools import cycle
 from typing import TYPE_CHECKING
 
-from evenlane.engine.core.wire.share_rhythm import DURATION_S, EVERY_S, SOON_S
+from evenlane.engine.core.wire.share_messages import DURATION_S, EVERY_S, SOON_S
 from evenlane.engine.node.services.quota_demand import Demand, QueueDemand
 from evenlane.engine.proof.scenarios.arrivals import MILLISECOND, SECOND
 from evenlane.engine.proof.scenarios.load import FACTS

@@ -2,7 +2,7 @@
 
 Slot time is what tenants compete for. A project whose heads mostly wait for it (`COMPETES`) could use what its backlog
 needs, too; another one wanted what it got. What a project got of all the time that was used, over what it was due of it
-(engine/core/stats/max_min.py), is 1 where sharing is fair, less where it is starved, more where it takes from others.
+(quota/rates/max_min.py), is 1 where sharing is fair, less where it is starved, more where it takes from others.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, NamedTuple
 
-from evenlane.engine.core.stats.max_min import fair_shares
+from evenlane.quota.rates.max_min import fair_shares
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -1,52 +1,12 @@
-"""What is made once for all who ask at about the same time, and the metrics that are."""
+"""The metrics, written once for all that ask at about the same time."""
 
 import asyncio
 from types import SimpleNamespace
 
 import pytest
 
-from evenlane.engine.errors import Unreachable
-from evenlane.engine.http import engine_view, sharing
-from evenlane.engine.http.sharing import FreshSingleFlight
+from evenlane.engine.http import engine_view
 from evenlane.engine.telemetry.prometheus.exposition import OPENMETRICS, TEXT, Page, kind_of
-
-
-@pytest.fixture
-def clock(monkeypatch):
-    clock = SimpleNamespace(now=10)
-    monkeypatch.setattr(sharing, "now_ns", lambda: clock.now)
-    return clock
-
-
-async def test_one_makes_it_for_all_until_it_is_old(clock):
-    made = []
-
-    async def make():
-        made.append(clock.now)
-        await asyncio.sleep(0)
-        return len(made)
-
-    shared = FreshSingleFlight(make, 5)
-    assert [1] * 10 == await asyncio.gather(*(shared.now() for _ in range(10)))
-    clock.now = 14
-    assert 1 == await shared.now()
-    clock.now = 15
-    assert 2 == await shared.now()
-
-
-async def test_a_failure_is_shared_and_forgotten(clock):
-    fails = [Unreachable("etcd does not answer")]
-
-    async def make():
-        if fails:
-            raise fails.pop()
-        return "well"
-
-    shared = FreshSingleFlight(make, 5)
-    told = await asyncio.gather(*(shared.now() for _ in range(3)), return_exceptions=True)
-    assert ["etcd does not answer"] * 3 == [str(each) for each in told]
-    clock.now = 15
-    assert "well" == await shared.now()
 
 
 @pytest.mark.parametrize(

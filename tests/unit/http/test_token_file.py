@@ -6,7 +6,7 @@ import stat
 import pytest
 
 from evenlane.engine.base.config.settings import load
-from evenlane.engine.cli.run.http_token import http_token
+from evenlane.engine.cli.run.http_options import http_token
 from evenlane.engine.errors import ConfigError
 
 

@@ -1,4 +1,4 @@
-"""The way of a put: its limits in their order, and one end, whatever its state (K6, P8)."""
+"""The way of a put: its limits in their order, and one end, whatever its state (K6)."""
 
 import asyncio
 
@@ -144,7 +144,7 @@ _EVENTS = st.sampled_from(["put", "put", "receipt", "receipt", "refused", "lost"
 
 @given(events=st.lists(st.tuples(_EVENTS, st.integers(0, 1_000)), max_size=60))
 def test_each_put_completes_once_and_gives_its_room_back(events):
-    """P8: by its receipt, a refusal, a caller that goes away or the producer's end; repeated answers change nothing."""
+    """K6: by its receipt, a refusal, a caller that goes away or the producer's end; repeated answers change nothing."""
 
     async def run():
         world, puts = World(), []

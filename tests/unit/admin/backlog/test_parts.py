@@ -4,9 +4,9 @@ import pytest
 
 from evenlane.engine.admin.backlog.peek import SHOWN_BYTES, _begin
 from evenlane.engine.base.names import LaneId
-from evenlane.engine.core.message.ids import message_id
 from evenlane.engine.core.queue.delay_heap import DelayHeap
 from evenlane.engine.core.wire import headers as h
+from evenlane.engine.core.wire.header_values import message_id
 from evenlane.engine.core.wire.queue_subjects import parse
 
 TICK = 10_000_000

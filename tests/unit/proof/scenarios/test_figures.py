@@ -4,7 +4,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evenlane.engine.core.stats.max_min import fair_shares
 from evenlane.engine.proof.scenarios.arrivals import MILLISECOND, SECOND
 from evenlane.engine.proof.scenarios.figures import (
     busy,
@@ -20,7 +19,6 @@ from evenlane.engine.proof.scenarios.figures import (
 from evenlane.engine.proof.scenarios.load import FACTS, Arrival, Load, tenant
 from evenlane.engine.proof.scenarios.trace import NEVER, Trace
 from tests.oracles.examples import examples
-from tests.oracles.maxmin import poured
 
 
 def trace(*messages, until=10, weights=(1,)):
@@ -141,14 +139,3 @@ def test_shares_are_against_max_min_by_weight():
 def test_shares_pass_over_who_wanted_nothing_in_the_window():
     seen = trace((0, 0, 0, 1), (1, 0, 2, 3), (1, 0, 3, 4), weights=(1, 1))
     assert [1] == shares(seen, 2 * SECOND, 4 * SECOND)
-
-
-@examples(300)
-@given(
-    st.lists(st.tuples(st.floats(0.01, 100), st.floats(0, 1_000)), min_size=1, max_size=8),
-    st.floats(0, 1_000),
-)
-def test_fair_shares_are_what_pouring_gives(each, capacity):
-    """X1: the shares that tenants are measured against."""
-    weights, demands = zip(*each, strict=True)
-    assert pytest.approx(poured(capacity, weights, demands), abs=1e-6) == fair_shares(capacity, weights, demands)

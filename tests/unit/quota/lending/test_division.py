@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evenlane.quota.lending.division import LEAST, divide, fill
+from evenlane.quota.lending.division import LEAST, divide
 from tests.oracles.examples import examples
 
 parts = st.just(0.0) | st.floats(1e-6, 1)
@@ -52,16 +52,6 @@ def test_where_one_is_short_nobody_else_has_what_it_doesn_t_want(given_nodes):
     if short:
         for node, part in own.items():
             assert due[node] <= max(wants[node], LEAST * part, LEAST) + 1e-9
-
-
-@given(st.dictionaries(st.text(max_size=3), parts, min_size=1, max_size=9), st.floats(0, 3))
-@examples(200)
-def test_who_lacks_little_gets_all_of_it(wanted, amount):
-    """Max-min: nobody gets less than another, but one that has all it wanted."""
-    given_ = fill(wanted, amount)
-    assert isclose(sum(given_.values()), min(amount, sum(wanted.values())), abs_tol=1e-9)
-    most = max(given_.values())
-    assert all(given_[each] >= most - 1e-9 or isclose(given_[each], wanted[each]) for each in wanted)
 
 
 @pytest.mark.parametrize(

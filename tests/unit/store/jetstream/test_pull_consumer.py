@@ -1,4 +1,4 @@
-"""The protocol of one pull consumer: what follows from each event, as tables (E12, F1)."""
+"""The protocol of one pull consumer: what follows from each event, as tables (E12)."""
 
 import pytest
 

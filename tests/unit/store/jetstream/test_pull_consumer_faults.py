@@ -1,5 +1,5 @@
 """One consumer after another, over a stream with holes and a connection that loses, repeats and ends: each message is
-delivered once and in order, and all of them in the end (E12, F1). The server of this test knows nothing of the protocol
+delivered once and in order, and all of them in the end (E12). The server of this test knows nothing of the protocol
 but what nats-server does with a pull.
 """
 
