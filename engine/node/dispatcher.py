@@ -1,4 +1,4 @@
-"""Choose: the next message that may go to a handler, from the head of the queue that the scheduler names."""
+"""Chooses the next message that may start: the head of the queue that the scheduler names."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ from evenlane.engine.node.queues.wake_timer import WakeTimer
 from evenlane.engine.node.settle.outcomes import DeadLetterReason
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from evenlane.engine.core.lane.lane import Lane
     from evenlane.engine.core.queue.entry import Entry, MemoryBudget
     from evenlane.engine.core.queue.queue import Queue
     from evenlane.engine.core.scheduler.interface import Grant, Scheduler
     from evenlane.engine.node.counters import Counters
     from evenlane.engine.node.eligibility.eligibility import Eligibility
-    from evenlane.engine.node.handlers.invoke import HandlerInvoker
-    from evenlane.engine.node.queues.payload_reader import PayloadReader
     from evenlane.engine.node.queues.ready_queues import ReadyQueues
-    from evenlane.engine.node.settle.completion import CompletionHandler
+    from evenlane.engine.node.settle.failure_log import FailureLog
     from evenlane.engine.node.settle.outcomes import FailureHandler
+    from evenlane.engine.node.settle.settlement import MessageSettlement
     from evenlane.engine.node.settle.settler import Settler
+    from evenlane.engine.node.signals.lease_trust import LeaseTrust
+    from evenlane.engine.node.signals.store_clock import StoreClock
+    from evenlane.engine.node.signals.work_signal import WorkSignal
 
 _log = structlog.get_logger(__name__)
 
@@ -41,8 +41,8 @@ _WEIGHED_EVERY = 256  # messages, between two looks at how many ends aren't dura
 
 
 class Dispatcher:
-    """`env` and `node_id` are for the messages. `wake` is called when there may be something to take. Of a node's life
-    it must know whether it is `stopped`, and how much the store's unix clock is ahead of our monotonic one.
+    """Asks the scheduler for the next queue, and takes its head if nothing is against it. `env` and `node_id` are for
+    the messages. `stopped` is set when the node starts nothing more.
     """
 
     def __init__(
@@ -52,29 +52,26 @@ class Dispatcher:
         limits: MemoryBudget,
         counters: Counters,
         scheduler: Scheduler[Queue],
-        wake: Callable[[], None],
+        ready: ReadyQueues,
+        eligibility: Eligibility,
+        settlement: MessageSettlement,
+        failures: FailureHandler,
+        failure_log: FailureLog,
+        settler: Settler,
+        trust: LeaseTrust,
+        clock: StoreClock,
+        signal: WorkSignal,
     ) -> None:
         self._env, self._id, self._limits, self._counters = env, node_id, limits, counters
-        self._scheduler, self._wake = scheduler, wake
-        self._alarm = WakeTimer(wake)
+        self._scheduler, self._ready, self._memory, self._reader = scheduler, ready, ready.memory, ready.reader
+        self._eligibility, self._settlement, self._settler = eligibility, settlement, settler
+        self._failures, self._failure_log = failures, failure_log
+        self._trust, self._clock, self._signal = trust, clock, signal
+        self._alarm = WakeTimer(signal.notify)
         self.stopped = False
-        self.clock_offset = 0  # ns
         self._unweighed = 0  # messages since the settler looked last
         self._gone = 0  # messages that were taken and not handled, since a queue was last set aside for it
         self._aside: list[Queue] = []
-
-    def join(
-        self,
-        hands: ReadyQueues,
-        settler: Settler,
-        outcomes: FailureHandler,
-        reader: PayloadReader,
-        turns: Eligibility,
-        calls: HandlerInvoker,
-        ends: CompletionHandler,
-    ) -> None:
-        self._hands, self._settler, self._outcomes, self._reader = hands, settler, outcomes, reader
-        self._turns, self._calls, self._ends = turns, calls, ends
 
     def stop(self) -> None:
         self.stopped = True
@@ -87,9 +84,9 @@ class Dispatcher:
         if self._unweighed >= _WEIGHED_EVERY:
             self._unweighed = 0
             settler.weigh()
-        if self.stopped or settler.lagging or settler.full or self._outcomes.crowded:
+        if self.stopped or settler.lagging or settler.full or self._failures.crowded:
             return None
-        if now >= self._calls.trusted_until:
+        if now >= self._trust.until:
             return None
         while True:
             grant = self._scheduler.next(now)
@@ -116,9 +113,9 @@ class Dispatcher:
                 return another
         return None
 
-    def outlived(self, message: Message, now: int) -> bool:
+    def is_expired(self, message: Message, now: int) -> bool:
         """Whether its time to live is over."""
-        return expired(message.entry, message.queue.ttl, now + self.clock_offset)
+        return expired(message.entry, message.queue.ttl, now + self._clock.offset)
 
     def _set_aside(self, queue: Queue, now: int) -> None:
         """Much of this turn of the loop went to messages that aren't handled (expired ones, say), which cost their
@@ -132,8 +129,8 @@ class Dispatcher:
     def _next_turn(self) -> None:
         self._gone = 0
         aside, self._aside = self._aside, []
-        self._hands.all_at_hand(aside)
-        self._wake()
+        self._ready.all_ready(aside)
+        self._signal.notify()
 
     def _hand_out(self, grant: Grant[Queue], now: int) -> Message | None:
         """The head of the granted queue, charged; None if it is gone, has expired, or must wait."""
@@ -146,8 +143,8 @@ class Dispatcher:
         lane, sequence, at, _, _, size, special = entry
         self._limits.held -= size
         queue.hand_bytes -= size
-        if self._reader.starved:
-            self._reader.taken()
+        if self._memory.starved:
+            self._memory.freed()
         if queue.behind and len(hand) < queue.low and not queue.loading:
             self._reader.want(queue)
         mark, recorded = 0, False
@@ -158,7 +155,7 @@ class Dispatcher:
                 self._refuse(grant, now)
                 return None
         # A message is young, most often, and says nothing of itself.
-        if (special or 0 < queue.ttl <= now + self.clock_offset - at) and self._ends_here(grant, entry, now):
+        if (special or 0 < queue.ttl <= now + self._clock.offset - at) and self._ends_here(grant, entry, now):
             self._refuse(grant, now)
             return None
         grant.commit(now)
@@ -183,19 +180,19 @@ class Dispatcher:
         place = MessageRef(lane, sequence)
         if sequence in lane.dropped:
             lane.dropped.discard(sequence)
-            self._turns.free(queue, place)
+            self._eligibility.free(queue, place)
             return True
-        if self._turns.waits(queue, entry, mark, now, recorded=recorded):
-            if self._turns.lays_down(queue):
-                self._hands.lay_down(queue, now)
+        if self._eligibility.waits(queue, entry, mark, now, recorded=recorded):
+            if self._eligibility.suspends(queue):
+                self._memory.unload(queue, now)
             return True
-        if not self._turns.killed_too_often(queue, entry, mark):
+        if not self._eligibility.killed_too_often(queue, entry, mark):
             return False
         message = Message(entry, queue, self._env, self._id, now, one_less(mark))
         queue.dead += 1
         death = DeadLetterReason(f"{_end_of_process(lane, sequence)} in attempt {message.attempt}", "")
         _log.warning("a message has killed its process: it goes to the dead letters", **message_fields(message))
-        self._outcomes.dead(message, death, fall_back=False)
+        self._failures.dead(message, death, fall_back=False)
         return True
 
     def _ends_here(self, grant: Grant[Queue], entry: Entry, now: int) -> bool:
@@ -203,11 +200,13 @@ class Dispatcher:
         queue = grant.queue
         if entry[6] and (refused := refusals(entry[3])):
             mark = entry[0].marks.of.get(entry[1], 0)
-            self._ends.refused(Message(entry, queue, self._env, self._id, now, mark), refused)
+            message = Message(entry, queue, self._env, self._id, now, mark)
+            for refusal in refused:
+                self._failure_log.refused(message, refusal)
             if refused[0].fatal:
                 self._bury(grant, entry, str(refused[0]), now)
                 return True
-        if not expired(entry, queue.ttl, now + self.clock_offset):
+        if not expired(entry, queue.ttl, now + self._clock.offset):
             return False
         self._expire(grant, entry, now)
         return True
@@ -219,10 +218,10 @@ class Dispatcher:
             self._bury(grant, entry, "expired", now)
             return
         lane, place = entry[0], MessageRef(entry[0], entry[1])
-        self._turns.forgo(place)
+        self._eligibility.forgo(place)
         queue.expired += 1
-        self._ends.settle(lane, entry[1], lane.generation)
-        self._turns.free(queue, place)
+        self._settlement.settle(lane, entry[1], lane.generation)
+        self._eligibility.free(queue, place)
 
     def _bury(self, grant: Grant[Queue], entry: Entry, reason: str, now: int) -> None:
         """Without an attempt; charged, as the store is asked to keep no more dead letters than the quota allows."""
@@ -233,8 +232,8 @@ class Dispatcher:
         mark = entry[0].marks.of.get(entry[1], 0)
         message = Message(entry, queue, self._env, self._id, now_ns(), mark)
         message.recorded = _is_recorded(queue, entry, mark)
-        if not self._outcomes.dead(message, DeadLetterReason(reason, "")):
-            self._turns.forgo(MessageRef(entry[0], entry[1]))
+        if not self._failures.dead(message, DeadLetterReason(reason, "")):
+            self._eligibility.forgo(MessageRef(entry[0], entry[1]))
 
 
 def _end_of_process(lane: Lane, sequence: int) -> str:

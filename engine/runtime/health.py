@@ -34,7 +34,7 @@ def condition(
         slots=slots,
         slots_busy=node.workers.busy,
         in_flight=len(node.in_flight),
-        pending_copies=node.outcomes.pending,
+        pending_copies=node.failures.pending,
         connected=node.store.connected,
         loop_lag_s=loop_lag_s,
         projects=node.queues.projects,

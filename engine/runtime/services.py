@@ -51,7 +51,7 @@ class NodeServices:
         self._showing = OverviewResponder(self._questions, env, node, tenants, book.get, condition)
         self._taking = QuotaBorrower(self._questions, env, node, book.on_change, on_lent)
         self._counting = BacklogReporter(connect.questions(settings, f"{node.id} counts"), env, node, book)
-        self._store_watch = StoreWatch(node.store, env, troubles, lambda: node.holdings.mine)
+        self._store_watch = StoreWatch(node.store, env, troubles, lambda: node.owned.mine)
         self._sampling = QueueSampler(node, tenants)
         self._metering = MeterPublisher(node, tenants, settings.meter_interval, settings.concurrency)
 

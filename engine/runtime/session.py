@@ -142,7 +142,7 @@ class Session:
         node, lease = self.node, self.lease
         await cluster.controller.start()
         self.membership = membership = Membership(
-            process.coordination, process.settings.env, process.id, lease, node.holdings,
+            process.coordination, process.settings.env, process.id, lease, node.owned,
             partitions=cluster.config.partitions, records=process.records, moves=process.moves,
             ownership=process.ownership,
             on_plan=self._status.carried_out, on_lost=self._on_lost, on_fatal=self._on_fatal,

@@ -1,11 +1,10 @@
-"""Why the head of a queue waits (X8): the words of the surface, which of them holds on a node, and what it means."""
+"""What the reasons mean for which queues wait (X8), as sentences for a person."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
 from evenlane.engine.base import names
-from evenlane.engine.base.clock import now_ns
 from evenlane.engine.core.stats.forecast import figure, spoken, stands_still
 
 if TYPE_CHECKING:
@@ -19,30 +18,6 @@ _HOUR = 3_600_000_000_000  # ns
 
 
 # ---- on a node
-
-
-def wait_reason(node: Node, queue: Queue) -> str | None:
-    """Why the head of a queue that has a backlog waits; None if it may go at once, or is being read from the store."""
-    if (withheld := node.queues.withheld(queue.project)) is not None:
-        return withheld
-    if queue.asleep:
-        return "paused"
-    now = now_ns()
-    if now >= node.trusted_until or not node.holdings.is_open(queue.partition):
-        return "no_owner"  # nobody may hand it out: the lease is in doubt, or the take-over hasn't ended
-    if node.holdings.must_wait(queue):
-        return "higher_priority"
-    if _behind_its_key(queue):
-        return "ordered"
-    return node.scheduler.why(queue, now)
-
-
-def _behind_its_key(queue: Queue) -> bool:
-    """Nothing of an ordered topic's queue may go before a key is free."""
-    order = queue.order
-    if order is None or queue.hand:
-        return False
-    return order.full or (order.waiting > 0 and not queue.unread and not queue.spilled)
 
 
 def not_due(node: Node, queue: Queue) -> tuple[int, int]:

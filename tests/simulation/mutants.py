@@ -143,7 +143,7 @@ def _copy_not_awaited() -> Iterator[None]:
     real = FailureHandler._put
 
     def put(self: FailureHandler, outcome: Any) -> None:
-        self._settle(outcome.lane, outcome.sequence, outcome.generation, outcome.message)
+        self._settlement.copied(outcome.lane, outcome.sequence, outcome.generation, outcome.message)
         real(self, outcome)
 
     with patch.object(FailureHandler, "_put", put):

@@ -219,7 +219,7 @@ class Cluster:
 
     def check(self, number):
         """Z1: nobody else has it open."""
-        assert not [node.name for node in self.nodes if number in node.hands.open_now]
+        assert not [node.name for node in self.nodes if number in node.ready.open_now]
 
     async def plan(self, **partitions: list[int]):
         self.generation += 1

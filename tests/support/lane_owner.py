@@ -7,6 +7,7 @@ from evenlane.engine.core.ports import LaneState, Stored
 from evenlane.engine.core.queue.entry import MemoryBudget, entry_of
 from evenlane.engine.core.queue.fed_lane import FedLane
 from evenlane.engine.core.queue.queue import Queue
+from tests.support.lane_host import Host
 
 LANE = LaneId("lanes", 3)
 
@@ -64,7 +65,7 @@ class Owner:
     def __init__(self, stream: Stream, log: list[bytes], epoch: int, limits: MemoryBudget) -> None:
         self.stream, self.log, self.limits = stream, log, limits
         self.queues: dict[bytes, Queue] = {}
-        self.lane = FedLane(LANE, epoch, limits, self._open, lambda _: None)
+        self.lane = FedLane(LANE, epoch, limits, Host(self._open))
         self.catch_up_to: int | None = None
         state = stream.state()
         fold = settle_record.fold(log)

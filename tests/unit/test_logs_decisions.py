@@ -48,7 +48,7 @@ class TestPartitions:
         await cluster.own(a=[0])
         epoch = told(log, "owned", partition=0)["epoch"]
         await cluster.client.revoke(a.lease.id)
-        await until(lambda: ("drop", 0) in a.hands.calls)
+        await until(lambda: ("drop", 0) in a.ready.calls)
         told(log, "lost", partition=0, epoch=epoch, generation=1)
 
     async def test_lost_with_the_term(self, cluster, log):

@@ -111,18 +111,18 @@ class DropTask:
 
     def _drain(self, partition: Partition, queue: Queue, last: int) -> None:
         """Drop what is indexed; of the lane what came after `last` stays."""
-        places = self._node.hands.drain(queue)
+        places = self._node.ready.drain(queue)
         main, later = partition.both
         if kept := [place.sequence for place in places if place.lane is main and place.sequence > last]:
             queue.put_back(False, kept)
-            self._node.reader.want(queue)
+            self._node.ready.reader.want(queue)
         waits = [place.sequence for place in places if place.lane is main and place.sequence <= last]
         self._drop(main, waits, queue)
         self._drop(later, [place.sequence for place in places if place.lane is later], queue)
-        for place in self._node.turns.resting(queue):
+        for place in self._node.eligibility.resting(queue):
             self._drop(place.lane, [place.sequence], queue)
             place.lane.dropped.add(place.sequence)
-            self._node.turns.free(queue, place)  # its key needn't wait for it
+            self._node.eligibility.free(queue, place)  # its key needn't wait for it
 
     async def _of_the_catch_up(self, partition: Partition, priorities: Collection[str], last: int) -> None:
         """What waited, and came in since: where a large backlog is being read after a take-over."""
@@ -195,7 +195,7 @@ class DropTask:
             self._dropped[lane].add_sorted(rising)
             self._latest[lane] = rising
             self._node.queues.activity.note(queue)
-            self.word.dropped += self._node.ends.dropped(lane, rising, queue)
+            self.word.dropped += self._node.settlement.dropped(lane, rising, queue)
 
     def _queue_of(self, lane: FedLane, subject: str) -> Queue:
         """What is delayed may have none yet."""
@@ -243,5 +243,5 @@ class DropTask:
             if not lane.delayed.cancel(stored.subject.encode(), sequence):
                 lane.dropped.add(sequence)
             if (queue := lane.queues.get(stored.subject.encode())) is not None:
-                self._node.turns.free(queue, MessageRef(lane, sequence))  # it may be the one that its key waits for
+                self._node.eligibility.free(queue, MessageRef(lane, sequence))  # its key may wait for it
             await self._durable(lane)

@@ -141,7 +141,7 @@ class QueueInspector:
             tally.came(priority, at)
         over_s = self._lately(project, tally)
         queues = len(node.queues.of(project))
-        served = [number for number in node.partitions if node.holdings.is_open(number)]
+        served = [number for number in node.partitions if node.lanes.serves(number)]
         return NodeAnswer(
             node.id, queues, tally.parts, tally.deepest, rates, self._notes(project, reading), over_s,
             self._may_use(project), served, self._lost(project),
@@ -155,7 +155,7 @@ class QueueInspector:
 
     def _view(self, queue: Queue, at: int | None) -> View:
         delayed, next_due = wait_reasons.not_due(self._node, queue)
-        reason = wait_reasons.wait_reason(self._node, queue) if queue.backlog else None
+        reason = self._node.wait_rules.reason(queue) if queue.backlog else None
         return View(queue.priority, queue.group, queue.backlog, delayed, next_due, at, reason)
 
     def _lately(self, project: str, tally: Tally) -> float:
@@ -243,12 +243,12 @@ class QueueInspector:
     def _settle_notes(self, project: str) -> list[str]:
         """What keeps the whole node from starting anything, or a failed message from its retry."""
         node, notes = self._node, []
-        stuck, why = node.outcomes.stuck_of(project)
+        stuck, why = node.failures.stuck_of(project)
         if stuck:
             notes.append(f"{stuck} of its failed messages stay: their retries or dead letters can't be stored ({why})")
         if node.settler.lagging:
             notes.append("nothing new is started: what is done isn't durable yet, as the settle log lags")
-        if node.outcomes.crowded:
+        if node.failures.crowded:
             notes.append("nothing new is started: too many retries and dead letters wait to be stored")
         if now_ns() >= node.trusted_until:
             notes.append("nothing new is started: its lease in etcd isn't renewed")
@@ -269,7 +269,7 @@ class QueueInspector:
         if catching_up := sum(partition.lane.catching_up for partition in mine):
             partitions = counted(catching_up, "partition")
             notes.append(f"it still reads the backlog of {partitions}: more waits than is told")
-        if reading and node.reader.starved:
+        if reading and node.ready.memory.starved:
             notes.append(f"the heads of {counted(reading, 'queue')} wait to be read: no room for more payloads")
         elif reading:
             notes.append(f"the heads of {counted(reading, 'queue')} are being read from the store")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from evenlane.engine.core.lane.catch_up import CatchUp
 from evenlane.engine.core.lane.lane import Lane
@@ -24,23 +24,32 @@ if TYPE_CHECKING:
 _E = ord("E")  # as PREFIX has it: one byte is found three times as fast
 
 
-class FedLane(Lane):
-    """`open_queue` finds or makes the queue of a subject (None: it belongs nowhere, and the message, if one is
-    given, has gone to the dead letters), `at_hand` is told when a queue gets its first message at hand.
+class LaneHost(Protocol):
+    """What a lane needs of whoever feeds it."""
 
-    It is one object with the lane, as `take_in` sees each message: a second one would cost it some loads.
-    """
+    def open_queue(self, lane: FedLane, subject: bytes, entry: Entry | None) -> Queue | None:
+        """Find or make the queue of a subject. None if it belongs nowhere: then the message, if one is given, has gone
+        to the dead letters.
+        """
+
+    @property
+    def queue_ready(self) -> Callable[[Queue], None]:
+        """To be called when a queue gets its first message ready, or has messages to be read."""
+
+
+class FedLane(Lane):
+    """One object with the lane, as `take_in` sees each message: a second one would cost it some loads."""
 
     def __init__(
         self,
         lane: LaneId,
         epoch: int,
         limits: MemoryBudget,
-        open_queue: Callable[[FedLane, bytes, Entry | None], Queue | None],
-        at_hand: Callable[[Queue], None],
+        host: LaneHost,
         lease: int = 0,
     ) -> None:
-        self._limits, self._open_queue, self._at_hand = limits, open_queue, at_hand
+        self._limits, self._queue_ready = limits, host.queue_ready
+        self._open_queue: Callable[[FedLane, bytes, Entry | None], Queue | None] = host.open_queue
         self.queues: dict[bytes, Queue] = {}
         self.absent = 0  # sequences that weren't there (E12)
         super().__init__(lane, epoch, lease)
@@ -63,7 +72,7 @@ class FedLane(Lane):
         super().reset(state)
         for queue in self.queues.values():  # what is left of it is of the other stream, and nobody has been told of it
             if queue.hand or queue.behind:
-                self._at_hand(queue)
+                self._queue_ready(queue)
 
     def _end(self) -> None:
         super()._end()
@@ -120,7 +129,7 @@ class FedLane(Lane):
         entry = (self, sequence, at, headers, body, len(headers) + len(body), special)
         queue = self.queues.get(subject) or self.queue_of(subject, entry)
         if queue is not None and queue.arrive(entry, self._limits):
-            self._at_hand(queue)
+            self._queue_ready(queue)
 
     def take_in_tail(self, subject: bytes, sequence: int, at: int, headers: bytes, body: bytes) -> None:
         """The tail feed's sink while the main feed still catches up."""
@@ -137,7 +146,7 @@ class FedLane(Lane):
         if subject in catch_up.incomplete:
             self._spill(queue, sequence)
         elif queue.arrive(entry, self._limits):
-            self._at_hand(queue)
+            self._queue_ready(queue)
 
     def _tail_came_to(self, catch_up: CatchUp, sequence: int, at: int) -> None:
         if sequence > catch_up.tail + 1:
@@ -151,7 +160,7 @@ class FedLane(Lane):
         was_empty = not queue.backlog
         queue.spill(sequence)
         if was_empty:
-            self._at_hand(queue)
+            self._queue_ready(queue)
 
     def take_in_head(self, subject: bytes, sequence: int, at: int, _headers: bytes, size: int) -> bool:
         """Of both feeds: a message whose body was left in the stream, as the feed lags by bytes. False if it belongs to
@@ -174,7 +183,7 @@ class FedLane(Lane):
         if incomplete:
             self._spill(queue, sequence)
         elif queue.arrive_unread(sequence, size, self._limits):
-            self._at_hand(queue)
+            self._queue_ready(queue)
         return True
 
     def _came_to(self, sequence: int, at: int) -> None:

@@ -289,6 +289,14 @@ class Queue:
         line.put_back(sequences)
         self.behind = True
 
+    @property
+    def is_behind_key(self) -> bool:
+        """Whether none of an ordered topic's messages may start before a key is free."""
+        order = self.order
+        if order is None or self.hand:
+            return False
+        return order.full or (order.waiting > 0 and not self.unread and not self.spilled)
+
     def take_back(self, each: Entry | MessageRef, limits: MemoryBudget) -> None:
         """A message that was taken is next again."""
         if isinstance(each, MessageRef):

@@ -16,34 +16,33 @@ from evenlane.engine.node.eligibility.suspects import Suspects, Verdict
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from evenlane.engine.core.lane.lane import Lane
     from evenlane.engine.core.message.message import Message
     from evenlane.engine.core.queue.entry import Entry, MemoryBudget
     from evenlane.engine.core.queue.queue import Queue
+    from evenlane.engine.node.handlers.in_flight_gate import InFlightGate
+    from evenlane.engine.node.queues.ready_queues import ReadyQueues
+    from evenlane.engine.node.queues.withheld import WithheldProjects
+    from evenlane.engine.node.signals.dirty_lanes import DirtyLanes
 
 _SECOND = 1_000_000_000
 _NO_LIMIT = 1 << 30  # attempts: of a project whose topic isn't known nothing is handed out
 
 
 class Eligibility:
-    """`at_hand(queue)` is told that a queue has something again, `news(lane)` that its log is to be told something;
-    `store_now` is the store's clock; `hold(project, on)` stops and resumes a project. `recorded_in_flight()` says
-    whether a recorded message has started or may start, `records_fail()` whether none may be recorded now.
-    """
+    """Messages that must wait return to their queues through `ready`. `store_now` is the store's clock, unix ns."""
 
     def __init__(
         self,
         limits: MemoryBudget,
-        at_hand: Callable[[Queue], None],
-        news: Callable[[Lane], None],
+        ready: ReadyQueues,
+        withheld: WithheldProjects,
+        gate: InFlightGate,
+        dirty: DirtyLanes,
         store_now: Callable[[], int],
-        hold: Callable[[str, bool], None],
-        recorded_in_flight: Callable[[], bool],
-        records_fail: Callable[[], bool],
     ) -> None:
-        self._limits, self._at_hand, self._news, self._store_now = limits, at_hand, news, store_now
-        self._suspects = Suspects(recorded_in_flight, records_fail, self._again, at_hand)
-        self._retries = InPlaceRetries(self._due, hold)
+        self._limits, self._ready, self._dirty, self._store_now = limits, ready, dirty, store_now
+        self._suspects = Suspects(gate, ready, self._again)
+        self._retries = InPlaceRetries(self._due, withheld)
 
     def stop(self) -> None:
         self._retries.stop()
@@ -84,13 +83,9 @@ class Eligibility:
         """Whether a suspect has had all its attempts, and was the cause of the last death for certain."""
         return bool(mark & CONFIRMED) and _attempts_left(queue, entry, mark) <= 0
 
-    def lays_down(self, queue: Queue) -> bool:
+    def suspends(self, queue: Queue) -> bool:
         """Whether a queue should hand out nothing until some of the messages that wait here have come back."""
-        return self._suspects.lays_down(queue) or (queue.order is not None and queue.order.full)
-
-    def is_laid_down(self, queue: Queue) -> bool:
-        """Whether the queue hands out nothing until the messages that were set aside come back."""
-        return self._suspects.lays_down(queue)
+        return queue in self._ready.suspended or (queue.order is not None and queue.order.full)
 
     def records_changed(self) -> None:
         """The store refuses in-flight records, or takes them again."""
@@ -108,7 +103,7 @@ class Eligibility:
             lane, sequence = message.place
             if message.generation == lane.generation:
                 lane.log.mark_cleared(sequence, now_ns())
-                self._news(lane)
+                self._dirty.mark(lane)
             self._suspects.ended(MessageRef(lane, sequence))
 
     def returned(self, message: Message) -> None:
@@ -136,7 +131,7 @@ class Eligibility:
         if following is not None:
             queue.take_back(following, self._limits)
         if following is not None or (was_full and not order.full):
-            self._at_hand(queue)
+            self._ready.queue_ready(queue)
 
     def try_again(self, message: Message, after_s: float) -> None:
         """An attempt at a message of an ordered topic has failed: it stays where it is, its key waits."""
@@ -145,10 +140,10 @@ class Eligibility:
         again_at = self._store_now() + after
         if message.generation != lane.generation:  # it is being handed over
             lane.failed_late(sequence, message.generation, again_at, now)
-            self._news(lane)
+            self._dirty.mark(lane)
             return
         lane.log.mark_failed(sequence, again_at, now)
-        self._news(lane)
+        self._dirty.mark(lane)
         self._retries.add(now + after, message.queue, MessageRef(lane, sequence), message.generation)
 
     def _due(self, queue: Queue, place: MessageRef, generation: int) -> None:
@@ -158,7 +153,7 @@ class Eligibility:
     def _again(self, queue: Queue, place: MessageRef, generation: int) -> None:
         if place.lane.generation == generation:
             queue.take_back(place, self._limits)
-            self._at_hand(queue)
+            self._ready.queue_ready(queue)
 
 
 def _attempts_left(queue: Queue, entry: Entry, mark: int) -> int:

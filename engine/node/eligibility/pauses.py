@@ -8,16 +8,19 @@ from typing import TYPE_CHECKING
 import structlog
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from evenlane.engine.node.queues.withheld import WithheldProjects
 
 _log = structlog.get_logger(__name__)
 
+_REASON = "endpoint"
+_SHORT_S = 1.0  # for which payloads stay ready
+
 
 class TopicPauses:
-    """`withhold(project, seconds)` stops a project for so long, and with 0 resumes it."""
+    """Withholds projects, and releases them by its own timers."""
 
-    def __init__(self, withhold: Callable[[str, float], None]) -> None:
-        self._withhold = withhold
+    def __init__(self, withheld: WithheldProjects) -> None:
+        self._withheld = withheld
         self._until: dict[str, float] = {}
         self._reasons: dict[str, str] = {}
         self._longest: dict[str, float] = {}
@@ -41,7 +44,7 @@ class TopicPauses:
             self._timers[project].cancel()
         if after_s > self._longest.get(project, 0.0):  # else nothing changes but its end
             self._longest[project] = 2 * after_s
-            self._withhold(project, after_s)
+            self._withheld.withhold(project, _REASON, True, for_long=after_s > _SHORT_S)
         self._until[project], self._reasons[project] = until, reason
         self._timers[project] = loop.call_at(until, self._end, project)
         return known is None
@@ -60,4 +63,4 @@ class TopicPauses:
         _log.debug("a topic pauses no more", project=project)
         for known in (self._timers, self._until, self._reasons, self._longest):
             known.pop(project, None)
-        self._withhold(project, 0)
+        self._withheld.withhold(project, _REASON, False)

@@ -14,17 +14,19 @@ if TYPE_CHECKING:
 
     from evenlane.engine.core.queue.entry import MessageRef
     from evenlane.engine.core.queue.queue import Queue
+    from evenlane.engine.node.queues.withheld import WithheldProjects
 
+_REASON = "ordered"
 _HELD_BEYOND = 4_096  # of one project, some 1 KB each: then nothing new of it is begun until half of them have gone
 
 
 class InPlaceRetries:
-    """`again(queue, place, generation)` is called when a message's time has come, `hold(project, on)` stops and resumes
-    a project of which too many wait here.
+    """`again(queue, place, generation)` is called when a message's time has come. A project of which too many messages
+    wait here is withheld.
     """
 
-    def __init__(self, again: Callable[[Queue, MessageRef, int], None], hold: Callable[[str, bool], None]) -> None:
-        self._again, self._hold = again, hold
+    def __init__(self, again: Callable[[Queue, MessageRef, int], None], withheld: WithheldProjects) -> None:
+        self._again, self._withheld = again, withheld
         self._heap: list[tuple[int, int, Queue, MessageRef, int]] = []
         self._of: dict[Queue, dict[MessageRef, int]] = {}  # generation by place
         self._held: Counter[str] = Counter()
@@ -40,7 +42,7 @@ class InPlaceRetries:
         self._held[queue.project] += 1
         if self._held[queue.project] == _HELD_BEYOND and queue.project not in self._stopped:
             self._stopped.add(queue.project)
-            self._hold(queue.project, True)
+            self._withheld.withhold(queue.project, _REASON, True)
         self._set(now_ns())
 
     def queues(self) -> Iterator[Queue]:
@@ -84,7 +86,7 @@ class InPlaceRetries:
         self._held[project] -= 1
         if project in self._stopped and self._held[project] <= _HELD_BEYOND // 2:
             self._stopped.discard(project)
-            self._hold(project, False)
+            self._withheld.withhold(project, _REASON, False)
         if not self._held[project]:
             del self._held[project]
 

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
     from evenlane.engine.core.queue.entry import MessageRef
     from evenlane.engine.core.queue.queue import Queue
+    from evenlane.engine.node.handlers.in_flight_gate import InFlightGate
+    from evenlane.engine.node.queues.ready_queues import ReadyQueues
 
 _SECOND = 1_000_000_000
 _MOST_ASIDE = 1_024
@@ -48,9 +50,8 @@ class _Aside(NamedTuple):
 
 
 class Suspects:
-    """`in_flight()` says whether a recorded message has started or may start, `failing()` whether none may be recorded
-    now. `again(queue, place, generation)` brings back a message that was set aside, `resume(queue)` a queue that was
-    laid down.
+    """`gate` knows whether a recorded message has started or may start, and whether none may be recorded now; `ready`
+    suspends queues. `again(queue, place, generation)` is called to bring back a message that was set aside.
 
     `_running` is the suspect that has started, or is about to. `_last` is one in its last attempt: it runs, or waits
     until it is alone; in either case no other recorded message starts. It waits until `_until` at the most, and loses
@@ -59,19 +60,17 @@ class Suspects:
 
     def __init__(
         self,
-        in_flight: Callable[[], bool],
-        failing: Callable[[], bool],
+        gate: InFlightGate,
+        ready: ReadyQueues,
         again: Callable[[Queue, MessageRef, int], None],
-        resume: Callable[[Queue], None],
     ) -> None:
-        self._in_flight, self._failing, self._again, self._resume = in_flight, failing, again, resume
+        self._gate, self._ready, self._again = gate, ready, again
         self._running: MessageRef | None = None
         self._last: MessageRef | None = None
         self._waiting: _Aside | None = None  # it is `_last`
         self._until = 0
         self._alarm = WakeTimer(self._rung)
         self._aside: list[_Aside] = []
-        self._laid_down: dict[Queue, None] = {}
 
     def of(self, queue: Queue) -> list[MessageRef]:
         """Those of a queue that are set aside."""
@@ -82,7 +81,7 @@ class Suspects:
 
     def may_start(self, queue: Queue, place: MessageRef, *, suspect: bool, last: bool, now: int) -> Verdict:
         """What becomes of a recorded message. `last`: it is a suspect whose attempts are over with this one."""
-        if self._failing() or (self._last is not None and self._last != place):
+        if self._gate.failing or (self._last is not None and self._last != place):
             return self._set_aside(queue, place)
         if not suspect:
             return Verdict.START
@@ -95,7 +94,7 @@ class Suspects:
 
     def _set_aside(self, queue: Queue, place: MessageRef) -> Verdict:
         if len(self._aside) >= _MOST_ASIDE:
-            self._laid_down[queue] = None
+            self._ready.suspend(queue)
             return Verdict.STAY
         self._aside.append(_Aside(queue, place, place.lane.generation))
         return Verdict.WAIT
@@ -103,16 +102,12 @@ class Suspects:
     def _may_be_last(self, queue: Queue, place: MessageRef, now: int) -> bool:
         if self._last is None:
             self._last, self._until = place, now + queue.ack_wait + _SECOND
-        if self._in_flight() and now < self._until:
+        if self._gate.busy and now < self._until:
             self._waiting = _Aside(queue, place, place.lane.generation)
             self._alarm.set(self._until, now)
             return False
         self._waiting = None
         return True
-
-    def lays_down(self, queue: Queue) -> bool:
-        """Whether the queue should hand out nothing until those that are set aside come back."""
-        return queue in self._laid_down
 
     # ---- afterwards
 
@@ -134,9 +129,7 @@ class Suspects:
         aside, self._aside = self._aside, []
         for each in reversed(aside):
             self._again(*each)
-        queues, self._laid_down = self._laid_down, {}
-        for queue in queues:
-            self._resume(queue)
+        self._ready.resume_all()
 
     def forget_void(self) -> None:
         """A lane was handed over or replaced."""

@@ -19,11 +19,11 @@ from evenlane.engine.core.lane.in_flight_record import InFlightSet
 from evenlane.engine.core.ports import Lost, Refused
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from evenlane.engine.core.lane.lane import Lane
     from evenlane.engine.core.message.message import Message
     from evenlane.engine.core.ports import Receipt, Store
+    from evenlane.engine.node.signals.events import NodeEvents
+    from evenlane.engine.node.signals.work_signal import WorkSignal
 
 _log = structlog.get_logger(__name__)
 
@@ -32,20 +32,14 @@ _CLEAN_S = 0.1
 
 
 class InFlightGate:
-    """`open` holds what may start, in turn: single messages or batches. `on_open` is called when some came in,
-    `on_failing` when the store refuses records or takes them again, `on_empty` when nothing that is recorded is in
-    flight any more.
+    """`open` holds the units that may start, in turn: single messages or batches.
+
+    `events` learns when the store refuses records or takes them again, and when no recorded message is in flight any
+    more; `signal`, when units may start.
     """
 
-    def __init__(
-        self,
-        store: Store,
-        env: str,
-        on_open: Callable[[], None],
-        on_failing: Callable[[], None],
-        on_empty: Callable[[], None],
-    ) -> None:
-        self._store, self._on_open, self._on_failing, self._on_empty = store, on_open, on_failing, on_empty
+    def __init__(self, store: Store, env: str, signal: WorkSignal, events: NodeEvents) -> None:
+        self._store, self._signal, self._events = store, signal, events
         # A token, not the node's id: one that is started anew must not overwrite what its former life has left.
         self._subject = names.busy_subject(env, token_hex(8))
         self._in_flight = InFlightSet()
@@ -103,7 +97,7 @@ class InFlightGate:
         if message.place in self._reserved:
             self._reserved.discard(message.place)
             if not self.busy:
-                self._on_empty()
+                self._events.records_idle()
 
     def add(self, message: Message) -> None:
         """Name it by the next record."""
@@ -143,7 +137,7 @@ class InFlightGate:
         self._dirty = True
         self._clean_later()
         if not self.busy:
-            self._on_empty()
+            self._events.records_idle()
 
     def close(self) -> None:
         """Write nothing more."""
@@ -205,7 +199,7 @@ class InFlightGate:
         if self._failures == 1 or self._failures % 50 == 0:
             _log.warning("the in-flight record can't be written: messages that need one wait", error=str(error))
         if self._failures == 1:
-            self._on_failing()
+            self._events.records_changed()
         asyncio.get_running_loop().call_later(_PAUSE_S, self._send)
 
     def _safe(self) -> None:
@@ -217,9 +211,9 @@ class InFlightGate:
             if not each.done():
                 each.set_result(None)
         if recovered:
-            self._on_failing()
+            self._events.records_changed()
         if opened:
-            self._on_open()
+            self._signal.notify()
         if self._waiting or self._named:
             self._write()
         elif self._dirty:

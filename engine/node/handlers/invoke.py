@@ -18,8 +18,7 @@ if TYPE_CHECKING:
 
     from evenlane.engine.core.message.message import Message
     from evenlane.engine.node.handlers.handler import Handler
-
-_NEVER = 1 << 62
+    from evenlane.engine.node.signals.lease_trust import LeaseTrust
 
 
 class Untrusted(Exception):
@@ -27,14 +26,14 @@ class Untrusted(Exception):
 
 
 class HandlerInvoker:
-    """`push` takes messages of topics that are pushed; without it the handler has them, too. At most `count` at once.
-
-    Nothing starts from `trusted_until` (monotonic ns) on.
+    """`push` takes messages of topics that are pushed; without it the handler has them, too. At most `count` at once,
+    and nothing starts while the lease isn't trusted.
     """
 
-    def __init__(self, handler: Handler, push: Callable[[Message], Awaitable[None]] | None, count: int) -> None:
-        self._handler, self._push, self._count = handler, push, count
-        self.trusted_until = _NEVER
+    def __init__(
+        self, handler: Handler, push: Callable[[Message], Awaitable[None]] | None, count: int, trust: LeaseTrust
+    ) -> None:
+        self._handler, self._push, self._count, self._trust = handler, push, count, trust
         self._pool: Threads | None = None
 
     @property
@@ -60,7 +59,7 @@ class HandlerInvoker:
 
     async def run(self, messages: list[Message]) -> None:
         """Handle them; raises what the handler raises, or Untrusted."""
-        if now_ns() >= self.trusted_until:
+        if now_ns() >= self._trust.until:
             raise Untrusted
         if self._push is not None and messages[0].queue.pushed and len(messages) == 1:
             await self._push(messages[0])
@@ -83,7 +82,7 @@ class HandlerInvoker:
 
     def _called(self, call: Callable[[Any], Any], given: Any) -> None:
         """In a thread."""
-        if now_ns() >= self.trusted_until:
+        if now_ns() >= self._trust.until:
             raise Untrusted
         plainly(call, given)
 

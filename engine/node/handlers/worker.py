@@ -1,24 +1,55 @@
-"""A worker: one slot of the node, in a task of its own."""
+"""The node's workers: one for each slot, with the messages that it handles."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import asyncio
 
+    from evenlane.engine.core.lane.lane import Lane
     from evenlane.engine.core.message.message import Message
 
 NOTHING: list[Message] = []  # of a worker that handles nothing; nobody changes it
 
 
 class Worker:
-    """`messages` is what it works on now, in a thread if it is `threaded`."""
+    """One slot. `messages` are those that it handles now, in a thread if it is `threaded`."""
 
-    __slots__ = ("messages", "parked", "task", "threaded")
+    __slots__ = ("messages", "task", "threaded")
 
     def __init__(self) -> None:
         self.messages: list[Message] = NOTHING
         self.threaded = False
         self.task: asyncio.Task[None] | None = None
-        self.parked: asyncio.Future[None] | None = None
+
+
+class Workers:
+    """All of a node's. The worker pool is the only writer; other parts ask what runs.
+
+    `busy` counts the workers that have messages: those of `WorkerPool` change it with `messages`.
+    """
+
+    def __init__(self, count: int) -> None:
+        self.all = [Worker() for _ in range(count)]
+        self.busy = 0
+
+    @property
+    def running(self) -> list[Message]:
+        """The messages that are being handled now."""
+        return [message for worker in self.all for message in worker.messages]
+
+    def running_of(self, lane: Lane) -> list[int]:
+        """The lane's messages whose handlers haven't ended. One in a hung thread has failed already."""
+        return [
+            message.sequence
+            for worker in self.all
+            for message in worker.messages
+            if message.lane is lane
+            and message.generation == lane.generation
+            and not (message.given_up and worker.threaded)
+        ]
+
+    def handled_by(self, task: asyncio.Task[Any]) -> list[Message]:
+        """The messages that the worker in a task handles. For any thread."""
+        return next((worker.messages for worker in self.all if worker.task is task), [])

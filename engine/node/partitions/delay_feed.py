@@ -1,4 +1,4 @@
-"""What feeds a later stream: only hours up to one ahead are fed."""
+"""Feeds a delay stream: only the hours up to one ahead."""
 
 from __future__ import annotations
 
@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING
 from evenlane.engine.base.names import due_hour
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
     from evenlane.engine.core.ports import Feed, Store
     from evenlane.engine.core.queue.fed_lane import FedLane
-    from evenlane.engine.core.queue.queue import Queue
+    from evenlane.engine.node.partitions.due_release import DueReleaser
+    from evenlane.engine.node.settle.stream_verifier import StreamVerifier
 
 _HOUR = 3_600_000_000_000
 _NEAR = 300_000_000_000  # ns for which an hour is fed after its end
@@ -21,18 +20,10 @@ _APART = 4  # feeds of single hours; further ones, long past, share one
 
 
 class DelayFeed:
-    """`verify` confirms the lane's identity, `on_delayed` is called with its queue when a delayed message came in, with
-    None if it belongs to none.
-    """
+    """One feed for each hour that is near, and one for those long past."""
 
-    def __init__(
-        self,
-        store: Store,
-        lane: FedLane,
-        verify: Callable[[FedLane], Awaitable[None]],
-        on_delayed: Callable[[Queue | None], None],
-    ) -> None:
-        self._store, self._lane, self._verify, self._on_delayed = store, lane, verify, on_delayed
+    def __init__(self, store: Store, lane: FedLane, verifier: StreamVerifier, due: DueReleaser) -> None:
+        self._store, self._lane, self._verifier, self._due = store, lane, verifier, due
         self._hours: dict[Feed, set[str]] = {}
         self._turning = asyncio.Lock()  # hours are turned by the clock and after a replacement
 
@@ -85,12 +76,12 @@ class DelayFeed:
 
     def _take_in(self, subject: bytes, sequence: int, at: int, headers: bytes, body: bytes) -> None:
         self._lane.take_in_later(subject, sequence, at, headers, body)
-        self._on_delayed(self._lane.queues.get(subject))
+        self._due.delayed(self._lane.queues.get(subject))
 
     async def _resume(self, last: int) -> int:
         generation = self._lane.generation
         self._lane.verified = -1
-        await self._verify(self._lane)
+        await self._verifier.verify(self._lane)
         return last + 1 if self._lane.generation == generation else 1
 
 

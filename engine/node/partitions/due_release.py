@@ -1,56 +1,36 @@
-"""What is due later: into its queue when its time has come, and the feeds of hours that come near."""
+"""Moves delayed messages into their queues when they become due."""
 
 from __future__ import annotations
 
 import asyncio
 from typing import TYPE_CHECKING
 
-import structlog
-
-from evenlane.engine.core.ports import Lost, Refused
-
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
     from evenlane.engine.core.ports import Store
     from evenlane.engine.core.queue.queue import Queue
-    from evenlane.engine.node.partitions.partition import Partition
-
-_log = structlog.get_logger(__name__)
+    from evenlane.engine.node.queues.activity import Activity
+    from evenlane.engine.node.queues.owned_lanes import OwnedLanes
+    from evenlane.engine.node.queues.ready_queues import ReadyQueues
 
 _SECOND = 1_000_000_000
 _LONGEST = 30 * _SECOND
 _DUE_AT_ONCE = 1_000  # of one partition, in one step
-_HOURS_EVERY_S = 60.0
 
 
 class DueReleaser:
-    """`came_due(queue)` is called for each queue that got something; `noted` when a delayed message came in;
-    `on_hour()` once a minute.
-    """
+    """Waits for the earliest due time of all delay streams, or for an earlier one to come in."""
 
-    def __init__(
-        self,
-        store: Store,
-        partitions: Mapping[int, Partition],
-        came_due: Callable[[Queue], None],
-        on_hour: Callable[[], None],
-    ) -> None:
-        self._store, self._partitions, self._came_due, self._on_hour = store, partitions, came_due, on_hour
+    def __init__(self, store: Store, lanes: OwnedLanes, ready: ReadyQueues, activity: Activity) -> None:
+        self._store, self._lanes, self._ready, self._activity = store, lanes, ready, activity
         self._due = asyncio.Event()
 
-    def start(self) -> list[asyncio.Task[None]]:
-        """The tasks that must run as long as the node does."""
-        return [
-            asyncio.create_task(self._release_due(), name="due"),
-            asyncio.create_task(self._turn_hours(), name="hours"),
-        ]
-
-    def noted(self) -> None:
-        """It may be due before all others."""
+    def delayed(self, queue: Queue | None) -> None:
+        """A delayed message of `queue` came in; None: some may have. It may be due before all others."""
+        if queue is not None:
+            self._activity.note(queue)
         self._due.set()
 
-    async def _release_due(self) -> None:
+    async def run(self) -> None:
         while True:
             self._due.clear()
             wait = (self._release() - self._store.now()) / _SECOND
@@ -63,26 +43,16 @@ class DueReleaser:
                 pass
 
     def _release(self) -> int:
-        """Release what is due; when there is more, unix ns."""
+        """Release the messages that are due; returns when the next one is, unix ns."""
         now = self._store.now()
         nearest = now + _LONGEST
-        for partition in self._partitions.values():
-            delayed = partition.later.delayed
+        for _, later in self._lanes.lanes.values():
+            delayed = later.delayed
             due = delayed.next_due()
             if due is not None and due <= now:
-                for queue in partition.later.release_due(now, _DUE_AT_ONCE):
-                    self._came_due(queue)
+                for queue in later.release_due(now, _DUE_AT_ONCE):
+                    self._ready.became_due(queue)
                 due = delayed.next_due()
             if due is not None:
                 nearest = min(nearest, due)
         return nearest
-
-    async def _turn_hours(self) -> None:
-        while True:
-            await asyncio.sleep(_HOURS_EVERY_S)
-            self._on_hour()
-            for partition in [each for each in self._partitions.values() if each.opened]:
-                try:
-                    await partition.feed_later()
-                except (Lost, Refused) as error:
-                    _log.debug("hours not turned", partition=partition.number, error=str(error))

@@ -11,16 +11,17 @@ import structlog
 from evenlane.engine.base.aio.task_errors import log_failure
 from evenlane.engine.core.message.log_fields import lane_fields
 from evenlane.engine.core.ports import Lost, Refused
-from evenlane.engine.node.partitions.catch_up_priority import by_band
+from evenlane.engine.node.queues.catch_up_priority import by_band
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Coroutine
+    from collections.abc import Callable, Coroutine
 
     from evenlane.engine.core.ports import Feed, LaneState, Store
     from evenlane.engine.core.queue.fed_lane import FedLane
-    from evenlane.engine.core.queue.queue import Queue
-    from evenlane.engine.node.partitions.catch_up_priority import CatchUpPriority
     from evenlane.engine.node.partitions.read_ahead import ReadAhead
+    from evenlane.engine.node.queues.catch_up_priority import CatchUpPriority
+    from evenlane.engine.node.queues.ready_queues import ReadyQueues
+    from evenlane.engine.node.settle.stream_verifier import StreamVerifier
 
 _log = structlog.get_logger(__name__)
 
@@ -36,7 +37,7 @@ def _nothing() -> None:
 
 
 class LaneFeed:
-    """`verify` confirms the lane's identity; `at_hand` is told of queues that got something at hand, or to be read.
+    """One pull consumer for what comes from now on, and in a large backlog a second one for what there is.
 
     Until the backlog has come in, the lower bands of a group wait if it holds something more urgent of it; in a small
     one, all lower bands. In a large one the small queues, and so what is urgent most often, are read `ahead` of it, and
@@ -47,12 +48,12 @@ class LaneFeed:
         self,
         store: Store,
         lane: FedLane,
-        at_hand: Callable[[Queue], None],
-        verify: Callable[[FedLane], Awaitable[None]],
+        ready: ReadyQueues,
+        verifier: StreamVerifier,
         precedence: CatchUpPriority,
         ahead: ReadAhead,
     ) -> None:
-        self._store, self._lane, self._at_hand, self._verify = store, lane, at_hand, verify
+        self._store, self._lane, self._ready, self._verifier = store, lane, ready, verifier
         self._precedence, self._ahead = precedence, ahead
         self._reading: asyncio.Task[None] | None = None
         self.feeds: list[Feed] = []
@@ -127,14 +128,14 @@ class LaneFeed:
             tail.sink = lane.take_in
             self._precedence.end()
             for queue in by_band(behind):
-                self._at_hand(queue)
+                self._ready.queue_ready(queue)
 
         released = asyncio.Event()  # by `catch_up`
 
         async def read_ahead() -> None:
-            await self._ahead.read(lane, ahead[:_FIRST], self._at_hand)
+            await self._ahead.read(lane, ahead[:_FIRST], self._ready.queue_ready)
             await released.wait()
-            await self._ahead.read(lane, ahead[_FIRST:], self._at_hand)
+            await self._ahead.read(lane, ahead[_FIRST:], self._ready.queue_ready)
 
         def catch_up() -> None:
             if lane.generation == generation:
@@ -180,10 +181,10 @@ class LaneFeed:
 
     async def _resume(self, _last: int) -> int:
         self._lane.verified = -1
-        await self._verify(self._lane)
+        await self._verifier.verify(self._lane)
         return self._lane.position + 1
 
     async def _resume_tail(self, _last: int) -> int:
         self._lane.verified = -1
-        await self._verify(self._lane)
+        await self._verifier.verify(self._lane)
         return self._lane.fed_to + 1

@@ -1,4 +1,4 @@
-"""The partitions that a node owns: opening them, handing them over, and what former owners still hold of them."""
+"""The partitions that a node owns: takes them over, hands them over, and takes back what previous owners held."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 import structlog
 
 from evenlane.engine.base.aio.pacing import Pacing
-from evenlane.engine.base.aio.single_flight import SingleFlight
 from evenlane.engine.base.aio.task_errors import log_failure
 from evenlane.engine.base.clock import now_ns
 from evenlane.engine.core.lane.handoff_state import HandoffState
@@ -17,23 +16,21 @@ from evenlane.engine.core.message.log_fields import lane_fields
 from evenlane.engine.core.ports import Lost, Refused
 from evenlane.engine.errors import ConfigError, UnknownEpoch
 from evenlane.engine.node.partitions.partition import Partition
-from evenlane.engine.node.partitions.read_ahead import ReadAhead
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping
+    from collections.abc import Callable, Collection, Coroutine, Iterable
 
     from evenlane.engine.base.names import Kind
-    from evenlane.engine.core.lane.lane import Lane
-    from evenlane.engine.core.ports import LaneState, Store
-    from evenlane.engine.core.queue.entry import Entry, MemoryBudget
     from evenlane.engine.core.queue.fed_lane import FedLane
-    from evenlane.engine.core.queue.queue import Queue
     from evenlane.engine.node.counters import Counters
-    from evenlane.engine.node.eligibility.eligibility import Eligibility
-    from evenlane.engine.node.handlers.worker_pool import WorkerPool
+    from evenlane.engine.node.handlers.worker import Workers
+    from evenlane.engine.node.partitions.partition import PartitionContext
+    from evenlane.engine.node.queues.owned_lanes import OwnedLanes
     from evenlane.engine.node.queues.registry import QueueRegistry
     from evenlane.engine.node.settle.outcomes import FailureHandler
     from evenlane.engine.node.settle.settler import Settler
+    from evenlane.engine.node.signals.dirty_lanes import DirtyLanes
+    from evenlane.engine.node.signals.store_clock import StoreClock
     from evenlane.ring.membership.records import HeldRecord, PastOwner
 
 _log = structlog.get_logger(__name__)
@@ -48,80 +45,68 @@ _PAUSE_S = 0.2
 _LONGEST_PAUSE_S = 5.0
 _PATIENCE_S = 0.05  # for handlers of a partition that is handed over: short ones needn't be told of in etcd
 _SAID_S = 1.0  # for the settle log to be told that it has ended
+_HOURS_EVERY_S = 60.0
 _LOOK_S = 0.005  # between two looks at whether what is being released has ended
 
 
 class OwnedPartitions:
-    """`open_queue` and `at_hand` are for the lanes, `on_delayed` is called with its queue when a delayed message came
-    in, with None when some may have; `bands` are known by priority,
-    `on_replaced` is called when a lane's stream has been replaced, before the lane is reset, `on_unreadable` with a
-    partition and why its settle log can't be read, or with "" when that is over.
+    """`partitions` are those that are open or being opened. `on_unreadable(partition, reason)` is called when a settle
+    log can't be read, and with "" when that is over.
 
-    `partitions` are those that are open or being opened. The parts of the node that work on them are set by `join`.
+    Invariant: a number is in `lanes` exactly if it is in `partitions`, with the lanes of that partition.
     """
 
     def __init__(
         self,
-        store: Store,
-        limits: MemoryBudget,
-        open_queue: Callable[[FedLane, bytes, Entry | None], Queue | None],
-        at_hand: Callable[[Queue], None],
-        on_delayed: Callable[[Queue | None], None],
-        bands: Mapping[str, int],
-        on_replaced: Callable[[FedLane, LaneState], None],
-        on_unreadable: Callable[[int, str], None],
+        context: PartitionContext,
+        lanes: OwnedLanes,
+        mine: set[int],
+        queues: QueueRegistry,
+        dirty: DirtyLanes,
+        settler: Settler,
+        failures: FailureHandler,
+        workers: Workers,
         counters: Counters,
+        clock: StoreClock,
+        on_unreadable: Callable[[int, str], None],
     ) -> None:
-        self._store, self._limits, self._bands = store, limits, bands
-        self._open_queue, self._at_hand, self._on_delayed = open_queue, at_hand, on_delayed
-        self._on_replaced, self._on_unreadable, self._counters = on_replaced, on_unreadable, counters
+        self._context, self._store, self._lanes = context, context.store, lanes
+        self._ready, self._eligibility, self._due = context.ready, context.eligibility, context.due
+        self._queues, self._dirty, self._settler, self._failures = queues, dirty, settler, failures
+        self._workers, self._counters, self._clock, self._on_unreadable = workers, counters, clock, on_unreadable
         self.partitions: dict[int, Partition] = {}
-        self.mine: set[int] = set()  # they are, or are about to be, in `partitions`
+        self.mine = mine  # those that are, or are about to be, in `partitions`; shared with the quota shares
         self._closing: dict[tuple[int, int], Partition] = {}  # by epoch, too: nothing of them starts any more
-        self._begun: dict[int, int] = {}  # partition -> the last epoch under which a take-over has failed half-way
+        self._begun: dict[int, int] = {}  # partition -> the last epoch under which a takeover has failed half-way
         self._opening = Pacing(_OPENED_AT_ONCE, _OPENING_S)
         self._unopened = self._together = 0  # partitions; the latter the most since backlogs were fed
-        self._behind: list[Partition] = []  # open, but for a backlog that is to be fed
+        self._behind: list[Partition] = []  # open, but for a backlog that is still to be fed
         self._patience: asyncio.TimerHandle | None = None
-        self._busy, self._ahead = SingleFlight(store.busy), ReadAhead(store)
         self._looking = asyncio.Semaphore(_LOOKED_AT_ONCE)
-        self._apart: set[asyncio.Task[None]] = set()  # what nobody waits for
-
-    def join(
-        self, queues: QueueRegistry, settler: Settler, outcomes: FailureHandler, workers: WorkerPool, turns: Eligibility
-    ) -> None:
-        self._queues, self._settler, self._outcomes, self._workers = queues, settler, outcomes, workers
-        self._turns = turns
+        self._apart: set[asyncio.Task[None]] = set()  # tasks that no caller waits for
 
     def lanes(self) -> list[FedLane]:
         """Of all partitions; not those of which the log has no record yet, so that the take-over's is still to come."""
         return [lane for partition in self.partitions.values() for lane in partition.both if lane.log.begun]
 
-    def lanes_of(self, number: int) -> tuple[FedLane, FedLane] | None:
-        partition = self.partitions.get(number)
-        return partition.both if partition is not None else None
-
-    def is_open(self, number: int) -> bool:
-        """Whether its messages may be handed out."""
-        partition = self.partitions.get(number)
-        return partition is not None and partition.serving
-
-    def put_off(self, queue: Queue) -> bool:
-        """Whether its messages mustn't be handed out yet; `at_hand` is told of it when they may."""
-        partition = self.partitions.get(queue.partition)
-        return partition is None or not partition.serving or partition.precedence.put_off(queue)
-
-    def must_wait(self, queue: Queue) -> bool:
-        """Whether something more urgent of its group may still come in from a backlog that was taken over."""
-        partition = self.partitions.get(queue.partition)
-        return partition is not None and partition.precedence.must_wait(queue)
-
-    async def verify(self, lane: Lane) -> None:
-        """See `Partition.verify`. What is being handed over is verified, too: it still settles."""
+    def feed_again(self, lane: FedLane) -> None:
+        """The lane was reset, as its stream was replaced. One that is being handed over still settles."""
         number = lane.id.partition
-        partition = self._closing.get((number, lane.epoch)) or self.partitions.get(number)
-        if partition is not None:
-            await partition.verify(lane)
+        for partition in (self._closing.get((number, lane.epoch)), self.partitions.get(number)):
+            if partition is not None and lane in partition.both:
+                partition.feed_again(lane)
+
+    async def turn_hours(self) -> None:
+        """Each minute, measure the store's clock and feed the hours that have come near."""
+        while True:
+            await asyncio.sleep(_HOURS_EVERY_S)
+            self._clock.measure()
+            self._eligibility.forget_void()
+            for partition in [each for each in self.partitions.values() if each.opened]:
+                try:
+                    await partition.feed_later()
+                except (Lost, Refused) as error:
+                    _log.debug("hours not turned", partition=partition.number, error=str(error))
 
     # ---- opening
 
@@ -152,8 +137,10 @@ class OwnedPartitions:
         try:
             async with self._opening.turn(min(_APART_S, _SPREAD_S / self._unopened)):
                 partition = await self._opened(number, epoch, held, known, lease)
+            if self.partitions.get(number) is partition:  # else it was revoked meanwhile
+                self._lanes.serve(number, partition.precedence)
             self._behind.append(partition)
-            self._queues.opened(number, self._at_hand)
+            self._queues.opened(number, self._ready.queue_ready)
         finally:
             self._on_unreadable(number, "")
             self._unopened -= 1
@@ -161,7 +148,7 @@ class OwnedPartitions:
         self._tend(partition)
         self._queues.shares.more_partitions()
         await self._completed(partition)
-        self._on_delayed(None)
+        self._due.delayed(None)
         self._spawn(self._look_again(partition), f"look again {number}")
 
     async def _look_again(self, partition: Partition) -> None:
@@ -187,7 +174,7 @@ class OwnedPartitions:
         for lane in partition.both:
             lane.removal.last_purge = now_ns()  # (it isn't urgent)
             if lane.log.unsettled_news:
-                self._settler.note(lane)
+                self._dirty.mark(lane)
             if lane.removal.stragglers or lane.removal.durable_watermark > lane.removal.purged:
                 self._settler.tend(lane)
 
@@ -224,10 +211,8 @@ class OwnedPartitions:
         """The partition, open; begun anew as often as the store goes away meanwhile."""
         pause, said = _PAUSE_S, ""
         while True:
-            partition = self.partitions[number] = Partition(
-                self._store, number, epoch, self._limits, self._open_queue, self._at_hand, self._on_delayed,
-                self._busy.read, self._turns.free, self._bands, self._ahead, self._on_replaced, lease,
-            )  # fmt: skip
+            partition = self.partitions[number] = Partition(self._context, number, epoch, lease)
+            self._lanes.lanes[number] = partition.both
             repeated = known is None or self._begun.get(number) == epoch
             try:
                 await partition.open(held, known, repeated=repeated)
@@ -254,6 +239,7 @@ class OwnedPartitions:
             self._begun[partition.number] = partition.lane.epoch
         if self.partitions.get(partition.number) is partition:
             del self.partitions[partition.number]
+            self._lanes.remove(partition.number)
         await self._abandon(partition)
 
     # ---- handing over
@@ -269,10 +255,11 @@ class OwnedPartitions:
         partition = self.partitions.pop(number, None)
         if partition is None:
             return
+        self._lanes.remove(number)
         self._closing[number, partition.lane.epoch] = partition
         for lane in partition.both:
-            lane.stop([*self._workers.running_of(lane), *self._outcomes.pending_of(lane)])
-        self._turns.forget_void()
+            lane.stop([*self._workers.running_of(lane), *self._failures.pending_of(lane)])
+        self._eligibility.forget_void()
 
     async def hand_over(self, number: int, epoch: int, patience_s: float = _PATIENCE_S) -> dict[Kind, HandoffState]:
         """After `stop_partition`: what the next owner has to know, by kind of stream, if anything. Handlers have
@@ -325,13 +312,13 @@ class OwnedPartitions:
                     lane.stop([])
                 lane.left()
                 if lane.log.begun:  # else its take-over was broken off: nothing is to be said, or waited for
-                    self._settler.note(lane)
+                    self._dirty.mark(lane)
 
     async def _abandon(self, partition: Partition) -> None:
         for lane in partition.both:
             lane.abandon()
             self._settler.forget(lane)
-        self._turns.forget_void()
+        self._eligibility.forget_void()
         await partition.close()
 
     # ---- what former owners hold
@@ -341,14 +328,14 @@ class OwnedPartitions:
         if (partition := self.partitions.get(number)) is not None:
             partition.former.changed(record)
             for lane in partition.both:
-                self._settler.note(lane)
+                self._dirty.mark(lane)
 
     def held_let_go(self, number: int, record: HeldRecord) -> None:
         """Its holder lives, and doesn't handle this after all: it is handed out here."""
         if (partition := self.partitions.get(number)) is not None:
             partition.former.let_go(record)
             for lane in partition.both:
-                self._settler.note(lane)
+                self._dirty.mark(lane)
 
     def held_gone(self, number: int, record: HeldRecord) -> None:
         """Its holder has gone, and it hadn't ended: it is handed out here."""
@@ -360,7 +347,7 @@ class OwnedPartitions:
             try:
                 await partition.former.gone(record)
                 for lane in partition.both:
-                    self._settler.note(lane)
+                    self._dirty.mark(lane)
                 return
             except (Lost, Refused) as error:
                 _log.debug("not let go yet", partition=partition.number, error=str(error))

@@ -1,30 +1,33 @@
-"""One partition under one epoch: taken over, fed, and fed anew when a stream turns out to be another one."""
+"""One partition under one epoch: taken over, fed, and fed again when a stream turns out to be another one."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from evenlane.engine.base.clock import now_ns
 from evenlane.engine.base.names import LaneId
 from evenlane.engine.core.ports import Lost, Refused
 from evenlane.engine.core.queue.fed_lane import FedLane
-from evenlane.engine.node.partitions.catch_up_priority import CatchUpPriority
 from evenlane.engine.node.partitions.delay_feed import DelayFeed
 from evenlane.engine.node.partitions.lane_feed import LaneFeed
 from evenlane.engine.node.partitions.previous_owners import PreviousOwners
-from evenlane.engine.node.partitions.stream_identity import verify
 from evenlane.engine.node.partitions.takeover import recover
+from evenlane.engine.node.queues.catch_up_priority import CatchUpPriority
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Mapping
 
-    from evenlane.engine.core.lane.lane import Lane
-    from evenlane.engine.core.ports import BusyRecord, LaneState, Store
-    from evenlane.engine.core.queue.entry import Entry, MemoryBudget, MessageRef
-    from evenlane.engine.core.queue.queue import Queue
+    from evenlane.engine.core.ports import BusyRecord, Store
+    from evenlane.engine.core.queue.entry import MemoryBudget
+    from evenlane.engine.node.eligibility.eligibility import Eligibility
+    from evenlane.engine.node.partitions.due_release import DueReleaser
+    from evenlane.engine.node.partitions.queue_resolver import QueueResolver
     from evenlane.engine.node.partitions.read_ahead import ReadAhead
+    from evenlane.engine.node.queues.ready_queues import ReadyQueues
+    from evenlane.engine.node.settle.stream_verifier import StreamVerifier
     from evenlane.ring.membership.records import HeldRecord, PastOwner
 
 T = TypeVar("T")
@@ -32,34 +35,38 @@ T = TypeVar("T")
 _PAUSE_S = 0.2
 
 
-class Partition:
-    """Its lane and its later stream, with what feeds them, and what `former` owners hold of them."""
+@dataclass(frozen=True)
+class PartitionContext:
+    """The parts of the node that all of its partitions work with. `bands` gives the band of a priority, `busy` reads
+    the in-flight records.
+    """
 
-    def __init__(
-        self,
-        store: Store,
-        number: int,
-        epoch: int,
-        limits: MemoryBudget,
-        open_queue: Callable[[FedLane, bytes, Entry | None], Queue | None],
-        at_hand: Callable[[Queue], None],
-        on_delayed: Callable[[Queue | None], None],
-        busy: Callable[[], Awaitable[list[BusyRecord]]],
-        free: Callable[[Queue, MessageRef], None],
-        bands: Mapping[str, int],
-        ahead: ReadAhead,
-        on_replaced: Callable[[FedLane, LaneState], None],
-        lease: int,
-    ) -> None:
-        self._store, self.number, self._busy, self._on_replaced = store, number, busy, on_replaced
-        self.lane = FedLane(LaneId("lanes", number), epoch, limits, open_queue, at_hand, lease)
-        self.later = FedLane(LaneId("later", number), epoch, limits, open_queue, at_hand, lease)
-        self.precedence = CatchUpPriority(at_hand, bands)
-        self.former = PreviousOwners(store, self.both, busy, at_hand, free)
-        self._lane_feeds = LaneFeed(store, self.lane, at_hand, self.verify, self.precedence, ahead)
-        self._hour_feeds = DelayFeed(store, self.later, self.verify, on_delayed)
+    store: Store
+    limits: MemoryBudget
+    bands: Mapping[str, int]
+    resolver: QueueResolver
+    ready: ReadyQueues
+    eligibility: Eligibility
+    verifier: StreamVerifier
+    due: DueReleaser
+    busy: Callable[[], Awaitable[list[BusyRecord]]]
+    ahead: ReadAhead
+
+
+class Partition:
+    """The lane and the delay stream of a partition, what feeds them, and the messages that `former` owners hold."""
+
+    def __init__(self, context: PartitionContext, number: int, epoch: int, lease: int) -> None:
+        self._context, self.number = context, number
+        store, limits, ready = context.store, context.limits, context.ready
+        self._store, self._verifier = store, context.verifier
+        self.lane = FedLane(LaneId("lanes", number), epoch, limits, context.resolver, lease)
+        self.later = FedLane(LaneId("later", number), epoch, limits, context.resolver, lease)
+        self.precedence = CatchUpPriority(ready.queue_ready, context.bands)
+        self.former = PreviousOwners(store, self.both, context.busy, ready, context.eligibility)
+        self._lane_feeds = LaneFeed(store, self.lane, ready, context.verifier, self.precedence, context.ahead)
+        self._hour_feeds = DelayFeed(store, self.later, context.verifier, context.due)
         self._feeds: dict[FedLane, LaneFeed | DelayFeed] = {self.lane: self._lane_feeds, self.later: self._hour_feeds}
-        self.serving = False  # what comes in may be handed out
         self.opened = self._closed = False
         self.made_at, self.opened_at = now_ns(), 0  # monotonic ns; the latter once all that is to come in does
         self._reopening: dict[FedLane, asyncio.Task[None]] = {}
@@ -82,12 +89,11 @@ class Partition:
         """
         held = list(held)
         recovered = await _all(
-            recover(self._store, lane, self._busy, held, known, repeated=repeated) for lane in self.both
+            recover(self._store, lane, self._context.busy, held, known, repeated=repeated) for lane in self.both
         )
         for lane, (_, parts) in zip(self.both, recovered, strict=True):
             await self.former.hold(lane, parts)  # of both, as a key may be out in the one and wait in the other
         await self._lane_feeds.begin(recovered[0][0])
-        self.serving = True
 
     async def complete(self) -> None:
         """What needn't hold up the first message after a take-over: feed the later stream. Raises Lost, Refused."""
@@ -95,7 +101,7 @@ class Partition:
             await self._hour_feeds.begin()
         except (Lost, Refused):  # perhaps its stream has been deleted since: then it is made anew
             self.later.verified = -1
-            await self.verify(self.later)
+            await self._verifier.verify(self.later)
             raise
         if self._closed:  # meanwhile
             await self._hour_feeds.drop()
@@ -105,7 +111,7 @@ class Partition:
         """A stream that changed while its feed was made has told nobody. Raises Lost, Refused."""
         for lane in self.both:
             lane.verified = -1
-            await self.verify(lane)
+            await self._verifier.verify(lane)
 
     def catch_up(self) -> None:
         """See `LaneFeed.catch_up`."""
@@ -126,14 +132,12 @@ class Partition:
         await asyncio.gather(*self._reopening.values(), return_exceptions=True)
         await asyncio.gather(self._lane_feeds.drop(), *(feed.close() for feed in self._hour_feeds.feeds))
 
-    async def verify(self, lane: Lane) -> None:
-        """As `stream_identity.verify`, of one of `both`; a lane that was reset is fed from the start."""
-        fed = self.later if lane.later else self.lane
-        if not await verify(self._store, fed, self._on_replaced):
-            for feed in self._feeds[fed].feeds:
-                feed.disturb("the stream was replaced")
-            if fed not in self._reopening and not self._closed:
-                self._reopening[fed] = asyncio.create_task(self._reopen(fed), name=f"reopen {fed.id}")
+    def feed_again(self, lane: FedLane) -> None:
+        """Feed one of `both` from the start: its stream was replaced, and the lane is reset."""
+        for feed in self._feeds[lane].feeds:
+            feed.disturb("the stream was replaced")
+        if lane not in self._reopening and not self._closed:
+            self._reopening[lane] = asyncio.create_task(self._reopen(lane), name=f"reopen {lane.id}")
 
     async def _reopen(self, lane: FedLane) -> None:
         feeds = self._feeds[lane]
@@ -148,7 +152,7 @@ class Partition:
         finally:
             self._reopening.pop(lane, None)
         with contextlib.suppress(Lost, Refused):  # (else before the next settle)
-            await self.verify(lane)
+            await self._verifier.verify(lane)
 
 
 async def _all(work: Iterable[Coroutine[Any, Any, T]]) -> list[T]:

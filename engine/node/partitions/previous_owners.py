@@ -15,23 +15,24 @@ if TYPE_CHECKING:
     from evenlane.engine.core.ports import BusyRecord, Store
     from evenlane.engine.core.queue.fed_lane import FedLane
     from evenlane.engine.core.queue.queue import Queue
+    from evenlane.engine.node.eligibility.eligibility import Eligibility
+    from evenlane.engine.node.queues.ready_queues import ReadyQueues
     from evenlane.ring.membership.records import HeldLane, HeldRecord
 
 
 class PreviousOwners:
-    """Of one partition with these `lanes`. `busy` gives the in-flight records, `at_hand` is told of queues that got
-    something back, `free` that a message of an ordered topic has ended.
-    """
+    """Of one partition with these `lanes`. `busy` reads the in-flight records."""
 
     def __init__(
         self,
         store: Store,
         lanes: tuple[FedLane, FedLane],
         busy: Callable[[], Awaitable[list[BusyRecord]]],
-        at_hand: Callable[[Queue], None],
-        free: Callable[[Queue, MessageRef], None],
+        ready: ReadyQueues,
+        eligibility: Eligibility,
     ) -> None:
-        self._store, self._lanes, self._busy, self._at_hand, self._free = store, lanes, busy, at_hand, free
+        self._store, self._lanes, self._busy = store, lanes, busy
+        self._ready, self._eligibility = ready, eligibility
         self._keys: dict[MessageRef, Queue] = {}  # of ordered topics: whose keys are out at a former owner's
         self._ended: dict[FedLane, set[int]] = {lane: set() for lane in lanes}
         self._freed: dict[FedLane, set[int]] = {lane: set() for lane in lanes}
@@ -57,7 +58,7 @@ class PreviousOwners:
     def _key_free(self, lane: FedLane, sequence: int) -> None:
         place = MessageRef(lane, sequence)
         if (queue := self._keys.pop(place, None)) is not None:
-            self._free(queue, place)
+            self._eligibility.free(queue, place)
 
     def _settle(self, lane: FedLane, sequences: Iterable[int]) -> None:
         known = lane.held.keys()  # else the stream has been replaced since, or it is known already
@@ -88,7 +89,7 @@ class PreviousOwners:
     def _let_go(self, lane: FedLane, sequences: list[int]) -> None:
         self._freed[lane].update(sequences)
         for queue in lane.take_back(sequences, now_ns()):
-            self._at_hand(queue)
+            self._ready.queue_ready(queue)
 
     async def gone(self, record: HeldRecord) -> None:
         """One of them has gone, and this was its last word: what it didn't end is handed out here, and with care, as it

@@ -18,8 +18,8 @@ from evenlane.engine.core.message.log_fields import lane_fields
 from evenlane.engine.core.ports import LogMoved
 from evenlane.engine.errors import UnknownEpoch
 from evenlane.engine.node.partitions.crash_suspects import accused, blocked, died, read_in_flight, suspect
-from evenlane.engine.node.partitions.stream_identity import time_of
 from evenlane.engine.node.settle.settle_log_reader import read_settle_log, report_unreadable
+from evenlane.engine.node.settle.stream_verifier import time_of
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Iterable

@@ -1,5 +1,5 @@
-"""Index to hand: reads the payloads that were dropped, by sequence, when a queue's turn is near; and refills the
-index of a queue that had spilled, by its subject.
+"""Reads payloads that were dropped, by sequence, when a queue's turn is near; and refills the index of a queue that has
+spilled, by its subject.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
+from evenlane.engine.base import names
 from evenlane.engine.core.ports import Lost, Refused
 from evenlane.engine.core.queue.entry import entry_of
 
@@ -16,9 +17,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from evenlane.engine.core.ports import Store
-    from evenlane.engine.core.queue.entry import MemoryBudget
     from evenlane.engine.core.queue.fed_lane import FedLane
     from evenlane.engine.core.queue.queue import Queue
+    from evenlane.engine.node.queues.owned_lanes import OwnedLanes
+    from evenlane.engine.node.queues.payload_memory import PayloadMemory
 
 _log = structlog.get_logger(__name__)
 
@@ -32,31 +34,27 @@ _REFILL = 16_384  # sequences of one scan
 
 
 class PayloadReader:
-    """`lanes_of(partition)` are the lane and the later stream, or None when the partition was given up; `reclaim()` is
-    to make room when nobody takes anything from its hand.
+    """Reads for the queues of `lanes`. `on_ready(queue)` is called when payloads are ready, `on_missing(queue, lane,
+    sequence, generation)` when a message isn't in its stream, `on_short()` when no memory was freed for a second.
     """
 
     def __init__(
         self,
         store: Store,
-        limits: MemoryBudget,
-        lanes_of: Callable[[int], tuple[FedLane, FedLane] | None],
-        subject_of: Callable[[Queue], str],
-        at_hand: Callable[[Queue], None],
-        gone: Callable[[Queue, FedLane, int, int], None],
-        reclaim: Callable[[], None],
+        memory: PayloadMemory,
+        lanes: OwnedLanes,
+        env: str,
+        on_ready: Callable[[Queue], None],
+        on_missing: Callable[[Queue, FedLane, int, int], None],
+        on_short: Callable[[], None],
     ) -> None:
-        self._store, self._limits = store, limits
-        self._lanes_of, self._subject_of = lanes_of, subject_of
-        self._at_hand, self._gone, self._reclaim = at_hand, gone, reclaim
+        self._store, self._memory, self._lanes, self._env = store, memory, lanes, env
+        self._on_ready, self._on_missing, self._on_short = on_ready, on_missing, on_short
         self._gate, self._large = asyncio.Semaphore(_READS_AT_ONCE), asyncio.Semaphore(_LARGE_AT_ONCE)
         self._tasks: set[asyncio.Task[None]] = set()
-        self._taken = asyncio.Event()
-        self._reserved = 0  # bytes of what is being read, as far as the mean size tells
-        self.starved = 0  # reads that wait for room
 
     def want(self, queue: Queue) -> None:
-        """Bring more of this queue to hand, unless that is under way."""
+        """Read more payloads of this queue, unless that is under way."""
         if queue.loading or queue.asleep or not queue.behind:
             return
         if queue.order is not None and queue.order.full and not queue.order.next:
@@ -75,45 +73,28 @@ class PayloadReader:
         again = False
         try:
             if queue.mean_size < _LARGE:
-                again = await self._pass(queue, self._limits.payload_bytes)
+                again = await self._pass(queue, self._memory.limits.payload_bytes)
             else:  # neither the gate nor the last of the room: others have less to read
                 async with self._large:
-                    again = await self._pass(queue, self._limits.payload_bytes * 3 // 4)
+                    again = await self._pass(queue, self._memory.limits.payload_bytes * 3 // 4)
         finally:
             queue.loading = False
             queue.behind = bool(queue.unread or queue.spilled)
         if queue.hand:
-            self._at_hand(queue)
+            self._on_ready(queue)
         elif again and queue.behind:
             self.want(queue)
 
     async def _pass(self, queue: Queue, room: int) -> bool:
         async with self._gate:
-            await self._room(room)
+            while not await self._memory.has_room(room):
+                self._on_short()
             return await self._bring(queue)
-
-    async def _room(self, most: int) -> None:
-        """Wait until the hands of all queues together hold less than so many bytes."""
-        while self._limits.held + self._reserved >= most:
-            self.starved += 1
-            self._taken.clear()
-            try:
-                async with asyncio.timeout(1.0):
-                    await self._taken.wait()
-            except TimeoutError:  # (a lane that is reset gives room without a word, too)
-                if self._limits.held + self._reserved >= most:
-                    self._reclaim()
-            finally:
-                self.starved -= 1
-
-    def taken(self) -> None:
-        """Something was handed out while a read waited for room."""
-        self._taken.set()
 
     async def _bring(self, queue: Queue) -> bool:
         """Whether it makes sense to go on at once if nothing came of it."""
         while not queue.asleep:
-            lanes = self._lanes_of(queue.partition)
+            lanes = self._lanes.lanes.get(queue.partition)
             if lanes is None:
                 return False
             if not queue.unread and lanes[0].lacks(self._subject_of(queue).encode()):
@@ -132,15 +113,11 @@ class PayloadReader:
         return False
 
     async def _read(self, queue: Queue, main: FedLane, later: FedLane) -> None:
-        limits, mean = self._limits, max(1, queue.mean_size)
-        free = min(_BATCH_BYTES, limits.payload_bytes - limits.held - self._reserved)
+        mean = max(1, queue.mean_size)
+        free = min(_BATCH_BYTES, self._memory.free)
         count = max(1, min(_BATCH, queue.ahead - len(queue.hand), free // mean))
-        self._reserved += count * mean
-        try:
+        with self._memory.reserve(count * mean):
             await self._fetch(queue, main, later, count)
-        finally:
-            self._reserved -= count * mean
-            self._taken.set()
 
     async def _fetch(self, queue: Queue, main: FedLane, later: FedLane, count: int) -> None:
         due, sequences = queue.next_to_read(count)
@@ -159,13 +136,13 @@ class PayloadReader:
             return
         for sequence, stored in zip(sequences, found, strict=True):
             if stored is None:
-                self._gone(queue, lane, sequence, generation)
+                self._on_missing(queue, lane, sequence, generation)
             else:
                 entry = entry_of(lane, sequence, stored.at, stored.headers, stored.body)
                 if queue.reading_turns:
-                    queue.take_back(entry, self._limits)
+                    queue.take_back(entry, self._memory.limits)
                 else:
-                    queue.hold(entry, self._limits)
+                    queue.hold(entry, self._memory.limits)
 
     async def _refill(self, queue: Queue, lane: FedLane) -> None:
         """The spill's next sequences; those that the feed brings meanwhile stay in the spill."""
@@ -182,3 +159,6 @@ class PayloadReader:
         else:  # all there was; only what came since is left
             queue.spilled -= before
             queue.spill_from = position + 1
+
+    def _subject_of(self, queue: Queue) -> str:
+        return names.lane_subject(self._env, queue.partition, queue.project, queue.group, queue.priority)

@@ -1,4 +1,4 @@
-"""What queues have at hand: who has something to hand out, who is read for, and who gives its payloads up."""
+"""Which queues have something to start, which are read for, and which give their payloads up."""
 
 from __future__ import annotations
 
@@ -6,94 +6,101 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from evenlane.engine.base.clock import now_ns
+from evenlane.engine.node.queues.payload_reader import PayloadReader
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from evenlane.engine.core.queue.entry import MemoryBudget, MessageRef
+    from evenlane.engine.core.ports import Store
+    from evenlane.engine.core.queue.entry import MessageRef
     from evenlane.engine.core.queue.queue import Queue
     from evenlane.engine.core.scheduler.interface import Scheduler
-    from evenlane.engine.node.eligibility.eligibility import Eligibility
-    from evenlane.engine.node.handlers.worker_pool import WorkerPool
-    from evenlane.engine.node.partitions.owned_partitions import OwnedPartitions
-    from evenlane.engine.node.queues.payload_reader import PayloadReader
-    from evenlane.engine.node.queues.registry import QueueRegistry
+    from evenlane.engine.node.queues.activity import Activity
+    from evenlane.engine.node.queues.owned_lanes import OwnedLanes
+    from evenlane.engine.node.queues.payload_memory import PayloadMemory
+    from evenlane.engine.node.signals.events import NodeEvents
+    from evenlane.engine.node.signals.work_signal import WorkSignal
 
 _RECLAIMED_S = 1.0  # for which a queue whose payloads were given up isn't read again
 
 
 class ReadyQueues:
-    """The parts of the node that have to do with them are set by `join`."""
+    """The way of a queue to the scheduler: `queue_ready` is called whenever it may have something to start.
 
-    def __init__(self, limits: MemoryBudget, scheduler: Scheduler[Queue]) -> None:
-        self._limits, self._scheduler = limits, scheduler
+    Invariant: the scheduler has a queue as ready only if the queue has a message ready, and `lanes` doesn't defer it.
+    `suspended` queues have messages that must wait for others; nothing is read for them until they are resumed.
+    """
 
-    def join(
+    def __init__(
         self,
-        holdings: OwnedPartitions,
-        queues: QueueRegistry,
-        reader: PayloadReader,
-        workers: WorkerPool,
-        turns: Eligibility,
+        store: Store,
+        env: str,
+        memory: PayloadMemory,
+        lanes: OwnedLanes,
+        activity: Activity,
+        scheduler: Scheduler[Queue],
+        signal: WorkSignal,
+        events: NodeEvents,
     ) -> None:
-        self._holdings, self._reader, self._workers, self._turns = holdings, reader, workers, turns
-        self._activity, self._noted = queues.activity, queues.activity.noted
+        self.memory, self.lanes, self._scheduler, self._signal = memory, lanes, scheduler, signal
+        self._activity, self._noted = activity, activity.noted
+        self.suspended: dict[Queue, None] = {}
+        self.reader = PayloadReader(store, memory, lanes, env, self.queue_ready, events.message_missing, self._reclaim)
 
-    def at_hand(self, queue: Queue) -> None:
-        """A queue whose hand was empty has something to hand out, or to be read."""
+    def queue_ready(self, queue: Queue) -> None:
+        """The queue has a first message ready, or messages to be read."""
         if queue not in self._noted:
             self._activity.note(queue)
-        if self._holdings.put_off(queue):
-            return  # should its take-over begin anew, nothing of it must be out
+        if self.lanes.defer(queue):
+            return  # should its takeover begin again, nothing of it must have started
         if queue.hand:
             self._scheduler.ready(queue, now_ns())
-            self._workers.wake()
-        if self._turns.is_laid_down(queue):
-            return  # what was read now would be laid down again
+            self._signal.notify()
+        if queue in self.suspended:
+            return  # its payloads would be unloaded again
         if not queue.hand or (queue.order is not None and queue.order.next):
-            self._reader.want(queue)
+            self.reader.want(queue)
 
-    def all_at_hand(self, queues: Iterable[Queue]) -> None:
+    def all_ready(self, queues: Iterable[Queue]) -> None:
+        """Several, in this order."""
         for queue in queues:
-            self.at_hand(queue)
+            self.queue_ready(queue)
 
-    def came_due(self, queue: Queue) -> None:
+    def became_due(self, queue: Queue) -> None:
         """It got delayed messages whose time has come."""
         if queue.hand:
-            self._reader.want(queue)
+            self.reader.want(queue)
         else:
-            self.at_hand(queue)
+            self.queue_ready(queue)
 
-    def put_to_sleep_or_wake(self, queue: Queue) -> None:
-        """Its rules have changed."""
+    def rules_changed(self, queue: Queue) -> None:
+        """It sleeps from now on, or wakes up."""
         if queue.asleep:
-            self.lay_down(queue, now_ns())
+            self.memory.unload(queue, now_ns())
         else:
-            self.at_hand(queue)
+            self.queue_ready(queue)
 
-    def lay_down(self, queue: Queue, now: int) -> None:
-        """Others need the room that its payloads take."""
-        queue.lay_down(self._limits)
-        self._scheduler.empty(queue, now)
-        self._reader.taken()
+    def suspend(self, queue: Queue) -> None:
+        """Read nothing for the queue until `resume_all`."""
+        self.suspended[queue] = None
 
-    def reclaim(self) -> None:
-        """Reads have found no room for a second: those with the most payloads at hand give them up."""
-        goal, reclaimed = self._limits.payload_bytes // 2, []
-        for queue in sorted(self._noted, key=lambda queue: queue.hand_bytes, reverse=True):
-            if self._limits.held <= goal or len(queue.hand) < 2:
-                break
-            self.lay_down(queue, now_ns())
-            reclaimed.append(queue)
-        # (others read first)
-        asyncio.get_running_loop().call_later(_RECLAIMED_S, self.all_at_hand, reclaimed)
+    def resume_all(self) -> None:
+        """Queues that were suspended may go on."""
+        queues, self.suspended = self.suspended, {}
+        self.all_ready(queues)
 
     def drain(self, queue: Queue) -> list[MessageRef]:
-        """All that a queue has indexed, and has no more from now on; none if its partition isn't this node's."""
-        lanes = self._holdings.lanes_of(queue.partition)
+        """All that the queue has indexed, and has no more from now on; none if its partition isn't this node's."""
+        lanes = self.lanes.lanes.get(queue.partition)
         if lanes is None:
             return []
-        places = queue.drain(*lanes, self._limits)
+        found = queue.drain(*lanes, self.memory.limits)
         self._scheduler.empty(queue, now_ns())
-        self._reader.taken()
-        return places
+        self.memory.freed()
+        return found
+
+    def _reclaim(self) -> None:
+        """Reads have found no room for a second."""
+        reclaimed = self.memory.reclaim(self._noted)
+        # (others read first)
+        asyncio.get_running_loop().call_later(_RECLAIMED_S, self.all_ready, reclaimed)

@@ -108,7 +108,9 @@ class Tally:
         running = Counter(
             (message.project, message.partition) for message in self._node.in_flight if message.project in self._limited
         )
-        running.update((q.project, q.partition) for q in self._node.turns.retrying() if q.project in self._limited)
+        running.update(
+            (q.project, q.partition) for q in self._node.eligibility.retrying() if q.project in self._limited
+        )
         found: list[BacklogEntry] = []
         by_project: dict[str, list[int]] = {}
         for project, number in wanted:

@@ -1,6 +1,6 @@
-"""What becomes of a message whose attempt failed: a copy is put (for a later attempt, or among the dead letters),
-its acknowledgement awaited, and only then is the original settled. If the put fails the original stays. A fallback
-handler may take what would become a dead letter.
+"""Handles failed attempts: a copy of the message is put, for a later attempt or among the dead letters, and only when
+the store has acknowledged it is the original settled. If the put fails the original stays. A fallback handler may take
+a message that would become a dead letter.
 """
 
 from __future__ import annotations
@@ -27,10 +27,16 @@ if TYPE_CHECKING:
     from evenlane.engine.core.ports import Receipt, Store
     from evenlane.engine.node.counters import Counters
     from evenlane.engine.node.handlers.fallback import Fallback
+    from evenlane.engine.node.queues.withheld import WithheldProjects
+    from evenlane.engine.node.settle.failure_log import FailureLog
+    from evenlane.engine.node.settle.settlement import MessageSettlement
+    from evenlane.engine.node.signals.lease_trust import LeaseTrust
+    from evenlane.engine.node.signals.work_signal import WorkSignal
 
 _log = structlog.get_logger(__name__)
 
 _SECOND = 1_000_000_000
+_REASON = "paused"
 _HELD_BEYOND = 64  # failed puts and fallbacks of one project that wait: then it isn't served until half have gone
 _UNTRUSTED_S = 0.1  # between two looks at the lease
 _SLOWEST_S = {Refused: 30.0, Lost: 2.0}  # between two tries
@@ -59,9 +65,9 @@ class _Outcome:
 
 
 class FailureHandler:
-    """`settle(lane, sequence, generation, message)` ends the original; `hold(project, on)` stops and resumes a project
-    whose copies are refused, so that it can't fill the node's memory with them. Nothing is put while the lease isn't
-    `trusted()`: its partitions may be another's, who begins the message anew.
+    """A project whose copies are refused is withheld, so that it can't fill the node's memory with them. Nothing is put
+    while the lease isn't trusted: the partition may be another node's, which starts the message again. `random()` is
+    in [0, 1).
     """
 
     def __init__(
@@ -69,21 +75,17 @@ class FailureHandler:
         store: Store,
         env: str,
         counters: Counters,
-        settle: Callable[[Lane, int, int, Message | None], None],
-        hold: Callable[[str, bool], None],
-        on_room: Callable[[], None],
+        settlement: MessageSettlement,
+        withheld: WithheldProjects,
+        failure_log: FailureLog,
+        fallback: Fallback | None,
+        trust: LeaseTrust,
+        signal: WorkSignal,
         random: Callable[[], float],
-        trusted: Callable[[], bool],
     ) -> None:
-        self._store, self._env, self._counters = store, env, counters
-        self._settle, self._hold, self._random = settle, hold, random
-        self._trusted = trusted
-        self.on_room = on_room
-        self.on_dead: Callable[[Message, str], None] = lambda _message, _reason: None
-        self.on_stuck: Callable[[Lane, str, BaseException, int, int], None] = lambda *_: None
-        self.on_fallen: Callable[[Message], None] = lambda _message: None
-        """Told of a message whose fallback has ended."""
-        self.fallback: Fallback | None = None
+        self._store, self._env, self._counters, self._settlement = store, env, counters, settlement
+        self._withheld, self._failure_log, self._fallback = withheld, failure_log, fallback
+        self._trust, self._signal, self._random = trust, signal, random
         self._falling: set[asyncio.Task[None]] = set()  # fallbacks that run, or wait for room
         self._open: dict[int, _Outcome] = {}
         self._stuck: Counter[str] = Counter()
@@ -115,7 +117,7 @@ class FailureHandler:
 
     def falling_back(self, task: asyncio.Task[Any]) -> list[Message]:
         """The message whose fallback a task runs. For any thread."""
-        return self.fallback.handled_by(task) if self.fallback is not None else []
+        return self._fallback.handled_by(task) if self._fallback is not None else []
 
     def decided(self, message: Message, error: BaseException) -> DeadLetterReason | float:
         """What follows of an attempt that ended with `error`: its end, or another attempt after so many seconds."""
@@ -136,47 +138,49 @@ class FailureHandler:
         self._put(self._outcome(message, copies.retry(message, self._env, due), "retried"))
 
     def dead(self, message: Message, death: DeadLetterReason, *, fall_back: bool = True) -> bool:
-        """Its end: the fallback handler takes it, or it goes to the dead letters. Whether the fallback has it: then the
-        user's code runs on it until `on_fallen` is told.
+        """Its end: the fallback handler takes it, or it goes to the dead letters. Whether the fallback has it: then its
+        attempt is over only when the fallback has ended.
         """
         outcome = self._outcome(message, copies.dead_letter(message, self._env, *death), "dead", death.reason)
-        if self.fallback is None or not fall_back:
+        if self._fallback is None or not fall_back:
             self._put(outcome)
             return False
         self._enter(outcome)
         self._wait_more(outcome.project)
-        self.fallback.expect(message)
+        self._fallback.expect(message)
         task = asyncio.create_task(self._fall_back(outcome, message, death), name="fallback")
         self._falling.add(task)
         task.add_done_callback(self._falling.discard)
         return True
 
     async def _fall_back(self, outcome: _Outcome, message: Message, death: DeadLetterReason) -> None:
-        assert self.fallback is not None
+        assert self._fallback is not None
         message.dies(*death)
         lane, sequence, generation = outcome.lane, outcome.sequence, outcome.generation
         try:
-            while not await self.fallback.take(message, lambda: self._trusted() and lane.current(sequence, generation)):
+            while not await self._fallback.take(
+                message, lambda: self._trust.holds() and lane.current(sequence, generation)
+            ):
                 await asyncio.sleep(_UNTRUSTED_S)
                 if not lane.current(sequence, generation):
-                    break  # it is another's, who begins it anew
+                    break  # it is another node's, which starts it again
         except asyncio.CancelledError:
             self._end(outcome)
             raise
         except BaseException as error:  # noqa: BLE001 - SystemExit of a handler must not end the node
-            self.on_fallen(message)
+            self._settlement.attempt_over(message)
             # (of both: a text is cut at 512 characters)
             text = f"{death.error[:240]}; its fallback failed, too: {described(error)[:240]}"
             outcome.copy = copies.dead_letter(message, self._env, death.reason, text)
             self._put(outcome)
         else:
-            self.on_fallen(message)
+            self._settlement.attempt_over(message)
             if lane.current(sequence, generation):
                 self._counters.fallen_back += 1
-                self._settle(lane, sequence, generation, message)
+                self._settlement.copied(lane, sequence, generation, message)
             self._end(outcome)
         finally:
-            self.fallback.forgo(message)
+            self._fallback.forgo(message)
             self._wait_less(outcome.project)
 
     def stray(self, lane: Lane, sequence: int, copy: copies.Copy) -> None:
@@ -198,8 +202,8 @@ class FailureHandler:
             timer.cancel()
         for task in self._falling:
             task.cancel()
-        if self.fallback is not None:
-            self.fallback.close()
+        if self._fallback is not None:
+            self._fallback.close()
         return all_put
 
     @staticmethod
@@ -219,7 +223,7 @@ class FailureHandler:
             self._end(outcome)
             return
         self._enter(outcome)
-        if not self._trusted():
+        if not self._trust.holds():
             self._timers[id(outcome)] = asyncio.get_running_loop().call_later(_UNTRUSTED_S, self._put, outcome)
             return
         future = self._store.put(*outcome.copy)
@@ -232,9 +236,9 @@ class FailureHandler:
         error = future.exception()
         if error is None:
             setattr(self._counters, outcome.counter, getattr(self._counters, outcome.counter) + 1)
-            self._settle(outcome.lane, outcome.sequence, outcome.generation, outcome.message)
+            self._settlement.copied(outcome.lane, outcome.sequence, outcome.generation, outcome.message)
             if outcome.reason and outcome.message is not None:
-                self.on_dead(outcome.message, outcome.reason)
+                self._failure_log.dead(outcome.message, outcome.reason)
             self._end(outcome)
         elif isinstance(error, Lost | Refused):
             self._again(outcome, error)
@@ -248,7 +252,7 @@ class FailureHandler:
         if outcome.tries == 1:
             self._wait_more(outcome.project)
         if (outcome.tries == 1 and self._stuck[outcome.project] == 1) or outcome.tries % 20 == 0:
-            self.on_stuck(outcome.lane, outcome.project, error, outcome.tries, self._stuck[outcome.project])
+            self._failure_log.stuck(outcome.lane, outcome.project, error, outcome.tries, self._stuck[outcome.project])
         slowest = _SLOWEST_S[Lost if isinstance(error, Lost) else Refused]
         delay = min(slowest, 0.25 * 2 ** min(outcome.tries, 8)) * (0.75 + self._random() / 2)
         loop = asyncio.get_running_loop()
@@ -259,13 +263,13 @@ class FailureHandler:
         self._stuck[project] += 1
         if self._stuck[project] == _HELD_BEYOND and project not in self._held:
             self._held.add(project)
-            self._hold(project, True)
+            self._withheld.withhold(project, _REASON, True)
 
     def _wait_less(self, project: str) -> None:
         self._stuck[project] -= 1
         if project in self._held and self._stuck[project] <= _HELD_BEYOND // 2:
             self._held.discard(project)
-            self._hold(project, False)
+            self._withheld.withhold(project, _REASON, False)
         if not self._stuck[project]:
             del self._stuck[project]
 
@@ -281,7 +285,7 @@ class FailureHandler:
             was_crowded = self.crowded
             self._count(outcome, -1)
             if was_crowded and not self.crowded:
-                self.on_room()
+                self._signal.notify()
         if outcome.tries:
             self._wait_less(outcome.project)
         if not self._open:

@@ -1,4 +1,4 @@
-"""Settle: each interval one guarded append a lane that has news; then purge, and delete what stays pinned."""
+"""Writes settle logs: one guarded append per dirty lane and interval; then purges, and deletes what stays pinned."""
 
 from __future__ import annotations
 
@@ -17,11 +17,17 @@ from evenlane.engine.core.ports import LogMoved, Lost, Refused
 from evenlane.engine.node.settle.settle_log_reader import read_settle_log, report_unreadable
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Coroutine, Iterable
+    from collections.abc import Callable, Coroutine, Iterable
 
     from evenlane.engine.core.lane.lane import Lane
     from evenlane.engine.core.lane.settle_log import Append
     from evenlane.engine.core.ports import Store
+    from evenlane.engine.node.settle.settlement import MessageSettlement
+    from evenlane.engine.node.settle.stream_verifier import StreamVerifier
+    from evenlane.engine.node.signals.dirty_lanes import DirtyLanes
+    from evenlane.engine.node.signals.events import NodeEvents
+    from evenlane.engine.node.signals.lease_trust import LeaseTrust
+    from evenlane.engine.node.signals.work_signal import WorkSignal
 
 _log = structlog.get_logger(__name__)
 
@@ -37,57 +43,50 @@ _LOOK_S = 0.02
 
 
 class Settler:
-    """`gone(lane, sequence, generation)` is told of what turns out to be missing, `on_fenced(lane, reason)` when
-    somebody else has written to the lane's log. A lane is purged once in `purge_interval_s`. `limited`: queues have a
-    limit, so settled messages go sooner. Beyond `most` ends that aren't durable, or twice as many as usually become so
-    in an interval, it is `full`.
+    """`events` learns when another owner has written to a lane's log. A lane is purged once in `purge_interval_s`.
+    `limited`: queues have a limit, so settled messages are removed sooner. Beyond `most` ends that aren't durable, or
+    twice as many as usually become durable in an interval, the settler is `full`.
     """
 
     def __init__(
         self,
         store: Store,
         interval_s: float,
-        verify: Callable[[Lane], Awaitable[None]],
-        gone: Callable[[Lane, int, int], None],
-        on_fenced: Callable[[Lane, str], None],
+        dirty: DirtyLanes,
+        verifier: StreamVerifier,
+        settlement: MessageSettlement,
+        trust: LeaseTrust,
+        signal: WorkSignal,
+        events: NodeEvents,
         *,
         limited: bool = False,
         most: int = 4_096,
         purge_interval_s: float = 1.0,
     ) -> None:
         self._pinned_for = _PINNED_FOR_LIMITED if limited else _PINNED_FOR
-        self._store, self._interval, self._verify = store, interval_s, verify
+        self._store, self._interval, self._dirty = store, interval_s, dirty
+        self._verifier, self._settlement, self._events = verifier, settlement, events
+        self._trust, self._signal = trust, signal
         self._purge_interval = round(purge_interval_s * _SECOND)
-        self._gone, self._on_fenced = gone, on_fenced
-        self._news: dict[Lane, None] = {}
+        self._news = dirty.lanes
         self._upkeep: dict[Lane, int] = {}  # since when (monotonic ns) the watermark stands where it is
         self._busy: dict[Lane, asyncio.Task[None]] = {}
         self._erasing: dict[Lane, asyncio.Task[None]] = {}
-        self._wake = asyncio.Event()
         self._limiter = AsyncLimiter(_DELETES_PER_S_LIMITED if limited else _DELETES_PER_S, 1)
         self._task: asyncio.Task[None] | None = None
         self.lagging = self.full = False
         """Settles don't become durable, by time or by number: nothing more should be started."""
         self._most = most
         self._cut = self._usual = 0  # ends that went into records in this interval, and in a busy one of late
-        self.on_lag_over: Callable[[], None] = lambda: None
-        self.trusted: Callable[[], bool] = lambda: True
-        """Whether the lease holds: else nothing is removed, as a newer owner may do so."""
 
     def start(self) -> asyncio.Task[None]:
         self._task = asyncio.create_task(self._run(), name="settler")
         return self._task
 
-    def note(self, lane: Lane) -> None:
-        """The lane has news."""
-        if lane not in self._news and not lane.fenced:
-            self._news[lane] = None
-            self._wake.set()
-
     def tend(self, lane: Lane) -> None:
         """The lane was taken over: what its last owner left to be removed is removed here."""
         self._upkeep.setdefault(lane, now_ns())
-        self._wake.set()
+        self._dirty.changed.set()
 
     def lag(self, now: int) -> int:
         """For how long (ns) the oldest end of a message hasn't been durable; `now` is monotonic ns."""
@@ -106,7 +105,7 @@ class Settler:
     def _ease(self) -> None:
         if self.full and not self._is_full():
             self.full = False
-            self.on_lag_over()
+            self._signal.notify()
 
     async def stop(self, deadline: float) -> bool:
         """Write what is left until the loop's time `deadline`; whether all of it became durable."""
@@ -149,8 +148,8 @@ class Settler:
     async def _run(self) -> None:
         while True:
             if not self._news and not self._upkeep:
-                self._wake.clear()
-                await self._wake.wait()
+                self._dirty.changed.clear()
+                await self._dirty.changed.wait()
             await asyncio.sleep(self._interval)
             self._flush()
             self._usual, self._cut = max(self._cut, self._usual * 7 // 8), 0
@@ -177,7 +176,7 @@ class Settler:
             else:
                 _log.info("settles are durable again")
             if not lagging:
-                self.on_lag_over()
+                self._signal.notify()
 
     def _append(self, lane: Lane, now: int, *, fence: bool = False) -> None:
         if lane in self._busy or lane.fenced:
@@ -211,13 +210,13 @@ class Settler:
             if not task.cancelled() and (error := task.exception()) is not None and not lane.fenced:
                 _log.error("a part of the settler has failed", part=task.get_name(), exc_info=error)
                 lane.fenced = True
-                self._on_fenced(lane, f"its part {task.get_name()!r} has failed: {type(error).__name__}: {error}")
+                self._events.fenced(lane, f"its part {task.get_name()!r} has failed: {type(error).__name__}: {error}")
 
         task.add_done_callback(ended)
 
     async def _verified(self, lane: Lane) -> None:
         try:
-            await self._verify(lane)
+            await self._verifier.verify(lane)
         except (Lost, Refused):
             await asyncio.sleep(_PAUSE_S)
 
@@ -256,7 +255,7 @@ class Settler:
             ) as error:  # under a higher epoch: a newer owner, as far as anybody can tell
                 if not lane.fenced:
                     lane.fenced = True
-                    self._on_fenced(lane, str(error))
+                    self._events.fenced(lane, str(error))
                 return
         if lane.fenced:
             return  # it was handed over meanwhile
@@ -265,7 +264,7 @@ class Settler:
         same = log.epoch == lane.epoch and settle_record.is_same_lease(log.lease, lane.lease)
         if log.epoch >= lane.epoch and not same:  # equal: after etcd went back
             lane.fenced = True
-            self._on_fenced(lane, "a newer owner has taken over")
+            self._events.fenced(lane, "a newer owner has taken over")
         elif same and log.number == append.record.number:
             self._durable(lane, append)
         else:
@@ -273,7 +272,7 @@ class Settler:
             # if the log isn't where this epoch left it, it was lost or rolled back: say everything again
             if not same or log.number != lane.log.durable_number:
                 lane.log.checkpoint_due = True
-            self.note(lane)
+            self._dirty.mark(lane)
 
     # ---- removing what nobody needs any more
 
@@ -302,8 +301,8 @@ class Settler:
         async def carry_out() -> None:
             try:
                 lane.verified = -1
-                await self._verify(lane)
-                if self._same(lane, generation) and self.trusted():
+                await self._verifier.verify(lane)
+                if self._same(lane, generation) and self._trust.holds():  # else a newer owner may remove
                     await work()
             except (Lost, Refused) as error:
                 _log.debug("removal put off", **lane_fields(lane), error=str(error))
@@ -341,4 +340,4 @@ class Settler:
             return
         found = (await self._store.get(lane.id, [sequence]))[0]
         if found is None and self._same(lane, generation):
-            self._gone(lane, sequence, generation)
+            self._settlement.missing(lane, sequence, generation)

@@ -110,7 +110,7 @@ class QueueSampler:
         tenants.projects = self._node.queues.project_names
         tenants.begin(now)
         self._node.times.add_up()
-        self._node.workers.credit(now)
+        self._node.pool.credit(now)
         queues = list(self._watch.queues)
         size = self._tuning.slice
         for start in range(0, len(queues), size):
@@ -146,7 +146,7 @@ class QueueSampler:
     def _look(self, queue: Queue) -> QueueSample:
         backlog = queue.backlog
         if backlog:
-            reason, at = wait_reasons.wait_reason(self._node, queue), queue_head(queue)
+            reason, at = self._node.wait_rules.reason(queue), queue_head(queue)
             place = place_of_head(queue) if at is None else None
         else:
             reason, at, place = "not_due" if wait_reasons.not_due(self._node, queue)[0] else None, None, None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from typing import TYPE_CHECKING
 
 import psutil
 import uvloop
@@ -11,12 +12,17 @@ from evenlane.engine.base.clock import now_ns
 from evenlane.engine.base.names import LaneId, lane_subject
 from evenlane.engine.cluster.cluster_config import ClusterConfig
 from evenlane.engine.core.queue.fed_lane import FedLane
+from evenlane.engine.core.wire.subjects import queue_named
 from evenlane.engine.node.handlers.handler import Handler
 from evenlane.engine.node.node import Node
 from evenlane.engine.runtime.engine import Engine  # noqa: F401 - what a node's process has loaded
 from evenlane.engine.store.memory.server import MemoryServer
 from evenlane.engine.store.memory.store import MemoryStore
 from evenlane.quota.topics.topic import accept, complete, decode_accepted, encode, parse_spec
+from tests.support.lane_host import Host
+
+if TYPE_CHECKING:
+    from evenlane.engine.core.queue.queue import Queue
 
 
 async def handle(_message) -> None:
@@ -32,8 +38,13 @@ async def main(tenants: int) -> None:
     store = MemoryStore(MemoryServer(), "online")
     await store.open()
     node = Node(store, facts, Handler.of(handle), topics.get, concurrency=tenants)
-    node.holdings.put_off = lambda _queue: False
-    lane = FedLane(LaneId("lanes", 0), 1, node.limits, node._open_queue, node.hands.at_hand)
+    node.lanes.defer = lambda _queue: False
+    bands = {name: band for band, name in enumerate(facts.priorities)}
+
+    def open_queue(_lane: FedLane, subject: bytes, _entry: object) -> Queue:
+        return node.queues.get(0, *queue_named(subject, "lanes", bands))
+
+    lane = FedLane(LaneId("lanes", 0), 1, node.limits, Host(open_queue, node.ready.queue_ready))
     for sequence, project in enumerate(topics, start=1):
         lane.take_in(lane_subject("online", 0, project, 0, "mid").encode(), sequence, 0, b"", b"x" * 100)
     waiting = psutil.Process().memory_info().rss

@@ -55,8 +55,8 @@ class Two(World):
 
     async def released(self, node, epoch):
         """What it still runs and what is not settled, as its successor is told."""
-        node.holdings.stop_partition(P)
-        self.lanes = await node.holdings.hand_over(P, epoch, 0.05)
+        node.owned.stop_partition(P)
+        self.lanes = await node.owned.hand_over(P, epoch, 0.05)
         return self.record()
 
     def record(self):

@@ -99,7 +99,7 @@ class World:
     def opening(self, node: Node) -> list[asyncio.Task[None]]:
         """A node that takes all partitions over, each by a task of that name."""
         epoch = self.next_epoch()
-        return [asyncio.create_task(node.holdings.open(p, epoch), name=str(p)) for p in range(FACTS.partitions)]
+        return [asyncio.create_task(node.owned.open(p, epoch), name=str(p)) for p in range(FACTS.partitions)]
 
     @staticmethod
     def partition_of(group: int, project: str = "acme") -> int:

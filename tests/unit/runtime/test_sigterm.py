@@ -19,9 +19,9 @@ class Process:
 
     async def start(self):
         self.node = await self.world.idle_node(self.world.handle)
-        self.term = await self.cluster.join("a", hands=self.node.holdings)
+        self.term = await self.cluster.join("a", hands=self.node.owned)
         await self.cluster.own(a=[P])
-        await until(lambda: self.node.holdings.is_open(P))
+        await until(lambda: self.node.lanes.serves(P))
 
     async def sigterm(self):
         """What the engine does at the end, in its order; whether all had ended."""
@@ -51,7 +51,7 @@ async def process(world):
 
 async def next_owner(world, *held):
     node = await world.idle_node(world.handle)
-    await node.holdings.open(P, now_ns(), held)
+    await node.owned.open(P, now_ns(), held)
     return node
 
 

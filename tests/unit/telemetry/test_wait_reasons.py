@@ -7,7 +7,6 @@ import pytest
 from evenlane.engine.base.clock import now_ns
 from evenlane.engine.core.message.message import Pause
 from evenlane.engine.core.queue.entry import MemoryBudget
-from evenlane.engine.telemetry import wait_reasons
 from evenlane.engine.telemetry.tenants.registry import TenantRegistry
 from evenlane.engine.telemetry.tenants.sampler import QueueSampler
 from tests.support.node.gated import Clock, gated, looked
@@ -34,7 +33,7 @@ async def held(*projects, **topics):
 def why(node, project="acme", priority="mid"):
     """What its heads wait for."""
     queues = [queue for queue in node.queues.of(project) if queue.backlog and queue.priority == priority]
-    return {wait_reasons.wait_reason(node, queue) for queue in queues}
+    return {node.wait_rules.reason(queue) for queue in queues}
 
 
 async def waited(node):
@@ -75,7 +74,7 @@ async def test_quota_of_a_nodes_share():
         await until(lambda: len(world.handled) == 1)
         (queue,) = [queue for queue in node.queues.of("acme") if queue.backlog]
         other = next(number for number in node.partitions if number != queue.partition)
-        node.holdings.stop_partition(other)
+        node.owned.stop_partition(other)
         await turns()
         await agreed(node, "quota")
 
@@ -188,7 +187,7 @@ async def test_paused_as_its_copies_cant_be_stored():
         await world.put_many(5)
         node = await world.node(world.handle, concurrency=1)
         await until(lambda: node.backlog == 4)
-        node._hold("acme", True)
+        node.withheld.withhold("acme", "paused", True)
         await agreed(node, "paused")
 
 
@@ -209,9 +208,8 @@ async def test_no_owner_while_it_is_taken_over():
         node = await world.node(world.handle, concurrency=1)
         await until(lambda: node.backlog == 4)
         (queue,) = [queue for queue in node.queues.of("acme") if queue.backlog]
-        node.partitions[queue.partition].serving = False
+        node.lanes.remove(queue.partition)
         assert {"no_owner"} == why(node)
-        node.partitions[queue.partition].serving = True
 
 
 async def test_what_goes_at_once_waits_for_nothing():

@@ -96,7 +96,7 @@ async def test_failed_messages_whose_copies_find_no_room_are_told():
         await until(told)
         assert [] == (await looked(node, "other")).notes
         world.server.accept("dead.")
-        await until(lambda: node.outcomes.pending == 0)
+        await until(lambda: node.failures.pending == 0)
         assert [] == (await looked(node)).notes
 
 
@@ -166,9 +166,7 @@ async def test_nothing_of_others_is_looked_at(monkeypatch):
         node = await world.node(world.handle, concurrency=1)
         await until(lambda: node.backlog == 12)
         seen = []
-        monkeypatch.setattr(
-            "evenlane.engine.telemetry.wait_reasons.wait_reason", lambda _node, queue: seen.append(queue.project)
-        )
+        monkeypatch.setattr(node.wait_rules, "reason", lambda queue: seen.append(queue.project))
         answer = await looked(node)
         assert ({"acme"}, 1) == (set(seen), answer.queues)
 
@@ -187,7 +185,7 @@ async def test_what_holds_the_whole_node_up_is_a_note():
         node = await world.node(world.handle, concurrency=1)
         await until(lambda: node.backlog == 9)
         assert [] == (await looked(node)).notes
-        node.settler.lagging = node.outcomes.crowded = True
+        node.settler.lagging = node.failures.crowded = True
         node.trust(0)
         partition = next(iter(node.partitions.values()))
         partition.opened = False
@@ -202,7 +200,7 @@ async def test_what_holds_the_whole_node_up_is_a_note():
             "backlog of 1 partition:",
         ):
             assert part in notes
-        node.settler.lagging = node.outcomes.crowded = False
+        node.settler.lagging = node.failures.crowded = False
         lane.caught_up(lane.position)
         partition.opened = True
 
@@ -290,8 +288,8 @@ async def test_a_take_over_is_no_arrival():
         await until(lambda: node.backlog == 20)
         gone = node.queues.of("acme")[0].partition
         epoch = node.partitions[gone].lane.epoch
-        node.holdings.stop_partition(gone)
-        await node.holdings.hand_over(gone, epoch)
+        node.owned.stop_partition(gone)
+        await node.owned.hand_over(gone, epoch)
         assert node.backlog < 20
 
         async def taken_over():
@@ -311,7 +309,7 @@ async def test_a_partition_that_goes_takes_its_counts_along():
         await until(lambda: node.counters.handled == 20)
 
         async def gone():
-            node.holdings.stop_partition(next(iter(node.partitions)))
+            node.owned.stop_partition(next(iter(node.partitions)))
 
         first, then = await rates_if(node, gone)
         assert (False, 0.0, 0.0) == (first.known, then.arriving, then.handled)

@@ -68,9 +68,9 @@ async def test_what_must_not_be_answered():
         wire.ask("acme", "settled.online.lanes.1")
         wire.ask("acme", "")
         wire.ask("a b")
-        partitions, node.holdings.partitions = node.partitions, {}
+        partitions, node.owned.partitions = node.partitions, {}
         wire.ask("acme")
-        node.holdings.partitions = partitions
+        node.owned.partitions = partitions
         assert set() == each._tasks
         wire.ask("acme")
         assert 1 == len(each._tasks)

@@ -15,6 +15,7 @@ from evenlane.engine.core.queue.fed_lane import FedLane
 from evenlane.ring.coordination.ports import Delete
 from evenlane.ring.membership.records import HeldLane, HeldRecord, decode, encode
 from tests.support.cluster import ENV, Client, key
+from tests.support.lane_host import Host
 from tests.support.until import until
 
 HELD = HandoffId(3, 17)
@@ -28,7 +29,7 @@ def over(*running, done=()):
 
 def cut_off(running, done):
     """As a lane says it that has done so much."""
-    lane = FedLane(LaneId("lanes", 3), 17, MemoryBudget(), lambda *_: None, lambda _: None)
+    lane = FedLane(LaneId("lanes", 3), 17, MemoryBudget(), Host())
     for sequence in done:
         lane.settle(sequence, lane.generation, 0)
     lane.stop(running)

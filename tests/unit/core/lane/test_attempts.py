@@ -21,6 +21,7 @@ from evenlane.engine.core.ports import LaneState
 from evenlane.engine.core.queue.entry import MemoryBudget
 from evenlane.engine.core.queue.fed_lane import FedLane
 from evenlane.engine.core.queue.queue import Queue
+from tests.support.lane_host import Host
 
 SECOND = 1_000_000_000
 sequences = st.integers(1, 12)
@@ -150,7 +151,7 @@ class Life:
 
     def next_epoch(self):
         self.epoch += 1
-        self.lane = FedLane(self.id, self.epoch, MemoryBudget(), lambda *_: Queue("q", 0, "mid", 1, 1), lambda _: None)
+        self.lane = FedLane(self.id, self.epoch, MemoryBudget(), Host(lambda *_: Queue("q", 0, "mid", 1, 1)))
         assert self.lane.recover(settle_record.fold(self.log), self.state, 12)
         self.cut("acked", fence=True)
 

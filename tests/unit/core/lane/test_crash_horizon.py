@@ -10,6 +10,7 @@ from evenlane.engine.core.lane.settle_record import VERSION, LogState, Record, e
 from evenlane.engine.core.ports import LaneState
 from evenlane.engine.core.queue.entry import MemoryBudget
 from evenlane.engine.core.queue.fed_lane import FedLane
+from tests.support.lane_host import Host
 
 EPOCH = 7  # of who takes over
 NONE = LogState()
@@ -115,7 +116,7 @@ def test_an_older_release_reads_a_record_of_this_one():
 @pytest.fixture
 def lane():
     """One that holds 1 to 9, of which nothing is settled, behind the horizon 6; its fence isn't written yet."""
-    made = FedLane(LaneId("lanes", 3), EPOCH, MemoryBudget(), lambda *_: None, lambda _: None)
+    made = FedLane(LaneId("lanes", 3), EPOCH, MemoryBudget(), Host())
     made.recover(said(False), stream(), 99, horizon=6)
     return made
 
@@ -228,7 +229,7 @@ class TestWritten:
 
     def test_a_log_that_speaks_of_another_stream(self):
         """X11, E12: nothing is known of its last owner."""
-        made = FedLane(LaneId("lanes", 3), EPOCH, MemoryBudget(), lambda *_: None, lambda _: None)
+        made = FedLane(LaneId("lanes", 3), EPOCH, MemoryBudget(), Host())
         other = LogState(epoch=5, created="another", clean=True, horizon=3)
         assert not made.recover(other, stream(), 99, horizon=3)
         assert 9 == made.horizon

@@ -11,6 +11,7 @@ from evenlane.engine.core.queue.entry import MemoryBudget
 from evenlane.engine.core.queue.fed_lane import FedLane
 from evenlane.engine.core.queue.queue import Queue
 from evenlane.engine.core.wire import headers as h
+from tests.support.lane_host import Host
 from tests.support.lane_owner import LANE, Owner, Stream
 
 TICK = 10_000_000
@@ -24,7 +25,7 @@ def opened(_lane, subject, _entry):
 
 
 def lane_of(lane: LaneId = LANE, open_queue=opened) -> FedLane:
-    made = FedLane(lane, 1, MemoryBudget(), open_queue, lambda _: None)
+    made = FedLane(lane, 1, MemoryBudget(), Host(open_queue))
     made.recover(settle_record.LogState(), LaneState("s", 0, 0, 0), None)
     return made
 
@@ -216,7 +217,7 @@ def test_a_later_message_settled_but_not_yet_deleted_is_in_every_checkpoint():
     lane.removal.erased([2])
     lane.log.checkpoint_due = True
     log = settle_record.fold([settle_record.encode(acked(lane).record)])
-    successor = FedLane(LATER, 2, MemoryBudget(), opened, lambda _: None)
+    successor = FedLane(LATER, 2, MemoryBudget(), Host(opened))
     assert successor.recover(log, LaneState("s", 1, 3, 0), None)
     log = settle_record.fold([settle_record.encode(acked(successor).record)])
     assert [1, 3] == [s for s in (1, 2, 3) if s in log.settled]
@@ -311,7 +312,7 @@ def test_a_purge_that_was_still_to_come_is_no_sign_of_another_stream():
         lane.take_in(b"a", sequence, sequence, b"", b"")
         lane.settle(sequence, 0, 0)
     log = settle_record.fold([settle_record.encode(acked(lane).record)])
-    successor = FedLane(LANE, 2, MemoryBudget(), opened, lambda _: None)
+    successor = FedLane(LANE, 2, MemoryBudget(), Host(opened))
     state = LaneState("s", 1, 4, 4)
     assert successor.recover(log, state, 3)
     assert (3, True) == (successor.position, successor.same(state, 4))
@@ -319,7 +320,7 @@ def test_a_purge_that_was_still_to_come_is_no_sign_of_another_stream():
 
 def test_a_stream_that_lost_what_was_not_fed_yet_is_another_one():
     """The catch-up's end would take the new messages for deleted ones."""
-    lane = FedLane(LANE, 1, MemoryBudget(), opened, lambda _: None)
+    lane = FedLane(LANE, 1, MemoryBudget(), Host(opened))
     lane.recover(settle_record.LogState(), LaneState("s", 1, 9, 90), None)
     assert not lane.same(LaneState("s", 1, 5, 50), None)
     assert not lane.same(LaneState("s", 1, 12, 120), 91)

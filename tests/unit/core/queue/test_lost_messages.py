@@ -12,6 +12,7 @@ from evenlane.engine.core.queue.entry import MemoryBudget, MessageRef, entry_of
 from evenlane.engine.core.queue.fed_lane import FedLane
 from evenlane.engine.core.queue.lost_messages import count_gone
 from evenlane.engine.core.queue.queue import Queue
+from tests.support.lane_host import Host
 from tests.support.lane_owner import Owner, Stream
 
 WIPED = LaneState("another", 1, 500, 9)
@@ -22,7 +23,7 @@ def none(_queue):
 
 
 def lane_with(queue, kind="lanes", subjects=(b"s",)):
-    lane = FedLane(LaneId(kind, 1), 1, MemoryBudget(), lambda *_: queue, lambda _: None)
+    lane = FedLane(LaneId(kind, 1), 1, MemoryBudget(), Host(lambda *_: queue))
     lane.created = "first"
     lane.queues = dict.fromkeys(subjects, queue)
     return lane

@@ -15,6 +15,7 @@ from evenlane.engine.core.queue.fed_lane import FedLane
 from evenlane.engine.core.queue.queue import Queue
 from evenlane.engine.core.wire import headers as h
 from evenlane.engine.proof.baselines.plain import PlainScheduler
+from tests.support.lane_host import Host
 
 MESSAGES, QUEUES = 500_000, 20_000
 BODY = b"x" * 100
@@ -37,7 +38,7 @@ class Node:
 
     def __init__(self, limits: MemoryBudget, kind: str = "lanes") -> None:
         self.limits, self.scheduler = limits, PlainScheduler()
-        self.lane = FedLane(LaneId(kind, 3), 1, limits, self._open, lambda queue: self.scheduler.ready(queue, 0))
+        self.lane = FedLane(LaneId(kind, 3), 1, limits, Host(self._open, lambda queue: self.scheduler.ready(queue, 0)))
         self.lane.recover(LogState(), LaneState("s", 0, 0, 0), None)
 
     def _open(self, _lane, subject, _entry) -> Queue:

@@ -29,7 +29,7 @@ class TestLastAttempt:
         self.first = await world.put_key(None, priority="high")
         world.waits = Held(self.own, self.first)
         self.node = await world.node_with(self.first)
-        await until(lambda: self.node.turns.resting(self.queue("mid")))
+        await until(lambda: self.node.eligibility.resting(self.queue("mid")))
 
     def queue(self, priority):
         return next(queue for queue in self.node.queues.of("acme") if queue.priority == priority)
@@ -57,7 +57,7 @@ class TestLastAttempt:
         world.topics["acme"] = topic(state="paused")
         node = await world.node_with(other)
         change(world, node, topic(max_attempts=2, ack_wait=0.5, backoff=QUICK))
-        await until(lambda: node.turns.resting(node.queues.of("acme")[0]))
+        await until(lambda: node.eligibility.resting(node.queues.of("acme")[0]))
         await world.runs(node, own, other)
         assert {own: True, other: True} == world.recorded(node)
 
@@ -97,7 +97,7 @@ class TestLastAttempt:
 
         world.act, world.waits = act, Held(own)
         node = await world.node_with(first, fallback=Handler.of(fallback))
-        await until(lambda: node.turns.resting(next(q for q in node.queues.of("acme") if q.priority == "mid")))
+        await until(lambda: node.eligibility.resting(next(q for q in node.queues.of("acme") if q.priority == "mid")))
         fails.set()
         await falls.wait()
         await turns(50)
@@ -115,7 +115,7 @@ class TestLastAttempt:
         self.node.topic_changed("shop", world.topics["shop"])
         other = await world.put_key(None, project="shop")
         await until(lambda: self.node.queues.of("shop"))
-        await until(lambda: self.node.turns.resting(self.node.queues.of("shop")[0]))
+        await until(lambda: self.node.eligibility.resting(self.node.queues.of("shop")[0]))
         change(world, self.node, topic(max_attempts=2, state="paused"))
         world.waits.go(self.first)
         await until(lambda: other in world.ids)

@@ -11,7 +11,6 @@ from evenlane.engine.core.message.message import Retry, batch
 from evenlane.engine.core.queue.entry import MemoryBudget
 from evenlane.engine.core.queue.queue_head import place_of_head, queue_head
 from evenlane.engine.core.wire import headers as h
-from evenlane.engine.telemetry import wait_reasons
 from tests.support.node.keyed import KEYS, Chance, Held, Keyed, ordered
 from tests.support.node.world import SECOND, topic
 from tests.support.until import until
@@ -207,7 +206,7 @@ async def test_order_can_be_switched_on_and_off(world):
         await world.put_keys(draw.choices(KEYS, k=40))
         await world.changed(node, ordered=on, backoff={"base": 0.01, "jitter": 0}, max_attempts=3)
         await until(lambda before=before: len(world.handled) > before + 15)
-    await until(lambda: not node.in_flight and not list(node.turns.retrying()) and not node.backlog)
+    await until(lambda: not node.in_flight and not list(node.eligibility.retrying()) and not node.backlog)
     await world.all_over()
     for noted in (world.together, world.put_to, world.begun):
         noted.clear()
@@ -305,11 +304,11 @@ async def test_a_queue_says_that_it_waits_for_order(world):
     world.act = held = Held(put[0])
     node = await world.node(world.handle)
     queue = await until(lambda: next((q for q in node.queues.all() if q.order.waiting == 2), None))
-    assert "ordered" == wait_reasons.wait_reason(node, queue)
+    assert "ordered" == node.wait_rules.reason(queue)
     assert 2 == queue.backlog
     held.go()
     await world.all_over()
-    assert wait_reasons.wait_reason(node, queue) is None
+    assert node.wait_rules.reason(queue) is None
 
 
 async def test_it_is_retried_in_its_place_from_a_spill(world):

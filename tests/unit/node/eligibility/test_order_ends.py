@@ -41,7 +41,7 @@ async def test_one_that_is_missing_frees_its_key(world, where):
         assert [first, third] == world.ids
     else:
         held.go()
-        await until(lambda: list(node.turns.retrying()))
+        await until(lambda: list(node.eligibility.retrying()))
         await world.store.delete(lane, 1)
         await world.all_over()
         assert [second, third] == world.ids
@@ -96,7 +96,7 @@ async def test_a_dead_letter_frees_its_key_only_when_it_is_safe(world):
     first, second = await world.put_keys(["k"] * 2)
     other = await world.put_key("other")
     node = await world.node(world.handle)
-    await until(lambda: other in world.ids and node.outcomes.pending)
+    await until(lambda: other in world.ids and node.failures.pending)
     assert [first] == world.ids_of("k")
     world.server.accept("dead.")
     await world.all_over()

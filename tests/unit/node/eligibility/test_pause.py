@@ -1,13 +1,13 @@
 """`Pause`: a handler wants no more of its topic for a while, and that costs nobody an attempt (E17)."""
 
 import asyncio
+from types import SimpleNamespace
 
 import pytest
 
 from evenlane.engine.core.message.message import Pause, batch
 from evenlane.engine.core.wire import headers as h
 from evenlane.engine.node.eligibility import pauses
-from evenlane.engine.telemetry import wait_reasons
 from evenlane.engine.telemetry.wait_reasons import _SENTENCES
 from tests.support.node.keyed import Begun, Held, Keyed, ordered
 from tests.support.node.world import topic, turns
@@ -70,9 +70,9 @@ async def test_only_its_topic_stops(world):
     others = await world.put_keys([None] * 20, project="bolt")
     await until(lambda: set(others) == set(world.ids))
     assert "endpoint" == withheld(node)
-    assert all("endpoint" == wait_reasons.wait_reason(node, queue) for queue in node.queues.of("acme"))
+    assert all("endpoint" == node.wait_rules.reason(queue) for queue in node.queues.of("acme"))
     assert "endpoint" in _SENTENCES
-    assert all(wait_reasons.wait_reason(node, queue) is None for queue in node.queues.of("bolt"))
+    assert all(node.wait_rules.reason(queue) is None for queue in node.queues.of("bolt"))
 
 
 async def test_those_in_flight_go_on(world):
@@ -115,7 +115,8 @@ async def test_the_longest_of_several_pauses_counts(world):
 async def test_a_longer_one_takes_over_from_a_shorter_one():
     """E17: what comes from a message that was in flight when the first pause began."""
     told = []
-    found = pauses.TopicPauses(lambda project, seconds: told.append((project, seconds > 0)))
+    withhold = lambda project, _reason, on, **_: told.append((project, on))  # noqa: E731
+    found = pauses.TopicPauses(SimpleNamespace(withhold=withhold))
     loop = asyncio.get_running_loop()
     start = loop.time()
     found.begin("a", 0.02, "so")

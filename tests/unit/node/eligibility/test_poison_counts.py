@@ -76,15 +76,15 @@ async def test_a_hand_over_counts_nothing():
         put = [await world.put() for _ in range(12)]
         world.slow = {("a", own) for own in put[:4]}
         a = await world.bare("a", concurrency=4)
-        await a.holdings.open(P, 1)
+        await a.owned.open(P, 1)
         await until(lambda: len(a.workers.running) == 4)
         record = await world.released(a, 1)
         b = await world.bare("b")
-        await b.holdings.open(P, 2, [record])
+        await b.owned.open(P, 2, [record])
         await until(lambda: set(put[4:]) <= set(world.ids))
         world.gate.set()
         await until(lambda: not world.record().running)
-        b.holdings.held_changed(P, world.record())
+        b.owned.held_changed(P, world.record())
         await until(lambda: world.waiting() == 0)
         assert {1} == {message.attempt for message in world.handled}
         assert not any(message.suspect for message in world.handled)
@@ -99,13 +99,13 @@ async def test_who_dies_while_the_next_owner_waits(kind, most):
         own = await world.put(due=due)
         world.slow.add(("a", own))
         a = await world.bare("a")
-        await a.holdings.open(P, 1)
+        await a.owned.open(P, 1)
         await until(lambda: a.workers.running)
         record = await world.released(a, 1)
         b = await world.bare("b")
-        await b.holdings.open(P, 2, [record])
+        await b.owned.open(P, 2, [record])
         await world.crash(a)
-        b.holdings.held_gone(P, record)
+        b.owned.held_gone(P, record)
         await until(lambda: own in world.ids)
         outcome = (1 + (most == 1), True)
         assert [outcome] == [(message.attempt, message.suspect) for message in world.handled]
@@ -191,7 +191,7 @@ async def test_a_suspect_whose_copy_is_refused_is_cleared_all_the_same(world):
     world.server.refuse("later.")
     world.act = failing(own)
     node = await world.node(world.handle)
-    await until(lambda: node.outcomes.pending and not node.gate._dirty)
+    await until(lambda: node.failures.pending and not node.gate._dirty)
     await until(lambda: not any(lane.log.unsettled_news for p in node.partitions.values() for lane in p.both))
     await world.crash(node)
     world.server.accept("later.")
@@ -217,8 +217,8 @@ async def test_what_has_just_paused_does_not_count(world, end):
         await world.stop(node)
         await world.node(world.handle)
     else:
-        node.holdings.stop_partition(P)
-        assert {} == await node.holdings.hand_over(P, 1, 0)
+        node.owned.stop_partition(P)
+        assert {} == await node.owned.hand_over(P, 1, 0)
         await world.node(world.handle)
     await until(lambda: world.ids)
     assert [(own, 1, False)] == [(each.id, each.attempt, each.suspect) for each in world.handled]
@@ -230,7 +230,7 @@ async def test_a_take_over_that_is_cut_short_counts_nothing():
         put = [await world.put() for _ in range(3)]
         world.server.delay_acks()
         a = await world.bare("a")
-        opening = asyncio.ensure_future(a.holdings.open(P, 1))
+        opening = asyncio.ensure_future(a.owned.open(P, 1))
         await until(lambda: world.server.messages(settled_stream("online")))
         opening.cancel()
         await asyncio.gather(opening, return_exceptions=True)
@@ -239,7 +239,7 @@ async def test_a_take_over_that_is_cut_short_counts_nothing():
         assert record.lanes
         world.server.delay_acks(0)
         b = await world.bare("b")
-        await b.holdings.open(P, 2, [record])
+        await b.owned.open(P, 2, [record])
         assert [0, 0] == [lane.horizon for lane in b.partitions[P].both]
         await until(lambda: set(put) <= set(world.ids))
         assert {(1, False)} == {(message.attempt, message.recorded) for message in world.handled}

@@ -25,13 +25,13 @@ class Poisoned(Two):
         self.own = await self.put(due=self.store.now() + SECOND // 50 if kind == "later" else None)
         self.slow = {(name, self.own) for name in ("a", "b")}
         self.a = await self.bare("a")
-        await self.a.holdings.open(P, 1)
+        await self.a.owned.open(P, 1)
         await until(lambda: ("a", self.own) in self.begun)
         self.told = await self.released(self.a, 1)
 
     async def opened(self, name, epoch, *held, **options):
         node = await self.bare(name, **options)
-        await node.holdings.open(P, epoch, held)
+        await node.owned.open(P, epoch, held)
         return node
 
     async def in_log(self):
@@ -71,8 +71,8 @@ async def test_when_the_next_owner_dies_first(world):
 async def test_when_the_next_owner_has_handed_it_over_before(world):
     """X11: to one that has held it back as well, and has died."""
     b = await world.opened("b", 2, world.told)
-    b.holdings.stop_partition(P)
-    assert {} == await b.holdings.hand_over(P, 2)
+    b.owned.stop_partition(P)
+    assert {} == await b.owned.hand_over(P, 2)
     c = await world.opened("c", 3, world.told)
     assert {1: 1} == await world.in_log()
     await world.crash(c)
@@ -85,7 +85,7 @@ async def test_when_the_next_owner_dies_of_it_at_once(world):
     """X11: two deaths, though the log has heard of none. A record names it at the second, as it is suspect."""
     b = await world.opened("b", 2, world.told, settle_interval=60)
     await world.crash(world.a)
-    b.holdings.held_gone(P, world.told)
+    b.owned.held_gone(P, world.told)
     await until(lambda: ("b", world.own) in world.begun)
     assert {1: 1} == await world.in_log()
     await world.crash(b)
@@ -97,7 +97,7 @@ async def test_the_log_hears_of_it_when_nothing_else_happens(world):
     """X11: of the death, and that nothing is held any more; nobody counts that one again."""
     b = await world.opened("b", 2, world.told)
     await world.crash(world.a)
-    b.holdings.held_gone(P, world.told)
+    b.owned.held_gone(P, world.told)
     await until(lambda: ("b", world.own) in world.begun)
     await until(lambda: not b.partitions[P].lane.log.unsettled_news and not b.partitions[P].later.log.unsettled_news)
     assert {} == await world.in_log()
@@ -111,18 +111,18 @@ async def test_a_holder_that_etcd_has_forgotten_is_outlived_first(world):
     await world.crash(await world.opened("b", 2, world.told))
     c = await world.bare("c")
     with pytest.raises(UnknownEpoch, match="are held by an owner of epoch 1, that etcd has forgotten") as found:
-        await c.holdings.open(P, 3, (), {PastOwner(2, 0)})
+        await c.owned.open(P, 3, (), {PastOwner(2, 0)})
     assert (1, 0, {}) == (found.value.epoch, found.value.lease, c.partitions)
     assert {1: 1} == await world.in_log()
     await world.crash(world.a)
-    await c.holdings.open(P, 3, (), {PastOwner(1, 0), PastOwner(2, 0)})
+    await c.owned.open(P, 3, (), {PastOwner(1, 0), PastOwner(2, 0)})
     assert [(1 + world.recorded, True)] == await world.ends()
 
 
 async def test_one_whose_key_is_there_is_not_waited_for(world):
     await world.crash(await world.opened("b", 2, world.told))
     c = await world.bare("c")
-    await c.holdings.open(P, 3, [world.told], {PastOwner(2, 0)})
+    await c.owned.open(P, 3, [world.told], {PastOwner(2, 0)})
     assert ([P], []) == ([*c.partitions], world.handled)
 
 
@@ -150,12 +150,12 @@ async def test_a_word_is_not_deleted_before_the_log_knows_that_nothing_is_held(w
     await until(lambda: not world.record().running)
     last = world.record()
     world.slow.clear()
-    b.holdings.held_changed(P, last)
-    b.holdings.held_let_go(P, not_ended(world.told, last))
+    b.owned.held_changed(P, last)
+    b.owned.held_let_go(P, not_ended(world.told, last))
     for _ in range(20):
         await asyncio.sleep(0)
-        assert not b.holdings.held_durable(P, last)
+        assert not b.owned.held_durable(P, last)
     world.server.delay_acks(0)
-    await until(lambda: b.holdings.held_durable(P, last))
+    await until(lambda: b.owned.held_durable(P, last))
     assert {} == await world.in_log()
     assert [(1, False)] == await world.ends()

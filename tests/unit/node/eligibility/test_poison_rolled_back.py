@@ -14,7 +14,7 @@ class Dead(Two):
 
     async def begin(self, kind, count):
         a = await self.bare("a")
-        await a.holdings.open(P, 1)
+        await a.owned.open(P, 1)
         self.slow = {("a", f"m{n + 1}") for n in range(count)}
         self.kind, self.first = kind, [await self.message(kind) for _ in range(count)]
         await until(lambda: len(a.workers.running) == count)
@@ -49,7 +49,7 @@ async def test_another_message_pays_nothing(world, kind):
     await world.crash(await world.begin(kind, 1))
     await world.lose(0)
     b = await world.bare("b")
-    await b.holdings.open(P, 2)
+    await b.owned.open(P, 2)
     assert {world.next: (1, False)} == await world.ends()
 
 
@@ -59,7 +59,7 @@ async def test_those_that_are_left_do(world, kind):
     await world.crash(await world.begin(kind, 3))
     await world.lose(2)
     b = await world.bare("b")
-    await b.holdings.open(P, 2)
+    await b.owned.open(P, 2)
     left = dict.fromkeys(world.first[:2], (2, True))
     assert {**left, world.next: (1, False)} == await world.ends()
 
@@ -69,7 +69,7 @@ async def test_what_comes_at_once_might_have_been_meant(world):
     await world.crash(await world.begin("lanes", 1))
     await world.lose(0, 0)
     b = await world.bare("b")
-    await b.holdings.open(P, 2)
+    await b.owned.open(P, 2)
     assert {world.next: (2, True)} == await world.ends()
 
 
@@ -79,6 +79,6 @@ async def test_who_is_missing_clears_nobody_else(world, kind):
     await world.crash(await world.begin(kind, 3))
     await world.store.delete(lane_of(kind), 3)
     b = await world.bare("b")
-    await b.holdings.open(P, 2)
+    await b.owned.open(P, 2)
     assert dict.fromkeys(world.first[:2], (2, True)) == await world.ends()
     await until(lambda: not b.partitions[P].lane.marks.of and not b.partitions[P].later.marks.of)

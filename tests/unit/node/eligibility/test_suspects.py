@@ -30,7 +30,19 @@ class Bench:
         self.in_flight = self.failing = False
         self.back, self.resumed = [], []
         self.lane, self.queue, self.now = Lane(), Queue(), 0
-        self.suspects = Suspects(lambda: self.in_flight, lambda: self.failing, self.again, self.resumed.append)
+        self.suspended = {}
+        self.suspects = Suspects(self, self, self.again)
+
+    @property
+    def busy(self):
+        return self.in_flight
+
+    def suspend(self, queue):
+        self.suspended[queue] = None
+
+    def resume_all(self):
+        self.resumed += self.suspended
+        self.suspended.clear()
 
     def again(self, queue, place, generation):
         assert queue is self.queue
@@ -192,13 +204,13 @@ async def test_beyond_a_bound_queues_are_laid_down(bench):
     """M: what would be set aside stays in its queue, and the queue comes back with the others."""
     bench.failing = True
     assert [WAIT] * MOST_ASIDE == [bench.ask(n) for n in range(MOST_ASIDE)]
-    assert not bench.suspects.lays_down(bench.queue)
+    assert bench.queue not in bench.suspended
     assert [STAY] * 3 == [bench.ask(n) for n in range(MOST_ASIDE, MOST_ASIDE + 3)]
-    assert bench.suspects.lays_down(bench.queue)
+    assert bench.queue in bench.suspended
     assert MOST_ASIDE == len(bench.aside())
     other = Queue()
-    assert not bench.suspects.lays_down(other)
+    assert other not in bench.suspended
     bench.suspects.bring_back()
     assert [*range(MOST_ASIDE)] == bench.back[::-1]
     assert [bench.queue] == bench.resumed
-    assert not bench.suspects.lays_down(bench.queue)
+    assert bench.queue not in bench.suspended

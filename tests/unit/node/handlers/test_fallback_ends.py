@@ -14,6 +14,8 @@ from evenlane.engine.core.wire import headers as h
 from evenlane.engine.node.handlers.fallback import Fallback
 from evenlane.engine.node.handlers.handler import Handler
 from evenlane.engine.node.handlers.in_flight_gate import InFlightGate
+from evenlane.engine.node.signals.work_signal import WorkSignal
+from tests.support.lane_host import Host
 from tests.support.node.fallback import Falling, raising
 from tests.support.node.gate_records import Records, place
 from tests.support.node.keyed import QUICK, Held, Keyed, ordered
@@ -144,7 +146,7 @@ async def test_it_does_not_start_without_one(world):
 
     world.act = act
     await world.put_keys([None])
-    await until(lambda: node.outcomes.pending and not records.free.is_set() and not node.workers.running)
+    await until(lambda: node.failures.pending and not records.free.is_set() and not node.workers.running)
     await until(lambda: records.under_way)
     assert [] == world.taken
     records.free.set()
@@ -202,15 +204,15 @@ async def test_a_hand_over_while_it_runs(end):
         world.slow, world.error = {("a", own)}, ValueError("no good")
         world.gate.set()
         a = await world.bare("a", fallback=Handler.of(last))
-        await a.holdings.open(P, 1)
+        await a.owned.open(P, 1)
         await until(lambda: taken)
         record = await world.released(a, 1)
         assert [1] == record.lanes["lanes"].running
         b = await world.bare("b")
-        await b.holdings.open(P, 2, [record])
+        await b.owned.open(P, 2, [record])
         gate.set()
         await until(lambda: world.record().lanes["lanes"].done == [1])
-        b.holdings.held_changed(P, world.record())
+        b.owned.held_changed(P, world.record())
         await until(lambda: world.waiting() == 0)
         assert [own] == taken
         assert {} == world.times("b")
@@ -284,8 +286,8 @@ async def test_it_keeps_its_place_while_the_lease_is_in_doubt():
         done.set_result(None)
         return done
 
-    gate = InFlightGate(SimpleNamespace(put=put), "online", *[lambda: None] * 3)
-    lane = FedLane(LaneId("lanes", P), 1, MemoryBudget(), lambda *_: None, lambda _: None)
+    gate = InFlightGate(SimpleNamespace(put=put), "online", WorkSignal(), SimpleNamespace(records_idle=lambda: None))
+    lane = FedLane(LaneId("lanes", P), 1, MemoryBudget(), Host())
     message = SimpleNamespace(recorded=True, suspect=False, project="acme", place=(lane, 1))
     fallback = Fallback(Handler.of(raising(ValueError)), gate)
     fallback.expect(message)

@@ -15,8 +15,14 @@ from evenlane.engine.core.message.message import batch
 from evenlane.engine.core.ports import Refused
 from evenlane.engine.core.queue.entry import MemoryBudget
 from evenlane.engine.core.queue.fed_lane import FedLane
+from evenlane.engine.node.handlers.attempt_reporter import AttemptReporter
 from evenlane.engine.node.handlers.in_flight_gate import InFlightGate
+from evenlane.engine.node.handlers.worker import Workers
 from evenlane.engine.node.handlers.worker_pool import WorkerPool
+from evenlane.engine.node.signals.lease_trust import LeaseTrust
+from evenlane.engine.node.signals.work_signal import WorkSignal
+from evenlane.engine.node.work_source import WorkSource
+from tests.support.lane_host import Host
 from tests.support.node.gate_records import Reads, Records, place
 from tests.support.node.keyed import Begun, Held, Keyed
 from tests.support.node.two import P, Two
@@ -153,7 +159,7 @@ async def test_while_records_are_refused_only_what_needs_one_waits(world, slots)
 
 async def test_a_record_is_written_though_there_is_always_something_fresh():
     """X11, L: handlers that don't block leave no moment in which there is nothing else to do."""
-    lane = FedLane(LaneId("lanes", P), 1, MemoryBudget(), lambda *_: None, lambda _: None)
+    lane = FedLane(LaneId("lanes", P), 1, MemoryBudget(), Host())
     queue = SimpleNamespace(pushed=False, ack_wait=0)
     records, handled, numbers = [], [], iter(range(1 << 40))
 
@@ -174,13 +180,18 @@ async def test_a_record_is_written_though_there_is_always_something_fresh():
     def nothing(*_):
         """Nobody is told."""
 
-    gate = InFlightGate(SimpleNamespace(put=put), "online", nothing, nothing, nothing)
-    calls = SimpleNamespace(batched=False, plain=handle, trusted_until=FAR, close=nothing)
-    parts = SimpleNamespace(done=nothing, ended=nothing, batch_ended=nothing)
-    workers = WorkerPool(calls, 64, gate, parts, parts, take, *[nothing] * 7)
-    workers.start()
+    signal, trust, workers = WorkSignal(), LeaseTrust(), Workers(64)
+    gate = InFlightGate(SimpleNamespace(put=put), "online", signal, SimpleNamespace(records_idle=nothing))
+    calls = SimpleNamespace(batched=False, plain=handle, close=nothing)
+    parts = SimpleNamespace(done=nothing, ended=nothing, batch_ended=nothing, succeeded=nothing)
+    source = WorkSource(
+        SimpleNamespace(take=take, is_expired=nothing), gate, workers, calls, parts, None, trust, signal
+    )
+    reporter = AttemptReporter(parts, gate, parts, parts)
+    pool = WorkerPool(workers, source, calls, reporter, parts, parts, trust, signal, nothing)
+    pool.start()
     await until(lambda: len(handled) > 5_000)
-    await workers.drain(0)
+    await pool.drain(0)
     gate.close()
     assert records
     assert records[0] < 10
@@ -193,7 +204,7 @@ async def test_what_comes_to_a_queue_that_is_laid_down_is_not_read(world):
     await world.put_keys([None] * (MOST_ASIDE + 500))
     await until(lambda: node.queues.of("acme"))
     (queue,) = node.queues.of("acme")
-    await until(lambda: len(node.turns.resting(queue)) >= MOST_ASIDE and not queue.loading)
+    await until(lambda: len(node.eligibility.resting(queue)) >= MOST_ASIDE and not queue.loading)
     await turns(100)
     reads = Reads(node)
     await world.put_keys([None] * 20)
@@ -212,9 +223,9 @@ async def test_a_queue_is_laid_down_when_too_many_of_it_wait(world):
     put = await world.put_keys([None] * (MOST_ASIDE + 500))
     await until(lambda: node.queues.of("acme"))
     (queue,) = node.queues.of("acme")
-    await until(lambda: len(node.turns.resting(queue)) >= MOST_ASIDE)
+    await until(lambda: len(node.eligibility.resting(queue)) >= MOST_ASIDE)
     await turns(100)
-    assert len(node.turns.resting(queue)) <= MOST_ASIDE + 1
+    assert len(node.eligibility.resting(queue)) <= MOST_ASIDE + 1
     fresh = await world.put_keys([None] * 20, project="shop")
     await until(lambda: set(fresh) == set(world.ids))
     world.server.accept("busy.")
@@ -284,7 +295,7 @@ async def test_a_partition_that_goes_while_its_messages_stand_in_the_gate(kind):
     """Z1, X11: they weren't begun: nobody holds them, and the next owner begins each at its first attempt."""
     async with Two(acme=topic(**ONCE)) as world:
         a = await world.bare("a")
-        await a.holdings.open(P, 1)
+        await a.owned.open(P, 1)
         records = Records(a)
         records.free.clear()
         due = world.store.now() if kind == "later" else None
@@ -293,7 +304,7 @@ async def test_a_partition_that_goes_while_its_messages_stand_in_the_gate(kind):
         record = await world.released(a, 1)
         assert not record.running
         b = await world.bare("b")
-        await b.holdings.open(P, 2, [record] if record.lanes else [])
+        await b.owned.open(P, 2, [record] if record.lanes else [])
         await until(lambda: world.waiting() == 0)
         records.free.set()
         await until(lambda: not a.gate.held)
@@ -311,7 +322,7 @@ async def test_another_partition_goes_on_while_one_goes():
         mine = await world.put_keys([None] * 4)
         await until(lambda: node.gate.held == 4)
         others = await world.put_keys([None] * 4, project="shop")
-        node.holdings.stop_partition(P)
+        node.owned.stop_partition(P)
         records.free.set()
         await until(lambda: set(others) <= set(world.ids))
         assert not set(mine) & set(world.ids)

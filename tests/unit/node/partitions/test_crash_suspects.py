@@ -49,7 +49,7 @@ async def test_a_take_over_counts_for_how_long_the_process_was_blocked(created, 
         its = (await world.store.state(lane)).created if created == "its own" else created
         part = BlockedLane(created=its, sequences=[1, 2], seconds=30.3)
         node = await world.idle_node(None)
-        await node.holdings.open(0, 2, [HeldRecord(id="a", epoch=1, blocked={"lanes": part})])
+        await node.owned.open(0, 2, [HeldRecord(id="a", epoch=1, blocked={"lanes": part})])
         assert seconds == node.counters.ended_blocked_s
-        await node.holdings.open(1, 2)
+        await node.owned.open(1, 2)
         assert seconds == node.counters.ended_blocked_s

@@ -142,23 +142,23 @@ class TestAnEpochThatEtcdDoesNotKnow:
     async def test_its_owner_may_serve_unless_its_end_is_known(self, world):
         first, late = self.epoch(world), await world.idle_node()
         with pytest.raises(UnknownEpoch) as found:
-            await late.holdings.open(0, first + 9, (), known={PastOwner(first - 1, 0)})
+            await late.owned.open(0, first + 9, (), known={PastOwner(first - 1, 0)})
         assert first == found.value.epoch
         assert {} == late.partitions
-        await late.holdings.open(0, first + 9, (), known={PastOwner(first, 0)})
+        await late.owned.open(0, first + 9, (), known={PastOwner(first, 0)})
         assert [0] == [*late.partitions]
 
     async def test_an_epoch_that_is_given_twice_is_told_apart_by_its_lease(self, world):
         """O: after etcd went back, another owner may have had the same one. Older releases name no lease."""
         first, late = self.epoch(world), await world.idle_node()
-        await late.holdings.open(0, first + 9, (), known={PastOwner(first, 5)}, lease=8)
+        await late.owned.open(0, first + 9, (), known={PastOwner(first, 5)}, lease=8)
         third = await world.idle_node()
         with pytest.raises(UnknownEpoch) as found:
-            await third.holdings.open(0, first + 19, (), known={PastOwner(first + 9, 7)}, lease=9)
+            await third.owned.open(0, first + 19, (), known={PastOwner(first + 9, 7)}, lease=9)
         assert (first + 9, 8) == (found.value.epoch, found.value.lease)
         with pytest.raises(UnknownEpoch):
-            await third.holdings.open(0, first + 19, [self.released(first + 9, 7)], known=set(), lease=9)
-        await third.holdings.open(0, first + 19, [self.released(first + 9, 8)], known=set(), lease=9)
+            await third.owned.open(0, first + 19, [self.released(first + 9, 7)], known=set(), lease=9)
+        await third.owned.open(0, first + 19, [self.released(first + 9, 8)], known=set(), lease=9)
         assert [0] == [*third.partitions]
 
     @staticmethod
@@ -173,7 +173,7 @@ class TestAnEpochThatEtcdDoesNotKnow:
         reasons, number, epoch = [], world.partition_of(0), self.epoch(world) + 9
         await world.crash(world.nodes[0])
         node = await world.idle_node(on_fenced=reasons.append)
-        await node.holdings.open(number, epoch, lease=5)
+        await node.owned.open(number, epoch, lease=5)
         lane = node.partitions[number].lane
         records, position = await logged(world.store, lane.id)
         last = settle_record.decode(records[-1])
@@ -188,7 +188,7 @@ class TestAnEpochThatEtcdDoesNotKnow:
     async def test_one_that_ended_cleanly_is_not_waited_for(self, world):
         first, late = self.epoch(world), await world.idle_node()
         await world.nodes[0].stop(1.0, process_ends=True)
-        await late.holdings.open(0, first + 9, (), known={PastOwner(first - 1, 0)})
+        await late.owned.open(0, first + 9, (), known={PastOwner(first - 1, 0)})
         assert [0] == [*late.partitions]
 
     @pytest.mark.parametrize("lower", [0, 1])
@@ -197,7 +197,7 @@ class TestAnEpochThatEtcdDoesNotKnow:
         first, late = self.epoch(world), await world.idle_node()
         await world.nodes[0].stop(1.0, process_ends=True)
         with pytest.raises(UnknownEpoch) as found:
-            await late.holdings.open(0, first - lower, (), known={PastOwner(first - 5, 0)})
+            await late.owned.open(0, first - lower, (), known={PastOwner(first - 5, 0)})
         assert first == found.value.epoch
 
 
@@ -330,7 +330,7 @@ async def test_refused_dead_letters_leave_the_original():
         await until(lambda: "bad" in node.queues._withheld, what="the project to be held")
         put = await world.put_many(20)
         await until(lambda: set(put) <= set(world.ids))
-        assert node.outcomes.pending < 1500
+        assert node.failures.pending < 1500
         assert (0, 0) == (node.counters.dead, len(world.dead()))
         world.server.accept("dead.")
         await world.all_gone(60)
@@ -475,7 +475,8 @@ async def test_a_planned_delete_never_hits_another_message(waits_for, noticed):
             held = Held(settler._limiter.acquire)
             settler._limiter = SimpleNamespace(acquire=held)
         else:
-            held = settler._verify = Held(settler._verify)
+            held = Held(node.verifier.verify)
+            settler._verifier = SimpleNamespace(verify=held)
         settler._pinned_for = 0
         await until(held.reached.is_set, what="the delete of all 60 to be planned")
         planned = settler._erasing[own]
@@ -485,7 +486,7 @@ async def test_a_planned_delete_never_hits_another_message(waits_for, noticed):
         if noticed:
             node.store.elected()
         if noticed == "and looked into":
-            await node.holdings.verify(own)
+            await node.verifier.verify(own)
             assert 1 == own.generation
         put = _above(world, lane, 10)
         held.go.set()

@@ -31,7 +31,7 @@ async def slow_one(world, kind, **options):
     own = await put(world, kind)
     world.slow.add(("a", own))
     a = await world.bare("a", **options)
-    await a.holdings.open(P, 1)
+    await a.owned.open(P, 1)
     await until(lambda: ("a", own) in world.begun)
     return own, await world.released(a, 1)
 
@@ -43,17 +43,17 @@ class TestHeld:
         own, record = await slow_one(world, kind)
         assert [1] == record.lanes[kind].running
         b = await world.bare("b")
-        await b.holdings.open(P, 2, [record])
+        await b.owned.open(P, 2, [record])
         other = await put(world, kind)
         await until(lambda: ("b", other) in world.begun)
         world.gate.set()
         await until(lambda: world.record().lanes[kind].done == [1])
-        b.holdings.held_changed(P, world.record())
-        await until(lambda: b.holdings.held_durable(P, world.record()))
+        b.owned.held_changed(P, world.record())
+        await until(lambda: b.owned.held_durable(P, world.record()))
         assert 1 in (await world.settled(lane_of(kind))).settled or kind == "later"
         await world.crash(b)
         c = await world.bare("c")
-        await c.holdings.open(P, 3)
+        await c.owned.open(P, 3)
         await until(lambda: world.waiting() == 0)
         assert {other: 1} == world.times("b")
         assert {} == world.times("c")
@@ -63,11 +63,11 @@ class TestHeld:
         """K2."""
         own, record = await slow_one(world, kind)
         b = await world.bare("b")
-        await b.holdings.open(P, 2, [record])
+        await b.owned.open(P, 2, [record])
         world.error = ValueError("no")
         world.gate.set()
         await until(lambda: world.record().lanes[kind].done == [1])
-        b.holdings.held_changed(P, world.record())
+        b.owned.held_changed(P, world.record())
         await until(lambda: own in world.ids)
         await until(lambda: world.waiting() == 0)
         assert {own: 1} == world.times("a")
@@ -79,12 +79,12 @@ class TestHeld:
         own, record = await slow_one(world, kind)
         await world.crash(world.nodes[0])
         b = await world.bare("b")
-        await b.holdings.open(P, 2, [record])
+        await b.owned.open(P, 2, [record])
         other = await put(world, kind)
         await until(lambda: other in world.ids)
         assert {other: 1} == world.times("b")
-        b.holdings.held_gone(P, record)
-        b.holdings.held_gone(P, record)
+        b.owned.held_gone(P, record)
+        b.owned.held_gone(P, record)
         await until(lambda: own in world.ids)
         await until(lambda: world.waiting() == 0)
         assert {other: 1, own: 1} == world.times("b")
@@ -93,14 +93,14 @@ class TestHeld:
         """Each new one reads what all former ones hold."""
         own, record = await slow_one(world, kind)
         b = await world.bare("b")
-        await b.holdings.open(P, 2, [record])
-        b.holdings.stop_partition(P)
-        assert {} == await b.holdings.hand_over(P, 2)
+        await b.owned.open(P, 2, [record])
+        b.owned.stop_partition(P)
+        assert {} == await b.owned.hand_over(P, 2)
         c = await world.bare("c")
-        await c.holdings.open(P, 3, [record])
+        await c.owned.open(P, 3, [record])
         world.gate.set()
         await until(lambda: world.record().lanes[kind].done == [1])
-        c.holdings.held_changed(P, world.record())
+        c.owned.held_changed(P, world.record())
         await until(lambda: world.waiting() == 0)
         assert [own] == world.ids
 
@@ -108,7 +108,7 @@ class TestHeld:
         """D: the log didn't answer in time."""
         own = await put(world, kind)
         a = await world.bare("a", settle_interval=60)
-        await a.holdings.open(P, 1)
+        await a.owned.open(P, 1)
         await until(lambda: own in world.ids)
         world.server.delay_acks()
         record = await world.released(a, 1)
@@ -116,8 +116,8 @@ class TestHeld:
         assert [1] == record.lanes[kind].done
         assert not record.running
         b = await world.bare("b")
-        await b.holdings.open(P, 2, [record])
-        await until(lambda: b.holdings.held_durable(P, record))
+        await b.owned.open(P, 2, [record])
+        await until(lambda: b.owned.held_durable(P, record))
         await until(lambda: world.waiting() == 0)
         assert {own: 1} == world.times("a")
         assert {} == world.times("b")
@@ -128,7 +128,7 @@ class TestHeld:
         world.server.replace("online", lane_of(kind))
         other = await put(world, kind)
         b = await world.bare("b")
-        await b.holdings.open(P, 2, [record])
+        await b.owned.open(P, 2, [record])
         await until(lambda: other in world.ids)
         assert {other: 1} == world.times("b")
 
@@ -138,14 +138,14 @@ class TestHeld:
         world.server.roll_back("online", lane_of(kind), 0)
         other = await put(world, kind)
         b = await world.bare("b")
-        await b.holdings.open(P, 2, [record])
+        await b.owned.open(P, 2, [record])
         await until(lambda: other in world.ids)
 
     async def test_or_that_is_rolled_back_after_the_take_over(self, world, kind):
         """L: what ends at the old owner names a message that there is no more."""
         _, record = await slow_one(world, kind)
         b = await world.bare("b")
-        await b.holdings.open(P, 2, [record])
+        await b.owned.open(P, 2, [record])
         world.slow.clear()
         world.server.roll_back("online", lane_of(kind), 0)
         lane = b.partitions[P].lane if kind == "lanes" else b.partitions[P].later
@@ -156,12 +156,12 @@ class TestHeld:
         done = HeldLane(
             **{name: getattr(record.lanes[kind], name) for name in ("created", "high", "high_at")}, done=[1]
         )
-        b.holdings.held_changed(P, HeldRecord(id="a", lanes={kind: done}))
+        b.owned.held_changed(P, HeldRecord(id="a", lanes={kind: done}))
         other = await put(world, kind)
         await until(lambda: other in world.ids and not lane.log.unsettled_news)
         await world.crash(b)
         c = await world.bare("c")
-        await c.holdings.open(P, 3)
+        await c.owned.open(P, 3)
         await until(lambda: "new" in world.ids)
 
 
@@ -172,15 +172,15 @@ async def test_a_message_whose_copy_is_not_put_yet_is_held_too(world):
     world.slow, world.error = {("a", own)}, ValueError("no")
     world.gate.set()
     a = await world.bare("a")
-    await a.holdings.open(P, 1)
+    await a.owned.open(P, 1)
     await until(lambda: a.counters.failed)
     record = await world.released(a, 1)
     assert [1] == record.lanes["lanes"].running
     b = await world.bare("b")
-    await b.holdings.open(P, 2, [record])
+    await b.owned.open(P, 2, [record])
     world.server.accept("later.")
     await until(lambda: world.record().lanes["lanes"].done == [1])
-    b.holdings.held_changed(P, world.record())
+    b.owned.held_changed(P, world.record())
     await until(lambda: world.waiting() == 0)
     assert ({own: 1}, {own: 1}) == (world.times("a"), world.times("b"))
     assert [2] == [message.attempt for message in world.handled]
@@ -191,7 +191,7 @@ async def test_a_store_that_refuses_for_a_while_is_waited_for(world):
     own = await world.put()
     world.server.refuse("settled.")
     a = await world.bare("a")
-    opening = asyncio.ensure_future(a.holdings.open(P, 1))
+    opening = asyncio.ensure_future(a.owned.open(P, 1))
     await turns(50)
     world.server.accept("settled.")
     await opening
@@ -204,7 +204,7 @@ async def test_a_store_that_refuses_for_long_has_a_line_for_each_error_not_for_e
     begun = "the take-over begins anew"
     with capture_logs() as lines:
         world.server.refuse("settled.")
-        opening = asyncio.ensure_future(a.holdings.open(P, 1))
+        opening = asyncio.ensure_future(a.owned.open(P, 1))
         await until(lambda: any(line["event"] == f"{begun} once more" for line in lines), what="the second try")
         world.server.refuse("settled.", Refused("another reason"))
         await until(lambda: any(line.get("error") == "another reason" for line in lines), what="the third try")
@@ -221,12 +221,12 @@ class TestLosing:
         own = await world.put()
         world.slow.add(("a", own))
         a = await world.bare("a")
-        await a.holdings.open(P, 1)
+        await a.owned.open(P, 1)
         await until(lambda: a.workers.running)
-        a.holdings.stop_partition(P)
-        handing = asyncio.ensure_future(a.holdings.hand_over(P, 1, 0.05))
+        a.owned.stop_partition(P)
+        handing = asyncio.ensure_future(a.owned.hand_over(P, 1, 0.05))
         await turns(3)
-        await a.holdings.drop_partition(P, 1)
+        await a.owned.drop_partition(P, 1)
         assert {} == await handing
         world.gate.set()
         await until(lambda: not a.workers.running)
@@ -236,15 +236,15 @@ class TestLosing:
         """L: the lease was over when its thread came to it, and the partition was released."""
         begun, gate = [], asyncio.Event()
         a = await world.bare("a", handler=begun.append)
-        run = a._calls.in_thread
+        run = a.pool._calls.in_thread
 
         async def late(call):
             await gate.wait()
             return await run(call)
 
-        monkeypatch.setattr(a._calls, "in_thread", late)
+        monkeypatch.setattr(a.pool._calls, "in_thread", late)
         await world.put()
-        await a.holdings.open(P, 1)
+        await a.owned.open(P, 1)
         await until(lambda: a.workers.running)
         record = await world.released(a, 1)
         assert [1] == record.lanes["lanes"].running
@@ -266,7 +266,7 @@ class TestLosing:
             await world.put(b"x" * 100, due=due_soon())
         world.slow = {("*", f"m{n}") for n in range(1, 321)}
         a = await world.bare("a", limits=limits)
-        await a.holdings.open(P, 1)
+        await a.owned.open(P, 1)
         await until(lambda: len(a.workers.running) == 8 and limits.held > 0)
         record = await world.released(a, 1)
         assert (8, 0) == (sum(len(lane.running) for lane in record.lanes.values()), limits.held)
@@ -291,17 +291,17 @@ class TestLosing:
             return found
 
         monkeypatch.setattr(a.store, "get", late)
-        await a.holdings.open(P, 1)
+        await a.owned.open(P, 1)
         await until(lambda: asked and not a.workers.running)
         before = len(world.begun)
         await world.released(a, 1)
         gate.set()
-        await until(lambda: not a.reader._tasks)
+        await until(lambda: not a.ready.reader._tasks)
         await turns()
         assert (before, 0) == (len(world.begun), limits.held)
         assert None is start_next(a.scheduler, now_ns())
         b = await world.bare("b")
-        await b.holdings.open(P, 2)
+        await b.owned.open(P, 2)
         await until(lambda: world.waiting() == 0)
         assert 50 == len(world.begun)
 
@@ -311,11 +311,11 @@ class TestLosing:
         a, b = await world.bare("a"), await world.bare("b")
         for epoch in range(1, 12, 2):
             for name, node in (("a", a), ("b", b)):
-                await node.holdings.open(P, epoch + (name == "b"), [])
+                await node.owned.open(P, epoch + (name == "b"), [])
                 await world.put_many(20)
                 await turns(epoch)
                 await world.released(node, epoch + (name == "b"))
-        await a.holdings.open(P, 50)
+        await a.owned.open(P, 50)
         await until(lambda: world.waiting() == 0)
         assert 100 + 20 * 12 == len(set(world.ids)) == len(world.begun)
 
@@ -325,7 +325,7 @@ async def test_sequences_that_no_message_has_are_held_by_nobody(world):
     await world.put_many(5)
     word = world.held([0, 3, 6, 2**62], [4, 7, 2**70])
     node = await world.bare("b")
-    await asyncio.wait_for(node.holdings.open(P, 1, [word]), 5)
+    await asyncio.wait_for(node.owned.open(P, 1, [word]), 5)
     lane = node.partitions[P].lane
     assert {3, 4} == lane.held.keys()
     await until(lambda: 3 == len(world.handled))
@@ -339,10 +339,10 @@ async def test_a_large_backlog_is_caught_up_around_what_is_held(world):
         await world.put(id=f"{n + 1}", group=GROUPS[n % 2])
     b = await world.bare("b", limits=MemoryBudget(index=200), concurrency=32)
     word = world.held([3, 2_000, 5_400], [7])
-    await b.holdings.open(P, 2, [word])
+    await b.owned.open(P, 2, [word])
     await world.put(id="new")
     await until(lambda: len(world.begun) == count + 1 - 4, 60)
-    b.holdings.held_gone(P, word)
+    b.owned.held_gone(P, word)
     await until(lambda: world.waiting() == 0, 60)
     assert 1 == max(world.times("b").values())
     assert {"7"} == {str(n + 1) for n in range(count)} - world.times("b").keys()

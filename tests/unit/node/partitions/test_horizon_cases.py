@@ -225,7 +225,7 @@ async def test_what_is_out_is_known_though_no_record_names_it(world):
     world.act = act
     world.server.refuse("later.")
     node = await world.node(world.handle)
-    await until(lambda: node.outcomes.pending and node.workers.running)
+    await until(lambda: node.failures.pending and node.workers.running)
     lane = node.partitions[P].lane
     assert frozenset() == node.gate.of(lane)
     assert {1, 2} == node.out(lane)
@@ -256,8 +256,8 @@ async def test_ends_that_do_not_become_durable_stop_new_starts_by_number(world):
 async def test_a_node_that_is_full_goes_on_when_the_lane_that_made_it_so_goes(world):
     """D, L: what isn't durable by then is the next owner's, and no other lane may ever become durable again."""
     node = await full(world)
-    node.holdings.stop_partition(P)
-    await node.holdings.hand_over(P, 1)
+    node.owned.stop_partition(P)
+    await node.owned.hand_over(P, 1)
     assert not node.settler.full
     world.server.accept("settled.")
 
@@ -305,7 +305,7 @@ async def test_a_key_that_tells_of_loans_alone_is_no_clean_end(world):
         epoch = world.next_epoch()
         node = await world.idle_node(world.handle)
         held = [HeldRecord(id="n", epoch=epoch - 1, lent={"acme": 0.01})] if deaths else []
-        await node.holdings.open(P, epoch, held)
+        await node.owned.open(P, epoch, held)
         await until(lambda node=node: node.workers.running or world.dead())
         if world.dead():
             break

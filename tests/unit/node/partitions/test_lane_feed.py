@@ -10,9 +10,10 @@ from evenlane.engine.core.queue.entry import MemoryBudget
 from evenlane.engine.core.queue.fed_lane import FedLane
 from evenlane.engine.core.queue.queue import Queue
 from evenlane.engine.core.wire.subjects import queue_named
-from evenlane.engine.node.partitions.catch_up_priority import CatchUpPriority, most_urgent
 from evenlane.engine.node.partitions.lane_feed import LaneFeed
 from evenlane.engine.node.partitions.read_ahead import ReadAhead
+from evenlane.engine.node.queues.catch_up_priority import CatchUpPriority, most_urgent
+from tests.support.lane_host import Host
 from tests.support.node.world import turns
 from tests.support.until import until
 
@@ -29,9 +30,10 @@ class Feeding:
 
     def __init__(self, *backlog):
         self.backlog, self.told, self.feed_, self.all_feeds = backlog, [], None, []
-        self.lane = FedLane(LANE, 1, MemoryBudget(), self.open_queue, self.at_hand)
+        self.lane = FedLane(LANE, 1, MemoryBudget(), Host(self.open_queue, self.at_hand))
         self.precedence = CatchUpPriority(self.at_hand, BANDS)
-        self.feeds = LaneFeed(self, self.lane, self.at_hand, None, self.precedence, ReadAhead(self))
+        ready = SimpleNamespace(queue_ready=self.at_hand)
+        self.feeds = LaneFeed(self, self.lane, ready, None, self.precedence, ReadAhead(self))
         self.came = 0
 
     def open_queue(self, _lane, subject, _entry):
@@ -41,7 +43,7 @@ class Feeding:
         return queue
 
     def at_hand(self, queue):
-        if not self.precedence.put_off(queue):
+        if not self.precedence.defer(queue):
             self.told.append((queue.group, queue.priority))
 
     # ---- as a store
@@ -150,7 +152,7 @@ async def test_in_a_large_backlog_nobody_waits_for_what_is_read_by_its_subject(m
 @pytest.mark.parametrize("most", [5_000, 2], ids=["one feed", "a catch-up"])
 async def test_a_second_at_the_most(monkeypatch, most):
     """What was to come is removed meanwhile, or comes slowly."""
-    monkeypatch.setattr("evenlane.engine.node.partitions.catch_up_priority._PATIENCE_S", 0.01)
+    monkeypatch.setattr("evenlane.engine.node.queues.catch_up_priority._PATIENCE_S", 0.01)
     monkeypatch.setattr("evenlane.engine.node.partitions.lane_feed._SMALL", most)
     monkeypatch.setattr("evenlane.engine.node.partitions.lane_feed.TAIL_BEYOND", most)
     feeding = Feeding(subject(0, "low"), subject(0, "high"), subject(0, "high"))
@@ -178,7 +180,7 @@ async def test_a_stream_that_is_replaced_leaves_nobody_waiting(new):
 
 async def test_feeds_that_are_dropped_tell_nobody(monkeypatch):
     """The partition was given up."""
-    monkeypatch.setattr("evenlane.engine.node.partitions.catch_up_priority._PATIENCE_S", 0.0)
+    monkeypatch.setattr("evenlane.engine.node.queues.catch_up_priority._PATIENCE_S", 0.0)
     feeding = Feeding(subject(0, "low"), subject(0, "high"))
     await feeding.begin()
     feeding.bring(feeding.backlog[0])

@@ -45,7 +45,7 @@ class Moving(Cluster):
         )  # fmt: skip
         self.world.nodes.append(node)
         await node.start()
-        await self.join(name, hands=node.holdings)
+        await self.join(name, hands=node.owned)
         return node
 
     def lose_some(self):

@@ -32,13 +32,13 @@ class Keys(Two):
     async def goes_on(self, b, epoch=2):
         """The next owner, from the former one's word."""
         self.told = self.record()
-        await b.holdings.open(P, epoch, [self.told] if self.told.lanes else [])
+        await b.owned.open(P, epoch, [self.told] if self.told.lanes else [])
 
     def pass_on(self, b):
         """What has changed since."""
         before, self.told = self.told, self.record()
-        b.holdings.held_changed(P, self.told)
-        b.holdings.held_let_go(P, not_ended(before, self.told))
+        b.owned.held_changed(P, self.told)
+        b.owned.held_let_go(P, not_ended(before, self.told))
 
     def order(self):
         return [own for _, own in self.begun]
@@ -56,7 +56,7 @@ async def test_a_key_waits_for_what_still_runs_at_the_former_owner(world, kind):
     first = await world.key("k", due=due_soon() if kind == "later" else None)
     world.slow = {("a", first)}
     a = await world.bare("a")
-    await a.holdings.open(P, 1)
+    await a.owned.open(P, 1)
     await until(lambda: ("a", first) in world.begun)
     second, other = await world.key("k"), await world.key("other")
     await until(lambda: other in world.ids)
@@ -80,7 +80,7 @@ async def test_what_fails_at_the_former_owner_goes_first_at_the_next_one(world, 
     first = await world.key("k", due=due_soon() if kind == "later" else None)
     world.slow, world.error = {("a", first)}, Retry(after=0.5)
     a = await world.bare("a")
-    await a.holdings.open(P, 1)
+    await a.owned.open(P, 1)
     await until(lambda: ("a", first) in world.begun)
     second = await world.key("k")
     await world.released(a, 1)
@@ -110,8 +110,8 @@ async def test_what_waits_for_its_next_attempt_waits_at_the_next_owner(world, to
 
     first, second = await world.key("k"), await world.key("k")
     a = await world.bare("a", handler=handle, settle_interval=60 if told == "not durable" else 0.01)
-    await a.holdings.open(P, 1)
-    await until(lambda: list(a.turns.retrying()))
+    await a.owned.open(P, 1)
+    await until(lambda: list(a.eligibility.retrying()))
     if told == "not durable":
         world.server.delay_acks()
     else:
@@ -130,7 +130,7 @@ async def test_what_pauses_at_the_former_owner_goes_first_at_the_next_one(world)
     first = await world.key("k")
     world.slow, world.error = {("a", first)}, Pause(60)
     a = await world.bare("a")
-    await a.holdings.open(P, 1)
+    await a.owned.open(P, 1)
     await until(lambda: ("a", first) in world.begun)
     second = await world.key("k")
     await world.released(a, 1)
@@ -151,7 +151,7 @@ async def test_a_key_is_free_when_the_former_owner_has_died(world):
     first = await world.key("k")
     world.slow = {("a", first)}
     a = await world.bare("a")
-    await a.holdings.open(P, 1)
+    await a.owned.open(P, 1)
     await until(lambda: ("a", first) in world.begun)
     second = await world.key("k")
     await world.released(a, 1)
@@ -160,7 +160,7 @@ async def test_a_key_is_free_when_the_former_owner_has_died(world):
     await world.crash(a)
     await turns(50)
     assert [("a", first)] == world.begun
-    b.holdings.held_gone(P, world.told)
+    b.owned.held_gone(P, world.told)
     await until(lambda: world.waiting() == 0)
     assert [("a", first), ("b", first), ("b", second)] == world.begun
     assert [(1, True), (1, False)] == [(message.attempt, message.suspect) for message in world.handled]
@@ -198,7 +198,7 @@ async def test_from_owner_to_owner_and_back(shape, seed):
         nodes = [await bare(), await bare()]
         for round_ in range(6):
             node, epoch = nodes[round_ % 2], epoch + 1
-            await node.holdings.open(P, epoch, held)
+            await node.owned.open(P, epoch, held)
             await world.put_keys(draw.choices("abcd", k=12))
             await asyncio.sleep(draw.choice([0, 0.01, 0.05]))
             if draw.random() < 0.25:
@@ -207,10 +207,10 @@ async def test_from_owner_to_owner_and_back(shape, seed):
                 nodes[round_ % 2], held = await bare(), []
                 world.running.clear()
             else:
-                node.holdings.stop_partition(P)
-                handed = await node.holdings.hand_over(P, epoch, draw.choice([0, 0.05]))
+                node.owned.stop_partition(P)
+                handed = await node.owned.hand_over(P, epoch, draw.choice([0, 0.05]))
                 held = [await _ended(node, epoch, handed)]
-        await nodes[0].holdings.open(P, epoch + 1, held)
+        await nodes[0].owned.open(P, epoch + 1, held)
         await world.all_over()
         assert [] == world.together
         for (*_, key), put in world.put_to.items():

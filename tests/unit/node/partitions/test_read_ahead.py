@@ -7,6 +7,7 @@ from evenlane.engine.core.queue.entry import MemoryBudget
 from evenlane.engine.core.queue.fed_lane import FedLane
 from evenlane.engine.core.queue.queue import Queue
 from evenlane.engine.node.partitions.read_ahead import ReadAhead
+from tests.support.lane_host import Host
 
 FIRST, SECOND = b"lanes.online.1.acme.0.mid", b"lanes.online.1.other.0.mid"
 
@@ -22,7 +23,7 @@ async def test_nothing_left_of_one_queue_keeps_no_other_from_being_read():
     queues = {subject: Queue(subject.decode(), 0, "mid", 1, 1) for subject in (FIRST, SECOND)}
     queues[FIRST].asleep = False
     lane = FedLane(
-        LaneId("lanes", 1), 1, MemoryBudget(), lambda _lane, subject, _entry: queues[subject], lambda _queue: None
+        LaneId("lanes", 1), 1, MemoryBudget(), Host(lambda _lane, subject, _entry: queues[subject], lambda _queue: None)
     )
     lane.recover(SimpleNamespace(created=""), SimpleNamespace(created="x", last=9_000, first=1, at=1), None)
     lane.expect_backlog({FIRST.decode(): 2, SECOND.decode(): 8_998}, 9_000)

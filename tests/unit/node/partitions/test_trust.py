@@ -50,7 +50,7 @@ async def node(world):
     made.reasons = []
     await world.put()
     await world.all_gone()
-    await until(lambda: not any(lane.log.unsettled_news for lane in made.holdings.lanes()))
+    await until(lambda: not any(lane.log.unsettled_news for lane in made.owned.lanes()))
     made.trust(now_ns())
     world.handled.clear()
     return made
@@ -80,7 +80,7 @@ async def positions(world):
 @pytest.mark.parametrize("last", LANES, ids=str)
 async def test_nothing_starts_until_each_log_has_taken_a_record(world, node, last):
     answers = Answers(node.store, last)
-    looks = counted(node.holdings, "lanes")
+    looks = counted(node.owned, "lanes")
     await world.put_many(10)
     node.trust(FAR)
     await until(lambda: len(looks) > 2, what="it to look again, with the other answers")

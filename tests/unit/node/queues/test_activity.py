@@ -22,6 +22,7 @@ from evenlane.engine.telemetry.metering.publisher import MeterPublisher
 from evenlane.engine.telemetry.metric_names import OTHER
 from evenlane.engine.telemetry.tenants.registry import TenantRegistry
 from evenlane.engine.telemetry.tenants.sampler import QueueSampler
+from tests.support.lane_host import Host
 from tests.support.meter_totals import rows
 from tests.support.node.two import GROUPS, P, Two, due_soon
 from tests.support.node.world import FACTS, LANES, SECOND, change, topic, turns
@@ -94,7 +95,7 @@ class Run:
     async def begin(self, limits):
         self.node = node = await self._world.bare(handler=self._handle, limits=limits)
         for partition, epoch in self._epochs.items():
-            await node.holdings.open(partition, epoch)
+            await node.owned.open(partition, epoch)
         self.observer = Observer(node)
         self.sampling, self.meters = QueueSampler(node, self.known), MeterPublisher(node, self.known, 3600.0, 8)
         self.sampling.open()
@@ -136,11 +137,11 @@ class Run:
 
     async def _move(self):
         """Away, and back under another epoch."""
-        self.node.holdings.stop_partition(P)
+        self.node.owned.stop_partition(P)
         self.observer.check()
-        await self.node.holdings.hand_over(P, self._epochs[P], 0.01)
+        await self.node.owned.hand_over(P, self._epochs[P], 0.01)
         self._epochs[P] = max(self._epochs.values()) + 1
-        await self.node.holdings.open(P, self._epochs[P])
+        await self.node.owned.open(P, self._epochs[P])
 
     async def end(self):
         """Until nothing moves any more."""
@@ -195,7 +196,7 @@ async def test_what_is_watched_is_what_a_scan_finds(shape, seed):
 def test_what_a_tail_feed_brings_is_noted_before_the_backlog_is_read():
     """F9: it is only counted at first, in a queue that may have been silent."""
     noted, queue = [], Queue("acme", 0, "mid", 1, 0)
-    lane = FedLane(LaneId("lanes", 0), 1, MemoryBudget(), lambda *_: queue, noted.append)
+    lane = FedLane(LaneId("lanes", 0), 1, MemoryBudget(), Host(lambda *_: queue, noted.append))
     lane.expect_backlog({"a subject": 3}, 10)
     for sequence in (11, 12):
         lane.take_in_tail(b"a subject", sequence, 0, b"", b"")

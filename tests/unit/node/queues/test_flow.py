@@ -9,7 +9,6 @@ from evenlane.engine.base.names import LaneId
 from evenlane.engine.core.ports import Lost
 from evenlane.engine.core.queue.entry import MemoryBudget
 from evenlane.engine.core.wire import headers as h
-from evenlane.engine.telemetry import wait_reasons as reasons
 from evenlane.ring.hashing import partition_of
 from tests.support.node.two import P, Two
 from tests.support.node.world import FACTS, SECOND, World, change, topic, turns
@@ -49,7 +48,7 @@ async def test_strict_priority_in_a_backlog_that_is_taken_over():
 @pytest.fixture
 def patient(monkeypatch):
     """Nobody is helped by the second after which lower bands go nevertheless."""
-    monkeypatch.setattr("evenlane.engine.node.partitions.catch_up_priority._PATIENCE_S", 3_600.0)
+    monkeypatch.setattr("evenlane.engine.node.queues.catch_up_priority._PATIENCE_S", 3_600.0)
 
 
 @pytest.mark.usefixtures("patient")
@@ -209,7 +208,7 @@ async def test_paused_topic_waits_and_resumes():
         node = await world.node()
         await until(lambda: len(world.handled) == 3)
         (queue,) = node.queues.of("acme")
-        assert (600, 0, "paused") == (queue.backlog, len(queue.hand), reasons.wait_reason(node, queue) or "paused")
+        assert (600, 0, "paused") == (queue.backlog, len(queue.hand), node.wait_rules.reason(queue) or "paused")
         change(world, node, topic())
         await world.all_gone()
         assert 603 == len(world.handled)
@@ -355,7 +354,7 @@ async def test_a_take_over_does_not_wait_for_delayed_messages():
 
         node.store.counts = slow_for_later
         first, due = await world.put(), await world.put(due=world.store.now())
-        opening = asyncio.ensure_future(node.holdings.open(P, 1))
+        opening = asyncio.ensure_future(node.owned.open(P, 1))
         await until(lambda: first in world.ids)
         await until(lambda: len(asked) == 2)
         assert due not in world.ids

@@ -11,7 +11,10 @@ from evenlane.engine.core.ports import LaneState, Stored
 from evenlane.engine.core.queue.entry import MemoryBudget
 from evenlane.engine.core.queue.fed_lane import FedLane
 from evenlane.engine.core.queue.queue import Queue
+from evenlane.engine.node.queues.owned_lanes import OwnedLanes
+from evenlane.engine.node.queues.payload_memory import PayloadMemory
 from evenlane.engine.node.queues.payload_reader import PayloadReader
+from tests.support.lane_host import Host
 from tests.support.until import until
 
 KIB, MIB = 1 << 10, 1 << 20
@@ -27,12 +30,15 @@ class Reading:
         self.limits = MemoryBudget(**limits)
         self.asked: list[tuple[str, list[int]]] = []  # by whom, and which sequences
         self.answer = asyncio.Event()
-        self.lane = FedLane(LANE, 1, self.limits, self.open, lambda _: None)
+        self.lane = FedLane(LANE, 1, self.limits, Host(self.open))
         self.lane.recover(LogState(), LaneState("s", 0, 0, 0), None)
-        self.later = FedLane(LATER, 1, self.limits, self.open, lambda _: None)
+        self.later = FedLane(LATER, 1, self.limits, Host(self.open))
+        self.memory = PayloadMemory(self.limits, None)
+        lanes = OwnedLanes()
+        lanes.lanes[1] = self.lane, self.later
         self.reader = PayloadReader(
-            self, self.limits, lambda _: (self.lane, self.later), lambda queue: queue.project, lambda _: None,
-            lambda *_: None, lambda: None,
+            self, self.memory, lanes, "online", on_ready=lambda _: None, on_missing=lambda *_: None,
+            on_short=lambda: None,
         )  # fmt: skip
         self.owner_of: dict[int, tuple[str, int]] = {}
 
@@ -85,7 +91,7 @@ async def test_large_messages_leave_room_for_small_ones():
     small = reading.left("small", 10)
     await until(lambda: small.hand)
     assert 6 == sum(len(queue.hand) for queue in flood)
-    assert reading.reader.starved
+    assert reading.memory.starved
     await reading.reader.stop()
 
 
@@ -96,10 +102,10 @@ async def test_who_waited_for_room_reads_on_when_something_was_taken():
     for _ in flood:
         await until(lambda: any(queue.hand for queue in flood))
         next(queue for queue in flood if queue.hand).take(reading.limits)
-        if reading.reader.starved:
-            reading.reader.taken()
+        if reading.memory.starved:
+            reading.memory.freed()
     assert 10 == len(reading.asked)
-    assert not reading.reader.starved
+    assert not reading.memory.starved
     await reading.reader.stop()
 
 

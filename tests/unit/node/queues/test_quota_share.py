@@ -192,13 +192,13 @@ async def test_a_share_grows_with_the_partitions_and_shrinks_with_them(world):
     assert _spread_out(world, "still")
     node, rules = await bare(world)
     await put(world, "still", 0)
-    await node.holdings.open(0, 1)
+    await node.owned.open(0, 1)
     await until(lambda: "still" in rules)
     assert isclose(_of(world, "still", 0), rules["still"].qps)
-    await node.holdings.open(1, 2)
+    await node.owned.open(1, 2)
     await until(lambda: rules["still"].qps == 1_000)
-    node.holdings.stop_partition(1)
-    await node.holdings.hand_over(1, 2)
+    node.owned.stop_partition(1)
+    await node.owned.hand_over(1, 2)
     await until(lambda: isclose(_of(world, "still", 0), rules["still"].qps))
 
 
@@ -208,8 +208,8 @@ async def test_it_has_shrunk_before_another_can_have_more(world):
     await put(world, "still", 0)
     await node.take_over([0, 1], 1)
     await until(lambda: "still" in rules and rules["still"].qps == 1_000)
-    node.holdings.stop_partition(1)
-    await node.holdings.hand_over(1, 1)
+    node.owned.stop_partition(1)
+    await node.owned.hand_over(1, 1)
     assert isclose(_of(world, "still", 0), rules["still"].qps)
 
 
@@ -220,9 +220,9 @@ async def test_a_project_that_appears_while_partitions_come_gets_its_share_too(w
     node, rules = await bare(world)
     await put(world, "b", 0)
     await put(world, "still", 0)
-    await node.holdings.open(0, 1)
+    await node.owned.open(0, 1)
     await until(lambda: {"b", "still"} <= rules.keys())
-    await node.holdings.open(1, 2)
+    await node.owned.open(1, 2)
     await until(lambda: rules["b"].qps == 500)
     await until(lambda: rules["still"].qps == 1_000)
 
@@ -232,9 +232,9 @@ async def test_partitions_that_keep_coming_don_t_put_it_off(world, monkeypatch):
     monkeypatch.setattr(module, "_AFTER_S", 0.1)
     node, rules = await bare(world)
     await put(world, "still", 0)
-    await node.holdings.open(0, 1)
+    await node.owned.open(0, 1)
     await until(lambda: "still" in rules)
-    node.holdings.mine.add(1)
+    node.owned.mine.add(1)
 
     async def coming():
         while True:
@@ -258,9 +258,9 @@ async def test_a_change_in_the_middle_of_a_long_round_reaches_all(world, monkeyp
     await node.take_over([0, 1], 1)
     await until(lambda: {"b", "still"} <= rules.keys())
     for _ in range(20):
-        node.holdings.stop_partition(1)
+        node.owned.stop_partition(1)
         await turns(2)
-        node.holdings.mine.add(1)
+        node.owned.mine.add(1)
         node.queues.shares.more_partitions()
     await until(lambda: (rules["still"].qps, rules["b"].qps) == (1_000, 500))
 
@@ -268,27 +268,27 @@ async def test_a_change_in_the_middle_of_a_long_round_reaches_all(world, monkeyp
 async def test_a_partition_that_was_not_opened_in_the_end_leaves_no_share_behind(world):
     """Q: it was another's again while it waited its turn to be opened."""
     node, rules = await bare(world)
-    await node.holdings.open(0, 1)
+    await node.owned.open(0, 1)
     await until(lambda: node.queues.shares._sharing is None)
-    gate, node.holdings._opening = node.holdings._opening, asyncio.Semaphore(0)
-    opening = asyncio.ensure_future(node.holdings.open(1, 2))
+    gate, node.owned._opening = node.owned._opening, asyncio.Semaphore(0)
+    opening = asyncio.ensure_future(node.owned.open(1, 2))
     await turns(2)
-    node.holdings._opening = gate
+    node.owned._opening = gate
     await put(world, "still", 0)
     await until(lambda: "still" in rules)
     parts, shares = [], node.queues.shares
     parts.append((shares.part("still"), shares.revision))
     opening.cancel()
-    node.holdings.stop_partition(1)
+    node.owned.stop_partition(1)
     parts.append((shares.part("still"), shares.revision))
-    opening = asyncio.ensure_future(node.holdings.open(1, 3))
+    opening = asyncio.ensure_future(node.owned.open(1, 3))
     await turns(2)
     parts.append((shares.part("still"), shares.revision))
     opening.cancel()
-    node.holdings.stop_partition(1)
+    node.owned.stop_partition(1)
     assert [1.0, 1.0] == [parts[0][0], parts[2][0]] != parts[1][0]
     assert 3 == len({revision for _, revision in parts})  # what was looked up under one of them isn't used any more
-    assert {} == await node.holdings.hand_over(1, 2)
+    assert {} == await node.owned.hand_over(1, 2)
     await until(lambda: isclose(_of(world, "still", 0), rules["still"].qps), 3)
 
 
@@ -296,7 +296,7 @@ async def test_a_topic_that_changes_is_shared_by_the_new_rules(world):
     """X4."""
     node, rules = await bare(world)
     await put(world, "still", 0)
-    await node.holdings.open(0, 1)
+    await node.owned.open(0, 1)
     await until(lambda: "still" in rules)
     world.topics["still"] = topic(qps=2_000, groups=10)
     node.topic_changed("still", world.topics["still"])
@@ -315,9 +315,9 @@ async def test_who_releases_what_it_has_lent_says_for_how_long(world):
     await until(lambda: "still" in rules)
     shares, later = node.queues.shares, now_ns() + 10 * SECOND
     assert 0.9 == shares.loans.lend("still", 1, 1, 0.9, shares.own("still"), later)
-    assert {} == node.holdings.owed(0), "what is left here covers it"
-    node.holdings.stop_partition(1)
-    assert 9 < node.holdings.owed(1)["still"] <= 10
+    assert {} == node.owned.owed(0), "what is left here covers it"
+    node.owned.stop_partition(1)
+    assert 9 < node.owned.owed(1)["still"] <= 10
     await until(lambda: rules["still"].qps < 20)
     assert shares.loans.part("still", shares.own("still")) == 0, "and nothing of it is used here"
 
@@ -326,10 +326,10 @@ async def test_who_takes_it_over_uses_it_from_then_on(world):
     """Q, Z1: at once, but for the part that is lent; and if it releases it before that, it says so again."""
     node, rules = await bare(world)
     await put(world, "still", 0)
-    await node.holdings.open(0, 1)
+    await node.owned.open(0, 1)
     await until(lambda: "still" in rules)
     alone = rules["still"].qps
-    await node.holdings.open(1, 2, [HeldRecord(id="a", epoch=1, lent={"still": 0.5, "b": 30.0})])
+    await node.owned.open(1, 2, [HeldRecord(id="a", epoch=1, lent={"still": 0.5, "b": 30.0})])
     await put(world, "b", 1)
     await until(lambda: "b" in rules)
     shares = node.queues.shares

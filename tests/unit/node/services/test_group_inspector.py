@@ -70,7 +70,7 @@ async def test_what_is_to_be_tried_again(world, ordered):
 
     node = await world.node(fail)
     await world.put(group=3, headers={"Evenlane-Key": "k"})
-    await until(lambda: attempts and not node.in_flight and not node.outcomes.crowded)
+    await until(lambda: attempts and not node.in_flight and not node.failures.crowded)
     await until(
         lambda: len(world.server.messages("LANES_online_0") + world.server.messages("LANES_online_1")) == ordered
     )

@@ -143,7 +143,7 @@ async def test_dead_letters_that_are_refused(world, kept):
     node = await world.node(world.handle)
     await until(lambda: node.counters.expired)
     if kept:
-        await until(lambda: node.outcomes.pending)
+        await until(lambda: node.failures.pending)
         assert 1 == world.waiting()
     world.server.accept("dead.")
     await over(world, kept, node)
@@ -196,7 +196,7 @@ async def test_a_suspect_that_expires_leaves_the_others_their_turn(world, kept):
     world.act = held = Held(slow)
     node = await world.node(world.handle)
     (queue,) = node.queues.all()
-    await until(lambda: len(node.turns.resting(queue)) == 2)
+    await until(lambda: len(node.eligibility.resting(queue)) == 2)
     await until(lambda: world.store.now() > past)
     held.go()
     await world.all_over()

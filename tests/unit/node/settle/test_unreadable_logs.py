@@ -92,7 +92,7 @@ async def test_a_log_that_only_a_newer_release_can_read_is_waited_for():
         assert sentence.startswith(f"can't take over partition {P}: the settle log holds a record of version 2, and")
         assert f"if no node of yours wrote it, delete it: `nats stream rmm {STREAM} {sequence}`" in sentence
         assert "" == troubles.not_ready, "it works on the others"
-        assert not reader.holdings.is_open(P)
+        assert not reader.lanes.serves(P)
         assert (0, len(opening)) == (sum(task.done() for task in opening if task.get_name() == str(P)), 2)
         delete(world, sequence)
         await handled(world, 40)

@@ -18,6 +18,7 @@ from evenlane.engine.telemetry.loop_lag import LoopLag
 from evenlane.ring.coordination.memory.client import MemoryCoordination
 from evenlane.ring.coordination.ports import Unavailable
 from evenlane.ring.membership.records import BlockedLane
+from tests.support.lane_host import Host
 from tests.support.node.world import World, topic
 from tests.support.until import until
 
@@ -92,9 +93,7 @@ async def test_a_handler_is_named_with_its_messages(kind, count):
 
 
 def test_a_batch_of_both_streams_of_a_partition_is_blamed_in_both():
-    main, later = (
-        FedLane(LaneId(kind, 3), 7, MemoryBudget(), lambda *_: None, lambda _: None) for kind in ("lanes", "later")
-    )
+    main, later = (FedLane(LaneId(kind, 3), 7, MemoryBudget(), Host()) for kind in ("lanes", "later"))
     main.created, later.created = "the lanes", "the later"
     messages = [SimpleNamespace(lane=lane, sequence=number) for lane, number in ((main, 4), (later, 2), (main, 9))]
     record = accusation("a", messages, 30.0)

@@ -217,7 +217,7 @@ async def test_a_hand_over_counts_nothing_twice():
         await old.tell()
         second = await world.bare("b")
         await second.take_over([], 2)
-        await second.holdings.open(P, 2, [record])
+        await second.owned.open(P, 2, [record])
         new = meter(second)
         second.topic_changed("acme", world.topics["acme"])
         await until(lambda: second.backlog == 40)
@@ -280,7 +280,7 @@ async def test_waiting_is_told_by_reason_and_length():
         await looking.round(now_ns())
         await looking.round(now_ns() + 10 * SECOND)
         clock.at += 50 * SECOND
-        node._look_at_clock()
+        node.clock.measure()
         world.gate.set()
         world.topics["acme"] = topic()
         node.topic_changed("acme", world.topics["acme"])

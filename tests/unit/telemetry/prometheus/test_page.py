@@ -264,7 +264,7 @@ async def test_five_hundred_tenants_on_a_node():
             if step == 0:
                 await until(lambda: len(world.handled) == 620)
             if step == 2:
-                node.holdings.stop_partition(1)
+                node.owned.stop_partition(1)
         assert 620 == sum(
             number
             for (name, labels), number in before.items()

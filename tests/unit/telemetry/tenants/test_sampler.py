@@ -130,7 +130,7 @@ async def test_a_takeover_is_no_arrival(monkeypatch):
         assert await go_round() is None
         assert await go_round() is not None
         (queue, *_) = node.queues.of("acme")
-        node.holdings.stop_partition(1 - queue.partition)
+        node.owned.stop_partition(1 - queue.partition)
         assert await go_round() is None
         assert await go_round() is not None
 
@@ -177,7 +177,7 @@ async def test_a_partition_that_goes_during_a_round_takes_its_counts_along(monke
         assert await go_round() is not None
 
         async def gone(_seconds):
-            node.holdings.stop_partition(1 - node.queues.of("acme")[0].partition)
+            node.owned.stop_partition(1 - node.queues.of("acme")[0].partition)
 
         with monkeypatch.context() as patch:
             patch.setattr(sampler.asyncio, "sleep", gone)
@@ -202,7 +202,7 @@ async def test_what_is_handed_over_during_a_round_is_not_looked_at(monkeypatch):
 
         async def hand_over(_seconds):
             for number in [*node.partitions]:
-                node.holdings.stop_partition(number)
+                node.owned.stop_partition(number)
 
         monkeypatch.setattr(sampler.asyncio, "sleep", hand_over)
         await looking.round(now_ns())

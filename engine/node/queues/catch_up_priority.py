@@ -1,4 +1,4 @@
-"""Who waits while the backlog of a lane that was taken over comes in (E5): what is more urgent may stand behind it."""
+"""Makes lower priorities wait while a backlog comes in that was taken over (E5): it may hold more urgent messages."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ def most_urgent(subjects: Iterable[bytes], bands: Mapping[str, int]) -> dict[tup
 
 
 class CatchUpPriority:
-    """Of one partition. `at_hand` is told of queues that were put off when they need wait no longer; `bands` are known
-    by priority.
+    """Of one partition. `on_release(queue)` is called for each deferred queue that need not wait any longer; `bands`
+    gives the band of a priority.
     """
 
-    def __init__(self, at_hand: Callable[[Queue], None], bands: Mapping[str, int]) -> None:
-        self._at_hand, self._bands = at_hand, bands
+    def __init__(self, on_release: Callable[[Queue], None], bands: Mapping[str, int]) -> None:
+        self._on_release, self._bands = on_release, bands
         self._first: dict[tuple[str, int], int] = {}  # by group, the most urgent band that may still come in
         self._any = False  # of any group anything may
         self._waiting: dict[Queue, None] = {}  # of the lane, or of its later stream
@@ -74,7 +74,7 @@ class CatchUpPriority:
     def _release(self) -> None:
         waiting, self._waiting = self._waiting, {}
         for queue in by_band(waiting):
-            self._at_hand(queue)
+            self._on_release(queue)
 
     def give_up(self) -> None:
         """No more comes in for now, and nobody is told."""
@@ -88,8 +88,8 @@ class CatchUpPriority:
         """Whether something more urgent of its group may still come in."""
         return queue.band > (0 if self._any else self._first.get((queue.project, queue.group), queue.band))
 
-    def put_off(self, queue: Queue) -> bool:
-        """Whether it must wait; if so, `at_hand` will be told of it."""
+    def defer(self, queue: Queue) -> bool:
+        """Whether it must wait; if so, `on_release` is called with it later."""
         waits = self.must_wait(queue)
         if waits:
             self._waiting[queue] = None

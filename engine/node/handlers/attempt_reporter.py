@@ -1,0 +1,104 @@
+"""Reports how attempts end: to the completion of their messages, the gate, the scheduler and the latencies."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from evenlane.engine.base.clock import now_ns
+from evenlane.engine.core.message.message import Pause, well_formed
+from evenlane.engine.node.handlers import fork_guard
+from evenlane.engine.node.handlers.ack_deadline import HandlerTimedOut
+from evenlane.engine.node.handlers.invoke import Untrusted, is_of_handler
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from evenlane.engine.core.message.message import Message
+    from evenlane.engine.core.queue.queue import Queue
+    from evenlane.engine.core.scheduler.interface import Scheduler
+    from evenlane.engine.core.stats.latency import LatencyStats
+    from evenlane.engine.node.handlers.in_flight_gate import InFlightGate
+    from evenlane.engine.node.handlers.ports import AttemptEnds
+    from evenlane.engine.node.handlers.worker import Worker
+
+
+class AttemptReporter:
+    """`succeeded(message, now)` is called for each message whose handler returned. A message that timed out in a
+    thread is reported once, when it times out; its thread's own end changes nothing.
+    """
+
+    def __init__(self, ends: AttemptEnds, gate: InFlightGate, scheduler: Scheduler[Queue], times: LatencyStats) -> None:
+        self._ends, self._gate, self._scheduler, self._times = ends, gate, scheduler, times
+        self.succeeded: Callable[[Message, int], None] = ends.succeeded
+
+    def forked(self) -> None:
+        """In a child that a handler forked: the child ends where the handler returns."""
+        self.succeeded = lambda _message, _now: fork_guard.end_child()
+
+    def timed_out_in_thread(self, message: Message, error: BaseException) -> None:
+        """The attempt has failed, though its thread runs on: the message's copy is handled from now on."""
+        self._ends.failed(message, error)
+        self._gate.left(message)
+
+    def ended_well(self, worker: Worker, messages: list[Message], now: int) -> None:
+        """The handler returned."""
+        for message in messages:
+            if message.recorded and not (message.given_up and worker.threaded):  # else it left when it timed out
+                self._gate.left(message)
+            if message.given_up:
+                self._ended_late(worker, message, now)
+            else:
+                self.succeeded(message, now)
+        self._times.batch_ended(messages, now)
+        first = messages[0]
+        self._scheduler.done(first.queue, now, now - first.started, len(messages))
+
+    def _ended_late(self, worker: Worker, message: Message, now: int) -> None:
+        if not worker.threaded:  # it was cancelled, and returned all the same
+            if worker.task is not None and worker.task.cancelling():
+                worker.task.uncancel()
+            self.succeeded(message, now)
+
+    def ended_badly(self, worker: Worker, error: BaseException, *, stopping: bool, may_cancel: bool) -> None:
+        """The handler raised, or was cancelled. Raises the error if it isn't the handler's: `stopping`, the node ends
+        its workers; `may_cancel`, a cancelled task was cancelled by the node.
+        """
+        task = worker.task
+        given_up = any(message.given_up for message in worker.messages)
+        if given_up and task is not None and not stopping:
+            while task.cancelling():  # also where the handler made another error of it
+                task.uncancel()
+        if isinstance(error, asyncio.CancelledError):
+            if not given_up:
+                if task is not None and task.cancelling() and may_cancel:
+                    raise error  # the drain ran out of time: its messages stay unsettled
+                error = RuntimeError("the handler was cancelled from within")
+            else:
+                error = HandlerTimedOut()
+        elif not is_of_handler(error, task, stopping=stopping):
+            raise error
+        self._report(worker, error)
+
+    def _report(self, worker: Worker, error: BaseException) -> None:
+        now = now_ns()
+        for message in worker.messages:
+            self._report_one(worker, message, error)
+            if message.recorded and not (message.given_up and worker.threaded):
+                self._gate.left(message)  # after the report, because a fallback may follow
+        if not isinstance(error, Untrusted):  # its handler wasn't started
+            self._times.batch_ended(worker.messages, now)
+        first = worker.messages[0]
+        self._scheduler.done(first.queue, now, now - first.started, len(worker.messages))
+
+    def _report_one(self, worker: Worker, message: Message, error: BaseException) -> None:
+        fork_guard.end_child()
+        error = well_formed(error)
+        if isinstance(error, Untrusted):
+            self._ends.not_started(message)
+        elif message.given_up and worker.threaded:
+            pass  # its failure was reported when it timed out
+        elif isinstance(error, Pause):
+            self._ends.paused(message, error)
+        else:
+            self._ends.failed(message, error)

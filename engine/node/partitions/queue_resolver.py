@@ -1,0 +1,58 @@
+"""Finds the queue of a message by its subject; a message that belongs to no queue goes to the dead letters."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from evenlane.engine.base import names
+from evenlane.engine.core.message import copies
+from evenlane.engine.core.wire.subjects import UnroutableSubject, queue_named
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from evenlane.engine.core.queue.entry import Entry
+    from evenlane.engine.core.queue.fed_lane import FedLane
+    from evenlane.engine.core.queue.queue import Queue
+    from evenlane.engine.node.queues.ready_queues import ReadyQueues
+    from evenlane.engine.node.queues.registry import QueueRegistry
+    from evenlane.engine.node.settle.failure_log import FailureLog
+    from evenlane.engine.node.settle.outcomes import FailureHandler
+
+
+class QueueResolver:
+    """The lanes of a node open their queues here, and report what they bring into them (`LaneHost`). `bands` gives the
+    band of a priority.
+    """
+
+    def __init__(
+        self,
+        env: str,
+        bands: Mapping[str, int],
+        queues: QueueRegistry,
+        ready: ReadyQueues,
+        failures: FailureHandler,
+        failure_log: FailureLog,
+    ) -> None:
+        self._env, self._bands, self._queues = env, bands, queues
+        self._failures, self._failure_log = failures, failure_log
+        self.queue_ready = ready.queue_ready
+
+    def open_queue(self, lane: FedLane, subject: bytes, entry: Entry | None) -> Queue | None:
+        """The queue of a subject seen for the first time. None if it belongs nowhere: then its message, if one is
+        given, goes to the dead letters.
+        """
+        try:
+            project, group, band = queue_named(subject, lane.id.kind, self._bands)
+        except UnroutableSubject as error:
+            if entry is not None:  # else only its subject was asked about
+                self._bury(lane, subject.decode("utf-8", "replace"), entry, str(error))
+            return None
+        return self._queues.get(lane.id.partition, project, group, band)
+
+    def _bury(self, lane: FedLane, subject: str, entry: Entry, reason: str) -> None:
+        self._failure_log.stray(lane, subject, reason)
+        stream = names.stream(self._env, lane.id)
+        _, sequence, at, headers, body, *_ = entry
+        copy = copies.stray(subject, stream, sequence, at, headers, body, self._env, reason)
+        self._failures.stray(lane, sequence, copy)

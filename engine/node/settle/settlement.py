@@ -1,0 +1,98 @@
+"""Messages that are final: handled, replaced by a copy, dropped, expired, or gone. Each is settled here."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from evenlane.engine.base.clock import now_ns
+from evenlane.engine.core.queue.entry import MessageRef
+from evenlane.engine.core.queue.lost_messages import count_gone
+from evenlane.engine.node.settle.replaced_streams import Replaced
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from evenlane.engine.core.lane.lane import Lane
+    from evenlane.engine.core.message.message import Message
+    from evenlane.engine.core.ports import LaneState
+    from evenlane.engine.core.queue.fed_lane import FedLane
+    from evenlane.engine.core.queue.queue import Queue
+    from evenlane.engine.node.counters import Counters
+    from evenlane.engine.node.eligibility.eligibility import Eligibility
+    from evenlane.engine.node.queues.activity import Activity
+    from evenlane.engine.node.settle.failure_log import FailureLog
+    from evenlane.engine.node.signals.dirty_lanes import DirtyLanes
+
+
+class MessageSettlement:
+    """Settles messages in their lanes, frees their keys, and counts what was lost. Durable once the settler has
+    written it.
+    """
+
+    def __init__(
+        self,
+        counters: Counters,
+        dirty: DirtyLanes,
+        eligibility: Eligibility,
+        activity: Activity,
+        failure_log: FailureLog,
+    ) -> None:
+        self._counters, self._dirty, self._eligibility = counters, dirty, eligibility
+        self._activity, self._failure_log, self._replaced = activity, failure_log, Replaced()
+
+    def stop(self) -> None:
+        """Log what was only counted until now."""
+        self._failure_log.stop()
+        self._replaced.stop()
+
+    def settle(self, lane: Lane, sequence: int, generation: int) -> None:
+        """The message is final, whatever the reason."""
+        if lane.settle(sequence, generation, now_ns()):
+            self._dirty.mark(lane)
+
+    def copied(self, lane: Lane, sequence: int, generation: int, message: Message | None) -> None:
+        """Its copy is safe, for another attempt or among the dead letters."""
+        self.settle(lane, sequence, generation)
+        if message is not None:
+            self._eligibility.free(message.queue, MessageRef(lane, sequence))
+
+    def attempt_over(self, message: Message) -> None:
+        """The process has survived an attempt at the message."""
+        self._counters.suspects += message.suspect
+        self._eligibility.over(message)
+
+    def dropped(self, lane: Lane, sequences: Iterable[int], queue: Queue) -> int:
+        """Messages of `queue` that waited are dropped on purpose; what of them is handed out later is skipped. Returns
+        their number.
+        """
+        count = 0
+        for sequence in sequences:
+            self.settle(lane, sequence, lane.generation)
+            count += 1
+        self._counters.dropped += count
+        queue.dropped += count
+        return count
+
+    def unread(self, queue: Queue, lane: Lane, sequence: int, generation: int) -> None:
+        """A message that is to be read isn't in its stream."""
+        if sequence in lane.dropped:
+            lane.dropped.discard(sequence)
+        else:
+            queue.missing += 1
+            self.missing(lane, sequence, generation, queue.project)
+        self._eligibility.free(queue, MessageRef(lane, sequence))
+
+    def missing(self, lane: Lane, sequence: int, generation: int, project: str | None = None) -> None:
+        """A message that was indexed isn't in its stream; `project` is None if the caller doesn't know it."""
+        self._counters.missing += 1
+        self._failure_log.missing(lane, sequence, project)
+        self.settle(lane, sequence, generation)
+
+    def replaced(self, lane: FedLane, state: LaneState) -> None:
+        """Count the messages that are gone because a lane's stream was replaced; the lane isn't reset yet."""
+        gone = count_gone(lane, state, self._eligibility.resting)
+        for queue, count in gone.items():
+            queue.missing += count
+            self._activity.note(queue)
+        self._counters.missing += gone.total()
+        self._replaced.note(lane.id, gone)

@@ -1,0 +1,28 @@
+"""Until when the node may act as an owner."""
+
+from __future__ import annotations
+
+from evenlane.engine.base.clock import now_ns
+
+_ALWAYS = 1 << 62
+
+
+class LeaseTrust:
+    """`until` is monotonic ns: no handler starts, and nothing is put or removed, from then on.
+
+    The lease's keeper sets it, through `Node.trust`; every start of a handler reads it. A node without a lease, in a
+    test or a simulation, is always trusted.
+    """
+
+    __slots__ = ("until",)
+
+    def __init__(self) -> None:
+        self.until = _ALWAYS
+
+    def holds(self) -> bool:
+        """Whether the node may act as an owner now."""
+        return now_ns() < self.until
+
+    def wait_reason(self, now: int) -> str | None:
+        """Why nothing of the node may start, if so: its partitions may be another's."""
+        return "no_owner" if now >= self.until else None

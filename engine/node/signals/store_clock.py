@@ -1,0 +1,24 @@
+"""How far the store's clock is ahead of the node's."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from evenlane.engine.base.clock import now_ns
+
+if TYPE_CHECKING:
+    from evenlane.engine.core.ports import Store
+    from evenlane.engine.core.stats.latency import LatencyStats
+
+
+class StoreClock:
+    """`offset` (ns) added to the node's monotonic time is the store's unix time. It is measured now and then: a look
+    for each message would cost a call.
+    """
+
+    def __init__(self, store: Store, times: LatencyStats) -> None:
+        self._store, self._times = store, times
+        self.offset = 0
+
+    def measure(self) -> None:
+        self.offset = self._times.offset = self._store.now() - now_ns()

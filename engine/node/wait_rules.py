@@ -1,0 +1,45 @@
+"""The rules by which no message of a queue may start, in the order in which they are checked (X8).
+
+The node decides by the same rules, each where it is cheapest: the registry puts queues of withheld and paused projects
+to sleep, `OwnedLanes` keeps queues from the scheduler, the dispatcher looks at the lease before each message, and the
+scheduler has rules of its own. `why` names the first that holds.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from evenlane.engine.base.clock import now_ns
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from evenlane.engine.core.queue.queue import Queue
+    from evenlane.engine.core.scheduler.interface import Scheduler
+    from evenlane.engine.node.queues.owned_lanes import OwnedLanes
+    from evenlane.engine.node.queues.registry import QueueRegistry
+    from evenlane.engine.node.signals.lease_trust import LeaseTrust
+
+
+class WaitRules:
+    """Reasons are the words of surfaces: `paused`, `no_owner`, `higher_priority`, `ordered`, `quota` and so on."""
+
+    def __init__(
+        self, queues: QueueRegistry, trust: LeaseTrust, lanes: OwnedLanes, scheduler: Scheduler[Queue]
+    ) -> None:
+        self._scheduler = scheduler
+        self._rules: tuple[Callable[[Queue, int], str | None], ...] = (
+            lambda queue, _: queues.withheld(queue.project),
+            lambda queue, _: "paused" if queue.asleep else None,
+            lambda _, now: trust.wait_reason(now),
+            lambda queue, _: lanes.wait_reason(queue),
+            lambda queue, _: "ordered" if queue.is_behind_key else None,
+        )
+
+    def reason(self, queue: Queue) -> str | None:
+        """Why the head of a queue that has a backlog waits; None if it may start at once, or is being read."""
+        now = now_ns()
+        for rule in self._rules:
+            if (reason := rule(queue, now)) is not None:
+                return reason
+        return self._scheduler.why(queue, now)

@@ -1,0 +1,96 @@
+"""The source of work: messages that may start now, and those whose in-flight record is safe."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from evenlane.engine.core.message.message import Message
+    from evenlane.engine.core.queue.queue import Queue
+    from evenlane.engine.core.scheduler.interface import Scheduler
+    from evenlane.engine.node.dispatcher import Dispatcher
+    from evenlane.engine.node.handlers.in_flight_gate import InFlightGate
+    from evenlane.engine.node.handlers.invoke import HandlerInvoker
+    from evenlane.engine.node.handlers.worker import Workers
+    from evenlane.engine.node.settle.completion import CompletionHandler
+    from evenlane.engine.node.signals.lease_trust import LeaseTrust
+    from evenlane.engine.node.signals.work_signal import WorkSignal
+
+
+class WorkSource:
+    """Takes messages from the dispatcher, as long as there are free slots, and puts those that must be recorded first
+    through the in-flight gate.
+
+    Invariant: workers that are busy and units in the gate together never exceed the number of slots, so a unit that
+    leaves the gate always finds a slot.
+    """
+
+    def __init__(
+        self,
+        dispatcher: Dispatcher,
+        gate: InFlightGate,
+        workers: Workers,
+        calls: HandlerInvoker,
+        scheduler: Scheduler[Queue],
+        completion: CompletionHandler,
+        trust: LeaseTrust,
+        signal: WorkSignal,
+    ) -> None:
+        self._dispatcher, self._gate, self._workers, self._calls = dispatcher, gate, workers, calls
+        self._scheduler, self._completion, self._trust, self._signal = scheduler, completion, trust, signal
+        self._slots = len(workers.all)
+        self._take = dispatcher.take
+
+    def next(self, now: int) -> list[Message] | None:
+        """Messages that may start together; those that have to be recorded first go to the gate meanwhile."""
+        gate, signal = self._gate, self._signal
+        if gate.held and (recorded := self._recorded(now)) is not None:
+            return recorded
+        take, batched, workers = self._take, self._calls.batched, self._workers
+        while not signal.exhausted and workers.busy + gate.held < self._slots:
+            message = take(now)
+            if message is None:
+                signal.exhausted = True
+                break
+            messages = self._batch(message, now) if batched else [message]
+            if not message.recorded and not (batched and any(each.recorded for each in messages)):
+                if gate.held:  # messages in the gate get their record although fresh ones keep coming
+                    gate.flush()
+                return messages
+            gate.enter(messages)
+        gate.flush()
+        return None
+
+    def _recorded(self, now: int) -> list[Message] | None:
+        """The next unit of the gate that may start. All of them return to their queues when the lease is over, or when
+        no record can be written; a unit does whose stream was handed over or replaced, or that has expired.
+        """
+        gate = self._gate
+        if gate.failing or self._trust.until <= now:
+            for messages in reversed(gate.take_all()):  # the first of them is to be first again
+                self._return(messages, now)
+            return None
+        while (unit := gate.pop()) is not None:
+            if not _is_stale(unit) and not any(self._dispatcher.is_expired(message, now) for message in unit):
+                return unit
+            self._return(unit, now)
+        return None
+
+    def _batch(self, message: Message, now: int) -> list[Message]:
+        messages = [message]
+        most = self._calls.most(message)
+        while len(messages) < most and (another := self._dispatcher.more(message, now)) is not None:
+            messages.append(another)
+        return messages
+
+    def _return(self, messages: list[Message], now: int) -> None:
+        for message in reversed(messages):
+            self._gate.left(message)
+            self._completion.not_started(message)
+        self._scheduler.refund(messages[0].queue, now, len(messages))
+        self._signal.exhausted = False
+
+
+def _is_stale(messages: list[Message]) -> bool:
+    """Whether any is of a lane that was handed over or replaced since it was chosen."""
+    return any(message.generation != message.lane.generation for message in messages)

@@ -1,0 +1,15 @@
+"""The host of a lane that is built without a node."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+class Host(NamedTuple):
+    """`open_queue` finds a queue, `queue_ready` is called when one gets its first message."""
+
+    open_queue: Callable[..., Any] = lambda *_: None
+    queue_ready: Callable[..., Any] = lambda _: None
