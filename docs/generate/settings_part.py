@@ -21,6 +21,7 @@ _GROUP = re.compile(r"^    # ---- (.+)$", re.MULTILINE)
 _FIELD = re.compile(r"^    (\w+): ", re.MULTILINE)
 _ALLOWED = {
     "nats_url": "`nats://HOST:PORT`",
+    "store": "as `nats`, or `memory://[NAME]`",
     "host_port": "`HOST:PORT`",
     "rate": "above 0",
     "flag": "`true`, `false`",
@@ -56,7 +57,7 @@ def _texts() -> dict[str, str]:
     """The text under each field."""
     [settings] = (each for each in ast.parse(inspect.getsource(Settings)).body if isinstance(each, ast.ClassDef))
     return {
-        field.target.id: text.value.value
+        field.target.id: " ".join(str(text.value.value).split())
         for field, text in pairwise(settings.body)
         if isinstance(field, ast.AnnAssign) and isinstance(text, ast.Expr) and isinstance(text.value, ast.Constant)
     }

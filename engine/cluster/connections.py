@@ -24,6 +24,13 @@ if TYPE_CHECKING:
     from evenlane.ring.coordination.ports import Coordination
 
 
+def load_store(settings: Settings) -> None:
+    """Import the adapter of the store now. It takes a tenth of a second, and more on a busy machine, for which no event
+    loop should stand still.
+    """
+    backend(settings)
+
+
 def store(settings: Settings, name: str, *, feeds: bool = False) -> OpenStore:
     """A store that isn't open yet; `name` is what the server calls the connection. A node wants `feeds`."""
     return backend(settings).store(settings, name, feeds=feeds)

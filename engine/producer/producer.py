@@ -72,6 +72,8 @@ class Producer:
         named = store if isinstance(store, str) else None
         self._settings = _settings(settings, {"nats": nats, "store": named, "etcd": etcd, "env": env})
         self._store = None if isinstance(store, str) else store
+        if self._store is None:
+            connections.load_store(self._settings)
         self._topics, self._facts = topics, facts
         self._protected = duplicate_protection
         self._timeout_s = self._settings.duplicate_window if timeout is None else timeout

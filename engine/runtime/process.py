@@ -11,7 +11,7 @@ from evenlane.engine.base.names import Kind, LaneId
 from evenlane.engine.base.process_stats import ProcessStats
 from evenlane.engine.base.troubles import Troubles
 from evenlane.engine.cluster.cluster_config import agree_cluster_config
-from evenlane.engine.cluster.connections import config_known_so_far
+from evenlane.engine.cluster.connections import config_known_so_far, load_store
 from evenlane.engine.cluster.ownership.disagreement import OwnershipDisagreement
 from evenlane.engine.cluster.record_reader import RecordReader
 from evenlane.engine.control.leader.leader import build_leader
@@ -60,6 +60,7 @@ class ProcessParts:
         self.settings, self.id = settings, settings.node_id()
         self.handler, self.fallback, self.scheduler = handler, fallback, scheduler
         self.connections, self.supervision = connections, supervision
+        load_store(settings)
         self.coordination = connections.etcd(settings)
         self.keeper = Keeper(connections, settings, self.id, self.coordination)
         self.leases = LeaseLedger(self.coordination, supervision)

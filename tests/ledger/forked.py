@@ -27,6 +27,7 @@ _IMPORTED = (
     "evenlane.engine.cli.main",
     "evenlane.engine.runtime.engine",
     "evenlane.engine.cluster.connections",
+    "evenlane.engine.store.jetstream.backend",
     "evenlane.engine.base.log_setup",
     "evenlane.engine.cli.run.lifeline",
     "evenlane.engine.cli.run.http_options",

@@ -35,7 +35,10 @@ class Settings:
     nats: Annotated[tuple[str, ...], values.listed(values.nats_url)] = ("nats://127.0.0.1:4222",)
     """The NATS servers; several with commas."""
     store: Annotated[tuple[str, ...] | None, values.store] = None
-    """Where the messages are: NATS servers, the same as `nats`; or memory://, in the memory of this process alone."""
+    """Where messages are kept: NATS servers, the same as `nats`; or the memory of one process, for tests and trials. No
+    other process reaches that store, neither nodes nor commands, and it ends with the process. If a file, a variable or
+    a flag sets `nats`, too, the one that wins over the other counts for both.
+    """
     etcd: Annotated[tuple[str, ...], values.listed(values.host_port)] = ("127.0.0.1:2379",)
     """The members of the etcd cluster; several with commas."""
     env: Annotated[str, values.name(names.check_env)] = "online"

@@ -2,6 +2,9 @@
 
 import asyncio
 import itertools
+import os
+import subprocess
+import sys
 from contextlib import asynccontextmanager
 
 import pytest
@@ -106,3 +109,14 @@ async def test_a_text_chooses_the_store_of_a_producer(settings):
     ):
         await producer.put("acme", b"x")
         await until(lambda: handled)
+
+
+@pytest.mark.parametrize(("url", "imported"), [("memory://", False), ("nats://127.0.0.1:4222", True)])
+def test_an_adapter_is_imported_with_the_first_that_needs_it_and_before_any_loop_runs(url, imported):
+    program = (
+        "import sys; from evenlane import Engine, Producer;"
+        f"Engine(print, store={url!r}); Producer(store={url!r}); print('nats' in sys.modules)"
+    )
+    environ = {"PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True, env=environ, text=True)
+    assert f"{imported}\n" == done.stdout
