@@ -13,7 +13,7 @@ from evenlane.engine.producer.pipeline import PutPipeline
 from evenlane.engine.producer.put import PendingPut, PutState, SinglePut
 from evenlane.engine.producer.sender import Sender
 from evenlane.engine.producer.window import PutWindow
-from tests.engine.putting import accepted
+from tests.support.putting import accepted
 
 RECEIPT = Receipt("LANES_e_0", 1, duplicate=False)
 
