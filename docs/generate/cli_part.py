@@ -5,10 +5,9 @@ from __future__ import annotations
 import inspect
 from typing import TYPE_CHECKING, Any
 
-import typer
 from markup import code, joined, table
 
-from evenlane.engine.cli.main import app
+from evenlane.engine.cli.main import root
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,10 +20,10 @@ def made() -> str:
 
 
 def _sections() -> Iterator[str]:
-    root = typer.main.get_command(app)
+    evenlane = root()
     yield "## Common options"
-    yield _options([each for each in root.commands["config"].params if each.name in _COMMON])
-    for path, command in _commands(root, ("evenlane",)):
+    yield _options([each for each in evenlane.commands["config"].params if each.name in _COMMON])
+    for path, command in _commands(evenlane, ("evenlane",)):
         yield f"{'#' * len(path)} {' '.join(path)}"
         yield from _described(path, command)
 

@@ -10,9 +10,9 @@ import typer
 
 from evenlane.engine.cli.bench import command as bench
 from evenlane.engine.cli.bench import demo
+from evenlane.engine.cli.entry_points import RootGroup
 from evenlane.engine.cli.errors import DONE, FAILED, INTERRUPTED, report
 from evenlane.engine.cli.inspect import backlog, config, dlq, plan, why
-from evenlane.engine.cli.inspect import report as report_command
 from evenlane.engine.cli.options import Debug
 from evenlane.engine.cli.output import new_app
 from evenlane.engine.cli.put import command as put
@@ -30,6 +30,7 @@ app = new_app("""Evenlane: a multi-tenant, priority, fair-scheduling consumer en
       evenlane put acme "an order" --priority high
       evenlane run --handler examples.handler:handle
     """)
+app.info.cls = RootGroup
 app.command("demo")(demo.demo)
 app.command("up")(up.up)
 app.command("run")(run_command.run)
@@ -41,9 +42,16 @@ app.command("top")(top)
 app.add_typer(backlog.app, name="backlog")
 app.add_typer(dlq.app, name="dlq")
 app.add_typer(plan.app, name="plan")
-app.command("report")(report_command.report)
 app.command("bench")(bench.bench)
 app.command("config")(config.config)
+
+
+def root() -> RootGroup:
+    """The group of all commands, with those that entry points name."""
+    group = typer.main.get_command(app)
+    assert isinstance(group, RootGroup)
+    group.complete()
+    return group
 
 
 def main() -> None:

@@ -3,9 +3,8 @@
 import re
 
 import pytest
-import typer
 
-from evenlane.engine.cli.main import app, run
+from evenlane.engine.cli.main import root, run
 
 
 def _commands(group, path=()):
@@ -18,7 +17,7 @@ def _commands(group, path=()):
             yield (*path, name), False
 
 
-ALL = dict(_commands(typer.main.get_command(app)))
+ALL = dict(_commands(root()))
 GROUPS = [path for path, is_group in ALL.items() if is_group]
 
 
@@ -37,7 +36,7 @@ def test_the_list_of_commands_cuts_no_sentence(path, columns, capsys, monkeypatc
     assert 0 == run([*path, "--help"])
     shown = " ".join(capsys.readouterr().out.partition("Commands:\n")[2].split())
     assert "..." not in shown
-    group = typer.main.get_command(app)
+    group = root()
     for name in path:
         group = group.commands[name]
     for name, command in group.commands.items():

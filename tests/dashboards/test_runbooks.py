@@ -3,9 +3,8 @@
 import re
 
 import pytest
-import typer
 
-from evenlane.engine.cli.main import app
+from evenlane.engine.cli.main import root
 from tests.dashboards.files import ROOT, RUNBOOKS, alerts, dashboards, panels, rules
 
 TRIED = ROOT / "tests/ledger/test_runbooks.py"
@@ -47,7 +46,7 @@ def test_the_commands_are_ours():
     """Each `evenlane ...` in it is a command that there is, with options that it has."""
     found = re.findall(r"`evenlane ([^`]+)`", RUNBOOKS.read_text(encoding="utf-8"))
     assert len(found) > 30
-    ours = typer.main.get_command(app)
+    ours = root()
     for line in found:
         command, options = ours, []
         for word in line.split():

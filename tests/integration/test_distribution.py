@@ -21,13 +21,19 @@ print(build.build_sdist(sys.argv[1]), build.build_wheel(sys.argv[1]))
 
 
 @pytest.fixture(scope="module")
-def built(tmp_path_factory):
-    """The sdist's and the wheel's files, by their paths below the distribution's folder."""
+def dist(tmp_path_factory):
+    """The sdist and the wheel."""
     folder = tmp_path_factory.mktemp("dist")
-    sdist, wheel = _python(_BUILD, folder, cwd=ROOT).split()
-    with tarfile.open(folder / sdist) as archive:
+    return [folder / name for name in _python(_BUILD, folder, cwd=ROOT).split()]
+
+
+@pytest.fixture(scope="module")
+def built(dist):
+    """The sdist's and the wheel's files, by their paths below the distribution's folder."""
+    sdist, wheel = dist
+    with tarfile.open(sdist) as archive:
         in_sdist = {name.partition("/")[2] for name in archive.getnames()}
-    return in_sdist, set(zipfile.ZipFile(folder / wheel).namelist())
+    return in_sdist, set(zipfile.ZipFile(wheel).namelist())
 
 
 def _python(code: str, *args: object, cwd: Path) -> str:
@@ -54,6 +60,22 @@ def test_the_wheel_installs_one_name(built):
     """`priority` is hypercorn's, too."""
     _, in_wheel = built
     assert {name.partition("/")[0] for name in in_wheel} == {"evenlane", "evenlane-0.1.0.dist-info"}
+
+
+def test_from_the_wheel_alone_the_report_command_is_found(dist, tmp_path):
+    """The engine doesn't know it: the wheel's entry point does."""
+    _, wheel = dist
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(tmp_path)
+    shown = _python(
+        f"import sys; sys.path.insert(0, {str(tmp_path)!r});"
+        "from evenlane.engine.cli import entry_points, main;"
+        "print(entry_points.__file__, entry_points.found()['report'], main.run(['report', '--help']))",
+        cwd=tmp_path,
+    )
+    expected = f"{tmp_path}/evenlane/engine/cli/entry_points.py evenlane.spark.command:report 0"
+    assert expected == shown.splitlines()[-1]
+    assert shown.startswith("Usage: evenlane report [OPTIONS]")
 
 
 def test_hypercorn_has_its_own_priority(tmp_path):

@@ -20,7 +20,7 @@ from evenlane.quota.topics.strict_json import write_object
 from evenlane.quota.topics.topic import TopicSpec, complete, merge
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from evenlane.quota.topics.topic import Accepted
     from evenlane.ring.coordination.ports import Coordination, KeyValue
@@ -52,6 +52,11 @@ class TopicClient:
     ) -> None:
         self._coordination, self._env, self._facts, self._patience_s = coordination, env, facts, patience_s
         self._writing = SpecWriter(coordination, env, facts, by)
+
+    @property
+    def priorities(self) -> Sequence[str]:
+        """Those of the environment."""
+        return self._facts.priorities
 
     async def get(self, project: str) -> TopicStatus:
         """Raises UnknownProject."""

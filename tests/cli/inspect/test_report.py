@@ -2,7 +2,7 @@
 
 import pytest
 
-from evenlane.engine.cli.inspect import report
+from evenlane.spark import command
 from evenlane.spark.jobs import report as job
 
 pytestmark = pytest.mark.real
@@ -18,7 +18,7 @@ def made(monkeypatch):
         return job.Written(["report.json"], {"tenants": [], "quotas": [], "from": None, "to": None})
 
     monkeypatch.setattr(job, "ask", lambda wanted: None)
-    monkeypatch.setattr(report, "_made", make)
+    monkeypatch.setattr(command, "_made", make)
     return wanted
 
 

@@ -18,9 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Sequence, Sized
 
     from evenlane.engine.base.config.settings import Settings
-    from evenlane.engine.cluster.cluster_config import ClusterConfig
+    from evenlane.engine.control.topics.client import TopicClient
     from evenlane.engine.control.topics.status import TopicStatus
-    from evenlane.ring.coordination.ports import Coordination
     from evenlane.spark.jobs.report import Wanted, Written
     from evenlane.spark.reports.targets import Targets
 
@@ -175,16 +174,13 @@ def _asked(given: Given) -> tuple[Sequence[str], dict[str, dict[str, Any]] | Non
     """
     import msgspec
 
-    from evenlane.engine.cli.topics.session import connected
-    from evenlane.engine.control.topics.client import TopicClient
+    from evenlane.engine.cli.topics.session import asked
 
-    async def work(
-        etcd: Coordination, settings: Settings, facts: ClusterConfig
-    ) -> tuple[Sequence[str], list[TopicStatus]]:
-        return facts.priorities, await TopicClient(etcd, settings.env, facts).all()
+    async def work(topics: TopicClient) -> tuple[Sequence[str], list[TopicStatus]]:
+        return topics.priorities, await topics.all()
 
     try:
-        priorities, found = connected(given, work)
+        priorities, found = asked(given, work)
     except EvenlaneError as error:
         print(f"quotas.json is left out, as it holds whole topics: {error}", file=sys.stderr)  # noqa: T201
         return (), None

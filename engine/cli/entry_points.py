@@ -1,0 +1,117 @@
+"""Commands that entry points name, in the group `evenlane.commands`: those of rooms that the engine doesn't know, such
+as `evenlane.spark`, and of other distributions.
+
+A command is a function, as typer reads it, or a `typer.Typer` with commands of its own.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from functools import reduce
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from evenlane.engine.cli.output import CommandGroup, new_app
+from evenlane.engine.errors import EvenlaneError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+GROUP = "evenlane.commands"
+_BEFORE = "bench"  # the command that they are listed before
+
+
+class RootGroup(CommandGroup):
+    """The commands of the engine. Those of entry points join them when help lists all, or a name isn't known: to look
+    for them would slow each run of another command down.
+    """
+
+    _has_all = False
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        self.complete()
+        return super().list_commands(ctx)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        if cmd_name not in self.commands:
+            self.complete()
+        return super().get_command(ctx, cmd_name)
+
+    def complete(self) -> None:
+        """Have all commands in `commands`."""
+        if self._has_all:
+            return
+        self._has_all = True
+        more = {name: _loaded(name, value) for name, value in found().items() if name not in self.commands}
+        own = list(self.commands.items())
+        place = [name for name, _ in own].index(_BEFORE)
+        self.commands = dict([*own[:place], *more.items(), *own[place:]])
+
+
+def found() -> dict[str, str]:
+    """By command, the object that an entry point names: `module:attribute`. Of two the first on the path counts.
+
+    This is what `importlib.metadata.entry_points` finds. Its import alone takes a third as long as all of `--help`.
+    """
+    commands: dict[str, str] = {}
+    for folder in dict.fromkeys(sys.path):
+        for name, value in _in_folder(folder or "."):
+            commands.setdefault(name, value)
+    return commands
+
+
+def _in_folder(folder: str) -> Iterator[tuple[str, str]]:
+    try:
+        distributions = sorted(entry for entry in os.listdir(folder) if entry.endswith(".dist-info"))  # noqa: PTH208
+    except OSError:  # a folder that isn't there, or an archive
+        return
+    for distribution in distributions:
+        try:
+            text = Path(folder, distribution, "entry_points.txt").read_text(encoding="utf-8")
+        except (OSError, ValueError):
+            continue
+        yield from _in_section(text)
+
+
+def _in_section(text: str) -> Iterator[tuple[str, str]]:
+    """The entries of our group, in the form of the entry points specification."""
+    section = ""
+    for line in map(str.strip, text.splitlines()):
+        if line.startswith("["):
+            section = line.strip("[] ")
+        elif section == GROUP and "=" in line and not line.startswith("#"):
+            name, _, value = line.partition("=")
+            yield name.strip(), value.partition("[")[0].strip()
+
+
+def _loaded(name: str, value: str) -> Any:
+    module, _, attribute = value.partition(":")
+    try:
+        target = reduce(getattr, attribute.split("."), import_module(module))
+    except (ImportError, AttributeError) as error:
+        return _broken(name, f"the command {name} can't be loaded from {value}: {error}")
+    return _command(name, target)
+
+
+def _command(name: str, target: Any, **context: Any) -> Any:
+    app = target
+    if not isinstance(target, typer.Typer):
+        app = new_app("")
+        app.command(name, context_settings=context)(target)
+    command = typer.main.get_command(app)
+    command.name = name
+    return command
+
+
+def _broken(name: str, why: str) -> Any:
+    """A command that says why it can't be had: a faulty distribution must not take all others along."""
+
+    def fail() -> None:
+        raise EvenlaneError(why)
+
+    fail.__doc__ = f"Can't be loaded: run `evenlane {name}` to see why."
+    return _command(name, fail, ignore_unknown_options=True, allow_extra_args=True)
