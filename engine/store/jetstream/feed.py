@@ -88,7 +88,7 @@ class JetStreamFeed:
         self._sink, self._on_end = callbacks.sink, callbacks.on_end
         self._last, self._until = start - 1, until
         self._lag = ByteLag()
-        self._consumer: PullConsumer | None = None  # the present one, or the last one that has ended
+        self._consumer: PullConsumer | None = None  # the present one, or the last one
         self._name = ""  # of the consumer at the server; "" while there is none
         self._sid = 0  # of the subscription to its inbox; 0 while there is none
         self._has_progressed = False  # the last consumer that could be created brought something
@@ -109,7 +109,7 @@ class JetStreamFeed:
         await cancel_and_wait(self.task)
 
     def disturb(self, why: str) -> None:
-        """Replace the consumer, after `on_break`: what it stood on may be gone."""
+        """Replace the consumer, after `on_break`: its stream may be another one."""
         if self._consumer is not None:
             self._consumer.end(EndReason.DISTURBED, why)
 

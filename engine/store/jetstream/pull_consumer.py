@@ -40,7 +40,7 @@ class Stage(Enum):
 
 
 class EndReason(Enum):
-    """Why a consumer ended, and what the log says of it where there is no more to say."""
+    """Why a consumer ended. The value is what the log says if no detail is known."""
 
     COMPLETE = "all that was asked for has come"  # no other consumer is needed
     BODIES = "bodies must come, or need no longer come"
@@ -52,12 +52,12 @@ class EndReason(Enum):
     STATUS = "the server ended it"
     DISCONNECTED = "connection lost"
     NOT_CREATED = "no answer"
-    DISTURBED = "what it stood on may be gone"
+    DISTURBED = "its stream may be another one"
     CLOSED = "closed"
 
 
 class Pull(NamedTuple):
-    """Ask the server for messages, of `max_bytes` together. Of a `TURN` what is there now, else also what comes."""
+    """Ask the server for messages, `max_bytes` together: in TURN those that are there, in SMALL new ones, too."""
 
     stage: Stage
     max_bytes: int
@@ -81,9 +81,9 @@ Action = Pull | CaughtUp | Ended
 class PullConsumer:
     """Lives from the creation of one consumer to its end.
 
-    Two things aren't returned, because the parser calls `message_received` itself (a shell in between would cost each
-    message one more call): a message goes to `sink`, or to `on_head` when it comes without its body; an action goes to
-    `perform`. Both may call back. Whoever exchanges `sink` does so between two messages.
+    Messages and actions are not returned: the parser calls `message_received` itself, for a shell in between would cost
+    one more call per message. A message goes to `sink`, or to `on_head` if it comes without its body, and an action to
+    `perform`. These may call the consumer. `sink` may be replaced at any time.
     """
 
     sink: Callable[[bytes, int, int, bytes, bytes], None]  # subject, sequence, at (unix ns), headers, body
@@ -91,10 +91,8 @@ class PullConsumer:
     budget: FeedBudget
     lag: ByteLag  # outlives the consumer: it decides whether the next one brings bodies
     last: int
-    """Sequence in the stream of the last message that was delivered: all up to it were, or aren't there."""
-    until: int | None = (
-        None  # sequence; with it the consumer is patient, and ends there. `last` <= `until` if it began so
-    )
+    """Sequence in the stream of the last message that was delivered. All up to it were delivered, or don't exist."""
+    until: int | None = None  # sequence: the consumer ends there, and is patient
     on_head: Callable[[bytes, int, int, bytes, int], bool] | None = None  # ..., bytes of the body; whether it is taken
     awaits_end: bool = True
     """Whether each message may be the last that was awaited: always with `until`, else until `CaughtUp`."""
