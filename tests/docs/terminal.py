@@ -1,0 +1,174 @@
+"""Carries out what a page tells its reader to do, in a folder of its own.
+
+- ` ```console `: a line that begins with `$` is a command, the lines under it are what it prints.
+- ` ```python title="shop.py" `: a file that the reader makes.
+- ` ```python ` that runs an event loop: a program.
+- `<!-- test: COMMAND -->`: what the reader has done before, on another page.
+
+A command that prints `ready ...` runs on, as in a terminal of its own, until the page ends. Lines are compared with all
+numbers, times and sizes alike, since these differ from run to run; `...` stands for any lines.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shlex
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import NamedTuple, Self
+
+ROOT = Path(__file__).parents[2]
+_FENCE = re.compile(
+    r"^```(?P<language>\w+)(?: title=\"(?P<title>[^\"]+)\")?\n(?P<body>.*?)^```$|^<!-- test: (?P<before>.+?) -->$",
+    re.MULTILINE | re.DOTALL,
+)
+_EVENLANE = f"#!/bin/sh\nexec {sys.executable} -c 'from evenlane.engine.cli.main import main; main()' \"$@\"\n"
+_READS = re.compile(r"(evenlane (why|plan|dlq list|topics (get|list|history)|backlog peek)|cat|curl|grep)\b")
+_PATIENCE_S = 60.0
+_HOST = "web-1"  # in the pages
+
+
+class Step(NamedTuple):
+    """`output` is what the page shows of it."""
+
+    command: str
+    output: list[str]
+
+    @property
+    def runs_on(self) -> bool:
+        return any(line.startswith("ready ") for line in self.output)
+
+
+def steps(text: str) -> list[Step]:
+    """What a page tells its reader to do; a file is made by a command, too."""
+    found: list[Step] = []
+    for fence in _FENCE.finditer(text):
+        language, title, body = fence["language"], fence["title"], fence["body"]
+        if fence["before"]:
+            found.append(Step(fence["before"], []))
+        elif language == "console":
+            found += _console(body)
+        elif language == "python" and title:
+            found.append(Step(f"printf %s {shlex.quote(body)} > {shlex.quote(title)}", []))
+        elif language == "python" and "asyncio.run(" in body:
+            found.append(Step(f"python -c {shlex.quote(body)}", []))
+    return found
+
+
+def _console(body: str) -> list[Step]:
+    found: list[Step] = []
+    for line in body.splitlines():
+        if line.startswith("$ "):
+            found.append(Step(line.removeprefix("$ "), []))
+        elif found and found[-1].command.endswith("\\"):
+            found[-1] = Step(f"{found[-1].command}\n{line}", [])
+        else:
+            found[-1].output.append(line)
+    return found
+
+
+def alike(line: str) -> str:
+    """A line with what differs from run to run taken out."""
+    line = line.replace(socket.gethostname(), _HOST).replace(_HOST, "HOST")
+    line = re.sub(r"\d[\d,.:]*", "0", line)
+    line = re.sub(r"(?:0 ?(?:ms|us|[dhms])\b ?)+", "0s ", line)
+    return " ".join(line.split())
+
+
+def shows(printed: str, output: list[str], *, in_order: bool) -> bool:
+    """Whether all lines of a page were printed."""
+    left = [alike(line) for line in printed.splitlines()]
+    for line in map(alike, output):
+        if line in {"...", ""}:
+            continue
+        if line not in left:
+            return False
+        left = left[left.index(line) + 1 :] if in_order else left
+    return True
+
+
+class Terminal:
+    """`with Terminal(folder) as terminal`: all that it has started ends with it."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._ports = {port: _free_port() for port in ("4222", "2379", "8080")}
+        self._running: list[tuple[subprocess.Popen[bytes], Path]] = []
+        (folder / "bin").mkdir()
+        for name, text in (("evenlane", _EVENLANE), ("python", f'#!/bin/sh\nexec {sys.executable} "$@"\n')):
+            (folder / "bin" / name).write_text(text)
+            (folder / "bin" / name).chmod(0o755)
+        (folder / "examples").symlink_to(ROOT / "examples")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for process, _output in reversed(self._running):
+            try:
+                os.killpg(process.pid, signal.SIGTERM)
+                process.wait(40)
+            except (ProcessLookupError, subprocess.TimeoutExpired):
+                pass
+            finally:
+                _kill(process.pid)
+
+    def do(self, step: Step) -> None:
+        """Raises AssertionError if it fails or doesn't print what the page shows."""
+        if step.runs_on:
+            self._begin(step)
+        else:
+            self._run(step)
+
+    def _begin(self, step: Step) -> None:
+        output = self._folder / f"output-{len(self._running)}"
+        with output.open("wb") as out:
+            process = subprocess.Popen(
+                ["bash", "-c", self._own(step.command)], cwd=self._folder, env=self._environ(), start_new_session=True,
+                stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT,
+            )  # fmt: skip
+        self._running.append((process, output))
+        until = time.monotonic() + _PATIENCE_S
+        while not shows(printed := output.read_text(errors="replace"), step.output, in_order=False):
+            assert time.monotonic() < until, f"$ {step.command}\n{printed}"
+            time.sleep(0.1)
+
+    def _run(self, step: Step) -> None:
+        until = time.monotonic() + _PATIENCE_S
+        while True:
+            done = subprocess.run(
+                ["bash", "-c", self._own(step.command)], cwd=self._folder, env=self._environ(),
+                stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=100, check=False,
+            )  # fmt: skip
+            right = done.returncode == 0 and shows(done.stdout, step.output, in_order=True)
+            if right or not _READS.match(step.command) or time.monotonic() > until:
+                break
+            time.sleep(0.5)
+        assert right, f"$ {step.command}\n{done.stdout}{done.stderr}(exit code {done.returncode})"
+
+    def _own(self, command: str) -> str:
+        """With ports of its own."""
+        return re.sub(r"\b(4222|2379|8080)\b", lambda port: str(self._ports[port[0]]), command)
+
+    def _environ(self) -> dict[str, str]:
+        own = {name: value for name, value in os.environ.items() if not name.startswith("EVENLANE_")}
+        nats, etcd = f"nats://127.0.0.1:{self._ports['4222']}", f"127.0.0.1:{self._ports['2379']}"
+        path = f"{self._folder / 'bin'}:{Path(sys.executable).parent}:{own['PATH']}"
+        return own | {"PATH": path, "EVENLANE_NATS": nats, "EVENLANE_ETCD": etcd, "COLUMNS": "120"}
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def _kill(group: int) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(group, signal.SIGKILL)

@@ -1,0 +1,73 @@
+"""A reader may paste any command of the pages: those of lessons are carried out, all others are spelled right."""
+
+import re
+import shlex
+
+import pytest
+import typer
+
+from evenlane.engine.cli.main import app
+from tests.docs.terminal import ROOT, Step, Terminal, alike, shows, steps
+
+PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
+LESSONS = [page for page in PAGES if "```console" in page.read_text(encoding="utf-8")]
+_SERVERS = Step(
+    "evenlane up --nats-port 4222 --etcd-port 2379", ["ready nats=nats://127.0.0.1:4222 etcd=127.0.0.1:2379"]
+)
+_CODE = re.compile(r"^```(?!text)\w*(?: .*)?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_COMMAND = re.compile(r"(?:^|[|;(]\s*|&& )(?:\$ )?(?:\.venv/bin/)?evenlane\s+([^|;&>)]*)")
+
+
+def named(page):
+    return str(page.relative_to(ROOT))
+
+
+@pytest.mark.real
+@pytest.mark.timeout(400)
+@pytest.mark.parametrize("page", LESSONS, ids=named)
+def test_a_lesson_works_as_pasted(page, tmp_path):
+    found = steps(page.read_text(encoding="utf-8"))
+    if not any(step.command.startswith("evenlane up") for step in found):
+        found.insert(0, _SERVERS)
+    with Terminal(tmp_path) as terminal:
+        for step in found:
+            terminal.do(step)
+
+
+def _commands(text):
+    """Of its blocks of code: what follows `evenlane`, up to a pipe or the next command."""
+    for block in _CODE.findall(text):
+        for line in block.replace("\\\n", " ").splitlines():
+            for command in _COMMAND.findall(
+                re.sub(r"'[^']*'|\"[^\"]*\"", lambda quoted: quoted[0].replace("|", " "), line)
+            ):
+                yield command.partition(" #")[0].strip()
+
+
+def _parsed(words):
+    """Raises what Typer raises for a command, option or value that there isn't."""
+    command, context = typer.main.get_command(app), None
+    while True:
+        context = command.make_context(words[0], list(words[1:]), parent=context)
+        if not hasattr(command, "commands") or not (rest := [*context._protected_args, *context.args]):
+            return
+        name, command, words = command.resolve_command(context, rest)
+        words = [name, *words]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=named)
+def test_every_command_is_spelled_right(page):
+    for command in _commands(page.read_text(encoding="utf-8")):
+        if "..." not in command:
+            _parsed(["evenlane", *shlex.split(re.sub(r"\$\w+|\$\([^)]*\)?", "1", command))])
+
+
+def test_lines_are_alike_whatever_their_numbers():
+    assert alike("gone in 2m 2s: 3,663 wait") == alike("gone in 45s: 7 wait")
+    assert alike("paused (20)") != alike("quota (20)")
+
+
+def test_a_line_that_is_missing_is_seen():
+    assert shows("a 1\nb\nc 2\n", ["a 5", "...", "c 9"], in_order=True)
+    assert not shows("c 2\na 1\n", ["a 5", "c 9"], in_order=True)
+    assert not shows("a 1\n", ["a 5", "c 9"], in_order=False)
