@@ -1,4 +1,4 @@
-"""What the settings of a push may hold: an address, headers, the name of a secret (docs/how-to/push-to-http.md)."""
+"""What the settings of a push may hold: an address, headers, the name of a secret (docs/reference/http-push.md)."""
 
 import re
 from collections.abc import Mapping

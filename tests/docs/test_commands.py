@@ -1,4 +1,4 @@
-"""A reader may paste any command of the pages: those of lessons are carried out, all others are spelled right."""
+"""A reader may paste any command of the pages: blocks of console are carried out, all others are spelled right."""
 
 import re
 import shlex
@@ -10,21 +10,22 @@ from evenlane.engine.cli.main import app
 from tests.docs.terminal import ROOT, Step, Terminal, alike, shows, steps
 
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
-LESSONS = [page for page in PAGES if "```console" in page.read_text(encoding="utf-8")]
+LESSONS = [
+    pytest.param(page, marks=[pytest.mark.full] if page.parent.name == "how-to" else [], id=str(page.relative_to(ROOT)))
+    for page in PAGES
+    if "```console" in page.read_text(encoding="utf-8")
+]
 _SERVERS = Step(
     "evenlane up --nats-port 4222 --etcd-port 2379", ["ready nats=nats://127.0.0.1:4222 etcd=127.0.0.1:2379"]
 )
-_CODE = re.compile(r"^```(?!text)\w*(?: .*)?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-_COMMAND = re.compile(r"(?:^|[|;(]\s*|&& )(?:\$ )?(?:\.venv/bin/)?evenlane\s+([^|;&>)]*)")
-
-
-def named(page):
-    return str(page.relative_to(ROOT))
+_CODE = re.compile(r"^```(\w*)(?: .*)?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"")
+_COMMAND = re.compile(r"(?:^|[|;(]\s*|&& )(?:\$ )?(?:\.venv/bin/)?evenlane\s+([^|;&<>)]*)")
 
 
 @pytest.mark.real
 @pytest.mark.timeout(400)
-@pytest.mark.parametrize("page", LESSONS, ids=named)
+@pytest.mark.parametrize("page", LESSONS)
 def test_a_lesson_works_as_pasted(page, tmp_path):
     found = steps(page.read_text(encoding="utf-8"))
     if not any(step.command.startswith("evenlane up") for step in found):
@@ -36,12 +37,10 @@ def test_a_lesson_works_as_pasted(page, tmp_path):
 
 def _commands(text):
     """Of its blocks of code: what follows `evenlane`, up to a pipe or the next command."""
-    for block in _CODE.findall(text):
-        for line in block.replace("\\\n", " ").splitlines():
-            for command in _COMMAND.findall(
-                re.sub(r"'[^']*'|\"[^\"]*\"", lambda quoted: quoted[0].replace("|", " "), line)
-            ):
-                yield command.partition(" #")[0].strip()
+    for language, block in _CODE.findall(text):
+        for line in [] if language == "text" else block.replace("\\\n", " ").splitlines():
+            plain = _QUOTED.sub(lambda quoted: quoted[0].replace("|", " "), line)
+            yield from (command.partition(" #")[0].strip() for command in _COMMAND.findall(plain))
 
 
 def _parsed(words):
@@ -55,7 +54,7 @@ def _parsed(words):
         words = [name, *words]
 
 
-@pytest.mark.parametrize("page", PAGES, ids=named)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_every_command_is_spelled_right(page):
     for command in _commands(page.read_text(encoding="utf-8")):
         if "..." not in command:

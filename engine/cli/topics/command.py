@@ -61,7 +61,7 @@ def set_(
     backoff_cap: _Seconds = None,
     backoff_jitter: _Number = None,
     push: Annotated[
-        str | None, typer.Option(metavar="JSON", help="POST messages to a url: docs/how-to/push-to-http.md.")
+        str | None, typer.Option(metavar="JSON", help="POST messages to a url: docs/reference/http-push.md.")
     ] = None,
     state: Annotated[str | None, typer.Option(metavar="STATE", help="active, paused or draining.")] = None,
     if_revision: IfRevision = None,

@@ -332,7 +332,7 @@ def test_the_examples_in_help_work_as_pasted(place, capsys, command):
 
 def test_the_example_in_the_docs_works_as_pasted(place):
     place.bury("m1", "m2")
-    text = (ROOT / "docs" / "how-to" / "replay-dead-letters.md").read_text()
+    text = (ROOT / "docs" / "reference" / "dead-letters.md").read_text()
     [code] = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, text=True)
     why = "failed 5 times ValueError: no such order"

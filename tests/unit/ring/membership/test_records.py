@@ -132,6 +132,6 @@ def test_nothing_but_record_error_comes_of_anything(kind, raw):
 
 
 def test_a_base_that_was_never_raised_is_told_as_docs_say():
-    """F2: docs/explanation/ownership-and-fencing.md finds by `"base":0` whether an older release may be run again."""
+    """F2: docs/how-to/upgrade.md finds by `"base":0` whether an older release may be run again."""
     lines = [encode(EpochRecord(base=base, before=[7])) for base in (0, 1, 10, 70)]
     assert lines[1:] == [line for line in lines if b'"base":0' not in line]
