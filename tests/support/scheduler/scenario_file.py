@@ -19,28 +19,14 @@ review it as a diff.
 from collections import Counter
 from itertools import groupby
 
-from tests.support.scheduler.parts import MS, SECOND
+from tests.support.scheduler.parts import SECOND
 from tests.support.scheduler.world import World
-
-DASHES = "----"
-_UNITS = {"us": 1_000, "ms": MS, "s": SECOND, "m": 60 * SECOND, "h": 3_600 * SECOND}
+from tests.support.script import duration, rewritten
 
 
 def ran(text):
     """The same file with what the commands in it print now."""
-    scene = Scene()
-    return "\n\n".join(_block(scene, block) for block in text.strip().split("\n\n")) + "\n"
-
-
-def _block(scene, block):
-    lines = block.split("\n")
-    if DASHES not in lines:
-        lines.append(DASHES) if any(line and not line.startswith("#") for line in lines) else None
-    if DASHES not in lines:
-        return block
-    commands = lines[: lines.index(DASHES)]
-    printed = [line for command in commands if not command.startswith("#") for line in scene.do(command)]
-    return "\n".join([*commands, DASHES, *printed])
+    return rewritten(text, Scene().do)
 
 
 class Scene:
@@ -114,9 +100,3 @@ def _rule(text):
     if value in words:
         return name, words[value]
     return name, int(value) if name in {"groups", "burst", "concurrency"} else float(value)
-
-
-def duration(text):
-    """ns."""
-    number = text.rstrip("umsh")
-    return round(float(number) * _UNITS[text[len(number) :]])

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.scheduler.scenario_file import duration, ran
+from tests.support.scheduler.scenario_file import ran
+from tests.support.script import duration
 
 FILES = sorted((Path(__file__).parent / "scenarios").glob("*.txt"))
 

@@ -1,12 +1,11 @@
 """Several nodes on a model of etcd: answers late, lost or overtaken by the watch, old listings, leases that end."""
 
-from dataclasses import dataclass, field
-
 from hypothesis import Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from evenlane.ring.membership.member import Acquire, Close, Confirm, Drop, Mark, Member, Open, Owner, Release, Stage
+from tests.support.ownership.etcd_model import Etcd
 
 NODES, PARTITIONS = 3, 3
 WORKS = (Stage.OPENING, Stage.OPEN, Stage.CLOSING)
@@ -14,54 +13,6 @@ TRUST = 1_000_000_000
 PHASES = [Phase.explicit, Phase.reuse, Phase.generate]  # what is found has few steps as it is
 which = st.integers(0, 1_000)
 nodes = st.integers(0, NODES - 1)
-
-
-@dataclass
-class Etcd:
-    """Owner keys and plan keys. `history` holds all that ever happened to an owner key."""
-
-    revision: int = 1
-    owners: dict = field(default_factory=dict)
-    history: list = field(default_factory=list)  # (revision, partition, Owner or None)
-    plans: dict = field(default_factory=dict)  # node -> (revision, generation, partitions)
-    leases: set = field(default_factory=set)
-
-    def put_plan(self, node, generation, partitions):
-        self.revision += 1
-        self.plans[node] = (self.revision, generation, partitions)
-
-    def acquire(self, node, lease, partition, plan_revision):
-        """The epoch; 0: refused."""
-        if partition in self.owners or self.plans[node][0] != plan_revision or lease not in self.leases:
-            return 0
-        self.revision += 1
-        self._changed(partition, Owner(self.revision, lease))
-        return self.revision
-
-    def delete(self, partitions):
-        self.revision += bool(partitions)
-        for partition in partitions:
-            self._changed(partition, None)
-
-    def overwrite(self, partition, lease):
-        self.revision += 1
-        self._changed(partition, Owner(self.owners[partition].epoch, lease))
-
-    def end(self, lease):
-        self.leases.discard(lease)
-        self.delete([p for p, owner in self.owners.items() if owner.lease == lease])
-
-    def _changed(self, partition, owner):
-        self.history.append((self.revision, partition, owner))
-        if owner is None:
-            del self.owners[partition]
-        else:
-            self.owners[partition] = owner
-
-    def listing(self, revision):
-        """All owner keys as they stood."""
-        found = {partition: owner for at, partition, owner in self.history if at <= revision}
-        return {partition: owner for partition, owner in found.items() if owner is not None}
 
 
 class Request:
