@@ -12,7 +12,7 @@ from evenlane.engine.cli.main import run
 from evenlane.engine.cli.run import supervisor
 from evenlane.engine.runtime.embedded.etcd import EtcdServer
 from evenlane.engine.runtime.embedded.pair import Servers
-from tests.ledger.world import World
+from tests.ledger.world import ProcessWorld
 from tests.support.cli.fakes import FAKE, PROGRAM, Fakes
 from tests.support.golden import Transcript, golden_of
 
@@ -92,7 +92,7 @@ def env(servers, own_env, evenlane, request, monkeypatch):
 @pytest.fixture
 async def world(tmp_path, monkeypatch):
     """Servers of the test's own, told by variables, for nodes and commands that are processes."""
-    async with World(tmp_path) as world:
+    async with ProcessWorld(tmp_path) as world:
         for key in ("nats", "etcd"):
             monkeypatch.setenv(f"EVENLANE_{key.upper()}", getattr(world.settings, key)[0])
         monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))

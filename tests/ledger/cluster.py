@@ -12,7 +12,7 @@ from evenlane.engine.producer.put import Put
 from evenlane.ring.hashing import partition_of
 from tests.ledger.history import History
 from tests.ledger.process import NodeProcess
-from tests.ledger.world import World
+from tests.ledger.world import ProcessWorld
 from tests.support.etcd.proxy import Proxy
 from tests.support.until import until
 
@@ -21,7 +21,7 @@ PARTITIONS = 12
 _EVERY_S = 0.025  # between two rounds of the load
 
 
-class Cluster(World):
+class ProcessCluster(ProcessWorld):
     """A world with many nodes; `history` is what etcd told."""
 
     def __init__(self, folder: Path, **settings: object) -> None:
@@ -102,7 +102,7 @@ class Cluster(World):
 class Load:
     """`rounds` have been put so far, the last of them perhaps in part."""
 
-    def __init__(self, cluster: Cluster, round_s: float, put: dict[str, Any]) -> None:
+    def __init__(self, cluster: ProcessCluster, round_s: float, put: dict[str, Any]) -> None:
         self._cluster, self._round_s, self._put = cluster, round_s, put
         self.rounds = 0
         self._stop = asyncio.Event()

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import aiohttp
 
-from tests.ledger.world import World
+from tests.ledger.world import ProcessWorld
 from tests.support import ROOT
 from tests.support.until import until
 
@@ -26,7 +26,7 @@ def section(alert: str) -> str:
 class Runbook:
     """One section. `world` is where it is carried out."""
 
-    def __init__(self, world: World, alert: str) -> None:
+    def __init__(self, world: ProcessWorld, alert: str) -> None:
         self._world, self._text = world, section(alert)
         self._seen: dict[str, list[str]] = {}  # lines of metrics, as they were last
         print(f"\n## {alert}\n")  # noqa: T201

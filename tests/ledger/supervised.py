@@ -7,7 +7,7 @@ from typing import NamedTuple, Self
 
 from evenlane.engine.base.clock import now_ns
 from tests.ledger.process import NodeProcess
-from tests.ledger.world import World
+from tests.ledger.world import ProcessWorld
 from tests.support.until import until
 
 
@@ -22,7 +22,7 @@ class End(NamedTuple):
 class Supervised:
     """Inside `async with` it runs; `ends` are those so far. SIGTERM by `restart` counts as one, too."""
 
-    def __init__(self, world: World, name: str, handler: str = "obey", **settings: object) -> None:
+    def __init__(self, world: ProcessWorld, name: str, handler: str = "obey", **settings: object) -> None:
         self._world, self.name, self._handler, self._settings = world, name, handler, settings
         self.ends: list[End] = []
         self.node: NodeProcess | None = None

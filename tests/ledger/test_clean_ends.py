@@ -9,7 +9,7 @@ from evenlane.engine.core.ports import BusyRecord
 from tests.ledger import settle_logs
 from tests.ledger.promises import begun_again, never_handled
 from tests.ledger.puts import some
-from tests.ledger.world import World
+from tests.ledger.world import ProcessWorld
 from tests.support.until import until
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(120)]
@@ -32,7 +32,7 @@ async def test_after_sigterm_a_backlog_is_handled_as_if_nothing_had_been(tmp_pat
     """X11, E6, E11: after SIGTERM with a backlog each settle log, or a key in etcd, says that the end was clean; the
     next owner handles the rest at attempt 1, nothing twice, and neither of them has written an in-flight record.
     """
-    async with World(tmp_path, partitions=PARTITIONS) as world:
+    async with ProcessWorld(tmp_path, partitions=PARTITIONS) as world:
         first = await world.node(concurrency=4)
         await world.topics("acme", "blue")
         producer = await world.producer()
@@ -65,7 +65,7 @@ async def test_after_a_kill_what_there_was_is_recorded_and_what_comes_is_not(tmp
     """X11: after kill -9 the horizon of each stream with messages is its end, and with the backlog it is passed; no
     attempt is counted for the first death.
     """
-    async with World(tmp_path, partitions=PARTITIONS) as world:
+    async with ProcessWorld(tmp_path, partitions=PARTITIONS) as world:
         first = await world.node(concurrency=4)
         await world.topics("acme")
         producer = await world.producer()

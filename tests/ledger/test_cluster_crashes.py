@@ -8,7 +8,7 @@ from random import Random
 import pytest
 
 from evenlane.engine.base.clock import now_ns
-from tests.ledger.cluster import TTL_S, Cluster
+from tests.ledger.cluster import TTL_S, ProcessCluster
 from tests.ledger.entries import Entry
 from tests.ledger.process import NodeProcess
 from tests.ledger.promises import (
@@ -40,7 +40,7 @@ def first_begin(entries: list[Entry], number: int, after: int) -> int:
 
 
 async def members(
-    cluster: Cluster, *names: str, handler: str = "obey", **topic: object
+    cluster: ProcessCluster, *names: str, handler: str = "obey", **topic: object
 ) -> tuple[NodeProcess, list[NodeProcess]]:
     """Nodes that own everything: the leader, and the others."""
     nodes = await cluster.start(*names, handler=handler)
@@ -50,7 +50,7 @@ async def members(
     return leader, [node for node in nodes if node is not leader]
 
 
-def longest_pause(cluster: Cluster, since: int) -> float:
+def longest_pause(cluster: ProcessCluster, since: int) -> float:
     """The longest time without service that any partition has had since then, in seconds."""
     entries = cluster.entries()
     return max(pause(entries, number, since, now_ns()) for number in range(cluster.partitions))
@@ -60,7 +60,7 @@ def longest_pause(cluster: Cluster, since: int) -> float:
 @pytest.mark.parametrize("who", ["member", "leader"])
 async def test_kill_9_of_a_node_under_load(tmp_path, who, seed):
     """Fault 1, E7: L, D, V; what it owned is handled again 2 s after the end of its lease at the latest."""
-    async with Cluster(tmp_path) as cluster:
+    async with ProcessCluster(tmp_path) as cluster:
         leader, others = await members(cluster, "a", "b", "c")
         victim = leader if who == "leader" else others[0]
         rest = [node for node in (leader, *others) if node is not victim]
@@ -97,7 +97,7 @@ async def test_kill_9_of_a_node_under_load(tmp_path, who, seed):
 @pytest.mark.parametrize("handler", ["obey", pytest.param("obey_in_thread", marks=pytest.mark.full)])
 async def test_a_node_that_sleeps_starts_nothing_when_it_wakes(tmp_path, handler, seed):
     """Fault 2, O, L, D: it has many messages at hand, and it joins anew by itself."""
-    async with Cluster(tmp_path, concurrency=16) as cluster:
+    async with ProcessCluster(tmp_path, concurrency=16) as cluster:
         leader, [b, c] = await members(cluster, "a", "b", "c", handler=handler)
         producer = await cluster.producer()
         async with cluster.load() as load:
@@ -134,7 +134,7 @@ async def test_a_node_that_sleeps_in_the_middle_of_slow_handlers(tmp_path, handl
     """Fault 2, O: nothing but its lease keeps it from going on when it wakes: all that it had done was settled. That it
     slept for longer than `ack_wait` is no handler's fault: it fails no attempt, and doesn't end.
     """
-    async with Cluster(tmp_path, concurrency=16) as cluster:
+    async with ProcessCluster(tmp_path, concurrency=16) as cluster:
         leader, [b, c] = await members(cluster, "a", "b", "c", handler=handler, ack_wait=3)
         theirs = cluster.history.owned(b.name)
         slow = [put for p in theirs for put in some(cluster.projects[p], "slow", 10, order="sleep 1")]
@@ -178,7 +178,7 @@ def check_asleep(entries: list[Entry], pid: int, stopped: int, woken: int) -> No
 @pytest.mark.parametrize("seed", SEEDS)
 async def test_kill_9_of_the_leader_in_the_middle_of_a_rebalance(tmp_path, seed):
     """Fault 6, P4: O; no partition without an owner for longer than 2 x TTL + 5 s; in the end all agree."""
-    async with Cluster(tmp_path) as cluster:
+    async with ProcessCluster(tmp_path) as cluster:
         leader, others = await members(cluster, "a", "b", "c")
         async with cluster.load() as load:
             await load.reaches_all()
@@ -207,7 +207,7 @@ async def test_kill_9_of_the_leader_in_the_middle_of_a_rebalance(tmp_path, seed)
 @pytest.mark.parametrize("seed", SEEDS)
 async def test_two_who_believe_that_they_lead(tmp_path, seed):
     """Fault 7, P4, Z5: O; a leader that slept through its deposition changes nothing when it wakes."""
-    async with Cluster(tmp_path) as cluster:
+    async with ProcessCluster(tmp_path) as cluster:
         leader, others = await members(cluster, "a", "b", "c")
         async with cluster.load() as load:
             await load.reaches_all()

@@ -9,7 +9,7 @@ import pytest
 
 from evenlane.engine.base.clock import now_ns
 from evenlane.engine.runtime.embedded.etcd import request
-from tests.ledger.cluster import TTL_S, Cluster
+from tests.ledger.cluster import TTL_S, ProcessCluster
 from tests.ledger.process import NodeProcess
 from tests.ledger.promises import (
     SECOND,
@@ -51,7 +51,7 @@ async def heal(proxy: Proxy, how: str) -> None:
     proxy.passing.set()
 
 
-async def three(cluster: Cluster, **of_third: object) -> list[NodeProcess]:
+async def three(cluster: ProcessCluster, **of_third: object) -> list[NodeProcess]:
     """`c`, of these settings, is not the leader."""
     nodes = await cluster.start("a", "b")
     await until(lambda: cluster.history.leader != "", 10, "a leader")
@@ -64,7 +64,7 @@ async def three(cluster: Cluster, **of_third: object) -> list[NodeProcess]:
 @pytest.mark.parametrize("how", ["silent", pytest.param("closed", marks=pytest.mark.full)])
 async def test_a_node_cut_off_from_etcd_for_longer_than_its_lease(tmp_path, how):
     """Fault 10, O, L, D: it stops before the others take over, and comes back by itself."""
-    async with Cluster(tmp_path) as cluster, cluster.proxied(cluster.servers.etcd.endpoint) as proxy:
+    async with ProcessCluster(tmp_path) as cluster, cluster.proxied(cluster.servers.etcd.endpoint) as proxy:
         a, b, c = await three(cluster, etcd=proxy.endpoint)
         async with cluster.load() as load:
             await load.reaches_all()
@@ -100,7 +100,10 @@ async def test_a_node_cut_off_from_etcd_for_longer_than_its_lease(tmp_path, how)
 @pytest.mark.parametrize("how", ["closed", pytest.param("silent", marks=pytest.mark.full)])
 async def test_a_node_cut_off_from_nats_alone(tmp_path, how):
     """Fault 10, O, L, D: after 5 s its partitions go to others, and it gets some back when NATS does."""
-    async with Cluster(tmp_path) as cluster, cluster.proxied(cluster.servers.nats.url.rpartition("/")[2]) as proxy:
+    async with (
+        ProcessCluster(tmp_path) as cluster,
+        cluster.proxied(cluster.servers.nats.url.rpartition("/")[2]) as proxy,
+    ):
         a, b, c = await three(cluster, nats=f"nats://{proxy.endpoint}")
         async with cluster.load() as load:
             await load.reaches_all()
@@ -130,7 +133,7 @@ async def test_a_node_cut_off_from_nats_alone(tmp_path, how):
 
 async def test_etcd_silent_for_all(tmp_path):
     """Fault 9, O, L: nobody starts anything when trust has ended; all resume by themselves."""
-    async with Cluster(tmp_path) as cluster:
+    async with ProcessCluster(tmp_path) as cluster:
         nodes = await three(cluster)
         etcd = cluster.servers.etcd.pid
         async with cluster.load() as load:
@@ -162,7 +165,10 @@ async def test_etcd_silent_for_all(tmp_path):
 
 async def test_compaction_while_a_node_is_away(tmp_path):
     """Fault 11: within 5 s of its return it carries out the newest plan and goes by the newest topics."""
-    async with Cluster(tmp_path, lease_ttl=20) as cluster, cluster.proxied(cluster.servers.etcd.endpoint) as proxy:
+    async with (
+        ProcessCluster(tmp_path, lease_ttl=20) as cluster,
+        cluster.proxied(cluster.servers.etcd.endpoint) as proxy,
+    ):
         a, b, c = await three(cluster, etcd=proxy.endpoint)
         mine = [cluster.projects[number] for number in cluster.history.owned("c")]
         first, then = mine[::2], mine[1::2]  # are paused
@@ -196,7 +202,10 @@ async def test_compaction_while_a_node_is_away(tmp_path):
 
 async def test_a_short_cut_from_etcd_costs_nothing(tmp_path):
     """V, P2: shorter than the lease is trusted, nobody notices."""
-    async with Cluster(tmp_path, lease_ttl=5) as cluster, cluster.proxied(cluster.servers.etcd.endpoint) as proxy:
+    async with (
+        ProcessCluster(tmp_path, lease_ttl=5) as cluster,
+        cluster.proxied(cluster.servers.etcd.endpoint) as proxy,
+    ):
         _, _, c = await three(cluster, etcd=proxy.endpoint)
         mine = cluster.history.owned("c")
         producer = await cluster.producer()

@@ -8,7 +8,7 @@ import aiohttp
 import pytest
 
 from evenlane.engine.base.clock import now_ns
-from tests.ledger.cluster import TTL_S, Cluster
+from tests.ledger.cluster import TTL_S, ProcessCluster
 from tests.ledger.promises import SECOND, begun_too_late, never_handled
 from tests.support.until import until
 
@@ -61,7 +61,7 @@ async def test_etcd_is_wiped_under_two_nodes(tmp_path):
     """F2, O, L: a lower revision, and nothing else is there. The nodes go on under epochs above those before, with the
     topics that they knew; `topics apply` brings these back for a node that joins.
     """
-    async with Cluster(tmp_path) as cluster:
+    async with ProcessCluster(tmp_path) as cluster:
         await asyncio.gather(*(cluster.etcdctl_put("other", b"") for _ in range(300)))
         nodes = await cluster.start("a", "b")
         await cluster.topics(*cluster.projects)
@@ -91,7 +91,7 @@ async def test_an_older_backup_is_put_back_under_three_nodes(tmp_path):
     """F3, O, L: by the backup the first node owns all, under a lease that it still keeps, and the others don't exist.
     All differ from etcd, say so, and are at one with it soon. So are nodes that are started afterwards.
     """
-    async with Cluster(tmp_path) as cluster:
+    async with ProcessCluster(tmp_path) as cluster:
         [a] = await cluster.start("a", http_port=0)
         await cluster.topics(*cluster.projects)
         await cluster.carried_out(a)

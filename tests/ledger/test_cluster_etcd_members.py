@@ -7,7 +7,7 @@ import signal
 import pytest
 
 from evenlane.engine.base.clock import now_ns
-from tests.ledger.cluster import Cluster
+from tests.ledger.cluster import ProcessCluster
 from tests.ledger.etcd_trio import MEMBERS, Trio
 from tests.ledger.promises import (
     SECOND,
@@ -33,7 +33,10 @@ TRUST_S = TTL_S * 0.8
 @pytest.mark.parametrize("how", ["killed", pytest.param("hanging", marks=pytest.mark.full)])
 async def test_etcd_loses_its_leader(tmp_path, how):
     """Fault 8, V, P2: no ownership is lost, nobody stops, all are served while etcd has no leader."""
-    async with Trio(tmp_path / "trio") as trio, Cluster(tmp_path, etcd=trio.endpoints, lease_ttl=TTL_S) as cluster:
+    async with (
+        Trio(tmp_path / "trio") as trio,
+        ProcessCluster(tmp_path, etcd=trio.endpoints, lease_ttl=TTL_S) as cluster,
+    ):
         nodes = await cluster.start("a", "b", "c")
         await cluster.topics(*cluster.projects)
         await cluster.carried_out(*nodes)
@@ -74,7 +77,10 @@ async def test_etcd_loses_its_leader(tmp_path, how):
 @pytest.mark.full
 async def test_etcd_loses_its_quorum(tmp_path):
     """Fault 9, O, L: everybody stops when trust ends, and resumes when the quorum is there again."""
-    async with Trio(tmp_path / "trio") as trio, Cluster(tmp_path, etcd=trio.endpoints, lease_ttl=TTL_S) as cluster:
+    async with (
+        Trio(tmp_path / "trio") as trio,
+        ProcessCluster(tmp_path, etcd=trio.endpoints, lease_ttl=TTL_S) as cluster,
+    ):
         nodes = await cluster.start("a", "b", "c")
         await cluster.topics(*cluster.projects)
         await cluster.carried_out(*nodes)

@@ -6,7 +6,7 @@ import logging
 import pytest
 
 from evenlane.engine.base.clock import now_ns
-from tests.ledger.cluster import Cluster
+from tests.ledger.cluster import ProcessCluster
 from tests.ledger.handlers import forgive
 from tests.ledger.promises import (
     begun_again,
@@ -25,7 +25,7 @@ pytestmark = [pytest.mark.real, pytest.mark.timeout(90)]
 _log = logging.getLogger(__name__)
 
 
-def figures(cluster: Cluster, since: int) -> tuple[int, list[float]]:
+def figures(cluster: ProcessCluster, since: int) -> tuple[int, list[float]]:
     """How many partitions have moved since then, and the longest pause of each, in s."""
     made = [reign for reign in cluster.history.reigns() if reign.created > since]
     entries = cluster.entries()
@@ -39,7 +39,7 @@ async def test_a_node_joins_and_one_leaves_under_load(tmp_path):
     """E6, E14, Z1, P6, P13, fault 3: L, no duplicates at all, one owner at any time; handlers that run across both
     hand-overs run once, and the leaver waits for its own of them.
     """
-    async with Cluster(tmp_path) as cluster:
+    async with ProcessCluster(tmp_path) as cluster:
         a, b, c = await cluster.start("a", "b", "c")
         await cluster.topics(*cluster.projects, ack_wait=60)
         await cluster.carried_out(a, b, c)
@@ -82,7 +82,7 @@ def _brief(pauses: list[float]) -> str:
 
 async def test_sigterm_of_a_node_with_handlers_that_never_end(tmp_path):
     """Fault 4: L, only what was stuck comes again, exit inside the grace period; what isn't stuck moves at once."""
-    async with Cluster(tmp_path) as cluster:
+    async with ProcessCluster(tmp_path) as cluster:
         a, b = await cluster.start("a", "b", drain_grace=8)
         await cluster.topics(*cluster.projects, ack_wait=600)
         await cluster.carried_out(a, b)
@@ -111,7 +111,7 @@ async def test_sigterm_of_a_node_with_handlers_that_never_end(tmp_path):
 
 async def test_a_second_node_of_the_same_id_refuses(tmp_path):
     """It says so in one sentence, exit code 1, and the first one doesn't notice."""
-    async with Cluster(tmp_path) as cluster:
+    async with ProcessCluster(tmp_path) as cluster:
         [a] = await cluster.start("a")
         await cluster.topics(*cluster.projects)
         await cluster.carried_out(a)
@@ -131,7 +131,7 @@ async def test_a_node_of_the_same_id_takes_over_from_one_that_was_killed(tmp_pat
     """E14: by itself, once the lease of its former life has ended.
     No longer than that: tests/unit/cluster/ownership/test_lease.py.
     """
-    async with Cluster(tmp_path) as cluster:
+    async with ProcessCluster(tmp_path) as cluster:
         [a] = await cluster.start("a")
         await cluster.topics(*cluster.projects)
         await cluster.carried_out(a)
@@ -154,7 +154,7 @@ async def test_nodes_come_and_go_again_and_again(tmp_path, seed):
     from random import Random
 
     chance = Random(seed)
-    async with Cluster(tmp_path) as cluster:
+    async with ProcessCluster(tmp_path) as cluster:
         nodes = await cluster.start("n0", "n1")
         await cluster.topics(*cluster.projects)
         await cluster.carried_out(*nodes)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from evenlane.engine.base.clock import now_ns
-from tests.ledger.cluster import Cluster
+from tests.ledger.cluster import ProcessCluster
 from tests.ledger.etcd_requests import received
 from tests.ledger.history import Reign
 from tests.ledger.process import NodeProcess
@@ -44,7 +44,7 @@ def moves(reigns: list[Reign], *, since: int) -> Counter[int]:
 @pytest.mark.timeout(400)
 async def test_many_nodes_start_at_once(tmp_path, count):
     """Fault 18: once all have a plan each partition moves at most once; etcd's part in it is bounded."""
-    async with Cluster(tmp_path, partitions=128, lease_ttl=10, start_timeout=120) as cluster:
+    async with ProcessCluster(tmp_path, partitions=128, lease_ttl=10, start_timeout=120) as cluster:
         began = now_ns()
         nodes = await cluster.start(*(f"n{number}" for number in range(count)), within_s=200)
         await cluster.carried_out(*nodes, timeout=200)
@@ -72,7 +72,7 @@ async def test_many_nodes_start_at_once(tmp_path, count):
 @pytest.mark.parametrize("count", [12, 50])
 async def test_what_idle_nodes_ask_of_etcd(tmp_path, count):
     """M, P2: at most 50 requests/s for 50 nodes, with the lease of 10 s that is the default."""
-    async with Cluster(tmp_path, partitions=128, lease_ttl=10, start_timeout=120) as cluster:
+    async with ProcessCluster(tmp_path, partitions=128, lease_ttl=10, start_timeout=120) as cluster:
         nodes = await cluster.start(*(f"n{number}" for number in range(count)), within_s=200)
         await cluster.topics(*cluster.projects)
         await cluster.carried_out(*nodes, timeout=200)

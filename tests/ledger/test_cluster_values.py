@@ -3,7 +3,7 @@
 import pytest
 
 from evenlane.engine.base.clock import now_ns
-from tests.ledger.cluster import PARTITIONS, TTL_S, Cluster, plan
+from tests.ledger.cluster import PARTITIONS, TTL_S, ProcessCluster, plan
 from tests.ledger.process import NodeProcess
 from tests.ledger.promises import begun_again, begun_too_late, never_handled
 from tests.support.until import until
@@ -33,14 +33,14 @@ WRONG_PLANS = {
 }
 
 
-async def three(cluster: Cluster) -> list[NodeProcess]:
+async def three(cluster: ProcessCluster) -> list[NodeProcess]:
     nodes = await cluster.start("a", "b", "c")
     await cluster.topics(*cluster.projects)
     await cluster.carried_out(*nodes)
     return nodes
 
 
-async def healed(cluster: Cluster, key: str, revision: int) -> None:
+async def healed(cluster: ProcessCluster, key: str, revision: int) -> None:
     """Wait until what was put at this revision has been replaced."""
     keys = cluster.history.keys
     what = f"the value of {key} to be replaced"
@@ -51,7 +51,7 @@ def logged(nodes: list[NodeProcess], text: str) -> int:
     return sum(node.logged(text) for node in nodes)
 
 
-def check_undisturbed(cluster: Cluster) -> None:
+def check_undisturbed(cluster: ProcessCluster) -> None:
     entries = cluster.entries()
     assert set() == never_handled(cluster.acknowledged, entries)
     assert [] == begun_again(entries)
@@ -62,7 +62,7 @@ async def test_plans_that_are_none_or_wrong_are_written_anew(tmp_path):
     """Z5, O: whatever a node is told to own, it takes from nobody; nothing is lost or doubled, and the leader heals
     each. What is no plan at all is named in the log.
     """
-    async with Cluster(tmp_path) as cluster:
+    async with ProcessCluster(tmp_path) as cluster:
         nodes = await three(cluster)
         leader = cluster.history.leader
         for target in (leader, next(node.name for node in nodes if node.name != leader)):
@@ -80,7 +80,7 @@ async def test_plans_that_are_none_or_wrong_are_written_anew(tmp_path):
 
 async def test_plans_are_healed_by_the_next_leader(tmp_path):
     """What was spoilt while nobody led."""
-    async with Cluster(tmp_path) as cluster:
+    async with ProcessCluster(tmp_path) as cluster:
         nodes = await three(cluster)
         leader = cluster.named(cluster.history.leader)
         others = [node for node in nodes if node is not leader]
@@ -105,7 +105,7 @@ async def test_keys_that_are_nobodys(tmp_path):
              "owners/3/4", "owners/²", "owners/"]  # fmt: skip
     others = ["held/x", "held/3", "held/3/x", "held/3/1", "held/1/2/3", "held/999/1", "done/a", "done/nobody", "plan/",
               "nodes/ghost"]  # fmt: skip
-    async with Cluster(tmp_path) as cluster:
+    async with ProcessCluster(tmp_path) as cluster:
         nodes = await three(cluster)
         async with cluster.load() as load:
             for key in (*named, *others):
@@ -125,7 +125,7 @@ async def test_keys_that_are_nobodys(tmp_path):
 
 async def test_the_registration_of_a_living_node_is_spoilt_and_deleted(tmp_path):
     """It registers again, and L holds."""
-    async with Cluster(tmp_path) as cluster:
+    async with ProcessCluster(tmp_path) as cluster:
         nodes = await three(cluster)
         async with cluster.load() as load:
             await cluster.etcdctl_put("nodes/b", b"{")
@@ -140,7 +140,7 @@ async def test_the_registration_of_a_living_node_is_spoilt_and_deleted(tmp_path)
 
 async def test_an_owner_key_deleted_by_hand(tmp_path):
     """O, L, D: the owner stops, and takes it anew under a higher epoch."""
-    async with Cluster(tmp_path) as cluster:
+    async with ProcessCluster(tmp_path) as cluster:
         nodes = await three(cluster)
         async with cluster.load() as load:
             await load.reaches_all()
@@ -157,7 +157,7 @@ async def test_an_owner_key_deleted_by_hand(tmp_path):
 
 async def test_an_owner_key_that_was_written_over_does_not_outlive_its_owner(tmp_path):
     """E7: such a put takes it out of the lease; when the owner is killed, others own the partition all the same."""
-    async with Cluster(tmp_path) as cluster:
+    async with ProcessCluster(tmp_path) as cluster:
         nodes = await three(cluster)
         victim = next(node for node in nodes if node.name != cluster.history.leader)
         rest = [node for node in nodes if node is not victim]
@@ -177,7 +177,7 @@ async def test_an_owner_key_that_was_written_over_does_not_outlive_its_owner(tmp
 
 async def test_a_leaders_key_that_was_written_over_does_not_outlive_the_leader(tmp_path):
     """P4: such a put takes it out of the lease; when the leader is killed, another leads all the same."""
-    async with Cluster(tmp_path) as cluster:
+    async with ProcessCluster(tmp_path) as cluster:
         nodes = await three(cluster)
         revision = await cluster.etcdctl_put("leader", b"me")
         await healed(cluster, "leader", revision)

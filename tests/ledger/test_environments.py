@@ -10,7 +10,7 @@ from evenlane.engine.producer.put import Put
 from evenlane.ring.coordination.etcd.client import EtcdCoordination
 from tests.ledger.cli import evenlane, patiently
 from tests.ledger.puts import some
-from tests.ledger.world import World
+from tests.ledger.world import ProcessWorld
 from tests.support.until import until
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(120)]
@@ -23,7 +23,10 @@ PROJECTS = ("acme", "ordered")
 async def two(folder):
     """Both, each with a node of the same id; and what crosses core NATS meanwhile: its subjects."""
     (folder / "sandbox").mkdir()
-    async with World(folder) as online, World(folder / "sandbox", beside=online, env="sandbox") as sandbox:
+    async with (
+        ProcessWorld(folder) as online,
+        ProcessWorld(folder / "sandbox", beside=online, env="sandbox") as sandbox,
+    ):
         client = await nats.connect(online.servers.nats.url)
         subjects: set[str] = set()
 
@@ -39,7 +42,7 @@ async def two(folder):
         await client.close()
 
 
-async def works(world: World, name: str) -> None:
+async def works(world: ProcessWorld, name: str) -> None:
     """Everything there is: messages that are due at once and later, fail, are ordered, and end as dead letters."""
     producer = await world.producer()
     later = [Put("acme", b"", delay=0.5, id=f"later-{name}-{n}") for n in range(20)]
@@ -63,7 +66,7 @@ async def works(world: World, name: str) -> None:
     await evenlane(world, "plan", "show")
 
 
-async def streams(world: World) -> dict[str, dict]:
+async def streams(world: ProcessWorld) -> dict[str, dict]:
     found = (await world.api("STREAM.LIST"))["streams"]
     return {info["config"]["name"]: info for info in found}
 
@@ -123,5 +126,5 @@ async def test_one_goes_and_the_other_goes_on(tmp_path, goes):
         assert 0 == await staying.nodes[0].stop()
 
 
-async def all_keys(world: World):
+async def all_keys(world: ProcessWorld):
     return (await world.etcd.list("/")).items

@@ -19,7 +19,7 @@ from tests.ledger.handlers import forgive
 from tests.ledger.mixture import Mixture
 from tests.ledger.promises import SECOND
 from tests.ledger.supervised import End, Supervised
-from tests.ledger.world import World
+from tests.ledger.world import ProcessWorld
 from tests.support.until import until
 
 pytestmark = pytest.mark.real
@@ -45,7 +45,7 @@ class Size:
 
 @dataclass
 class Story:
-    world: World
+    world: ProcessWorld
     size: Size
     mix: Mixture
     nodes: list[Supervised]
@@ -172,7 +172,7 @@ async def test_everything_at_once_is_accounted_for(tmp_path, size):
     twice but what a killed process had in hand; keys in order.
     """
     facts = {"partitions": size.partitions, "group_qps": 50_000, "max_queue_backlog": mixture.MOST_WAITING}
-    async with World(tmp_path, **facts) as world:
+    async with ProcessWorld(tmp_path, **facts) as world:
         began = now_ns()
         async with AsyncExitStack() as stack:
             nodes = [
@@ -194,12 +194,12 @@ async def test_everything_at_once_is_accounted_for(tmp_path, size):
         _log.info("%d messages: put in %.0f s, all in %.0f s", size.messages, put_s, (now_ns() - began) / SECOND)
 
 
-async def run_sandbox(world: World, messages: int) -> None:
+async def run_sandbox(world: ProcessWorld, messages: int) -> None:
     """Run a second environment on the same servers: same projects, same message ids, its own node."""
     folder = world.folder / "sandbox"
     folder.mkdir()
     async with (
-        World(folder, beside=world, env="sandbox", partitions=8) as sandbox,
+        ProcessWorld(folder, beside=world, env="sandbox", partitions=8) as sandbox,
         Supervised(sandbox, "node-sandbox", concurrency=CONCURRENCY),  # nats-server may be killed while it starts
     ):
         mix = Mixture(messages, seed=5)

@@ -11,7 +11,7 @@ from evenlane.engine.producer.put import Put
 from evenlane.engine.runtime.loop_watch.node_loop import BLOCKED
 from evenlane.ring.membership.records import NodeRecord, decode
 from tests.ledger import settle_logs
-from tests.ledger.cluster import TTL_S, Cluster
+from tests.ledger.cluster import TTL_S, ProcessCluster
 from tests.ledger.process import NodeProcess
 from tests.ledger.promises import begun_again, never_handled, partition, pause
 from tests.ledger.puts import one, some
@@ -21,7 +21,7 @@ from tests.support.until import until
 pytestmark = [pytest.mark.real, pytest.mark.timeout(240)]
 
 
-async def troubles(cluster: Cluster) -> dict[str, dict[str, str]]:
+async def troubles(cluster: ProcessCluster) -> dict[str, dict[str, str]]:
     """What keeps each node from its work, as etcd has it."""
     found = await cluster.etcd.list(names.key("online", "nodes", ""))
     return {item.key.rpartition("/")[2]: decode(NodeRecord, item.key, item.value).troubles for item in found.items}
@@ -46,7 +46,7 @@ async def test_a_node_that_is_blocked_keeps_what_it_owns_and_delays_nobody_else(
     """F1, Z1, L, D: blocked for longer than its lease lasts, a node stays the owner. Its handler's message begins once,
     others wait for no longer than the block, partitions of other nodes not at all; log, etcd and `why` name the line.
     """
-    async with Cluster(tmp_path) as cluster:
+    async with ProcessCluster(tmp_path) as cluster:
         nodes = await cluster.start("node-0", "node-1", "node-2")
         await cluster.topics(*cluster.projects, "blocker")
         await cluster.carried_out(*nodes)
@@ -97,7 +97,7 @@ async def test_a_message_that_blocks_its_node_for_good_is_dead_after_n_attempts(
     blocked it; nothing else is lost or counted.
     """
     limit_s = 2
-    async with Cluster(tmp_path) as cluster:
+    async with ProcessCluster(tmp_path) as cluster:
         nodes = [Supervised(cluster, f"node-{number}", block_limit=limit_s) for number in range(2)]
         async with nodes[0], nodes[1]:
             await cluster.topics(*cluster.projects, "blocker", max_attempts=2)
@@ -130,7 +130,7 @@ async def test_a_message_that_blocks_its_node_for_good_is_dead_after_n_attempts(
 async def test_a_fallback_that_blocks_its_node_for_good_is_not_begun_again(tmp_path):
     """F1, K4: the first end of a process counts, as the message is named; whoever has ended one isn't given to it."""
     limit_s = 2
-    async with Cluster(tmp_path) as cluster:
+    async with ProcessCluster(tmp_path) as cluster:
         nodes = [Supervised(cluster, f"node-{number}", block_limit=limit_s, fallback="give_up") for number in range(2)]
         async with nodes[0], nodes[1]:
             await cluster.topics("blocker", max_attempts=1)

@@ -14,7 +14,7 @@ from evenlane.engine.errors import NotAcknowledged
 from evenlane.engine.producer.producer import Producer
 from tests.ledger import settle_logs
 from tests.ledger.puts import one
-from tests.support.store.worlds import limit_files
+from tests.support.store.harness import limit_files
 from tests.support.until import until
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(90)]

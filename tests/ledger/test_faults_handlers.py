@@ -11,7 +11,7 @@ from tests.ledger.handlers import forgive
 from tests.ledger.promises import never_handled
 from tests.ledger.puts import one, some
 from tests.ledger.supervised import Supervised
-from tests.ledger.world import World
+from tests.ledger.world import ProcessWorld
 from tests.support.until import until
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(240)]
@@ -27,7 +27,7 @@ async def test_what_a_process_survives_fails_or_is_handled(tmp_path):
     """E13, X9: the node goes on, and ends in order at SIGTERM; a child that comes back to the node ends, and does
     nothing of the node's.
     """
-    async with World(tmp_path, partitions=4) as world:
+    async with ProcessWorld(tmp_path, partitions=4) as world:
         node = await world.node("unruly:unruly", concurrency=4)
         await world.topics("acme", max_attempts=2)
         producer = await world.producer()
@@ -62,7 +62,7 @@ async def test_what_a_process_dies_of_is_counted(tmp_path, order):
     """X11: it is no clean end, in the settle log or for whoever runs the process; the attempt counts, and the next node
     goes on.
     """
-    async with World(tmp_path, partitions=4) as world:
+    async with ProcessWorld(tmp_path, partitions=4) as world:
         first = await world.node("unruly:unruly", concurrency=4)
         await world.topics("acme", max_attempts=1)  # so that it is recorded in flight from the first attempt on
         producer = await world.producer()
@@ -83,7 +83,7 @@ async def test_what_a_process_dies_of_is_counted(tmp_path, order):
 
 async def test_what_a_process_dies_of_in_its_drain_is_no_clean_end(tmp_path):
     """X11: although it was asked to end; SystemExit(0) isn't the exit code 0."""
-    async with World(tmp_path, partitions=4) as world:
+    async with ProcessWorld(tmp_path, partitions=4) as world:
         node = await world.node("unruly:unruly", concurrency=4)
         await world.topics("acme")
         await world.put(await world.producer(), [one("acme", "bad", order="exit in drain")])
@@ -100,7 +100,7 @@ async def test_what_a_process_dies_of_in_its_drain_is_no_clean_end(tmp_path):
 
 async def test_a_node_that_ends_by_itself_does_not_end_in_order(tmp_path):
     """X11, F12: where a message may be the cause, neither the settle log nor the node's last line calls it clean."""
-    async with World(tmp_path, partitions=4) as world:
+    async with ProcessWorld(tmp_path, partitions=4) as world:
         node = await world.node("unruly:hangs", concurrency=4)
         await world.topics("acme", ack_wait=0.3, max_attempts=9)
         await world.put(await world.producer(), some("acme", "bad", 2))
@@ -114,7 +114,7 @@ async def test_a_node_that_ends_by_itself_does_not_end_in_order(tmp_path):
 @pytest.mark.full
 async def test_a_child_that_comes_back_to_a_handler_thread_ends(tmp_path):
     """X9: else it would wait there for ever, with all of the node's sockets; the handler waits for it."""
-    async with World(tmp_path, partitions=4) as world:
+    async with ProcessWorld(tmp_path, partitions=4) as world:
         node = await world.node("unruly:forks_in_thread", concurrency=4)
         await world.topics("acme", ack_wait=20)
         await world.put(await world.producer(), some("acme", "forks", 5))
@@ -127,7 +127,7 @@ async def test_a_child_that_comes_back_to_a_handler_thread_ends(tmp_path):
 @pytest.mark.full
 async def test_what_kills_every_process_is_a_dead_letter(tmp_path):
     """X11: after N + 1 deaths at the most, each of another kind of end."""
-    async with World(tmp_path, partitions=4) as world, Supervised(world, "node-a", "unruly:unruly") as node:
+    async with ProcessWorld(tmp_path, partitions=4) as world, Supervised(world, "node-a", "unruly:unruly") as node:
         await world.topics("acme", max_attempts=2)
         producer = await world.producer()
         dead = await world.dead_letters()
@@ -147,7 +147,7 @@ async def test_what_kills_every_process_is_a_dead_letter(tmp_path):
 
 async def test_an_interrupt_stops_a_node_whose_handler_blocks(tmp_path):
     """Fault 4: the second Ctrl-C reaches a handler that blocks the loop; the node drains, and the attempt counts."""
-    async with World(tmp_path, partitions=4) as world:
+    async with ProcessWorld(tmp_path, partitions=4) as world:
         node = await world.node("unruly:unruly", concurrency=4)
         await world.topics("acme")
         await world.put(await world.producer(), [one("acme", "bad", order="once block")])

@@ -8,7 +8,7 @@ import pytest
 
 from evenlane.engine.base.clock import now_ns
 from tests.ledger.accounts import check_doubled
-from tests.ledger.cluster import Cluster
+from tests.ledger.cluster import ProcessCluster
 from tests.ledger.promises import SECOND, never_handled, pause
 from tests.ledger.puts import some
 from tests.ledger.supervised import Supervised
@@ -23,7 +23,7 @@ LONGEST_PAUSE_S = 30.0  # of one partition: a lease's end, a take-over, and that
 
 
 @asynccontextmanager
-async def supervised(cluster: Cluster, count: int):
+async def supervised(cluster: ProcessCluster, count: int):
     """So many nodes, each started again when it dies; the topics of the load are there."""
     async with AsyncExitStack() as stack:
         nodes = [
@@ -34,7 +34,7 @@ async def supervised(cluster: Cluster, count: int):
         yield nodes
 
 
-async def dies_out(cluster: Cluster, nodes: list[Supervised], order: str, count: int, timeout: float) -> None:
+async def dies_out(cluster: ProcessCluster, nodes: list[Supervised], order: str, count: int, timeout: float) -> None:
     """Put so many of them at once, and wait until all are dead letters; then look at what they did."""
     poison = some("poison", "p", count, order=order)
     ids = {put.id for put in poison}
@@ -80,12 +80,12 @@ async def test_a_message_that_kills_its_process_is_dead_after_n_attempts(tmp_pat
     """Fault 15, X11: N + 1 deaths at the most, across two nodes that are started again; nobody else's message is lost,
     or dead.
     """
-    async with Cluster(tmp_path) as cluster, supervised(cluster, 2) as nodes:
+    async with ProcessCluster(tmp_path) as cluster, supervised(cluster, 2) as nodes:
         await dies_out(cluster, nodes, order, 1, timeout=60)
 
 
 @pytest.mark.full
 async def test_several_of_them_at_once(tmp_path):
     """Fault 15, X11: four of one tenant, on three nodes."""
-    async with Cluster(tmp_path) as cluster, supervised(cluster, 3) as nodes:
+    async with ProcessCluster(tmp_path) as cluster, supervised(cluster, 3) as nodes:
         await dies_out(cluster, nodes, "exit", 4, timeout=180)

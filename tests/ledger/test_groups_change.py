@@ -15,7 +15,7 @@ from evenlane.engine.producer.put import Put
 from evenlane.quota.topics.topic import decode_accepted
 from evenlane.ring.hashing import group_of, partition_of
 from tests.ledger.cli import evenlane, patiently
-from tests.ledger.cluster import PARTITIONS, Cluster
+from tests.ledger.cluster import PARTITIONS, ProcessCluster
 from tests.ledger.promises import check_doubled_by, most_in_a_second, never_handled
 from tests.support.until import until
 
@@ -76,7 +76,7 @@ class Acme:
 
 def cluster_of(folder):
     """The product's own groups: 50 QPS wanted, 150 at the most. A producer is given 2 s for a put."""
-    return Cluster(folder, group_qps=50, max_group_qps=150, duplicate_window=2)
+    return ProcessCluster(folder, group_qps=50, max_group_qps=150, duplicate_window=2)
 
 
 def place(group):

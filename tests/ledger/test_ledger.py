@@ -14,7 +14,7 @@ from tests.ledger import settle_logs
 from tests.ledger.handlers import fails
 from tests.ledger.process import NodeProcess
 from tests.ledger.settle_logs import Log
-from tests.ledger.world import World
+from tests.ledger.world import ProcessWorld
 from tests.support.until import until
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ class Crash:
 
 @dataclass
 class Story:
-    world: World
+    world: ProcessWorld
     messages: int
     rate: int  # msg/s
     crashes: list[Crash] = field(default_factory=list)
@@ -100,7 +100,7 @@ def _message(number: int) -> Put:
 @pytest.mark.parametrize("messages", [20_000, pytest.param(100_000, marks=pytest.mark.full)])
 async def test_each_acknowledged_message_is_handled_or_dead_through_crashes_of_both_sides(tmp_path, messages):
     """L, D, K4, K7, E11: three kill -9 of nats-server and three of the node, in the middle of the load."""
-    async with World(tmp_path, partitions=PARTITIONS, group_qps=50_000) as world:
+    async with ProcessWorld(tmp_path, partitions=PARTITIONS, group_qps=50_000) as world:
         node = await world.node("flaky", concurrency=CONCURRENCY)
         await world.topics(*PROJECTS)
         producer = await world.producer()
@@ -208,7 +208,7 @@ def check_log(story: Story, crash: Crash) -> None:
     assert len(unhandled) <= NAMED
 
 
-async def _nothing_waits(world: World) -> bool:
+async def _nothing_waits(world: ProcessWorld) -> bool:
     logs = await settle_logs.read(world.settings, PARTITIONS)
     return not any(log.waiting for log in logs.values())
 

@@ -18,7 +18,7 @@ from evenlane.engine.cluster.topics.topic_cache import TopicCache
 from evenlane.engine.errors import TopicDraining
 from evenlane.engine.producer.producer import Producer
 from evenlane.engine.producer.put import Put
-from tests.ledger.cluster import PARTITIONS, Cluster
+from tests.ledger.cluster import PARTITIONS, ProcessCluster
 from tests.ledger.entries import Entry
 from tests.ledger.process import NodeProcess
 from tests.ledger.promises import SECOND, begins, begun_again, begun_too_late, most_in_a_second, never_handled
@@ -35,7 +35,9 @@ A_WHILE = 30  # messages, handled at so many a second
 class Live:
     """Two nodes, and topics that lie on both."""
 
-    def __init__(self, cluster: Cluster, nodes: list[NodeProcess], producer: Producer, topics: TopicCache) -> None:
+    def __init__(
+        self, cluster: ProcessCluster, nodes: list[NodeProcess], producer: Producer, topics: TopicCache
+    ) -> None:
         self.cluster, self.nodes, self.producer, self._topics = cluster, nodes, producer, topics
         self._wishes: dict[str, dict[str, object]] = {}
         self._counts: Counter[str] = Counter()
@@ -135,7 +137,7 @@ class Live:
 
 @contextlib.asynccontextmanager
 async def live(folder: Path, **settings: object) -> AsyncIterator[Live]:
-    async with Cluster(folder, **settings) as cluster:
+    async with ProcessCluster(folder, **settings) as cluster:
         nodes = await cluster.start("a", "b")
         await cluster.carried_out(*nodes)
         topics = TopicCache(cluster.etcd, "online")

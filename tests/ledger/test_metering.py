@@ -17,7 +17,7 @@ from evenlane.spark.reports.quality import quality
 from evenlane.spark.reports.spans import FINEST_S, SPANS
 from evenlane.spark.reports.tenants import tenants
 from evenlane.spark.schemas import DEAD
-from tests.ledger.cluster import Cluster
+from tests.ledger.cluster import ProcessCluster
 from tests.ledger.puts import some
 from tests.support.meter_totals import Totals, rows, totals
 from tests.support.until import until
@@ -28,7 +28,7 @@ EVERY_S = 0.5
 SECOND = 1_000_000_000
 
 
-async def told(cluster: Cluster) -> list[bytes]:
+async def told(cluster: ProcessCluster) -> list[bytes]:
     """All records so far."""
     stream = names.meter_stream("online")
     connection = Connection(NatsOptions(cluster.settings.nats), "ledger test")
@@ -42,7 +42,7 @@ async def told(cluster: Cluster) -> list[bytes]:
         await connection.close()
 
 
-def ended(cluster: Cluster) -> Counter[str]:
+def ended(cluster: ProcessCluster) -> Counter[str]:
     """By the handlers' ledger: attempts that succeeded, that will be tried again, and that are dead letters."""
     found = Counter[str]()
     for entry in cluster.entries():
@@ -53,7 +53,7 @@ def ended(cluster: Cluster) -> Counter[str]:
     return found
 
 
-async def in_the_end(cluster: Cluster, wanted: Totals) -> Totals:
+async def in_the_end(cluster: ProcessCluster, wanted: Totals) -> Totals:
     """Wait until the records say so."""
     found: list[Totals] = []
 
@@ -68,7 +68,7 @@ async def in_the_end(cluster: Cluster, wanted: Totals) -> Totals:
     return found[0]
 
 
-async def says_all(cluster: Cluster, node: str) -> None:
+async def says_all(cluster: ProcessCluster, node: str) -> None:
     """Wait until a node has told all that has happened by now."""
     since = time.time_ns()
 
@@ -79,7 +79,7 @@ async def says_all(cluster: Cluster, node: str) -> None:
     await until(said, 20, f"{node} to say all")
 
 
-async def busy(cluster: Cluster, name: str, *moves) -> int:
+async def busy(cluster: ProcessCluster, name: str, *moves) -> int:
     """A load that reaches all, with retries and dead letters, before and after each move. How many dead letters."""
     producer = await cluster.producer()
     dead = 0
@@ -100,7 +100,7 @@ async def busy(cluster: Cluster, name: str, *moves) -> int:
 
 async def test_totals_are_the_ledgers_through_join_and_leave(tmp_path):
     """Issue 8.1, E11: what was put, handled, retried and dead is counted once, whoever had it; nobody is missed."""
-    async with Cluster(tmp_path, meter_interval=EVERY_S) as cluster:
+    async with ProcessCluster(tmp_path, meter_interval=EVERY_S) as cluster:
         a, b = await cluster.start("a", "b")
         await cluster.topics(*cluster.projects)
         await cluster.carried_out(a, b)
@@ -128,7 +128,7 @@ async def test_a_killed_nodes_last_interval_is_all_that_is_missing(tmp_path, spa
     """Issue 8.1: handled messages are missed by no more than it handled after its last record; and records and report
     say whose word is missing.
     """
-    async with Cluster(tmp_path, meter_interval=EVERY_S) as cluster:
+    async with ProcessCluster(tmp_path, meter_interval=EVERY_S) as cluster:
         a, b = await cluster.start("a", "b")
         await cluster.topics(*cluster.projects)
         await cluster.carried_out(a, b)

@@ -10,7 +10,7 @@ import pytest
 from evenlane.engine.producer.put import Put
 from tests.ledger.process import NodeProcess
 from tests.ledger.puts import one, some
-from tests.ledger.world import World
+from tests.ledger.world import ProcessWorld
 
 pytestmark = pytest.mark.real
 
@@ -34,7 +34,7 @@ def backlog(count: int, order: str = "") -> Iterator[list[Put]]:
         yield [Put("hot", BODY, id=f"h{number}", headers=headers) for number in numbers]
 
 
-async def filled(world: World, producer, node: NodeProcess, count: int, order: str = "") -> int:
+async def filled(world: ProcessWorld, producer, node: NodeProcess, count: int, order: str = "") -> int:
     """Put the backlog, and messages of others in between, which are handled at once; the most memory seen."""
     most = 0
     for number, puts in enumerate(backlog(count, order)):
@@ -46,7 +46,7 @@ async def filled(world: World, producer, node: NodeProcess, count: int, order: s
     return max(most, rss(node))
 
 
-async def served(world: World, producer, name: str) -> None:
+async def served(world: ProcessWorld, producer, name: str) -> None:
     """V: others get their turn within a second."""
     for project in ("acme", "bolt"):
         puts = some(project, name, 20)

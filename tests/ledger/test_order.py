@@ -9,7 +9,7 @@ import signal
 import pytest
 
 from tests.ledger import accounts, mixture
-from tests.ledger.cluster import Cluster
+from tests.ledger.cluster import ProcessCluster
 from tests.ledger.mixture import Mixture
 from tests.ledger.supervised import Supervised
 from tests.support.until import until
@@ -21,7 +21,7 @@ _log = logging.getLogger(__name__)
 MESSAGES, RATE, SLICE = 6_000, 600, 60
 
 
-async def load(cluster: Cluster, mix: Mixture) -> None:
+async def load(cluster: ProcessCluster, mix: Mixture) -> None:
     producer, puts = await cluster.producer(), list(mix.puts())
     clock = asyncio.get_running_loop().time
     start = clock()
@@ -37,7 +37,7 @@ async def load(cluster: Cluster, mix: Mixture) -> None:
 async def test_keys_stay_in_order(tmp_path, fault, seed):
     """With attempts that fail, ask to be retried, hang and end for good, while a node dies, leaves or comes."""
     async with (
-        Cluster(tmp_path) as cluster,
+        ProcessCluster(tmp_path) as cluster,
         Supervised(cluster, "a", concurrency=16) as a,
         Supervised(cluster, "b", concurrency=16),
     ):

@@ -12,7 +12,7 @@ from evenlane.engine.producer.put import Put
 from evenlane.engine.runtime.embedded.ports import free_port
 from tests.ledger.puts import one, some
 from tests.ledger.runbook import Runbook
-from tests.ledger.world import World
+from tests.ledger.world import ProcessWorld
 from tests.support.until import until
 
 pytestmark = [pytest.mark.real, pytest.mark.full, pytest.mark.timeout(240)]
@@ -25,7 +25,7 @@ def _quiet():
 
 
 async def test_projects(tmp_path):
-    async with World(tmp_path) as world:
+    async with ProcessWorld(tmp_path) as world:
         await world.node(http_port=0)
         base = await world.address()
         await world.topics("acme", "hog", qps=2)
@@ -68,7 +68,7 @@ async def test_projects(tmp_path):
 
 
 async def test_nodes_that_die(tmp_path):
-    async with World(tmp_path, lease_ttl=8) as world:
+    async with ProcessWorld(tmp_path, lease_ttl=8) as world:
         await world.node(http_port=0)
         await world.node(name="node-b", http_port=0)
         base = await world.address("node-b")
@@ -91,7 +91,7 @@ async def test_nodes_that_die(tmp_path):
 
 async def test_partitions_that_nobody_can_open(tmp_path):
     """NATS is away, so the one that is left stays behind with what it gets."""
-    async with World(tmp_path, lease_ttl=3) as world:
+    async with ProcessWorld(tmp_path, lease_ttl=3) as world:
         await world.node(http_port=0)
         await world.node(name="node-b", http_port=0)
         book = Runbook(world, "EvenlanePartitionUnowned")
@@ -104,7 +104,7 @@ async def test_partitions_that_nobody_can_open(tmp_path):
 
 
 async def test_etcd_goes(tmp_path):
-    async with World(tmp_path, lease_ttl=3) as world:
+    async with ProcessWorld(tmp_path, lease_ttl=3) as world:
         await world.node(http_port=0)
         base = await world.address()
         book = Runbook(world, "EvenlaneLeaseTrouble")
@@ -123,7 +123,7 @@ async def test_etcd_goes(tmp_path):
 
 async def test_topics_that_etcd_has_lost(tmp_path):
     """F2: one is brought back; the other, which was deleted and still had a message, is made to be deleted again."""
-    async with World(tmp_path, lease_ttl=3) as world:
+    async with ProcessWorld(tmp_path, lease_ttl=3) as world:
         await world.node(http_port=0)
         await world.topics("acme")
         await world.topics("old", state="paused")
@@ -153,7 +153,7 @@ async def test_topics_that_etcd_has_lost(tmp_path):
 
 
 async def test_two_nodes_of_one_id(tmp_path):
-    async with World(tmp_path, lease_ttl=3) as world:
+    async with ProcessWorld(tmp_path, lease_ttl=3) as world:
         await world.node(http_port=0)
         port = free_port()
         twin = world.twin(log="twin", http_port=port)
@@ -166,7 +166,7 @@ async def test_two_nodes_of_one_id(tmp_path):
 
 
 async def test_a_node_that_was_stopped(tmp_path):
-    async with World(tmp_path, lease_ttl=3) as world:
+    async with ProcessWorld(tmp_path, lease_ttl=3) as world:
         node = await world.node(http_port=0)
         base = await world.address()
         book = Runbook(world, "EvenlanePartitionsLost")
@@ -184,7 +184,7 @@ async def has_no_owners(world):
 
 
 async def test_nats_goes(tmp_path):
-    async with World(tmp_path) as world:
+    async with ProcessWorld(tmp_path) as world:
         await world.node(http_port=0)
         await world.topics("acme")
         base = await world.address()
@@ -212,7 +212,7 @@ async def test_nats_goes(tmp_path):
 
 
 async def test_a_loop_that_is_blocked(tmp_path):
-    async with World(tmp_path, block_limit=45) as world:
+    async with ProcessWorld(tmp_path, block_limit=45) as world:
         node = await world.node(http_port=0, concurrency=4)
         await world.topics("acme")
         base = await world.address()
@@ -237,7 +237,7 @@ async def test_a_loop_that_is_blocked(tmp_path):
 
 
 async def test_slots_that_are_all_busy_and_handlers_that_hang(tmp_path):
-    async with World(tmp_path, partitions=8) as world:
+    async with ProcessWorld(tmp_path, partitions=8) as world:
         await world.node(http_port=0, concurrency=4)
         await world.topics("hog")
         await world.topics("acme", ack_wait=0.5, max_attempts=2, backoff={"base": 60})
@@ -257,7 +257,7 @@ async def test_slots_that_are_all_busy_and_handlers_that_hang(tmp_path):
 
 
 async def test_payloads_without_room(tmp_path):
-    async with World(tmp_path, partitions=8) as world:
+    async with ProcessWorld(tmp_path, partitions=8) as world:
         await world.node(http_port=0, payload_budget=4 << 20, concurrency=2)
         await world.topics(*(f"p{n}" for n in range(20)), "acme", qps=0.02)
         base = await world.address()
@@ -272,7 +272,7 @@ async def test_payloads_without_room(tmp_path):
 
 
 async def test_copies_that_find_no_room(tmp_path):
-    async with World(tmp_path, partitions=8) as world:
+    async with ProcessWorld(tmp_path, partitions=8) as world:
         await world.node(http_port=0)
         await world.topics("acme", max_attempts=1)
         base = await world.address()
@@ -302,7 +302,7 @@ async def test_copies_that_find_no_room(tmp_path):
 
 
 async def test_messages_that_are_missing_and_strays(tmp_path):
-    async with World(tmp_path, partitions=8) as world:
+    async with ProcessWorld(tmp_path, partitions=8) as world:
         await world.node(http_port=0)
         await world.topics("acme", state="paused")
         base = await world.address()

@@ -7,7 +7,7 @@ import pytest
 from evenlane.engine.base.clock import now_ns
 from evenlane.engine.producer.put import Put
 from evenlane.ring.hashing import partition_of
-from tests.ledger.cluster import PARTITIONS, Cluster
+from tests.ledger.cluster import PARTITIONS, ProcessCluster
 from tests.ledger.promises import begins, begun_again, never_handled
 from tests.oracles.limiter import excess, steady
 from tests.support.until import until
@@ -59,7 +59,7 @@ async def test_what_others_don_t_use_is_lent_to_the_node_that_is_short(tmp_path)
     """Q, W, E3: a node with a third of the topic gets nearly all of it; then another one, whose own it was; then each
     has its own again. Through all of it never more than the quota.
     """
-    async with Cluster(tmp_path) as cluster:
+    async with ProcessCluster(tmp_path) as cluster:
         [first] = await cluster.start("a")
         await cluster.topics(PROJECT, **ON_ALL)
         nodes = [first, *await cluster.start("b", "c")]  # they lend of what they never had a message of
@@ -79,7 +79,7 @@ async def test_what_others_don_t_use_is_lent_to_the_node_that_is_short(tmp_path)
 
 async def test_the_quota_holds_while_leader_and_lender_die_and_nodes_come_and_go(tmp_path):
     """Q, L: kill -9 of the leader, of a node that lends, a join and a drain, all while one node borrows."""
-    async with Cluster(tmp_path) as cluster:
+    async with ProcessCluster(tmp_path) as cluster:
         nodes = await cluster.start("a", "b", "c")
         await cluster.topics(PROJECT, **ON_ALL)
         await cluster.carried_out(*nodes)

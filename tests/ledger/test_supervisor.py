@@ -15,7 +15,7 @@ import pytest
 
 from evenlane.engine.base.clock import now_ns
 from evenlane.ring.membership.records import HeldRecord, decode
-from tests.ledger.cluster import TTL_S, Cluster
+from tests.ledger.cluster import TTL_S, ProcessCluster
 from tests.ledger.promises import (
     begun_again,
     begun_too_late,
@@ -89,7 +89,7 @@ async def crew(cluster, **settings):
 async def behind_proxy(folder, **settings):
     """Supervisor and nodes reach etcd through a proxy."""
     async with (
-        Cluster(folder) as cluster,
+        ProcessCluster(folder) as cluster,
         cluster.proxied(cluster.servers.etcd.endpoint) as proxy,
         crew(cluster, etcd=proxy.endpoint, **settings) as nodes,
     ):
@@ -109,7 +109,7 @@ def check(cluster):
 @pytest.mark.parametrize("who", ["member", "leader"])
 async def test_kill_9_of_a_node_is_seen_at_once(tmp_path, who, seed):
     """Fault 1, E7, P4: L, D, O, Z1; it comes back under its name, and its new lease is left alone."""
-    async with Cluster(tmp_path) as cluster, crew(cluster) as nodes:
+    async with ProcessCluster(tmp_path) as cluster, crew(cluster) as nodes:
         async with cluster.load() as load:
             await load.reaches_all()
             await asyncio.sleep(Random(seed).random() / 2)
@@ -129,7 +129,7 @@ async def test_kill_9_of_a_node_is_seen_at_once(tmp_path, who, seed):
 
 async def test_a_node_that_crashes_again_and_again_is_seen_each_time(tmp_path):
     """E7, Z1: before it has its share of the partitions again, too."""
-    async with Cluster(tmp_path) as cluster, crew(cluster) as nodes:
+    async with ProcessCluster(tmp_path) as cluster, crew(cluster) as nodes:
         async with cluster.load() as load:
             await load.reaches_all()
             for count in (1, 2, 3):
@@ -145,7 +145,7 @@ async def test_a_node_that_crashes_again_and_again_is_seen_each_time(tmp_path):
 
 async def test_one_that_is_killed_while_etcd_is_away_is_seen_when_it_is_back(tmp_path):
     """Fault 9 with fault 1: L, O; the supervisor asks until it is answered."""
-    async with Cluster(tmp_path) as cluster, crew(cluster) as nodes:
+    async with ProcessCluster(tmp_path) as cluster, crew(cluster) as nodes:
         async with cluster.load() as load:
             await load.reaches_all()
             etcd = cluster.servers.etcd.pid
@@ -165,7 +165,7 @@ async def test_one_that_is_killed_while_etcd_is_away_is_seen_when_it_is_back(tmp
 
 async def test_a_node_that_is_stopped_is_not_gone(tmp_path):
     """Fault 2: O, L, Z1; its lease ends by itself, and when it wakes it joins anew."""
-    async with Cluster(tmp_path) as cluster, crew(cluster, lease_ttl=TTL_S) as nodes:
+    async with ProcessCluster(tmp_path) as cluster, crew(cluster, lease_ttl=TTL_S) as nodes:
         victim = nodes.member()
         async with cluster.load() as load:
             await load.reaches_all()
@@ -189,7 +189,7 @@ async def test_a_node_that_is_stopped_is_not_gone(tmp_path):
 
 async def test_one_that_is_stopped_keeps_its_lease_while_another_dies(tmp_path):
     """Z1: nobody but who died loses anything."""
-    async with Cluster(tmp_path) as cluster, crew(cluster) as nodes:
+    async with ProcessCluster(tmp_path) as cluster, crew(cluster) as nodes:
         frozen, killed = (node for node in IDS if node != cluster.history.leader)
         async with cluster.load() as load:
             await load.reaches_all()
@@ -249,7 +249,7 @@ async def test_one_that_dies_cut_off_from_etcd_is_seen_when_the_link_is_back(tmp
 
 async def test_a_node_that_exits_in_order_gives_its_lease_back_itself(tmp_path):
     """Z1, L: SIGTERM to one of them; nothing twice."""
-    async with Cluster(tmp_path) as cluster, crew(cluster) as nodes:
+    async with ProcessCluster(tmp_path) as cluster, crew(cluster) as nodes:
         victim = nodes.member()
         async with cluster.load() as load:
             await load.reaches_all()
@@ -264,7 +264,7 @@ async def test_a_node_that_exits_in_order_gives_its_lease_back_itself(tmp_path):
 
 async def test_what_a_handler_started_outlives_its_node_and_holds_no_lease(tmp_path):
     """E7: a process of the handler's own."""
-    async with Cluster(tmp_path) as cluster, crew(cluster, handler="obey_with_a_child") as nodes:
+    async with ProcessCluster(tmp_path) as cluster, crew(cluster, handler="obey_with_a_child") as nodes:
         children = []
         try:
             async with cluster.load() as load:
@@ -285,7 +285,7 @@ async def test_what_a_handler_started_outlives_its_node_and_holds_no_lease(tmp_p
 
 async def test_kill_9_of_a_node_that_lends_its_shares(tmp_path):
     """Q: the next owners know what others may use still, though nobody has waited for a lease."""
-    async with Cluster(tmp_path) as cluster, crew(cluster) as nodes:
+    async with ProcessCluster(tmp_path) as cluster, crew(cluster) as nodes:
         await cluster.topics(PROJECT, **ON_ALL)
         skewed = Skewed(cluster, await cluster.producer())
         groups = {node: skewed.groups_of(SimpleNamespace(name=node)) for node in IDS}

@@ -26,15 +26,15 @@ _FACTS = {"partitions": 8, "group_qps": 100_000, "max_group_qps": 100_000}
 _KEYS_AT_ONCE = 100
 
 
-class World:
-    """`async with World(folder) as world:` has both servers; node, topics and producer are asked for.
+class ProcessWorld:
+    """`async with ProcessWorld(folder) as world:` has both servers; node, topics and producer are asked for.
 
     `settings` are for all processes. With `beside` it stands on that world's servers. `acknowledged` holds the id of
     each put that was acknowledged -> where it is stored.
     """
 
     def __init__(
-        self, folder: Path, *, nats_config: str = "", beside: "World | None" = None, **settings: object
+        self, folder: Path, *, nats_config: str = "", beside: "ProcessWorld | None" = None, **settings: object
     ) -> None:
         self.folder = folder
         self._beside = beside

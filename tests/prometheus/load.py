@@ -13,7 +13,7 @@ from typing import Self
 from evenlane.engine.base.clock import now_ns
 from evenlane.engine.producer.put import Put
 from evenlane.ring.hashing import partition_of
-from tests.ledger.world import World
+from tests.ledger.world import ProcessWorld
 from tests.prometheus.trouble import Trouble, each
 
 PARTITIONS = 8
@@ -86,7 +86,7 @@ class Load:
     priority; `began_at` is when the backlogs were complete, ns since boot. Putting them took `putting_s` seconds.
     """
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: ProcessWorld) -> None:
         self._world = world
         self._end = asyncio.Event()
         self._open = AsyncExitStack()

@@ -11,7 +11,7 @@ import msgspec
 
 from evenlane.engine.base import names
 from evenlane.engine.base.clock import now_ns
-from tests.ledger.world import World
+from tests.ledger.world import ProcessWorld
 from tests.prometheus import expressions, load
 from tests.prometheus.api import Api
 from tests.prometheus.load import Load
@@ -25,7 +25,7 @@ _SECOND = 1_000_000_000
 class Stage:
     """`api` asks Prometheus; `bases` are where the nodes serve, `processes` the nodes, by name."""
 
-    def __init__(self, world: World, api: Api, bases: dict[str, str]) -> None:
+    def __init__(self, world: ProcessWorld, api: Api, bases: dict[str, str]) -> None:
         self.world, self.api, self.bases = world, api, bases
         self.processes = {node.name: node for node in world.nodes}
 
@@ -65,7 +65,7 @@ class Stage:
 async def stage(folder: Path, **settings: object) -> AsyncIterator[Stage]:
     few = {"partitions": load.PARTITIONS, "concurrency": load.SLOTS, "metrics_projects": load.LABELS}
     few |= {"read_ahead": load.READ_AHEAD, "lease_ttl": 10}
-    async with World(folder, **(few | settings)) as world:
+    async with ProcessWorld(folder, **(few | settings)) as world:
         await asyncio.gather(*(world.node(name=name, http_port=0) for name in NODES))
         bases = {name: await world.address(name) for name in NODES}
         data = folder / "prometheus"

@@ -18,7 +18,7 @@ from evenlane.engine.producer.put import Put
 from evenlane.engine.runtime.startup import wait_until_answered
 from evenlane.ring.coordination.ports import Put as Write
 from evenlane.ring.hashing import partition_of
-from tests.ledger.world import World
+from tests.ledger.world import ProcessWorld
 
 _NO_MESSAGE = 10_057  # JetStream: no message found
 _HOUR = 3_600_000_000_000
@@ -30,7 +30,7 @@ class Trouble:
     deleted unread.
     """
 
-    def __init__(self, world: World, partitions: int) -> None:
+    def __init__(self, world: ProcessWorld, partitions: int) -> None:
         self._world, self._partitions, self._env = world, partitions, world.settings.env
         self._numbers = itertools.count()
         self.put: Counter[tuple[str, str]] = Counter()

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from tests.simulation.events import Action
     from tests.simulation.nodes import SimNode
-    from tests.simulation.world import World
+    from tests.simulation.world import Simulation
 
 _MOST_NODES = 5
 _APPLIED_S = 1.0  # then somebody puts the topics again
@@ -35,7 +35,7 @@ def age(action: Action) -> float:
 class Faults:
     """`begin` is called at an action's time. What still lasts ends with `end_all`."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: Simulation) -> None:
         self._w = world
         self._open: dict[Fault, tuple[Action, SimNode | None, Callable[[], None]]] = {}
         self._over = False

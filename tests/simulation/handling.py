@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from evenlane.engine.core.message.message import Message
     from tests.simulation.events import PutAt
     from tests.simulation.history import How, Run
-    from tests.simulation.world import World
+    from tests.simulation.world import Simulation
 
 _BACKOFF_S = 1.2  # no delay of the topics' backoff is longer
 
@@ -21,7 +21,7 @@ _BACKOFF_S = 1.2  # no delay of the topics' backoff is longer
 class Handling:
     """`handle` is the handler of every node."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: Simulation) -> None:
         self._w = world
         self._puts = {put.uid: put for put in world.script.puts}
         self._pauses: Counter[str] = Counter()  # how often each message has asked for one

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from evenlane.engine.base.config.settings import Settings
     from evenlane.engine.runtime.engine import Engine
     from tests.simulation.network import Link
-    from tests.simulation.world import World
+    from tests.simulation.world import Simulation
 
 ENV = "online"
 
@@ -37,7 +37,7 @@ class SimNode(Actor):
 class SimConnect:
     """`evenlane.engine.cluster.connections.Connect` of one node."""
 
-    def __init__(self, world: World, node: SimNode) -> None:
+    def __init__(self, world: Simulation, node: SimNode) -> None:
         self._world, self._node = world, node
 
     def etcd(self, _settings: Settings) -> Any:

@@ -19,7 +19,7 @@ from tests.simulation.nodes import ENV
 if TYPE_CHECKING:
     from tests.simulation.events import PutAt
     from tests.simulation.history import Rules
-    from tests.simulation.world import World
+    from tests.simulation.world import Simulation
 
 _HOUR = 3_600 * SECOND
 
@@ -27,7 +27,7 @@ _HOUR = 3_600 * SECOND
 class Putting:
     """A producer that never gives up: it puts into the server itself, and tries again while that is down."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: Simulation) -> None:
         self._w = world
 
     def prepare(self) -> None:

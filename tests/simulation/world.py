@@ -48,7 +48,7 @@ class Result:
     broken: Broken | None
 
 
-class World:
+class Simulation:
     """`trace` is given a line for each thing that happens, None: nobody looks."""
 
     def __init__(self, script: Script, trace: Callable[[str], None] | None = None) -> None:
@@ -308,4 +308,4 @@ def simulate(seed: int, trace: Callable[[str], None] | None = None, *, script: i
     """Run one seed, or the script of another one with this one's chance; must be called within
     `surroundings.replaced()`.
     """
-    return World(written(seed) if script is None else replace(written(script), seed=seed), trace).run()
+    return Simulation(written(seed) if script is None else replace(written(script), seed=seed), trace).run()

@@ -9,7 +9,7 @@ from pyspark.errors import PySparkException
 from evenlane.engine.errors import ConfigError
 from evenlane.spark.failures import Failed
 from evenlane.spark.jobs import archive, tables
-from tests.ledger.world import World
+from tests.ledger.world import ProcessWorld
 from tests.spark.source.records import Published, record
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(120)]
@@ -18,7 +18,7 @@ ANOTHERS = "holds records of the environment online, not staging: name another f
 
 async def test_a_folder_is_of_one_environment(tmp_path, spark):
     """Issue 8.4: a job that is given another one's folder says so and writes nothing; so does a report of both."""
-    async with World(tmp_path) as world, Published(world) as stream:
+    async with ProcessWorld(tmp_path) as world, Published(world) as stream:
         await stream.put(*(record(n) for n in range(1, 6)))
         online, staging = ({"nats": world.servers.nats.url, "env": env} for env in ("online", "staging"))
         path, kept = tmp_path / "archive", tmp_path / "tables"

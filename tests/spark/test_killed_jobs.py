@@ -11,7 +11,7 @@ import pytest
 
 from evenlane.spark.jobs import tables
 from evenlane.spark.schemas import METER
-from tests.ledger.world import World
+from tests.ledger.world import ProcessWorld
 from tests.spark.source.records import DEAD, SECOND, Published, record
 from tests.support.until import until
 
@@ -74,7 +74,7 @@ class Fed:
 
 async def test_tables_are_the_same_whenever_the_job_was_killed(tmp_path, spark):
     """Issue 8.4: in the middle of a batch, and after one: what it keeps is what a job that lived has."""
-    async with World(tmp_path) as world, Published(world) as stream:
+    async with ProcessWorld(tmp_path) as world, Published(world) as stream:
         await stream.make(DEAD)
         kept, fed = tmp_path / "tables", Fed(stream)
         job = Job(world, "tables", "--tables", str(kept))
@@ -102,7 +102,7 @@ async def test_tables_are_the_same_whenever_the_job_was_killed(tmp_path, spark):
 
 async def test_the_archive_has_each_record_once_whenever_the_job_was_killed(tmp_path, spark):
     """Issue 8.4: while it lays files down, and between two batches."""
-    async with World(tmp_path) as world, Published(world) as stream:
+    async with ProcessWorld(tmp_path) as world, Published(world) as stream:
         archive, fed = tmp_path / "archive", Fed(stream)
         job = Job(world, "archive", "--archive", str(archive))
         await fed.more(20)

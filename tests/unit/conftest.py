@@ -1,16 +1,16 @@
 import pytest
 
-from tests.support.cluster import Cluster
-from tests.support.replays import Place
+from tests.support.dead_letter_world import DeadLetterWorld
+from tests.support.membership_cluster import MembershipCluster
 
 
 @pytest.fixture
 async def cluster():
-    async with Cluster() as made:
+    async with MembershipCluster() as made:
         yield made
 
 
 @pytest.fixture
 async def place():
-    async with Place() as made:
+    async with DeadLetterWorld() as made:
         yield made

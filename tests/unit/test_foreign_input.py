@@ -44,7 +44,7 @@ from evenlane.ring.coordination.ports import KeyValue
 from evenlane.ring.membership import records
 from evenlane.ring.membership.records import RecordError
 from tests.support import hostile
-from tests.support.putting import FACTS, accepted
+from tests.support.producer_world import FACTS, accepted
 from tests.support.store.api_samples import SAMPLES
 
 LANE, LATER = LaneId("lanes", 3), LaneId("later", 3)

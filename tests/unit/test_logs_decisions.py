@@ -17,8 +17,8 @@ from evenlane.engine.runtime.serving_status import ServingStatus
 from evenlane.ring.coordination.memory.client import MemoryCoordination
 from evenlane.ring.coordination.ports import CreatedAt
 from evenlane.ring.membership.records import NodeRecord, encode
-from tests.support.cluster import ENV, key
 from tests.support.log_tables import events, told
+from tests.support.membership_cluster import ENV, key
 from tests.support.node.world import LANES, World
 from tests.support.until import until
 from tests.unit.cluster.ownership.test_lease import Client, Made

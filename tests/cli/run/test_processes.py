@@ -22,7 +22,7 @@ from evenlane.engine.runtime.embedded.child import GUARD
 from evenlane.engine.runtime.embedded.ports import free_port, is_free
 from evenlane.ring.membership.records import OwnerRecord, decode
 from tests.ledger.cli import patiently
-from tests.ledger.world import World
+from tests.ledger.world import ProcessWorld
 from tests.support.cli.fakes import PROGRAM, ROOT
 from tests.support.until import until
 
@@ -96,7 +96,7 @@ async def command(fakes, tmp_path):
 
 @pytest.fixture
 async def world(tmp_path):
-    async with World(tmp_path) as world:
+    async with ProcessWorld(tmp_path) as world:
         yield world
 
 

@@ -1,6 +1,6 @@
 import pytest
 
-from tests.support.etcd.worlds import EtcdWorld, MemoryWorld
+from tests.support.etcd.harness import EtcdHarness, MemoryHarness
 
 
 @pytest.fixture(params=["memory", pytest.param("etcd", marks=pytest.mark.real)])
@@ -10,7 +10,7 @@ def server(request):
 
 @pytest.fixture
 async def world(server):
-    made = MemoryWorld() if server is None else EtcdWorld(server)
+    made = MemoryHarness() if server is None else EtcdHarness(server)
     yield made
     await made.close()
 

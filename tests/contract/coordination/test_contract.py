@@ -19,7 +19,7 @@ from evenlane.ring.coordination.ports import (
     TxnResult,
     Unavailable,
 )
-from tests.support.etcd.worlds import listing, short, told
+from tests.support.etcd.harness import listing, short, told
 
 
 class TestKeys:

@@ -7,7 +7,7 @@ import pytest
 from evenlane.engine.base.names import BUSY, busy_subject
 from evenlane.engine.core.ports import TooLarge
 from tests.support.store.feeding import subject
-from tests.support.store.worlds import LANE
+from tests.support.store.harness import LANE
 
 
 async def bodies(store):

@@ -1,5 +1,5 @@
 """What any implementation of the store port must keep (E15). To try a third one, subclass `StoreContract` in a
-module of its own with a fixture `world` (see worlds.py).
+module of its own with a fixture `world` (see tests/support/store/harness.py).
 """
 
 from tests.contract.store.busy import BusyContract

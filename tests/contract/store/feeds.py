@@ -7,7 +7,7 @@ import pytest
 from evenlane.engine.core.wire import headers as h
 from tests.support.cancelling import cancelled_anywhere
 from tests.support.store.feeding import Taken, feeding, fill, subject, whole
-from tests.support.store.worlds import LANE, LATER, OTHER
+from tests.support.store.harness import LANE, LATER, OTHER
 
 _MIXED = 20_000
 

@@ -3,7 +3,7 @@
 import asyncio
 
 from tests.support.store.feeding import Taken, feeding, subject
-from tests.support.store.worlds import LANE
+from tests.support.store.harness import LANE
 
 MIB = 1 << 20
 _FLOOD = 40  # messages

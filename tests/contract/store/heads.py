@@ -5,7 +5,7 @@ from time import time_ns
 from evenlane.engine.base import names
 from evenlane.engine.core.wire import headers as h
 from tests.support.store.feeding import fill, subject
-from tests.support.store.worlds import LANE
+from tests.support.store.harness import LANE
 
 
 class HeadContract:

@@ -7,7 +7,7 @@ import pytest
 from evenlane.engine.core.ports import Lost
 from evenlane.engine.core.wire import headers as h
 from tests.support.store.feeding import fill, subject
-from tests.support.store.worlds import LANE, LATER, OTHER
+from tests.support.store.harness import LANE, LATER, OTHER
 
 
 class LaneContract:

@@ -8,7 +8,7 @@ from evenlane.engine.base import names
 from evenlane.engine.core.ports import UNLIMITED, QueueFull
 from evenlane.engine.core.wire import headers as h
 from tests.support.store.feeding import fill, subject
-from tests.support.store.worlds import LANE, LATER
+from tests.support.store.harness import LANE, LATER
 
 
 async def put(world, *, to: str = "", message_id: str = ""):

@@ -8,7 +8,7 @@ from evenlane.engine.core.lane.settle_record import UnknownVersion
 from evenlane.engine.core.ports import LogMoved, TooLarge
 from evenlane.engine.node.settle.settle_log_reader import read_settle_log
 from tests.support.store.feeding import fill, logged
-from tests.support.store.worlds import LANE, LATER, OTHER
+from tests.support.store.harness import LANE, LATER, OTHER
 
 
 class LogContract:

@@ -6,7 +6,7 @@ import pytest
 
 from evenlane.engine.core.ports import Lost
 from tests.support.store.feeding import feeding, fill, logged, subject
-from tests.support.store.worlds import LANE
+from tests.support.store.harness import LANE
 from tests.support.until import until
 
 

@@ -9,7 +9,7 @@ from evenlane.engine.base import names
 from evenlane.engine.core.ports import Lost, TooLarge
 from evenlane.engine.core.wire import headers as h
 from tests.support.store.feeding import fill, subject
-from tests.support.store.worlds import LANE, LATER, OTHER
+from tests.support.store.harness import LANE, LATER, OTHER
 from tests.support.until import until
 
 

@@ -18,7 +18,7 @@ from evenlane.engine.store.jetstream.store import JetStreamStore
 from tests.contract.store.contract import StoreContract
 from tests.contract.store.dead_letters import DAY, older_goes
 from tests.support.store.feeding import Taken, feeding, fill, logged, subject
-from tests.support.store.worlds import LANE, LATER, JetStreamWorld, limit_files
+from tests.support.store.harness import LANE, LATER, JetStreamHarness, limit_files
 from tests.support.until import until
 
 pytestmark = pytest.mark.real
@@ -28,7 +28,7 @@ END = Reply(b"NATS/1.0 204 EOB\r\nNats-Num-Pending: 0\r\n\r\n", b"")
 
 @pytest.fixture
 async def world(nats_server):
-    made = await JetStreamWorld(nats_server).open()
+    made = await JetStreamHarness(nats_server).open()
     yield made
     await made.close()
 
@@ -53,7 +53,7 @@ async def test_a_stream_that_would_lose_messages_is_refused_by_name_and_setting(
 
 @pytest.mark.parametrize(("setting", "wrong"), [("retention", "workqueue"), ("discard", "old"), ("max_msgs", 5)])
 async def test_so_is_one_of_dead_letters(nats_server, setting, wrong):
-    world = JetStreamWorld(nats_server)
+    world = JetStreamHarness(nats_server)
     await world.second.open()
     right = streams.dead_config(world.env, "file", 1, 30, DAY)
     await world.api(f"STREAM.CREATE.{right['name']}", right | {setting: wrong})
@@ -65,7 +65,7 @@ async def test_so_is_one_of_dead_letters(nats_server, setting, wrong):
 
 async def test_dead_letters_go_when_their_time_is_up(nats_server):
     """K4."""
-    world = await JetStreamWorld(nats_server, duplicate_window_s=1).open()
+    world = await JetStreamHarness(nats_server, duplicate_window_s=1).open()
     await older_goes(world)
     await world.close()
 
@@ -75,7 +75,7 @@ async def test_another_time_for_dead_letters_is_accepted_and_who_handles_message
     nats_server, holds, said
 ):
     """K4: whoever only puts hears nothing of it."""
-    world = JetStreamWorld(nats_server)
+    world = JetStreamHarness(nats_server)
     only_puts = world.another(feeds_apart=False)
     await only_puts.open()
     right = streams.dead_config(world.env, "file", 1, 30, holds)

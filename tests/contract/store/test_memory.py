@@ -13,14 +13,14 @@ from evenlane.engine.store.memory.store import MemoryStore
 from tests.contract.store.contract import StoreContract
 from tests.contract.store.dead_letters import older_goes
 from tests.support.store.feeding import feeding, fill, logged, subject
-from tests.support.store.worlds import LANE, MemoryWorld
+from tests.support.store.harness import LANE, MemoryStoreHarness
 
 _SECOND = 1_000_000_000
 
 
 @pytest.fixture
 async def world():
-    made = await MemoryWorld().open()
+    made = await MemoryStoreHarness().open()
     yield made
     await made.close()
 
@@ -31,7 +31,7 @@ class TestMemory(StoreContract):
 
 async def test_an_id_is_forgotten_when_the_window_is_over():
     now = [10 * _SECOND]
-    world = await MemoryWorld(clock=lambda: now[0], duplicate_window_s=30).open()
+    world = await MemoryStoreHarness(clock=lambda: now[0], duplicate_window_s=30).open()
     to, block = subject(world.env), h.encode({h.ID: "acme:1"})
     await world.store.put(to, block, b"")
     now[0] += 30 * _SECOND - 1
@@ -43,14 +43,14 @@ async def test_an_id_is_forgotten_when_the_window_is_over():
 
 async def test_dead_letters_go_when_their_time_is_up():
     """K4."""
-    world = await MemoryWorld(duplicate_window_s=1).open()
+    world = await MemoryStoreHarness(duplicate_window_s=1).open()
     await older_goes(world)
     await world.close()
 
 
 async def test_no_two_messages_have_the_same_time_even_if_the_clock_stands():
     """An identity is told by the time of the highest sequence."""
-    world = await MemoryWorld(clock=lambda: 7).open()
+    world = await MemoryStoreHarness(clock=lambda: 7).open()
     await fill(world, 2)
     world.server.roll_back(world.env, LANE, 1)
     await fill(world, 1)

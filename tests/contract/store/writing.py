@@ -7,7 +7,7 @@ import pytest
 from evenlane.engine.base import names
 from evenlane.engine.core.ports import Refused
 from tests.support.store.feeding import fill, subject
-from tests.support.store.worlds import LANE, OTHER
+from tests.support.store.harness import LANE, OTHER
 from tests.support.until import until
 
 

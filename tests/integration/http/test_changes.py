@@ -5,7 +5,7 @@ import pytest
 
 from evenlane.engine.base import names
 from evenlane.engine.producer.put import Put
-from tests.ledger.world import World
+from tests.ledger.world import ProcessWorld
 from tests.support.http.serving import TOKEN
 from tests.support.until import until
 
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.real
 @pytest.fixture
 async def world(tmp_path):
     (tmp_path / "token").write_text(TOKEN)
-    async with World(tmp_path, duplicate_window=2) as world:
+    async with ProcessWorld(tmp_path, duplicate_window=2) as world:
         yield world
 
 

@@ -14,7 +14,7 @@ from evenlane.engine.base import names
 from evenlane.engine.errors import EvenlaneError
 from evenlane.engine.runtime.embedded.ports import free_port
 from evenlane.engine.telemetry import metric_names as metrics
-from tests.ledger.world import World
+from tests.ledger.world import ProcessWorld
 from tests.support.until import until
 
 pytestmark = pytest.mark.real
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.real
 
 @pytest.fixture
 async def world(tmp_path):
-    async with World(tmp_path, duplicate_window=2) as world:
+    async with ProcessWorld(tmp_path, duplicate_window=2) as world:
         yield world
 
 

@@ -16,14 +16,14 @@ from evenlane.spark.reports.spans import SPANS
 from evenlane.spark.reports.tenants import tenants
 from evenlane.spark.schemas import DEAD, METER
 from tests.spark.reports import cases
-from tests.spark.reports.ledger import World
+from tests.spark.reports.ledger import TenantHistory
 
 SPAN = SPANS["5m"]
 WORLDS = 24
 
 
 class Report(NamedTuple):
-    worlds: list[World]
+    worlds: list[TenantHistory]
     known: Grains
     rows: dict[str, list[Any]]
     """Of each project, in the order of windows."""
@@ -36,7 +36,8 @@ class Report(NamedTuple):
 def report(spark, tmp_path_factory):
     """Made of two parts of the records, one of them twice, as by a streaming job that was killed."""
     worlds = [
-        World(random.Random(case), case, lossy=case % 2 == 1, deadly=case % 4 >= 2).run(60) for case in range(WORLDS)
+        TenantHistory(random.Random(case), case, lossy=case % 2 == 1, deadly=case % 4 >= 2).run(60)
+        for case in range(WORLDS)
     ]
     rows = [*cases.rows(), *(row for world in worlds for row in world.rows)]
     random.Random(0).shuffle(rows)

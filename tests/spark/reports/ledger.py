@@ -57,7 +57,7 @@ class Node:
     known: bool = False  # whether a record said that the partition is its own
 
 
-class World:
+class TenantHistory:
     """`real` is what happened, `gone` what of it died with a node that was killed."""
 
     def __init__(self, random: random.Random, case: int, *, lossy: bool, deadly: bool) -> None:
@@ -70,7 +70,7 @@ class World:
         self.leaving: list[Node] = []
         self.node = self._takes_over()
 
-    def run(self, intervals: int) -> World:
+    def run(self, intervals: int) -> TenantHistory:
         for _ in range(intervals):
             self.now += INTERVAL_S
             self._happen()

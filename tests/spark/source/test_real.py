@@ -13,7 +13,7 @@ from evenlane.spark.failures import sentence
 from evenlane.spark.schemas import METER
 from evenlane.spark.source.datasource import EvenlaneSource
 from tests.ledger.puts import some
-from tests.ledger.world import World
+from tests.ledger.world import ProcessWorld
 from tests.spark.source.records import Published, record
 from tests.support.until import until
 
@@ -50,7 +50,7 @@ async def test_meter_records_in_ranges_and_by_filters(spark, tmp_path):
     """Issue 8.2: all of them once, in as many tasks as there is work for; junk is a row of its own; what there is no
     stream for, and what isn't there, is said in a sentence.
     """
-    async with World(tmp_path) as world, Published(world) as stream:
+    async with ProcessWorld(tmp_path) as world, Published(world) as stream:
         assert 0 == source(spark, world).count()  # an empty stream
         await stream.put(*(record(n) for n in range(1, 1_501)))
         await stream.put(record(1, node="node-2"), subject="meter.online.node-2")
@@ -92,7 +92,7 @@ async def test_lanes_are_the_true_backlog_and_dead_letters_are_told(spark, tmp_p
     """Issue 8.2, E11: what has been handled isn't there, though its lane still has it behind a paused tenant's message;
     delayed messages and retries are; a payload if it is asked for.
     """
-    async with World(tmp_path, settle_interval=0.05) as world:
+    async with ProcessWorld(tmp_path, settle_interval=0.05) as world:
         node = await world.node(concurrency=4)
         await world.topics("open", "closed", groups=1, max_attempts=1)
         await world.topics("closed", state="paused")
@@ -125,7 +125,7 @@ async def test_lanes_are_the_true_backlog_and_dead_letters_are_told(spark, tmp_p
 
 async def test_a_stream_reads_each_record_once_and_a_stream_made_anew_from_its_start(spark, tmp_path):
     """Issue 8.2: available-now goes on where the last run ended, in batches as large as is said."""
-    async with World(tmp_path) as world, Published(world) as stream:
+    async with ProcessWorld(tmp_path) as world, Published(world) as stream:
         seen, sizes = [], []
 
         def run():
@@ -156,7 +156,7 @@ async def test_a_stream_reads_each_record_once_and_a_stream_made_anew_from_its_s
 
 async def test_streams_that_had_no_message_yet_are_read_from_their_first(spark, tmp_path):
     """Issue 8.2: a stream of lanes, most of which nobody has used, and of dead letters where there are none."""
-    async with World(tmp_path) as world:
+    async with ProcessWorld(tmp_path) as world:
         node = await world.node(concurrency=4)
         await world.topics("acme", groups=1, max_attempts=1)
         await world.topics("still", groups=1, state="paused")
@@ -183,7 +183,7 @@ async def test_streams_that_had_no_message_yet_are_read_from_their_first(spark, 
 
 async def test_history_outlives_the_stream(spark, tmp_path):
     """Issue 8.2: hours that were laid down as Parquet, alone or with what has come since; only those that matter."""
-    async with World(tmp_path) as world, Published(world) as stream:
+    async with ProcessWorld(tmp_path) as world, Published(world) as stream:
         await stream.put(*(record(n, groups=1) for n in range(1, 6)))
         archive = str(tmp_path / "archive")
         hours = {"day": F.date_format("stored", "yyyy-MM-dd"), "hour": F.date_format("stored", "HH")}

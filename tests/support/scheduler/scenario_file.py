@@ -20,7 +20,7 @@ from collections import Counter
 from itertools import groupby
 
 from tests.support.scheduler.parts import SECOND
-from tests.support.scheduler.world import World
+from tests.support.scheduler.world import SchedulerWorld
 from tests.support.script import duration, rewritten
 
 
@@ -33,7 +33,7 @@ class Scene:
     """A world that is told what to do in words."""
 
     def __init__(self):
-        self.world = World()
+        self.world = SchedulerWorld()
 
     def do(self, command):
         """The lines that it prints."""
@@ -43,7 +43,7 @@ class Scene:
     def _node(self, *options):
         given = dict(option.split("=") for option in options)
         slots = int(given.pop("slots", 4))
-        self.world = World(slots, **{name: value != "off" for name, value in given.items()})
+        self.world = SchedulerWorld(slots, **{name: value != "off" for name, value in given.items()})
 
     def _topic(self, project, *rules):
         self.world.topic(project, **dict(_rule(rule) for rule in rules))

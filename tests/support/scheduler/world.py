@@ -11,7 +11,7 @@ BANDS = ("high", "mid", "low")
 GONE = "gone"
 
 
-class World:
+class SchedulerWorld:
     """Queues are named as `acme/0/low`. `trace`: the instant (ns), the queue, and GONE if the message wasn't there."""
 
     def __init__(self, slots=4, start=0, **kinds):

@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 from evenlane.engine.base import names
 from evenlane.engine.base.names import LaneId
 from evenlane.engine.core.ports import Store
-from tests.support.store.worlds import LANE, World
+from tests.support.store.harness import LANE, StoreHarness
 
 
 def subject(env: str, lane: LaneId = LANE, project: str = "acme", *, hour: int = 0) -> str:
@@ -15,7 +15,7 @@ def subject(env: str, lane: LaneId = LANE, project: str = "acme", *, hour: int =
     return names.lane_subject(env, lane.partition, project, 0, "mid")
 
 
-async def fill(world: World, count: int, lane: LaneId = LANE, project: str = "acme", **kind: int) -> list[int]:
+async def fill(world: StoreHarness, count: int, lane: LaneId = LANE, project: str = "acme", **kind: int) -> list[int]:
     """Put messages 0, 1, ...; returns their sequences."""
     to = subject(world.env, lane, project, **kind)
     receipts = await asyncio.gather(*(world.store.put(to, b"", b"%d" % n) for n in range(count)))

@@ -7,7 +7,7 @@ import pytest
 from evenlane.engine.cluster.leader_election import LeaderElection
 from evenlane.ring.coordination.memory.client import MemoryCoordination
 from evenlane.ring.coordination.ports import Put
-from tests.support.cluster import ENV
+from tests.support.membership_cluster import ENV
 from tests.support.until import until
 
 

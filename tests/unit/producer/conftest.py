@@ -1,11 +1,11 @@
 import pytest
 
-from tests.support.putting import World
+from tests.support.producer_world import ProducerWorld
 
 
 @pytest.fixture
 async def world():
-    made = World()
+    made = ProducerWorld()
     await made.store.open()
     yield made
     await made.store.close()

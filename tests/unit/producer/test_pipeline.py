@@ -13,7 +13,7 @@ from evenlane.engine.producer.pipeline import PutPipeline
 from evenlane.engine.producer.put import PendingPut, PutState, SinglePut
 from evenlane.engine.producer.sender import Sender
 from evenlane.engine.producer.window import PutWindow
-from tests.support.putting import accepted
+from tests.support.producer_world import accepted
 
 RECEIPT = Receipt("LANES_e_0", 1, duplicate=False)
 
@@ -122,7 +122,7 @@ class Store:
         self.asked.append((subject, answered))
 
 
-class World:
+class PipelineWorld:
     def __init__(self):
         self.store = Store()
         replies = ReplyTimeouts(self.store)
@@ -147,7 +147,7 @@ def test_each_put_completes_once_and_gives_its_room_back(events):
     """K6: by its receipt, a refusal, a caller that goes away or the producer's end; repeated answers change nothing."""
 
     async def run():
-        world, puts = World(), []
+        world, puts = PipelineWorld(), []
         for event, which in events:
             if event == "put":
                 puts.append(world.put())

@@ -12,7 +12,7 @@ from evenlane.engine.errors import InvalidName, InvalidPut, PayloadTooLarge, Top
 from evenlane.engine.producer.put import Put
 from evenlane.quota.topics.topic import delete
 from evenlane.ring.hashing import group_of, partition_of
-from tests.support.putting import FACTS, World
+from tests.support.producer_world import FACTS, ProducerWorld
 
 SECOND = 1_000_000_000
 
@@ -90,7 +90,7 @@ async def test_priority_left_out_is_the_middle_one(world):
 
 async def test_environments_are_apart(world):
     """E1: the same put in another environment lies in another stream."""
-    other = World(env="sandbox")
+    other = ProducerWorld(env="sandbox")
     other.store.server = other.server = world.server
     await other.store.open()
     async with world.producer() as online, other.producer() as sandbox:
@@ -222,7 +222,7 @@ WIRE = st.text(max_size=300)
 @given(project=WIRE, priority=WIRE, key=WIRE, id_=WIRE, name=WIRE, value=WIRE)
 async def test_whatever_the_names_the_subject_and_the_header_lines_stay_whole(project, priority, key, id_, name, value):
     """Fault 20: either refused, or on the wire as exactly one subject of six words and one line a header."""
-    world = World()
+    world = ProducerWorld()
     await world.store.open()
     world.topics.set(project, '{"qps": 100}')
     async with world.producer() as producer:

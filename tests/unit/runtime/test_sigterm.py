@@ -4,7 +4,7 @@ import pytest
 
 from evenlane.engine.base.clock import now_ns
 from evenlane.ring.membership.records import HeldRecord, decode
-from tests.support.cluster import Cluster
+from tests.support.membership_cluster import MembershipCluster
 from tests.support.node.horizons import Horizons
 from tests.support.node.keyed import Held
 from tests.support.node.two import P
@@ -43,7 +43,7 @@ async def world():
 
 @pytest.fixture
 async def process(world):
-    async with Cluster() as cluster:
+    async with MembershipCluster() as cluster:
         made = Process(world, cluster)
         await made.start()
         yield made

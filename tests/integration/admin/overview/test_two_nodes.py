@@ -6,7 +6,7 @@ import pytest
 
 from evenlane.engine.cli.top.source import connect_source
 from evenlane.engine.producer.put import Put
-from tests.ledger.world import World
+from tests.ledger.world import ProcessWorld
 from tests.support.until import until
 
 pytestmark = [pytest.mark.real, pytest.mark.full]
@@ -14,7 +14,7 @@ pytestmark = [pytest.mark.real, pytest.mark.full]
 
 async def test_two_nodes_tell_what_they_have_together(tmp_path):
     """What waits on both, paused and active topics, who has which partition; a node that is stopped becomes a note."""
-    async with World(tmp_path, lease_ttl=60) as world, connect_source(world.settings, "") as asker:
+    async with ProcessWorld(tmp_path, lease_ttl=60) as world, connect_source(world.settings, "") as asker:
         first = await world.node()  # with a lease that lasts: it keeps its partitions while it is stopped
         await world.node(name="node-b")
         await world.topics("acme", state="paused", groups=8, spread=8)

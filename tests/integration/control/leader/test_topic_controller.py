@@ -37,7 +37,7 @@ async def etcd(tmp_path):
     await server.stop()
 
 
-class World:
+class TopicEdits:
     """A leader, a node's book, and somebody who writes into etcd."""
 
     def __init__(self, endpoint: str) -> None:
@@ -56,7 +56,7 @@ class World:
 @asynccontextmanager
 async def world(endpoint):
     """Every process anew."""
-    made = World(endpoint)
+    made = TopicEdits(endpoint)
     try:
         await made.book.start()
         await made.acceptor.start()

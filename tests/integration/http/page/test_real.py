@@ -6,7 +6,7 @@ from playwright.async_api import expect
 from evenlane.engine.base import names
 from evenlane.engine.producer.put import Put
 from evenlane.ring.membership.records import OwnerRecord, decode
-from tests.ledger.world import World
+from tests.ledger.world import ProcessWorld
 from tests.support.http.browser import visit
 from tests.support.http.serving import TOKEN
 from tests.support.until import until
@@ -30,7 +30,7 @@ async def test_a_hot_tenant_its_pause_a_dead_letter_and_who_owns_what(browser, t
     ring shows owners.
     """
     (tmp_path / "token").write_text(TOKEN)
-    async with World(tmp_path, duplicate_window=2) as world:
+    async with ProcessWorld(tmp_path, duplicate_window=2) as world:
         await world.node(http_port=0, http_token_file=tmp_path / "token")
         await world.node(name="node-b")
         await world.topics("acme", qps=0.01, groups=1, burst=1)
@@ -93,7 +93,7 @@ async def a_pause(page):
 @pytest.mark.full
 async def test_a_node_that_dies_gives_no_answer_and_its_partitions_go_to_the_other(browser, tmp_path):
     """Fault 1: kill -9. What it had is owned by the other one once its lease has ended."""
-    async with World(tmp_path) as world:
+    async with ProcessWorld(tmp_path) as world:
         await world.node(http_port=0)
         other = await world.node(name="node-b", lease_ttl=5)
         async with visit(browser, await world.address(), "/#/nodes") as page:
@@ -109,7 +109,7 @@ async def test_a_node_that_dies_gives_no_answer_and_its_partitions_go_to_the_oth
 @pytest.mark.full
 async def test_partitions_that_nobody_takes_over_are_shown_as_nobodys(browser, tmp_path):
     """Fault 1: as long as whoever leads plans nothing, what the dead one had is hatched red."""
-    async with World(tmp_path) as world:
+    async with ProcessWorld(tmp_path) as world:
         other = await world.node(name="node-b")
         await world.node(http_port=0)
         async with visit(browser, await world.address(), "/#/nodes") as page:
@@ -134,7 +134,7 @@ async def owned(world):
 @pytest.mark.full
 async def test_a_node_that_is_watched_ends_as_quickly_as_one_that_is_not(browser, tmp_path):
     """Fault 3: its drain waits for no viewer."""
-    async with World(tmp_path) as world:
+    async with ProcessWorld(tmp_path) as world:
         node = await world.node(http_port=0)
         address = await world.address()
         forgiven = ("ERR_INCOMPLETE_CHUNKED_ENCODING", "ERR_CONNECTION_REFUSED")
@@ -149,7 +149,7 @@ async def test_a_node_that_is_watched_ends_as_quickly_as_one_that_is_not(browser
 @pytest.mark.full
 async def test_while_etcd_is_gone_the_page_says_so_and_goes_on_when_it_is_back(browser, tmp_path):
     """Fault 5: the node goes on by its lease, or joins anew; whoever looks sees which server is missing."""
-    async with World(tmp_path) as world:
+    async with ProcessWorld(tmp_path) as world:
         node = await world.node(http_port=0)
         address = await world.address()
         async with visit(browser, address, forgiven=("503",)) as page:

@@ -16,8 +16,8 @@ from evenlane.ring.coordination.etcd.client import EtcdCoordination
 from evenlane.ring.coordination.etcd.watch import EtcdWatch, _stream
 from evenlane.ring.coordination.ports import CoordinationError, LeaseGone, Listing, Unavailable
 from tests.support.etcd.hanging import hanging
+from tests.support.etcd.harness import listing, short, told
 from tests.support.etcd.proxy import Proxy
-from tests.support.etcd.worlds import listing, short, told
 from tests.support.until import until
 
 pytestmark = pytest.mark.real

@@ -9,7 +9,7 @@ from evenlane.ring.coordination.etcd.channel import etcd3
 from evenlane.ring.coordination.etcd.client import EtcdCoordination
 from evenlane.ring.coordination.ports import CoordinationError, Unavailable
 from tests.support.etcd.hanging import hanging
-from tests.support.etcd.worlds import short, told
+from tests.support.etcd.harness import short, told
 
 pytestmark = pytest.mark.real
 

@@ -8,8 +8,8 @@ import pytest
 
 from evenlane.ring.coordination.etcd.client import EtcdCoordination
 from evenlane.ring.coordination.ports import CoordinationError, Unavailable
+from tests.support.etcd.harness import short, told
 from tests.support.etcd.proxy import Proxy
-from tests.support.etcd.worlds import short, told
 
 pytestmark = [
     pytest.mark.real,

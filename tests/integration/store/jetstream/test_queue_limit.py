@@ -11,7 +11,7 @@ from evenlane.engine.errors import ConfigError
 from evenlane.engine.store.jetstream import streams
 from evenlane.engine.store.jetstream.api import queue_limit
 from tests.support.store.feeding import fill, subject
-from tests.support.store.worlds import LANE, LATER, JetStreamWorld
+from tests.support.store.harness import LANE, LATER, JetStreamHarness
 from tests.support.until import until
 
 pytestmark = pytest.mark.real
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.real
 
 @pytest.fixture
 async def world(nats_server):
-    made = await JetStreamWorld(nats_server).open()
+    made = await JetStreamHarness(nats_server).open()
     yield made
     await made.close()
 

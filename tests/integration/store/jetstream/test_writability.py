@@ -18,7 +18,7 @@ from evenlane.engine.store.jetstream.api.values import PubAck, PubError
 from evenlane.engine.store.jetstream.client.connection import Reply
 from evenlane.engine.store.jetstream.writability import Writability
 from tests.support.store.feeding import fill, subject
-from tests.support.store.worlds import LANE, JetStreamWorld
+from tests.support.store.harness import LANE, JetStreamHarness
 from tests.support.until import until
 
 LOG = "SETTLED_online"
@@ -164,7 +164,7 @@ async def test_a_quota_that_is_used_up_is_told_and_recovers_by_itself(tmp_path, 
     server = NatsServer(tmp_path, config=config)
     await server.start()
     try:
-        world = await JetStreamWorld(server).open()
+        world = await JetStreamHarness(server).open()
         streams = [names.stream(world.env, LANE), names.settled_stream(world.env)]
         assert {} == await world.store.unwritable(streams)
         said = f"the server takes no more: {whose} is used up"
@@ -202,7 +202,7 @@ async def cluster_of_three(folder):
 
 async def opened(server):
     """None as long as the servers can't agree on anything."""
-    world = JetStreamWorld(server, replicas=3)
+    world = JetStreamHarness(server, replicas=3)
     try:
         return await world.open()
     except (ConfigError, Lost, Refused):
@@ -263,7 +263,7 @@ async def test_one_stream_of_many_whose_disk_is_read_only_is_told_and_needs_a_re
     server = NatsServer(tmp_path)
     await server.start()
     try:
-        world = await JetStreamWorld(server).open()
+        world = await JetStreamHarness(server).open()
         streams = [names.stream(world.env, LANE), names.settled_stream(world.env)]
         [folder] = tmp_path.glob(f"nats/jetstream/*/streams/{streams[0]}/msgs")
         told = {streams[0]: ("the server can't write: its disk is read-only", True)}

@@ -13,7 +13,7 @@ from evenlane.engine.core.ports import Full, Lost, Refused
 from evenlane.engine.errors import TopicDraining, UnknownProject
 from evenlane.quota.topics.topic import delete
 from tests.support.dead_letters import bury
-from tests.support.putting import FACTS
+from tests.support.producer_world import FACTS
 from tests.support.until import until
 
 FAST = 1e6

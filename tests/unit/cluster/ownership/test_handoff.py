@@ -14,8 +14,8 @@ from evenlane.engine.core.queue.entry import MemoryBudget
 from evenlane.engine.core.queue.fed_lane import FedLane
 from evenlane.ring.coordination.ports import Delete
 from evenlane.ring.membership.records import HeldLane, HeldRecord, decode, encode
-from tests.support.cluster import ENV, Client, key
 from tests.support.lane_host import Host
+from tests.support.membership_cluster import ENV, Client, key
 from tests.support.until import until
 
 HELD = HandoffId(3, 17)

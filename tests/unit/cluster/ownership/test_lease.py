@@ -15,7 +15,7 @@ from evenlane.engine.errors import EvenlaneError
 from evenlane.ring.coordination.memory.client import MemoryCoordination
 from evenlane.ring.coordination.memory.server import Backup
 from evenlane.ring.membership.records import NodeRecord, decode
-from tests.support.cluster import key
+from tests.support.membership_cluster import key
 from tests.support.until import until
 from tests.support.virtual_time import in_virtual_time
 

@@ -11,7 +11,7 @@ from evenlane.ring.coordination.memory.server import Backup
 from evenlane.ring.coordination.ports import Put
 from evenlane.ring.membership.member import Phase
 from evenlane.ring.membership.records import OwnerRecord, PastOwner, decode
-from tests.support.cluster import Cluster, Hands, key
+from tests.support.membership_cluster import Hands, MembershipCluster, key
 from tests.support.until import until
 from tests.support.virtual_time import in_virtual_time
 
@@ -203,7 +203,7 @@ class TestLeaving:
     @in_virtual_time
     async def test_the_last_one_waits_for_no_successor(self):
         """P5: nobody will serve what it gives up, whoever leaves beside it."""
-        async with Cluster() as cluster:
+        async with MembershipCluster() as cluster:
             a, b = await cluster.join("a", "b")
             await cluster.own(a=[0, 1, 2, 3], b=[])
             began = asyncio.get_running_loop().time()
@@ -387,7 +387,7 @@ class TestEtcdGoesBack:
     @in_virtual_time
     async def test_a_former_owner_that_may_serve_is_outlived(self):
         """O: for as long as a lease lasts, from the claim on."""
-        async with Cluster() as cluster:
+        async with MembershipCluster() as cluster:
             clock = asyncio.get_running_loop().time
             a = await cluster.join("a", ttl=1, hands=Reading(cluster, "a", p0=1))
             began = clock()
@@ -512,7 +512,7 @@ class TestEtcdGoesBack:
 
     @in_virtual_time
     async def test_one_that_is_written_anew_does_not(self):
-        async with Cluster() as cluster:
+        async with MembershipCluster() as cluster:
             a = await cluster.join("a", ttl=1)
             cluster.generation = 5
             await cluster.own(a=[0])

@@ -24,7 +24,7 @@ from evenlane.ring.membership.records import (
     decode,
     encode,
 )
-from tests.support.cluster import ENV, Client, Cluster, key
+from tests.support.membership_cluster import ENV, Client, MembershipCluster, key
 from tests.support.until import until
 
 PARTITIONS = 4
@@ -47,7 +47,7 @@ class Book:
             told(project, self.topics[project])
 
 
-class World:
+class PlacementCluster:
     def __init__(self, partitions=PARTITIONS, tuning=Tuning()):  # noqa: B008 - frozen
         self.facts = ClusterConfig(partitions=partitions, max_group_qps=1_000_000)
         self.client, self.book = Client(), Book()
@@ -107,7 +107,7 @@ class World:
 
 @pytest.fixture
 async def world(request):
-    made = World(**getattr(request, "param", {}))
+    made = PlacementCluster(**getattr(request, "param", {}))
     yield made
     await made.end()
 
@@ -374,7 +374,7 @@ class TestLoad:
 
     async def test_one_that_changes_while_a_thread_computes_counts_too(self, monkeypatch):
         """The computation had begun with the old ones."""
-        world = World(tuning=Tuning(load_ns=1_000_000, much=0))
+        world = PlacementCluster(tuning=Tuning(load_ns=1_000_000, much=0))
         begun, gate, asked, place = threading.Event(), threading.Event(), [], module.place
 
         def slow(nodes, loads, *more):
@@ -400,7 +400,7 @@ class TestLoad:
 
 async def test_leader_and_nodes_together():
     """P2-P5, Z1: nodes join, leave and die; in the end each partition has one owner, as planned."""
-    async with Cluster() as cluster:
+    async with MembershipCluster() as cluster:
         facts, book = ClusterConfig(partitions=4, max_group_qps=1_000_000), Book()
         placing = PlacementController(cluster.client.peer(), ENV, facts, book, "bounded-ring", RecordReader(ENV))
         acceptor = TopicController(cluster.client.peer(), ENV, facts, "l", 600, beside=placing.serve)

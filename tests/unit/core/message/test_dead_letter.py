@@ -10,7 +10,7 @@ from evenlane.engine.core.ports import Head
 from evenlane.engine.core.wire import headers as h
 from evenlane.ring.hashing import group_of, partition_of
 from tests.support.dead_letters import DIED, PUT, block, stored
-from tests.support.putting import FACTS, accepted
+from tests.support.producer_world import FACTS, accepted
 
 SECOND = 1_000_000_000
 TOPIC = accepted('{"qps": 400}')  # 8 groups

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tests.oracles.examples import examples
 from tests.oracles.maxmin import poured
 from tests.support.scheduler.parts import MS, SECOND
-from tests.support.scheduler.world import GONE, World
+from tests.support.scheduler.world import GONE, SchedulerWorld
 
 PLENTY = 10**6
 
@@ -23,7 +23,7 @@ def backlogged(world, project, groups=1, band="mid", **rules):
 
 def test_800_groups_get_what_one_would():
     """X2."""
-    world = World(slots=20)
+    world = SchedulerWorld(slots=20)
     backlogged(world, "split", groups=800, band="high")
     for n in range(19):
         backlogged(world, f"t{n}")
@@ -43,7 +43,7 @@ def test_800_groups_get_what_one_would():
 @examples(10)
 def test_all_backlogged_share_by_weight_whatever_their_groups_and_handlers(weights, groups, services, slots):
     """X2; time is shared, up to the tenants' own quotas: max-min fair (where nothing is left free for light ones)."""
-    world, seconds = World(slots, headroom=False), 3
+    world, seconds = SchedulerWorld(slots, headroom=False), 3
     names = "abcde"[: len(weights)]
     for name, weight, number, service in zip(names, weights, groups, services, strict=False):
         world.handler(name, service)
@@ -68,7 +68,7 @@ def test_a_priority_counts_only_inside_its_tenant(puts, slots, qps):
     """X3: a flood of `high` changes for the others nothing that a flood of `low` doesn't."""
     traces = []
     for band in ("high", "low"):
-        world = World(slots)
+        world = SchedulerWorld(slots)
         for name in "abc":
             world.topic(name, qps=qps)
         backlogged(world, "flood", groups=3, band=band)
@@ -92,7 +92,7 @@ def test_light_tenants_keep_their_latency_beside_a_slow_one():
     """X9: with headroom the slots are there; without, they wait for the slow handlers."""
     longest = {}
     for headroom in (True, False):
-        world = World(slots=16, headroom=headroom)
+        world = SchedulerWorld(slots=16, headroom=headroom)
         world.handler("slow", 5 * SECOND)
         for n in range(5):
             world.topic(f"light{n}", qps=100)
@@ -107,7 +107,7 @@ def test_light_tenants_keep_their_latency_beside_a_slow_one():
 
 def test_one_light_tenant_keeps_its_latency_beside_a_slow_one():
     """X9, beside nobody else: a message each 100 ms."""
-    world = World(slots=8)
+    world = SchedulerWorld(slots=8)
     world.handler("slow", 5 * SECOND)
     world.topic("light", qps=100)
     world.put_every("light/0/mid", 30, 100 * MS)
@@ -120,7 +120,7 @@ def test_a_heavy_tenant_that_has_nothing_for_a_moment_stays_heavy():
     """X9: the light ones weigh so much that a heavy one's fair share is a part of a slot. Payloads are read in portions
     and its quota comes by messages, so again and again it has nothing for some ms; that makes no light one of it.
     """
-    world, rng = World(slots=24), Random(1)
+    world, rng = SchedulerWorld(slots=24), Random(1)
     heavy = {"small": 100, "large": 300}
     for name, weight in heavy.items():
         world.topic(name, qps=PLENTY, weight=weight)
@@ -145,7 +145,7 @@ def test_a_heavy_tenant_that_has_nothing_for_a_moment_stays_heavy():
 
 def test_a_lone_tenant_uses_every_slot():
     """W: fairness and headroom cost it nothing."""
-    world = World(slots=8)
+    world = SchedulerWorld(slots=8)
     backlogged(world, "lone", groups=50)
     assert 800 * 10 == world.counts(10 * SECOND)["lone"]
 
@@ -154,7 +154,7 @@ def test_a_lone_tenant_uses_every_slot():
 @pytest.mark.parametrize("qps", [150.0, 1_000.0, 1_000_000.0])
 def test_no_slot_idles_while_all_are_backlogged(count, qps):
     """W, with handlers that all end together, which leaves each tenant with nothing for a moment."""
-    world = World(slots=16)
+    world = SchedulerWorld(slots=16)
     for n in range(count):
         backlogged(world, f"t{n}", groups=20, qps=20 * qps)
     assert 16 * 100 * 5 == pytest.approx(sum(world.counts(5 * SECOND).values()), rel=0.01)
@@ -162,7 +162,7 @@ def test_no_slot_idles_while_all_are_backlogged(count, qps):
 
 def test_handlers_that_never_end_hold_their_own_slots_only():
     """ack_wait is the node's business; until then the slots are the tenant's, and are counted as such."""
-    world = World(slots=10)
+    world = SchedulerWorld(slots=10)
     for n in range(4):
         world.topic(f"t{n}", qps=150)
         world.put_every(f"t{n}/0/mid", 1_000, 10 * MS)
@@ -177,7 +177,7 @@ def test_handlers_that_never_end_hold_their_own_slots_only():
 
 
 def test_a_handler_of_a_thousand_times_its_estimate_is_paid_for():
-    world = World(slots=1)
+    world = SchedulerWorld(slots=1)
     for name in ("odd", "even"):
         backlogged(world, name, groups=20)
         world.handler(name, MS)
@@ -194,7 +194,7 @@ def test_a_handler_of_a_thousand_times_its_estimate_is_paid_for():
 
 
 def test_completions_reported_twice_do_no_harm():
-    world = World(slots=4)
+    world = SchedulerWorld(slots=4)
     for name in "ab":
         backlogged(world, name, groups=4)
     done = world.scheduler.done
@@ -205,7 +205,7 @@ def test_completions_reported_twice_do_no_harm():
 
 
 def test_all_paused_wait_for_nothing():
-    world = World()
+    world = SchedulerWorld()
     for n in range(30):
         backlogged(world, f"t{n}")
     world.run(100 * MS)
@@ -220,7 +220,7 @@ def test_all_paused_wait_for_nothing():
 
 
 def test_who_was_at_its_concurrency_has_saved_nothing_up():
-    world = World(slots=2)
+    world = SchedulerWorld(slots=2)
     for name in ("capped", "other"):
         backlogged(world, name, groups=20)
     world.topic("capped", concurrency=1)
@@ -234,7 +234,7 @@ def test_who_was_at_its_concurrency_has_saved_nothing_up():
 
 def test_it_is_asked_no_more_often_than_something_changes():
     """It never polls: one question too many for each message and each of its timers at the most."""
-    world = World()
+    world = SchedulerWorld()
     for n, qps in enumerate([0.1, 3.0, 10.0, 50.0]):
         backlogged(world, f"t{n}", qps=qps)
     messages = sum(world.counts(20 * SECOND).values())
@@ -243,7 +243,7 @@ def test_it_is_asked_no_more_often_than_something_changes():
 
 @pytest.mark.parametrize("qps", [0.01, 1.0, 1_000_000.0])
 def test_a_clock_that_stands_still_gives_out_a_burst_and_no_more(qps):
-    world = World(slots=10_000, start=10**18)
+    world = SchedulerWorld(slots=10_000, start=10**18)
     world.topic("a", qps=qps, burst=7, groups=1 if qps < 2 else 6_667)
     world.put("a/0/mid", PLENTY)
     assert 1 <= len(world.run(0)) <= 8
@@ -251,7 +251,7 @@ def test_a_clock_that_stands_still_gives_out_a_burst_and_no_more(qps):
 
 
 def test_weights_of_1_to_10_000():
-    world = World(slots=1)
+    world = SchedulerWorld(slots=1)
     backlogged(world, "small", groups=10, weight=1.0)
     backlogged(world, "big", groups=10, weight=10_000.0)
     for name in ("small", "big"):
@@ -265,7 +265,7 @@ def test_weights_of_1_to_10_000():
 @examples(20)
 def test_rules_that_are_set_again_and_again_change_nothing(groups, qps):
     """X4: a topic written each 10 ms keeps its rate."""
-    world = World()
+    world = SchedulerWorld()
     world.topic("a", qps=qps, groups=max(groups, 2))
     for group in range(groups):
         world.put(f"a/{group}/mid", PLENTY)
@@ -277,7 +277,7 @@ def test_rules_that_are_set_again_and_again_change_nothing(groups, qps):
 
 
 def test_rules_that_are_set_again_and_again_keep_the_shares():
-    world = World(slots=1)
+    world = SchedulerWorld(slots=1)
     backlogged(world, "one", weight=1.0)
     backlogged(world, "three", weight=3.0)
     counts = {"one": 0, "three": 0}
@@ -302,7 +302,7 @@ def test_what_isnt_there_costs_nothing(puts, slots, qps, borrow):
     """E10: messages that turn out not to be there change nothing for those that are, to the nanosecond."""
     traces = []
     for lost in (True, False):
-        world = World(slots)
+        world = SchedulerWorld(slots)
         for name, weight in zip("abc", (1.0, 3.0, 7.0), strict=True):
             world.topic(name, qps=qps, groups=2, weight=weight, borrow=borrow)
         for name, gone, there in puts:

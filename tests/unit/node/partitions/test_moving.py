@@ -10,7 +10,7 @@ from evenlane.engine.core.queue.entry import MemoryBudget
 from evenlane.engine.node.handlers.handler import Handler
 from evenlane.engine.node.node import Node
 from evenlane.engine.store.memory.store import MemoryStore
-from tests.support.cluster import Cluster
+from tests.support.membership_cluster import MembershipCluster
 from tests.support.node.world import LANES, World
 from tests.support.until import until
 
@@ -18,7 +18,7 @@ FACTS = ClusterConfig(partitions=2, max_group_qps=1_000_000)
 LONG_S = 0.3  # longer than a hand-over waits for handlers
 
 
-class Moving(Cluster):
+class Moving(MembershipCluster):
     """Its nodes handle messages of `world`; one in ten takes long, some fail the first time."""
 
     def __init__(self, world, draw):

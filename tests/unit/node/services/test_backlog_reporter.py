@@ -11,7 +11,7 @@ from evenlane.quota.topics.topic import Accepted
 from evenlane.ring.hashing import partition_of
 from tests.support.node.gated import gated
 from tests.support.node.world import FACTS, SECOND, topic
-from tests.support.putting import accepted
+from tests.support.producer_world import accepted
 from tests.support.until import until
 
 LANE, LATER = "lanes.online.3.acme.0.mid", "later.online.3.acme.0.mid.480000"

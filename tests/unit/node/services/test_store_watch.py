@@ -17,7 +17,7 @@ FIRST, OTHERS = names.stream(ENV, LaneId("lanes", 0)), names.stream(ENV, LaneId(
 CANT, CAN = "a stream can't be written", "a stream can be written again"
 
 
-class World:
+class WatchedStore:
     def __init__(self) -> None:
         self.server, self.troubles = MemoryServer(), Troubles()
         self.store, self.partitions = MemoryStore(self.server, ENV), {0, 1}
@@ -26,7 +26,7 @@ class World:
 
 @pytest.fixture
 async def world():
-    made = World()
+    made = WatchedStore()
     await made.store.open()
     await made.store.prepare([LaneId(kind, number) for kind in ("lanes", "later") for number in range(8)])
     yield made

@@ -6,7 +6,7 @@ from evenlane.engine.admin.dead_letters.client import DeadLetterClient
 from evenlane.engine.base import names
 from evenlane.engine.core.message.message import Reject
 from tests.support.node.world import FACTS, World, topic
-from tests.support.putting import accepted
+from tests.support.producer_world import accepted
 from tests.support.until import until
 
 FAST = 1e6

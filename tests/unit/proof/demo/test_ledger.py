@@ -9,14 +9,14 @@ from evenlane.engine.core.lane.settled_set import runs
 from evenlane.engine.core.wire.headers import ID, encode
 from evenlane.engine.proof.demo.ledger import Ledger, waiting
 from evenlane.engine.proof.demo.streams import lanes
-from tests.support.store.worlds import MemoryWorld
+from tests.support.store.harness import MemoryStoreHarness
 
 PARTITIONS = 2
 
 
 @pytest.fixture
 async def world():
-    world = await MemoryWorld().open()
+    world = await MemoryStoreHarness().open()
     await world.store.prepare(lanes(PARTITIONS))
     yield world
     await world.close()

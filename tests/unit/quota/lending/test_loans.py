@@ -45,7 +45,7 @@ class Leader:
     phase: int = 0
 
 
-class World:
+class LoanNetwork:
     """Events by true time; every message may be lost, doubled or late by seconds. Deaths are `seen` at once, or else
     found by the end of the lease.
     """
@@ -183,7 +183,7 @@ class World:
 @pytest.mark.parametrize("seed", SEEDS)
 def test_never_more_than_the_whole_topic(seed, seen):
     """Q: through lost, doubled and late messages, two leaders at once, moves and deaths."""
-    world = World(seed, seen=seen)
+    world = LoanNetwork(seed, seen=seen)
     world.run(120)
     assert world.worst <= 1 + 1e-6
     assert world.lent, "nothing was ever lent: this shows nothing"
@@ -191,7 +191,7 @@ def test_never_more_than_the_whole_topic(seed, seen):
 
 def test_it_settles_in_one_round_where_all_is_well():
     """W: what two don't want is the third's, after one round; and theirs again, after another."""
-    world = World(1, loss=0.0, most_late=0.001)
+    world = LoanNetwork(1, loss=0.0, most_late=0.001)
     world.change = lambda: None
     nodes = world.nodes[:3]
     world.nodes[3].want = 0.0
@@ -209,7 +209,7 @@ def test_it_settles_in_one_round_where_all_is_well():
 
 def test_loans_end_by_themselves():
     """Q: a leader that is never heard of again leaves nothing behind; lenders have all of theirs again."""
-    world = World(2, loss=0.0, most_late=0.001)
+    world = LoanNetwork(2, loss=0.0, most_late=0.001)
     world.change = lambda: None
     world.nodes[0].want = 1.0
     for node in world.nodes[1:]:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from evenlane.ring.coordination.memory.client import MemoryCoordination
 from evenlane.ring.coordination.memory.server import Backup, MemoryStore
 from evenlane.ring.coordination.ports import CoordinationError, Delete, Event, Listing, Put, Unavailable
-from tests.support.etcd.worlds import listing, short, told
+from tests.support.etcd.harness import listing, short, told
 
 
 @pytest.fixture

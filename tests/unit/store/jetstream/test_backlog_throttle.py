@@ -15,7 +15,7 @@ class Timer:
         self.is_cancelled = True
 
 
-class World:
+class ThrottledFeeds:
     """A hold, what it does to its budget, and its loop."""
 
     def __init__(self):
@@ -62,7 +62,7 @@ class World:
 
 @pytest.fixture
 def world():
-    return World()
+    return ThrottledFeeds()
 
 
 def test_a_feed_that_is_made_slows_backlogs_for_a_moment(world):

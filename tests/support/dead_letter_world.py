@@ -7,10 +7,10 @@ from evenlane.engine.admin.dead_letters.client import DeadLetterClient
 from evenlane.engine.base import names
 from evenlane.engine.core.wire import headers as h
 from tests.support.dead_letters import bury
-from tests.support.putting import FACTS, World
+from tests.support.producer_world import FACTS, ProducerWorld
 
 
-class Place(World):
+class DeadLetterWorld(ProducerWorld):
     async def __aenter__(self) -> Self:
         await self.store.open()
         await self.store.prepare([names.LaneId("lanes", number) for number in range(FACTS.partitions)])

@@ -28,7 +28,7 @@ def limit_files(server: NatsServer, size: int = _UNLIMITED) -> None:
     resource.prlimit(server.pid, resource.RLIMIT_FSIZE, (size, _UNLIMITED))
 
 
-class World(Protocol):
+class StoreHarness(Protocol):
     """Two connections to one store, in which the streams of LANE, OTHER and LATER are prepared."""
 
     env: str
@@ -53,14 +53,14 @@ class World(Protocol):
     async def close(self) -> None: ...
 
 
-class MemoryWorld:
+class MemoryStoreHarness:
     def __init__(self, **options) -> None:
         self.env = f"t{next(_fresh)}"
         self.server = MemoryServer(**options)
         self.store = MemoryStore(self.server, self.env)
         self.second = MemoryStore(self.server, self.env)
 
-    async def open(self) -> "MemoryWorld":
+    async def open(self) -> "MemoryStoreHarness":
         for store in (self.store, self.second):
             await store.open()
         await self.store.prepare([LANE, OTHER, LATER])
@@ -88,7 +88,7 @@ class MemoryWorld:
         await self.second.close()
 
 
-class JetStreamWorld:
+class JetStreamHarness:
     def __init__(self, server: NatsServer, **options) -> None:
         self.env = f"t{next(_fresh)}"
         self.server = server
@@ -98,7 +98,7 @@ class JetStreamWorld:
     def another(self, **options) -> JetStreamStore:
         return JetStreamStore(NatsOptions(servers=(self.server.url,)), self.env, **(self._options | options))
 
-    async def open(self) -> "JetStreamWorld":
+    async def open(self) -> "JetStreamHarness":
         for store in (self.store, self.second):
             await store.open()
         await self.store.prepare([LANE, OTHER, LATER])

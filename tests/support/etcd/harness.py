@@ -13,7 +13,7 @@ from evenlane.ring.coordination.ports import Coordination, Event, Listing, Watch
 _fresh = itertools.count()
 
 
-class World(Protocol):
+class CoordinationHarness(Protocol):
     prefix: str  # nothing is under it yet
 
     def client(self) -> Coordination: ...
@@ -26,7 +26,7 @@ class World(Protocol):
 
 
 @dataclass
-class MemoryWorld:
+class MemoryHarness:
     prefix: str = "/test/"
     _first: MemoryCoordination = field(default_factory=MemoryCoordination)
     _clients: list[MemoryCoordination] = field(default_factory=list)
@@ -47,7 +47,7 @@ class MemoryWorld:
 
 
 @dataclass
-class EtcdWorld:
+class EtcdHarness:
     server: EtcdServer
     prefix: str = field(default_factory=lambda: f"/test/{next(_fresh)}/")
     _clients: list[EtcdCoordination] = field(default_factory=list)

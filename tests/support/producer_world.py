@@ -24,7 +24,7 @@ class Topics(dict):
 
 
 @dataclass
-class World:
+class ProducerWorld:
     """A store in memory that a producer puts into; `env` is that of all."""
 
     env: str = "online"

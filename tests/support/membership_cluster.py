@@ -76,7 +76,7 @@ def _word(about: str) -> str:
 class Hands:
     """A node's. `runs[partition]` is what still runs when it is handed over."""
 
-    def __init__(self, cluster: Cluster, name: str) -> None:
+    def __init__(self, cluster: MembershipCluster, name: str) -> None:
         self.cluster, self.name = cluster, name
         self.calls: list[tuple[str, int]] = []
         self.open_now: dict[int, int] = {}
@@ -143,7 +143,7 @@ class Hands:
 class Node:
     """A term: lease, membership and hands."""
 
-    def __init__(self, cluster: Cluster, name: str, ttl: int, hands: Any = None) -> None:
+    def __init__(self, cluster: MembershipCluster, name: str, ttl: int, hands: Any = None) -> None:
         self.name, self.client = name, cluster.client.peer()
         self.hands = hands or Hands(cluster, name)
         self.lost: list[str] = []
@@ -191,7 +191,7 @@ class Node:
         await self.client.close()
 
 
-class Cluster:
+class MembershipCluster:
     """`plan` is written by hand; `check` is called whenever a partition is taken over."""
 
     def __init__(self) -> None:
