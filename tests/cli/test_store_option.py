@@ -1,4 +1,4 @@
-"""Commands with `memory://`, which other processes can't reach (A10)."""
+"""Commands with `memory://`, which other processes can't reach (E15)."""
 
 import pytest
 

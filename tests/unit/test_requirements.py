@@ -1,6 +1,8 @@
 """The legend of requirement codes is complete: docs/contributing/requirements.md."""
 
-from tests.support import rows
+import re
+
+from tests.support import ROOT, rows
 from tests.support.rows import PACKAGES, docstrings, legend, named
 
 NOT_SHOWN = {"K3", "K10", "P7", "P10", "X6", "fault 13"}
@@ -25,3 +27,11 @@ def test_which_codes_a_docstring_names():
     assert {"fault 19", "fault 20"} == named("Whoever writes it (faults 19 and 20).")
     assert {"Q"} == named("Q.") == named("Q")
     assert set() == named("A message, and D is a letter; `make -L`. PartitionLead of S3-like R3x.")
+
+
+def test_the_page_on_testing_names_what_there_is():
+    page = (ROOT / "docs" / "contributing" / "testing.md").read_text()
+    rooms = "unit|contract|integration|cli|simulation|ledger|oracles|support"
+    names = re.findall(rf"`((?:tests/)?(?:{rooms})/[^`* ]*)`", page)
+    assert len(names) > 40
+    assert [] == [name for name in names if not (ROOT / "tests" / name.removeprefix("tests/")).exists()]

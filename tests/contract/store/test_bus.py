@@ -1,4 +1,4 @@
-"""The contract of the request bus, for each adapter of the store (A10)."""
+"""The contract of the request bus, for each adapter of the store (E15)."""
 
 import asyncio
 import itertools

@@ -1,4 +1,4 @@
-"""`store: memory://`: an engine and a producer in one process, without a NATS server (A10)."""
+"""`store: memory://`: an engine and a producer in one process, without a NATS server (E15)."""
 
 import asyncio
 import itertools

@@ -275,7 +275,7 @@ def test_settings_cannot_change_and_can_be_shown_as_json():
 
 
 class TestStore:
-    """A10: `store` and `nats` are two settings for one thing."""
+    """E15: `store` and `nats` are two settings for one thing."""
 
     def test_nats_servers_are_those_of_nats(self, folder):
         settings, origins = load({"store": "a:1,b:2"}, {})
