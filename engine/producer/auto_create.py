@@ -8,6 +8,7 @@ from time import monotonic
 from typing import TYPE_CHECKING
 
 from evenlane.engine.base import names
+from evenlane.engine.producer.tuning import DEFAULT
 from evenlane.ring.coordination.ports import CoordinationError
 
 if TYPE_CHECKING:
@@ -17,15 +18,22 @@ if TYPE_CHECKING:
     from evenlane.ring.coordination.ports import Coordination
 
 _HEARD_S = 2.0  # from a topic's acceptance until this process has heard of it
-_AGAIN_S = 1.0  # so long nobody asks again for a project that had none, or of an etcd that didn't answer
 _MOST = 100  # projects that had none are remembered, and so asked for within that time: random names cost etcd little
 
 
 class TopicAutoCreate:
     """The topics of projects that have none."""
 
-    def __init__(self, coordination: Coordination, env: str, making: TopicProvisioner, topics: TopicCache) -> None:
-        self._coordination, self._env = coordination, env
+    def __init__(
+        self,
+        coordination: Coordination,
+        env: str,
+        making: TopicProvisioner,
+        topics: TopicCache,
+        *,
+        again_s: float = DEFAULT.create_again_s,
+    ) -> None:
+        self._coordination, self._env, self._again_s = coordination, env, again_s
         self._making, self._topics = making, topics
         self._one = asyncio.Lock()  # so that many puts to one project ask once
         self._accepted: set[str] = set()  # projects that have one, of which the watch hasn't told yet
@@ -64,7 +72,7 @@ class TopicAutoCreate:
 
     def _asked_just_now(self, project: str) -> bool:
         """Whether it isn't asked for once more: it was, or too many others were."""
-        since = monotonic() - _AGAIN_S
+        since = monotonic() - self._again_s
         if self._silent_at > since:
             return True
         if len(self._had_none) >= _MOST:

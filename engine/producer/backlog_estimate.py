@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING
 
+from evenlane.engine.producer.tuning import DEFAULT, Tuning
+
 if TYPE_CHECKING:
     from collections.abc import Collection
 
@@ -17,8 +19,6 @@ if TYPE_CHECKING:
     from evenlane.engine.core.wire.backlog_report import BacklogEntry
     from evenlane.quota.topics.topic import Accepted
 
-TOLD_S = 5.0  # a node's count is fresh for so long: after that the owner has changed, or there is none
-COUNTED_S = 1.0  # and one of the store: it is asked no more often
 USABLE_S = 6.0  # older than that, nothing is decided by it
 _STEP_S = 0.1
 _MOST_STEPS = 64
@@ -71,8 +71,8 @@ class PartitionCount:
 class BacklogEstimate:
     """`known` is what waits, as far as it was counted or put by us; `flying` are puts without an outcome."""
 
-    def __init__(self, project: str) -> None:
-        self.project = project
+    def __init__(self, project: str, tuning: Tuning = DEFAULT) -> None:
+        self.project, self._tuning = project, tuning
         self.accepted: Accepted | None = None
         self.limit = 0
         self.known = self.flying = 0
@@ -101,18 +101,18 @@ class BacklogEstimate:
         part = self._parts.get(entry.partition)
         if part is None or at < part.at:
             return
-        self._count(entry.partition, entry.count, entry.lane, entry.later, at, now, TOLD_S)
+        self._count(entry.partition, entry.count, entry.lane, entry.later, at, now, self._tuning.told_s)
 
     def counted(self, partition: int, count: int, lane: int, later: int, at: int, now: float) -> None:
         """By the store."""
-        self._count(partition, count, lane, later, at, now, COUNTED_S)
+        self._count(partition, count, lane, later, at, now, self._tuning.counted_s)
 
     def uncounted(self, now: float) -> None:
         """The store doesn't answer: go on with what is known, until it is asked again."""
         for part in self._parts.values():
             if now >= part.fresh_until:
-                part.fresh_until = now + COUNTED_S
-                part.usable_until = max(part.usable_until, now + 2 * COUNTED_S)
+                part.fresh_until = now + self._tuning.counted_s
+                part.usable_until = max(part.usable_until, now + 2 * self._tuning.counted_s)
         self._add_up()
 
     def _count(self, partition: int, count: int, lane: int, later: int, at: int, now: float, fresh_s: float) -> None:

@@ -15,7 +15,8 @@ from evenlane.engine.base.plural import counted
 from evenlane.engine.core.ports import Lost, Refused
 from evenlane.engine.core.wire.backlog_report import decoded, partitions_of, subject
 from evenlane.engine.errors import BacklogFull, Unreachable
-from evenlane.engine.producer.backlog_estimate import COUNTED_S, BacklogEstimate
+from evenlane.engine.producer.backlog_estimate import BacklogEstimate
+from evenlane.engine.producer.tuning import DEFAULT, Tuning
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     from evenlane.engine.core.ports import RequestBus, Store
     from evenlane.engine.producer.put import PendingPut
 
-_ANSWER_S = 2.0  # longer than that a put doesn't wait to learn what waits
 _ASKS_AT_ONCE = 32  # partitions: nats-server drops all questions once 10,000 of them wait
 _AHEAD = 60_000_000_000  # ns; a report of a time to come is a defect of somebody's clock
 
@@ -33,7 +33,15 @@ class BacklogLimiter:
     the store is asked alone. `partitions` is the number of all.
     """
 
-    def __init__(self, env: str, store: Store, partitions: int, connect: Callable[[], RequestBus] | None) -> None:
+    def __init__(
+        self,
+        env: str,
+        store: Store,
+        partitions: int,
+        connect: Callable[[], RequestBus] | None,
+        tuning: Tuning = DEFAULT,
+    ) -> None:
+        self._tuning = tuning
         self._env, self._store, self._partitions, self._connect = env, store, partitions, connect
         self._backlogs: dict[str, BacklogEstimate] = {}
         self._asking: dict[str, asyncio.Task[None]] = {}
@@ -77,13 +85,13 @@ class BacklogLimiter:
             if asking is not None:
                 await asyncio.wait([asking])
             else:  # it may not be asked again yet
-                await asyncio.sleep(COUNTED_S / 10)
+                await asyncio.sleep(self._tuning.counted_s / 10)
 
     def _of(self, pending: PendingPut) -> BacklogEstimate:
         project, accepted = pending.project, pending.accepted
         backlog = self._backlogs.get(project)
         if backlog is None:
-            backlog = self._backlogs[project] = BacklogEstimate(project)
+            backlog = self._backlogs[project] = BacklogEstimate(project, self._tuning)
             self._listen()
         if backlog.accepted is not accepted:
             backlog.follow(accepted, partitions_of(project, accepted, self._partitions))
@@ -101,7 +109,7 @@ class BacklogLimiter:
             try:
                 await connection.open()
             except Unreachable:
-                await asyncio.sleep(COUNTED_S)
+                await asyncio.sleep(self._tuning.counted_s)
             else:
                 connection.listen(subject(self._env, "*"), self._heard)
                 return
@@ -119,8 +127,8 @@ class BacklogLimiter:
     # ---- the store
 
     def _ask(self, backlog: BacklogEstimate, now: float) -> None:
-        project = backlog.project
-        if project in self._asking or now - self._asked_at.get(project, -COUNTED_S) < COUNTED_S:
+        project, counted_s = backlog.project, self._tuning.counted_s
+        if project in self._asking or now - self._asked_at.get(project, -counted_s) < counted_s:
             return
         self._asked_at[project] = now
         task = self._asking[project] = self._task(self._count(backlog, now), "producer counts a backlog")
@@ -128,7 +136,7 @@ class BacklogLimiter:
 
     async def _count(self, backlog: BacklogEstimate, now: float) -> None:
         try:
-            async with asyncio.timeout(_ANSWER_S):
+            async with asyncio.timeout(self._tuning.count_within_s):
                 await asyncio.gather(*(self._count_in(backlog, number) for number in backlog.stale(now)))
         except (TimeoutError, Lost, Refused):
             backlog.uncounted(monotonic())

@@ -25,6 +25,7 @@ from evenlane.engine.producer.put import Put
 from evenlane.engine.producer.rate_limit import RateLimiter, checked
 from evenlane.engine.producer.router import Router
 from evenlane.engine.producer.sender import CLOSED, Sender
+from evenlane.engine.producer.tuning import DEFAULT
 from evenlane.engine.producer.window import PutWindow
 
 if TYPE_CHECKING:
@@ -79,6 +80,7 @@ class Producer:
         self._timeout_s = self._settings.duplicate_window if timeout is None else timeout
         self._factor, self._counts = checked(admission), counts
         self._window_size = window_messages, window_bytes
+        self.tuning = DEFAULT  # read by `open`
         self._open = AsyncExitStack()
         self._pipeline: PutPipeline | None = None
         self._auto_create: TopicAutoCreate | None = None
@@ -110,14 +112,15 @@ class Producer:
                 timeout_s=self._timeout_s,
                 window_s=self._settings.duplicate_window,
                 restore=restore,
+                answer_s=self.tuning.answer_s,
             )
             sender.open()
             opened.push_async_callback(sender.close)
-            backlog = BacklogLimiter(self._settings.env, store, facts.partitions, self._connect_counts())
+            backlog = BacklogLimiter(self._settings.env, store, facts.partitions, self._connect_counts(), self.tuning)
             opened.push_async_callback(backlog.close)
             rate = None
             if self._factor is not None:
-                rate = RateLimiter(self._factor, topics.get, sender, self._timeout_s)
+                rate = RateLimiter(self._factor, topics.get, sender, self._timeout_s, self.tuning)
                 opened.push_async_callback(rate.close)
             router = Router(self._settings.env, topics, facts, store, duplicate_protection=self._protected)
             self._pipeline = PutPipeline(router, backlog, rate, sender, self._timeout_s, self._auto_create)
@@ -154,7 +157,9 @@ class Producer:
                         templates = TemplateCache(etcd, self._settings.env)
                         opened.push_async_callback(templates.close)
                         making = TopicProvisioner(etcd, self._settings.env, facts, templates, via="a put")
-                        self._auto_create = TopicAutoCreate(etcd, self._settings.env, making, topics)
+                        self._auto_create = TopicAutoCreate(
+                            etcd, self._settings.env, making, topics, again_s=self.tuning.create_again_s
+                        )
             if store is None:
                 own = connections.store(self._settings, "evenlane producer")
                 await own.open()

@@ -16,6 +16,7 @@ from aiolimiter import AsyncLimiter
 
 from evenlane.engine.base.aio.cancellation import cancel_and_wait
 from evenlane.engine.errors import ConfigError, EvenlaneError, NotAcknowledged
+from evenlane.engine.producer.tuning import DEFAULT, Tuning
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,8 +26,6 @@ if TYPE_CHECKING:
     from evenlane.quota.topics.topic import Accepted
 
 _MOST_ASIDE = 4_096  # messages of one topic
-_LOOK_S = 0.5  # a changed quota counts after so long
-_SWEEP_FROM = 1_024  # topics
 _IN_A_ROW = 256  # before the event loop gets its turn
 
 
@@ -53,11 +52,17 @@ class RateLimiter:
     """
 
     def __init__(
-        self, factor: float, accepted_of: Callable[[str], Accepted | None], sender: Sender, timeout_s: float
+        self,
+        factor: float,
+        accepted_of: Callable[[str], Accepted | None],
+        sender: Sender,
+        timeout_s: float,
+        tuning: Tuning = DEFAULT,
     ) -> None:
+        self._tuning = tuning
         self._factor, self._accepted_of, self._sender, self._timeout_s = factor, accepted_of, sender, timeout_s
         self._topics: dict[str, TopicLimiter] = {}
-        self._sweep_at = _SWEEP_FROM
+        self._sweep_at = tuning.sweep_from
 
     def try_acquire(self, pending: PendingPut) -> bool:
         """Whether a put may be set aside."""
@@ -77,14 +82,14 @@ class RateLimiter:
         if limiter is None:
             self._sweep()
             limiter = self._topics[pending.project] = TopicLimiter(
-                pending, self._factor, self._accepted_of, self._sender, self._timeout_s
+                pending, self._factor, self._accepted_of, self._sender, self._timeout_s, self._tuning.look_s
             )
         return limiter
 
     def _sweep(self) -> None:
         if len(self._topics) >= self._sweep_at:
             self._topics = {project: limiter for project, limiter in self._topics.items() if not limiter.idle}
-            self._sweep_at = max(_SWEEP_FROM, 2 * len(self._topics))
+            self._sweep_at = max(self._tuning.sweep_from, 2 * len(self._topics))
 
     def forget(self, completion: Completion) -> None:
         """Complete these puts, for which no one waits any more: they are not sent."""
@@ -106,7 +111,9 @@ class TopicLimiter:
         accepted_of: Callable[[str], Accepted | None],
         sender: Sender,
         timeout_s: float,
+        look_s: float,
     ) -> None:
+        self._look_s = look_s
         self._project, self._factor, self._sender, self._timeout_s = first.project, factor, sender, timeout_s
         self._accepted_of = accepted_of
         self._aside: deque[PendingPut] = deque()
@@ -185,7 +192,7 @@ class TopicLimiter:
             self._refuse(pending, self._too_late(pending))
             return False
         try:
-            async with asyncio.timeout(min(_LOOK_S, pending.deadline - now)):
+            async with asyncio.timeout(min(self._look_s, pending.deadline - now)):
                 await self._limiter.acquire()
         except TimeoutError:
             return False

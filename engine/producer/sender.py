@@ -26,6 +26,7 @@ from evenlane.engine.errors import (
 )
 from evenlane.engine.producer.no_reply import AFTER_S, UNKNOWN
 from evenlane.engine.producer.put import DONE, IN_FLIGHT, RETRYING
+from evenlane.engine.producer.tuning import DEFAULT
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -37,7 +38,6 @@ if TYPE_CHECKING:
 
 _TICK_S = 0.25
 _TICK_AGAIN_S = 0.02
-_ANSWER_S = 5.0  # an answer that takes longer won't come: its server or its leader has changed
 _BACKOFF_S = (0.05, 0.1, 0.2, 0.4, 0.8, 1.0)
 _RESTORE_EVERY_S = 2.0
 CLOSED = "this producer is closed: put inside `async with Producer(...)`"
@@ -57,7 +57,9 @@ class Sender:
         timeout_s: float,
         window_s: float,
         restore: Callable[[], Awaitable[None]],
+        answer_s: float = DEFAULT.answer_s,
     ) -> None:
+        self._answer_s = answer_s
         self._store, self.window, self._replies = store, window, replies
         self._timeout_s, self._window_s, self._restore = timeout_s, window_s, restore
         # A try on its way when the store's window ends could be stored a second time.
@@ -197,9 +199,8 @@ class Sender:
             silent = [each.subject for each in self._in_flight if now - each.sent_at >= AFTER_S]
             self._replies.ask([*silent, *(each.subject for each in self._retrying if each.tries)], now)
 
-    @staticmethod
-    def _is_silent(pending: PendingPut, now: float) -> bool:
-        return now >= pending.deadline or now - pending.sent_at >= _ANSWER_S
+    def _is_silent(self, pending: PendingPut, now: float) -> bool:
+        return now >= pending.deadline or now - pending.sent_at >= self._answer_s
 
     def _go_through(self, now: float) -> None:
         """In the order of their first try; one that must wait holds back those of its subject behind it."""

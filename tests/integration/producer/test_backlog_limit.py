@@ -16,10 +16,10 @@ from evenlane.engine.errors import BacklogFull
 from evenlane.engine.node.handlers.handler import Handler
 from evenlane.engine.node.node import Node
 from evenlane.engine.node.services.backlog_reporter import BacklogReporter
-from evenlane.engine.producer import backlog_estimate as backlog_module
-from evenlane.engine.producer.backlog_estimate import COUNTED_S, USABLE_S
+from evenlane.engine.producer.backlog_estimate import USABLE_S
 from evenlane.engine.producer.producer import Producer
 from evenlane.engine.producer.put import Put
+from evenlane.engine.producer.tuning import DEFAULT, Tuning
 from evenlane.engine.runtime.embedded.pair import Servers
 from tests.support.streams import all_stored
 from tests.support.topics import wished
@@ -80,7 +80,7 @@ async def node(servers, facts, book, handle):
 
 def by_nodes(backlog) -> bool:
     """Whether nodes have told of all of it."""
-    return backlog.fresh_until > backlog.usable_until - (USABLE_S - COUNTED_S)
+    return backlog.fresh_until > backlog.usable_until - (USABLE_S - DEFAULT.counted_s)
 
 
 async def put_until_full(producer, most):
@@ -160,9 +160,10 @@ async def test_a_node_tells_what_waits_and_puts_are_taken_again_when_it_has_hand
         assert isinstance(await producer.put("acme", b"x"), Receipt)
 
 
-async def test_a_node_that_is_gone_leaves_the_limit_to_the_store(servers, monkeypatch):
+async def test_a_node_that_is_gone_leaves_the_limit_to_the_store(servers):
     """Its last word isn't believed for longer than 5 s (here: 2)."""
-    monkeypatch.setattr(backlog_module, "TOLD_S", 2.0)
+    impatient = Producer(settings=told(servers))
+    impatient.tuning = Tuning(told_s=2.0)
     gate = asyncio.Event()
 
     async def handle(_message):
@@ -170,7 +171,7 @@ async def test_a_node_that_is_gone_leaves_the_limit_to_the_store(servers, monkey
 
     async with (
         topics(servers, acme='{"qps": 100000, "max_backlog": 50}') as (facts, book),
-        Producer(settings=told(servers)) as producer,
+        impatient as producer,
     ):
         async with node(servers, facts, book, handle):
             assert 50 == await put_until_full(producer, 1_000)

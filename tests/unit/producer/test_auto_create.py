@@ -9,7 +9,6 @@ from evenlane.engine.cluster.topics.template_cache import TemplateCache
 from evenlane.engine.cluster.topics.topic_cache import TopicCache
 from evenlane.engine.control.templates.provisioner import TopicProvisioner
 from evenlane.engine.errors import UnknownProject
-from evenlane.engine.producer import auto_create as missing_module
 from evenlane.engine.producer.auto_create import TopicAutoCreate
 from evenlane.ring.coordination.memory.client import MemoryCoordination
 from tests.support.topics import wished
@@ -35,14 +34,15 @@ def etcd():
 
 
 @pytest.fixture
-async def made(etcd):
+async def made(etcd, request):
     """What a producer has, whose watch hasn't told it anything yet."""
     client = etcd.peer()
     book, topics = TemplateCache(client, "online"), TopicCache(client, "online")
     asked = Counting(client)
     missing = TopicAutoCreate(
-        asked, "online", TopicProvisioner(client, "online", ClusterConfig(), book, via="a put"), topics
-    )
+        asked, "online", TopicProvisioner(client, "online", ClusterConfig(), book, via="a put"), topics,
+        again_s=getattr(request, "param", 1.0),
+    )  # fmt: skip
     yield client, asked, missing, topics
     await topics.close()
     await book.close()
@@ -71,9 +71,9 @@ async def test_who_has_none_is_asked_for_once(made):
     assert not missing.hopeless("other")
 
 
-async def test_and_again_when_some_time_has_passed(etcd, made, monkeypatch):
+@pytest.mark.parametrize("made", [0.0], indirect=True)
+async def test_and_again_when_some_time_has_passed(etcd, made):
     _, asked, missing, topics = made
-    monkeypatch.setattr(missing_module, "_AGAIN_S", 0.0)
     with pytest.raises(UnknownProject):
         await missing.made("acme", REFUSAL)
     await wished(etcd, "online", ClusterConfig(), {"acme": '{"qps": 100}'})
@@ -83,10 +83,10 @@ async def test_and_again_when_some_time_has_passed(etcd, made, monkeypatch):
     await put
 
 
-async def test_random_names_cost_etcd_next_to_nothing(made, monkeypatch):
+@pytest.mark.parametrize("made", [3_600.0], indirect=True)
+async def test_random_names_cost_etcd_next_to_nothing(made):
     """Fault 21."""
     _, asked, missing, _ = made
-    monkeypatch.setattr(missing_module, "_AGAIN_S", 3_600.0)
     for number in range(1_000):
         with pytest.raises(UnknownProject):
             await missing.made(f"dev-{number}", REFUSAL)

@@ -9,9 +9,9 @@ from evenlane.engine.base.names import LaneId
 from evenlane.engine.core.ports import Receipt
 from evenlane.engine.core.wire.backlog_report import BacklogEntry, encoded, subject
 from evenlane.engine.errors import BacklogFull, NotAcknowledged
-from evenlane.engine.producer import backlog_estimate as backlog_module
 from evenlane.engine.producer import backlog_limit as limits_module
 from evenlane.engine.producer.put import Put
+from evenlane.engine.producer.tuning import Tuning
 from evenlane.ring.hashing import partition_of
 from tests.support.until import until
 
@@ -26,11 +26,8 @@ def world(world):
     return world
 
 
-@pytest.fixture
-def quick(monkeypatch):
-    """The store is asked as often as it is wanted, and nothing stays fresh."""
-    for module in (backlog_module, limits_module):
-        monkeypatch.setattr(module, "COUNTED_S", 0.0)
+QUICK = Tuning(counted_s=0.0)
+"""The store is asked as often as it is wanted, and nothing stays fresh."""
 
 
 class Nodes:
@@ -82,8 +79,8 @@ async def test_what_others_have_put_before_is_counted_delayed_messages_too(world
     assert {Receipt: 3, BacklogFull: 6} == kinds(outcomes)
 
 
-async def test_it_recovers_by_itself_when_messages_are_gone(world, quick):
-    async with world.producer() as producer:
+async def test_it_recovers_by_itself_when_messages_are_gone(world):
+    async with world.producer(tuning=QUICK) as producer:
         await producer.put_many(Put("acme", b"") for _ in range(11))
         await world.store.purge(LANE, 6)
 
@@ -97,9 +94,9 @@ async def test_it_recovers_by_itself_when_messages_are_gone(world, quick):
     assert 6 == len(world.stored())
 
 
-async def test_two_producers_see_each_other_by_the_stores_counts(world, quick):
+async def test_two_producers_see_each_other_by_the_stores_counts(world):
     """Each knows its own at once, and the other's when it counts again: never more than those are too many."""
-    async with world.producer() as one, world.producer() as two:
+    async with world.producer(tuning=QUICK) as one, world.producer(tuning=QUICK) as two:
         outcomes = await one.put_many([Put("acme", b"")]) + await two.put_many([Put("acme", b"")])
         for _ in range(12):
             for producer in (one, two):
@@ -176,8 +173,7 @@ async def test_a_store_that_does_not_count_holds_no_put_up_for_long(world, monke
         await asyncio.Event().wait()
 
     monkeypatch.setattr(world.store, "held", silent)
-    monkeypatch.setattr(limits_module, "_ANSWER_S", 0.05)
-    async with world.producer() as producer:
+    async with world.producer(tuning=Tuning(count_within_s=0.05)) as producer:
         assert isinstance(await producer.put("acme", b""), Receipt)
 
 

@@ -9,6 +9,7 @@ from evenlane.engine.core.ports import Receipt
 from evenlane.engine.errors import ConfigError, NotAcknowledged
 from evenlane.engine.producer.put import Put
 from evenlane.engine.producer.rate_limit import limiter_of
+from evenlane.engine.producer.tuning import Tuning
 from tests.support.until import until
 
 
@@ -100,9 +101,8 @@ async def test_what_is_set_aside_is_bounded_and_the_source_waits(world):
         assert {Receipt: 400} == Counter(map(type, await putting))
 
 
-async def test_the_factor_scales_and_a_changed_quota_counts(world, monkeypatch):
-    monkeypatch.setattr("evenlane.engine.producer.rate_limit._LOOK_S", 0.01)
-    async with world.producer(admission=2.0) as producer:
+async def test_the_factor_scales_and_a_changed_quota_counts(world):
+    async with world.producer(admission=2.0, tuning=Tuning(look_s=0.01)) as producer:
         await producer.put("slow", b"one")
         gate = producer._pipeline._rate._topics["slow"]
         assert 0.02 == gate._rate
@@ -177,12 +177,11 @@ async def test_a_cancelled_put_that_waits_for_room_gives_none_away(world):
     assert [b"x", b"z"] == of(world, "fast")
 
 
-async def test_gates_of_topics_that_are_idle_are_dropped(world, monkeypatch):
+async def test_gates_of_topics_that_are_idle_are_dropped(world):
     """M: a producer for tens of thousands of topics."""
-    monkeypatch.setattr("evenlane.engine.producer.rate_limit._SWEEP_FROM", 10)
     for number in range(100):
         world.topics.set(f"t{number}", '{"qps": 1000000}')
-    async with world.producer(admission=1.0) as producer:
+    async with world.producer(admission=1.0, tuning=Tuning(sweep_from=10)) as producer:
         for number in range(100):
             await producer.put(f"t{number}", b"x")
         assert len(producer._pipeline._rate._topics) < 100

@@ -7,8 +7,8 @@ import pytest
 from evenlane.engine.core.ports import Full, Receipt, Refused
 from evenlane.engine.core.wire import headers as h
 from evenlane.engine.errors import BacklogFull, EvenlaneError, NotAcknowledged, ProducerClosed, PutRefused
-from evenlane.engine.producer import sender as sender_module
 from evenlane.engine.producer.put import Put
+from evenlane.engine.producer.tuning import Tuning
 from tests.support.until import until
 
 
@@ -43,9 +43,8 @@ async def test_messages_of_one_subject_keep_their_order_through_a_lost_connectio
     assert [b"%d" % number for number in range(100)] == [message.body for message in world.stored()]
 
 
-async def test_silence_is_asked_again_and_the_late_answer_does_no_harm(world, monkeypatch):
-    monkeypatch.setattr(sender_module, "_ANSWER_S", 0.05)
-    async with world.producer() as producer:
+async def test_silence_is_asked_again_and_the_late_answer_does_no_harm(world):
+    async with world.producer(tuning=Tuning(answer_s=0.05)) as producer:
         world.server.delay_acks()
         putting = asyncio.create_task(producer.put("acme", b"x", id="mine"))
         await until(lambda: next(iter(producer._pipeline._sender._in_flight), None) is not None)
@@ -55,10 +54,9 @@ async def test_silence_is_asked_again_and_the_late_answer_does_no_harm(world, mo
     assert 1 == len(world.stored())
 
 
-async def test_a_no_to_a_try_that_was_given_up_is_not_the_last_word(world, monkeypatch):
+async def test_a_no_to_a_try_that_was_given_up_is_not_the_last_word(world):
     """L: the second try is stored, and the first one's refusal comes late."""
-    monkeypatch.setattr(sender_module, "_ANSWER_S", 0.05)
-    async with world.producer() as producer:
+    async with world.producer(tuning=Tuning(answer_s=0.05)) as producer:
         world.server.delay_acks()
         world.server.refuse("lanes.")
         putting = asyncio.create_task(producer.put("acme", b"x"))

@@ -6,7 +6,8 @@ import pytest
 from evenlane.engine.core.ports import Receipt
 from evenlane.engine.core.wire.backlog_report import BacklogEntry, decoded, encoded, partitions_of, subject
 from evenlane.engine.node.services.backlog_reporter import BacklogReporter, Tally
-from evenlane.engine.producer.backlog_estimate import COUNTED_S, TOLD_S, USABLE_S, BacklogEstimate, LocalPuts
+from evenlane.engine.producer.backlog_estimate import USABLE_S, BacklogEstimate, LocalPuts
+from evenlane.engine.producer.tuning import DEFAULT
 from evenlane.quota.topics.topic import Accepted
 from evenlane.ring.hashing import partition_of
 from tests.support.node.gated import gated
@@ -102,23 +103,23 @@ def test_nothing_is_decided_before_every_partition_is_counted_nor_by_what_is_old
     assert [4] == known.stale(100.0)
     assert known.usable_until <= 100.0
     known.counted(4, 1, 0, 0, at=1, now=100.0)
-    assert (100.0 + COUNTED_S, 100.0 + USABLE_S) == (known.fresh_until, known.usable_until)
-    assert [4] == known.stale(100.0 + COUNTED_S)
-    assert [3, 4] == known.stale(100.0 + TOLD_S)
+    assert (100.0 + DEFAULT.counted_s, 100.0 + USABLE_S) == (known.fresh_until, known.usable_until)
+    assert [4] == known.stale(100.0 + DEFAULT.counted_s)
+    assert [3, 4] == known.stale(100.0 + DEFAULT.told_s)
 
 
 def test_a_store_that_does_not_answer_holds_nobody_up():
     known = backlog(partitions=(3, 4))
     known.uncounted(100.0)
     assert known.usable_until > 100.0
-    assert known.fresh_until <= 100.0 + COUNTED_S
+    assert known.fresh_until <= 100.0 + DEFAULT.counted_s
 
 
 def test_a_store_counts_even_if_a_nodes_clock_is_ahead():
     known = backlog()
     known.told(BacklogEntry(3, "acme", 5, 0, 0), at=10 * SECOND, now=0.0)
     known.counted(3, 7, 0, 0, at=SECOND, now=6.0)
-    assert (7, 6.0 + COUNTED_S) == (known.known, known.fresh_until)
+    assert (7, 6.0 + DEFAULT.counted_s) == (known.known, known.fresh_until)
 
 
 def test_a_changed_topic_keeps_what_is_known_of_its_partitions():
