@@ -43,7 +43,7 @@ from evenlane.engine.node.handlers.handler import Handler
 from evenlane.engine.node.node import Node
 from evenlane.engine.producer.producer import Producer
 from evenlane.engine.producer.put import Put
-from evenlane.engine.proof.scenarios.decisions import SLOTS, Crowd
+from evenlane.engine.proof.scenarios.scale.decisions import SLOTS, Crowd
 from evenlane.engine.runtime.embedded.nats import NatsServer
 from evenlane.engine.store.jetstream.client.connection import NatsOptions
 from evenlane.engine.store.jetstream.store import JetStreamStore

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from evenlane.engine.cli.progress import Shown
-    from evenlane.engine.proof.scenarios.report import Report
-    from evenlane.engine.proof.scenarios.scenario import Scenario, Tell
+    from evenlane.engine.proof.report import Report
+    from evenlane.engine.proof.scenario import Progress, Scenario
 
 _ALL = "all"
 _MOST_ROUNDS = 100
@@ -86,7 +86,7 @@ def bench(
 
 def _chosen(name: str, nodes: int | None, backlog: int | None) -> Sequence[Scenario]:
     """Raises ConfigError."""
-    from evenlane.engine.proof.scenarios.catalog import SCENARIOS
+    from evenlane.engine.proof.registry import SCENARIOS
 
     if name == _ALL:
         if backlog is not None:
@@ -107,30 +107,30 @@ def _chosen(name: str, nodes: int | None, backlog: int | None) -> Sequence[Scena
 def _run(scenario: Scenario, shown: Shown, seed: int, rounds: int | None, *, sim: bool) -> Report:
     furthest = 0.0
 
-    def tell(what: str, share: float) -> None:
+    def progress(what: str, share: float) -> None:
         nonlocal furthest
-        furthest = max(furthest, share)  # arms at once tell it by turns: a step back would spoil the estimate
+        furthest = max(furthest, share)  # arms at once report by turns: a step back would spoil the estimate
         shown.tell(furthest, what=what)
 
     if sim:
         from evenlane.engine.base.garbage_collector import tune_gc
 
         tune_gc()
-        return scenario.simulate(seed, rounds or scenario.sim_rounds, tell)
-    return _on_broker(scenario, tell, seed, rounds or scenario.broker_rounds)
+        return scenario.simulate(seed, rounds or scenario.sim_rounds, progress)
+    return _on_broker(scenario, progress, seed, rounds or scenario.broker_rounds)
 
 
-def _on_broker(scenario: Scenario, tell: Tell, seed: int, rounds: int) -> Report:
+def _on_broker(scenario: Scenario, progress: Progress, seed: int, rounds: int) -> Report:
     import signal
 
     from evenlane.engine.cli.signals import until_signal
     from evenlane.engine.runtime.run_loop import run_loop
 
-    report: Report = run_loop(until_signal(_served(scenario, tell, seed, rounds), signal.SIGTERM))
+    report: Report = run_loop(until_signal(_served(scenario, progress, seed, rounds), signal.SIGTERM))
     return report
 
 
-async def _served(scenario: Scenario, tell: Tell, seed: int, rounds: int) -> Report:
+async def _served(scenario: Scenario, progress: Progress, seed: int, rounds: int) -> Report:
     import logging
     import tempfile
     from pathlib import Path
@@ -139,12 +139,12 @@ async def _served(scenario: Scenario, tell: Tell, seed: int, rounds: int) -> Rep
 
     with tempfile.TemporaryDirectory(prefix="evenlane-bench-") as folder:
         server = NatsServer(Path(folder))
-        tell("starting NATS", 0.0)
+        progress("starting NATS", 0.0)
         try:
             await server.start()
-            return await scenario.on_broker(server.url, seed, rounds, tell)
+            return await scenario.on_broker(server.url, seed, rounds, progress)
         except BaseException:
-            # Arms may still be connected while the server goes: that it went is no news to whoever ended it.
+            # Arms may still be connected while the server goes: a log of that would be noise.
             logging.getLogger("nats").setLevel(logging.CRITICAL)
             raise
         finally:

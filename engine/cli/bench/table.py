@@ -1,4 +1,4 @@
-"""How `evenlane bench` shows a report: a table of the arms' figures, one of the bars, and what to know of them."""
+"""The output of `evenlane bench`: a table of the arms' figures, one of the bars, and notes."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from rich.text import Text
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from evenlane.engine.proof.scenarios.figures import Figures
-    from evenlane.engine.proof.scenarios.report import Bar, Report
+    from evenlane.engine.proof.figures import Figures
+    from evenlane.engine.proof.report import Bar, Report
 
 _PIPE_COLUMNS = 200  # a pipe has no width: lines stay whole
 _HEADINGS = (30, 15, 9)  # how long a line of an arm's name may be, from the best to read to the narrowest
@@ -67,7 +67,7 @@ def _width(arms: Mapping[str, Figures], heading: int) -> int:
 
 
 def _headed(arms: Mapping[str, Figures], heading: int) -> list[list[str]]:
-    """The arms' names in lines that are about so long; words stay whole."""
+    """The arms' names, wrapped to about this length; words stay whole."""
     return [wrap(arm, heading, break_long_words=False, break_on_hyphens=False) for arm in arms]
 
 

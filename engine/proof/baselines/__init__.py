@@ -1,1 +1,1 @@
-"""Schedulers that are compared with the product."""
+"""The unfair baselines: schedulers and nodes that the product is compared with."""

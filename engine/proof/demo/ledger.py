@@ -1,4 +1,4 @@
-"""The ledger: what became of each message that was acknowledged, each column counted where it can be seen."""
+"""The ledger: the fate of each acknowledged message, each column counted where it can be observed."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 from evenlane.engine.base import names
 from evenlane.engine.base.aio.cancellation import cancellable
 from evenlane.engine.node.settle.settle_log_reader import read_settle_log
-from evenlane.engine.proof.demo.streams import lanes
-from evenlane.engine.proof.scenarios.client import plain_client
+from evenlane.engine.proof.broker.environment import lanes, plain_client
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -19,7 +18,6 @@ if TYPE_CHECKING:
     from nats.aio.client import Client
     from nats.aio.subscription import Subscription
 
-    from evenlane.engine.base.config.settings import Settings
     from evenlane.engine.base.names import LaneId
     from evenlane.engine.core.ports import Store
 
@@ -29,7 +27,7 @@ _READ_AT_ONCE = 8  # streams
 @dataclass
 class Ledger:
     """Messages. `put` were acknowledged, `handled` have come to their handler's end at least once, `duplicates` are
-    further times; `dead` stand among the dead letters, `waiting` in the streams, without having been settled.
+    further times; `dead` are among the dead letters, `waiting` in the streams, without having been settled.
     """
 
     put: int = 0
@@ -41,7 +39,7 @@ class Ledger:
 
     @classmethod
     def of(cls, put: set[int], handled: set[int], dead: set[int], left: set[int], duplicates: int = 0) -> Ledger:
-        """Of the numbers in each column. Lost is what is in none: it isn't what the others leave of a sum."""
+        """Count the numbers in each column. A message in none is lost; a duplicate doesn't make up for it."""
         lost = put - handled - dead - left
         return cls(len(put), len(handled), duplicates, len(dead), len(left), len(lost))
 
@@ -54,9 +52,9 @@ class Ledger:
 
 
 async def waiting(store: Store, partitions: int) -> set[int]:
-    """The numbers (a message's body is its number) of what is in the streams and isn't settled by the log.
+    """The numbers (a message's body is its number) of the messages in the streams that the settle log doesn't settle.
 
-    Nobody's counter is asked: while no node runs, this is what the next one would find.
+    No counter is asked: while no node runs, this is what the next one would find.
     """
     gate = asyncio.Semaphore(_READ_AT_ONCE)
 
@@ -76,21 +74,21 @@ async def _waiting(store: Store, lane: LaneId) -> set[int]:
 
 
 class DeadLetters:
-    """Listens to the dead letters as they are put: a plain NATS client, none of our code."""
+    """Listens to the dead letters as they are put, with a client that shares no code with the product."""
 
     def __init__(self, client: Client, subscription: Subscription) -> None:
         self._client, self._subscription = client, subscription
 
     async def numbers(self) -> set[int]:
-        """Of those that have come since this was asked before."""
+        """The numbers of the dead letters that have come since the last call."""
         await cancellable(self._client.flush())  # what the server had sent before this is here after it
         count = self._subscription.pending_msgs
         return {int((await cancellable(self._subscription.next_msg())).data) for _ in range(count)}
 
 
 @asynccontextmanager
-async def dead_letters(settings: Settings) -> AsyncIterator[DeadLetters]:
-    async with plain_client(settings.nats) as client:
-        listener = DeadLetters(client, await client.subscribe(names.dead_subject(settings.env, "*")))
+async def dead_letters(url: str, env: str) -> AsyncIterator[DeadLetters]:
+    async with plain_client(url) as client:
+        listener = DeadLetters(client, await client.subscribe(names.dead_subject(env, "*")))
         await cancellable(client.flush())
         yield listener

@@ -1,4 +1,4 @@
-"""What the demo does, in numbers.
+"""The plan of the demo: its loads, arms and rounds, in numbers.
 
 A node has 16 slots and handlers of 40 ms: 400 msg/s at most. The victims together ask for half of that, the hot
 project alone for more than twice all of it, and for twenty times its quota. With handlers of 1 or 2 ms
@@ -9,15 +9,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import ceil
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
 from evenlane.engine.cluster.cluster_config import ClusterConfig
 from evenlane.engine.core.scheduler.fair import FairScheduler
-from evenlane.engine.proof.baselines.fifo import FifoScheduler
-from evenlane.engine.proof.scenarios.arrivals import SECOND, poisson, stream_of, uniform
-from evenlane.engine.proof.scenarios.load import Arrival, Load, Tenant
+from evenlane.engine.proof.baselines.schedulers import FifoScheduler, stored_at
+from evenlane.engine.proof.load.arrivals import SECOND, poisson, stream_of, uniform
+from evenlane.engine.proof.load.load import Arrival, Load, Tenant
 from evenlane.quota.topics.topic import complete, parse_spec
 
 if TYPE_CHECKING:
@@ -31,14 +31,15 @@ SERVICE_S = 0.04
 QUOTA, BURST = 50, 10  # msg/s and messages, of each project
 HOT_RATE = 1_000.0  # msg/s
 FACTS = ClusterConfig(partitions=16)
-WISH: dict[str, Any] = {"qps": QUOTA, "burst": BURST}
+SPEC = msgspec.json.encode({"qps": QUOTA, "burst": BURST})
 HOT = "hot"
 
-# Nothing of the victims is put in the end of a turn: what comes then can't be handled in time by anybody.
+# The victims put nothing in the end of a turn: no scheduler could handle it in time.
 LAST_S = 0.25
 
 _VICTIM_RATE, _VICTIMS_RATE = 10.0, 200.0  # msg/s at the most, of one and of all
 _BAND, _SEED = 1, 1
+_SERVICE = int(SERVICE_S * SECOND)
 # A figure is the median over rounds, so that one hiccup of the machine decides nothing.
 _TURN_S, _LONGEST_TURN_S = 1.3, 20.0
 _ROUNDS = 15  # at the most, as long as turns don't become too long: each begins with new streams
@@ -70,33 +71,28 @@ class Plan:
 
     @property
     def victim_rate(self) -> float:
-        """Of each victim, msg/s."""
+        """The rate of each victim, msg/s."""
         return min(_VICTIM_RATE, _VICTIMS_RATE / (self.projects - 1))
 
     def load(self, arm: Arm, number: int) -> Load:
-        """What comes in round `number`: of the victims the same in all arms."""
+        """The load of round `number`: that of the victims is the same in all arms."""
         until = int(self.turn_s * SECOND)
-        topic = complete(parse_spec(msgspec.json.encode(WISH)), FACTS)
+        topic = complete(parse_spec(SPEC), FACTS)
         tenants = [Tenant(name, topic) for name in (*self.victims, HOT)]
         arrivals = [*self._of_victims(number, until - int(LAST_S * SECOND))]
         if arm != "without hot":
-            arrivals += [Arrival(at, len(tenants) - 1, 0, _BAND, 0) for at in uniform(HOT_RATE, 0, until)]
+            arrivals += [Arrival(at, len(tenants) - 1, 0, _BAND, _SERVICE) for at in uniform(HOT_RATE, 0, until)]
         return Load.of(tenants, arrivals, until, FACTS)
 
     def _of_victims(self, number: int, until: int) -> Iterator[Arrival]:
-        """Each by chance; drawn for all together, as their number may be large."""
+        """Each at random; drawn for all together, as their number may be large."""
         rng, count = stream_of(_SEED, "victims", number), self.projects - 1
         for at in poisson(rng, self.victim_rate * count, 0, until):
-            yield Arrival(at, rng.randrange(count), 0, _BAND, 0)
+            yield Arrival(at, rng.randrange(count), 0, _BAND, _SERVICE)
 
 
 def scheduler(arm: Arm) -> Scheduler[Queue]:
-    """The product's own, or the control: first come, first served, whoever it is of."""
+    """The product's own, or the control: first come, first served."""
     if arm == "control":
-        return FifoScheduler(_head_at)
+        return FifoScheduler(stored_at)
     return FairScheduler(SLOTS, FACTS.max_group_qps)
-
-
-def _head_at(queue: Queue) -> int:
-    """The store's time of the queue's first message at hand, unix ns."""
-    return queue.hand[0][2]

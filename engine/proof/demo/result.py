@@ -1,4 +1,4 @@
-"""What the turns add up to: figures of each arm, the document of `--json`, and whether it is a proof."""
+"""The result of all turns: figures of each arm, the document of `--json`, and whether it is a proof."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from evenlane.engine.base.plural import counted
 from evenlane.engine.base.rounding import to_six_digits
 from evenlane.engine.proof.demo.ledger import Ledger
 from evenlane.engine.proof.demo.plan import ARMS, BURST, HOT_RATE, QUOTA
-from evenlane.engine.proof.scenarios.figures import ratio
+from evenlane.engine.proof.figures import ratio
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from evenlane.engine.proof.demo.plan import Arm, Plan
     from evenlane.engine.proof.demo.turn import Turn
-    from evenlane.engine.proof.scenarios.figures import Figures
+    from evenlane.engine.proof.figures import Figures
 
 _MOST_P99_RATIO = 2.0
 _LEAST_SERVED = 0.95
@@ -41,7 +41,7 @@ class Result:
             self.hot_max_1s = max(self.hot_max_1s, turn.hot_max_1s())
 
     def figures(self, arm: Arm, running: Turn | None = None) -> Figures:
-        """Of an arm, with the turn that is running now."""
+        """The figures of an arm, including the turn that is running."""
         turns = self.turns[arm] + ([running.figures()] if running is not None and running.arm == arm else [])
         offered, in_time = _sum(turns, "offered"), _sum(turns, "in_time")
         return {
@@ -106,7 +106,7 @@ class Result:
         return None
 
     def verdict(self) -> str:
-        """What was shown, for whoever watches."""
+        """What was shown, in a sentence for the terminal."""
         document = self.document()
         victims, control = document["victims"], document["control"]
         times = "no p99 at all" if control["p99_ratio"] is None else f"{control['p99_ratio']:.1f} times the p99"

@@ -16,8 +16,8 @@ from evenlane.engine.base.aio.cancellation import cancel_and_wait
 from evenlane.engine.base.config.settings import Settings
 from evenlane.engine.cluster import connections
 from evenlane.engine.errors import EvenlaneError
-from evenlane.engine.proof.demo.accepted import accepted
-from evenlane.engine.proof.demo.plan import ARMS, HOT, Plan
+from evenlane.engine.proof.cluster.topics import accepted_topics
+from evenlane.engine.proof.demo.plan import ARMS, FACTS, HOT, SPEC, Plan
 from evenlane.engine.proof.demo.result import Result
 from evenlane.engine.proof.demo.table import intro, preparing, running
 from evenlane.engine.proof.demo.turn import Turn
@@ -39,7 +39,7 @@ class Demo:
         self._result = Result(Plan(seconds, projects))
         self._console = Console(stderr=True, highlight=False)
         self._quiet = quiet
-        self._books: dict[Arm, TopicCache] = {}
+        self._caches: dict[Arm, TopicCache] = {}
         self._settings: dict[Arm, Settings] = {}
 
     async def run(self) -> Result:
@@ -60,9 +60,9 @@ class Demo:
                 opened.enter_context(live)
             with connections.translate_errors():
                 await self._make_topics(servers, opened)
-            for number in range(self._result.plan.rounds):
-                for arm in ARMS:
-                    await self._take_turn(arm, number, live)
+                for number in range(self._result.plan.rounds):
+                    for arm in ARMS:
+                        await self._take_turn(arm, number, live)
 
     async def _make_topics(self, servers: Servers, opened: AsyncExitStack) -> None:
         """Each arm has an environment of its own: topics, streams, settle log."""
@@ -74,13 +74,14 @@ class Demo:
             coordination = connections.etcd(settings)
             opened.push_async_callback(coordination.close)
             self._settings[arm] = settings
-            self._books[arm] = await opened.enter_async_context(accepted(coordination, settings.env, projects))
+            topics = accepted_topics(coordination, settings.env, FACTS, dict.fromkeys(projects, SPEC))
+            self._caches[arm] = await opened.enter_async_context(topics)
 
     async def _take_turn(self, arm: Arm, number: int, live: Live) -> None:
         turn = Turn(arm, self._result.plan.load(arm, number))
         showing = asyncio.create_task(self._show(turn, number, live))
         try:
-            await turn.run(self._settings[arm], self._books[arm])
+            await turn.run(self._settings[arm], self._caches[arm])
         finally:
             await cancel_and_wait(showing)
         self._result.add(turn)

@@ -1,4 +1,4 @@
-"""What one sees of the demo: a table while it runs, and the same with the ledger and the verdict when it is over."""
+"""The tables of the demo: one while it runs, and the same with the ledger and the verdict when it is over."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from evenlane.engine.proof.demo.plan import Plan
     from evenlane.engine.proof.demo.result import Result
     from evenlane.engine.proof.demo.turn import Turn
-    from evenlane.engine.proof.scenarios.figures import Figures
+    from evenlane.engine.proof.figures import Figures
 
 _COLUMNS = ("p50\nms", "p99\nms", "in\ntime", "hot\nput", "hot\nserved", "hot\nwaits")
 

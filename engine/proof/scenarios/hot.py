@@ -5,20 +5,20 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from evenlane.engine.proof.scenarios import arrivals as a
-from evenlane.engine.proof.scenarios.arm import Arm, evenly
-from evenlane.engine.proof.scenarios.figures import dwell, ratio, since, utilisation
-from evenlane.engine.proof.scenarios.load import Arrival, Load, facts_of, tenant
-from evenlane.engine.proof.scenarios.report import Bar
-from evenlane.engine.proof.scenarios.schedulers import fifo, product, without_headroom
-from evenlane.engine.proof.scenarios.traced import Traced
+from evenlane.engine.proof.arms import Arm, evenly, fifo, product, without_headroom
+from evenlane.engine.proof.figures import dwell, ratio, since, utilisation
+from evenlane.engine.proof.load import arrivals as a
+from evenlane.engine.proof.load.load import Arrival, Load, facts_of, tenant
+from evenlane.engine.proof.report import Bar
+from evenlane.engine.proof.scenarios.trace_scenario import TraceScenario
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
 
-    from evenlane.engine.proof.scenarios.figures import Figures
-    from evenlane.engine.proof.scenarios.schedulers import Make
-    from evenlane.engine.proof.scenarios.trace import Trace
+    from evenlane.engine.proof.arms import Make
+    from evenlane.engine.proof.figures import Figures
+    from evenlane.engine.proof.load.trace import Trace
+    from evenlane.engine.proof.scenario import Arms
 
 HOT = "hot"
 _VICTIMS, _GROUPS = 99, 10
@@ -27,11 +27,16 @@ _BURST, _BURST_AT, _UNTIL = 50_000, 10, 40  # messages, s, s
 _SERVICE = 45 * a.MILLISECOND
 _COMES_IN = 10  # s, in which the burst is stored and fed even where that takes all the machine has
 # More than the whole node can do, all weights equal: what saves the victims must be fairness, not a quota.
-_WISH: dict[str, Any] = {"burst": 50, "weight": 1}
+_SPEC: dict[str, Any] = {"burst": 50, "weight": 1}
 _QPS = 1500
 
 
-class _Hot(Traced):
+class _Hot(TraceScenario):
+    sim_notes = (
+        "victims are measured from the burst on; dwell is put to handler end, wait is put to handler start",
+        "later: of what was put from 10 s after the burst on, which has come in by then",
+        "percentiles are of the served: read them beside the share served",
+    )
     hot_service: ClassVar[int]
     most_p99_ratio: ClassVar[float]
 
@@ -47,8 +52,8 @@ class _Hot(Traced):
         return Arm(load, make, self._read, aim=evenly)
 
     def _load(self, seed: int) -> Load:
-        facts, wish = facts_of(self.nodes), {**_WISH, "qps": _QPS * self.nodes, "groups": self._groups}
-        tenants = [tenant(name, facts, **wish) for name in (*(f"victim-{n:02d}" for n in range(_VICTIMS)), HOT)]
+        facts, spec = facts_of(self.nodes), {**_SPEC, "qps": _QPS * self.nodes, "groups": self._groups}
+        tenants = [tenant(name, facts, **spec) for name in (*(f"victim-{n:02d}" for n in range(_VICTIMS)), HOT)]
         return Load.of(tenants, [*self._victims(seed), *self._burst()], self.ns(_UNTIL), facts)
 
     @property
@@ -70,7 +75,7 @@ class _Hot(Traced):
     def _read(self, trace: Trace) -> Figures:
         start, until = self.ns(_BURST_AT), self.ns(_UNTIL)
         hot = trace.load.numbers(tenants=[HOT])
-        victims = trace.load.numbers(tenants=(each.name for each in trace.load.tenants if each.name != HOT))
+        victims = trace.load.numbers(but=HOT)
         later = since(trace, victims, start + self.ns(_COMES_IN))
         return {
             **dwell(trace, since(trace, victims, start)),
@@ -79,7 +84,7 @@ class _Hot(Traced):
             "utilisation": utilisation(trace, self.all_slots, start, until),
         }
 
-    def bars(self, figures: Mapping[str, Figures]) -> list[Bar]:
+    def sim_bars(self, figures: Arms) -> list[Bar]:
         without, hot, control = figures["without hot"], figures["with hot"], figures["fifo"]
         p99 = ratio(hot["dwell_p99_ms"], without["dwell_p99_ms"])
         return [
@@ -89,15 +94,8 @@ class _Hot(Traced):
             Bar("FIFO: victims served", control["served"], "<=", 0.05, "control"),
         ]
 
-    def _more_bars(self, figures: Mapping[str, Figures]) -> list[Bar]:
+    def _more_bars(self, figures: Arms) -> list[Bar]:
         raise NotImplementedError
-
-    def notes(self) -> list[str]:
-        return [
-            "victims are measured from the burst on; dwell is put to handler end, wait is put to handler start",
-            "later: of what was put from 10 s after the burst on, which has come in by then",
-            "percentiles are of the served: read them beside the share served",
-        ]
 
 
 class HotBurst(_Hot):
@@ -106,7 +104,7 @@ class HotBurst(_Hot):
     hot_service = _SERVICE
     most_p99_ratio = 1.3
 
-    def _more_bars(self, figures: Mapping[str, Figures]) -> list[Bar]:
+    def _more_bars(self, figures: Arms) -> list[Bar]:
         return [Bar("utilisation while hot is backlogged", figures["with hot"]["utilisation"], ">=", 0.75)]
 
 
@@ -119,6 +117,6 @@ class HotSlow(_Hot):
     def arms(self, seed: int) -> dict[str, Arm]:
         return {**super().arms(seed), "no headroom": self._arm(self._load(seed), without_headroom)}
 
-    def _more_bars(self, figures: Mapping[str, Figures]) -> list[Bar]:
+    def _more_bars(self, figures: Arms) -> list[Bar]:
         p99 = ratio(figures["no headroom"]["dwell_p99_ms"], figures["without hot"]["dwell_p99_ms"])
         return [Bar("headroom cap off: victims' p99 dwell, with / without hot", p99, ">=", 5, "control")]

@@ -6,20 +6,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from evenlane.engine.proof.scenarios import arrivals as a
-from evenlane.engine.proof.scenarios.arm import Arm
-from evenlane.engine.proof.scenarios.backlogged import Backlogged
-from evenlane.engine.proof.scenarios.figures import busy, ratio, shares, shares_on_nodes, utilisation
-from evenlane.engine.proof.scenarios.load import Arrival, Load, facts_of, tenant
-from evenlane.engine.proof.scenarios.report import Bar
-from evenlane.engine.proof.scenarios.schedulers import in_turn, product
+from evenlane.engine.proof.arms import Arm, product, round_robin
+from evenlane.engine.proof.figures import busy, ratio, shares, shares_on_nodes, utilisation
+from evenlane.engine.proof.load import arrivals as a
+from evenlane.engine.proof.load.load import Arrival, Load, facts_of, tenant
+from evenlane.engine.proof.report import Bar
+from evenlane.engine.proof.scenarios.trace_scenario import BacklogScenario
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from evenlane.engine.proof.scenarios.figures import Figures
-    from evenlane.engine.proof.scenarios.load import Tenant
-    from evenlane.engine.proof.scenarios.trace import Trace
+    from evenlane.engine.proof.figures import Figures
+    from evenlane.engine.proof.load.load import Tenant
+    from evenlane.engine.proof.load.trace import Trace
+    from evenlane.engine.proof.scenario import Arms
 
 _WEIGHTS = (1, 1, 1, 2, 2, 2, 3, 3, 4, 4)
 _BACKLOG = 5_000  # of each; the heaviest needs 4 / 23 of some 24,000
@@ -33,20 +31,21 @@ _OTHERS, _OF_OTHER = 19, 1_300
 _OF_LONE = 25_000  # 50 slots handle 24,400 in the time
 
 
-class Shares(Backlogged):
+class Shares(BacklogScenario):
     name = "shares"
     about = "ten tenants of weight 1 to 4 with a backlog; one with 800 groups against nineteen with 10; one alone"
     groups_each = 10
+    sim_notes = ("a share is of the slot time used in 20 s, against max-min fairness by weight",)
 
     def arms(self, seed: int) -> dict[str, Arm]:  # noqa: ARG002 - nothing is left to chance here
         weights, split, alone = self._weights(), self._split(), self._alone()
         return {
             "weights": Arm(weights, product, self._read_weights),
-            "weights, round robin": Arm(weights, in_turn, self._read_weights),
+            "weights, round robin": Arm(weights, round_robin, self._read_weights),
             "800 groups": Arm(split, product, self._read_split),
-            "800 groups, round robin": Arm(split, in_turn, self._read_split),
+            "800 groups, round robin": Arm(split, round_robin, self._read_split),
             "alone": Arm(alone, product, self._read_alone),
-            "alone, no rules": Arm(alone, in_turn, self._read_alone),
+            "alone, no rules": Arm(alone, round_robin, self._read_alone),
         }
 
     def _weights(self) -> Load:
@@ -59,7 +58,7 @@ class Shares(Backlogged):
         return self.load(tenants, come)
 
     def _split(self) -> Load:
-        """The others come between the splitter's messages, so that no order of arrival favours anybody."""
+        """The others come between the splitter's messages, so that the order of arrival favours none of them."""
         parts = _PARTS * self.nodes
         splitter = self._tenant(SPLITTER, groups=parts)
         others = [self._tenant(f"other-{n:02d}") for n in range(_OTHERS)]
@@ -77,10 +76,10 @@ class Shares(Backlogged):
         come = [Arrival(0, 0, n % self.groups, 1, _SERVICE) for n in range(self.backlog(_OF_LONE))]
         return self.load([self._tenant("lone")], come)
 
-    def _tenant(self, name: str, **wish: Any) -> Tenant:
-        """One whose quota is out of reach; what `wish` doesn't say is that of most."""
+    def _tenant(self, name: str, **spec: Any) -> Tenant:
+        """A tenant whose quota is out of reach; `spec` overrides what most have."""
         usual = {"qps": _QPS * self.nodes, "groups": self.groups, "burst": 50, "weight": 1}
-        return tenant(name, facts_of(self.nodes), **{**usual, **wish})
+        return tenant(name, facts_of(self.nodes), **{**usual, **spec})
 
     def _read_alone(self, trace: Trace) -> Figures:
         start, end = self.span
@@ -107,7 +106,7 @@ class Shares(Backlogged):
             "utilisation": utilisation(trace, self.all_slots, start, end),
         }
 
-    def bars(self, figures: Mapping[str, Figures]) -> list[Bar]:
+    def sim_bars(self, figures: Arms) -> list[Bar]:
         weights, blind = figures["weights"]["min_share"], figures["weights, round robin"]["min_share"]
         split, control = figures["800 groups"], figures["800 groups, round robin"]
         alone, free = figures["alone"]["utilisation"], figures["alone, no rules"]["utilisation"]
@@ -119,6 +118,3 @@ class Shares(Backlogged):
             Bar("round robin: least got / fair share by weight", blind, "<", 0.98, "control"),
             Bar("round robin: hot / fair share", control["hot_over_fair"], ">=", blind_least, "control"),
         ]
-
-    def notes(self) -> list[str]:
-        return ["a share is of the slot time used in 20 s, against max-min fairness by weight"]

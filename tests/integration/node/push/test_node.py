@@ -6,9 +6,8 @@ from aiohttp import web
 from evenlane.engine.core.queue.entry import MemoryBudget
 from evenlane.engine.core.scheduler.fair import FairScheduler
 from evenlane.engine.node.handlers.handler import Handler
-from evenlane.engine.proof.scenarios.environment import environment
-from evenlane.engine.proof.scenarios.load import Tenant
-from evenlane.engine.proof.scenarios.puts import putting
+from evenlane.engine.proof.broker.environment import environment
+from evenlane.engine.proof.broker.puts import putting
 from evenlane.engine.push import handle
 from evenlane.engine.runtime.embedded.nats import NatsServer
 from tests.support.node.world import FACTS, topic
@@ -28,12 +27,12 @@ async def test_on_a_real_server_nothing_is_lost_through_a_bad_endpoint(receiver,
         return web.Response(status=202)
 
     receiver.behaviour = at_times
-    tenants = [Tenant("acme", topic(push={"url": receiver.url}, qps=100_000))]
+    topics = {"acme": topic(push={"url": receiver.url}, qps=100_000)}
     server = NatsServer(tmp_path)
     await server.start()
     try:
         async with (
-            environment(server.url, "push", FACTS, tenants) as made,
+            environment(server.url, "push", FACTS, topics.get) as made,
             putting(server.url, "push", FACTS, {"acme": 2}) as puts,
             made.serving(
                 Handler.of(handle).call, FairScheduler(16), slots=16, limits=MemoryBudget(), on_stop=print, push=pusher

@@ -3,9 +3,9 @@
 import pytest
 
 from evenlane.engine.base import names
-from evenlane.engine.base.config.settings import Settings
+from evenlane.engine.cluster.cluster_config import ClusterConfig
+from evenlane.engine.proof.broker.environment import environment, open_store
 from evenlane.engine.proof.demo.ledger import dead_letters
-from evenlane.engine.proof.demo.streams import stores
 from evenlane.engine.runtime.embedded.nats import NatsServer
 from tests.support.cancelling import cancelled_anywhere
 
@@ -22,12 +22,16 @@ async def server(tmp_path):
 
 @pytest.mark.parametrize("when", ["while it waits", "as it comes"])
 async def test_a_turn_is_cancelled_at_each_of_its_waits_for_nats(server, when):
-    settings = Settings(nats=(server.url,), env="demo")
+    url, env = server.url, "demo"
 
     async def turn():
-        async with stores(settings, 1) as both, dead_letters(settings) as dead:
-            await both.producer.put(names.dead_subject(settings.env, "acme"), b"", b"7")
-            await both.producer.state(names.DEAD)
+        async with (
+            environment(url, env, ClusterConfig(partitions=1), {}.get),
+            open_store(url, env) as producer,
+            dead_letters(url, env) as dead,
+        ):
+            await producer.put(names.dead_subject(env, "acme"), b"", b"7")
+            await producer.state(names.DEAD)
             assert await dead.numbers() <= {7}  # (what is acknowledged may reach other clients later)
 
     assert 25 < await cancelled_anywhere(turn, when)

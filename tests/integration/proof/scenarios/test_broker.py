@@ -8,13 +8,13 @@ import nats
 import pytest
 
 from evenlane.engine.errors import EvenlaneError
-from evenlane.engine.proof.scenarios import putter_process
-from evenlane.engine.proof.scenarios.broker import Broker
+from evenlane.engine.proof.broker.child import SIZE, write_record
+from evenlane.engine.proof.broker.putter import PutReport, Putter
+from evenlane.engine.proof.load.load import Arrival, Load, tenant
+from evenlane.engine.proof.runners.one_node import Broker
+from evenlane.engine.proof.scenario import silent
 from evenlane.engine.proof.scenarios.hot import HotBurst
-from evenlane.engine.proof.scenarios.load import Arrival, Load, tenant
-from evenlane.engine.proof.scenarios.putter import SIZE, Putter, Told
-from evenlane.engine.proof.scenarios.scale import Scale, Size, Sizes
-from evenlane.engine.proof.scenarios.scenario import silent
+from evenlane.engine.proof.scenarios.scale.scenario import Scale, Size, Sizes
 
 pytestmark = pytest.mark.real
 
@@ -76,10 +76,10 @@ async def test_a_put_that_fails_breaks_the_run_off_and_says_why(url):
 def test_what_the_process_says_is_whole_though_a_write_takes_a_part(monkeypatch, capfdbinary):
     write = os.write
     monkeypatch.setattr(os, "write", lambda fd, left: write(fd, left[:1_000]))
-    putter_process._say(Told(sent=bytes(5_000)))
+    write_record(PutReport(sent=bytes(5_000)))
     raw = capfdbinary.readouterr().out
     assert SIZE.unpack(raw[: SIZE.size]) == (len(raw) - SIZE.size,)
-    assert 5_000 == len(msgspec.msgpack.decode(raw[SIZE.size :], type=Told).sent)
+    assert 5_000 == len(msgspec.msgpack.decode(raw[SIZE.size :], type=PutReport).sent)
 
 
 async def test_a_process_that_dies_is_noticed(url):

@@ -1,15 +1,13 @@
 """K1, K2, X5: `delay`: its figures from records made by hand, and a small run on real servers."""
 
-from collections import Counter
-
 import pytest
 
-from evenlane.engine.proof.scenarios import delay_figures as figures
-from evenlane.engine.proof.scenarios.cluster_records import Record
-from evenlane.engine.proof.scenarios.delay import Delay
-from evenlane.engine.proof.scenarios.delay_load import BURST, FAR, FREE, PACED, TIMED, Projects, Size
-from evenlane.engine.proof.scenarios.delay_sim import by_heap, by_wheel
-from evenlane.engine.proof.scenarios.scenario import silent
+from evenlane.engine.proof.cluster.records import HandlerRecords, Record, packed
+from evenlane.engine.proof.figures import begins, begun_again, most_within, waits
+from evenlane.engine.proof.scenario import silent
+from evenlane.engine.proof.scenarios.delay.load import BURST, FAR, FREE, PACED, TIMED, Projects, Size
+from evenlane.engine.proof.scenarios.delay.run import early, lateness, rate
+from evenlane.engine.proof.scenarios.delay.scenario import Delay, by_heap, by_wheel
 
 MS, SECOND = 10**6, 10**9
 OFFSET = -5_000 * SECOND  # the machine has been up for less than since 1970
@@ -33,31 +31,34 @@ def test_lateness_is_handler_start_minus_due_of_what_was_due_in_the_span():
         record("timed-1", 400, due_ms=300), record("far-1", 150, due_ms=120),
         record("timed-1", 131, due_ms=100, began=False),
     ]  # fmt: skip
-    assert [-10.0, 5.0, 30.0] == figures.lateness(records, 100 * MS, 300 * MS, OFFSET)
-    assert 1 == figures.early(records, OFFSET)
+    assert [-10.0, 5.0, 30.0] == lateness(records, 100 * MS, 300 * MS, OFFSET)
+    assert 1 == early(records, OFFSET)
 
 
 def test_waits_are_of_what_was_put_in_the_span():
     records = [record("paced-1", 103, put_ms=101), record("paced-1", 99, put_ms=98), record("timed-1", 103, put_ms=102)]
-    assert [2.0] == figures.waits(records, 100 * MS, 200 * MS, OFFSET)
+    assert [2.0] == waits(begins(records, PACED), 100 * MS, 200 * MS, OFFSET)
 
 
 def test_the_rate_of_a_burst_and_the_most_of_it_in_any_second():
     """X5."""
     records = [record(BURST, at) for at in (0, 500, 999, 1_400, 3_000)]
-    assert 3 == figures.most_in_1_s(records, BURST)
-    assert 2.0 == figures.rate(records, BURST, 0, 2 * SECOND)
+    assert 3 == most_within(each.at for each in begins(records, BURST))
+    assert 2.0 == rate(records, BURST, 0, 2 * SECOND)
 
 
-def test_what_was_begun_again_and_what_was_handled():
+def test_what_was_begun_again_and_what_was_handled(tmp_path):
     """D, L: by kind of project, each message once."""
     records = [
         record("timed-1", 1), record("timed-1", 2),
         record("timed-1", 3, began=False), record("timed-1", 4, began=False),
         record(BURST, 1, sequence=2), record(BURST, 2, sequence=2, began=False),
     ]  # fmt: skip
-    assert 1 == figures.again(records)
-    assert Counter(timed=1, burst=1) == figures.handled(records)
+    (tmp_path / "a").write_bytes(b"".join(map(packed, records)))
+    ledger = HandlerRecords(tmp_path)
+    ledger.read()
+    assert 1 == begun_again(ledger.records)
+    assert {"timed": 1, "burst": 1} == {kind: len(messages) for kind, messages in ledger.handled.items()}
 
 
 def test_the_load_is_due_when_it_says():

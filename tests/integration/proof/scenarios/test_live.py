@@ -5,16 +5,15 @@ import asyncio
 import pytest
 
 from evenlane.engine.cli.bench.table import show
-from evenlane.engine.proof.scenarios import live_figures as figures
-from evenlane.engine.proof.scenarios.cluster_history import Reign
-from evenlane.engine.proof.scenarios.cluster_records import Record
-from evenlane.engine.proof.scenarios.live import Live
-from evenlane.engine.proof.scenarios.live_edits import Edit
-from evenlane.engine.proof.scenarios.live_figures import Owners, Seen
-from evenlane.engine.proof.scenarios.live_load import AGEING, DELETE, HIGH, LOW, TOGGLES, Projects, Size
-from evenlane.engine.proof.scenarios.live_polling import Polls
-from evenlane.engine.proof.scenarios.live_rules import Rules
-from evenlane.engine.proof.scenarios.scenario import silent
+from evenlane.engine.proof.baselines.polling import Polls
+from evenlane.engine.proof.cluster.history import Reign
+from evenlane.engine.proof.cluster.records import Record
+from evenlane.engine.proof.scenario import silent
+from evenlane.engine.proof.scenarios.live import figures
+from evenlane.engine.proof.scenarios.live.edits import Edit
+from evenlane.engine.proof.scenarios.live.figures import Latency, Owners, Rules
+from evenlane.engine.proof.scenarios.live.load import AGEING, DELETE, HIGH, LOW, TOGGLES, Projects, Size
+from evenlane.engine.proof.scenarios.live.scenario import Live
 from evenlane.ring.coordination.ports import Delete, Listing, Put, Unavailable
 
 MS, SECOND = 10**6, 10**9
@@ -57,7 +56,7 @@ def test_beside_is_a_start_while_another_of_the_same_node_runs():
         record(0), record(5, node="b"), record(10, began=False), record(10), record(12), record(13, project="u"),
         record(20, began=False), record(21, began=False), record(30),
     ]  # fmt: skip
-    assert starts(12) == figures.beside(records)
+    assert starts(12) == figures.overlapping(records)
 
 
 # ---- who is judged
@@ -83,7 +82,7 @@ def test_a_pause_ends_with_the_last_start():
 
 def test_whoever_goes_by_the_old_rule_after_a_second_is_judged_whatever_it_owns():
     of = starts(2_100)
-    assert [Seen(edit(until_ms=3_000), "a", 1_100 * MS)] == figures.until_last(
+    assert [Latency(edit(until_ms=3_000), "a", 1_100 * MS)] == figures.until_last(
         edit(until_ms=3_000), of, set(), 1_000 * MS
     )
     assert [] == figures.until_last(edit(until_ms=3_000), of, set(), 1_000 * MS, strict=False)
@@ -113,16 +112,11 @@ def test_a_resume_ends_with_the_first_start_or_is_missed():
 )
 def test_what_shows_the_new_rule(change, records, expected_ms):
     """X4: each change has its own."""
-    [seen] = Rules(records).seen(edit(change), {"a"}, 1_000 * MS)
+    [seen] = Rules(records).latencies(edit(change), {"a"}, 1_000 * MS)
     assert (expected_ms, False) == (seen.ns / MS, seen.missed)
 
 
 # ---- what holds after it
-
-
-def test_the_worst_second_is_half_open():
-    assert 2 == figures.worst_second([0, SECOND - 1, SECOND, 3 * SECOND])
-    assert 0 == figures.worst_second([])
 
 
 def test_silence_is_the_longest_gap():

@@ -7,13 +7,14 @@ from dataclasses import replace
 import pytest
 from msgspec import structs
 
-from evenlane.engine.proof.scenarios.load import Arrival, Load, tenant
-from evenlane.engine.proof.scenarios.nodes_broker import NodesBroker, fill
-from evenlane.engine.proof.scenarios.nodes_process import RECORD, Whole
-from evenlane.engine.proof.scenarios.placed import NAMES, placed
-from evenlane.engine.proof.scenarios.reserved import Reserve
-from evenlane.engine.proof.scenarios.skewed import SHARED, WHOLE_BEYOND, SkewedQuota
-from evenlane.engine.proof.scenarios.trace import NEVER, Trace
+from evenlane.engine.proof.baselines.schedulers import WholeQuota
+from evenlane.engine.proof.load.load import Arrival, Load, tenant
+from evenlane.engine.proof.load.placement import NAMES, placed
+from evenlane.engine.proof.load.trace import NEVER, Trace
+from evenlane.engine.proof.runners.node_process import RECORD
+from evenlane.engine.proof.runners.several_nodes import NodesBroker, fill
+from evenlane.engine.proof.scenarios.reserve import Reserve
+from evenlane.engine.proof.scenarios.skewed_quota import SHARED, WHOLE_BEYOND, SkewedQuota
 
 
 def test_what_nodes_wrote_becomes_a_trace(tmp_path):
@@ -41,7 +42,7 @@ def test_the_whole_quota_on_each_node_is_that_of_all_parts():
             return now
 
     told, part = Told(), tenant("acme", qps=100).topic
-    whole = Whole(told, 3)
+    whole = WholeQuota(told, 3)
     whole.configure("acme", part, 7, 300.0)
     assert ("acme", structs.replace(part, qps=300.0), 7, 300.0) == told.told
     whole.configure("acme", None, 7)

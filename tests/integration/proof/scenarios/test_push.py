@@ -6,9 +6,9 @@ import aiohttp
 import pytest
 
 from evenlane.engine.base.clock import now_ns
-from evenlane.engine.proof.scenarios.push import BAD, Push
-from evenlane.engine.proof.scenarios.push_endpoints import Endpoints, Phase, Plan
-from evenlane.engine.proof.scenarios.scenario import silent
+from evenlane.engine.proof.scenario import silent
+from evenlane.engine.proof.scenarios.push.endpoints import EndpointPhase, EndpointPlan, Endpoints
+from evenlane.engine.proof.scenarios.push.scenario import BAD, Push
 from tests.support.until import until
 
 
@@ -50,10 +50,10 @@ async def answer(session, port):
     ("kind", "expected"), [("huge", {"huge"}), ("silent", {"silent"}), ("dead", {"dead"}), ("flapping", {204, 500})]
 )
 async def test_the_bad_one_does_what_its_phase_is_called(kind, expected):
-    plan = Plan(1, 0.01, 0.1, (Phase(kind, 0, 60),))
+    plan = EndpointPlan(1, 0.01, 0.1, (EndpointPhase(kind, 0, 60),))
     async with Endpoints(plan) as endpoints, aiohttp.ClientSession() as session:
         assert 204 == await answer(session, endpoints.ports[0])
-        endpoints.begin(now_ns())
+        await endpoints.begin(now_ns())
         seen = set()
 
         async def all_seen():

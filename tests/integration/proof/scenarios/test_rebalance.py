@@ -7,14 +7,15 @@ import pytest
 
 from evenlane.engine.cli.bench.table import show
 from evenlane.engine.errors import EvenlaneError
-from evenlane.engine.proof.scenarios import rebalance_figures as figures
-from evenlane.engine.proof.scenarios.cluster_history import History, Reign
-from evenlane.engine.proof.scenarios.cluster_node import CaughtUp, caught_up
-from evenlane.engine.proof.scenarios.cluster_records import Ledger, Record, packed, unpacked
-from evenlane.engine.proof.scenarios.rebalance import Rebalance
-from evenlane.engine.proof.scenarios.rebalance_figures import Move
-from evenlane.engine.proof.scenarios.rebalance_load import Projects, Size, shared_out
-from evenlane.engine.proof.scenarios.scenario import silent
+from evenlane.engine.proof.cluster.history import History, Reign
+from evenlane.engine.proof.cluster.node import CaughtUp, caught_up
+from evenlane.engine.proof.cluster.records import HandlerRecords, Record, packed, unpacked
+from evenlane.engine.proof.figures import begins, begun_again, spread, waits
+from evenlane.engine.proof.scenario import silent
+from evenlane.engine.proof.scenarios.rebalance import figures
+from evenlane.engine.proof.scenarios.rebalance.figures import Move
+from evenlane.engine.proof.scenarios.rebalance.load import Projects, Size, shared_out
+from evenlane.engine.proof.scenarios.rebalance.scenario import Rebalance
 from evenlane.ring.coordination.ports import Event, KeyValue, Listing
 from evenlane.ring.hashing import partition_of
 
@@ -22,7 +23,7 @@ MS, SECOND = 10**6, 10**9
 OLD, NEW = 7, 9  # epochs
 MOVE = Move(partition=0, old=OLD, new=NEW, released=200 * MS, taken=250 * MS)
 SMALL = Size(
-    projects=30, partitions=12, rate=300, waiting=6_000, beside=400, backlog=12_000, full=6_000, lease_ttl=2,
+    projects=30, partitions=12, rate=300, waiting=6_000, elsewhere=400, backlog=12_000, full=6_000, lease_ttl=2,
     held_s=1.5,
 )  # fmt: skip
 PUT_MEANWHILE = ("where_moved", "beside_backlog")
@@ -54,7 +55,7 @@ def test_a_move_joins_a_reign_with_the_one_before_it():
 
 def test_the_pause_is_from_the_last_old_start_to_the_first_new_one():
     """Z1: whatever else is started elsewhere, or under other epochs."""
-    begun = figures.begins([
+    begun = begins([
         record(400, 4, epoch=NEW), record(300, 3, epoch=NEW), record(100, 1), record(140, 2),
         record(145, 2, began=False), record(200, 9, partition=1), record(10, 8, epoch=5),
     ])  # fmt: skip
@@ -62,12 +63,12 @@ def test_the_pause_is_from_the_last_old_start_to_the_first_new_one():
 
 
 def test_a_partition_without_starts_on_both_sides_has_no_pause():
-    assert {} == figures.pauses(figures.begins([record(100), record(150, 2)]), [MOVE])
-    assert {} == figures.pauses(figures.begins([record(300, epoch=NEW)]), [MOVE])
+    assert {} == figures.pauses(begins([record(100), record(150, 2)]), [MOVE])
+    assert {} == figures.pauses(begins([record(300, epoch=NEW)]), [MOVE])
 
 
 def test_the_pause_is_the_sum_of_its_stages():
-    begun = figures.begins([record(140), record(300, 2, epoch=NEW), record(350, 3, epoch=NEW)])
+    begun = begins([record(140), record(300, 2, epoch=NEW), record(350, 3, epoch=NEW)])
     assert {"to_release_p99_ms": 60, "to_take_p99_ms": 50, "to_start_p99_ms": 50} == figures.stages(
         begun, begun, [MOVE]
     )
@@ -75,7 +76,7 @@ def test_the_pause_is_the_sum_of_its_stages():
 
 
 def test_between_is_the_median_of_gaps_of_the_same_partition():
-    begun = figures.begins([record(0), record(40, 2), record(50, 3, partition=1), record(90, 4), record(900, 5)])
+    begun = begins([record(0), record(40, 2), record(50, 3, partition=1), record(90, 4), record(900, 5)])
     assert 45 == figures.between(begun, 100 * MS)
     assert figures.between(begun, 0) is None
 
@@ -85,17 +86,18 @@ def test_between_is_the_median_of_gaps_of_the_same_partition():
 
 def test_waits_are_of_messages_put_in_time_and_by_their_first_start():
     """`put` is by the clock on the wall, which is `offset` behind."""
-    begun = figures.begins([
+    begun = begins([
         record(1_130, 1, put_ms=100), record(1_500, 1, put_ms=100, epoch=NEW), record(1_210, 2, put_ms=200),
         record(1_150, 3, put_ms=99), record(1_150, 4, put_ms=120, partition=1), record(1_110, 5, put_ms=105),
     ])  # fmt: skip
-    assert [5, 30] == figures.waits(begun, {0}, 1_100 * MS, 1_200 * MS, 1_000 * MS)
-    assert [30] == figures.waits(begun, {1}, 1_100 * MS, 1_200 * MS, 1_000 * MS)
+    first, second = ([each for each in begun if each.partition == partition] for partition in (0, 1))
+    assert [5, 30] == waits(first, 1_100 * MS, 1_200 * MS, 1_000 * MS)
+    assert [30] == waits(second, 1_100 * MS, 1_200 * MS, 1_000 * MS)
 
 
 def test_percentiles_of_nothing_are_none():
-    assert {"wait_p50_ms": None, "wait_p99_ms": None, "wait_max_ms": None} == figures.spread([], "wait")
-    assert {"wait_p50_ms": 1, "wait_p99_ms": 3, "wait_max_ms": 3} == figures.spread([1, 1, 3], "wait")
+    assert {"wait_p50_ms": None, "wait_p99_ms": None, "wait_max_ms": None} == spread([], "wait")
+    assert {"wait_p50_ms": 1, "wait_p99_ms": 3, "wait_max_ms": 3} == spread([1, 1, 3], "wait")
 
 
 # ---- duplicates
@@ -104,7 +106,7 @@ def test_percentiles_of_nothing_are_none():
 def test_again_counts_each_further_begin_of_a_message():
     """D: the same sequence of another partition is another message; ends don't count."""
     records = [record(1), record(2, began=False), record(3, epoch=NEW), record(4, node="b"), record(5, partition=1)]
-    assert 2 == figures.again(figures.begins(records))
+    assert 2 == begun_again(begins(records))
 
 
 def test_what_may_come_again_was_in_flight_or_ended_within_an_interval():
@@ -144,7 +146,7 @@ def test_a_held_message_that_ended_before_the_move_proves_nothing():
 
 
 def test_handled_again_counts_from_the_deletion_of_the_owner_key():
-    begun = figures.begins([record(100), record(700, 2, epoch=NEW), record(800, 3, epoch=NEW)])
+    begun = begins([record(100), record(700, 2, epoch=NEW), record(800, 3, epoch=NEW)])
     other = Move(partition=5, old=1, new=2, released=0, taken=1)
     assert [0.5] == figures.handled_again(begun, [MOVE, other])
 
@@ -173,7 +175,7 @@ def test_the_ledger_reads_what_is_new_and_leaves_half_a_record(tmp_path):
     first, second = record(1), record(2, 2)
     file = tmp_path / "a"
     file.write_bytes(packed(first) + packed(second)[:10])
-    ledger = Ledger(tmp_path)
+    ledger = HandlerRecords(tmp_path)
     assert [first] == ledger.read()
     file.write_bytes(packed(first) + packed(second))
     assert ([second], [first, second]) == (ledger.read(), ledger.records)

@@ -14,7 +14,7 @@ from evenlane.engine.core.queue.entry import MemoryBudget
 from evenlane.engine.core.queue.fed_lane import FedLane
 from evenlane.engine.core.queue.queue import Queue
 from evenlane.engine.core.wire import headers as h
-from evenlane.engine.proof.baselines.plain import PlainScheduler
+from evenlane.engine.proof.baselines.schedulers import PlainScheduler
 from tests.support.lane_host import Host
 
 MESSAGES, QUEUES = 500_000, 20_000

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from evenlane.engine.core.scheduler.interface import start_next
-from evenlane.engine.proof.baselines.plain import PlainScheduler
+from evenlane.engine.proof.baselines.schedulers import PlainScheduler
 
 PROJECTS, GROUPS, BANDS = ["a", "b"], 2, 3
 projects = st.sampled_from(PROJECTS)

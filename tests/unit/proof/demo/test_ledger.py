@@ -7,8 +7,8 @@ from evenlane.engine.base.names import LaneId
 from evenlane.engine.core.lane import settle_record
 from evenlane.engine.core.lane.settled_set import runs
 from evenlane.engine.core.wire.headers import ID, encode
+from evenlane.engine.proof.broker.environment import lanes
 from evenlane.engine.proof.demo.ledger import Ledger, waiting
-from evenlane.engine.proof.demo.streams import lanes
 from tests.support.store.harness import MemoryStoreHarness
 
 PARTITIONS = 2

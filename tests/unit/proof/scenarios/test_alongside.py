@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from evenlane.engine.proof.scenarios.alongside import alongside
+from evenlane.engine.proof.broker.background import in_background
 
 
 async def failing():
@@ -13,7 +13,7 @@ async def failing():
 
 async def block(beside, *, fails=False):
     """A block that goes on while the work beside it has its turn."""
-    async with alongside(beside):
+    async with in_background(beside):
         await asyncio.sleep(0)
         if fails:
             raise KeyError("mine")
@@ -29,7 +29,7 @@ async def test_it_runs_as_long_as_the_block():
         finally:
             ended.append(1)
 
-    async with alongside(work(), work()):
+    async with in_background(work(), work()):
         await begun.wait()
         assert [] == ended
     assert [1, 1] == ended

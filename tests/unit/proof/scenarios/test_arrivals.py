@@ -4,8 +4,8 @@ from itertools import islice, pairwise
 
 import pytest
 
-from evenlane.engine.proof.scenarios import arrivals as a
-from evenlane.engine.proof.scenarios.load import Arrival, Load, tenant
+from evenlane.engine.proof.load import arrivals as a
+from evenlane.engine.proof.load.load import Arrival, Load, tenant
 from evenlane.quota.topics.topic import TopicError
 
 
@@ -71,7 +71,7 @@ def test_a_load_in_one_band_keeps_its_order():
 
 
 def test_a_tenant_can_be_given_another_wish_and_a_wrong_one_is_refused():
-    changed = LOAD.with_wish("a", qps=10, ageing=0.5)
+    changed = LOAD.with_spec("a", qps=10, ageing=0.5)
     assert (0.5, None) == (changed.tenants[0].topic.ageing, changed.tenants[1].topic.ageing)
     assert 3 == TENANTS[1].topic.weight
     with pytest.raises(TopicError):

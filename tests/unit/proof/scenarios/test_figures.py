@@ -4,8 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evenlane.engine.proof.scenarios.arrivals import MILLISECOND, SECOND
-from evenlane.engine.proof.scenarios.figures import (
+from evenlane.engine.proof.figures import (
     busy,
     dwell,
     percentile,
@@ -16,8 +15,9 @@ from evenlane.engine.proof.scenarios.figures import (
     utilisation,
     worst_window,
 )
-from evenlane.engine.proof.scenarios.load import FACTS, Arrival, Load, tenant
-from evenlane.engine.proof.scenarios.trace import NEVER, Trace
+from evenlane.engine.proof.load.arrivals import MILLISECOND, SECOND
+from evenlane.engine.proof.load.load import FACTS, Arrival, Load, tenant
+from evenlane.engine.proof.load.trace import NEVER, Trace
 from tests.oracles.examples import examples
 
 

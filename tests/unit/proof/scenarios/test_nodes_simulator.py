@@ -7,15 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evenlane.engine.cluster.cluster_config import ClusterConfig
-from evenlane.engine.proof.scenarios import arrivals as a
-from evenlane.engine.proof.scenarios.arm import evenly
-from evenlane.engine.proof.scenarios.figures import worst_window
-from evenlane.engine.proof.scenarios.load import Arrival, Load, facts_of, tenant
-from evenlane.engine.proof.scenarios.placed import Placed, placed
-from evenlane.engine.proof.scenarios.schedulers import product
-from evenlane.engine.proof.scenarios.sim_wire import NEVER, Wire
-from evenlane.engine.proof.scenarios.simulator import simulate
-from evenlane.engine.proof.scenarios.skewed import SHARED, STATIC, SkewedQuota
+from evenlane.engine.proof.arms import evenly, product
+from evenlane.engine.proof.figures import worst_window
+from evenlane.engine.proof.load import arrivals as a
+from evenlane.engine.proof.load.load import Arrival, Load, facts_of, tenant
+from evenlane.engine.proof.load.placement import Placement, placed
+from evenlane.engine.proof.scenarios.skewed_quota import SHARED, STATIC, SkewedQuota
+from evenlane.engine.proof.simulator.simulator import simulate
+from evenlane.engine.proof.simulator.wire import NEVER, Wire
 from evenlane.ring.hashing import partition_of
 from tests.oracles.examples import examples
 
@@ -135,7 +134,7 @@ def test_evenly_is_the_same_on_each_node_and_leaves_one_node_alone():
     where = placed(load, 3)
     nodes = Counter(where.node_of(topic, group) for group in evenly(load, where).group)
     assert {100} == set(nodes.values())
-    assert load is evenly(load, Placed(ClusterConfig(), [0] * 128, 1))
+    assert load is evenly(load, Placement(ClusterConfig(), [0] * 128, 1))
 
 
 def test_what_is_on_the_wire_comes_in_order_of_time_and_then_of_sending():

@@ -8,8 +8,7 @@ import pytest
 from evenlane.engine.base.clock import now_ns
 from evenlane.engine.cluster.cluster_config import ClusterConfig
 from evenlane.engine.core.ports import Lost
-from evenlane.engine.proof.scenarios.putter import Order
-from evenlane.engine.proof.scenarios.putter_process import Schedule
+from evenlane.engine.proof.broker.putter import PutOrder, Schedule
 
 
 class Puts:
@@ -30,7 +29,7 @@ class Puts:
 
 def schedule(puts):
     nothing = array("l", [0, 0, 0]).tobytes()
-    order = Order(
+    order = PutOrder(
         url="", env="", facts=ClusterConfig(), projects=["acme"], spreads=[1], at=array("q", [0, 0, 0]).tobytes(),
         tenant=nothing, group=nothing, band=bytes(3), service=b"",
     )  # fmt: skip
@@ -40,10 +39,10 @@ def schedule(puts):
 async def test_they_are_put_again_under_the_same_number():
     """L: the stream drops what it has already."""
     puts = Puts(lost=4)
-    await schedule(puts).carried_out()
+    await schedule(puts).carry_out()
     assert [0, 1, 2, 0, 0, 1, 2] == puts.put_so_far
 
 
 async def test_but_not_for_ever():
     with pytest.raises(Lost):
-        await schedule(Puts(lost=100)).carried_out()
+        await schedule(Puts(lost=100)).carry_out()

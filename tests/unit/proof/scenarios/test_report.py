@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from evenlane.engine.proof.scenarios.report import Bar, Report, middle, worst
+from evenlane.engine.proof.report import Bar, Report, middle, worst
 
 
 def report(*bars, where="simulator"):
@@ -37,12 +37,12 @@ def test_only_the_products_bars_decide():
 
 def test_on_the_broker_a_ratio_may_be_1_3_of_the_simulators():
     simulated = Bar("ratio", 1.1, "<=", 1.3, slack=True)
-    beside = Bar("ratio", 1.4, "<=", 1.3, slack=True).beside(simulated)
+    beside = Bar("ratio", 1.4, "<=", 1.3, slack=True).against(simulated)
     assert (pytest.approx(1.43), 1.1, 1.3, True) == (beside.limit, beside.simulator, beside.scenario_limit, beside.ok)
 
 
 def test_other_bars_stay_as_they_are_and_show_the_simulators_value():
-    beside = Bar("served", 0.995, ">=", 0.99).beside(Bar("served", 0.998, ">=", 0.99))
+    beside = Bar("served", 0.995, ">=", 0.99).against(Bar("served", 0.998, ">=", 0.99))
     assert (0.99, 0.998, 0.99) == (beside.limit, beside.simulator, beside.scenario_limit)
 
 

@@ -2,13 +2,13 @@
 
 import pytest
 
-from evenlane.engine.proof.scenarios.catalog import SCENARIOS
+from evenlane.engine.proof.load.load import Arrival
+from evenlane.engine.proof.registry import SCENARIOS
+from evenlane.engine.proof.scenario import silent
 from evenlane.engine.proof.scenarios.hot import HotBurst
-from evenlane.engine.proof.scenarios.load import Arrival
-from evenlane.engine.proof.scenarios.reserved import Reserve
-from evenlane.engine.proof.scenarios.scale import Scale, Size, Sizes
-from evenlane.engine.proof.scenarios.scenario import silent
-from evenlane.engine.proof.scenarios.strict import Priority
+from evenlane.engine.proof.scenarios.priority import Priority
+from evenlane.engine.proof.scenarios.reserve import Reserve
+from evenlane.engine.proof.scenarios.scale.scenario import Scale, Size, Sizes
 
 ON_A_VIRTUAL_CLOCK = [name for name in SCENARIOS if name != "scale"]
 

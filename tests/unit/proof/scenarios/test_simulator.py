@@ -7,17 +7,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evenlane.engine.core.scheduler.interface import start_next
-from evenlane.engine.proof.baselines.plain import PlainScheduler
-from evenlane.engine.proof.scenarios import arrivals as a
-from evenlane.engine.proof.scenarios.load import Arrival, Load, tenant
-from evenlane.engine.proof.scenarios.placed import on_one
-from evenlane.engine.proof.scenarios.schedulers import fifo, in_turn, product, without_headroom
-from evenlane.engine.proof.scenarios.sim_node import SimNode, SpinError
-from evenlane.engine.proof.scenarios.simulator import Simulator, simulate
-from evenlane.engine.proof.scenarios.trace import NEVER, Trace
+from evenlane.engine.proof.arms import fifo, product, round_robin, without_headroom
+from evenlane.engine.proof.baselines.schedulers import PlainScheduler
+from evenlane.engine.proof.load import arrivals as a
+from evenlane.engine.proof.load.load import Arrival, Load, tenant
+from evenlane.engine.proof.load.placement import on_one
+from evenlane.engine.proof.load.trace import NEVER, Trace
+from evenlane.engine.proof.simulator.node import SimNode, SpinError
+from evenlane.engine.proof.simulator.simulator import Simulator, simulate
 from tests.oracles.examples import examples
 
-SCHEDULERS = [product, without_headroom, in_turn, fifo]
+SCHEDULERS = [product, without_headroom, round_robin, fifo]
 MS = a.MILLISECOND
 
 
@@ -83,7 +83,7 @@ def test_slots_are_respected_each_message_is_served_once_and_none_before_its_put
     holds()
 
 
-@pytest.mark.parametrize("make", [in_turn, fifo])
+@pytest.mark.parametrize("make", [round_robin, fifo])
 def test_without_rules_all_is_served(make):
     @examples(40)
     @given(loads(), st.integers(1, 5))

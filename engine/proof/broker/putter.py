@@ -1,0 +1,176 @@
+"""The process that puts a load by the clock on the wall, as producers do, and the side that starts it.
+
+It is not the node's process, where a burst would take the event loop from the handlers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sys
+from array import array
+from collections import deque
+from typing import TYPE_CHECKING
+
+import msgspec
+import uvloop
+
+from evenlane.engine.base.clock import now_ns
+from evenlane.engine.base.garbage_collector import tune_gc
+from evenlane.engine.base.log_setup import setup
+from evenlane.engine.cluster.cluster_config import ClusterConfig  # noqa: TC001 - msgspec reads the annotations
+from evenlane.engine.core.ports import Lost
+from evenlane.engine.errors import EvenlaneError
+from evenlane.engine.proof.broker.background import in_background
+from evenlane.engine.proof.broker.child import ModuleProcess, read_record, write_record
+from evenlane.engine.proof.broker.puts import putting
+from evenlane.engine.proof.load.arrivals import SECOND
+
+if TYPE_CHECKING:
+    from asyncio import Future
+    from contextlib import AbstractAsyncContextManager
+
+    from evenlane.engine.core.ports import Receipt
+    from evenlane.engine.proof.broker.puts import Puts
+    from evenlane.engine.proof.load.load import Load
+
+
+class PutOrder(msgspec.Struct):
+    """The order to put a load. The columns are those of the load, `projects` and `spreads` of its tenants."""
+
+    url: str
+    env: str
+    facts: ClusterConfig
+    projects: list[str]
+    spreads: list[int]
+    at: bytes
+    tenant: bytes
+    group: bytes
+    band: bytes
+    service: bytes = b""
+
+
+class PutReport(msgspec.Struct):
+    """Sent when the process is ready, and when it is done. `sent` is a column of instants, ns since the origin."""
+
+    sent: bytes = b""
+    error: str = ""
+
+
+class Putter(ModuleProcess):
+    """Inside `async with` the process is connected and waits for its start. A message's body is its number in the load,
+    `with_service` followed by its handler's time, in ns. Raises EvenlaneError.
+    """
+
+    module = "evenlane.engine.proof.broker.putter"
+    title = "the process that puts"
+
+    def __init__(self, url: str, env: str, load: Load, *, with_service: bool = False) -> None:
+        at, tenant, group, band = (each.tobytes() for each in (load.at, load.tenant, load.group, load.band))
+        projects, spreads = [each.name for each in load.tenants], [each.topic.spread for each in load.tenants]
+        service = load.service.tobytes() if with_service else b""
+        super().__init__(PutOrder(url, env, load.facts, projects, spreads, at, tenant, group, band, service))
+        self._lasts_s = load.until / SECOND
+
+    async def on_started(self) -> None:
+        await self._report()
+
+    async def put(self, origin: int) -> array[int]:
+        """Put the load, whose first instant is `origin` (ns of `now_ns`); returns when each message was sent off, ns
+        since then. Raises EvenlaneError.
+        """
+        await self._send(origin)
+        return array("q", (await self._report()).sent)
+
+    def putting(self, origin: int) -> AbstractAsyncContextManager[None]:
+        """Put the load as long as the block runs. Raises EvenlaneError, as well if the load ends before the block."""
+        return in_background(self._outlasting(origin))
+
+    async def _outlasting(self, origin: int) -> None:
+        await self.put(origin)
+        raise EvenlaneError(f"the scenario broke off: it was slower than its load of {self._lasts_s:g} s")
+
+    async def _report(self) -> PutReport:
+        outcome = await self._receive(PutReport)
+        if outcome.error:
+            raise EvenlaneError(f"the scenario broke off: {outcome.error}")
+        return outcome
+
+
+# ---- in the process
+
+_PIECE = 64  # messages of a burst that are sent off in one turn of the event loop
+_WINDOW = 1_000  # puts of one tenant without an answer at the most
+_TRIES = 4  # of one message, beyond the first: within the streams' duplicate window
+_Message = tuple[str, int, int, int, bytes]  # the arguments of `Puts.put`
+
+
+class Schedule:
+    """Each tenant puts by itself: no producer waits behind the burst of another."""
+
+    def __init__(self, order: PutOrder, puts: Puts, origin: int) -> None:
+        self._puts, self._origin, self._projects = puts, origin, order.projects
+        self._at, self._tenant = array("q", order.at), array("l", order.tenant)
+        self._group, self._band = array("l", order.group), array("b", order.band)
+        self._service = array("q", order.service)
+        self._sent = array("q", self._at)
+
+    async def carry_out(self) -> array[int]:
+        """Put all; returns when each message was sent off. All are acknowledged then. Raises what a put raises."""
+        of_tenant: dict[int, list[int]] = {}
+        for number, tenant in enumerate(self._tenant):
+            of_tenant.setdefault(tenant, []).append(number)
+        await asyncio.gather(*(self._put(self._projects[tenant], of) for tenant, of in of_tenant.items()))
+        return self._sent
+
+    async def _put(self, project: str, numbers: list[int]) -> None:
+        waiting: deque[tuple[Future[Receipt], _Message]] = deque()
+        for count, number in enumerate(numbers):
+            if (early := self._at[number] - (now_ns() - self._origin)) > 0:
+                await asyncio.sleep(early / SECOND)
+            elif count % _PIECE == 0:
+                await asyncio.sleep(0)
+            if len(waiting) == _WINDOW:
+                await asyncio.wait([waiting[_WINDOW // 2][0]])  # one by one they would go in packets of one
+                while waiting and waiting[0][0].done():
+                    await self._taken(*waiting.popleft())
+            self._sent[number] = now_ns() - self._origin
+            body = b"%d %d" % (number, self._service[number]) if self._service else b"%d" % number
+            message = (project, self._group[number], self._band[number], number, body)
+            waiting.append((self._puts.put(*message), message))
+        for each in waiting:
+            await self._taken(*each)
+
+    async def _taken(self, answer: Future[Receipt], message: _Message) -> None:
+        """Wait until the store has it. A server that has to sync much may answer late; it drops what it has."""
+        for _ in range(_TRIES):
+            try:
+                await answer
+                return
+            except Lost:
+                answer = self._puts.put(*message)
+        await answer
+
+
+async def _carry_out(order: PutOrder) -> PutReport:
+    spreads = dict(zip(order.projects, order.spreads, strict=True))
+    async with putting(order.url, order.env, order.facts, spreads) as puts:
+        write_record(PutReport())
+        origin = await asyncio.to_thread(read_record, int)
+        return PutReport(sent=(await Schedule(order, puts, origin).carry_out()).tobytes())
+
+
+def main() -> None:
+    setup("auto", "error")
+    logging.getLogger("asyncio").setLevel(logging.CRITICAL)  # of puts that fail together, the first one is reported
+    tune_gc()
+    order = read_record(PutOrder)
+    try:
+        write_record(uvloop.run(_carry_out(order)))
+    except Exception as error:  # noqa: BLE001 - any error is raised where the outcome is received
+        write_record(PutReport(error=f"{type(error).__name__}: {error}"))
+    sys.stdin.buffer.read()  # until the parent has read it: uvloop drops what a child that has gone had written
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""A real cluster as the scenarios use it: etcd, node processes, and the records of their handlers."""

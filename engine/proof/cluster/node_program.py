@@ -1,0 +1,55 @@
+"""The code of a cluster's nodes: a handler that writes a record when it begins and one when it ends; and the program of
+a node that isn't quite the product.
+
+Each record is one write to a file, so that kill -9 loses none: the kernel has it by then.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from typing import TYPE_CHECKING, Any
+
+from evenlane.engine.base.clock import now_ns
+from evenlane.engine.base.log_setup import setup
+from evenlane.engine.core.wire import headers as h
+from evenlane.engine.proof.cluster.records import HELD, SERVICE, SERVICE_S, VARIABLE, Record, packed
+from evenlane.engine.runtime.engine import Engine
+from evenlane.engine.runtime.run_loop import run_loop
+from evenlane.engine.runtime.serve import serve
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from evenlane.engine.core.message.message import Message
+
+_SERVICE_S = float(os.environ.get(SERVICE, SERVICE_S))
+_files: list[int] = []  # opened by the first message
+
+
+async def handle(message: Message) -> None:
+    held = message.body.startswith(HELD)
+    begin = Record(
+        now_ns(), message.put_ns, message.sequence, message.epoch, message.partition, message.attempt,
+        message.queue.band, True, message.lane.id.kind, held, message.project, message.node,
+        h.number(message.raw_headers, h.DUE, 0),
+    )  # fmt: skip
+    _write(begin)
+    await asyncio.sleep(float(message.body.removeprefix(HELD)) if held else _SERVICE_S)
+    _write(begin._replace(at=now_ns(), began=False))
+
+
+def _write(record: Record) -> None:
+    if not _files:
+        _files.append(os.open(os.environ[VARIABLE], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600))
+    os.write(_files[0], packed(record))
+
+
+def run_node(handle: Callable[[Message], Awaitable[None]], **parts: Any) -> None:
+    """Run an engine with these `parts` until SIGTERM; print a line on stdout each time it has carried out a plan."""
+
+    def on_ready(partitions: int, generation: int) -> None:
+        print(f"ready partitions={partitions} generation={generation}", flush=True)  # noqa: T201
+
+    setup("json", "info")
+    run_loop(serve(Engine(handle, on_ready=on_ready, **parts)))

@@ -1,0 +1,56 @@
+"""Placement: the node of each of a load's groups."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from evenlane.ring.hashing import partition_of
+from evenlane.ring.placement.load import Demand, partition_loads
+from evenlane.ring.placement.placement import place
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from evenlane.engine.cluster.cluster_config import ClusterConfig
+    from evenlane.engine.proof.load.load import Load, Tenant
+
+NAMES = tuple(f"node-{letter}" for letter in "abcdefghijklmnopqrstuvwxyz")
+
+
+class Placement:
+    """`owners` has the number of each partition's node."""
+
+    def __init__(self, facts: ClusterConfig, owners: Sequence[int], nodes: int) -> None:
+        self.owners, self.nodes, self._partitions = owners, nodes, facts.partitions
+        self.partitions = [frozenset(p for p, owner in enumerate(owners) if owner == node) for node in range(nodes)]
+        """Each node's own."""
+
+    def node_of(self, tenant: Tenant, group: int) -> int:
+        return self.owners[partition_of(tenant.name, group, tenant.topic.spread, self._partitions)]
+
+    def groups_of(self, tenant: Tenant) -> list[list[int]]:
+        """The tenant's groups on each node."""
+        found: list[list[int]] = [[] for _ in range(self.nodes)]
+        for group in range(tenant.topic.groups):
+            found[self.node_of(tenant, group)].append(group)
+        return found
+
+
+def on_one(facts: ClusterConfig) -> Placement:
+    """All on one node."""
+    return Placement(facts, [0] * facts.partitions, 1)
+
+
+def placed(load: Load, nodes: int) -> Placement:
+    """As a leader would with these topics, if all nodes came at once."""
+    if nodes == 1:
+        return on_one(load.facts)
+    owners = place(NAMES[:nodes], partition_loads_of(load.tenants, load.facts.partitions), {})
+    return Placement(load.facts, [NAMES.index(owner) for owner in owners if owner is not None], nodes)
+
+
+def partition_loads_of(tenants: Iterable[Tenant], partitions: int) -> list[float]:
+    """The load of each partition, as the leader sees it."""
+    topics = ((each.name, each.topic) for each in tenants)
+    demands = (Demand(name, topic.qps, topic.groups, topic.spread) for name, topic in topics)
+    return partition_loads(demands, partitions)

@@ -1,0 +1,1 @@
+"""The broker runners: one node in this process, or several nodes, each a process."""

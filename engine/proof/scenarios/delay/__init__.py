@@ -1,0 +1,1 @@
+"""`delay`: how exactly delayed messages start when they are due."""

@@ -1,0 +1,94 @@
+"""The load of `delay`: five kinds of projects.
+
+`far-*` have most of the delayed messages, none of which becomes due in the run. `timed-*` have messages due at known
+instants, spread over the run, and `paced-*` messages that are due at once. `burst` and `free` have as many messages due
+at one instant, the one with a quota, the other without one that matters.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import exp, log
+from typing import TYPE_CHECKING
+
+from evenlane.engine.cluster.cluster_config import ClusterConfig
+from evenlane.engine.producer.put import Put
+from evenlane.engine.proof.load.arrivals import SECOND, stream_of, uniform
+from evenlane.engine.proof.load.load import Load, tenant
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from evenlane.engine.proof.load.load import Tenant
+
+FAR, TIMED, PACED, BURST, FREE = "far", "timed", "paced", "burst", "free"
+_BODY = b"x" * 100
+_QPS = 50.0  # never reached by those who get it
+_FREE_QPS, _FREE_GROUPS = 3_000.0, 20
+_ACK_WAIT_S = 30.0
+_MIDDLE = 1  # the band
+
+
+@dataclass(frozen=True)
+class Size:
+    """How large it is; the default is that of the scenario. Times in s."""
+
+    waiting: int = 1_000_000
+    soon: int = 100_000  # of them: due so soon that the node has them in its index, and after the run
+    soon_s: tuple[float, float] = (400.0, 900.0)
+    later_s: tuple[float, float] = (3_600.0, 90 * 86_400.0)
+    far: int = 100  # projects
+    timed: int = 50
+    paced: int = 200
+    partitions: int = 128
+    timed_rate: float = 200.0  # msg/s that come due
+    paced_rate: float = 1_000.0  # msg/s that are due at once
+    burst: int = 5_000  # due at one instant
+    burst_qps: float = 50.0
+    alone_s: float = 15.0  # looked at before anything waits
+    steady_s: float = 25.0
+    again_s: float = 12.0  # after the restart, and after the hand-over
+    timed_s: float = 90.0  # messages come due for so long, more than all of these together
+    most_s: float = 180.0  # the longest time that the load lasts
+    lease_ttl: int = 5
+
+
+class Projects:
+    """The tenants of a size."""
+
+    def __init__(self, size: Size) -> None:
+        self.size, self.facts = size, ClusterConfig(partitions=size.partitions)
+        self.far = [self._tenant(f"{FAR}-{number}", _QPS) for number in range(size.far)]
+        self.timed = [self._tenant(f"{TIMED}-{number}", _QPS) for number in range(size.timed)]
+        self.paced = [self._tenant(f"{PACED}-{number}", _QPS) for number in range(size.paced)]
+        self.burst = self._tenant(BURST, size.burst_qps)
+        self.free = self._tenant(FREE, _FREE_QPS, _FREE_GROUPS)
+
+    def _tenant(self, name: str, qps: float, groups: int = 1) -> Tenant:
+        return tenant(name, self.facts, qps=qps, groups=groups, ack_wait=_ACK_WAIT_S)
+
+    @property
+    def all(self) -> list[Tenant]:
+        return [*self.far, *self.timed, *self.paced, self.burst, self.free]
+
+    def steady(self, seconds: float, turn: int) -> Load:
+        """All paced queues in turn. Loads that differ in `turn` share no message id."""
+        return Load.steady(self.paced, self.size.paced_rate, seconds, self.facts, band=_MIDDLE, turn=turn)
+
+    def waiting(self, seed: int, now: int) -> Iterator[Put]:
+        """Messages due much later, evenly on a logarithmic scale except those due soon; `now` in unix ns."""
+        rng, size = stream_of(seed, FAR), self.size
+        for number in range(size.waiting):
+            low, high = size.soon_s if number < size.soon else size.later_s
+            due = now + int(exp(rng.uniform(log(low), log(high))) * SECOND)
+            yield Put(self.far[number % len(self.far)].name, _BODY, due=due)
+
+    def coming_due(self, start: int, seconds: float) -> Iterator[Put]:
+        """Due evenly spaced from `start` on, unix ns, the projects in turn."""
+        for number, due in enumerate(uniform(self.size.timed_rate, start, start + int(seconds * SECOND))):
+            yield Put(self.timed[number % len(self.timed)].name, _BODY, due=due)
+
+    def at_once(self, of: Tenant, due: int) -> Iterator[Put]:
+        """All due at the same instant."""
+        for _ in range(self.size.burst):
+            yield Put(of.name, _BODY, due=due)

@@ -1,0 +1,1 @@
+"""`rebalance`: what messages notice while partitions move."""

@@ -1,0 +1,1 @@
+"""The simulator: the production scheduler on a virtual clock, on one node or several."""
