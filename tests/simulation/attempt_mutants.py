@@ -66,7 +66,7 @@ def _attempts_not_logged() -> Iterator[None]:
 @contextmanager
 def _deaths_not_counted() -> Iterator[None]:
     """Nobody reads the in-flight records."""
-    with patch.object(crash_suspects, "listed", lambda *_: []):
+    with patch.object(crash_suspects, "list_in_flight", lambda *_: []):
         yield
 
 

@@ -145,7 +145,7 @@ def _unclean_by_records() -> Iterator[None]:
     def horizon_of(log: LogState, state: LaneState, *, clean: bool) -> int:
         return crash_horizon.horizon_of(log, state, clean=clean or not named.get())
 
-    with patch.object(takeover, "in_flight", in_flight), patch.object(takeover, "horizon_of", horizon_of):
+    with patch.object(takeover, "read_in_flight", in_flight), patch.object(takeover, "horizon_of", horizon_of):
         yield
 
 
@@ -201,7 +201,7 @@ def _copies_free() -> Iterator[None]:
 @contextmanager
 def _lone_confirmed() -> Iterator[None]:
     """Whoever is the only one that a record names is the cause for certain."""
-    real = crash_suspects.listed
+    real = crash_suspects.list_in_flight
 
     def listed(records: Any, *of: Any) -> list[InFlightListing]:
         lone = {
@@ -209,20 +209,20 @@ def _lone_confirmed() -> Iterator[None]:
         }  # fmt: skip
         return [each._replace(confirmed=each.confirmed or each.at in lone) for each in real(records, *of)]
 
-    with patch.object(crash_suspects, "listed", listed):
+    with patch.object(crash_suspects, "list_in_flight", listed):
         yield
 
 
 @contextmanager
 def _company_free() -> Iterator[None]:
     """Beside a suspect nothing else that was recorded has an attempt counted."""
-    real = crash_suspects.listed
+    real = crash_suspects.list_in_flight
 
     def listed(records: Any, *of: Any) -> list[InFlightListing]:
         accusing = {at for at, record in in_flight_record._readable(records) if record.suspect is not None}
         return [each._replace(counts=each.confirmed or each.at not in accusing) for each in real(records, *of)]
 
-    with patch.object(crash_suspects, "listed", listed):
+    with patch.object(crash_suspects, "list_in_flight", listed):
         yield
 
 
@@ -234,7 +234,10 @@ def _held_and_gone_unsuspected() -> Iterator[None]:
     def suspects(*of: Any) -> list[InFlightListing]:
         return [each for each in real(*of) if each.counts]
 
-    with patch.object(crash_suspects, "suspects", suspects), patch.object(previous_owners, "suspects", suspects):
+    with (
+        patch.object(crash_suspects, "mark_suspects", suspects),
+        patch.object(previous_owners, "mark_suspects", suspects),
+    ):
         yield
 
 
