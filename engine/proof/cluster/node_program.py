@@ -24,18 +24,20 @@ if TYPE_CHECKING:
     from evenlane.engine.core.message.message import Message
 
 _SERVICE_S = float(os.environ.get(SERVICE, SERVICE_S))
+_SECOND = 1e9
 _files: list[int] = []  # opened by the first message
 
 
 async def handle(message: Message) -> None:
-    held = message.body.startswith(HELD)
+    """The body is a number, or `HELD`; then may come how long the handler takes, in ns."""
+    number, _, service = message.body.partition(b" ")
     begin = Record(
         now_ns(), message.put_ns, message.sequence, message.epoch, message.partition, message.attempt,
-        message.queue.band, True, message.lane.id.kind, held, message.project, message.node,
-        h.number(message.raw_headers, h.DUE, 0),
+        message.queue.band, True, message.lane.id.kind, number == HELD, message.project, message.node,
+        h.number(message.raw_headers, h.DUE, 0), int(number) if number.isdigit() else 0,
     )  # fmt: skip
     _write(begin)
-    await asyncio.sleep(float(message.body.removeprefix(HELD)) if held else _SERVICE_S)
+    await asyncio.sleep(int(service) / _SECOND if service else _SERVICE_S)
     _write(begin._replace(at=now_ns(), began=False))
 
 

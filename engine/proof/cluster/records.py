@@ -12,8 +12,8 @@ if TYPE_CHECKING:
 VARIABLE = "BENCH_RECORDS"  # the file that a node's handlers append to
 SERVICE = "BENCH_SERVICE_S"  # how long a handler takes, usually:
 SERVICE_S = 0.005
-HELD = b"held"  # begins the body of a message whose handler runs for long; the seconds follow
-_FORM = Struct("<QQQQQHBBB16s")
+HELD = b"held"  # begins the body of a message whose handler runs for long; a space and ns follow
+_FORM = Struct("<QQQQQIHBBB16s")
 _KINDS = ("lanes", "later")
 
 
@@ -21,7 +21,8 @@ class Record(NamedTuple):
     """One begin (`began`) or end of a handler: `at` in ns since boot, `put` when the store took the message and `due`
     when it was due (0: at once), unix ns.
 
-    With `band` and `project` the record knows the message's queue; `kind`, `partition` and `sequence` name the message.
+    With `band` and `project` the record knows the message's queue; `kind`, `partition` and `sequence` name the message,
+    and `number` is its number in the load, if it came from one.
     """
 
     at: int
@@ -37,6 +38,7 @@ class Record(NamedTuple):
     project: str
     node: str
     due: int = 0
+    number: int = 0
 
     @property
     def message(self) -> tuple[int, str, int]:
@@ -50,9 +52,9 @@ class Record(NamedTuple):
 
 
 def packed(record: Record) -> bytes:
-    """All but the node, which the file says. `attempt` and `band` up to 255, `project` up to 16 bytes."""
+    """All but the node, which the file says. `attempt` and `band` up to 255, the first 16 bytes of `project`."""
     flags = record.began | record.held << 1 | _KINDS.index(record.kind) << 2
-    numbers = (record.at, record.put, record.due, record.sequence, record.epoch, record.partition)
+    numbers = (record.at, record.put, record.due, record.sequence, record.epoch, record.number, record.partition)
     return _FORM.pack(*numbers, min(record.attempt, 255), record.band, flags, record.project.encode())
 
 
@@ -61,9 +63,9 @@ def unpacked(raw: bytes, node: str) -> list[Record]:
     return [
         Record(
             at, put, sequence, epoch, partition, attempt, band,
-            bool(flags & 1), _KINDS[flags >> 2], bool(flags & 2), project.rstrip(b"\0").decode(), node, due,
+            bool(flags & 1), _KINDS[flags >> 2], bool(flags & 2), project.rstrip(b"\0").decode(), node, due, number,
         )
-        for at, put, due, sequence, epoch, partition, attempt, band, flags, project in _FORM.iter_unpack(raw)
+        for at, put, due, sequence, epoch, number, partition, attempt, band, flags, project in _FORM.iter_unpack(raw)
     ]  # fmt: skip
 
 

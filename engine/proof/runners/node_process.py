@@ -1,38 +1,12 @@
-"""A node of a scenario over several nodes, as a process: an engine of the product with the scheduler of an arm.
-
-Its handler sleeps for as long as the message says. It writes a record when it begins and one when it ends, each with
-one write to the file that `BENCH_RECORDS` names, so that a record outlives a kill.
-"""
+"""A node of a scenario over several nodes, as a process: an engine of the product with the scheduler of an arm."""
 
 from __future__ import annotations
 
-import asyncio
-import os
-from struct import Struct
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from evenlane.engine.base.clock import now_ns
 from evenlane.engine.proof.arms import SCHEDULERS
 from evenlane.engine.proof.baselines.schedulers import WholeQuota, stored_at
-from evenlane.engine.proof.cluster.node_program import run_node
-from evenlane.engine.proof.cluster.records import VARIABLE
-
-if TYPE_CHECKING:
-    from evenlane.engine.core.message.message import Message
-
-RECORD = Struct("<q?q")  # the message's number in the load, whether it began (else it ended), ns since boot
-_SECOND = 1e9
-
-
-class SleepingHandler:
-    def __init__(self, path: str) -> None:
-        self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-
-    async def __call__(self, message: Message) -> None:
-        number, _, service = message.body.partition(b" ")
-        os.write(self._file, RECORD.pack(int(number), True, now_ns()))
-        await asyncio.sleep(int(service) / _SECOND)
-        os.write(self._file, RECORD.pack(int(number), False, now_ns()))
+from evenlane.engine.proof.cluster.node_program import handle, run_node
 
 
 def main(scheduler: str, whole_of: int, *, shares: bool) -> None:
@@ -42,4 +16,4 @@ def main(scheduler: str, whole_of: int, *, shares: bool) -> None:
         own = SCHEDULERS[scheduler](slots, stored_at)
         return WholeQuota(own, whole_of) if whole_of else own
 
-    run_node(SleepingHandler(os.environ[VARIABLE]), shares=shares, scheduler=made)
+    run_node(handle, shares=shares, scheduler=made)

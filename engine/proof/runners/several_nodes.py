@@ -6,6 +6,7 @@ So leader, leases, plans and the lending of quota shares are the real ones.
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from itertools import count
 from typing import TYPE_CHECKING
 
@@ -15,16 +16,15 @@ from evenlane.engine.proof.cluster.cluster import cluster
 from evenlane.engine.proof.figures import percentile
 from evenlane.engine.proof.load.placement import NAMES, Placement
 from evenlane.engine.proof.load.trace import NEVER, Trace
-from evenlane.engine.proof.runners.node_process import RECORD
 
 if TYPE_CHECKING:
     from array import array
     from asyncio import Task
-    from collections.abc import Callable, Sequence
-    from pathlib import Path
+    from collections.abc import Callable, Iterable, Sequence
 
     from evenlane.engine.proof.arms import Arm
     from evenlane.engine.proof.cluster.cluster import Cluster
+    from evenlane.engine.proof.cluster.records import Record
     from evenlane.engine.proof.load.load import Load
 
 _LEAD_NS = 200_000_000  # from the moment all are ready to the load's first instant
@@ -58,7 +58,7 @@ class NodesBroker:
                 put = await _through(load, origin, made, asyncio.create_task(putter.put(origin)), passed)
             trace = Trace(load, put, where)
             trace.figures["put_late_p99_ms"] = _late(trace)
-            trace.figures["handled_twice"] = fill(trace, origin, [made.records_folder / name for name in names])
+            trace.figures["handled_twice"] = fill(trace, origin, made.handlers.read(), names)
             return trace
 
 
@@ -85,19 +85,17 @@ async def _through(
         await asyncio.gather(put, return_exceptions=True)
 
 
-def fill(trace: Trace, origin: int, files: Sequence[Path]) -> int:
-    """Read the records of the nodes, a file each, into the trace; returns how many messages began more than once."""
-    begun: dict[int, int] = {}
-    for node, path in enumerate(files):
-        raw = path.read_bytes() if path.exists() else b""
-        for number, began, at in RECORD.iter_unpack(raw[: len(raw) // RECORD.size * RECORD.size]):
-            if not began:
-                if trace.ended[number] == NEVER:
-                    trace.ended[number] = at - origin
-                continue
-            begun[number] = begun.get(number, 0) + 1
-            if begun[number] == 1 or at - origin < trace.started[number]:
-                trace.started[number], trace.node[number] = at - origin, node
+def fill(trace: Trace, origin: int, records: Iterable[Record], names: Sequence[str]) -> int:
+    """Read the records of the nodes of these names into the trace; returns how many messages began more than once."""
+    begun: Counter[int] = Counter()
+    for record in records:
+        number, at = record.number, record.at - origin
+        if record.began:
+            begun[number] += 1
+            if begun[number] == 1 or at < trace.started[number]:
+                trace.started[number], trace.node[number] = at, names.index(record.node)
+        elif trace.ended[number] == NEVER:
+            trace.ended[number] = at
     return sum(count > 1 for count in begun.values())
 
 

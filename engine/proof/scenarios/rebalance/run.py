@@ -116,7 +116,7 @@ class RebalanceRun(ClusterRun):
     async def _hold(self) -> None:
         """Put a message whose handler runs for seconds; it has begun when this returns."""
         self._held += 1
-        project, body = self.projects.deep[self.deep].name, b"%s %g" % (HELD, self.size.held_s)
+        project, body = self.projects.deep[self.deep].name, b"%s %d" % (HELD, self.size.held_s * SECOND)
         await self.cluster.puts.put(project, 0, _HIGH, _HELD_FROM + self._held, body)
         await self.cluster.seen(lambda record: record.held and record.began, "the held message to begin")
 

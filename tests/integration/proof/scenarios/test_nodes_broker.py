@@ -8,10 +8,10 @@ import pytest
 from msgspec import structs
 
 from evenlane.engine.proof.baselines.schedulers import WholeQuota
+from evenlane.engine.proof.cluster.records import HandlerRecords, Record, packed
 from evenlane.engine.proof.load.load import Arrival, Load, tenant
 from evenlane.engine.proof.load.placement import NAMES, placed
 from evenlane.engine.proof.load.trace import NEVER, Trace
-from evenlane.engine.proof.runners.node_process import RECORD
 from evenlane.engine.proof.runners.several_nodes import NodesBroker, fill
 from evenlane.engine.proof.scenarios.reserve import Reserve
 from evenlane.engine.proof.scenarios.skewed_quota import SHARED, WHOLE_BEYOND, SkewedQuota
@@ -19,11 +19,15 @@ from evenlane.engine.proof.scenarios.skewed_quota import SHARED, WHOLE_BEYOND, S
 
 def test_what_nodes_wrote_becomes_a_trace(tmp_path):
     """A message that two nodes began counts where it began first; a record that was cut off is left out."""
-    files = [tmp_path / name for name in NAMES[:3]]
-    files[0].write_bytes(RECORD.pack(0, True, 110) + RECORD.pack(0, False, 150) + RECORD.pack(1, True, 130))
-    files[1].write_bytes(RECORD.pack(1, True, 120) + RECORD.pack(1, False, 140) + RECORD.pack(2, True, 1)[:-1])
+
+    def record(number, began, at):
+        return packed(Record(at, 0, 1, 1, 0, 1, 1, began, "lanes", False, "acme", "", number=number))
+
+    (tmp_path / NAMES[0]).write_bytes(record(0, True, 110) + record(0, False, 150) + record(1, True, 130))
+    (tmp_path / NAMES[1]).write_bytes(record(1, True, 120) + record(1, False, 140) + record(2, True, 1)[:-1])
+    records = HandlerRecords(tmp_path).read()
     trace = Trace(Load.of([tenant("acme", qps=1)], [Arrival(0, 0, 0, 1, 0)] * 3, 100))
-    assert 1 == fill(trace, 100, files)
+    assert 1 == fill(trace, 100, records, NAMES)
     assert ([10, 20, NEVER], [50, 40, NEVER], [0, 1, NEVER]) == (
         list(trace.started),
         list(trace.ended),
