@@ -35,7 +35,17 @@ class Shown:
     done, from 0 to 1. With `plain` there are lines where there is no terminal.
     """
 
-    def __init__(self, what: str, unit: str = "", *, plain: bool = False, stream: TextIO | None = None) -> None:
+    def __init__(
+        self,
+        what: str,
+        unit: str = "",
+        *,
+        plain: bool = False,
+        stream: TextIO | None = None,
+        after_s: float = AFTER_S,
+        plain_every_s: float = PLAIN_EVERY_S,
+    ) -> None:
+        self._after_s, self._plain_every_s = after_s, plain_every_s
         self._what, self._unit, self._stream = what, unit, sys.stderr if stream is None else stream
         self._drawn = self._stream.isatty() and os.environ.get("TERM") != "dumb"
         self._plain = plain and not self._drawn
@@ -58,7 +68,7 @@ class Shown:
         """The time counts from now on."""
         self._began = self._said_at = monotonic()
         if self._drawn:
-            self._timer = threading.Timer(AFTER_S, self._draw)
+            self._timer = threading.Timer(self._after_s, self._draw)
             self._timer.daemon = True
             with _signals_left_to_others():
                 self._timer.start()
@@ -80,7 +90,7 @@ class Shown:
         if self._drawn:
             with self._turn:
                 self._update()
-        elif self._plain and monotonic() - self._said_at >= PLAIN_EVERY_S:
+        elif self._plain and monotonic() - self._said_at >= self._plain_every_s:
             self._said_at = monotonic()
             line = ", ".join(filter(None, [f"{self._what} {self._figures()}", note]))
             print(line, file=self._stream, flush=True)

@@ -15,13 +15,13 @@ from pathlib import Path
 
 import pytest
 
-from evenlane.engine.cli import progress
 from evenlane.engine.cli.progress import Shown, Stderr
 from evenlane.engine.cli.put.jsonl import Tally, put_progress
 from tests.support.stacks import LISTEN, ask
 from tests.support.until import until
 
 CURSOR_BACK = "\x1b[?25h"
+AFTER_S = 0.02
 
 
 class Terminal(io.StringIO):
@@ -37,12 +37,11 @@ class Terminal(io.StringIO):
 def terminal(monkeypatch):
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("COLUMNS", "80")
-    monkeypatch.setattr(progress, "AFTER_S", 0.02)
     return Terminal()
 
 
 async def test_a_bar_appears_with_totals_and_figures_once_it_takes_longer(terminal):
-    with Shown("writing", "topic", stream=terminal) as shown:
+    with Shown("writing", "topic", stream=terminal, after_s=AFTER_S) as shown:
         shown.tell(1_234, 10_000, "1,200 accepted")
         await until(lambda: "1,234 of 10,000 topics" in terminal.plain)
         shown.tell(9_000, 10_000, "8,000 accepted")
@@ -61,7 +60,7 @@ def blocked(thread: threading.Thread) -> set[int]:
 async def test_the_threads_of_a_bar_take_no_signal_from_the_main_thread(terminal):
     """Ctrl-C as the bar appears: the main thread may wait in a call that only a signal of its own breaks off."""
     before, here = set(threading.enumerate()), blocked(threading.current_thread())
-    with Shown("writing", "topics", stream=terminal):
+    with Shown("writing", "topics", stream=terminal, after_s=AFTER_S):
         assert here == blocked(threading.current_thread())
         await until(lambda: "writing" in terminal.plain)
         masks = await until(lambda: [*_masks(before)])
@@ -77,20 +76,19 @@ def _masks(before):
 
 
 async def test_a_share_is_a_percentage_and_a_phase_has_its_name(terminal):
-    with Shown("hot-burst", stream=terminal) as shown:
+    with Shown("hot-burst", stream=terminal, after_s=AFTER_S) as shown:
         shown.tell(0.25, what="round 2")
         await until(lambda: "25%" in terminal.plain)
     assert "round 2" in terminal.plain
 
 
 async def test_nothing_is_told_and_yet_it_shows_that_something_goes_on(terminal):
-    with Shown("placing", stream=terminal):
+    with Shown("placing", stream=terminal, after_s=AFTER_S):
         await until(lambda: "placing" in terminal.plain)
 
 
-def test_what_is_quick_shows_nothing(terminal, monkeypatch):
-    monkeypatch.setattr(progress, "AFTER_S", 60.0)
-    with Shown("writing", "topic", stream=terminal) as shown:
+def test_what_is_quick_shows_nothing(terminal):
+    with Shown("writing", "topic", stream=terminal, after_s=60.0) as shown:
         shown.tell(1, 2)
     assert "" == terminal.getvalue()
 
@@ -98,7 +96,7 @@ def test_what_is_quick_shows_nothing(terminal, monkeypatch):
 @pytest.mark.parametrize("error", [KeyboardInterrupt, ValueError])
 async def test_ctrl_c_and_errors_wipe_it_away_and_give_the_cursor_back(terminal, error):
     before = sys.stderr
-    shown = Shown("writing", "topic", stream=terminal)
+    shown = Shown("writing", "topic", stream=terminal, after_s=AFTER_S)
 
     async def fail():
         with shown:
@@ -120,7 +118,7 @@ async def test_ctrl_c_and_errors_wipe_it_away_and_give_the_cursor_back(terminal,
 async def test_lines_for_stderr_stand_above_it(terminal, monkeypatch, capsys):
     monkeypatch.setattr(sys, "stderr", terminal)
     lines = Stderr()
-    with Shown("putting", "message") as shown:
+    with Shown("putting", "message", after_s=AFTER_S) as shown:
         shown.tell(5)
         await until(lambda: "5 messages" in terminal.plain)
         print("line 7: no JSON", file=lines)
@@ -129,11 +127,10 @@ async def test_lines_for_stderr_stand_above_it(terminal, monkeypatch, capsys):
     assert "of stdout\n" == capsys.readouterr().out
 
 
-def test_elsewhere_it_says_nothing_or_a_plain_line_now_and_then(monkeypatch):
-    monkeypatch.setattr(progress, "PLAIN_EVERY_S", 0.0)
+def test_elsewhere_it_says_nothing_or_a_plain_line_now_and_then():
     silent, told = io.StringIO(), io.StringIO()
     for stream, plain in ((silent, False), (told, True)):
-        with Shown("replaying", "letter", plain=plain, stream=stream) as shown:
+        with Shown("replaying", "letter", plain=plain, stream=stream, plain_every_s=0.0) as shown:
             shown.tell(1_200, 5_000, "3 failed")
             shown.tell(1_300)
             shown.tell(1)
@@ -152,7 +149,7 @@ def test_plain_lines_are_rare():
 
 def test_a_dumb_terminal_gets_no_bar(terminal, monkeypatch):
     monkeypatch.setenv("TERM", "dumb")
-    with Shown("writing", "topic", stream=terminal) as shown:
+    with Shown("writing", "topic", stream=terminal, after_s=AFTER_S) as shown:
         shown.tell(1, 2)
         assert shown._timer is None
 
@@ -186,7 +183,8 @@ class TestPut:
 
 SLOW = (
     f"{LISTEN}"
-    "from evenlane.engine.cli import progress; progress.AFTER_S = 0.05\n"
+    "from functools import partial; from evenlane.engine.cli import progress\n"
+    "progress.Shown = partial(progress.Shown, after_s=0.05)\n"
     "import evenlane.engine.admin.plan.simulate as s; import time\n"
     "def slow(fleet):\n"
     "    time.sleep({seconds})\n"

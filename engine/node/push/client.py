@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import ssl
 from contextlib import suppress
+from dataclasses import dataclass
 from io import BytesIO
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -25,11 +26,20 @@ if TYPE_CHECKING:
 MOST_ANSWER = 16_384
 """Bytes of an answer that are read; then the connection is closed."""
 
-_REST_S = 1.0  # for the body of an answer whose status is known
 _KEPT_S = 4.0  # an idle connection; many servers close theirs after 5 s
-_KEPT = 256  # connections beyond which they are closed after their request
 _LARGE = 2**20  # bytes; what is larger goes in pieces
 _GONE = (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError)
+
+
+@dataclass(frozen=True, slots=True)
+class Tuning:
+    kept: int = 256
+    """Connections beyond which they are closed after their request."""
+    rest_s: float = 1.0
+    """For the body of an answer whose status is known."""
+
+
+DEFAULT = Tuning()
 
 
 class Client:
@@ -37,7 +47,8 @@ class Client:
     no more than its `concurrency`. Idle ones are kept for 4 s, and not beyond 256.
     """
 
-    def __init__(self, *, private: bool, context: ssl.SSLContext) -> None:
+    def __init__(self, *, private: bool, context: ssl.SSLContext, tuning: Tuning = DEFAULT) -> None:
+        self._tuning = tuning
         self._sockets = Sockets(private=private)
         self._resolver = Resolver()
         self._session = aiohttp.ClientSession(
@@ -64,7 +75,7 @@ class Client:
         except (aiohttp.ClientError, OSError, ValueError) as error:
             raise PushFailed(f"{_described(error)}: {where}", is_outage=True) from error
         try:
-            start = await _start_of(response)
+            start = await _start_of(response, self._tuning.rest_s)
         finally:
             response.close()  # a body that was read to its end has given its connection back
         return PushResponse(response.status, response.headers.get("Retry-After"), start)
@@ -82,7 +93,7 @@ class Client:
     async def _once(
         self, url: URL, headers: dict[str, str], body: bytes, seen: SimpleNamespace
     ) -> aiohttp.ClientResponse:
-        if self._sockets.count >= _KEPT:
+        if self._sockets.count >= self._tuning.kept:
             headers = {**headers, "connection": "close"}
         data = body if len(body) < _LARGE else BytesIO(body)
         return await self._session.post(url, data=data, headers=headers, allow_redirects=False, trace_request_ctx=seen)
@@ -92,11 +103,11 @@ class Client:
         await self._resolver.close()
 
 
-async def _start_of(response: aiohttp.ClientResponse) -> bytes:
+async def _start_of(response: aiohttp.ClientResponse, within_s: float) -> bytes:
     """As much of the body as comes soon; what is wrong with it changes nothing."""
     read = bytearray()
     with suppress(aiohttp.ClientError, OSError, TimeoutError):
-        async with asyncio.timeout(_REST_S):
+        async with asyncio.timeout(within_s):
             async for piece in response.content.iter_any():
                 read += piece
                 if len(read) > MOST_ANSWER:

@@ -10,7 +10,7 @@ import structlog
 from evenlane.engine.base.clock import now_ns
 from evenlane.engine.core.message.message import Pause
 from evenlane.engine.node.push.breaker import State
-from evenlane.engine.node.push.client import Client, tls
+from evenlane.engine.node.push.client import DEFAULT, Client, Tuning, tls
 from evenlane.engine.node.push.endpoint import Endpoints
 from evenlane.engine.node.push.request import headers_of
 from evenlane.engine.node.push.response import PushFailed, failure
@@ -39,8 +39,9 @@ class Pusher:
     Pause where the endpoint is to be left alone, PushFailed for an attempt that failed.
     """
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, tuning: Tuning = DEFAULT) -> None:
         """Raises ConfigError."""
+        self._tuning = tuning
         self._private = settings.push_private
         self._tls = tls(settings.push_ca)
         self._secrets = SecretFiles(settings.push_secrets)
@@ -53,7 +54,7 @@ class Pusher:
 
     def _opened(self) -> Client:
         if self._client is None:
-            self._client = Client(private=self._private, context=self._tls)
+            self._client = Client(private=self._private, context=self._tls, tuning=self._tuning)
         return self._client
 
     async def close(self) -> None:

@@ -3,6 +3,7 @@
 import pytest
 
 from evenlane.engine.base.config.settings import Settings
+from evenlane.engine.node.push.client import Tuning
 from evenlane.engine.node.push.pusher import Pusher
 from tests.support.push.receiver import receiving
 
@@ -14,8 +15,9 @@ async def receiver():
 
 
 @pytest.fixture
-async def pusher(tmp_path):
-    """Of a node that may push to this machine."""
-    made = Pusher(Settings(push_private=True, push_secrets=tmp_path))
+async def pusher(request, tmp_path):
+    """Of a node that may push to this machine; its parameter is the tuning."""
+    tuning = getattr(request, "param", Tuning())
+    made = Pusher(Settings(push_private=True, push_secrets=tmp_path), tuning)
     yield made
     await made.close()

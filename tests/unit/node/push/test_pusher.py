@@ -10,6 +10,7 @@ from structlog.testing import capture_logs
 
 from evenlane.engine.base.config.settings import Settings
 from evenlane.engine.node.push.breaker import State
+from evenlane.engine.node.push.client import Tuning
 from evenlane.engine.node.push.pusher import Pusher
 from tests.support.push.pushing import breaker_of, failed, paused
 from tests.support.push.receiver import message, receiving
@@ -86,8 +87,8 @@ class TestRequest:
             await pusher(message(receiver.url))
         assert "cookie" not in receiver.seen[1].headers
 
-    async def test_many_endpoints_leave_few_connections_open(self, pusher, monkeypatch):
-        monkeypatch.setattr("evenlane.engine.node.push.client._KEPT", 4)
+    @pytest.mark.parametrize("pusher", [Tuning(kept=4)], indirect=True)
+    async def test_many_endpoints_leave_few_connections_open(self, pusher):
         async with receiving(host="0.0.0.0") as receiver:
             port = receiver.url.rpartition(":")[2]
             for n in range(20):
@@ -128,8 +129,8 @@ class TestSuccess:
         receiver.headers, receiver.body, receiver.status = {"Content-Encoding": "gzip"}, b"not gzip at all", 500
         assert "not gzip at all" in str(await failed(pusher, message(receiver.url)))
 
-    async def test_a_body_that_drips_keeps_the_slot_for_a_second_only(self, receiver, pusher, monkeypatch):
-        monkeypatch.setattr("evenlane.engine.node.push.client._REST_S", 0.05)
+    @pytest.mark.parametrize("pusher", [Tuning(rest_s=0.05)], indirect=True)
+    async def test_a_body_that_drips_keeps_the_slot_for_a_second_only(self, receiver, pusher):
         gone = asyncio.Event()
 
         async def dripping(request):
