@@ -10,7 +10,7 @@ from evenlane.engine.cluster import connections
 from evenlane.engine.core.wire import headers as h
 from tests.ledger import settle_logs
 from tests.ledger.entries import Entry
-from tests.ledger.promises import UNSETTLED_NS
+from tests.ledger.promises import in_hand
 from tests.ledger.supervised import End
 
 
@@ -40,13 +40,11 @@ def _id(headers: bytes) -> str:
 
 def may_come_again(entries: Sequence[Entry], killed: Iterable[End]) -> set[str]:
     """The ids of what killed processes had in flight, or had ended too late to settle it."""
-    pids, last, running = {end.pid for end in killed}, dict[int, int](), defaultdict[int, Counter[str]](Counter)
-    own = [entry for entry in entries if entry.pid in pids]
-    for entry in own:
-        last[entry.pid] = max(entry.at, last.get(entry.pid, 0))
-        running[entry.pid][entry.id] += 1 if entry.what == "begin" else -1
-    in_flight = {one for each in running.values() for one, count in each.items() if count > 0}
-    return in_flight | {entry.id for entry in own if last[entry.pid] - entry.at <= UNSETTLED_NS}
+    found: set[str] = set()
+    for pid in {end.pid for end in killed}:
+        own = [entry for entry in entries if entry.pid == pid]
+        found.update(*in_hand(own, pid, max((entry.at for entry in own), default=0)))
+    return found
 
 
 def check_doubled(entries: Sequence[Entry], killed: Iterable[End]) -> list[str]:

@@ -7,6 +7,7 @@ from itertools import pairwise
 
 from tests.ledger.entries import Entry
 from tests.ledger.history import History
+from tests.oracles.owner_keys import OwnerKeys
 
 SECOND = 1_000_000_000
 SETTLE_INTERVAL_NS = SECOND // 10
@@ -42,13 +43,24 @@ def begun_again(entries: Iterable[Entry]) -> list[Entry]:
     return [entry for each in by_id.values() for entry in each[:-1]]
 
 
-def may_come_again(entries: Sequence[Entry], pid: int, until: int) -> tuple[int, int]:
-    """Of a node that went at `until`: what it had in flight, and what it had ended too late to settle it."""
-    own = [entry for entry in entries if entry.pid == pid and entry.at <= until]
-    running = Counter(entry.id for entry in own if entry.what == "begin")
-    running.subtract(entry.id for entry in own if entry.what != "begin")
-    late = sum(entry.what != "begin" and until - entry.at <= UNSETTLED_NS for entry in own)
-    return sum(running.values()), late
+def in_hand(entries: Iterable[Entry], pid: int, until: int) -> tuple[Counter[str], list[str]]:
+    """Of a process that went at `until`: the ids of what it had in flight, and of what it had ended too late to settle
+    it.
+    """
+    running: Counter[str] = Counter()
+    late = []
+    for entry in entries:
+        if entry.pid == pid and entry.at <= until:
+            running[entry.id] += 1 if entry.what == "begin" else -1
+            if entry.what != "begin" and until - entry.at <= UNSETTLED_NS:
+                late.append(entry.id)
+    return +running, late
+
+
+def may_come_again(entries: Iterable[Entry], pid: int, until: int) -> tuple[int, int]:
+    """How much of it was in flight, and how much had ended too late."""
+    running, late = in_hand(entries, pid, until)
+    return running.total(), len(late)
 
 
 def check_doubled_by(entries: Sequence[Entry], pid: int, until: int) -> int:
@@ -75,21 +87,12 @@ def begun_too_late(entries: Iterable[Entry]) -> list[Entry]:
 
 
 def check_owner_keys(history: History) -> None:
-    """O, Z1: an owner key is made only where there is none, its epoch is higher than all before it, and as long as it
-    stands it is one node's, under one lease.
-    """
-    standing: dict[str, tuple[int, int]] = {}
-    newest: dict[str, int] = {}
+    """O, Z1: what etcd told of them."""
+    keys = OwnerKeys()
     for _, key, item in history.seen:
-        if not key.startswith("owners/"):
-            continue
-        if item is None:
-            standing.pop(key, None)
-            continue
-        epoch, lease = standing.setdefault(key, (item.create_revision, item.lease))
-        assert (epoch, lease) == (item.create_revision, item.lease), key
-        assert epoch >= newest.get(key, 0), key
-        newest[key] = epoch
+        if key.startswith("owners/"):
+            wrong = keys.changed(key, None if item is None else (item.create_revision, item.lease))
+            assert not wrong, f"{key} {wrong}"
 
 
 def check_generations(history: History) -> None:

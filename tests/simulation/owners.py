@@ -10,11 +10,12 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, NamedTuple
 
+from tests.oracles.owner_keys import OwnerKeys
 from tests.simulation.loop import SECOND
 
 if TYPE_CHECKING:
     from collections import Counter
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Hashable, Iterable
 
     from evenlane.ring.coordination.ports import Event, KeyValue
     from tests.simulation.history import Bounds, Fault, Line
@@ -46,6 +47,7 @@ class Owners:
         self._loop, self._lives, self._fail, self._note = loop, lives, fail, note
         self._counts, self._bounds, self._faults = counts, bounds, faults
         self._prefix = f"/evenlane/{env}/owners/"
+        self._keys = OwnerKeys()
         self._epochs: dict[int, int] = {}  # the newest of each partition
         self._owned: dict[int, tuple[int, int]] = {}  # epoch, lease
         self._forgotten: dict[int, list[Forgotten]] = {}
@@ -63,7 +65,10 @@ class Owners:
             self._note(f"etcd {event.kind}", key=key, value=event.item.value[:160])
             return
         number = int(key.removeprefix(self._prefix))
-        if event.kind == "delete":
+        gone = event.kind == "delete"
+        if wrong := self._keys.changed(number, None if gone else (event.item.create_revision, event.item.lease)):
+            self._fail("O", f"the owner key of partition {number} {wrong}")
+        if gone:
             self._ended.add((number, *self._owned.pop(number, (0, 0))))
             self._unowned_since[number] = self._loop.now
             self._note("unowned", partition=number)
@@ -75,19 +80,20 @@ class Owners:
             self.without_owner.setdefault(number, []).append((self._unowned_since.get(number, 0), self._loop.now))
             self._check_gap(number)
             self._since[number] = self._loop.now
-        elif self._owned[number][1] != item.lease:
-            self._fail("O", f"the owner key of partition {number} is taken while it is another's")
         self._epochs[number] = epoch
         self._owned[number] = (epoch, item.lease)
 
     def went_back(self, keys: Iterable[KeyValue], until: Callable[[int], int]) -> None:
         """Etcd has these keys again, and nothing that came after them. `until(lease)`: when a lease of before ends."""
         before, self._owned = self._owned, {}
+        created: dict[Hashable, tuple[int, int]] = {}
         for item in keys:
             if item.key.startswith(self._prefix) and item.key.removeprefix(self._prefix).isdigit():
                 number = int(item.key.removeprefix(self._prefix))
                 self._owned[number] = (_epoch(item), item.lease)
                 self._epochs[number] = _epoch(item)
+                created[number] = (item.create_revision, item.lease)
+        self._keys.went_back(created)
         for number, (epoch, lease) in before.items():
             if self._owned.get(number) != (epoch, lease) and (number, epoch, lease) not in self._ended:
                 self._forgotten.setdefault(number, []).append(Forgotten(epoch, lease, until(lease)))
