@@ -1,4 +1,4 @@
-"""Nodes of a cluster on etcd in memory, whose hands only write down what is asked of them."""
+"""Nodes of a cluster on etcd in memory, whose partition hosts only write down what is asked of them."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def _word(about: str) -> str:
     return about.removeprefix(key("")).partition("/")[0]
 
 
-class Hands:
+class RecordingHost:
     """A node's. `runs[partition]` is what still runs when it is handed over."""
 
     def __init__(self, cluster: MembershipCluster, name: str) -> None:
@@ -141,11 +141,11 @@ class Hands:
 
 
 class Node:
-    """A term: lease, membership and hands."""
+    """A term: lease, membership and host."""
 
-    def __init__(self, cluster: MembershipCluster, name: str, ttl: int, hands: Any = None) -> None:
+    def __init__(self, cluster: MembershipCluster, name: str, ttl: int, host: Any = None) -> None:
         self.name, self.client = name, cluster.client.peer()
-        self.hands = hands or Hands(cluster, name)
+        self.host = host or RecordingHost(cluster, name)
         self.lost: list[str] = []
         self.fatal: list[str] = []
         self.carried_out: list[tuple[int, int]] = []
@@ -164,7 +164,7 @@ class Node:
     async def start(self):
         await self.lease.join()
         self.membership = Membership(
-            self.client, ENV, self.name, self.lease, self.hands, partitions=PARTITIONS,
+            self.client, ENV, self.name, self.lease, self.host, partitions=PARTITIONS,
             records=self.records, moves=self.moves,
             on_plan=lambda count, generation: self.carried_out.append((count, generation)),
             on_lost=self.lost.append, on_fatal=self.fatal.append,
@@ -178,7 +178,7 @@ class Node:
     async def crash(self):
         """As kill -9; its lease ends."""
         await self.membership.end()
-        self.hands.open_now.clear()
+        self.host.open_now.clear()
         for task in self.lease._tasks:
             task.cancel()
         await self.client.revoke(self.lease.id)
@@ -208,10 +208,10 @@ class MembershipCluster:
         if error[0] is None:
             assert [] == [reason for node in self.nodes for reason in node.fatal]
 
-    async def join(self, *names_: str, ttl: int = 60, hands: Any = None):
+    async def join(self, *names_: str, ttl: int = 60, host: Any = None):
         made = []
         for name in names_:
-            node = Node(self, name, ttl, hands)
+            node = Node(self, name, ttl, host)
             self.nodes.append(node)
             made.append(node)
             await node.start()
@@ -219,7 +219,7 @@ class MembershipCluster:
 
     def check(self, number):
         """Z1: nobody else has it open."""
-        assert not [node.name for node in self.nodes if number in node.ready.open_now]
+        assert not [node.name for node in self.nodes if number in node.host.open_now]
 
     async def plan(self, **partitions: list[int]):
         self.generation += 1

@@ -19,7 +19,7 @@ class Process:
 
     async def start(self):
         self.node = await self.world.idle_node(self.world.handle)
-        self.term = await self.cluster.join("a", hands=self.node.owned)
+        self.term = await self.cluster.join("a", host=self.node.owned)
         await self.cluster.own(a=[P])
         await until(lambda: self.node.lanes.serves(P))
 

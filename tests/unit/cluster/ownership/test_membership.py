@@ -11,7 +11,7 @@ from evenlane.ring.coordination.memory.server import Backup
 from evenlane.ring.coordination.ports import Put
 from evenlane.ring.membership.member import Phase
 from evenlane.ring.membership.records import OwnerRecord, PastOwner, decode
-from tests.support.membership_cluster import Hands, MembershipCluster, key
+from tests.support.membership_cluster import MembershipCluster, RecordingHost, key
 from tests.support.until import until
 from tests.support.virtual_time import in_virtual_time
 
@@ -38,7 +38,7 @@ class TestOwning:
         a = await cluster.join("a")
         await cluster.own(a=[0])
         await until(lambda: _epoch(cluster, 0))
-        assert a.ready.open_now[0] == await _epoch(cluster, 0)
+        assert a.host.open_now[0] == await _epoch(cluster, 0)
         assert (await cluster.client.get(key("owners", 0))).create_revision == await _epoch(cluster, 0)
 
     async def test_even_if_etcd_was_away_when_it_was_to_be_written(self, cluster):
@@ -58,21 +58,21 @@ class TestOwning:
         await cluster.own(a=[0], b=[1, 2])
         changes = [kind for kind, name, _ in cluster.told("owners")[before:] if name == "1"]
         assert ["delete", "put"] == changes[:2]
-        assert [("stop", 1), ("hand over", 1)] == a.ready.calls[-2:]
-        assert ("open", 1) == b.ready.calls[-1]
+        assert [("stop", 1), ("hand over", 1)] == a.host.calls[-2:]
+        assert ("open", 1) == b.host.calls[-1]
 
     async def test_the_node_knows_of_what_comes_from_the_plan_on(self, cluster):
         """Z6: partitions that another node still serves count, so that no backlog gets in their way."""
         a, b = await cluster.join("a", "b")
         await cluster.own(a=[0, 1], b=[2])
-        assert (False, False) == (a.ready.expects_more, b.ready.expects_more)
-        b.ready.opening.clear()
+        assert (False, False) == (a.host.expects_more, b.host.expects_more)
+        b.host.opening.clear()
         await cluster.plan(a=[0], b=[1, 2])
-        await until(lambda: ("open", 1) in b.ready.calls)
-        assert (False, True) == (a.ready.expects_more, b.ready.expects_more)
-        b.ready.opening.set()
-        await until(lambda: not b.ready.expects_more)
-        assert {1, 2} == set(b.ready.open_now)
+        await until(lambda: ("open", 1) in b.host.calls)
+        assert (False, True) == (a.host.expects_more, b.host.expects_more)
+        b.host.opening.set()
+        await until(lambda: not b.host.expects_more)
+        assert {1, 2} == set(b.host.open_now)
 
     async def test_nobody_waits_for_a_clock(self, cluster):
         """Z1: as long as the old one hasn't released, the new one doesn't own, however long it takes."""
@@ -128,19 +128,19 @@ class TestLosing:
         """O."""
         a = await cluster.join("a")
         await cluster.own(a=[0])
-        epoch = a.ready.open_now[0]
+        epoch = a.host.open_now[0]
         await cluster.client.delete(key("owners", 0))
-        await until(lambda: a.ready.open_now.get(0, epoch) > epoch)
-        await until(lambda: ("drop", 0) in a.ready.calls)
+        await until(lambda: a.host.open_now.get(0, epoch) > epoch)
+        await until(lambda: ("drop", 0) in a.host.calls)
         assert [] == a.fatal
 
     async def test_a_take_over_that_is_not_wanted_any_more_is_given_up(self, cluster):
         a, _ = await cluster.join("a", "b")
-        a.ready.opening.clear()
+        a.host.opening.clear()
         await cluster.plan(a=[0])
-        await until(lambda: ("open", 0) in a.ready.calls)
+        await until(lambda: ("open", 0) in a.host.calls)
         await cluster.own(a=[], b=[0])
-        assert {} == a.ready.open_now
+        assert {} == a.host.open_now
 
     async def test_none_begins_after_it_was_stopped(self, cluster):
         """O: the plan changes in the very turn of the loop in which the take-over would go on."""
@@ -151,8 +151,8 @@ class TestLosing:
         await cluster.plan(a=[])
         a.client.gates["held"].set()
         await until(lambda: (0, 2) in a.carried_out)
-        assert ("stop", 0) in a.ready.calls
-        assert ("open", 0) not in a.ready.calls[a.ready.calls.index(("stop", 0)) :]
+        assert ("stop", 0) in a.host.calls
+        assert ("open", 0) not in a.host.calls[a.host.calls.index(("stop", 0)) :]
 
     async def test_one_that_is_late_is_refused_when_the_plan_has_changed(self, cluster):
         """Z5: what was asked for by an older plan doesn't stand in the way of the newer one's owner."""
@@ -172,8 +172,8 @@ class TestLosing:
         a = await cluster.join("a")
         await cluster.own(a=[0])
         await cluster.client.revoke(a.lease.id)
-        await until(lambda: ("drop", 0) in a.ready.calls)
-        assert {} == a.ready.open_now
+        await until(lambda: ("drop", 0) in a.host.calls)
+        assert {} == a.host.open_now
         assert [] == a.fatal
         await until(lambda: a.lost, what="it tries to own it again, and is told")
 
@@ -191,13 +191,13 @@ class TestLeaving:
         """P5."""
         a, b = await cluster.join("a", "b")
         await cluster.own(a=[0], b=[])
-        a.ready.run(0, 5)
+        a.host.run(0, 5)
         a.leaving = True
         leaving = asyncio.ensure_future(a.membership.leave(30, 30))
         await cluster.plan(a=[], b=[0])
         await until(lambda: [0] == b.owned)
         assert not leaving.done()
-        a.ready.end(0, 5)
+        a.host.end(0, 5)
         assert await leaving
 
     @in_virtual_time
@@ -223,7 +223,7 @@ class TestLeaving:
     async def test_what_hangs_is_not_waited_for_for_ever(self, cluster):
         a = await cluster.join("a")
         await cluster.own(a=[0])
-        a.ready.run(0, 5)
+        a.host.run(0, 5)
         assert not await a.membership.leave(0.05, 0.3)
 
 
@@ -277,31 +277,31 @@ class TestSpoilt:
         """Z1, O: what still runs is named all the same, and the next owner has the partition."""
         a, b = await cluster.join("a", "b")
         await cluster.own(a=[0])
-        a.ready.run(0, 5)
+        a.host.run(0, 5)
         a.client.late["owners"] = gate = asyncio.Event()
         await cluster.plan(a=[], b=[0])
-        await until(lambda: ("hand over", 0) in a.ready.calls)
+        await until(lambda: ("hand over", 0) in a.host.calls)
         a.client.deaf = answered == "at once"
         await cluster.client.put(key("owners", 0), b"\xff")
         gate.set()
         await until(lambda: [0] == b.owned, 3)
-        assert [[5]] == [record.lanes["lanes"].running for record in b.ready.held[0]]
+        assert [[5]] == [record.lanes["lanes"].running for record in b.host.held[0]]
         assert [] == a.lost
 
     @pytest.mark.parametrize("raw", [b"", b"[]", b"\xff", b'{"id": 3}', b'{"id": "a", "lanes": {"lanes": {}}}'])
     async def test_what_is_held(self, cluster, raw):
         a, b = await cluster.join("a", "b")
         await cluster.own(a=[0])
-        a.ready.run(0, 5)
+        a.host.run(0, 5)
         await cluster.client.put(key("held", 0, 3), raw)
         await cluster.client.put(key("held", "x", "y"), b"{}")
         await cluster.own(a=[], b=[0])
-        assert [[5]] == [record.lanes["lanes"].running for record in b.ready.held[0]]
+        assert [[5]] == [record.lanes["lanes"].running for record in b.host.held[0]]
         await until(lambda: b.records.passed_over >= 1)
         (item,) = [item for item in await cluster.held() if item.key.split("/")[-1] not in ("3", "y")]
         await cluster.client.put(item.key, raw, item.lease)
-        a.ready.end(0, 5)
-        await until(lambda: b.ready.changed and b.ready.changed[-1].lanes["lanes"].done == [5])
+        a.host.end(0, 5)
+        await until(lambda: b.host.changed and b.host.changed[-1].lanes["lanes"].done == [5])
         assert [] == b.fatal
 
 
@@ -322,7 +322,7 @@ async def _epoch(cluster, partition):
         return 0
 
 
-class Reading(Hands):
+class Reading(RecordingHost):
     """Its settle logs have these epochs, of owners that had this lease; these may serve unless `ended`."""
 
     def __init__(self, cluster, name, **epochs):
@@ -343,14 +343,14 @@ class TestEtcdGoesBack:
 
     async def test_an_epoch_is_above_that_of_the_settle_log(self, cluster):
         """O: and stands in the owner key, for all who read it."""
-        hands = Reading(cluster, "a", p0=9_000)
-        hands.ended = True
-        a = await cluster.join("a", hands=hands)
+        host = Reading(cluster, "a", p0=9_000)
+        host.ended = True
+        a = await cluster.join("a", host=host)
         await cluster.own(a=[0, 1])
-        assert (True, True) == (a.ready.open_now[0] > 9_000, a.ready.open_now[1] < 100)
-        assert a.ready.open_now == a.membership.epochs
+        assert (True, True) == (a.host.open_now[0] > 9_000, a.host.open_now[1] < 100)
+        assert a.host.open_now == a.membership.epochs
         await until(lambda: _epoch(cluster, 0))
-        assert a.ready.open_now[0] == await _epoch(cluster, 0)
+        assert a.host.open_now[0] == await _epoch(cluster, 0)
         assert [] == a.lost
 
     async def test_a_key_that_is_served_names_the_owners_before(self, cluster):
@@ -364,22 +364,22 @@ class TestEtcdGoesBack:
         assert PastOwner(first, a.lease.id) == decode(OwnerRecord, item.key, item.value).before[0]
 
     async def test_so_are_those_of_all_who_come_later(self, cluster):
-        hands = Reading(cluster, "a", p0=9_000)
-        hands.ended = True
-        _, b = [await cluster.join("a", hands=hands), await cluster.join("b")]
+        host = Reading(cluster, "a", p0=9_000)
+        host.ended = True
+        _, b = [await cluster.join("a", host=host), await cluster.join("b")]
         await cluster.own(a=[0], b=[])
-        first = hands.open_now[0]
+        first = host.open_now[0]
         await cluster.own(a=[], b=[0])
-        assert first < b.ready.open_now[0]
+        assert first < b.host.open_now[0]
 
     async def test_what_is_still_running_is_named_under_the_epoch(self, cluster):
-        hands = Reading(cluster, "a", p0=9_000)
-        hands.ended = True
-        a = await cluster.join("a", hands=hands)
+        host = Reading(cluster, "a", p0=9_000)
+        host.ended = True
+        a = await cluster.join("a", host=host)
         await cluster.join("b")
         await cluster.own(a=[0], b=[])
-        epoch = hands.open_now[0]
-        a.ready.run(0, 5)
+        epoch = host.open_now[0]
+        a.host.run(0, 5)
         await cluster.own(a=[], b=[0])
         (item,) = await cluster.held()
         assert item.key == key("held", 0, epoch)
@@ -389,11 +389,11 @@ class TestEtcdGoesBack:
         """O: for as long as a lease lasts, from the claim on."""
         async with MembershipCluster() as cluster:
             clock = asyncio.get_running_loop().time
-            a = await cluster.join("a", ttl=1, hands=Reading(cluster, "a", p0=1))
+            a = await cluster.join("a", ttl=1, host=Reading(cluster, "a", p0=1))
             began = clock()
             await cluster.plan(a=[0, 1])
             await until(lambda: 1 in a.owned)
-            assert 0 not in a.ready.open_now
+            assert 0 not in a.host.open_now
             await until(lambda: 0 in a.owned)
             assert 1 <= clock() - began < 2
             await cluster.own(a=[1])
@@ -402,15 +402,15 @@ class TestEtcdGoesBack:
             assert clock() - began < 0.5, "this time etcd knows who it was"
 
     async def test_none_begins_that_is_lost_meanwhile(self, cluster):
-        a = await cluster.join("a", ttl=1, hands=Reading(cluster, "a", p0=1))
+        a = await cluster.join("a", ttl=1, host=Reading(cluster, "a", p0=1))
         await cluster.plan(a=[0])
         await until(lambda: 0 in a.membership.member.served)
         a.client.cut()
         await cluster.client.delete(key("owners", 0))
         await cluster.client.put(key("owners", 0), b"{}")
         a.client.heal()
-        await until(lambda: ("drop", 0) in a.ready.calls)
-        assert {} == a.ready.open_now
+        await until(lambda: ("drop", 0) in a.host.calls)
+        assert {} == a.host.open_now
 
     async def test_owners_are_compared_with_what_etcd_has_for_them(self, cluster):
         """The node that serves what nobody owns, and that owns what it doesn't serve, joins anew."""
@@ -480,9 +480,9 @@ class TestEtcdGoesBack:
         backup = cluster.client.store.backup()
         await until(lambda: [0] == a.owned and a.membership.unwritten == 0)
         a.client.late["owners"] = gate = asyncio.Event()
-        a.ready.run(0, 5)
+        a.host.run(0, 5)
         await cluster.plan(a=[])
-        await until(lambda: ("hand over", 0) in a.ready.calls)
+        await until(lambda: ("hand over", 0) in a.host.calls)
         others = self.torn_away(cluster, a, backup)
         gate.set()
         await until(lambda: (0, 2) in a.carried_out, what="it to be told that nothing of it is there")
@@ -491,12 +491,12 @@ class TestEtcdGoesBack:
     async def test_so_does_the_word_that_it_is_served(self, cluster):
         """O."""
         a = await cluster.join("a")
-        a.ready.opening.clear()
+        a.host.opening.clear()
         await cluster.plan(a=[0])
         backup = cluster.client.store.backup()
-        await until(lambda: ("open", 0) in a.ready.calls)
+        await until(lambda: ("open", 0) in a.host.calls)
         others = self.torn_away(cluster, a, backup)
-        a.ready.opening.set()
+        a.host.opening.set()
         await until(lambda: [0] == a.owned and a.membership.unwritten == 0)
         assert others == cluster.client.store.get(key("owners", 0))
 

@@ -45,7 +45,7 @@ class Moving(MembershipCluster):
         )  # fmt: skip
         self.world.nodes.append(node)
         await node.start()
-        await self.join(name, hands=node.owned)
+        await self.join(name, host=node.owned)
         return node
 
     def lose_some(self):
