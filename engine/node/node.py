@@ -44,6 +44,7 @@ from evenlane.engine.node.signals.lease_trust import LeaseTrust
 from evenlane.engine.node.signals.store_clock import StoreClock
 from evenlane.engine.node.signals.work_signal import WorkSignal
 from evenlane.engine.node.trust_renewal import TrustRenewal
+from evenlane.engine.node.tuning import DEFAULT, Tuning
 from evenlane.engine.node.wait_rules import WaitRules
 from evenlane.engine.node.work_source import WorkSource
 
@@ -98,6 +99,7 @@ class Node:
         on_stop: Callable[[str], None] | None = None,
         on_fenced: Callable[[str], None] | None = None,
         on_unreadable: Callable[[int, str], None] | None = None,
+        tuning: Tuning = DEFAULT,
     ) -> None:
         self.store, self.facts, self.env, self.id = store, facts, env, node_id
         self.counters = counters = counters or Counters()
@@ -122,7 +124,7 @@ class Node:
 
         # queues
         self.lanes = OwnedLanes()
-        self.queues = QueueRegistry(facts, limits, scheduler, topic_of, draining_of, mine, signal.notify)
+        self.queues = QueueRegistry(facts, limits, scheduler, topic_of, draining_of, mine, signal.notify, tuning)
         activity = self.queues.activity
         self.ready = ReadyQueues(
             store, env, PayloadMemory(limits, scheduler), self.lanes, activity, scheduler, signal, self
@@ -149,7 +151,7 @@ class Node:
         self.settler = Settler(
             store, settle_interval, dirty, verifier, self.settlement, trust, signal, self,
             limited=facts.max_queue_backlog is not None, most=max(_LEAST_FULL, 4 * concurrency),
-            purge_interval_s=purge_interval,
+            purge_interval_s=purge_interval, pinned_for=tuning.pinned_for,
         )  # fmt: skip
 
         # partitions
@@ -158,7 +160,7 @@ class Node:
         resolver = QueueResolver(env, bands, self.queues, self.ready, self.failures, failure_log)
         context = PartitionContext(
             store, limits, bands, resolver, self.ready, self.eligibility, verifier, self._due,
-            SingleFlight(store.busy).read, ReadAhead(store),
+            SingleFlight(store.busy).read, ReadAhead(store), tuning,
         )  # fmt: skip
         self.owned = OwnedPartitions(
             context, self.lanes, mine, self.queues, dirty, self.settler, self.failures, self.workers, counters, clock,

@@ -12,7 +12,7 @@ from evenlane.engine.cluster.cluster_config import ClusterConfig
 from evenlane.engine.cluster.record_reader import RecordReader
 from evenlane.engine.control.leader.placement_controller import PlacementController
 from evenlane.engine.control.leader.topic_controller import TopicController
-from evenlane.engine.node.partitions.lane_feed import TAIL_BEYOND
+from evenlane.engine.node.tuning import DEFAULT
 from evenlane.engine.runtime.serving_status import ServingStatus
 from evenlane.ring.coordination.memory.client import MemoryCoordination
 from evenlane.ring.coordination.ports import CreatedAt
@@ -48,7 +48,7 @@ class TestPartitions:
         await cluster.own(a=[0])
         epoch = told(log, "owned", partition=0)["epoch"]
         await cluster.client.revoke(a.lease.id)
-        await until(lambda: ("drop", 0) in a.ready.calls)
+        await until(lambda: ("drop", 0) in a.host.calls)
         told(log, "lost", partition=0, epoch=epoch, generation=1)
 
     async def test_lost_with_the_term(self, cluster, log):
@@ -64,11 +64,11 @@ class TestPartitions:
 
     async def test_a_backlog_that_is_caught_up_with(self, log):
         async with World() as world:
-            for number in range(TAIL_BEYOND + 1):
+            for number in range(DEFAULT.tail_beyond + 1):
                 world.store.put(f"lanes.online.{LANES[0].partition}.acme.0.mid", b"", b"%d" % number)
             await world.node()
             await until(lambda: "caught up" in events(log))
-        told(log, "caught up", partition=0, epoch=1, kind="lanes", messages=TAIL_BEYOND + 1)
+        told(log, "caught up", partition=0, epoch=1, kind="lanes", messages=DEFAULT.tail_beyond + 1)
 
 
 class TestLease:

@@ -12,6 +12,7 @@ from evenlane.engine.base.aio.task_errors import log_failure
 from evenlane.engine.core.message.log_fields import lane_fields
 from evenlane.engine.core.ports import Lost, Refused
 from evenlane.engine.node.queues.catch_up_priority import by_band
+from evenlane.engine.node.tuning import DEFAULT, Tuning
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -25,11 +26,8 @@ if TYPE_CHECKING:
 
 _log = structlog.get_logger(__name__)
 
-TAIL_BEYOND = 5_000  # messages of backlog from which a tail feed runs beside the catch-up
-_FOR_EACH = 500  # messages of backlog for each queue that is read ahead, so that this costs a fraction of the catch-up
 _AHEAD_AT_MOST = 200  # queues of one partition
 _FIRST = 4  # of them that don't wait for `catch_up`, so that something of each partition is served as it is open
-_SMALL = 1_000  # messages of backlog that come in so soon that it isn't asked whose they are
 
 
 def _nothing() -> None:
@@ -52,7 +50,9 @@ class LaneFeed:
         verifier: StreamVerifier,
         precedence: CatchUpPriority,
         ahead: ReadAhead,
+        tuning: Tuning = DEFAULT,
     ) -> None:
+        self._tuning = tuning
         self._store, self._lane, self._ready, self._verifier = store, lane, ready, verifier
         self._precedence, self._ahead = precedence, ahead
         self._reading: asyncio.Task[None] | None = None
@@ -68,10 +68,10 @@ class LaneFeed:
                 self._store.feed(lane.id, lane.position + 1, lane.take_in, self._resume, on_head=lane.take_in_head)
             ]
             return
-        if (backlog := state.last - lane.position) <= TAIL_BEYOND:
+        if (backlog := state.last - lane.position) <= self._tuning.tail_beyond:
             precedence.expect_anything()
             self._feed_all(state.last)
-            if backlog > _SMALL:
+            if backlog > self._tuning.small:
                 self._apart(self._find_out(), "find out")
             return
         generation, counts = lane.generation, await self._store.counts(lane.id)
@@ -153,7 +153,7 @@ class LaneFeed:
     def _to_read_ahead(self, backlog: int) -> list[bytes]:
         """The subjects of small queues, the most urgent first."""
         lane = self._lane
-        few = lane.smallest(min(_AHEAD_AT_MOST, backlog // _FOR_EACH))
+        few = lane.smallest(min(_AHEAD_AT_MOST, backlog // self._tuning.for_each))
         queues = {queue: subject for subject in few if (queue := lane.queue_of(subject)) is not None}
         return [queues[queue] for queue in by_band(queues)]
 

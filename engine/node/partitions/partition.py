@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from evenlane.engine.node.partitions.read_ahead import ReadAhead
     from evenlane.engine.node.queues.ready_queues import ReadyQueues
     from evenlane.engine.node.settle.stream_verifier import StreamVerifier
+    from evenlane.engine.node.tuning import Tuning
     from evenlane.ring.membership.records import HeldRecord, PastOwner
 
 T = TypeVar("T")
@@ -51,6 +52,7 @@ class PartitionContext:
     due: DueReleaser
     busy: Callable[[], Awaitable[list[BusyRecord]]]
     ahead: ReadAhead
+    tuning: Tuning
 
 
 class Partition:
@@ -62,9 +64,11 @@ class Partition:
         self._store, self._verifier = store, context.verifier
         self.lane = FedLane(LaneId("lanes", number), epoch, limits, context.resolver, lease)
         self.later = FedLane(LaneId("later", number), epoch, limits, context.resolver, lease)
-        self.precedence = CatchUpPriority(ready.queue_ready, context.bands)
+        self.precedence = CatchUpPriority(ready.queue_ready, context.bands, context.tuning.patience_s)
         self.former = PreviousOwners(store, self.both, context.busy, ready, context.eligibility)
-        self._lane_feeds = LaneFeed(store, self.lane, ready, context.verifier, self.precedence, context.ahead)
+        self._lane_feeds = LaneFeed(
+            store, self.lane, ready, context.verifier, self.precedence, context.ahead, context.tuning
+        )
         self._hour_feeds = DelayFeed(store, self.later, context.verifier, context.due)
         self._feeds: dict[FedLane, LaneFeed | DelayFeed] = {self.lane: self._lane_feeds, self.later: self._hour_feeds}
         self.opened = self._closed = False

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
     from evenlane.engine.core.queue.queue import Queue
 
-_PATIENCE_S = 1.0  # for a backlog to come in, before lower bands go nevertheless
-
 
 def by_band(queues: Iterable[Queue]) -> list[Queue]:
     """The most urgent first."""
@@ -37,8 +35,8 @@ class CatchUpPriority:
     gives the band of a priority.
     """
 
-    def __init__(self, on_release: Callable[[Queue], None], bands: Mapping[str, int]) -> None:
-        self._on_release, self._bands = on_release, bands
+    def __init__(self, on_release: Callable[[Queue], None], bands: Mapping[str, int], patience_s: float) -> None:
+        self._on_release, self._bands, self._patience_s = on_release, bands, patience_s
         self._first: dict[tuple[str, int], int] = {}  # by group, the most urgent band that may still come in
         self._any = False  # of any group anything may
         self._waiting: dict[Queue, None] = {}  # of the lane, or of its later stream
@@ -63,7 +61,7 @@ class CatchUpPriority:
 
     def begin(self) -> None:
         """It begins to come in; a second later nobody waits for it any more."""
-        self._patience = asyncio.get_running_loop().call_later(_PATIENCE_S, self.end)
+        self._patience = asyncio.get_running_loop().call_later(self._patience_s, self.end)
 
     def end(self) -> None:
         """All of it has come in, or never will."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from evenlane.engine.base.clock import now_ns
 from evenlane.engine.node.queues.quota_share import WHOLE, NodeShare, node_share, share_of
+from evenlane.engine.node.tuning import DEFAULT, Tuning
 from evenlane.quota.lending.loans import Loans
 
 if TYPE_CHECKING:
@@ -17,8 +18,6 @@ if TYPE_CHECKING:
     from evenlane.engine.core.scheduler.interface import Scheduler
     from evenlane.quota.topics.topic import Topic
 
-_AFTER_S = 0.05  # other partitions that come with this one come in the same moment
-_AT_ONCE = 400  # projects in one turn of the loop: some milliseconds
 _SECOND = 1_000_000_000
 
 
@@ -37,7 +36,9 @@ class QuotaShares:
         mine: Collection[int],
         projects: Collection[str],
         on_change: Callable[[], None],
+        tuning: Tuning = DEFAULT,
     ) -> None:
+        self._tuning = tuning
         self._facts, self._scheduler, self._on_change = facts, scheduler, on_change
         self._rules_of, self._draining_of, self._mine, self._projects = rules_of, draining_of, mine, projects
         self.loans = Loans()
@@ -110,7 +111,7 @@ class QuotaShares:
     def more_partitions(self) -> None:
         """A partition is open: in a moment other parts of the topics are this node's."""
         self._all_anew = True
-        self._arm(_AFTER_S)
+        self._arm(self._tuning.shares_after_s)
 
     def fewer_partitions(self, gone: Iterable[str]) -> None:
         """A partition went, with queues of these projects: give up that part before another node has it."""
@@ -193,7 +194,7 @@ class QuotaShares:
         """Some projects of the pass; the rest in the next turn of the loop. What came meanwhile makes another pass."""
         if self._all_anew and not self._to_share:
             self._all_anew, self._to_share = False, dict.fromkeys(self._projects)
-        for _ in range(_AT_ONCE):
+        for _ in range(self._tuning.shares_at_once):
             some = self._urgent or self._to_share
             if not some:
                 break
@@ -203,7 +204,7 @@ class QuotaShares:
             self._share_at = 0.0
             self._sharing = asyncio.get_running_loop().call_soon(self._share)
         elif self._all_anew:
-            self._arm(_AFTER_S)
+            self._arm(self._tuning.shares_after_s)
 
     def _share_one(self, project: str) -> None:
         topic = self._rules_of(project)

@@ -12,6 +12,7 @@ from evenlane.engine.base.clock import now_ns
 from evenlane.engine.core.queue.queue import Queue
 from evenlane.engine.node.queues.activity import Activity
 from evenlane.engine.node.queues.quota_shares import QuotaShares
+from evenlane.engine.node.tuning import DEFAULT, Tuning
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
@@ -43,6 +44,7 @@ class QueueRegistry:
         draining_of: Callable[[str], Sequence[int]],
         mine: Collection[int],
         on_change: Callable[[], None],
+        tuning: Tuning = DEFAULT,
     ) -> None:
         self._facts, self._limits, self._scheduler, self._topic_of = facts, limits, scheduler, topic_of
         self._by_partition: dict[int, dict[tuple[str, int, int], Queue]] = {}
@@ -52,7 +54,7 @@ class QueueRegistry:
         self.activity = Activity()
         self._withheld: dict[str, dict[str, bool]] = {}  # whether its queues sleep meanwhile, by project and reason
         self.shares = QuotaShares(
-            facts, scheduler, self._rules_of, draining_of, mine, self._by_project.keys(), on_change
+            facts, scheduler, self._rules_of, draining_of, mine, self._by_project.keys(), on_change, tuning
         )
 
     def get(self, partition: int, project: str, group: int, band: int) -> Queue:

@@ -15,6 +15,7 @@ from evenlane.engine.core.lane.settle_log import HEADERS
 from evenlane.engine.core.message.log_fields import lane_fields
 from evenlane.engine.core.ports import LogMoved, Lost, Refused
 from evenlane.engine.node.settle.settle_log_reader import read_settle_log, report_unreadable
+from evenlane.engine.node.tuning import DEFAULT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterable
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
 _log = structlog.get_logger(__name__)
 
 _SECOND = 1_000_000_000
-_PINNED_FOR = 5 * _SECOND  # a watermark that stands for so long is pinned
 _DELETES_PER_S = 2_000  # for the node: beyond it, what is pinned simply waits for its purge
 # Where queues have a limit, the server counts settled messages as long as they are there.
 _PINNED_FOR_LIMITED = _SECOND
@@ -62,8 +62,9 @@ class Settler:
         limited: bool = False,
         most: int = 4_096,
         purge_interval_s: float = 1.0,
+        pinned_for: int = DEFAULT.pinned_for,
     ) -> None:
-        self._pinned_for = _PINNED_FOR_LIMITED if limited else _PINNED_FOR
+        self._pinned_for = _PINNED_FOR_LIMITED if limited else pinned_for
         self._store, self._interval, self._dirty = store, interval_s, dirty
         self._verifier, self._settlement, self._events = verifier, settlement, events
         self._trust, self._signal = trust, signal

@@ -11,6 +11,7 @@ from evenlane.engine.base import names
 from evenlane.engine.base.names import LaneId
 from evenlane.engine.core.lane import settle_record
 from evenlane.engine.errors import Fenced, UnknownEpoch
+from evenlane.engine.node.tuning import Tuning
 from evenlane.ring.membership.records import HeldLane, HeldRecord, PastOwner
 from tests.support.node.world import FACTS, World, topic
 from tests.support.store.feeding import logged
@@ -65,22 +66,19 @@ async def test_crash_repeats_at_most_one_interval():
         assert len(world.handled) - 400 <= done - durable + 4
 
 
-async def test_pinned_lane_settles_in_the_log_and_is_erased_lazily(monkeypatch):
+async def test_pinned_lane_settles_in_the_log_and_is_erased_lazily():
     """E11, D: above a pinned watermark the log remembers what is settled; the lane is thinned out in time."""
-    from evenlane.engine.node.settle import settler
-
-    monkeypatch.setattr(settler, "_PINNED_FOR", 0)
     async with World(still=topic(state="paused"), acme=topic()) as world:
         await world.put(project="still")
         lane = world.busy_lane
         group = next(g for g in range(10) if _same_lane(g, lane))
         await world.put_many(300, group=group)
-        node = await world.node()
+        node = await world.node(tuning=Tuning(pinned_for=0))
         await until(lambda: world.waiting() == 1, what="all but the pinned one to be deleted")
         assert 300 == len(world.handled)
         assert 0 == node.partitions[lane.partition].lane.removal.durable_watermark
         await world.crash(node)
-        await world.node()
+        await world.node(tuning=Tuning(pinned_for=0))
         await world.put(id="new", group=group)
         await until(lambda: "new" in world.ids)
         assert 301 == len(world.handled)

@@ -9,7 +9,7 @@ from evenlane.engine.base.clock import now_ns
 from evenlane.engine.core.ports import Refused
 from evenlane.engine.core.queue.entry import MemoryBudget
 from evenlane.engine.core.scheduler.interface import start_next
-from evenlane.engine.node.partitions import lane_feed
+from evenlane.engine.node.tuning import DEFAULT
 from evenlane.ring.membership.records import HeldLane, HeldRecord
 from tests.support.node.two import GROUPS, P, Two, due_soon, lane_of
 from tests.support.node.world import topic, turns
@@ -334,7 +334,7 @@ async def test_sequences_that_no_message_has_are_held_by_nobody(world):
 async def test_a_large_backlog_is_caught_up_around_what_is_held(world):
     """Z3: above the bound from which a tail feed runs."""
     world.topics["acme"] = topic(qps=1_000_000)
-    count = lane_feed.TAIL_BEYOND + 500
+    count = DEFAULT.tail_beyond + 500
     for n in range(count):
         await world.put(id=f"{n + 1}", group=GROUPS[n % 2])
     b = await world.bare("b", limits=MemoryBudget(index=200), concurrency=32)

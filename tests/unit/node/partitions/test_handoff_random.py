@@ -6,7 +6,7 @@ import pytest
 
 from evenlane.engine.base.names import stream
 from evenlane.engine.core.queue.entry import MemoryBudget
-from evenlane.engine.node.partitions import lane_feed
+from evenlane.engine.node.tuning import DEFAULT, Tuning
 from evenlane.ring.membership.records import HeldLane, HeldRecord
 from tests.support.node.two import GROUPS, P, Two, due_soon, lane_of
 from tests.support.node.world import SECOND, turns
@@ -23,11 +23,10 @@ SHAPES = {
 @pytest.mark.parametrize("tail", [False, True], ids=["one feed", "with a tail feed"])
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("seed", range(6))
-async def test_each_message_is_handled_once_whatever_is_held_and_let_go_when(monkeypatch, shape, tail, seed):
+async def test_each_message_is_handled_once_whatever_is_held_and_let_go_when(shape, tail, seed):
     """L, D: any messages may be held; some end there, others are let go, at any time of the take-over."""
     draw = random.Random(f"{shape} {tail} {seed}")
-    if tail:
-        monkeypatch.setattr(lane_feed, "TAIL_BEYOND", 10)
+    tuning = Tuning(tail_beyond=10) if tail else DEFAULT
     limits = SHAPES[shape]
     async with Two() as world:
         count = draw.randint(20, 120)
@@ -36,7 +35,9 @@ async def test_each_message_is_handled_once_whatever_is_held_and_let_go_when(mon
         held = draw.sample(range(1, count + 1), draw.randint(1, count // 2))
         done = set(draw.sample(held, draw.randint(0, len(held))))
         early = set(draw.sample(sorted(done), len(done) // 3))
-        b = await world.bare("b", limits=MemoryBudget(limits.payload_bytes, limits.read_ahead, limits.index))
+        b = await world.bare(
+            "b", limits=MemoryBudget(limits.payload_bytes, limits.read_ahead, limits.index), tuning=tuning
+        )
         word = world.held(set(held) - early, early)
         await b.owned.open(P, 2, [word])
         for n in range(draw.randint(0, 30)):

@@ -13,6 +13,7 @@ from evenlane.engine.core.wire.subjects import queue_named
 from evenlane.engine.node.partitions.lane_feed import LaneFeed
 from evenlane.engine.node.partitions.read_ahead import ReadAhead
 from evenlane.engine.node.queues.catch_up_priority import CatchUpPriority, most_urgent
+from evenlane.engine.node.tuning import Tuning
 from tests.support.lane_host import Host
 from tests.support.node.world import turns
 from tests.support.until import until
@@ -28,12 +29,13 @@ def subject(group, priority, project="acme"):
 class Feeding:
     """A lane whose feed the test plays: `bring` has the next message come in."""
 
-    def __init__(self, *backlog):
+    def __init__(self, *backlog, **tuning):
+        tuning = Tuning(**tuning)
         self.backlog, self.told, self.feed_, self.all_feeds = backlog, [], None, []
         self.lane = FedLane(LANE, 1, MemoryBudget(), Host(self.open_queue, self.at_hand))
-        self.precedence = CatchUpPriority(self.at_hand, BANDS)
+        self.precedence = CatchUpPriority(self.at_hand, BANDS, tuning.patience_s)
         ready = SimpleNamespace(queue_ready=self.at_hand)
-        self.feeds = LaneFeed(self, self.lane, ready, None, self.precedence, ReadAhead(self))
+        self.feeds = LaneFeed(self, self.lane, ready, None, self.precedence, ReadAhead(self), tuning)
         self.came = 0
 
     def open_queue(self, _lane, subject, _entry):
@@ -73,12 +75,6 @@ class Feeding:
         self.feed_.sink(subject.encode(), self.came, 0, b"", b"")
 
 
-@pytest.fixture
-def large(monkeypatch):
-    """Whose messages there are is asked from the first one on."""
-    monkeypatch.setattr("evenlane.engine.node.partitions.lane_feed._SMALL", 0)
-
-
 async def test_in_a_small_backlog_all_lower_bands_wait():
     """It isn't worth a question whose messages there are."""
     feeding = Feeding(subject(0, "mid"), subject(1, "high"), subject(2, "low"))
@@ -91,9 +87,8 @@ async def test_in_a_small_backlog_all_lower_bands_wait():
     await feeding.feeds.drop()
 
 
-@pytest.mark.usefixtures("large")
 async def test_only_what_has_something_more_urgent_in_its_group_waits():
-    feeding = Feeding(subject(0, "low"), subject(0, "mid"), subject(1, "low"), subject(1, "high", "other"))
+    feeding = Feeding(subject(0, "low"), subject(0, "mid"), subject(1, "low"), subject(1, "high", "other"), small=0)
     await feeding.begin()
     for each in feeding.backlog[:3]:
         feeding.bring(each)
@@ -106,10 +101,9 @@ async def test_only_what_has_something_more_urgent_in_its_group_waits():
 
 
 @pytest.mark.parametrize(("messages", "feeds"), [(0, 1), (2, 1), (4, 2)], ids=["nothing", "a few", "a large backlog"])
-async def test_each_feed_may_leave_bodies_in_the_stream(monkeypatch, messages, feeds):
+async def test_each_feed_may_leave_bodies_in_the_stream(messages, feeds):
     """E5: else a flood of bytes holds up whoever shares its partition."""
-    monkeypatch.setattr("evenlane.engine.node.partitions.lane_feed.TAIL_BEYOND", 3)
-    feeding = Feeding(*[subject(0, "low")] * messages)
+    feeding = Feeding(*[subject(0, "low")] * messages, tail_beyond=3)
     await feeding.begin()
     feeding.feeds.catch_up()
     assert feeds == len(feeding.all_feeds)
@@ -131,12 +125,9 @@ async def test_the_most_urgent_first_when_all_has_come_in():
     await feeding.feeds.drop()
 
 
-@pytest.mark.usefixtures("large")
-async def test_in_a_large_backlog_nobody_waits_for_what_is_read_by_its_subject(monkeypatch):
-    monkeypatch.setattr("evenlane.engine.node.partitions.lane_feed.TAIL_BEYOND", 5)
-    monkeypatch.setattr("evenlane.engine.node.partitions.lane_feed._FOR_EACH", 7)
+async def test_in_a_large_backlog_nobody_waits_for_what_is_read_by_its_subject():
     low, mid, lower = subject(0, "low"), subject(0, "mid"), subject(1, "low")
-    feeding = Feeding(low, low, mid, mid, lower, lower, subject(1, "high"))
+    feeding = Feeding(low, low, mid, mid, lower, lower, subject(1, "high"), small=0, tail_beyond=5, for_each=7)
     await feeding.begin()
     feeding.feeds.catch_up()
     await until(lambda: feeding.told)
@@ -150,12 +141,10 @@ async def test_in_a_large_backlog_nobody_waits_for_what_is_read_by_its_subject(m
 
 
 @pytest.mark.parametrize("most", [5_000, 2], ids=["one feed", "a catch-up"])
-async def test_a_second_at_the_most(monkeypatch, most):
+async def test_a_second_at_the_most(most):
     """What was to come is removed meanwhile, or comes slowly."""
-    monkeypatch.setattr("evenlane.engine.node.queues.catch_up_priority._PATIENCE_S", 0.01)
-    monkeypatch.setattr("evenlane.engine.node.partitions.lane_feed._SMALL", most)
-    monkeypatch.setattr("evenlane.engine.node.partitions.lane_feed.TAIL_BEYOND", most)
-    feeding = Feeding(subject(0, "low"), subject(0, "high"), subject(0, "high"))
+    urgent = subject(0, "high")
+    feeding = Feeding(subject(0, "low"), urgent, urgent, patience_s=0.01, small=most, tail_beyond=most)
     await feeding.begin()
     feeding.feeds.catch_up()
     feeding.bring(feeding.backlog[0])
@@ -178,10 +167,9 @@ async def test_a_stream_that_is_replaced_leaves_nobody_waiting(new):
     await feeding.feeds.drop()
 
 
-async def test_feeds_that_are_dropped_tell_nobody(monkeypatch):
+async def test_feeds_that_are_dropped_tell_nobody():
     """The partition was given up."""
-    monkeypatch.setattr("evenlane.engine.node.queues.catch_up_priority._PATIENCE_S", 0.0)
-    feeding = Feeding(subject(0, "low"), subject(0, "high"))
+    feeding = Feeding(subject(0, "low"), subject(0, "high"), patience_s=0.0)
     await feeding.begin()
     feeding.bring(feeding.backlog[0])
     await feeding.feeds.drop()

@@ -9,6 +9,7 @@ from evenlane.engine.base.names import LaneId
 from evenlane.engine.core.ports import Lost
 from evenlane.engine.core.queue.entry import MemoryBudget
 from evenlane.engine.core.wire import headers as h
+from evenlane.engine.node.tuning import Tuning
 from evenlane.ring.hashing import partition_of
 from tests.support.node.two import P, Two
 from tests.support.node.world import FACTS, SECOND, World, change, topic, turns
@@ -45,13 +46,10 @@ async def test_strict_priority_in_a_backlog_that_is_taken_over():
         assert [*urgent, *middle] == world.ids[:4]
 
 
-@pytest.fixture
-def patient(monkeypatch):
-    """Nobody is helped by the second after which lower bands go nevertheless."""
-    monkeypatch.setattr("evenlane.engine.node.queues.catch_up_priority._PATIENCE_S", 3_600.0)
+PATIENT = Tuning(patience_s=3_600.0)
+"""Nobody is helped by the second after which lower bands go nevertheless."""
 
 
-@pytest.mark.usefixtures("patient")
 @pytest.mark.parametrize("gone", [(11,), (12,), (11, 12)])
 async def test_lower_bands_do_not_wait_for_what_is_gone(gone):
     """E5, E10: what is urgent in the backlog, or what stands last in it, is removed and never comes in."""
@@ -61,12 +59,11 @@ async def test_lower_bands_do_not_wait_for_what_is_gone(gone):
         await world.put(priority="low")
         for sequence in gone:
             await world.store.delete(LaneId("lanes", partition_of("acme", 0, 2, FACTS.partitions)), sequence)
-        await world.node()
+        await world.node(tuning=PATIENT)
         await world.all_gone()
         assert len(world.handled) == 12 - len(gone)
 
 
-@pytest.mark.usefixtures("patient")
 @pytest.mark.parametrize("late", [-SECOND, SECOND // 5], ids=["due before", "due soon after"])
 async def test_what_is_due_waits_no_longer_than_the_backlog(late):
     """E5, E10: of the later stream, whose queue has nothing in the lane that comes in."""
@@ -74,17 +71,16 @@ async def test_what_is_due_waits_no_longer_than_the_backlog(late):
         await world.put_many(3, priority="high")
         await world.store.delete(LaneId("lanes", partition_of("acme", 0, 2, FACTS.partitions)), 3)
         due = await world.put(priority="mid", due=world.store.now() + late)
-        await world.node()
+        await world.node(tuning=PATIENT)
         await world.all_gone()
         assert due in world.ids
 
 
-@pytest.mark.usefixtures("patient")
 async def test_what_is_due_is_told_when_a_longer_backlog_has_come_in():
     async with World() as world:
         await world.put_many(4900, priority="high")
         due = await world.put(priority="mid", due=world.store.now() - SECOND)
-        await world.node()
+        await world.node(tuning=PATIENT)
         await until(lambda: due in world.ids, what="the due message to be handled")
 
 
@@ -256,13 +252,11 @@ async def test_strays_go_to_the_dead_letters():
         assert {names.dead_subject("online", "_stray")} == {dead.subject for dead in world.dead()}
 
 
-async def test_catch_up_with_a_backlog_dispatches_complete_queues_at_once(monkeypatch):
+async def test_catch_up_with_a_backlog_dispatches_complete_queues_at_once():
     """E5, E14: beside the catch-up a tail feed runs: a queue without a backlog is served at once, one with a
     backlog keeps its order.
     """
-    from evenlane.engine.node.partitions import lane_feed
 
-    monkeypatch.setattr(lane_feed, "TAIL_BEYOND", 100)
     async with World() as world:
         await world.put_many(2000, priority="low")
         gate = asyncio.Event()
@@ -272,7 +266,7 @@ async def test_catch_up_with_a_backlog_dispatches_complete_queues_at_once(monkey
                 await gate.wait()
             world.handled.append(message)
 
-        node = await world.node(handle, concurrency=2)
+        node = await world.node(handle, concurrency=2, tuning=Tuning(tail_beyond=100))
         new = await world.put_many(50, priority="low")
         urgent = await world.put(priority="high")
         await until(lambda: len(node.workers.running) == 2)
@@ -287,10 +281,8 @@ async def test_catch_up_with_a_backlog_dispatches_complete_queues_at_once(monkey
 
 async def test_a_small_queue_behind_a_large_backlog_does_not_wait_for_the_catch_up(monkeypatch):
     """V, Z6: it is read by its subject, once each, whatever comes before it in the stream."""
-    from evenlane.engine.node.partitions import lane_feed
     from evenlane.engine.store.memory import feed
 
-    monkeypatch.setattr(lane_feed, "TAIL_BEYOND", 100)
     monkeypatch.setattr(feed, "_BATCH", 1)
     here = partition_of("acme", 0, 2, 2)
     hog = next(name for name in map("hog{}".format, range(99)) if partition_of(name, 0, 2, 2) == here)
@@ -303,7 +295,7 @@ async def test_a_small_queue_behind_a_large_backlog_does_not_wait_for_the_catch_
             early.append(message.lane.catching_up)
             world.handled.append(message)
 
-        node = await world.node(handle)
+        node = await world.node(handle, tuning=Tuning(tail_beyond=100))
         small += await world.put_many(5)
         await until(lambda: len(world.handled) == 25)
         assert all(early[:20])
@@ -313,11 +305,8 @@ async def test_a_small_queue_behind_a_large_backlog_does_not_wait_for_the_catch_
         assert 25 == len(world.handled)
 
 
-async def test_a_message_deleted_in_the_spill_pins_nothing(monkeypatch):
+async def test_a_message_deleted_in_the_spill_pins_nothing():
     """E12: a sequence that goes while nobody holds it is found missing, counted, and passed."""
-    from evenlane.engine.node.settle import settler
-
-    monkeypatch.setattr(settler, "_PINNED_FOR", 0)
     gate = asyncio.Event()
     async with World() as world:
 
@@ -326,7 +315,9 @@ async def test_a_message_deleted_in_the_spill_pins_nothing(monkeypatch):
             world.handled.append(message)
 
         await world.put_many(300)
-        node = await world.node(handle, concurrency=1, limits=MemoryBudget(read_ahead=4, index=10))
+        node = await world.node(
+            handle, concurrency=1, limits=MemoryBudget(read_ahead=4, index=10), tuning=Tuning(pinned_for=0)
+        )
         await until(lambda: node.backlog == 299)
         for sequence in (100, 200, 201, 300):
             await world.store.delete(world.busy_lane, sequence)

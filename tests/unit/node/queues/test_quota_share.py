@@ -13,8 +13,8 @@ from evenlane.engine.cluster.cluster_config import ClusterConfig
 from evenlane.engine.core.scheduler.fair import FairScheduler
 from evenlane.engine.node.handlers.handler import Handler
 from evenlane.engine.node.node import Node
-from evenlane.engine.node.queues import quota_shares as module
 from evenlane.engine.node.queues.quota_share import NodeShare, node_share, share_of
+from evenlane.engine.node.tuning import Tuning
 from evenlane.engine.store.memory.store import MemoryStore
 from evenlane.quota.topics.topic import complete, parse_spec
 from evenlane.ring.hashing import partition_of
@@ -153,11 +153,18 @@ async def world():
         yield made
 
 
-async def bare(world):
+async def bare(world, **tuning):
     store = MemoryStore(world.server, "online")
     await store.open()
     node = Node(
-        store, FACTS, Handler.of(world.note), world.topics.get, concurrency=8, settle_interval=0.02, scheduler=Told()
+        store,
+        FACTS,
+        Handler.of(world.note),
+        world.topics.get,
+        concurrency=8,
+        settle_interval=0.02,
+        scheduler=Told(),
+        tuning=Tuning(**tuning),
     )
     world.nodes.append(node)
     await node.start()
@@ -213,11 +220,10 @@ async def test_it_has_shrunk_before_another_can_have_more(world):
     assert isclose(_of(world, "still", 0), rules["still"].qps)
 
 
-async def test_a_project_that_appears_while_partitions_come_gets_its_share_too(world, monkeypatch):
+async def test_a_project_that_appears_while_partitions_come_gets_its_share_too(world):
     """Q: it is told its rules by what the node had at that moment, and must be told again."""
     assert _spread_out(world, "b")
-    monkeypatch.setattr(module, "_AFTER_S", 0.3)
-    node, rules = await bare(world)
+    node, rules = await bare(world, shares_after_s=0.3)
     await put(world, "b", 0)
     await put(world, "still", 0)
     await node.owned.open(0, 1)
@@ -227,10 +233,9 @@ async def test_a_project_that_appears_while_partitions_come_gets_its_share_too(w
     await until(lambda: rules["still"].qps == 1_000)
 
 
-async def test_partitions_that_keep_coming_don_t_put_it_off(world, monkeypatch):
+async def test_partitions_that_keep_coming_don_t_put_it_off(world):
     """W: a node of hundreds of partitions opens them one after the other for seconds."""
-    monkeypatch.setattr(module, "_AFTER_S", 0.1)
-    node, rules = await bare(world)
+    node, rules = await bare(world, shares_after_s=0.1)
     await put(world, "still", 0)
     await node.owned.open(0, 1)
     await until(lambda: "still" in rules)
@@ -248,11 +253,9 @@ async def test_partitions_that_keep_coming_don_t_put_it_off(world, monkeypatch):
         busy.cancel()
 
 
-async def test_a_change_in_the_middle_of_a_long_round_reaches_all(world, monkeypatch):
+async def test_a_change_in_the_middle_of_a_long_round_reaches_all(world):
     """Q: of thousands of projects some have had their turn when the next partition goes."""
-    monkeypatch.setattr(module, "_AT_ONCE", 1)
-    monkeypatch.setattr(module, "_AFTER_S", 0.01)
-    node, rules = await bare(world)
+    node, rules = await bare(world, shares_at_once=1, shares_after_s=0.01)
     for project in ("still", "b"):
         await put(world, project, 0)
     await node.take_over([0, 1], 1)
