@@ -64,7 +64,7 @@ def transcript(request, evenlane, golden, tmp_path):
 @pytest.fixture
 def own_env(request, monkeypatch):
     """The name of an environment of the test's own, told by a variable."""
-    name = f"e{abs(hash(request.node.name)) % 10**9}"
+    name = f"e{abs(hash(request.node.name)) % 10**9:09}"  # of one length, so that tables are as wide in each run
     monkeypatch.setenv("EVENLANE_ENV", name)
     return name
 

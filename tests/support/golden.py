@@ -34,7 +34,7 @@ def normalised(text: str, words: Mapping[str, str]) -> str:
 
 def _if_recent(match: re.Match[str]) -> str:
     at = datetime.fromisoformat(match[0])
-    recent = abs(at - datetime.now(UTC)) < timedelta(days=1)
+    recent = abs(at - datetime.now(UTC)) < timedelta(days=7)
     return "YYYY-MM-DDTHH:MM:SS.fffffffffZ"[: len(match[0]) - 1] + "Z" if recent else match[0]  # of the same width
 
 
