@@ -18,7 +18,7 @@ _LABELS_OF_INFO = ("node", "version")
 
 
 def made() -> str:
-    return table(("metric", "type", "labels beside `env`", "HELP"), sorted(_rows()))
+    return table(("metric", "type", "labels besides `env`", "HELP"), sorted(_rows()))
 
 
 def _rows() -> Iterator[tuple[str, str, str, str]]:
