@@ -11,15 +11,17 @@ import api_part
 import cli_part
 import errors_part
 import metrics_part
+import rooms_part
 import settings_part
 
-REFERENCE = Path(__file__).parents[1] / "reference"
+ROOT = Path(__file__).parents[2]
 PARTS = {
-    "cli.md": cli_part.made,
-    "settings.md": settings_part.made,
-    "metrics.md": metrics_part.made,
-    "python-api.md": api_part.made,
-    "errors.md": errors_part.made,
+    "docs/reference/cli.md": cli_part.made,
+    "docs/reference/settings.md": settings_part.made,
+    "docs/reference/metrics.md": metrics_part.made,
+    "docs/reference/python-api.md": api_part.made,
+    "docs/reference/errors.md": errors_part.made,
+    "ARCHITECTURE.md": rooms_part.made,
 }
 BEGIN = "<!-- Made from the code by `python docs/generate`: change the code, not the text below. -->"
 END = "<!-- End of what is made from the code. -->"
@@ -28,7 +30,7 @@ END = "<!-- End of what is made from the code. -->"
 def main(*, check: bool) -> int:
     stale = 0
     for name, made in PARTS.items():
-        path = REFERENCE / name
+        path = ROOT / name
         text = path.read_text(encoding="utf-8")
         before, begin, rest = text.partition(BEGIN)
         _, end, after = rest.partition(END)
@@ -38,10 +40,10 @@ def main(*, check: bool) -> int:
         if new != text:
             stale += 1
             if check:
-                print(f"docs/reference/{name} isn't what the code says: run `python docs/generate`")
+                print(f"{name} isn't what the code says: run `python docs/generate`")
             else:
                 path.write_text(new, encoding="utf-8")
-                print(f"docs/reference/{name} written")
+                print(f"{name} written")
     return 1 if check and stale else 0
 
 
