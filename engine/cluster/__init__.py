@@ -1,1 +1,1 @@
-"""All that a process reads and keeps in etcd."""
+"""Adapters for etcd: everything a process reads from it or keeps in it."""

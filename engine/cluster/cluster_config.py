@@ -1,4 +1,4 @@
-"""What all processes of an environment must agree on: the first writes it into etcd, the others read it."""
+"""Cluster config: settings that all processes of an environment share. The first process writes them to etcd."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _MOST_PRIORITIES = 8
 
 @dataclass(frozen=True, slots=True)
 class ClusterConfig:
-    """Rates in messages per second; priorities from the most to the least urgent."""
+    """Cluster-wide settings. Rates are in messages per second; priorities run from most to least urgent."""
 
     partitions: int = 128
     priorities: tuple[str, ...] = ("high", "mid", "low")
@@ -35,10 +35,10 @@ class ClusterConfig:
 
 
 async def agree_cluster_config(coordination: Coordination, env: str, wanted: Mapping[str, object]) -> ClusterConfig:
-    """The facts of this environment; written now, from `wanted` and the defaults, if nobody has yet.
+    """Return the config of this environment. If etcd has none yet, write one made of `wanted` and the defaults.
 
-    `wanted` holds what this process was told explicitly. Raises ConfigError if one of these is no valid
-    value, or isn't the cluster's; CoordinationError.
+    `wanted` holds the values that were set explicitly for this process. Raises ConfigError if one of them is invalid or
+    differs from the value in etcd; CoordinationError.
     """
     own = _facts(wanted)
     key = names.key(env, "settings")

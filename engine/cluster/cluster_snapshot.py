@@ -1,4 +1,4 @@
-"""What etcd tells of an environment for an overview of it: who is there, who leads, who owns what."""
+"""Snapshot of an environment for an overview: its nodes, its leader, and the owner of each partition."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
 
 class ClusterSnapshot(NamedTuple):
-    """`nodes` by id, those included that own something but have not said anything of themselves; `owners` by
-    partition.
+    """State of an environment in etcd. `nodes` is keyed by id and includes owners without a node record; `owners` is
+    keyed by partition.
     """
 
     env: str
@@ -29,14 +29,18 @@ class ClusterSnapshot(NamedTuple):
 
 
 async def read_config(etcd: Coordination, env: str) -> ClusterConfig:
-    """Raises EvenlaneError if there is no such environment; CoordinationError."""
+    """Return the config of an existing environment. Raises EvenlaneError if the environment doesn't exist;
+    CoordinationError.
+    """
     if await etcd.get(names.key(env, "settings")) is None:
         raise no_such_environment(env)
     return await agree_cluster_config(etcd, env, {})
 
 
 async def read_snapshot(etcd: Coordination, env: str, facts: ClusterConfig) -> ClusterSnapshot:
-    """Values that are no records are passed over without a word: the nodes tell of them. Raises CoordinationError."""
+    """Read the snapshot. Values that can't be decoded are skipped without a log entry, as the nodes log them. Raises
+    CoordinationError.
+    """
     records = RecordReader(env, lambda _reason: None)
     living, owning = names.key(env, "nodes", ""), names.key(env, "owners", "")
     listed, owned, leads = await asyncio.gather(

@@ -1,4 +1,4 @@
-"""The clients of the store and of etcd, as the settings want them, and their errors as ours."""
+"""Builds clients for the store and etcd from the settings, and translates their errors into Evenlane's."""
 
 from __future__ import annotations
 
@@ -25,31 +25,31 @@ if TYPE_CHECKING:
 
 
 def load_store(settings: Settings) -> None:
-    """Import the adapter of the store now. It takes a tenth of a second, and more on a busy machine, for which no event
-    loop should stand still.
+    """Import the store's adapter now. The import takes 0.1 s, longer on a busy machine, and must not block an event
+    loop.
     """
     backend(settings)
 
 
 def store(settings: Settings, name: str, *, feeds: bool = False) -> OpenStore:
-    """A store that isn't open yet; `name` is what the server calls the connection. A node wants `feeds`."""
+    """Return a store that isn't open yet. `name` names the connection on the server. A node sets `feeds`."""
     return backend(settings).store(settings, name, feeds=feeds)
 
 
 def bus(settings: Settings, name: str) -> RequestBus:
-    """A connection of its own, not open yet: for questions and answers, which no store needs to know of."""
+    """Return a request bus that isn't open yet, on a connection of its own, separate from the store's."""
     return backend(settings).bus(settings, name)
 
 
 def source(settings: Settings, name: str) -> StreamSource:
-    """A connection by which reports read streams, not open yet."""
+    """Return a source from which reports read streams, on a connection that isn't open yet."""
     return backend(settings).source(settings, name)
 
 
 def etcd(settings: Settings) -> EtcdCoordination:
-    """Connects when first asked. Raises ConfigError."""
+    """Return a client that connects on first use. Raises ConfigError."""
     ca, cert, key = _path(settings.etcd_ca), _path(settings.etcd_cert), _path(settings.etcd_key)
-    tls.context("etcd", ca, cert, key)  # gRPC would say that it fails to create a security handshaker
+    tls.context("etcd", ca, cert, key)  # otherwise gRPC reports only that it can't create a security handshaker
     try:
         return EtcdCoordination(
             settings.etcd,
@@ -64,13 +64,13 @@ def etcd(settings: Settings) -> EtcdCoordination:
 
 
 class Connections:
-    """How a node reaches the outside. A simulation gives it another one."""
+    """Factory of a node's outside connections. A simulation substitutes its own."""
 
     def etcd(self, settings: Settings) -> Coordination:
         return etcd(settings)
 
     def lease_runner(self) -> Runner:
-        """What keeps the node's lease, with a client of etcd of its own."""
+        """Return the runner that keeps the node's lease, with an etcd client of its own."""
         return LoopThread("lease")
 
     def store(self, settings: Settings, name: str, *, feeds: bool = False) -> OpenStore:
@@ -81,14 +81,14 @@ class Connections:
 
 
 def config_known_so_far(settings: Settings) -> dict[str, object]:
-    """The facts of the cluster that this process was told, for `evenlane.engine.cluster.cluster_config.agree`."""
+    """Return the cluster settings that were set explicitly for this process, for `agree_cluster_config`."""
     told = {key: getattr(settings, key) for key in CLUSTER_FACTS}
     return {key: value for key, value in told.items() if value is not None}
 
 
 @contextmanager
 def translate_errors() -> Iterator[None]:
-    """What the store and etcd answer, as an error that a person can read: Unreachable for silence."""
+    """Raise errors of the store and etcd as readable ones: Unreachable for silence, EvenlaneError for a refusal."""
     try:
         yield
     except (Unavailable, Lost) as error:

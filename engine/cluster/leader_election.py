@@ -1,7 +1,7 @@
-"""Who leads an environment: the one whose lease holds the key `leader` (P4).
+"""Leader election: the leader is the process whose lease holds the key `leader` (P4).
 
-Two processes may for a moment both believe that they lead (fault 7). What a leader writes therefore carries
-the comparison `CreatedAt(leader key, epoch)`, and etcd refuses what comes from a former one.
+Two processes may briefly both believe that they lead (fault 7). Each write of a leader therefore carries the comparison
+`CreatedAt(leader key, epoch)`, by which etcd rejects writes of a previous leader.
 """
 
 from __future__ import annotations
@@ -32,20 +32,24 @@ if TYPE_CHECKING:
 
     from evenlane.ring.coordination.ports import Compare, Coordination, KeyValue
 
-_PAUSE_S = 0.5  # before anything that failed is tried again
-_FAREWELL_S = 1.0  # how long a closing process waits to give its lease back
-_RENEWALS = 3  # in a lease's time
+_PAUSE_S = 0.5  # before a failed step is retried
+_FAREWELL_S = 1.0  # time limit for revoking the lease at close
+_RENEWALS = 3  # per lease TTL
 _log = structlog.get_logger(__name__)
 
 
 class LeaderElection:
-    """Stands for election all the time; while it leads, `term(epoch)` runs.
+    """Campaigns until closed, and runs `term(epoch)` while it leads.
 
-    A term that ends by itself (its writes were refused) gives the lead up. One that fails because etcd
-    doesn't answer is begun again as long as the lease is held. When the lead is lost, it is cancelled.
+    A term that returns (its writes were rejected) gives up leadership. A term that fails because etcd doesn't answer is
+    restarted as long as the lease is held. A term is cancelled when leadership is lost.
 
-    `node_lease()` is that of the node which leads, 0 while it has none: then the lead goes in the very moment in which
-    the node's partitions do, and its successor needn't wait for two leases. Without it, there is a lease of its own.
+    `node_lease()` returns the lease of the node that hosts this election, 0 while it has none. The leader key then
+    expires together with the node's owner keys, so a successor need not wait for two leases. Without `node_lease`, the
+    election has a lease of its own.
+
+    Invariants: `_lease` is the lease under which the leader key was or is being created, 0 if none; `leading` is set
+    exactly while a term is served.
     """
 
     def __init__(
@@ -67,23 +71,23 @@ class LeaderElection:
         self._node_lease = node_lease
         self._lease = 0
         self._clearing: asyncio.Task[None] | None = None
-        self._granted = 0.0  # when it was asked for, by the loop's clock
+        self._granted = 0.0  # the loop's time when the lease was requested
         self._running: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """May be called again, to no effect."""
+        """Start campaigning. Further calls have no effect."""
         if self._running is not None:
             return
         self._running = asyncio.create_task(self._run(), name="leadership")
 
     async def close(self) -> None:
-        """Ends the term and gives the lease back, so that another can lead at once. May be called twice."""
+        """End the term and revoke the lease, so that another process can lead at once. May be called twice."""
         if self._running is not None:
             self._running.cancel()
             await asyncio.gather(self._running, return_exceptions=True)
 
     def fence(self, epoch: int) -> CreatedAt:
-        """Holds as long as nobody has led since."""
+        """Return the comparison that holds until another leader is elected."""
         return CreatedAt(self.key, epoch)
 
     async def _run(self) -> None:
@@ -99,7 +103,7 @@ class LeaderElection:
             await asyncio.sleep(_PAUSE_S)
 
     async def _elected(self) -> int:
-        """Waits until the key is ours; returns the epoch."""
+        """Wait until the key belongs to this process; return its epoch."""
         watch = self._coordination.watch(self.key)
         try:
             async for told in watch:
@@ -114,10 +118,12 @@ class LeaderElection:
             await watch.aclose()
 
     def _note_detached(self, told: Listing | Event | None) -> None:
-        """A leader's key under no lease would stay for ever: it is cleared away, unless a leader mends it meanwhile."""
+        """Schedule the deletion of a leader key that is under no lease, as it would never expire. A change of the key,
+        such as its leader's repair, cancels it.
+        """
         item = self._item(told) if told is not None else None
         if isinstance(told, Event) and item is None:
-            return  # another key
+            return  # the event is about another key
         if self._clearing is not None:
             self._clearing.cancel()
             self._clearing = None
@@ -132,7 +138,7 @@ class LeaderElection:
                 await self._coordination.txn([ModifiedAt(self.key, revision)], [Delete(self.key)])
 
     async def _try(self) -> int:
-        """The epoch, or 0 if another was quicker."""
+        """Try to create the leader key. Return the epoch, or 0 if another process was quicker."""
         self._granted = asyncio.get_running_loop().time()
         self._lease = await self._some_lease()
         result = await self._coordination.txn([Absent(self.key)], [Put(self.key, self._value(), self._lease)])
@@ -167,7 +173,9 @@ class LeaderElection:
             await asyncio.gather(*parts, return_exceptions=True)
 
     async def _renew(self) -> None:
-        """Ends when the lease is gone, or can't be trusted any longer. A node's own is kept by the node."""
+        """Return when the lease is gone or can no longer be trusted. With `node_lease`, never return: the node
+        keeps that lease, and `_lost` notices its end.
+        """
         if self._node_lease is not None:
             await asyncio.get_running_loop().create_future()
         clock = asyncio.get_running_loop().time
@@ -184,8 +192,10 @@ class LeaderElection:
                 _log.info("the leader's lease was not renewed", reason=str(error))
 
     async def _lost(self, epoch: int) -> None:
-        """Ends when the key is no longer ours. If somebody has put it under no lease, it goes back under ours. Since
-        another leader's key may have our epoch after etcd went back, the lease counts, too.
+        """Return when the key no longer belongs to this process. A key that was put under no lease is attached to ours
+        again.
+
+        The lease is compared, too: after an etcd rollback another leader's key may have our epoch.
         """
         watch = self._coordination.watch(self.key)
         try:
@@ -217,19 +227,23 @@ class LeaderElection:
             await asyncio.sleep(_PAUSE_S)
 
     def _item(self, told: Listing | Event) -> KeyValue | None:
-        """The leader's key, if it is told of; one that was deleted has no create-revision."""
+        """Return the leader's key, None if the update doesn't mention it. A deleted key has no create-revision."""
         items = told.items if isinstance(told, Listing) else (told.item,)
         return next((item for item in items if item.key == self.key), None)
 
     def _created_at(self, told: Listing | Event) -> int | None:
-        """The create-revision of the leader's key, 0 if there is none, None if it is about another key."""
+        """Return the create-revision of the leader's key, 0 if there is no key, None if the update is about another
+        key.
+        """
         item = self._item(told)
         if item is None:
             return 0 if isinstance(told, Listing) else None
         return item.create_revision
 
     def _ours_already(self, told: Listing | Event) -> int:
-        """The epoch, if the key stands under the node's lease: from a term that failed, or whose answer was lost."""
+        """Return the epoch if the key is already under the node's lease: left by a term that failed, or by a claim
+        whose answer was lost. Otherwise 0.
+        """
         item = self._item(told)
         lease = self._node_lease() if self._node_lease is not None else 0
         if item is None or not lease or item.lease != lease:

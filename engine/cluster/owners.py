@@ -1,4 +1,4 @@
-"""Who owns what, and what former owners still handle, as etcd tells it at this moment."""
+"""Reads the owners of partitions, and the messages that previous owners still handle, from etcd."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ if TYPE_CHECKING:
 
 
 async def read_owners(etcd: Coordination, env: str, partitions: int) -> dict[int, str]:
-    """Partition -> node. Raises CoordinationError."""
+    """Return the owning node by partition. Raises CoordinationError."""
     prefix = names.key(env, "owners", "")
     items = (await etcd.list(prefix)).items
     return RecordReader(env).owners(((item.key.removeprefix(prefix), item.value) for item in items), partitions)
 
 
 async def read_troubles(etcd: Coordination, env: str) -> dict[str, dict[str, str]]:
-    """Node -> kind -> sentence, of nodes that are kept from their work. Raises CoordinationError."""
+    """Return the trouble sentences by node and kind, for nodes that can't do their work. Raises CoordinationError."""
     prefix, records = names.key(env, "nodes", ""), RecordReader(env, lambda _reason: None)
     found = {
         item.key.removeprefix(prefix): record.troubles
@@ -31,9 +31,9 @@ async def read_troubles(etcd: Coordination, env: str) -> dict[str, dict[str, str
 
 
 async def read_handoffs(etcd: Coordination, env: str, partition: int) -> dict[str, set[int]]:
-    """By kind of stream, what handlers of former owners still work on, or have ended since: it is theirs to settle.
+    """Return, by kind of stream, the sequences that previous owners still handle or have handled but not yet settled.
 
-    Raises CoordinationError.
+    Only those owners may settle them. Raises CoordinationError.
     """
     records = RecordReader(env)
     found: dict[str, set[int]] = {"lanes": set(), "later": set()}

@@ -1,4 +1,4 @@
-"""A watch of a prefix as changes by name, with what a new listing says to be gone made explicit."""
+"""Watches a prefix and yields changes by name. Keys that are missing from a new listing are for the caller to find."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
 
 class WatchUpdate(NamedTuple):
-    """What changed, by the key's last part; `whole`: this is all there is. `revision` is the newest told. `gone_back`:
-    this shows that etcd has gone back since what was told before.
+    """Changed and deleted keys, by the part after the prefix. If `whole`, `changed` is a complete listing. `revision`
+    is the newest one reported. `gone_back`: the listing shows that etcd was rolled back since the last update.
     """
 
     changed: Mapping[str, KeyValue]
@@ -26,7 +26,7 @@ class WatchUpdate(NamedTuple):
 
 
 class PrefixWatch:
-    """`async with Items(coordination, prefix) as items: async for told in items: ...`; without end."""
+    """Iterates without end: `async with PrefixWatch(coordination, prefix) as updates: async for update in updates`."""
 
     def __init__(self, coordination: Coordination, prefix: str) -> None:
         self._coordination, self._prefix = coordination, prefix

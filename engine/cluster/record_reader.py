@@ -1,4 +1,4 @@
-"""Reading the records under an environment's keys: what is none is passed over, counted, and named."""
+"""Decodes the records under an environment's keys; skips, counts and reports values that are none."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def _warn(reason: str) -> None:
 
 
 class RecordReader:
-    """`say(reason)` is told of each value that is passed over, the log if left out; `passed_over` counts them."""
+    """`say(reason)` is called for each skipped value and logs by default; `passed_over` counts them."""
 
     def __init__(self, env: str, say: Callable[[str], object] = _warn) -> None:
         self._env, self._say = env, say
@@ -33,7 +33,7 @@ class RecordReader:
         self._say(str(reason))
 
     def read(self, kind: type[R], key: str, raw: bytes) -> R | None:
-        """None if it is no record of this kind."""
+        """Decode a record. Returns None if the value is no record of this kind."""
         try:
             return decode(kind, key, raw)
         except RecordError as error:
@@ -41,7 +41,7 @@ class RecordReader:
             return None
 
     def partition(self, name: str, partitions: int) -> int | None:
-        """The partition that an owner key's last part names."""
+        """Return the partition that the last part of an owner key names, None if there is no such partition."""
         number = names.number(name)
         if number is not None and number < partitions:
             return number
@@ -49,7 +49,7 @@ class RecordReader:
         return None
 
     def owners(self, values: Iterable[tuple[str, bytes]], partitions: int) -> dict[int, str]:
-        """Partition -> node, of owner keys by their last parts."""
+        """Decode owner keys, given by their last parts, into the owning node by partition."""
         found: dict[int, str] = {}
         for name, raw in values:
             partition = self.partition(name, partitions)

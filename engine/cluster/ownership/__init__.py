@@ -1,1 +1,1 @@
-"""Which node owns which partition: lease, membership, epochs, handoff."""
+"""Partition ownership: lease, membership, epochs, handoff."""

@@ -1,4 +1,4 @@
-"""Carries out the actions of `evenlane.ring.membership.member`: etcd on one side, the node on the other."""
+"""Carries out the actions of `evenlane.ring.membership.member`, on etcd and on the node."""
 
 from __future__ import annotations
 
@@ -34,18 +34,18 @@ if TYPE_CHECKING:
 _log = structlog.get_logger(__name__)
 
 _SECOND = 1_000_000_000
-_AT_ONCE = 32  # transactions under way
+_AT_ONCE = 32  # concurrent transactions
 _ACQUIRED_AT_ONCE, _ACQUIRING_S = 4, 0.05
 _LEASE_ENDED = "its lease in etcd has ended"
 
 
 class ActionExecutor:
-    """Lives for one session. Each action that takes time is a task; its outcome is reported to `member`, and what
-    follows from that is carried out, too. The callbacks and `moves` are those of `Membership`.
+    """Executes actions for one session. Each action that takes time is a task, which reports its outcome to `member`
+    and carries out the actions that follow. The callbacks and `moves` are those of `Membership`.
 
-    Invariants: `_opening` has a partition's task from `Open` until it is open, or is closed or dropped; `_handed_over`
-    has the state of the partitions that are closed and not released. `_timer` is set while `member` has anything to do
-    at a certain time.
+    Invariants: `_opening` has a partition's task from `Open` until the partition is open, closed or dropped;
+    `_handed_over` has the state of partitions that are closed but not yet released. `_timer` is set while `member` has
+    a deadline.
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class ActionExecutor:
         self._timer: asyncio.TimerHandle | None = None
 
     async def close(self) -> None:
-        """Do nothing more. What is owned stays so until the lease ends, and is lost for this session."""
+        """Cancel all tasks. Owner keys stay until the lease ends; their partitions count as lost by this session."""
         if self._timer is not None:
             self._timer.cancel()
         for partition, epoch in self.epochs.items():
@@ -96,11 +96,11 @@ class ActionExecutor:
 
     @property
     def epochs(self) -> dict[int, int]:
-        """By partition, under which epoch it is this node's: open, being opened, or not released yet."""
+        """Epochs of this node's partitions: those that are open, being opened, or not yet released."""
         return {partition: self.keys.epoch(partition, created) for partition, created in self._member.epochs.items()}
 
     def went_back(self, revision: int) -> None:
-        """This session rests on changes that etcd has lost. A new one starts from what etcd has now."""
+        """End the session, which relies on changes that etcd has lost. The next one starts from etcd's state."""
         reason = f"etcd is at revision {revision}, and owner keys are as they were before {self.keys.seen_revision}"
         self._ownership.differs(reason)
         self._on_lost(reason)
@@ -131,7 +131,7 @@ class ActionExecutor:
         self._arm()
 
     def spawn(self, work: Coroutine[object, object, None], name: str) -> asyncio.Task[None]:
-        """Do this until `close` at the latest."""
+        """Run `work` as a task, which `close` cancels."""
         task = asyncio.create_task(work, name=name)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -139,13 +139,15 @@ class ActionExecutor:
         return task
 
     def _on_end(self, task: asyncio.Task[None]) -> None:
-        """A part that fails is a defect: better a node that ends and says so than one that stands still."""
+        """Report a failed task as fatal: it is a defect, and a node that exits with an error is better than one that
+        hangs.
+        """
         if not task.cancelled() and (error := task.exception()) is not None:
             _log.error("a part of the membership has failed", part=task.get_name(), exc_info=error)
             self._on_fatal(f"its part {task.get_name()!r} has failed: {type(error).__name__}: {error}")
 
     def _arm(self) -> None:
-        """Have `tick` called when it is due."""
+        """Schedule `tick` for the member's next deadline."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -162,7 +164,7 @@ class ActionExecutor:
         _log.warning("lost", partition=partition, epoch=epoch, generation=self._member.generation)
 
     def _stop(self, partition: int) -> asyncio.Task[None] | None:
-        """Start nothing more of it from this moment on. Returns the task that was opening it, which is about to end."""
+        """Start no more handlers for the partition. Returns the task that was opening it, which has been cancelled."""
         opening = self._opening.pop(partition, None)
         if opening is not None:
             opening.cancel()
@@ -172,7 +174,7 @@ class ActionExecutor:
         return opening
 
     async def _is_owned(self, partition: int) -> bool:
-        """Whether etcd says what this node believes. Raises CoordinationError."""
+        """Return whether etcd agrees that this node owns the partition. Raises CoordinationError."""
         return await self.keys.is_owned(partition, self._member.epochs.get(partition))
 
     # ---- one action each
@@ -211,10 +213,10 @@ class ActionExecutor:
             "owned", partition=partition, epoch=epoch, generation=self._member.generation, held=len(held),
             took_s=round((now_ns() - began) / _SECOND, 3),
         )  # fmt: skip
-        self.keys.mark(partition, created, self._lease)  # so that the previous owner sees that it is served
+        self.keys.mark(partition, created, self._lease)  # shows the previous owner that the partition is served
         self.execute(self._member.opened(partition, created, now_ns()))
         if not self._member.busy and not self._member.expects_more:
-            self._ownership.agrees()  # (perhaps under a plan that was carried out before)
+            self._ownership.agrees()  # perhaps under a plan that was carried out earlier
 
     async def _close(self, action: Close, opening: asyncio.Task[None] | None) -> None:
         partition, created = action

@@ -1,4 +1,4 @@
-"""What a node says while etcd and it differ about who owns what, in the log once and as a trouble until it is over."""
+"""Reports disagreements between a node and etcd about ownership: once in the log, and as a trouble until resolved."""
 
 from __future__ import annotations
 
@@ -15,17 +15,21 @@ _KIND = "ownership"
 
 
 class OwnershipDisagreement:
-    """Of one process, over all its terms. For any thread, as `Troubles` is."""
+    """Lives as long as the process, across sessions. Thread-safe, like `Troubles`.
+
+    Invariants: `_differs` is the reason of the present disagreement, empty if there is none; `_is_logged` is set from
+    its log entry until node and etcd agree again, and `_was_logged` from the first entry on.
+    """
 
     def __init__(self, troubles: Troubles) -> None:
         self._troubles = troubles
         self._differs = ""
-        self._waiting: dict[int, int] = {}  # partition -> the epoch of an owner of whom etcd knows nothing
-        self._is_logged = False  # since the two agreed last
-        self._was_logged = False  # ever
+        self._waiting: dict[int, int] = {}  # partition -> epoch of an owner that etcd has forgotten
+        self._is_logged = False  # since the last agreement
+        self._was_logged = False  # at any time
 
     def differs(self, reason: str) -> None:
-        """What etcd has for this node no longer matches what the node owns."""
+        """Report that etcd's record of this node no longer matches what the node owns."""
         if not self._is_logged:
             self._is_logged = self._was_logged = True
             _log.warning("etcd has forgotten what it knew of owners", reason=reason)
@@ -33,14 +37,16 @@ class OwnershipDisagreement:
         self._show()
 
     def names_forgotten_owner(self, reason: str) -> None:
-        """A settle log names an owner that etcd has forgotten. The node may take such a partition over long after it
-        agrees with etcd again, so this is logged only if no difference was logged before; `differs` logs a later one.
+        """Report that a settle log names an owner that etcd has forgotten.
+
+        The node may take over such a partition long after it agrees with etcd again. This is therefore logged only if
+        no earlier disagreement was; `differs` logs later ones.
         """
         self._is_logged = self._is_logged or self._was_logged
         self.differs(reason)
 
     def waits(self, partition: int, epoch: int) -> None:
-        """A previous owner that etcd has forgotten may still serve the partition."""
+        """Report that a previous owner that etcd has forgotten may still serve the partition."""
         self._waiting[partition] = epoch
         self._show()
 
@@ -49,12 +55,12 @@ class OwnershipDisagreement:
             self._show()
 
     def left(self) -> None:
-        """The term is over: nothing is waited for."""
+        """End the session: the node no longer waits for any owner."""
         self._waiting.clear()
         self._show()
 
     def agrees(self) -> None:
-        """The node has carried out its plan: it owns what etcd says."""
+        """Report that the node has carried out its plan: it owns exactly the partitions that etcd assigns to it."""
         self._differs = ""
         self._is_logged = bool(self._waiting)
         self._show()

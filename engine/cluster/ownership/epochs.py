@@ -1,10 +1,10 @@
-"""The epochs of partitions, as etcd keeps them: the last one of each is known before the next is claimed.
+"""Partition epochs in etcd: the last epoch of a partition is known before the next one is claimed.
 
-An owner's epoch is its key's create-revision plus the partition's *base*, which is 0 until etcd goes back: then the
-settle log holds a higher epoch than the next owner's, and that owner raises the base above it. Base and last claim
-stand under `epochs/<partition>`, which is put in the transaction that makes the owner key, on the condition that it
-hasn't changed. So an owner knows the epoch before its own, as this etcd remembers it; a settle log that was written
-under another one tells that etcd has gone back (docs/adr/0026).
+An owner's epoch is its key's create-revision plus the partition's *base*. The base is 0 until etcd is rolled back. The
+settle log then holds a higher epoch than the next owner's, and that owner raises the base above it. Base and last claim
+are stored under `epochs/<partition>`. The transaction that creates the owner key also writes this record, provided that
+it hasn't changed since it was read. An owner therefore knows the previous epoch as this etcd remembers it. A settle log
+written under a different one proves that etcd was rolled back (docs/adr/0026).
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ _MOST_BEFORE = 8
 
 
 class Claim(NamedTuple):
-    """What a claim of a partition puts under `epochs/`, and on what condition. `before` are the owners before it, the
-    latest first, as far as etcd tells.
+    """A claim of a partition: the value to put under `epochs/`, and the condition for it. `before` are the previous
+    owners that etcd knows, latest first.
     """
 
     base: int
@@ -39,8 +39,8 @@ class Claim(NamedTuple):
 
 
 class _Last(NamedTuple):
-    """The last claim of a partition, as etcd has it. `revision` is 0 if there was none, `lease` if what was put there
-    since isn't a claim.
+    """The last claim of a partition in etcd. `revision` is 0 if there was none; `lease` is 0 if the record was written
+    by a release that raised the base, not by a claim.
     """
 
     base: int = 0
@@ -50,34 +50,38 @@ class _Last(NamedTuple):
 
     @property
     def owners(self) -> tuple[PastOwner, ...]:
-        """Who made it, and those before."""
+        """The owner that made the claim, followed by the owners before it; latest first."""
         last = PastOwner(self.base + self.revision, self.lease)
         return (last, *self.before)[:_MOST_BEFORE] if self.lease else self.before
 
 
 class Epochs:
-    """Of one term of a node, under this lease."""
+    """Epochs as one session knows them, whose claims are under `lease`.
+
+    Invariants: `_last` has the last known claim by partition; a partition in `_forgotten` has none there. Once
+    `_is_listed`, a partition in neither of the two had no claim when they were listed.
+    """
 
     def __init__(self, coordination: Coordination, env: str, lease: int, records: RecordReader) -> None:
         self._env, self._lease, self._records = env, lease, records
         self._prefix = names.key(env, "epochs", "")
         self._listing = SingleFlight(partial(coordination.list, self._prefix))
         self._is_listed = False
-        self._forgotten: set[int] = set()  # partitions whose last claim is to be read again
+        self._forgotten: set[int] = set()  # partitions whose last claim must be read again
         self._last: dict[int, _Last] = {}
-        self._above: dict[int, int] = {}  # partition -> an epoch that the next one must be higher than
+        self._above: dict[int, int] = {}  # partition -> lower bound (exclusive) of its next epoch
 
     async def know(self, partition: int) -> None:
-        """Read the last claim, unless it is known. Raises CoordinationError."""
+        """Read the last claim unless it is already known. Raises CoordinationError."""
         if partition in self._last:
             return
         if self._is_listed and partition not in self._forgotten:
-            self._last[partition] = _Last()  # if somebody has claimed it since, the claim is refused
+            self._last[partition] = _Last()  # if another node has claimed it since, this node's claim is refused
             return
         for item in (await self._listing.read()).items:
             number = names.number(item.key.removeprefix(self._prefix))
             record = self._records.read(EpochRecord, item.key, item.value)
-            if number is not None:  # a value that somebody has spoilt leaves the revision
+            if number is not None:  # a corrupted value still has its revision
                 record = record or EpochRecord()
                 self._last.setdefault(number, _Last(record.base, item.mod_revision, record.lease, tuple(record.before)))
         self._last.setdefault(partition, _Last())
@@ -85,32 +89,33 @@ class Epochs:
         self._forgotten.discard(partition)
 
     def claim(self, partition: int) -> Claim:
-        """The next claim, after `know`."""
+        """Return the next claim. `know` must have been called."""
         last = self._last[partition]
         key, before = self._key(partition), last.owners
         condition = ModifiedAt(key, last.revision) if last.revision else Absent(key)
         return Claim(last.base, before, condition, self._put(partition, last.base, self._lease, before))
 
     def claimed(self, partition: int, base: int, revision: int, lease: int, before: Sequence[PastOwner] = ()) -> None:
-        """Somebody has made the owner key at this revision, by a claim under this lease that said who was `before`. A
-        key that is written again says nothing of that.
+        """Note that an owner key was created at this revision, by a claim under this lease with these owners `before`
+        it. A rewrite of a known key changes nothing.
         """
         known = self._last.get(partition)
         if known is None or known.revision != revision:
             self._last[partition] = _Last(base, revision, lease, tuple(before))
 
     def forget(self, partition: int) -> None:
-        """A claim was refused: perhaps what is known of the last one isn't so any more."""
+        """Forget the last claim after a refused one: it may be out of date."""
         self._last.pop(partition, None)
         self._forgotten.add(partition)
 
     def raise_above(self, partition: int, epoch: int) -> None:
-        """The next claim, by whomever, is to get a higher epoch than this one."""
+        """Make the next claim, by any node, get a higher epoch than this one."""
         self._above[partition] = epoch
 
     def raising(self, partition: int) -> list[Put]:
-        """What does that: put it in the transaction that releases the claim whose epoch was too low. Then nobody
-        takes the settle log's epoch for that of the claim, either.
+        """Return the puts that raise the base, for the transaction that releases the claim whose epoch was too low.
+
+        In the same transaction, so that no node takes the settle log's epoch for that of the released claim.
         """
         above = self._above.pop(partition, 0)
         if above:

@@ -1,9 +1,9 @@
-"""Handoff records: handlers that a partition's previous owner began, and that its next owner must not begin again.
+"""Handoff records: handlers that a partition's previous owner started, and that its next owner must not start again.
 
-The previous owner names them in a key (`held/<partition>/<epoch>`) in the very transaction that releases the partition,
-and reports there how they end. Its last report is under no lease, so that the previous owner may leave; the next one
-settles what the report says and deletes the key. If the previous owner dies first, the key goes with its lease, and the
-next one begins again what had not ended.
+The previous owner lists them under a key (`held/<partition>/<epoch>`), in the same transaction that releases the
+partition, and updates the key as they end. Its last update is under no lease, so that the previous owner may leave. The
+next owner settles the messages that the record reports, then deletes the key. If the previous owner dies first, the key
+expires with its lease, and the next owner handles again all messages that had not ended.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 
 NOTHING_LENT: Mapping[str, float] = {}
 
-OnEnd: TypeAlias = "Callable[[asyncio.Task[None]], None]"  # called at the end of a task, in case it is a failure
+OnEnd: TypeAlias = "Callable[[asyncio.Task[None]], None]"  # called when a task ends, so that a failure is noticed
 
 
 class HandoffId(NamedTuple):
-    """One handoff key."""
+    """Identifies one handoff key."""
 
     partition: int
     epoch: int
@@ -37,7 +37,7 @@ def handoff_key(env: str, handoff: HandoffId) -> str:
 
 
 def parse_handoff(name: str) -> HandoffId | None:
-    """The id in the part of a key after `held/`; None if it has none."""
+    """Parse the part of a key after `held/`. Returns None if it is no handoff id."""
     partition, epoch = (names.number(part) for part in name.partition("/")[::2])
     return HandoffId(partition, epoch) if partition is not None and epoch is not None else None
 
@@ -49,7 +49,7 @@ def handoff_record(
     lent: Mapping[str, float] = NOTHING_LENT,
     lease: int = 0,
 ) -> HeldRecord:
-    """What is written under a handoff key. `lent`: see the record."""
+    """Build the value of a handoff key. `lent`: see `HeldRecord`."""
     of_lanes: dict[str, HeldLane] = {kind: _of_lane(lane) for kind, lane in lanes.items()}
     return HeldRecord(id=node, epoch=epoch, lease=lease, lanes=of_lanes, lent=dict(lent))
 
@@ -66,8 +66,9 @@ def _of_lane(lane: HandoffState) -> HeldLane:
 
 
 def not_ended(before: HeldRecord, after: HeldRecord) -> HeldRecord:
-    """What ran by the first record, and by the second neither runs nor has ended: its handler wasn't started after all,
-    or has failed and the message stays where it is.
+    """Return the messages that run in the first record, and in the second neither run nor have ended.
+
+    Their handlers weren't started after all, or failed and left the message where it is.
     """
     lanes: dict[str, HeldLane] = {}
     for kind, lane in before.lanes.items():

@@ -1,4 +1,4 @@
-"""The previous owner's side of a handoff: reports how the handlers end that outlive its ownership of a partition."""
+"""Publishes the previous owner's side of a handoff: how the handlers end that outlive its ownership of a partition."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _LET_GO_S = 1.0
 
 
 class _Followed(NamedTuple):
-    """What runs on under a key that was created at `revision`."""
+    """Handlers still running under a handoff key that was created at `revision`."""
 
     lanes: Mapping[Kind, HandoffState]
     lent: Mapping[str, float]
@@ -36,7 +36,12 @@ class _Followed(NamedTuple):
 
 
 class HandoffPublisher:
-    """The old owner's side."""
+    """The previous owner's side, for one session.
+
+    Invariants: `_said` has the records of releases under way, `_followed` those of released partitions whose handlers
+    still run, with a task each in `_tasks`. `_running` has the handoffs whose last record lists running handlers;
+    `_all_told` is set exactly while `_running` is empty.
+    """
 
     def __init__(
         self, coordination: Coordination, env: str, node_id: str, lease: int, on_end: OnEnd = lambda _: None
@@ -52,13 +57,13 @@ class HandoffPublisher:
     def record_put(
         self, held: HandoffId, lanes: Mapping[Kind, HandoffState], lent: Mapping[str, float] = NOTHING_LENT
     ) -> list[Put]:
-        """What to put in the transaction that releases the partition; nothing if nothing is held. `lent`: see the
-        record.
+        """Return the puts for the transaction that releases the partition; none if nothing is held. `lent`: see
+        `HeldRecord`.
         """
         if not lanes and not lent:
             return []
         record = self._said[held] = self._record(held, lanes, lent)
-        if record.running:  # from now on: the watch may tell that the key is there before the answer comes
+        if record.running:  # before the transaction: the watch may report the key before the answer arrives
             self._running.add(held)
             self._all_told.clear()
         return [self._put(held, record)]
@@ -70,8 +75,9 @@ class HandoffPublisher:
         return Put(handoff_key(self._env, held), encode(record), self._lease if record.running else 0)
 
     async def follow(self, held: HandoffId, lanes: Mapping[Kind, HandoffState], revision: int) -> None:
-        """The partition is released, with the key created at `revision` (0: by a transaction whose answer was lost):
-        tell how what it names ends.
+        """Publish how the handlers end, now that the partition is released.
+
+        `revision` is the key's create-revision, 0 if the release's answer was lost.
         """
         said = self._said.get(held)
         if said is None or not said.running:
@@ -83,7 +89,7 @@ class HandoffPublisher:
         changed = asyncio.Event()
         for lane in lanes.values():
             lane.on_change = changed.set
-        if self._record(held, lanes, said.lent) != said:  # meanwhile something has ended
+        if self._record(held, lanes, said.lent) != said:  # a handler has ended since the release
             changed.set()
         task = self._tasks[held] = asyncio.create_task(
             self._tell(held, lanes, said, revision, changed), name=f"held {held}"
@@ -91,7 +97,7 @@ class HandoffPublisher:
         task.add_done_callback(self._on_end)
 
     async def _created_at(self, held: HandoffId) -> int:
-        """The revision at which the key was created, 0 if there is none."""
+        """Return the key's create-revision, 0 if there is no key."""
         while True:
             try:
                 found = await self._coordination.get(handoff_key(self._env, held))
@@ -122,7 +128,7 @@ class HandoffPublisher:
                 self._all_told.set()
 
     async def _told(self, held: HandoffId, record: HeldRecord, revision: int) -> bool:
-        """Whether anybody is there to be told: not if the key has gone with its lease."""
+        """Write the record. Returns False if the key has expired with its lease, so that no node reads it."""
         while True:
             try:
                 put = self._put(held, record)
@@ -135,11 +141,13 @@ class HandoffPublisher:
 
     @property
     def keys(self) -> frozenset[str]:
-        """The held keys that etcd may have under this node's lease. For any thread."""
+        """Held keys that etcd may have under this node's lease. Thread-safe."""
         return frozenset(handoff_key(self._env, held) for held in {*self._said, *self._followed, *self._tasks})
 
     async def all_told(self, within_s: float) -> bool:
-        """Wait until all that was held has ended, and been told."""
+        """Wait until all held handlers have ended and their ends are published, `within_s` seconds at most. Returns
+        whether they have.
+        """
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(max(0.0, within_s)):
                 await self._all_told.wait()
@@ -151,8 +159,9 @@ class HandoffPublisher:
         await asyncio.gather(*self._tasks.values(), return_exceptions=True)
 
     async def let_go(self) -> None:
-        """After `close`: what still runs is left, and has killed nothing. Without this word the next owner would take
-        the key's end for a death.
+        """Publish, after `close`, that the handlers still running were released without a crash.
+
+        Otherwise the next owner would take the key's expiry for a crash of this node.
         """
         await asyncio.gather(*(self._let_go(held, of) for held, of in self._followed.items()))
         self._followed.clear()

@@ -1,4 +1,4 @@
-"""The next owner's side of a handoff: follows what becomes of the handlers that previous owners left running."""
+"""Follows the next owner's side of a handoff: the outcome of handlers that previous owners left running."""
 
 from __future__ import annotations
 
@@ -31,7 +31,11 @@ _LOOK_S = 0.05
 
 
 class HandoffReceiver:
-    """The new owner's side."""
+    """The next owner's side, for one session.
+
+    Invariants: `_known` has the last record of each handoff that is followed; `_ending` has a task for each of them
+    without running handlers. `_watching` is set while the watch runs.
+    """
 
     def __init__(
         self,
@@ -42,7 +46,7 @@ class HandoffReceiver:
         on_end: OnEnd = lambda _: None,
         is_owned: Callable[[int], Awaitable[bool]] | None = None,
     ) -> None:
-        """`is_owned(partition)` asks etcd whether the partition is this node's; it raises CoordinationError."""
+        """`is_owned(partition)` asks etcd whether this node owns the partition; it raises CoordinationError."""
         self._coordination, self._env, self._taker, self._on_end = coordination, env, taker, on_end
         self._is_owned = is_owned
         self._known: dict[HandoffId, HeldRecord] = {}
@@ -52,7 +56,7 @@ class HandoffReceiver:
         self._listed = SingleFlight(partial(coordination.list, names.key(env, "held", "")))
 
     async def of(self, partition: int) -> dict[HandoffId, HeldRecord]:
-        """What former owners of a partition hold. Raises CoordinationError."""
+        """Return the handoff records of a partition's previous owners. Raises CoordinationError."""
         found: dict[HandoffId, HeldRecord] = {}
         for item in (await self._listed.read()).items:
             held = parse_handoff(item.key.removeprefix(names.key(self._env, "held", "")))
@@ -63,16 +67,16 @@ class HandoffReceiver:
         return found
 
     def follow(self, known: Mapping[HandoffId, HeldRecord]) -> None:
-        """The partition is open, but for these: pass on what becomes of them, and what has since they were read."""
+        """Pass on changes of these records, including changes since they were read. Their partition is now open."""
         if not known:
             return
         self._known |= known
         if self._watching is not None:
-            self._watching.cancel()  # a new watch begins with all that there is
+            self._watching.cancel()  # a new watch starts with a full listing
         self._watching = self._spawn(self._watch(), "held")
 
     def forget(self, partition: int) -> None:
-        """It is ours no more."""
+        """Stop following the partition, which this node no longer owns."""
         for held in [held for held in self._known if held.partition == partition]:
             self._drop(held)
 
@@ -83,7 +87,7 @@ class HandoffReceiver:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _watch(self) -> None:
-        """As long as anything is held."""
+        """Watch handoff keys as long as any is followed."""
         async with PrefixWatch(self._coordination, names.key(self._env, "held", "")) as items:
             async for told in items:
                 if told.whole:
@@ -99,8 +103,10 @@ class HandoffReceiver:
                     return
 
     async def _missing(self, missing: Iterable[HandoffId]) -> None:
-        """A listing hasn't these keys. Their owners' handlers have ended, or their leases, unless etcd has gone back to
-        a time before: then it hasn't this node's owner key either, which came later.
+        """Handle keys that are missing from a listing. Either their owners' handlers or leases have ended, or etcd was
+        rolled back.
+
+        A rollback also removes this node's owner key, which was created later.
         """
         for held in missing:
             if held in self._known and await self._is_still_ours(held.partition):
@@ -130,7 +136,7 @@ class HandoffReceiver:
     def _gone(self, held: HandoffId) -> None:
         record = self._known.get(held)
         if record is None:
-            return  # the partition went meanwhile
+            return  # the partition was lost meanwhile
         self._drop(held)
         self._taker.held_gone(held.partition, record)
 
@@ -140,7 +146,9 @@ class HandoffReceiver:
             task.cancel()
 
     async def _end(self, held: HandoffId, record: HeldRecord, revision: int) -> None:
-        """Nothing of it runs any more: when all of it is settled here, the key has served."""
+        """Wait until all messages of the record are settled here, then delete its key. No handler of the record runs
+        any more.
+        """
         while not self._taker.held_durable(held.partition, record):  # noqa: ASYNC110 - the log tells nobody
             await asyncio.sleep(_LOOK_S)
         self._known.pop(held, None)
@@ -152,7 +160,9 @@ class HandoffReceiver:
             _log.debug("left to the next owner", key=key, error=str(error))
 
     def _read(self, item: KeyValue) -> HeldRecord | None:
-        """None if it is no record. Under no lease nothing runs any more, whatever it says: nobody would see its end."""
+        """Return the record, None if the value is none. A key under no lease has no running handlers, as their end
+        would never be reported.
+        """
         record = self._records.read(HeldRecord, item.key, item.value)
         if record is None:
             return None
@@ -165,6 +175,6 @@ class HandoffReceiver:
 
 
 def _ended(record: HeldRecord) -> HeldRecord:
-    """With nothing that runs: it is handed out again."""
+    """Return the record without running handlers, so that their messages are handled again."""
     lanes = {kind: replace(lane, running=[]) for kind, lane in record.lanes.items()}
     return replace(record, lanes=lanes)

@@ -1,11 +1,11 @@
-"""A node's registration: its key under a lease, kept alive, trusted for less time than etcd does.
+"""Lease of a node: its key in etcd, kept alive, and trusted for a shorter time than etcd's TTL.
 
-The lease is trusted until its last renewal was *sent*, plus TTL, minus a margin, on a clock that runs on while the
-machine sleeps. After that nothing starts; but as long as etcd hasn't said that the lease is gone, nobody else can have
-taken what stands under it, and an answer that comes late makes all of it good again.
+The node trusts the lease until the time when its last confirmed renewal was *sent*, plus TTL, minus a margin, on a
+clock that includes the machine's sleep. After that the node starts no handlers. But until etcd reports the lease gone,
+no other node can own anything under it, and a late answer restores trust.
 
-The lease is kept by a `Runner`, in a thread of its own: a handler that blocks the node's event loop leaves the node
-what it owns. Nobody keeps the lease of a process that is stopped, as its threads are, too.
+A `Runner` keeps the lease in a thread of its own, so that a handler that blocks the node's event loop doesn't cost the
+node its partitions. A stopped process loses its lease, as its threads are stopped, too.
 """
 
 from __future__ import annotations
@@ -34,20 +34,25 @@ _log = structlog.get_logger(__name__)
 
 _SECOND = 1_000_000_000
 _PAUSE_S = 0.5
-_LOOK_S = 0.5  # between two looks at whether the record must be told at once
-_SHORT_TTL_S = 5  # below it a renewal that fails needs more tries
+_LOOK_S = 0.5  # interval of checks whether the record must be written at once
+_SHORT_TTL_S = 5  # below it, renewals are more frequent, to leave time for retries
 
 
 class NodeLease:
-    """`record()` is what the node says of itself. `on_trust(until_ns)` is told after each renewal until when handlers
-    may start, `on_lost(reason)` once, when the lease is gone. `on_id(lease)` is told of each new lease before anything
-    is put under it, and of 0 when one was given back. `ttl` is in whole seconds.
+    """Registers a node under a lease and keeps it. `ttl` is in whole seconds.
 
-    `on_difference(reason)` is called in the lease's thread if etcd has forgotten the lease before its time, or keys
-    under it. `had` are the leases that this process has had before: a restored etcd may have one of them again.
+    `record()` returns the node's record. `on_trust(until_ns)` is called after each renewal with the time until which
+    handlers may start, `on_lost(reason)` once, when the lease is gone. `on_id(lease)` is called with each new lease
+    before anything is put under it, and with 0 when a lease is revoked.
 
-    `runner` carries out all calls of `coordination`, which is its own, and calls `record` and `on_id` there;
-    `on_trust` and `on_lost` are called in the node's event loop.
+    `on_difference(reason)` is called in the lease's thread if etcd has lost the lease before its time, or its keys
+    differ from the node's. `had` are earlier leases of this process: a restored etcd may have one of them again.
+
+    `runner` carries out all calls of `coordination`, which belongs to it, and calls `record` and `on_id`; `on_trust`
+    and `on_lost` are called in the node's event loop.
+
+    Invariants: `id` is 0 while there is no lease; `trusted_until` (monotonic ns) only grows, and is derived from
+    `renewed_at`, the time when the last confirmed renewal was sent. `_told` is the record last written.
     """
 
     def __init__(
@@ -78,19 +83,20 @@ class NodeLease:
         self._every = ttl / 2 if ttl >= _SHORT_TTL_S else ttl / 3
         self.id = 0
         self.trusted_until = 0
-        self.renewed_at = 0  # monotonic ns, when the last renewal that etcd confirmed was sent
+        self.renewed_at = 0  # monotonic ns, when the last confirmed renewal was sent
         self._told: NodeRecord | None = None
         self._tasks: list[asyncio.Task[None]] = []
 
     async def join(self) -> None:
-        """Register. An id that is taken may be one's own from before a crash: its lease is waited for. IdTaken if
-        another node lives under it. Raises CoordinationError.
+        """Register. If the id is taken, it may be this node's own from before a crash, so the lease is waited for.
+
+        Raises NodeIdInUse if another node lives under the id; CoordinationError.
         """
         await self._runner.run(self._join())
 
     def compare(self, served: Callable[[], frozenset[str]], known: Callable[[], frozenset[str]]) -> None:
-        """From now on a renewal counts only if all owner keys that are `served` stand under the lease, and no owner or
-        held key that isn't `known`. Both are called in the lease's thread.
+        """From now on, confirm a renewal only if all `served` owner keys are under the lease, and no owner or held key
+        is that isn't `known`. Both are called in the lease's thread.
         """
         self._served, self._known = served, known
 
@@ -101,7 +107,7 @@ class NodeLease:
     async def _join(self) -> None:
         began, seen = now_ns(), 0
         while True:
-            await self._revoke()  # of an attempt whose answer was lost, which may have our key
+            await self._revoke()  # an attempt whose answer was lost may have created our key
             sent = now_ns()
             self.id = await self._coordination.grant(self.ttl)
             self._on_id(self.id)
@@ -111,7 +117,7 @@ class NodeLease:
                 if (await self._coordination.txn([Absent(self._key)], [put])).succeeded:
                     break
             except LeaseGone:
-                continue  # this took longer than the lease lasts
+                continue  # the transaction took longer than the TTL
             await self._revoke()
             if await self._was_ours():
                 continue
@@ -126,7 +132,7 @@ class NodeLease:
             task.add_done_callback(self._ended)
 
     def _ended(self, task: asyncio.Task[None]) -> None:
-        """A part that fails is a defect: the node must not stand still without a word."""
+        """Report a failed task as a loss of the lease: it is a defect, and the node must not hang silently."""
         if not task.cancelled() and (error := task.exception()) is not None:
             _log.error("a part of the registration has failed", part=task.get_name(), exc_info=error)
             self._runner.notify(
@@ -134,7 +140,7 @@ class NodeLease:
             )
 
     async def _was_ours(self) -> bool:
-        """Whether the id stood under a lease that this process has had before: no more, then."""
+        """Revoke the id's lease if this process had it before. Returns whether it did."""
         found = await self._coordination.get(self._key)
         if found is None or found.lease not in self._had:
             return False
@@ -142,7 +148,9 @@ class NodeLease:
         return True
 
     async def _other(self, seen: int, began: int) -> int:
-        """The revision of the other's last sign of life; IdTaken if there has been one since we wait."""
+        """Return the mod-revision of the other node's last update. Raises NodeIdInUse if it has changed since the first
+        look, or if the id stays taken for three TTLs.
+        """
         found = await self._coordination.get(self._key)
         if found is None:
             return seen
@@ -153,7 +161,7 @@ class NodeLease:
         return found.mod_revision
 
     async def end(self) -> None:
-        """Give it back: all that stands under it goes. If etcd doesn't answer, it ends by itself."""
+        """Revoke the lease, which deletes all keys under it. If etcd doesn't answer, the lease expires."""
         await self._runner.run(self._end())
 
     async def _end(self) -> None:
@@ -173,11 +181,11 @@ class NodeLease:
 
     @property
     def has_store(self) -> bool:
-        """Whether the node, by what it last said of itself, can reach NATS."""
+        """Whether the node's last published record says that it can reach the store."""
         return self._told is None or self._told.store
 
     async def tell(self) -> None:
-        """Write the record now; not without a lease, as it would stay for ever. Raises CoordinationError."""
+        """Write the record now, unless there is no lease: the key would never expire. Raises CoordinationError."""
         await self._runner.run(self._tell())
 
     async def _tell(self) -> None:
@@ -209,7 +217,7 @@ class NodeLease:
                 self._lose(difference)
                 return
             failing, differing = False, bool(difference)
-            if differing:  # once it may be what was acquired or released just now
+            if differing:  # a single difference may stem from a partition acquired or released just now
                 pause = min(_PAUSE_S, self._every)
                 continue
             if fenced:
@@ -219,7 +227,7 @@ class NodeLease:
             pause = max(0.0, self._every - (now_ns() - sent) / _SECOND)
 
     async def _renewed(self) -> str:
-        """Renew the lease; what etcd says of its keys that isn't so, empty if nothing. Raises LeaseGone."""
+        """Renew the lease. Returns how its keys differ from the node's, empty if they don't. Raises LeaseGone."""
         served, known = self._served(), self._known()
         if await self._coordination.keep_alive(self.id) == 0:
             raise LeaseGone
@@ -240,22 +248,20 @@ class NodeLease:
         return f"etcd knows nothing of its lease, which it renewed {ago_s:.1f} s ago"
 
     def _lose(self, difference: str) -> None:
-        """The lease is over; because of this difference, if it isn't by its time."""
+        """Report the loss of the lease, and the `difference` if it ended before its time."""
         if difference:
             self._on_difference(difference)
         self._runner.notify(self._on_lost, difference or "its lease in etcd has ended")
 
     async def _paused(self, seconds: float) -> None:
-        """Until it is time to renew, or somebody wants to know."""
+        """Wait until it is time to renew, or `look` is called."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._look.wait()
         self._look.clear()
 
     async def _report(self) -> None:
-        """The record, as often as the lease is renewed; at once when it says that the node is fit, or not, for more, or
-        what keeps it from its work.
-        """
+        """Write the record as often as the lease is renewed, and at once when the node's fitness or troubles change."""
         clock = asyncio.get_running_loop().time
         due = clock() + self._every
         while True:
@@ -265,7 +271,7 @@ class NodeLease:
             try:
                 await self._tell()
             except LeaseGone:
-                continue  # `_keep` is told, too
+                continue  # `_keep` gets the same error
             except CoordinationError as error:
                 _log.debug("not reported", error=str(error))
             due = clock() + self._every
@@ -277,5 +283,5 @@ class NodeLease:
 
 
 def _same(now: NodeRecord, told: NodeRecord | None) -> bool:
-    """Whether what others act on at once hasn't changed."""
+    """Whether the fields that others act on at once are unchanged."""
     return told is None or (now.fit == told.fit and now.troubles == told.troubles)

@@ -1,4 +1,4 @@
-"""A node's part in the cluster: what etcd reports goes to `evenlane.ring.membership.member`, which decides."""
+"""Membership of a node in the cluster: feeds events from etcd to `evenlane.ring.membership.member`, which decides."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ _LOOK_S = 0.02
 
 
 class Membership:
-    """Lives for one session, under a lease that the node has. `on_plan(partitions, generation)` is called when a plan
-    has been carried out, `on_lost(reason)` when the session is over, `on_fatal(reason)` when going on makes no sense.
-    `moves` counts the partitions that were acquired, released and lost.
+    """Lives for one session, under a lease that the node already has. `on_plan(partitions, generation)` is called when
+    a plan has been carried out, `on_lost(reason)` when the session is over, `on_fatal(reason)` when the process must
+    exit. `moves` counts acquired, released and lost partitions.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class Membership:
             on_plan=on_plan, on_lost=on_lost, on_fatal=on_fatal,
         )  # fmt: skip
         self._keys = self._executor.keys
-        self._stale: asyncio.TimerHandle | None = None  # set as long as the plan in etcd is an older one
+        self._stale: asyncio.TimerHandle | None = None  # set while etcd's plan is older than the one carried out
 
     def start(self) -> None:
         keys, publisher = self._keys, self._executor.publisher
@@ -79,25 +79,27 @@ class Membership:
         self._executor.spawn(keys.write_epochs(), "write_epochs")
 
     async def end(self) -> None:
-        """Do nothing more. What is owned stays so until the lease ends, and is lost for this session."""
+        """Stop. Owner keys stay until the lease ends, and their partitions count as lost by this session."""
         if self._stale is not None:
             self._stale.cancel()
         await self._executor.close()
 
     async def let_go(self) -> None:
-        """After `end`, and when the node has stopped: the next owners may handle what was left running here."""
+        """Allow the next owners to handle the messages that were left running. Called after `end`, once the node has
+        stopped.
+        """
         await self._executor.publisher.let_go()
 
     def trusted(self, until: int) -> None:
-        """The lease was renewed."""
+        """Note that the lease was renewed, and is trusted until this time (monotonic ns)."""
         self.member.serving = self._lease.has_store
         self._executor.execute(self.member.renewed(until, now_ns()))
 
-    # ---- what others see of it
+    # ---- state for other parts
 
     @property
     def epochs(self) -> dict[int, int]:
-        """By partition, under which epoch it is this node's: open, being opened, or not released yet."""
+        """Epochs of this node's partitions: those that are open, being opened, or not yet released."""
         return self._executor.epochs
 
     @property
@@ -106,19 +108,21 @@ class Membership:
 
     @property
     def unwritten(self) -> int:
-        """How many owner keys wait to be rewritten with their epoch, without those of a transaction under way."""
+        """Number of owner keys that wait to be rewritten with their epoch, without those of a transaction under way."""
         return self._keys.unwritten
 
     @property
     def empty(self) -> bool:
-        """Nothing is owned, nor planned for this node."""
+        """Whether the node owns no partition and is assigned none."""
         return not (self.member.wanted or self.member.busy or self.member.owned)
 
     # ---- leaving
 
     async def leave(self, plan_s: float, grace_s: float) -> bool:
-        """Release everything: within `plan_s` seconds as the leader hands it to others, then anyway; and wait until
-        what still runs has ended, `grace_s` seconds at the most for all of it. Whether it has.
+        """Release all partitions and wait for the handlers still running. Returns whether all of it finished in time.
+
+        For `plan_s` seconds the leader may reassign the partitions; the node then releases them anyway. `grace_s`
+        seconds limit the whole.
         """
         clock = asyncio.get_running_loop().time
         deadline = clock() + grace_s
@@ -126,14 +130,14 @@ class Membership:
             await self._lease.tell()
             if await self._has_successor():
                 await self._until(lambda: not self.member.wanted, min(deadline, clock() + plan_s))
-                if not self.member.wanted:  # they go in steps
+                if not self.member.wanted:  # partitions are released in steps
                     await self._until(lambda: self.empty, (clock() + deadline) / 2)
         self._executor.execute(self.member.leave(now_ns()))
         await self._until(lambda: self.empty, deadline)
         return await self._executor.publisher.all_told(deadline - clock()) and self.empty
 
     async def _has_successor(self) -> bool:
-        """Whether any other node can serve what this one gives up. Raises CoordinationError."""
+        """Whether any other node can serve this node's partitions. Raises CoordinationError."""
         prefix = names.key(self._env, "nodes", "")
         for item in (await self._coordination.list(prefix)).items:
             record = self._records.read(NodeRecord, item.key, item.value)
@@ -147,13 +151,13 @@ class Membership:
         while clock() < deadline and not reached():  # noqa: ASYNC110 - many events lead there
             await asyncio.sleep(_LOOK_S)
 
-    # ---- what etcd reports
+    # ---- events from etcd
 
     async def _follow_plan(self) -> None:
         key = names.key(self._env, "plan", self.id)
         async with PrefixWatch(self._coordination, key) as updates:
             async for update in updates:
-                item = update.changed.get("")  # (others' ids may begin with ours)
+                item = update.changed.get("")  # the prefix also matches ids that begin with ours
                 if item is not None and (record := self._records.read(PlanRecord, item.key, item.value)) is not None:
                     self._planned(item.mod_revision, record)
 
@@ -166,7 +170,8 @@ class Membership:
         wanted = [p for p in record.partitions if 0 <= p < self._partitions]
         self._executor.execute(self.member.planned(revision, record.generation, wanted, now_ns()))
         if self.member.stale_plans != stale:
-            # A leader writes it again. One of an etcd that has gone back doesn't know how far generations were.
+            # A leader writes the plan again. After an etcd rollback, however, it doesn't know how high generations
+            # were.
             loop = asyncio.get_running_loop()
             self._stale = loop.call_later(self._lease.ttl, self._stale_for_long, record.generation)
             _log.warning(
@@ -183,14 +188,14 @@ class Membership:
         async with PrefixWatch(self._coordination, names.key(self._env, "owners", "")) as updates:
             async for update in updates:
                 if update.whole and self.member.knows_owners:
-                    self._lease.look()  # etcd was away, and may have come back as another one
+                    self._lease.look()  # etcd was unreachable, and may have been replaced or restored meanwhile
                 if update.gone_back:
                     self._executor.went_back(update.revision)
                     return
                 self._owners_changed(update)
 
     def _owners_changed(self, update: WatchUpdate) -> None:
-        """Of an owner key only its create-revision and its lease count, whatever its value says."""
+        """Apply a change of owner keys. Only a key's create-revision and lease count, whatever its value says."""
         now = now_ns()
         self._keys.seen_revision = update.revision
         seen = {p: item for name, item in update.changed.items() if (p := self._partition(name)) is not None}

@@ -1,4 +1,4 @@
-"""The owner keys of a node, as transactions in etcd, and the epochs that follow from them."""
+"""Owner keys of a node: the transactions on them in etcd, and the epochs that follow from them."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ _log = structlog.get_logger(__name__)
 
 _PAUSE_S = 0.5
 _AGAIN_S = 0.2
-_TOGETHER_S = 0.02  # partitions that are opened in this time are written in one transaction
-_MOST_OPS = 60  # in one transaction; etcd takes 128, comparisons included
+_TOGETHER_S = 0.02  # partitions opened within this time share a transaction
+_MOST_OPS = 60  # per transaction; etcd's limit is 128, comparisons included
 
 
 class WentBack(Exception):
@@ -48,19 +48,19 @@ class WentBack(Exception):
 
 
 class _Unwritten(NamedTuple):
-    """An owner key to be rewritten: its create-revision, and the lease that it must be under."""
+    """An owner key that must be rewritten: its create-revision, and the lease that it must be under."""
 
     created: int
     lease: int
 
 
 class OwnerKeys:
-    """Lives for one session, under one lease. `turns` limits how many transactions are under way.
+    """Manages owner keys for one session, under one lease. `turns` limits concurrent transactions.
 
     A partition is identified by its number and `created`, the create-revision of its owner key; its epoch is `created`
-    plus the base of its claim. Invariants: `_claims` has the last claim that this node has made of a partition,
-    successful or not; `_bases` has the base of each key that is this node's, from the moment it is known to be so until
-    it is released or lost; `_unwritten` has the keys that lack their epoch, or their lease, and aren't being rewritten.
+    plus the base of its claim. Invariants: `_claims` has this node's last claim of a partition, successful or not;
+    `_bases` has the base of each key of this node, from the moment it is known to be the node's until it is released or
+    lost; `_unwritten` has the keys that lack their epoch or their lease and aren't being rewritten.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class OwnerKeys:
         self._bases: dict[tuple[int, int], int] = {}
         self._unwritten: dict[int, _Unwritten] = {}
         self._has_unwritten = asyncio.Event()
-        self.seen_revision = 0  # of the latest change of owner keys that the watch has reported
+        self.seen_revision = 0  # revision of the latest change of owner keys that the watch has reported
 
     def key(self, partition: int) -> str:
         return names.key(self._env, "owners", partition)
@@ -91,44 +91,46 @@ class OwnerKeys:
         return self._bases.get((partition, created), 0) + created
 
     def previous(self, partition: int) -> tuple[PastOwner, ...]:
-        """The owners before the last claim, the latest first; none if somebody has put the key under our lease."""
+        """Owners before the last claim, latest first; none if the key is under this node's lease without a claim of its
+        own.
+        """
         claim = self._claims.get(partition)
         return claim.before if claim is not None else ()
 
     @property
     def unwritten(self) -> int:
-        """How many owner keys wait to be rewritten, without those of a transaction under way."""
+        """Number of owner keys that wait to be rewritten, without those of a transaction under way."""
         return len(self._unwritten)
 
-    # ---- what is known of claims
+    # ---- known claims
 
     def observe(self, seen: Mapping[int, KeyValue]) -> None:
-        """Learn the claims of other owners: the next claim of a partition needn't ask for the last one."""
+        """Learn the claims of other owners, so that the next claim of a partition needn't read the last one."""
         for partition, item in seen.items():
             record = self._records.read(OwnerRecord, item.key, item.value)
             base, before = (record.base, record.before) if record is not None else (0, ())
             self._epochs.claimed(partition, base, item.create_revision, item.lease, before)
 
     def note_owned(self, partition: int, created: int) -> None:
-        """The key is this node's."""
+        """Note that the key belongs to this node."""
         claim = self._claims.get(partition)
         base, before = (claim.base, claim.before) if claim is not None else (0, ())
         self._bases[partition, created] = base
         self._epochs.claimed(partition, base, created, self._lease, before)
 
     def forget(self, partition: int, created: int) -> None:
-        """The key isn't this node's any more."""
+        """Note that the key no longer belongs to this node."""
         self._bases.pop((partition, created), None)
 
     def raise_epoch_above(self, partition: int, epoch: int) -> None:
-        """The next claim, by any node, must get a higher epoch than this one; `release` sees to it."""
+        """Make the next claim, by any node, get a higher epoch than this one. `release` writes it."""
         self._epochs.raise_above(partition, epoch)
 
     # ---- transactions
 
     async def claim(self, partition: int, plan_revision: int) -> int:
-        """Create the key, if there is none and the node's plan has this mod-revision. Returns its create-revision, 0 if
-        the claim was refused. Raises WentBack, LeaseGone, CoordinationError.
+        """Create the owner key if it doesn't exist and the node's plan has this mod-revision. Returns the
+        create-revision, 0 if the claim was refused. Raises WentBack, LeaseGone, CoordinationError.
         """
         key = self.key(partition)
         plan = ModifiedAt(names.key(self._env, "plan", self._id), plan_revision)
@@ -146,25 +148,25 @@ class OwnerKeys:
         return result.revision
 
     async def clear(self, partition: int, revision: int) -> None:
-        """Delete a key under no lease, if it still has this mod-revision."""
+        """Delete a key that is under no lease, if it still has this mod-revision."""
         key = self.key(partition)
         self._records.pass_over(f"{key} stands under no lease: it is cleared away")
         with contextlib.suppress(CoordinationError):
             await self._coordination.txn([ModifiedAt(key, revision)], [Delete(key)])
 
     async def is_owned(self, partition: int, created: int | None) -> bool:
-        """Whether the key in etcd is this one of this node. Raises CoordinationError."""
+        """Whether etcd's owner key is this node's, with this create-revision. Raises CoordinationError."""
         item = await self._coordination.get(self.key(partition))
         return item is not None and (item.create_revision, item.lease) == (created, self._lease)
 
     async def release(self, partition: int, created: int, handoff: Iterable[Put]) -> int:
-        """Delete the key, and put the handoff record in the same transaction; repeated until it is answered. Returns
-        the revision, 0 if the key wasn't there. Raises LeaseGone.
+        """Delete the key and put the handoff record, in one transaction that is retried until answered. Returns the
+        revision, 0 if the key didn't exist. Raises LeaseGone.
         """
         key, epoch = self.key(partition), self.epoch(partition, created)
         ops: list[Op] = [*handoff, Delete(key), *self._epochs.raising(partition)]
         result, lease = None, self._lease
-        while result is None:  # whatever the watch reports meanwhile: the answer tells where the handoff record is
+        while result is None:  # only the answer says where the handoff record is, whatever the watch reports meanwhile
             try:
                 async with self._turns:
                     result = await self._coordination.txn([CreatedAt(key, created), HeldUnder(key, lease)], ops)
@@ -181,32 +183,32 @@ class OwnerKeys:
         return result.revision if result.succeeded else 0
 
     async def _is_detached(self, key: str, created: int) -> bool:
-        """Whether somebody has put an owner key of ours under no lease. Raises CoordinationError."""
+        """Whether this node's owner key was put under no lease. Raises CoordinationError."""
         item = await self._coordination.get(key)
         return item is not None and (item.create_revision, item.lease) == (created, 0)
 
     async def confirm(self, generation: int, is_current: Callable[[], bool]) -> None:
-        """Write that this generation was carried out, as long as none is newer."""
+        """Write that this generation was carried out, as long as it is the newest."""
         record = encode(DoneRecord(generation=generation))
         while is_current():
             try:
                 await self._coordination.put(names.key(self._env, "done", self._id), record, self._lease)
                 return
             except LeaseGone:
-                return  # the lease's keeper sees it, too
+                return  # the lease's keeper gets the same error
             except CoordinationError as error:
                 _log.info("not confirmed yet", generation=generation, error=str(error))
                 await asyncio.sleep(_PAUSE_S)
 
-    # ---- their values
+    # ---- values of owner keys
 
     def mark(self, partition: int, created: int, lease: int) -> None:
-        """Have the key rewritten, with its epoch and under the node's lease, if it is under this `lease`."""
+        """Schedule a rewrite of the key, with its epoch and under the node's lease, if it is under this `lease`."""
         self._unwritten[partition] = _Unwritten(created, lease)
         self._has_unwritten.set()
 
     async def write_epochs(self) -> None:
-        """Write the epochs into the owner keys, for those who read them: many in one transaction."""
+        """Write the epochs into the owner keys, for readers of their values; many keys per transaction."""
         while True:
             await self._has_unwritten.wait()
             await asyncio.sleep(_TOGETHER_S)
@@ -218,7 +220,7 @@ class OwnerKeys:
                         await self._write([each])
 
     async def _write(self, some: list[tuple[int, _Unwritten]]) -> bool:
-        """Whether all these keys are still as they must be."""
+        """Rewrite these keys. Returns False if one of them has changed."""
         compare: list[Compare] = []
         puts: list[Put] = []
         for partition, (created, lease) in some:
@@ -230,7 +232,7 @@ class OwnerKeys:
             try:
                 return (await self._coordination.txn(compare, puts)).succeeded
             except LeaseGone:
-                return True  # with all that was under it
+                return True  # the keys have expired with it
             except CoordinationError as error:
                 _log.debug("epochs not told", error=str(error))
                 await asyncio.sleep(_PAUSE_S)

@@ -1,4 +1,4 @@
-"""The node as the ownership protocol sees it."""
+"""Protocols of the node as the ownership protocol uses it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class HandoffSink(Protocol):
-    """What a new owner does when handoff records of previous owners change."""
+    """Callbacks of a new owner for changes of previous owners' handoff records."""
 
     def held_changed(self, number: int, record: HeldRecord) -> None: ...
 
@@ -25,10 +25,10 @@ class HandoffSink(Protocol):
 
 
 class PartitionHost(HandoffSink, Protocol):
-    """What the protocol asks of the node."""
+    """Calls that the ownership protocol makes on the node."""
 
     def expect(self, *, more: bool) -> None:
-        """Say whether the plan gives this node partitions that aren't open yet."""
+        """Set whether the plan assigns partitions to this node that aren't open yet."""
 
     async def open(
         self,
@@ -38,16 +38,18 @@ class PartitionHost(HandoffSink, Protocol):
         known: Collection[PastOwner] | None = None,
         lease: int = 0,
     ) -> None:
-        """Take a partition over. Raises Fenced; UnknownEpoch if the last owner isn't `known` to have ended."""
+        """Take over a partition. Raises Fenced; UnknownEpoch if the last owner isn't `known` to have ended."""
 
     def stop_partition(self, number: int) -> None:
-        """Start nothing more of it, from this moment on."""
+        """Start no more handlers of the partition, effective at once."""
 
     def owed(self, number: int) -> Mapping[str, float]:
-        """After that: the projects whose part in it others may still use, and for how many seconds."""
+        """After `stop_partition`: return the projects whose quota share other nodes may still use, with the seconds
+        left.
+        """
 
     async def hand_over(self, number: int, epoch: int) -> Mapping[Kind, HandoffState]:
-        """Settle what has ended; returns what the next owner must know."""
+        """Settle the messages that have ended; return the state that the next owner needs."""
 
     async def drop_partition(self, number: int, epoch: int) -> None:
-        """Another node owns it."""
+        """Drop the partition, which another node owns."""

@@ -1,4 +1,4 @@
-"""Takes a partition over once its owner key is this node's, however its previous owners have ended."""
+"""Opens a partition once its owner key is this node's, however its previous owners have ended."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ _PAUSE_S = 0.5
 
 
 class PartitionOpener:
-    """Lives for one session, under `lease`, whose `ttl` (in seconds) is that of all leases. `is_owned(partition)` asks
-    etcd whether the partition is this node's; it raises CoordinationError.
+    """Opens partitions for one session, under `lease`. `ttl` (in seconds) is that of all leases. `is_owned(partition)`
+    asks etcd whether this node owns the partition; it raises CoordinationError.
     """
 
     def __init__(
@@ -51,17 +51,21 @@ class PartitionOpener:
         self._forgotten = ForgottenOwners(ttl)
 
     def claimed(self, partition: int) -> None:
-        """The partition has become this node's: an owner that etcd has forgotten serves it for one lease time more."""
+        """Note that this node has claimed the partition: an owner that etcd has forgotten may serve it for one more
+        lease TTL.
+        """
         self._forgotten.begin(partition, now_ns())
 
     def claimed_elsewhere(self, partitions: Iterable[int]) -> None:
-        """Other nodes own these."""
+        """Note that other nodes own these partitions."""
         for partition in partitions:
             self._forgotten.taken(partition)
 
     async def open(self, partition: int, epoch: int) -> dict[HandoffId, HeldRecord]:
-        """Returns what previous owners still hold of it. Raises Fenced; UnknownEpoch if the settle log has a higher
-        epoch. Then the next claim gets one above it.
+        """Open the partition; return the handoff records of its previous owners.
+
+        Raises Fenced; UnknownEpoch if the settle log has a higher epoch, after which the next claim gets an epoch above
+        that.
         """
         while True:
             held = await self._held_of(partition)
@@ -88,7 +92,7 @@ class PartitionOpener:
                 await asyncio.sleep(_PAUSE_S)
 
     async def _outlive(self, partition: int, owner: PastOwner) -> None:
-        """Wait until an owner that etcd has forgotten can't serve the partition any more; and until etcd says that this
+        """Wait until an owner that etcd has forgotten can no longer serve the partition, and etcd confirms that this
         node still owns it.
         """
         self._ownership.waits(partition, owner.epoch)
@@ -99,6 +103,6 @@ class PartitionOpener:
                     break
             except CoordinationError as error:
                 _log.debug("not known whether a partition is owned", partition=partition, error=str(error))
-            await asyncio.sleep(_PAUSE_S)  # if it isn't, the watch reports it, or the lease does
+            await asyncio.sleep(_PAUSE_S)  # if it doesn't, the watch or the lease reports it
         self._forgotten.note(partition, owner)
         self._ownership.waits_no_more(partition)

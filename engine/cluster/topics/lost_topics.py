@@ -1,4 +1,4 @@
-"""Topics that etcd has lost because it has gone back: they stay in force where they were known (docs/adr/0026)."""
+"""Topics that etcd has lost in a rollback: they stay in effect where they were known (docs/adr/0026)."""
 
 from __future__ import annotations
 
@@ -8,19 +8,22 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-_MOST_NAMED = 5  # in a sentence
+_MOST_NAMED = 5  # per sentence
 
 
 class LostTopics:
-    """The projects of these topics, and what a node says of them.
+    """Projects whose topics are lost, and the sentence in which a node reports them.
 
-    Thousands may come back one by one. So nothing is copied or sorted then: the first names are kept ready.
+    Thousands of topics may return one by one, so the first names are kept ready and nothing is copied or sorted then.
+
+    Invariant: `_named` has the first remaining names in order, `_rest` the later ones, possibly with projects that are
+    back.
     """
 
     def __init__(self) -> None:
         self._projects: set[str] = set()
-        self._named: list[str] = []  # the first by name
-        self._rest: deque[str] = deque()  # the others by name, and some that are back
+        self._named: list[str] = []  # the first ones by name
+        self._rest: deque[str] = deque()  # later names, possibly of projects that are back
 
     def add(self, projects: Collection[str]) -> None:
         self._projects.update(projects)
@@ -28,7 +31,7 @@ class LostTopics:
         self._name_more()
 
     def discard(self, project: str) -> bool:
-        """Returns whether it was lost."""
+        """Remove a project. Returns whether it was lost."""
         if project not in self._projects:
             return False
         self._projects.remove(project)
@@ -38,7 +41,7 @@ class LostTopics:
         return True
 
     def all(self) -> frozenset[str]:
-        """A copy."""
+        """Return a copy of the projects."""
         return frozenset(self._projects)
 
     def __len__(self) -> int:
@@ -49,7 +52,7 @@ class LostTopics:
 
     @property
     def sentence(self) -> str:
-        """What a reader puts after the node's name."""
+        """The report, as a continuation of the node's name."""
         count = len(self)
         topics, them = ("topic", "it") if count == 1 else ("topics", "them")
         some = ", ".join(self._named) + (", ..." if count > len(self._named) else "")

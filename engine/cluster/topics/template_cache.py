@@ -1,4 +1,4 @@
-"""The templates of an environment, followed from the first project on that has no topic."""
+"""Templates of an environment, followed from the first project without a topic on."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 
 
 def check_name(name: str) -> str:
-    """Raises InvalidName."""
+    """Return the name of a template. Raises InvalidName."""
     if _NAME.fullmatch(name) is None:
         shown = repr(name) if len(name) <= 80 else f"{name[:77]!r}..."
         raise InvalidName(
@@ -39,27 +39,29 @@ def check_name(name: str) -> str:
 
 
 def key(env: str, name: str) -> str:
-    """Where a template stands."""
+    """Return the etcd key of a template."""
     return names.key(env, _KIND, name)
 
 
 class Found(NamedTuple):
-    """A template, and at which revision it stands."""
+    """A template and its mod-revision."""
 
     template: Template
     revision: int
 
 
 class TemplateCache:
-    """Nothing is asked of etcd before `opened`. `on_change()` is called when templates have changed. A bad value is
-    passed over, with one warning.
+    """Cache of all templates. Doesn't access etcd before `opened`.
+
+    `on_change()` is called after templates have changed. An invalid value is skipped with one warning. Invariant: a
+    name is in `_templates` or in `_bad`, never in both.
     """
 
     def __init__(self, coordination: Coordination, env: str) -> None:
         self.on_change: Callable[[], None] = lambda: None
         self._coordination, self._env = coordination, env
         self._templates: dict[str, Found] = {}
-        self._bad: dict[str, int] = {}  # at which revision, so that it is logged once
+        self._bad: dict[str, int] = {}  # name -> mod-revision, so that each bad value is logged once
         self._following: asyncio.Task[None] | None = None
         self._listed = asyncio.Event()
 
@@ -69,17 +71,17 @@ class TemplateCache:
         return self._listed.is_set()
 
     async def opened(self) -> None:
-        """Returns when all are known. Raises CoordinationError if etcd doesn't answer now."""
+        """Start following templates and wait until all are known. Raises CoordinationError if etcd doesn't answer."""
         if self.listed:
             return
         if self._following is None:
-            await self._coordination.get(names.key(self._env, "settings"))  # a watch would wait in silence
+            await self._coordination.get(names.key(self._env, "settings"))  # a watch would wait silently for etcd
         if self._following is None:
             self._following = asyncio.create_task(self._follow(), name="templates")
         await self._listed.wait()
 
     def best(self, project: str) -> Found | None:
-        """The one for this project, as far as templates are known."""
+        """Return the best match for this project among the known templates."""
         template = best((found.template for found in self._templates.values()), project)
         return None if template is None else self._templates[template.name]
 

@@ -1,4 +1,4 @@
-"""The accepted topics of an environment, kept up to date: what nodes and producers go by."""
+"""Cache of an environment's accepted topics, by which nodes and producers work."""
 
 from __future__ import annotations
 
@@ -25,16 +25,18 @@ if TYPE_CHECKING:
 
 _log = structlog.get_logger(__name__)
 
-_MOST_NAMED = 20  # in the log
+_MOST_NAMED = 20  # per log entry
 
 
 class TopicCache:
-    """`start` before anything is asked, `close` in the end.
+    """Accepted topics by project. Call `start` before any lookup, and `close` at the end.
 
-    `on_change` is called on the loop with the project and its new topic (None: it is gone), for each change,
-    those of the first listing included. A bad value under `accepted/` changes nothing; `refused` counts them. Topics
-    that are gone because etcd has gone back stay; `on_lost` is called with them when they change, once for a listing.
-    What tells that etcd has gone back, and what it can't tell, is said at `KeyRevisions`.
+    Each callback in `on_change` is called on the event loop with the project and its new topic (None: deleted) for each
+    change, including those of the first listing. An invalid value under `accepted/` changes nothing; `refused` counts
+    them. Topics that are missing because of an etcd rollback stay in effect; `on_lost` is called with them when they
+    change, once per listing. `KeyRevisions` defines which rollbacks are detected.
+
+    Invariant: each lost project is in `_topics`.
     """
 
     def __init__(self, coordination: Coordination, env: str) -> None:
@@ -45,17 +47,17 @@ class TopicCache:
         self._env = env
         self._prefix = names.key(env, "accepted", "")
         self._topics: dict[str, Accepted] = {}
-        self._bad: dict[str, int] = {}  # at which revision, so that one is counted and logged once
+        self._bad: dict[str, int] = {}  # project -> mod-revision, so that each bad value is counted and logged once
         self._revisions = KeyRevisions()
         self._lost = LostTopics()
         self._watch: Watch | None = None
         self._following: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
-        """Returns when all topics are known. Raises CoordinationError if etcd doesn't answer now."""
+        """Start following topics; return when all are known. Raises CoordinationError if etcd doesn't answer."""
         if self._watch is not None:
             raise RuntimeError("the topics are followed already")
-        await self._coordination.get(names.key(self._env, "settings"))  # a watch would wait in silence
+        await self._coordination.get(names.key(self._env, "settings"))  # a watch would wait silently for etcd
         self._watch = self._coordination.watch(self._prefix)
         try:
             self._take(await anext(self._watch))
@@ -68,20 +70,20 @@ class TopicCache:
         return self._topics.get(project)
 
     def all(self) -> dict[str, Accepted]:
-        """A copy: project -> its topic."""
+        """Return a copy of the topics by project."""
         return dict(self._topics)
 
     @property
     def lost(self) -> frozenset[str]:
-        """Projects whose topics etcd has lost because it has gone back. They stay in force here."""
+        """Projects whose topics etcd has lost in a rollback. They stay in effect here."""
         return self._lost.all()
 
     def lost_topic(self, project: str) -> Topic | None:
-        """The project's topic, if it is one of these."""
+        """Return the project's topic if etcd has lost it."""
         return self._topics[project].topic if project in self._lost else None
 
     async def wait_for(self, project: str, timeout: float) -> Accepted:  # noqa: ASYNC109 - part of the sentence
-        """The project's topic, as soon as it has one. Raises UnknownProject after `timeout` seconds."""
+        """Return the project's topic, waiting for it if needed. Raises UnknownProject after `timeout` seconds."""
         known = self.get(project)
         if known is not None:
             return known
@@ -101,7 +103,7 @@ class TopicCache:
             self.on_change.remove(look)
 
     async def close(self) -> None:
-        """What was known stays; nothing changes any more. Harmless when closed already."""
+        """Stop following topics. The known ones stay. May be called twice."""
         if self._watch is not None:
             await self._watch.aclose()
         if self._following is not None:
@@ -123,10 +125,12 @@ class TopicCache:
         if changes:
             self.on_lost(self._lost)
 
-    # Each of these returns whether it changes what is lost.
+    # Each of these returns whether the set of lost topics changed.
 
     def _list(self, told: Listing, *, gone_back: bool) -> bool:
-        """What is missing was deleted; unless etcd has gone back. Then it has lost it, and it stays as it was."""
+        """Apply a full listing. A missing topic was deleted, unless etcd was rolled back: then it is lost, and stays in
+        effect.
+        """
         listed = {self._project(item) for item in told.items}
         missing = {project for project in self._topics.keys() - listed if project not in self._lost}
         changes = [self._lose(missing)] if gone_back else [self._set(project, None) for project in missing]
