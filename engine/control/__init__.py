@@ -1,1 +1,1 @@
-"""The control plane: topics as they are desired become topics in effect."""
+"""Control plane: turns topic specs into topics in effect."""

@@ -1,1 +1,1 @@
-"""What only the leader does."""
+"""Duties of the leader."""

@@ -1,4 +1,4 @@
-"""The leader's work beside the acceptance of topics: several duties, which end together."""
+"""Runs the leader's duties next to the topic controller; they end together."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def run_together(*duties: Duty) -> Duty:
-    """One duty that is all of these: it ends, and raises, as soon as any of them does."""
+    """Combine duties into one that ends, or raises, as soon as any of them does."""
 
     async def serve(fence: CreatedAt) -> None:
         tasks = [asyncio.ensure_future(duty(fence)) for duty in duties]

@@ -1,8 +1,9 @@
-"""Which groups may go, and when to ask again: the leader's part without I/O. Times are monotonic ns.
+"""Decides which groups can be collected and when to ask nodes about them. Pure; times are monotonic ns.
 
-A group goes when it was found empty twice, `every` apart at least, and both times later than any producer puts by a
-topic that had it: `known` after the group was first seen to take no more puts. First it is asked what nodes know, as
-that costs them little; the streams are looked at only when that is nothing.
+A group is collected after it was found empty twice, at least `every` apart. Both times must be later than any put under
+a topic that had the group: at least `known` after the group was first seen closed to puts. A shallow question, about
+what nodes know, comes first, as it is cheap; the streams are only examined (a deep question) when the shallow answer is
+that the group is empty.
 """
 
 from __future__ import annotations
@@ -16,13 +17,15 @@ if TYPE_CHECKING:
 
     from evenlane.quota.topics.topic import Accepted
 
-_TIMES = 2  # that a group must be found empty, in a row
-_MOST_GROUPS = 20_000  # in one question: as many as the largest topic has
+_TIMES = 2  # consecutive findings required to call a group empty
+_MOST_GROUPS = 20_000  # in one question; the largest topic has this many
 _MOST_PROJECTS = 100
 
 
 class EmptyGroup(NamedTuple):
-    """What may go of a project, as it was looked at under the accepted topic of this number."""
+    """Empty groups of a project that can be collected, and the number of the accepted topic under which they were
+    examined.
+    """
 
     project: str
     groups: tuple[int, ...]
@@ -30,14 +33,19 @@ class EmptyGroup(NamedTuple):
 
 
 class _Project:
-    """`since`: when each group was first seen to take no puts; `times`: how often in a row it was found empty."""
+    """State of one project.
+
+    Invariants: `since` (when each group was first seen closed to puts) and `times` (how many times in a row it was
+    found empty) have exactly the groups that are leaving; `at` is when the next question is due, `pause` the interval
+    before it.
+    """
 
     __slots__ = ("accepted", "at", "deep", "pause", "since", "times")
 
     def __init__(self) -> None:
         self.since: dict[int, int] = {}
         self.times: dict[int, int] = {}
-        self.deep = False  # the next question is about the streams, too
+        self.deep = False  # whether the next question examines the streams, too
         self.at = self.pause = 0
 
     def follow(self, accepted: Accepted, now: int) -> None:
@@ -47,12 +55,12 @@ class _Project:
         self.times = {group: self.times.get(group, 0) for group in groups}
 
     def found(self, looked: Collection[int], full: Collection[int] | None, *, deep: bool) -> bool:
-        """Whether a deep look, or another one, promises something. `full` is None if an answer is missing."""
+        """Note an answer; return whether a deep question is worthwhile. `full` is None if an answer is missing."""
         for group in looked:
             empty = deep and full is not None and group not in full
             self.times[group] = self.times[group] + 1 if empty else 0
         if full is None or (self.accepted.deleted and full):
-            return False  # a deleted topic goes as a whole
+            return False  # a deleted topic is collected as a whole
         return any(group not in full and self.times[group] < _TIMES for group in looked)
 
     def going(self) -> tuple[int, ...]:
@@ -60,14 +68,16 @@ class _Project:
 
 
 class GroupCandidates:
-    """`known`, `every` and `longest` (the longest pause between two questions about a project) in ns."""
+    """Candidates by project. `known`, `every` and `longest` (the longest pause between two questions about a project)
+    in ns.
+    """
 
     def __init__(self, known: int, every: int, longest: int) -> None:
         self._known, self._every, self._longest = known, every, longest
         self._projects: dict[str, _Project] = {}
 
     def changed(self, project: str, accepted: Accepted | None, now: int) -> None:
-        """What is in force is another than before; None: nothing is."""
+        """Note a change of the accepted topic; None if it was deleted."""
         if accepted is None or not _leaving(accepted):
             self._projects.pop(project, None)
             return
@@ -80,17 +90,17 @@ class GroupCandidates:
         each.at = max(min(each.at, now + self._every), min(each.since.values()) + self._known)
 
     def begin(self) -> None:
-        """Somebody else led until now: what was found empty here may be long ago."""
+        """Discard earlier findings at the start of a term: they may be from long ago."""
         for each in self._projects.values():
             each.times = dict.fromkeys(each.times, 0)
             each.deep, each.pause = False, self._every
 
     def due(self) -> int | None:
-        """When the next question is to be asked."""
+        """Return when the next question is due, None if no group is a candidate."""
         return min((each.at for each in self._projects.values()), default=None)
 
     def questions(self, now: int, *, deep: bool) -> tuple[GroupQuestion, ...]:
-        """What to ask now, those first that have waited longest. `answered` ends it, for each."""
+        """Return the questions that are due, longest overdue first. Each ends with `answered`."""
         ready = [name for name, each in self._projects.items() if each.at <= now and each.deep == deep]
         wanted: list[GroupQuestion] = []
         room = _MOST_GROUPS
@@ -106,8 +116,9 @@ class GroupCandidates:
     def answered(
         self, wanted: GroupQuestion, full: Collection[int] | None, now: int, *, deep: bool
     ) -> EmptyGroup | None:
-        """What came of a question: the groups that hold something; None if an owner didn't answer, or there is none.
-        What may go after it.
+        """Note the answer to a question; return the groups that can be collected, if any.
+
+        `full` are the groups that still hold messages; None if an owner didn't answer or a partition has no owner.
         """
         project = self._projects.get(wanted.project)
         if project is None:
@@ -121,6 +132,6 @@ class GroupCandidates:
 
 
 def _leaving(accepted: Accepted) -> tuple[int, ...]:
-    """The groups that take no puts and go when they are empty."""
+    """Return the groups that take no puts and are collected once empty."""
     active = range(accepted.active) if accepted.deleted else ()
     return (*active, *accepted.draining)

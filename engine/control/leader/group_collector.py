@@ -1,4 +1,4 @@
-"""The leader's duty: which groups that were taken away are empty, and may be forgotten; and which deleted topics."""
+"""Leader duty: finds closed groups and deleted topics that are empty, and has them removed."""
 
 from __future__ import annotations
 
@@ -30,16 +30,20 @@ if TYPE_CHECKING:
 
 _log = structlog.get_logger(__name__)
 
-EVERY_S = 2.0  # between two looks at a group that seems to be empty
+EVERY_S = 2.0  # between two looks at a group that seems empty
 LONGEST_S = 60.0  # between two questions about one that isn't
-ANSWER_S = 15.0  # for all answers; a deep look takes some milliseconds a partition
+ANSWER_S = 15.0  # for all answers; a deep question takes some milliseconds per partition
 _SECOND = 1_000_000_000
 
 
 class GroupCollector:
-    """`serve` as long as this node leads. `emptied(project, groups, number)` takes groups out of what is accepted
-    (`Acceptor.emptied`); `connect` makes a connection, used when there is something to ask; a producer may put by a
-    topic for `known_s` seconds after it has changed.
+    """Runs `serve` while this node leads.
+
+    `emptied(project, groups, number)` removes groups from the accepted topic (`TopicController.emptied`). `connect`
+    makes a connection, which is only opened when a question is due. A producer may put under a topic for `known_s`
+    seconds after the topic has changed.
+
+    Invariants: `_number` identifies the latest question; `_heard` has only replies to it, by node.
     """
 
     def __init__(
@@ -71,7 +75,7 @@ class GroupCollector:
         self._wake.set()
 
     async def serve(self, _fence: CreatedAt) -> None:
-        """Without end: what is written carries the acceptor's own fence. Raises CoordinationError."""
+        """Collect groups without end. Writes carry the topic controller's own fence. Raises CoordinationError."""
         self._candidates.begin()
         while True:
             await self._until_due()
@@ -94,7 +98,7 @@ class GroupCollector:
                 return
 
     async def _ask_on(self, connection: RequestBus) -> None:
-        """Raises Unreachable, Disconnected, CoordinationError."""
+        """Ask questions on this connection without end. Raises Unreachable, Disconnected, CoordinationError."""
         await connection.open()
         inbox = f"{INBOX}{token_hex(11)}"
         connection.listen(inbox, self._hear)
@@ -119,7 +123,9 @@ class GroupCollector:
     async def _asked(
         self, connection: RequestBus, inbox: str, wanted: tuple[GroupQuestion, ...], *, deep: bool
     ) -> dict[str, set[int]] | None:
-        """Of each project the groups that hold something; None if of some partition the owner didn't say."""
+        """Ask all owners; return the groups that still hold messages by project. None if the answer for any partition
+        is missing.
+        """
         owners = await self._owners()
         if len(owners) < self._partitions:
             return None
@@ -140,7 +146,7 @@ class GroupCollector:
         return full
 
     def _complete(self, owners: dict[int, tuple[str, int]]) -> bool:
-        """Whether the owner of each partition has looked at it, under the epoch under which it owns it."""
+        """Whether the owner of each partition has examined it, under the epoch under which it owns the partition."""
         return all(
             (told := self._heard.get(node)) is not None and told.epochs.get(partition) == epoch
             for partition, (node, epoch) in owners.items()
@@ -157,7 +163,7 @@ class GroupCollector:
             self._news.set()
 
     async def _owners(self) -> dict[int, tuple[str, int]]:
-        """Partition -> node and epoch."""
+        """Return node and epoch by partition."""
         prefix = names.key(self._env, "owners", "")
         found: dict[int, tuple[str, int]] = {}
         for item in (await self._coordination.list(prefix)).items:

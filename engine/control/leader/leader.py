@@ -1,4 +1,4 @@
-"""The leader's work put together: accepting wishes, placing partitions, moving shares, forgetting what is empty."""
+"""Builds the leader: reconciling topics, placing partitions, lending quota, collecting empty groups."""
 
 from __future__ import annotations
 
@@ -33,7 +33,9 @@ def build_leader(
     *,
     shares: bool = True,
 ) -> TopicController:
-    """Stands for election as `holder`, and does all of it while it leads. Without `shares` none are moved."""
+    """Build a controller that campaigns as `holder` and performs all duties while it leads. Without `shares` it doesn't
+    lend quota.
+    """
     env = settings.env
 
     async def emptied(project: str, groups: Collection[int], number: int) -> bool:

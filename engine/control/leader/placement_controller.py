@@ -1,4 +1,4 @@
-"""The leader's work on placement: follows who is alive and what is wanted, and writes the plan."""
+"""Leader duty: follows nodes and loads, and writes the plan that places partitions on nodes."""
 
 from __future__ import annotations
 
@@ -34,14 +34,20 @@ _SECOND = 1_000_000_000
 @dataclass(frozen=True, slots=True)
 class Tuning:
     most_ops: int = 100
-    """Of one transaction; etcd takes 128."""
+    """Operations per transaction; etcd's limit is 128."""
     much: int = 4_096
-    """Partitions times nodes, or topics, beyond which a thread computes, so that the loop goes on."""
+    """Size above which a placement is computed in a thread, so that the event loop isn't blocked: partitions times
+    nodes, or topics.
+    """
     load_ns: int = LOAD_NS
 
 
 class PlacementController:
-    """`serve(fence)` places partitions as long as the fence holds."""
+    """Places partitions while `serve(fence)` runs.
+
+    Invariants: `_sent` has the value last written under each plan key (None: deleted), `_sent_at` the revision of that
+    write. `_loads` belongs to `_loads_of`, a value of `_changes`; it is out of date once the two differ.
+    """
 
     def __init__(
         self,
@@ -59,17 +65,17 @@ class PlacementController:
         self._partitions = facts.partitions
         self._loads: list[float] | None = None
         self._leader = Leader(self._partitions, load_ns=tuning.load_ns)
-        self._changes = 0  # of topics
-        self._loads_of = -1  # after so many of them
+        self._changes = 0  # number of topic changes
+        self._loads_of = -1  # value of `_changes` that `_loads` reflects
         self._too_many = False
         self._wake = asyncio.Event()
-        self._sent: dict[str, bytes | None] = {}  # what was last written under each plan key
-        self._sent_at: dict[str, int] = {}  # at which revision
-        self._changed: set[str] = set()  # plans that others have changed; who, is known once they are written anew
+        self._sent: dict[str, bytes | None] = {}  # value last written under each plan key
+        self._sent_at: dict[str, int] = {}  # revision of that write
+        self._changed: set[str] = set()  # plans that others have changed; logged once they are rewritten
         book.on_change.append(self._topic_changed)
 
     async def serve(self, fence: CreatedAt) -> None:
-        """Returns when somebody else leads. Raises CoordinationError."""
+        """Return when another process leads. Raises CoordinationError."""
         self._leader = Leader(self._partitions, load_ns=self._tuning.load_ns)
         self._sent, self._sent_at, self._changed = {}, {}, set()
         begun = asyncio.Event()
@@ -87,7 +93,7 @@ class PlacementController:
                 part.cancel()
             await asyncio.gather(*parts, return_exceptions=True)
 
-    # ---- facts
+    # ---- input
 
     async def _follow_nodes(self) -> None:
         async with PrefixWatch(self._coordination, names.key(self._env, "nodes", "")) as items:
@@ -107,7 +113,9 @@ class PlacementController:
                 self._wake.set()
 
     def _read_node(self, item: KeyValue) -> NodeRecord | None:
-        """None for what is no record, or stands under no lease: nobody would serve what it gets."""
+        """Decode a node record. Returns None for an invalid value and for a key under no lease: no node would serve its
+        partitions.
+        """
         if item.lease:
             return self._records.read(NodeRecord, item.key, item.value)
         self._records.pass_over(f"{item.key} stands under no lease")
@@ -153,20 +161,22 @@ class PlacementController:
         return self._records.owners(((item.key.removeprefix(prefix), item.value) for item in items), self._partitions)
 
     def _plan_seen(self, name: str, raw: bytes | None, revision: int) -> None:
-        """An echo of what was written here, or somebody else's doing."""
+        """Handle a plan in etcd: an echo of this leader's own write, or a change by another process."""
         if raw == self._sent.get(name):
             return
         record = self._read_plan(name, raw) if raw is not None else None
         newer = record is not None and record.generation > self._leader.generation
         if revision <= self._sent_at.get(name, 0) and not newer:
-            return  # written over by now; but who has seen a newer generation passes over ours
+            return  # overwritten by now; but a node that has seen a newer generation ignores ours
         if self._leader.plan_seen(name, record or PlanRecord(generation=0, partitions=[]), now_ns()):
             self._changed.add(name)
         self._wake.set()
 
     def _note_older(self, told: WatchUpdate) -> None:
-        """A listing that has older plans than were written, or none, was made before that; or etcd has gone back since.
-        They are written anew in any case.
+        """Schedule a rewrite of plans that are older in this listing than this leader's writes, or missing from it.
+
+        Either the listing was made before those writes, or etcd was rolled back since. A rewrite is correct in both
+        cases.
         """
         for name, written_at in self._sent_at.items():
             item = told.changed.get(name)
@@ -183,7 +193,7 @@ class PlacementController:
         self._leader.load_changed(now_ns())
         self._wake.set()
 
-    # ---- the plan
+    # ---- plan
 
     async def _plan(self, begun: asyncio.Event, fence: CreatedAt) -> None:
         await begun.wait()
@@ -222,7 +232,7 @@ class PlacementController:
         return placement
 
     async def _write(self, draft: Draft, fence: CreatedAt) -> bool:
-        """Whether we lead still."""
+        """Write the draft. Returns whether this process still leads."""
         values = {
             name: encode(PlanRecord(generation=draft.generation, partitions=p)) for name, p in draft.plans.items()
         }
@@ -254,13 +264,17 @@ class PlacementController:
         return True
 
     def _warn_of_changed(self, written: set[str]) -> None:
-        """Only now: as the write went through it was somebody else. The next leader's plan, seen late, ends ours."""
+        """Warn of plans that another process has changed.
+
+        Only after a fenced write: this proves that the change wasn't the plan of a new leader, whose write would have
+        ended this term.
+        """
         for name in sorted(written & self._changed):
             _log.warning("a plan was changed by somebody else: it is written anew", of_node=name)
         self._changed -= written
 
     def _warn_of_nodes(self, nodes: int) -> None:
-        """P1, when it begins to be so."""
+        """Warn (P1) when there become fewer than two partitions per node."""
         too_many = 2 * nodes > self._partitions
         if too_many and not self._too_many:
             _log.warning(

@@ -1,4 +1,4 @@
-"""The leader's side of shares over nodes: rounds of questions and loans, as long as anything is short somewhere."""
+"""Leader side of quota lending: rounds of questions and loans, as long as any topic is short on any node."""
 
 from __future__ import annotations
 
@@ -36,18 +36,22 @@ if TYPE_CHECKING:
 
 _log = structlog.get_logger(__name__)
 
-_OF_LEASE = 0.3  # a loan lasts no longer than this share of a node's lease
+_OF_LEASE = 0.3  # longest loan, as a share of the lease TTL
 _PAUSE_S = 1.0
-_ANSWER_S = 0.15  # for nodes to answer
+_ANSWER_S = 0.15  # for the nodes' answers
 _SOMEBODY = ""
 _SECOND = 1_000_000_000
-_MOST = 500  # topics in a round: nodes answer in one turn of their loop; of more, some in each, the next one soon
-_MOST_KNOWN = 20_000  # that wait for a round
-_SILENT = 5  # rounds without an answer, after which a node isn't waited for
+_MOST = 500  # topics per round, as a node answers within one turn of its loop; the next round takes the rest
+_MOST_KNOWN = 20_000  # topics that wait for a round
+_SILENT = 5  # rounds without an answer after which a node isn't waited for
 
 
 class QuotaLender:
-    """`serve(fence)` while this node leads, on a connection of its own, which `connect` makes."""
+    """Lends quota while `serve(fence)` runs, on a connection of its own, made by `connect`.
+
+    Invariants: `_epoch` is that of the present term, 0 outside one; `_rounds` belongs to the term `_rounds_of`.
+    `_short` has the topics that wait for a round; `_last` has those of the last round.
+    """
 
     def __init__(
         self, connect: Callable[[], RequestBus], env: str, lease_ttl_s: float, *, soon_s: float = SOON_S
@@ -58,16 +62,16 @@ class QuotaLender:
         self._every_s = min(EVERY_S, self._seconds / 3)
         self._epoch = 0
         self._rounds, self._rounds_of = LendingRounds(0), 0
-        self._short: dict[str, None] = {}  # topics to ask about, those first that were asked about longest ago
-        self._last: set[str] = set()  # what the last round was about
-        self._nodes: dict[str, int] = {}  # in which round they answered last
+        self._short: dict[str, None] = {}  # topics to ask about, the longest waiting first
+        self._last: set[str] = set()  # topics of the last round
+        self._nodes: dict[str, int] = {}  # node -> round of its last answer
         self._answered: set[str] = set()
         self._change = asyncio.Event()
-        self._heard_of = asyncio.Event()  # something is short
-        self._news = asyncio.Event()  # and the last round wasn't about it, or not under these rules
+        self._heard_of = asyncio.Event()  # a topic is short
+        self._news = asyncio.Event()  # a topic is short that wasn't in the last round, or under changed rules
 
     async def serve(self, fence: CreatedAt) -> None:
-        """Until it is cancelled. Each epoch begins with nothing granted; a term may begin again under the same one."""
+        """Run rounds until cancelled. Each epoch starts without loans; a term may restart under the same epoch."""
         self._epoch = fence.revision
         if self._rounds_of != self._epoch:
             self._rounds, self._rounds_of = LendingRounds(int(self._seconds * _SECOND)), self._epoch
@@ -83,7 +87,7 @@ class QuotaLender:
             await connection.close()
 
     async def _opened(self) -> RequestBus:
-        """A NATS that is away mustn't end the leader's other duties."""
+        """Open a connection, retrying: an unreachable NATS must not end the leader's other duties."""
         while True:
             connection = self._connect()
             try:
@@ -95,7 +99,9 @@ class QuotaLender:
             await asyncio.sleep(_PAUSE_S)
 
     async def _wait(self) -> None:
-        """For the next round: until anything is short, and then soon if that is news, else in its turn."""
+        """Wait for the next round: until a topic is short, then until soon for new information, else for a regular
+        interval.
+        """
         clock = asyncio.get_running_loop().time
         due = clock() + self._every_s
         await asyncio.sleep(min(self._soon_s, self._every_s))
@@ -124,7 +130,9 @@ class QuotaLender:
         self._short.update(dict.fromkeys(self._rounds.lasting(now_ns()) - self._short.keys()))
 
     def _due(self) -> list[str]:
-        """What this round is about; what isn't said to be short again, and of which nothing is lent, is forgotten."""
+        """Take the topics of this round out of `_short`. A topic leaves the rounds if no node reports it again and no
+        loan of it remains.
+        """
         due = [project for project, _ in zip(self._short, range(_MOST), strict=False)]
         if len(self._short) > len(due):
             self._news.set()
@@ -134,12 +142,12 @@ class QuotaLender:
         return due
 
     def _known(self) -> set[str]:
-        """The nodes that are waited for; before the first round nobody knows which there are."""
+        """Return the nodes whose answers to wait for. Before the first round the nodes are unknown."""
         known = {node for node, last in self._nodes.items() if self._rounds.number - last <= _SILENT}
         return known or {_SOMEBODY}
 
     async def _answers(self, wanted: Callable[[], set[str]]) -> None:
-        """Wait for these nodes' answers, 150 ms at the most."""
+        """Wait for answers of these nodes, at most 150 ms."""
         self._answered.clear()
         try:
             async with asyncio.timeout(_ANSWER_S):

@@ -1,4 +1,4 @@
-"""The leader's work on topics: wishes under `topics/` become what is in force under `accepted/`."""
+"""Leader duty: reconciles topic specs under `topics/` into accepted topics under `accepted/`."""
 
 from __future__ import annotations
 
@@ -27,25 +27,25 @@ if TYPE_CHECKING:
     from evenlane.quota.topics.topic import Accepted
     from evenlane.ring.coordination.ports import Coordination, CreatedAt, Watch
 
-PAUSE_S = 0.02  # between two publications: every node takes part in each of them
+PAUSE_S = 0.02  # between two publications, as every node reacts to each
 _log = structlog.get_logger(__name__)
 
 
 class _End(Enum):
-    """Why one reading of etcd has served its time."""
+    """Reason for the end of one reading of etcd."""
 
-    OUTDATED = auto()  # etcd has something else than this leader has read and written: read it again
+    OUTDATED = auto()  # etcd differs from what this leader has read and written: read it again
     FENCED = auto()  # another process leads
     DISCONNECTED = auto()  # a watch has ended
 
 
 class TopicController:
-    """Stands for election under the name `holder` and accepts topics while it leads.
+    """Campaigns as `holder` and reconciles topics while it leads.
 
-    `leading` is set while it does. `alarms` (project -> sentence) are the wishes refused at present,
-    `refused` counts them since the start. `beside(fence)` is the leader's other work: what it writes carries
-    the fence, and it ends when that doesn't hold any more. `node_lease`: see Leadership. `last_good(project)` is what
-    this process read last of a topic that can't be read now, None if it never did.
+    `leading` is set while it leads. `alarms` maps a project to the reason why its spec is rejected at present;
+    `refused` counts rejections since the start. `beside(fence)` runs the leader's other duties: their writes carry the
+    fence, and they end when it no longer holds. `node_lease`: see `LeaderElection`. `last_good(project)` returns the
+    topic that this process last read for a project whose accepted topic is corrupted, None if it never read one.
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class TopicController:
         self._beside, self._last_good = beside, last_good
         self._acceptance = TopicReconciler(env, facts, {})
         self._inbox: WorkQueue | None = None  # of the present term
-        self._refused_before = 0  # in former terms
+        self._refused_before = 0  # in earlier terms
 
     @property
     def leading(self) -> asyncio.Event:
@@ -84,24 +84,24 @@ class TopicController:
         return self._refused_before + self._acceptance.refused
 
     async def start(self) -> None:
-        """Returns at once; wait for `leading`, if it matters."""
+        """Start campaigning and return at once. Callers that need the lead wait for `leading`."""
         self._leadership.start()
 
     async def close(self) -> None:
-        """Gives the lead up, if it has it. May be called twice."""
+        """Give up the lead, if held. May be called twice."""
         await self._leadership.close()
 
     async def emptied(self, project: str, groups: Collection[int], number: int | None = None) -> bool:
-        """These groups hold nothing any more: they leave `draining`. A deleted topic goes from `accepted/` when all its
-        groups, the active ones and those still draining, are named at once.
+        """Remove empty groups from `draining`. A deleted topic is removed from `accepted/` when all its groups, active
+        and draining, are named at once.
 
-        `number` is that of the accepted topic under which they were looked at: nothing happens if there is another one
-        by now. Returns whether `accepted/` was changed: False as well if the lead is not here or is lost meanwhile.
+        `number` is that of the accepted topic under which the groups were examined: if it has changed, nothing happens.
+        Returns whether `accepted/` was changed; also False if this process doesn't lead, or loses the lead meanwhile.
         """
         return False if self._inbox is None else await self._inbox.ask(project, groups, number)
 
     async def _lead(self, epoch: int) -> None:
-        """Until any of the leader's work ends."""
+        """Run all duties until one of them ends."""
 
         async def accept(_fence: CreatedAt) -> None:
             await self._accept(epoch)
@@ -110,15 +110,15 @@ class TopicController:
         await run_together(accept, *beside)(self._leadership.fence(epoch))
 
     async def _accept(self, epoch: int) -> None:
-        """Reconcile topics as long as this process leads. It is the only writer under `accepted/`: if anything differs
-        from what it has written, it forgets what it had decided and reads etcd again.
+        """Reconcile topics while this process leads. It is the only writer under `accepted/`: if etcd differs from what
+        it has written, it discards its decisions and reads etcd again.
         """
         while await self._reconcile(epoch) is _End.OUTDATED:
             _log.info("begins anew", reason="what is accepted is not what this leader has written")
             await asyncio.sleep(PAUSE_S)
 
     async def _reconcile(self, epoch: int) -> _End:
-        """Publish wishes as they arrive, from what etcd has now."""
+        """Publish specs as they arrive, starting from etcd's present state."""
         async with aclosing(self._watch("accepted")) as accepted, aclosing(self._watch("topics")) as wishes:
             found = await anext(accepted, None)
             if not isinstance(found, Listing):
@@ -134,7 +134,7 @@ class TopicController:
                     if stands.forgotten:
                         return _End.OUTDATED
                     if not (batch.wishes or batch.asked or stands.damaged):
-                        continue  # it has received its own writes
+                        continue  # only its own writes have arrived
                     if not await self._publish(batch, writer):
                         return _End.OUTDATED if await writer.is_leader() else _End.FENCED
                     await asyncio.sleep(PAUSE_S)
@@ -145,7 +145,9 @@ class TopicController:
                 await inbox.close()
 
     async def _publish(self, batch: Batch, writer: AcceptedWriter) -> bool:
-        """False, and not all of it is written, if somebody else leads or has written under `accepted/`."""
+        """Publish a batch. Returns False, with only part of it written, if another process leads or has written under
+        `accepted/`.
+        """
         unaccepted = self._acceptance.unaccepted(batch.wishes)
         numbers = await next_numbers(self._coordination, self._env, unaccepted)
         changes = self._acceptance.changes(batch.wishes, numbers)
@@ -164,7 +166,9 @@ class TopicController:
         return self._coordination.watch(names.key(self._env, kind, ""))
 
     def _in_force(self, stands: AcceptedView) -> dict[str, Accepted]:
-        """What can't be read, and isn't known from before, counts as none: it is written anew if its wish is good."""
+        """Return the accepted topics. A corrupted one is replaced by its last known good value; without one, it counts
+        as missing, and is rewritten from its spec if that is valid.
+        """
         last = {project: self._last_good(project) for project in stands.unreadable}
         known = {project: topic for project, topic in last.items() if topic is not None}
         if unknown := last.keys() - known.keys():

@@ -1,4 +1,4 @@
-"""What the leader has to decide on, gathered until it has time for all of it."""
+"""Work queue of the leader: collects events and requests until the leader has time to decide on all of them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class GroupCheck:
-    """Whether these groups of a project may be forgotten, since they are empty."""
+    """A request to remove empty groups of a project."""
 
     def __init__(self, project: str, groups: Collection[int], number: int | None) -> None:
         self.project, self.groups, self.number = project, groups, number
@@ -26,7 +26,7 @@ class GroupCheck:
 
 
 class Batch(NamedTuple):
-    """Since the last time: of each key the last that was told, after the last listing; and what was asked."""
+    """Events and requests since the last batch: for each key the latest event, after the latest listing."""
 
     wishes: list[Listing | Event]
     accepted: list[Listing | Event]
@@ -34,8 +34,11 @@ class Batch(NamedTuple):
 
 
 class WorkQueue:
-    """Reads both watches all the time, so that any number of events are one decision. Whoever opened them closes
-    them.
+    """Reads both watches continuously, so that any number of events makes one batch. The caller that opened the watches
+    closes them.
+
+    Invariant: each request is in `_asked` until it is taken, then in `_unanswered` until the next batch; `close`
+    answers both.
     """
 
     def __init__(self, wishes: Watch, accepted: Watch) -> None:
@@ -46,14 +49,14 @@ class WorkQueue:
         self._unanswered: list[GroupCheck] = []
 
     async def ask(self, project: str, groups: Collection[int], number: int | None) -> bool:
-        """What is answered; False if nobody does any more."""
+        """Request a removal; return its answer, False if the queue closes first."""
         question = GroupCheck(project, groups, number)
         self._asked.append(question)
         self._arrived.set()
         return await question.changed
 
     async def wait(self) -> bool:
-        """Wait for something to take; False when a watch has ended."""
+        """Wait for something to take. Returns False when a watch has ended."""
         while not (self._wishes.ended or self._accepted.ended):
             if self._wishes.told or self._accepted.told or self._asked:
                 return True
@@ -72,7 +75,7 @@ class WorkQueue:
 
 
 class _Latest:
-    """What a watch tells, until it is taken. By key, so that it is bounded; a listing, which has none, comes first."""
+    """Unread updates of a watch, keyed so that their number is bounded. A listing has the key "" and comes first."""
 
     def __init__(self, watch: Watch, arrived: asyncio.Event, name: str) -> None:
         self.told: dict[str, Listing | Event] = {}
@@ -81,7 +84,7 @@ class _Latest:
 
     @property
     def ended(self) -> bool:
-        """Raises what the watch has raised."""
+        """Whether the watch has ended. Raises the watch's exception."""
         if self._reading.done():
             self._reading.result()
         return self._reading.done()

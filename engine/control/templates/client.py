@@ -1,4 +1,4 @@
-"""Templates as people see and change them: `evenlane topics template`."""
+"""Client for templates: `evenlane topics template`."""
 
 from __future__ import annotations
 
@@ -21,11 +21,13 @@ if TYPE_CHECKING:
     from evenlane.quota.topics.template import Template
     from evenlane.ring.coordination.ports import Coordination, KeyValue
 
-_TRIES = 20  # when others write the same template
+_TRIES = 20  # while others write the same template
 
 
 class TemplateStatus(NamedTuple):
-    """A template as it stands; `template` is None if it can't be read, and `problem` says why it makes nothing."""
+    """A template and its state. `template` is None if the value can't be read; `problem` says why it
+    creates no topics.
+    """
 
     name: str
     template: Template | None
@@ -46,14 +48,14 @@ class TemplateStatus(NamedTuple):
 
 
 class TemplateClient:
-    """Any call may raise CoordinationError; for a wrong name InvalidName."""
+    """Reads and changes templates. Each call may raise CoordinationError, and InvalidName for an invalid name."""
 
     def __init__(self, coordination: Coordination, env: str, facts: ClusterConfig) -> None:
         self._coordination, self._env, self._facts = coordination, env, facts
         self._counter = CreatedTopicCounter(coordination, env)
 
     async def change(self, name: str, fields: Mapping[str, object], topic: Mapping[str, object]) -> TemplateStatus:
-        """Change what is named. Raises InvalidTopic."""
+        """Change the named fields. Raises InvalidTopic."""
         place = key(self._env, check_name(name))
         for _ in range(_TRIES):
             found = await self._coordination.get(place)
@@ -70,20 +72,20 @@ class TemplateClient:
         raise EvenlaneError(f"template {name}: others keep changing it at the same time: try again")
 
     async def get(self, name: str) -> TemplateStatus:
-        """Raises EvenlaneError if there is none."""
+        """Return one template. Raises EvenlaneError if it doesn't exist."""
         found = await self._coordination.get(key(self._env, check_name(name)))
         if found is None:
             raise self._none(name)
         return await self._shown(name, found)
 
     async def all(self) -> list[TemplateStatus]:
-        """By name."""
+        """Return all templates by name."""
         prefix = key(self._env, "")
         items = (await self._coordination.list(prefix)).items
         return [await self._shown(item.key.removeprefix(prefix), item) for item in items]
 
     async def delete(self, name: str) -> None:
-        """The topics that it made stay. Raises EvenlaneError if there is none."""
+        """Delete a template. Topics created from it stay. Raises EvenlaneError if it doesn't exist."""
         if not await self._coordination.delete(key(self._env, check_name(name))):
             raise self._none(name)
 
@@ -95,7 +97,7 @@ class TemplateClient:
         return TemplateStatus(name, template, await self._counter.counted(name), self._unfit(template))
 
     def _unfit(self, template: Template) -> str | None:
-        """What keeps this cluster from carrying out its topics."""
+        """Return why this cluster can't carry out the template's topics, None if it can."""
         try:
             SpecWriter(self._coordination, self._env, self._facts).completed("?", template.topic, None)
         except InvalidTopic as error:

@@ -1,8 +1,8 @@
-"""How many topics a template has made that stand as it made them: its counter in etcd.
+"""Counts the topics that a template has created and that are unchanged since, in a counter in etcd.
 
-The counter is raised in the transaction that makes a topic, if it stands as it was read; so however many processes
-make topics at a time, the limit is never exceeded. Topics that were deleted or edited since are still in it: when it
-has come to the limit, it is counted anew from who wrote which wish.
+The transaction that creates a topic also raises the counter, if it is as it was read. So the limit holds however many
+processes create topics at a time. Topics that were deleted or edited since are still counted. When the counter has
+reached the limit, the topics are therefore recounted from the authors of all specs.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _KIND = "templated"
 
 
 class CreatedTopics(NamedTuple):
-    """So many topics, by the counter as it was read."""
+    """The number of created topics, and the counter as it was read."""
 
     topics: int
     read: KeyValue | None
@@ -35,18 +35,18 @@ class _Record(msgspec.Struct, frozen=True):
 
 
 def created_by(name: str) -> str:
-    """How a template is named as the author of a wish."""
+    """Return the author name of specs that a template has written."""
     return f"template {name}"
 
 
 class CreatedTopicCounter:
-    """Any call may raise CoordinationError."""
+    """Reads and raises counters. Each call may raise CoordinationError."""
 
     def __init__(self, coordination: Coordination, env: str) -> None:
         self._coordination, self._env = coordination, env
 
     async def made(self, name: str, limit: int) -> CreatedTopics:
-        """As counted at each making; exactly, if that has come to the limit."""
+        """Return the counter's value; recounted, and thus exact, if it has reached the limit."""
         read = await self._coordination.get(self.key(name))
         count = _count(read)
         if count is None or count >= limit:
@@ -54,7 +54,7 @@ class CreatedTopicCounter:
         return CreatedTopics(count, read)
 
     async def counted(self, name: str) -> int:
-        """From all wishes: those that the template wrote last."""
+        """Count the specs whose last author is the template."""
         authors, wishes = await asyncio.gather(self._listed("authors"), self._listed("topics"))
         said = (author_of(authors.get(project), wish.mod_revision) for project, wish in wishes.items())
         return sum(author is not None and author.by == created_by(name) for author in said)
@@ -64,7 +64,7 @@ class CreatedTopicCounter:
         return {item.key.removeprefix(prefix): item for item in (await self._coordination.list(prefix)).items}
 
     def raised(self, name: str, made: CreatedTopics) -> tuple[Compare, Put]:
-        """What is to hold, and what is to be written, with one topic more."""
+        """Return the condition and the put that raise the counter by one topic."""
         key = self.key(name)
         compare = Absent(key) if made.read is None else ModifiedAt(key, made.read.mod_revision)
         return compare, Put(key, msgspec.json.encode(_Record(made.topics + 1)))
@@ -74,7 +74,7 @@ class CreatedTopicCounter:
 
 
 def _count(read: KeyValue | None) -> int | None:
-    """None for what is no count."""
+    """Return the counter's value, None if it is invalid."""
     if read is None:
         return 0
     try:

@@ -1,4 +1,4 @@
-"""A topic for a project that has none, as the best template for it says."""
+"""Provisions a topic for a project that has none, from the best matching template."""
 
 from __future__ import annotations
 
@@ -27,22 +27,26 @@ if TYPE_CHECKING:
 
 _log = structlog.get_logger(__name__)
 
-_PAUSE_S = 0.02  # between two, at the most
+_PAUSE_S = 0.02  # at most, between two tries
 _SECOND = 1_000_000_000
 
 
 @dataclass(frozen=True, slots=True)
 class Tuning:
     tries: int = 200
-    """While other processes make topics by the same template."""
+    """Limit on tries while other processes create topics from the same template."""
     full_s: float = 10.0
-    """For so long a template that has come to its limit isn't asked again."""
+    """Seconds for which a template that has reached its limit isn't tried again."""
     patience_s: float = wait.WAIT_S
-    """For the leader to accept a topic."""
+    """Seconds for the leader to accept a topic."""
 
 
 class TopicProvisioner:
-    """`via` is what has the topic made, for its history. `book` may be opened by others, and is not closed here."""
+    """Creates topics from templates. `via` names the cause in a topic's history. `book` may be opened by others, and is
+    not closed here.
+
+    Invariant: an entry of `_full` or `_unfit` holds for one revision of its template.
+    """
 
     def __init__(
         self,
@@ -56,18 +60,19 @@ class TopicProvisioner:
         self._tuning = tuning
         self._coordination, self._env, self._facts, self._book, self._via = coordination, env, facts, book, via
         self._counter = CreatedTopicCounter(coordination, env)
-        self._one = asyncio.Lock()  # else this process would be in its own way
-        self._full: dict[str, tuple[int, int]] = {}  # template -> its revision, until when (ns) it isn't asked
+        self._one = asyncio.Lock()  # otherwise tasks of this process would contend with each other
+        self._full: dict[str, tuple[int, int]] = {}  # template -> its revision, time (ns) until which it isn't tried
         self._unfit: dict[str, int] = {}  # template -> its revision, so that it is logged once
 
     def hopeless(self, project: str) -> bool:
-        """Whether it is known, without asking, that no template is for it."""
+        """Whether the known templates rule out a topic for this project. Doesn't access etcd."""
         return self._book.listed and self._book.best(project) is None
 
     async def make(self, project: str) -> bool:
-        """Have the project's topic made and accepted, unless it has one; False if no template is for it.
+        """Create the project's topic, unless it has one, and wait until it is accepted. Returns False if no template
+        matches.
 
-        Raises InvalidName, CoordinationError; UnknownProject if its template has made as many as it may.
+        Raises InvalidName, CoordinationError; UnknownProject if the template has reached its limit.
         """
         names.check_project(project)
         await self._book.opened()
@@ -79,7 +84,7 @@ class TopicProvisioner:
                 revision = await self._made(project, found)
                 if revision is not None:
                     break
-                await asyncio.sleep(uniform(0, _PAUSE_S))  # noqa: S311 - so that they don't meet again
+                await asyncio.sleep(uniform(0, _PAUSE_S))  # noqa: S311 - jitter, so that competing processes diverge
             else:
                 return False
         if revision:
@@ -89,7 +94,7 @@ class TopicProvisioner:
         return True
 
     async def _made(self, project: str, found: Found) -> int | None:
-        """At which revision it was written; 0 if it need not be waited for, None if somebody was in the way."""
+        """Write the spec. Returns its revision, 0 if it need not be waited for, None after a conflict."""
         template = found.template
         self._check_room(project, found)
         wish, accepted = await asyncio.gather(
@@ -116,7 +121,7 @@ class TopicProvisioner:
         return 0 if done.in_force else done.revision
 
     def _check_room(self, project: str, found: Found) -> None:
-        """Raises UnknownProject while the template is known to be full."""
+        """Raise UnknownProject while the template is known to be full."""
         revision, until = self._full.get(found.template.name, (0, 0))
         if revision == found.revision and now_ns() < until:
             raise self._refused(project, found.template)
@@ -129,7 +134,7 @@ class TopicProvisioner:
         )
 
     def _is_unfit(self, project: str, found: Found) -> bool:
-        """What this cluster can't carry out is passed over, with one warning."""
+        """Whether this cluster can't carry out the template; logged once per revision."""
         template = found.template
         try:
             SpecWriter(self._coordination, self._env, self._facts).completed(project, template.topic, None)

@@ -1,1 +1,1 @@
-"""Topics: what people write, what is accepted of it, and its status."""
+"""Topic specs, accepted topics, and their status."""

@@ -1,4 +1,6 @@
-"""What stands under `accepted/`, as the leader knows it: what its writes are compared with, and what others spoilt."""
+"""View of `accepted/` as the leader knows it: the revisions its writes are compared with, and values others have
+corrupted.
+"""
 
 from __future__ import annotations
 
@@ -16,24 +18,24 @@ if TYPE_CHECKING:
 
 
 class AcceptedView:
-    """For one term. `accepted` is what could be read of `found`, by project; `unreadable` why the rest couldn't. Keys
-    that are no project's are passed over.
+    """Lives for one reading of etcd. `accepted` has the decoded values of `found` by project, `unreadable` the reasons
+    for the others. Keys that belong to no project are ignored.
 
-    Nobody but the leader writes there. What somebody did nevertheless is noted as `damaged` if it can't be read, or
-    isn't there any more; what can be read is in force, and is found out at the project's next change. A delete of the
-    leader's own whose answer was lost looks the same: that topic comes back, and goes once more.
+    Only the leader writes under `accepted/`. If another process does, a value that can't be decoded or was deleted is
+    noted in `damaged`. A valid value is in effect, and is found at the project's next change. The leader's own delete
+    whose answer was lost looks the same: that topic returns, and is deleted once more.
 
-    `forgotten` is set when all there is was told to be older than what is known here: etcd was restored from a backup,
-    or lost its last writes as it was killed (3.5.0 to 3.5.2 may), or was read before the leader's last write.
+    `forgotten` is set when a listing is older than the view: etcd was restored from a backup, lost its last writes in a
+    crash (3.5.0 to 3.5.2 may), or was read before the leader's last write.
     """
 
     def __init__(self, env: str, found: Iterable[KeyValue]) -> None:
         self.accepted: dict[str, Accepted] = {}
         self.unreadable: dict[str, str] = {}
         self.forgotten = False
-        self.damaged: dict[str, None] = {}  # in the order in which it was heard of
+        self.damaged: dict[str, None] = {}  # in order of arrival
         self._prefix = names.key(env, "accepted", "")
-        self._revisions: dict[str, int] = {}  # by key; of what was read, and of what was written since
+        self._revisions: dict[str, int] = {}  # by key, of values read and written
         for item in found:
             self._read(item)
 
@@ -49,7 +51,7 @@ class AcceptedView:
             self.damaged[project] = None
 
     def compared(self, part: Iterable[Op]) -> Iterator[Compare]:
-        """What holds as long as nobody else has written what this part writes."""
+        """Yield the conditions under which nobody else has written the keys of these operations."""
         for op in part:
             if op.key.startswith(self._prefix):
                 revision = self._revisions.get(op.key)
@@ -66,7 +68,7 @@ class AcceptedView:
                 self._revisions[op.key] = revision
 
     def heard(self, told: Iterable[Listing | Event]) -> None:
-        """What a watch of `accepted/` tells, the leader's own writes among it."""
+        """Apply updates of a watch of `accepted/`, the leader's own writes included."""
         for each in told:
             if isinstance(each, Listing):
                 self.forgotten = self.forgotten or self._is_older(each)
@@ -78,7 +80,7 @@ class AcceptedView:
                 self._look(each.item.key, each.item.mod_revision, None if each.kind == "delete" else each.item.value)
 
     def _is_older(self, listing: Listing) -> bool:
-        """Than what is known here: as a whole, or one key."""
+        """Whether the listing is older than this view, as a whole or for one key."""
         return listing.revision < max(self._revisions.values(), default=0) or any(
             item.mod_revision < self._revisions.get(item.key, 0) for item in listing.items
         )
@@ -86,7 +88,7 @@ class AcceptedView:
     def _look(self, key: str, revision: int, value: bytes | None) -> None:
         project = key.removeprefix(self._prefix)
         if revision <= self._revisions.get(key, 0) or not names.is_project(project):
-            return  # the leader's own, or from before it; or somebody's who may write there what he likes
+            return  # the leader's own write, or older; or a key that belongs to no project
         if value is None:
             self._revisions.pop(key, None)
         elif _is_readable(value):

@@ -1,4 +1,4 @@
-"""The leader's writing: what is accepted and its history, in few transactions, each of them fenced."""
+"""Writes accepted topics and their history, in few transactions, each of them fenced."""
 
 from __future__ import annotations
 
@@ -24,25 +24,25 @@ if TYPE_CHECKING:
 
 _log = structlog.get_logger(__name__)
 
-_MOST_OPS = 100  # in one transaction; etcd takes 128, and as many comparisons: one for each project, and the fence
-_MOST_BYTES = 1_000_000  # in one transaction; etcd takes 1.5 MiB
-_MOST_READS = 500  # of authors one by one; more are listed
-_AT_ONCE = 50  # reads
+_MOST_OPS = 100  # per transaction; etcd takes 128, and as many comparisons: one per project, and the fence
+_MOST_BYTES = 1_000_000  # per transaction; etcd takes 1.5 MiB
+_MOST_READS = 500  # read one by one; more authors are listed
+_AT_ONCE = 50  # concurrent reads
 
 
 class AcceptedWriter:
-    """For one term of a leader. What is written is compared with the fence, and with what `stands`.
+    """Writes for one term of a leader. Each write is conditional on the fence and on the revisions in the view.
 
-    The fence alone would let a write pass whose answer was lost, and which etcd carries out after a newer one of the
-    same leader.
+    The fence alone isn't sufficient: it would admit a write whose answer was lost and that etcd carries out after a
+    newer one of the same leader.
     """
 
     def __init__(self, coordination: Coordination, env: str, fence: CreatedAt, stands: AcceptedView) -> None:
         self._coordination, self._env, self._fence, self._stands = coordination, env, fence, stands
 
     async def publish(self, changes: Sequence[TopicChange]) -> bool:
-        """Write these changes. False, and not all of them are written, if another process leads or has written under
-        `accepted/`. Raises CoordinationError: nobody knows then what is written.
+        """Write these changes. Returns False, with only part of them written, if another process leads or has written
+        under `accepted/`. Raises CoordinationError, after which it is unknown what was written.
         """
         if not changes:
             return True
@@ -55,9 +55,9 @@ class AcceptedWriter:
         return True
 
     async def repair(self, accepted: Mapping[str, Accepted]) -> bool:
-        """Write again what is damaged, as far as it is known what was accepted. False if somebody else leads.
+        """Rewrite damaged values whose accepted topic is known. Returns False if another process leads.
 
-        One that is damaged again at the same moment holds up nothing else: the watch tells of it once more. Raises
+        A value that is damaged again meanwhile doesn't block the others: the watch reports it again. Raises
         CoordinationError.
         """
         known = {project: accepted[project] for project in self._stands.damaged if project in accepted}
@@ -84,7 +84,7 @@ class AcceptedWriter:
         return leader is not None and leader.create_revision == self._fence.revision
 
     async def _write(self, part: Sequence[Op]) -> bool:
-        """False, and nothing is written, if the fence or what stands there differs."""
+        """Write in one transaction. Returns False, with nothing written, if the fence or a revision differs."""
         done = await self._coordination.txn([self._fence, *self._stands.compared(part)], part)
         if done.succeeded:
             self._stands.written(part, done.revision)
@@ -106,19 +106,21 @@ class AcceptedWriter:
 
 
 def _is_told(change: TopicChange) -> bool:
-    """Whether somebody's wish has changed something: a first leader publishes all with their revisions."""
+    """Whether a change of a spec caused this change. A first leader publishes all topics with their revisions."""
     before, after = change.before, change.after
     return after is not None and (before is None or after.number != before.number)
 
 
 def _author(found: KeyValue | None, change: TopicChange) -> ChangeAuthor | None:
-    """Nobody, if he changed a wish that wasn't judged: part of the change is somebody else's."""
+    """Return the author, None if it changed a spec that was never reconciled: part of the change is then
+    another author's.
+    """
     author = author_of(found, change.revision, 0 if change.before is None else change.before.revision)
     return author if author is not None and author.replaced == change.replaced else None
 
 
 def ops(env: str, change: TopicChange, at: str, author: ChangeAuthor | None) -> list[Op]:
-    """What has to be written together for one change."""
+    """Return the operations of one change, which must be in one transaction."""
     key = names.key(env, "accepted", change.project)
     written: list[Op] = [Delete(key) if change.after is None else Put(key, encode(change.after))]
     told = entry(change.before, change.after, change.revision, at, author)
@@ -126,9 +128,10 @@ def ops(env: str, change: TopicChange, at: str, author: ChangeAuthor | None) -> 
 
 
 def batches(writes: Iterable[list[Op]], most: int, most_bytes: int) -> Iterator[list[Op]]:
-    """Parts of at most so many operations, and bytes in them unless those of one change alone are more.
+    """Group operations into batches of at most `most` operations and `most_bytes` bytes. A single change may exceed
+    either.
 
-    What is to be written together stays together.
+    Operations of one change stay together.
     """
     part: list[Op] = []
     size = 0
@@ -144,5 +147,5 @@ def batches(writes: Iterable[list[Op]], most: int, most_bytes: int) -> Iterator[
 
 
 def now() -> str:
-    """RFC 3339, to the millisecond."""
+    """Return the time in RFC 3339, to the millisecond."""
     return datetime.now(UTC).isoformat(timespec="milliseconds")

@@ -1,4 +1,4 @@
-"""Many topics are written as a plan says, each only if nobody has changed its wish since the plan was made."""
+"""Applies a plan of many topics, each only if its spec hasn't changed since the plan was made."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
     from evenlane.ring.coordination.ports import Coordination, KeyValue
 
 VIA = "topics apply"
-_MOST_BYTES = 300_000  # of wishes in a transaction: they may be written four times, and etcd takes 1.5 MiB
-_IN_FLIGHT = 4  # transactions
-_TRIES = 20  # when the lead changes, or something is accepted meanwhile
+_MOST_BYTES = 300_000  # of specs per transaction: each may be written four times, and etcd takes 1.5 MiB
+_IN_FLIGHT = 4  # concurrent transactions
+_TRIES = 20  # when the leader changes, or a topic is accepted meanwhile
 
 
 class ApplyOutcome(NamedTuple):
-    """What became of a plan. `refused` maps a project to why it isn't written, `waiting` are those that the leader
-    hasn't accepted; `broken` says why not all was tried.
+    """Result of applying a plan. `refused` maps a project to the reason why it wasn't written; `waiting` are the
+    projects that the leader hasn't accepted; `broken` says why the plan wasn't completed.
     """
 
     written: list[str]
@@ -42,8 +42,10 @@ async def _unknown(_project: str) -> int:
 
 
 class ApplyPlan:
-    """`by` is who changes the topics, for their history. `waiting(project)` counts the messages that wait or are being
-    handled, and may raise EvenlaneError.
+    """Plans and applies changes of topics. `by` is the author, for the topics' history. `waiting(project)` counts the
+    project's backlog, including messages being handled, and may raise EvenlaneError.
+
+    Invariant: `_pending` is the part of `_written` that the leader must still accept.
     """
 
     def __init__(
@@ -57,16 +59,16 @@ class ApplyPlan:
         patience_s: float = wait.WAIT_S,
     ) -> None:
         self._waiting, self._patience_s = waiting, patience_s
-        self._silent: Unreachable | None = None  # to try again for each topic would take seconds each
+        self._silent: Unreachable | None = None  # a retry per topic would take seconds each
         self._coordination, self._env, self._facts = coordination, env, facts
         self._writing = SpecWriter(coordination, env, facts, by)
         self._written: dict[str, int] = {}  # project -> revision
-        self._pending: dict[str, int] = {}  # of these the leader is to accept
+        self._pending: dict[str, int] = {}  # the part of `_written` that the leader must accept
         self._refused: dict[str, str] = {}
 
     async def plan(self, described: PlannedTopic) -> list[PlanRow]:
-        """What would send messages of a key to another group than those of it that wait is held. Raises
-        CoordinationError.
+        """Return the plan's rows. An ordered topic that would move keys to other groups is held while messages wait.
+        Raises CoordinationError.
         """
         wishes, accepted = await asyncio.gather(self._under("topics"), self._under("accepted"))
         return [await self._drained(row) for row in plan_changes(described, wishes, accepted, self._facts)]
@@ -74,7 +76,9 @@ class ApplyPlan:
     async def carry_out(
         self, rows: Iterable[PlanRow], tell: Callable[[int, int], None] = lambda _written, _waiting: None
     ) -> ApplyOutcome:
-        """Write what is new or changed. `tell` gets how many are written, and how many of them aren't accepted yet."""
+        """Write new and changed topics. `tell` is called with the number of topics written, and the number of those not
+        yet accepted.
+        """
         broken, planned = None, list(rows)
         self._refused |= {row.project: row.problem or "" for row in planned if row.action == "held"}
         try:
@@ -94,7 +98,7 @@ class ApplyPlan:
         parts = _parts(SpecChange(row.project, row.raw, row.wish, row.accepted) for row in rows)
 
         async def write() -> None:
-            for part in parts:  # all of them take from the same iterator
+            for part in parts:  # all writers share this iterator
                 await self._write(part)
                 tell(len(self._written), len(self._pending))
 
@@ -120,7 +124,7 @@ class ApplyPlan:
         self._refused |= {each.project: "others keep changing it at the same time" for each in part}
 
     async def _again(self, each: SpecChange) -> SpecChange | None:
-        """With what stands there now; None if it may not be written any more."""
+        """Update the change after a conflict. Returns None if it may not be written any more."""
         wish, accepted = await asyncio.gather(self._get("topics", each.project), self._get("accepted", each.project))
         planned, now = (0 if found is None else found.mod_revision for found in (each.wish, wish))
         if now != planned:
@@ -143,7 +147,7 @@ class ApplyPlan:
         return row if problem is None else row._replace(action="held", problem=problem)
 
     async def _held(self, project: str) -> str | None:
-        """Why this ordered topic may not get other groups now; None if it may."""
+        """Return why this ordered topic may not get other groups now, None if it may."""
         try:
             waiting = await self._count(project)
         except EvenlaneError as why:

@@ -1,4 +1,4 @@
-"""What people want of topics: a wish is written to etcd, and it is said whether it is in force."""
+"""Client for topics: writes a spec to etcd and reports whether it is in effect."""
 
 from __future__ import annotations
 
@@ -25,20 +25,21 @@ if TYPE_CHECKING:
     from evenlane.quota.topics.topic import Accepted
     from evenlane.ring.coordination.ports import Coordination, KeyValue
 
-_TRIES = 20  # when others write the same topic
+_TRIES = 20  # while others write the same topic
 
 
 class _Made(NamedTuple):
-    """A wish to be written (None: deleted). `replaces`: what is wrong with the present one, if nothing of it stays."""
+    """A spec to write (None: delete). `replaces` is the problem of the present spec, if that is discarded entirely."""
 
     raw: bytes | None
     replaces: str | None = None
 
 
 class TopicClient:
-    """Any call may raise CoordinationError; for a wrong name InvalidName, for a wrong topic InvalidTopic.
+    """Reads and changes topics. Each call may raise CoordinationError, InvalidName for an invalid name, and
+    InvalidTopic for an invalid topic.
 
-    `by` is who changes topics, for their history.
+    `by` is the author of changes, for the topics' history.
     """
 
     def __init__(
@@ -55,11 +56,11 @@ class TopicClient:
 
     @property
     def priorities(self) -> Sequence[str]:
-        """Those of the environment."""
+        """Priorities of the environment."""
         return self._facts.priorities
 
     async def get(self, project: str) -> TopicStatus:
-        """Raises UnknownProject."""
+        """Return one topic's status. Raises UnknownProject."""
         names.check_project(project)
         wish, accepted = await self._read(project)
         if wish is None and accepted is None:
@@ -67,7 +68,7 @@ class TopicClient:
         return read_status(project, wish, accepted, self._facts)
 
     async def all(self) -> list[TopicStatus]:
-        """All, by name."""
+        """Return all topics' status by name."""
         wishes, accepted = await asyncio.gather(self._under("topics"), self._under("accepted"))
         return [
             read_status(project, wishes.get(project), accepted.get(project), self._facts)
@@ -75,7 +76,7 @@ class TopicClient:
         ]
 
     async def history(self, project: str) -> History:
-        """The last changes that were accepted. Raises UnknownProject."""
+        """Return the latest accepted changes. Raises UnknownProject."""
         names.check_project(project)
         found = (await self._coordination.list(names.key(self._env, "history", project, ""))).items
         if not found and await self._read(project) == (None, None):
@@ -91,11 +92,11 @@ class TopicClient:
         if_revision: int | None = None,
         via: str = "",
     ) -> TopicStatus:
-        """Change the fields named (None: the default again) and wait for the leader, 2 s at the most.
+        """Change the named fields (None: back to the default) and wait for the leader, at most `patience_s` seconds.
 
-        They are changed in the present wish; in what is in force, if the present wish was refused. Raises
-        UnknownProject if the topic has to be `known` and isn't: of a deleted one, what was accepted last is wished
-        again. Raises EvenlaneError if the wish isn't the one of `if_revision` (0: there is none).
+        The changes apply to the present spec, or to the topic in effect if the present spec was rejected. If the topic
+        must be `known` and isn't, raises UnknownProject; a deleted topic is known, and returns as it was last accepted.
+        Raises EvenlaneError if the spec isn't at `if_revision` (0: there is none).
         """
         names.check_project(project)
         return await self._carried_out(
@@ -106,8 +107,8 @@ class TopicClient:
         )
 
     async def delete(self, project: str, *, if_revision: int | None = None, via: str = "") -> TopicStatus:
-        """Take the wish away: its topic is paused and kept, or goes on draining. Raises UnknownProject if there is no
-        topic, EvenlaneError if it was deleted already.
+        """Delete the spec: its topic is paused and kept, or continues draining. Raises UnknownProject if there is no
+        topic, EvenlaneError if it was already deleted.
         """
         names.check_project(project)
 
@@ -119,13 +120,13 @@ class TopicClient:
         return await self._carried_out(project, none, if_revision, via)
 
     async def is_unordered(self, project: str) -> bool:
-        """Whether the project has a topic in force that isn't ordered."""
+        """Whether the project has a topic in effect that isn't ordered."""
         before = decoded((await self._read(project))[1])
         return before is not None and not before.topic.ordered
 
     async def moves_keys(self, project: str, changes: Mapping[str, object], *, known: bool = False) -> bool:
-        """Whether this change of an ordered topic sends keys to other groups than those where their messages may wait:
-        only as it comes back from draining (docs/reference/messages.md).
+        """Whether this change of an ordered topic sends keys to groups other than those where their messages may wait.
+        This happens only on return from draining (docs/reference/messages.md).
         """
         wish, accepted = await self._read(project)
         before = decoded(accepted)
@@ -141,7 +142,7 @@ class TopicClient:
         if_revision: int | None,
         via: str,
     ) -> TopicStatus:
-        """Write what `make` makes of the present wish and of what is accepted, as often as others are quicker."""
+        """Write the result of `make`, called with the present spec and accepted topic; retry after conflicts."""
         for _ in range(_TRIES):
             wish, accepted = await self._read(project)
             if if_revision not in (None, _revision(wish)):
@@ -178,7 +179,7 @@ class TopicClient:
         return _Made(checked(project, partial(merge, old, changes)), replaces)
 
     def _as_wish(self, before: Accepted) -> bytes:
-        """What was accepted, as a wish that names only what differs from the defaults."""
+        """Convert an accepted topic to a spec that names only fields that differ from their defaults."""
         usual = msgspec.to_builtins(complete(TopicSpec({"qps": before.topic.qps}), self._facts))
         fields = msgspec.to_builtins(before.topic)
         return write_object({name: fields[name] for name in fields if name == "qps" or fields[name] != usual[name]})
@@ -226,7 +227,7 @@ class TopicClient:
 
 
 async def read_topic_facts(coordination: Coordination, env: str) -> ClusterConfig:
-    """The environment's facts; the defaults if nobody has agreed on any yet, without agreeing on them."""
+    """Return the environment's config, or the defaults if there is none yet, without writing them."""
     if await coordination.get(names.key(env, "settings")) is None:
         return ClusterConfig()
     return await agree_cluster_config(coordination, env, {})

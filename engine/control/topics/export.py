@@ -1,4 +1,4 @@
-"""All topics as the file that `topics apply` reads: what is wished, and what isn't in it, said. Pure."""
+"""Exports all topics as a file for `topics apply`, with notes on differences from etcd. Pure."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ _DEFAULTS = {field.name: field.default for field in msgspec.structs.fields(Topic
 
 
 class Export(NamedTuple):
-    """The fields of each project's topic, and of which the file says less than etcd, or something else, and why."""
+    """Fields of each project's topic, and notes: why the file lacks or changes a topic."""
 
     topics: dict[str, dict[str, Any]]
     notes: dict[str, str]
 
 
 def export_topics(standings: Iterable[TopicStatus]) -> Export:
-    """By name, each topic's fields in their order: the same topics make the same file."""
+    """Export by name, with fields in a fixed order, so that equal topics make equal files."""
     found = Export({}, {})
     for standing in sorted(standings, key=lambda each: each.project):
         fields, note = _of(standing)
@@ -38,7 +38,7 @@ def export_topics(standings: Iterable[TopicStatus]) -> Export:
 
 
 def format_export(export: Export) -> bytes:
-    """In ASCII, whatever a topic's texts hold."""
+    """Format as JSON in ASCII, whatever the topics' texts contain."""
     return json.dumps(export.topics, indent=2, allow_nan=False).encode() + b"\n"
 
 
@@ -55,14 +55,16 @@ def _of(standing: TopicStatus) -> tuple[dict[str, Any] | None, str | None]:
 
 
 def _keys_of(topic: Topic) -> dict[str, Any]:
-    """Which group has which key. An ordered topic keeps that through changes of its quota, and has to after a restore:
-    else the next messages of a key pass by those that wait.
+    """Return the fields that decide which group has which key. An ordered topic keeps them through changes of its
+    quota, and must keep them through a restore: otherwise a key's next messages would overtake those that wait.
     """
     return {"groups": topic.groups, "spread": topic.spread} if topic.ordered else {}
 
 
 def _given(topic: Topic) -> dict[str, Any]:
-    """What isn't as it would be if left out; how much follows from the cluster's facts isn't known here."""
+    """Return the fields that differ from the built-in defaults. Defaults that depend on the cluster's config aren't
+    known here.
+    """
     return {
         name: getattr(topic, name)
         for name in FIELDS
@@ -71,13 +73,13 @@ def _given(topic: Topic) -> dict[str, Any]:
 
 
 def _plain(fields: dict[str, Any]) -> dict[str, Any]:
-    """As JSON has it, without what is left to its default."""
+    """Convert to JSON types, without fields left to their default."""
     plain = msgspec.to_builtins(fields)
     return {name: _tidy(plain[name]) for name in FIELDS if plain.get(name) is not None}
 
 
 def _tidy(value: Any) -> Any:
-    """100, not 100.0; and nothing that is left open inside an object."""
+    """Write 100, not 100.0, and leave out empty fields inside an object."""
     if isinstance(value, float) and value.is_integer():
         return int(value)
     if isinstance(value, dict):

@@ -1,8 +1,8 @@
-"""Who changed which topic, when, and what: entries beside what is accepted, written in the same transaction.
+"""History of topics: each accepted change with its author and time, written in the same transaction as the topic.
 
-The last 50 changes of a project stand under `history/<project>/<number mod 50>`; etcd's own revisions say in which
-order. Whoever writes a wish may say who he is under `authors/<project>` in the same transaction: what stands there
-counts for that one revision alone.
+The last 50 changes of a project are stored under `history/<project>/<number mod 50>`; etcd's revisions give their
+order. A client that writes a spec may put its name under `authors/<project>` in the same transaction. That name counts
+for this one revision only.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ if TYPE_CHECKING:
     from evenlane.quota.topics.topic import Accepted
     from evenlane.ring.coordination.ports import Coordination, KeyValue
 
-KEPT = 50  # entries of a project
+KEPT = 50  # entries per project
 DELETES = "topics delete"  # the command
-MOST_TEXT = 200  # characters of a name
-_MOST_NUMBER = 2**52  # of an entry; one that is higher was written by somebody else
-_AT_ONCE = 50  # projects that are asked for
+MOST_TEXT = 200  # characters in a name
+_MOST_NUMBER = 2**52  # of an entry; a higher one wasn't written by Evenlane
+_AT_ONCE = 50  # projects per request
 _MOST_AUTHOR_BYTES = 4_096
-_MOST_VALUE_BYTES = 1_000  # of a field
+_MOST_VALUE_BYTES = 1_000  # per field
 _DEFAULTS = {field.name: field.default for field in msgspec.structs.fields(Topic) if not field.required}
 
 
 class ChangeAuthor(msgspec.Struct, frozen=True):
-    """Who wrote a wish, and by which command. `replaced` is the revision of the wish that he changed, 0 if there was
-    none: he is named for a change only if it began there.
+    """Author of a spec, and the command used. `replaced` is the revision of the spec that the author changed, 0 if
+    there was none: a change is attributed to the author only if it started there.
     """
 
     by: str
@@ -48,7 +48,7 @@ class ChangeAuthor(msgspec.Struct, frozen=True):
 class ChangeEntry(msgspec.Struct, frozen=True):
     """One accepted change. `changes` maps a field to its value before (None: there was no topic) and after.
 
-    `at` is RFC 3339 by the writer's clock; `by` is None where whoever wrote the wish didn't say.
+    `at` is RFC 3339 by the writer's clock; `by` is None if the spec's writer gave no name.
     """
 
     number: int
@@ -60,22 +60,22 @@ class ChangeEntry(msgspec.Struct, frozen=True):
 
 
 class History(NamedTuple):
-    """What is known of a project's changes, the newest first, and under which keys something can't be read."""
+    """Known changes of a project, newest first, and the keys whose values can't be read."""
 
     entries: list[ChangeEntry]
     damaged: list[str]
 
 
 def author_put(env: str, project: str, author: ChangeAuthor) -> Put:
-    """To be put in the wish's transaction."""
+    """Return the put for the spec's transaction."""
     said = {"by": author.by[:MOST_TEXT], "via": author.via[:MOST_TEXT], "replaced": author.replaced}
     return Put(names.key(env, "authors", project), write_object(said))
 
 
 def author_of(found: KeyValue | None, revision: int, since: int = 0) -> ChangeAuthor | None:
-    """Who wrote or deleted the wish at this revision, as far as he said so.
+    """Return the author who wrote or deleted the spec at this revision, if known.
 
-    Where nobody saw when it was deleted, `revision` is 0: then it was whoever deleted one `since`.
+    If the revision of a deletion is unknown, `revision` is 0: the author is then the one of a deletion after `since`.
     """
     if found is None or len(found.value) > _MOST_AUTHOR_BYTES:
         return None
@@ -94,7 +94,7 @@ def _author(found: KeyValue) -> ChangeAuthor | None:
 
 
 def entry_put(env: str, project: str, entry: ChangeEntry) -> Put:
-    """To be put in the transaction of what is accepted."""
+    """Return the put for the accepted topic's transaction."""
     key = names.key(env, "history", project, entry.number % KEPT)
     return Put(key, write_object(msgspec.to_builtins(entry)))
 
@@ -102,7 +102,7 @@ def entry_put(env: str, project: str, entry: ChangeEntry) -> Put:
 def entry(
     before: Accepted | None, after: Accepted | None, revision: int, at: str, author: ChangeAuthor | None
 ) -> ChangeEntry | None:
-    """None if nothing has changed but the revision."""
+    """Return the entry of a change, None if nothing but the revision has changed."""
     found = changes(before, after)
     if not found:
         return None
@@ -112,7 +112,7 @@ def entry(
 
 
 def changes(before: Accepted | None, after: Accepted | None) -> dict[str, tuple[Any, Any]]:
-    """Field -> (before, after). Of a topic that goes, `deleted` alone: from true to None."""
+    """Return (before, after) by field. For a removed topic only `deleted`: from true to None."""
     if after is None:
         return {"deleted": (True, None)}
     now = _fields(after)
@@ -123,7 +123,7 @@ def changes(before: Accepted | None, after: Accepted | None) -> dict[str, tuple[
 
 
 def read_history(env: str, project: str, items: Iterable[KeyValue]) -> History:
-    """From what stands in etcd, where anyone may have written."""
+    """Decode values from etcd, where anyone may have written."""
     ordered = sorted(items, key=lambda item: item.mod_revision, reverse=True)
     found = {item.key: _read(item) for item in ordered if _slot(env, project, item) is not None}
     damaged = sorted(item.key for item in ordered if found.get(item.key) is None)
@@ -131,9 +131,9 @@ def read_history(env: str, project: str, items: Iterable[KeyValue]) -> History:
 
 
 async def next_numbers(coordination: Coordination, env: str, projects: Collection[str]) -> dict[str, int]:
-    """Of those projects that have a history, the number that comes after it: one made anew goes on behind what it was.
+    """Return the next entry number of each project that has a history: a recreated topic continues its numbers.
 
-    To be asked for projects of which nothing is accepted: else `accepted/` has the number. Raises CoordinationError.
+    For projects without an accepted topic; otherwise the number is in `accepted/`. Raises CoordinationError.
     """
     named, found = [*projects], dict[str, int]()
     for start in range(0, len(named), _AT_ONCE):
@@ -147,12 +147,14 @@ async def next_numbers(coordination: Coordination, env: str, projects: Collectio
 
 
 async def _have_none(coordination: Coordination, env: str, projects: Iterable[str]) -> bool:
-    """Whether none of them has a history: asked at once, as thousands may be made at a time. One begins with slot 0."""
+    """Whether none of these projects has a history, in a single request, as thousands may be created at a time. A
+    history starts with slot 0.
+    """
     return (await coordination.txn([Absent(names.key(env, "history", each, 0)) for each in projects], [])).succeeded
 
 
 def next_number(env: str, project: str, items: Iterable[KeyValue]) -> int | None:
-    """None where there is no entry that counts: one in its own slot."""
+    """Return the number after the last valid entry, None if there is none. A valid entry is in its own slot."""
     numbers = [
         entry.number
         for slot, entry in _slots(env, project, items)
@@ -162,7 +164,7 @@ def next_number(env: str, project: str, items: Iterable[KeyValue]) -> int | None
 
 
 def _slots(env: str, project: str, items: Iterable[KeyValue]) -> Iterator[tuple[int, ChangeEntry]]:
-    """What can be read, with the last part of its key."""
+    """Yield the entries that can be decoded, with their slots."""
     for item in items:
         slot = _slot(env, project, item)
         entry = None if slot is None else _read(item)
@@ -180,7 +182,7 @@ def _read(item: KeyValue) -> ChangeEntry | None:
     except UNREADABLE:
         return None
     by = None if found.by is None else _plain(found.by)
-    # Where nobody leads the wish is written in the same transaction, and nobody knows its revision before.
+    # Without a leader the spec is written in the same transaction, so its revision is unknown before.
     revision = found.revision or item.mod_revision
     return msgspec.structs.replace(found, by=by, at=_plain(found.at), revision=revision)
 
@@ -191,7 +193,7 @@ def _fields(accepted: Accepted) -> dict[str, Any]:
 
 
 def _short(value: Any) -> Any:
-    """A `push` may have many headers, and 50 entries are kept of each project."""
+    """Shorten a large value: a `push` may have many headers, and 50 entries per project are kept."""
     if not isinstance(value, dict) or (size := len(msgspec.json.encode(value))) <= _MOST_VALUE_BYTES:
         return value
     return f"{size:,} bytes"
@@ -203,6 +205,6 @@ def _worth_telling(accepted: Accepted) -> list[str]:
 
 
 def _plain(text: str) -> str:
-    """It may come from anybody and goes to a terminal."""
+    """Escape and cut a text from an unknown source, for a terminal."""
     shown = text[:MOST_TEXT]
     return shown if shown.isprintable() else repr(shown)

@@ -1,4 +1,4 @@
-"""What describes topics: `{"acme": {"qps": 100, ...}, ...}` in JSON, or the same as TOML tables; a file, or stdin."""
+"""Loads a topic manifest: `{"acme": {"qps": 100, ...}, ...}` in JSON, or the same as TOML tables; a file or stdin."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ _EXAMPLE = '{"acme": {"qps": 100}}'
 
 
 def name(path: Path) -> str:
-    """As sentences call it."""
+    """Return the file's name for messages."""
     return "stdin" if path == STDIN else str(path)
 
 
 def load_manifest(path: Path) -> PlannedTopic:
-    """What is wrong with one project's topic hides nothing of the others. Raises ConfigError for the file itself."""
+    """Load a manifest. An invalid topic doesn't hide the others. Raises ConfigError for the file itself."""
     described = PlannedTopic({}, {})
     for project, fields in _document(name(path), *_content(path)).items():
         try:
@@ -43,7 +43,9 @@ def _wish(project: str, fields: object) -> bytes:
 
 
 def _content(path: Path) -> tuple[bytes, bool]:
-    """And whether it is TOML: from stdin, what doesn't begin as a JSON object, or a list of them, does."""
+    """Return the content, and whether it is TOML. Stdin is TOML unless it begins like a JSON object or a
+    list of them.
+    """
     try:
         if path != STDIN:
             return path.read_bytes(), path.suffix == ".toml"

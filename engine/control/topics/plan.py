@@ -1,4 +1,4 @@
-"""What a file of topics would change: the plan that `topics apply` shows before it writes anything."""
+"""Computes the changes that a manifest would make: the plan that `topics apply` shows before it writes."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ DUE: tuple[Action, ...] = ("new", "changed")
 
 
 class PlannedTopic(NamedTuple):
-    """What a file says: the wish of each project, or what is wrong with it."""
+    """Content of a manifest: the spec of each project, or its problem."""
 
     wishes: dict[str, bytes]
     wrong: dict[str, str]
 
 
 class PlanRow(NamedTuple):
-    """One project's part. `changes` maps a field to its value before and after, None where it is left to its default;
-    `wish` and `accepted` are what stands in etcd. `effect`: a topic that is paused or drains takes up its work, or a
-    deleted one comes back. One that `moves_keys` is held as long as messages of the ordered topic wait.
+    """Planned change of one project. `changes` maps a field to its value before and after, None where it is left to its
+    default; `wish` and `accepted` are etcd's values. `effect`: a paused or draining topic resumes, or a deleted one
+    returns. If `moves_keys`, the row is held while messages of the ordered topic wait.
     """
 
     project: str
@@ -60,7 +60,7 @@ class PlanRow(NamedTuple):
 
 
 def counts(rows: Iterable[PlanRow]) -> dict[str, int]:
-    """How many rows of each action."""
+    """Count rows by action."""
     found = dict.fromkeys(map(str, ACTIONS), 0)
     for row in rows:
         found[row.action] += 1
@@ -70,7 +70,7 @@ def counts(rows: Iterable[PlanRow]) -> dict[str, int]:
 def plan_changes(
     described: PlannedTopic, wishes: Mapping[str, KeyValue], accepted: Mapping[str, KeyValue], facts: ClusterConfig
 ) -> list[PlanRow]:
-    """By project, from what stands in etcd."""
+    """Plan changes by project, from etcd's values."""
     wrong = [PlanRow(project, "wrong", {}, problem) for project, problem in described.wrong.items()]
     rows = (
         _row(project, raw, wishes.get(project), accepted.get(project), facts)
@@ -108,7 +108,7 @@ def _effect(before: Accepted | None, after: Topic) -> Effect | None:
 
 
 def _present(wish: KeyValue | None) -> dict[str, Any]:
-    """The fields of the present wish, as far as it can be read: anybody may have written it."""
+    """Return the fields of the present spec, as far as it can be decoded: anybody may have written it."""
     if wish is None:
         return {}
     try:

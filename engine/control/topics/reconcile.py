@@ -1,4 +1,4 @@
-"""Which wishes are accepted: the decision alone, as a fold over what a watch of `topics/` tells."""
+"""Reconciles topic specs into accepted topics: the decisions alone, as a fold over a watch of `topics/`. Pure."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ _log = structlog.get_logger(__name__)
 
 
 class TopicChange(NamedTuple):
-    """What is to be published for a project. `after` is None if its topic is to go.
+    """A change to publish for a project. `after` is None if its topic must be removed.
 
-    `revision` is that of the wish that was written or deleted; 0 where that isn't known or nobody wished it.
-    `replaced` is that of the wish judged before it, 0 if there was none: what came between was never judged.
+    `revision` is that of the spec written or deleted, 0 if unknown or if no spec caused the change. `replaced` is that
+    of the spec reconciled before it, 0 if there was none: specs between the two were never reconciled.
     """
 
     project: str
@@ -36,7 +36,7 @@ class TopicChange(NamedTuple):
 
 
 def log_changes(changes: Iterable[TopicChange]) -> None:
-    """Say in the log what is in force now."""
+    """Log the topics now in effect."""
     for project, before, after, revision, _ in changes:
         if after is None:
             _log.info("a topic is gone", project=project)
@@ -52,16 +52,17 @@ def _state(accepted: Accepted | None) -> str:
 
 
 class _Refused(NamedTuple):
-    """A bad wish, and the revision of the one judged before it."""
+    """A rejected spec, and the revision of the spec reconciled before it."""
 
     wish: KeyValue
     replaced: int
 
 
 class TopicReconciler:
-    """`accepted` is what stood under `accepted/` at the beginning, and what was decided since.
+    """Reconciles specs. `accepted` starts as the content of `accepted/` and includes all decisions since.
 
-    `alarms` has a sentence for each project whose wish is bad now: its last good topic stays in force.
+    `alarms` has the reason for each project whose spec is rejected; its last good topic stays in effect. Invariant:
+    `_bad` and `alarms` have the same projects.
     """
 
     def __init__(self, env: str, facts: TopicFacts, accepted: Mapping[str, Accepted]) -> None:
@@ -73,8 +74,8 @@ class TopicReconciler:
         self._bad: dict[str, _Refused] = {}
 
     def unaccepted(self, told: Iterable[Listing | Event]) -> set[str]:
-        """The projects among these with a wish, and with nothing that is accepted yet. Names that are none are left
-        out: nothing will be.
+        """Return the projects among these updates that have a spec but no accepted topic. Invalid names are left out,
+        as they are never accepted.
         """
         puts: set[str] = set()
         for each in told:
@@ -85,10 +86,10 @@ class TopicReconciler:
         return {project for project in puts - self.accepted.keys() if names.is_project(project)}
 
     def changes(self, told: Iterable[Listing | Event], numbers: Mapping[str, int] | None = None) -> list[TopicChange]:
-        """What is to be published after all of this. Of each project only the last wish is judged: a quota may be
-        edited a thousand times in a second.
+        """Return the changes to publish after all of these updates. Only a project's last spec is reconciled: a quota
+        may be edited a thousand times in a second.
 
-        `numbers` are those that unaccepted projects begin with, 0 if left out.
+        `numbers` are the first numbers of projects without an accepted topic, 0 if left out.
         """
         last: dict[str, Event] = {}
         for each in told:
@@ -101,11 +102,11 @@ class TopicReconciler:
         return [change for change in decided if change is not None]
 
     def emptied(self, project: str, groups: Collection[int], number: int | None = None) -> TopicChange | None:
-        """These groups hold nothing any more: they leave `draining`, and a deleted topic goes with its last group.
+        """Remove empty groups from `draining`; a deleted topic is removed with its last group.
 
-        `number` is that of the accepted topic under which they were looked at: nothing is changed if it is another one
-        by now. What to publish, None if nothing is to be changed. A wish that was refused for the sake of what waited
-        is judged again, and takes the place of the topic that goes.
+        `number` is that of the accepted topic under which the groups were examined: if it has changed, nothing happens.
+        Returns the change to publish, None if there is none. A spec that was rejected because messages waited is
+        reconciled again, and replaces the removed topic.
         """
         before = self.accepted.get(project)
         if before is None or number not in (None, before.number):
@@ -128,7 +129,7 @@ class TopicReconciler:
         return TopicChange(project, before, after, refused.wish.mod_revision, refused.replaced)
 
     def _listed(self, listing: Listing) -> dict[str, Event]:
-        """A listing as events: a put of each wish, a deletion of each that was known and is gone."""
+        """Convert a listing to events: a put per spec, and a delete per known project that is missing."""
         wishes = {self._project(item): Event("put", item) for item in listing.items}
         gone = sorted({*self.accepted, *self.alarms} - wishes.keys())
         return {**{project: Event("delete", KeyValue(project, b"", 0, 0, 0)) for project in gone}, **wishes}
@@ -138,7 +139,7 @@ class TopicReconciler:
         if event.kind == "delete":
             after = self._dropped(project, before)
         elif revision == replaced or (before is not None and revision == before.revision):
-            return None  # told again, by a listing
+            return None  # repeated by a listing
         else:
             after = self._judged(project, event.item, before)
         if after is None:
@@ -147,7 +148,9 @@ class TopicReconciler:
         return TopicChange(project, before, after, revision, replaced)
 
     def _last_judged(self, project: str) -> int:
-        """The revision of the wish judged last, good or bad; 0 if there is none, as it was deleted."""
+        """Return the revision of the spec last reconciled, accepted or rejected; 0 if there is none or it
+        was deleted.
+        """
         if project in self._bad:
             return self._bad[project].wish.mod_revision
         before = self.accepted.get(project)
@@ -170,7 +173,7 @@ class TopicReconciler:
     def _alarm(self, project: str, wish: KeyValue, error: Exception) -> None:
         self.alarms[project] = str(error)
         if (last := self._last_judged(project)) == wish.mod_revision:
-            return  # it is judged again, and counted once
+            return  # reconciled again, but counted once
         self._bad[project] = _Refused(wish, last)
         self.refused += 1
         _log.warning(

@@ -1,7 +1,7 @@
-"""Wishes are written to etcd as one transaction, with their author, if nothing of it has changed since it was read.
+"""Writes specs to etcd, each with its author, in one transaction that requires everything it read to be unchanged.
 
-A leader accepts wishes (evenlane.engine.control.leader.topic_controller). Where none runs yet, whoever writes a wish
-accepts it in the same transaction, so that topics work before the first node does.
+A leader accepts specs (evenlane.engine.control.leader.topic_controller). While there is no leader, the writer accepts
+its spec in the same transaction, so that topics work before the first node starts.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ if TYPE_CHECKING:
     from evenlane.quota.topics.topic import Accepted, Topic
     from evenlane.ring.coordination.ports import Compare, Coordination, KeyValue, Op
 
-AT_ONCE = 30  # topics in a transaction: four operations each, and etcd takes 128
-_BEFORE_ANY = 1  # a revision that no wish has: the first leader to come judges the wish itself
+AT_ONCE = 30  # topics per transaction: four operations each, and etcd takes 128
+_BEFORE_ANY = 1  # a revision that no spec has, so that the first leader reconciles the spec itself
 
 
 class SpecChange(NamedTuple):
-    """A wish to be written (None: deleted), and what stood there when it was thought of."""
+    """A spec to write (None: delete), and the values in etcd on which the change is based."""
 
     project: str
     raw: bytes | None
@@ -40,14 +40,14 @@ class SpecChange(NamedTuple):
 
 
 class WriteResult(NamedTuple):
-    """At which revision, and whether it was accepted by the same transaction."""
+    """Revision of a write, and whether the same transaction accepted it."""
 
     revision: int
     in_force: bool
 
 
 class SpecWriter:
-    """`by` is who is named as the author; nobody if it is None."""
+    """Writes specs. `by` is recorded as their author, none if it is None."""
 
     def __init__(self, coordination: Coordination, env: str, facts: ClusterConfig, by: str | None = None) -> None:
         self._coordination, self._env, self._facts, self._by = coordination, env, facts, by
@@ -55,8 +55,8 @@ class SpecWriter:
     async def write(
         self, intended: Sequence[SpecChange], via: str, *, only_if: Sequence[Compare] = (), beside: Sequence[Op] = ()
     ) -> WriteResult | None:
-        """Of at most AT_ONCE projects, all or none, with what is to be written `beside`. None if something was changed
-        meanwhile, or doesn't hold that was asked for.
+        """Write specs of at most AT_ONCE projects, all or none, together with the operations `beside`. Returns None if
+        a value has changed meanwhile or a condition in `only_if` fails.
 
         Raises InvalidTopic, CoordinationError.
         """
@@ -75,16 +75,18 @@ class SpecWriter:
         return WriteResult(done.revision, nobody_leads) if done.succeeded else None
 
     def completed(self, project: str, raw: bytes, before: Accepted | None) -> Topic:
-        """Raises InvalidTopic."""
+        """Return the complete topic of a spec. Raises InvalidTopic."""
         return checked(project, partial(self._complete, raw, before))
 
     def check(self, project: str, raw: bytes | None, accepted: KeyValue | None) -> None:
-        """Raises InvalidTopic if this wish can't be accepted after what is."""
+        """Raise InvalidTopic if this spec can't be accepted after the present topic."""
         if raw is not None:
             self.completed(project, raw, decoded(accepted))
 
     def moves_keys(self, intended: SpecChange) -> bool:
-        """Whether keys of an ordered topic would get other groups. Raises InvalidTopic if it can't be accepted."""
+        """Whether keys of an ordered topic would move to other groups. Raises InvalidTopic if the spec
+        can't be accepted.
+        """
         before = decoded(intended.accepted)
         return intended.raw is not None and moves_keys(before, self.completed(intended.project, intended.raw, before))
 
@@ -103,7 +105,7 @@ class SpecWriter:
             yield author_put(self._env, each.project, author)
 
     def _published(self, each: SpecChange, via: str, first: int) -> list[Op]:
-        """What a leader would publish. `first` is the number that a new topic begins with."""
+        """Return the operations that a leader would publish. `first` is the number of a new topic."""
         before = decoded(each.accepted)
         if each.raw is not None:
             after = accept(self.completed(each.project, each.raw, before), _BEFORE_ANY, before)
@@ -116,7 +118,7 @@ class SpecWriter:
         return ops(self._env, TopicChange(each.project, before, after, 0), now(), author)
 
     def _was_in_force(self, each: SpecChange) -> bool:
-        """Whether what is to be changed was accepted: else a part of the change is somebody else's."""
+        """Whether the spec to change was accepted: otherwise part of the change is another author's."""
         found = read_status(each.project, each.wish, each.accepted, self._facts)
         return found.accepted or (found.wish is None and found.in_force is None)
 

@@ -1,4 +1,4 @@
-"""How a project's topic stands: what is wished, what is in force, and what is between them."""
+"""Status of a project's topic: its spec, the topic in effect, and the reason for a difference."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_MOST_SHOWN = 200  # characters of what somebody wrote that is no wish
-_MOST_VALUE = 1_000  # of one of its fields
+_MOST_SHOWN = 200  # characters of an invalid spec
+_MOST_VALUE = 1_000  # characters of one of its fields
 
 
 @dataclass(frozen=True, slots=True)
 class TopicStatus:
-    """How a project's topic stands. `problem` says why the wish can't be accepted: then `wish` is what was written, as
-    a text if it is no object. `damage` says why what is accepted can't be read. `revision` is that of the wish, 0 where
-    there is none. `replaced` is the problem of the wish that was there before, if a change has taken the place of it.
+    """Status of a project's topic. `problem` says why the spec can't be accepted; `wish` is then the spec as written,
+    or its text if it is no object. `damage` says why the accepted value can't be read. `revision` is the spec's, 0 if
+    there is none. `replaced` is the problem of the previous spec, if a change has replaced that entirely.
     """
 
     project: str
     wish: Mapping[str, Any] | str | None
-    wanted: Topic | None  # the wish with its defaults
+    wanted: Topic | None  # the spec with defaults filled in
     in_force: Accepted | None
     problem: str | None = None
     revision: int = 0
@@ -52,7 +52,7 @@ class TopicStatus:
 
     @property
     def why_not(self) -> str:
-        """Why what is wished isn't in force."""
+        """Why the spec isn't in effect."""
         damaged = f"what was accepted can't be read ({self.damage})"
         if self.problem is not None:
             return self.problem if self.damage is None else f"{self.problem}; and {damaged}"
@@ -89,7 +89,7 @@ def read_status(project: str, wish: KeyValue | None, accepted: KeyValue | None, 
 
 
 def _read(project: str, accepted: KeyValue | None) -> tuple[Accepted | None, str | None]:
-    """What is in force, or why it can't be read."""
+    """Return the topic in effect, or why it can't be read."""
     if accepted is None:
         return None, None
     try:
@@ -100,7 +100,7 @@ def _read(project: str, accepted: KeyValue | None) -> tuple[Accepted | None, str
 
 
 def decoded(accepted: KeyValue | None) -> Accepted | None:
-    """A value that can't be read counts as none, as for the leader."""
+    """Decode an accepted value. Returns None if it can't be read, as the leader does."""
     try:
         return None if accepted is None else decode_accepted(accepted.value)
     except TopicError:
@@ -108,7 +108,7 @@ def decoded(accepted: KeyValue | None) -> Accepted | None:
 
 
 def written(raw: bytes) -> dict[str, Any] | str:
-    """What stands in place of a good wish, fit for a terminal and for JSON: its fields, its text if it is no object."""
+    """Return an invalid spec in a form fit for a terminal and JSON: its fields, or its text if it is no object."""
     try:
         read = read_object(raw, MOST_BYTES)
     except TopicError:
@@ -122,13 +122,13 @@ def written(raw: bytes) -> dict[str, Any] | str:
 def _presentable(value: Any) -> Any:
     try:
         size = len(json.dumps(value, ensure_ascii=False, allow_nan=False).encode())
-    except (ValueError, RecursionError):  # NaN, or half of a UTF-16 pair
+    except (ValueError, RecursionError):  # NaN, or an unpaired surrogate
         return shown(value)
     return value if size <= _MOST_VALUE else shown(value)
 
 
 def what_becomes(project: str, in_force: Accepted, env: str) -> str:
-    """Of what waits of a deleted topic."""
+    """Return what happens to the backlog of a deleted topic."""
     if in_force.topic.state == "draining":
         return "puts are refused, what waits is still handled, and the topic goes with the last message"
     return (
@@ -138,7 +138,7 @@ def what_becomes(project: str, in_force: Accepted, env: str) -> str:
 
 
 def not_drained(project: str, waiting: int) -> str:
-    """Why an ordered topic may not get other groups yet, in one sentence."""
+    """Return, in one sentence, why an ordered topic may not get other groups yet."""
     return (
         f"topic {project} is ordered and {waiting:,} of its messages still wait or are being handled: with other"
         " groups the next ones of a key would pass them by, so leave it draining until its backlog is empty"
@@ -146,7 +146,7 @@ def not_drained(project: str, waiting: int) -> str:
 
 
 def checked(project: str, make: Callable[[], T]) -> T:
-    """Raises InvalidTopic for a TopicError."""
+    """Call `make`. Raises InvalidTopic for a TopicError."""
     try:
         return make()
     except TopicError as error:

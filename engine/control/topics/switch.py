@@ -1,5 +1,5 @@
-"""A topic paused or resumed by a click or a key: what `evenlane topics pause` and `resume` do, but for one that is on
-its way out.
+"""Pauses or resumes a topic on a click or key press, like `evenlane topics pause` and `resume`. Refuses topics that are
+deleted or draining.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ VERBS: dict[State, str] = {"paused": "pause", "active": "resume"}
 
 
 async def set_paused(wishes: TopicClient, project: str, state: State, via: str) -> TopicStatus:
-    """How it stands then. Raises EvenlaneError."""
+    """Set the state and return the topic's status. Raises EvenlaneError."""
     _check((await wishes.get(project)).in_force, project, VERBS[state])
     return await wishes.change(project, {"state": state}, known=True, via=via)
 
 
 def _check(before: Accepted | None, project: str, verb: str) -> None:
-    """One click is too little for a topic that was deleted or drains: it would be back. Raises InvalidTopic."""
+    """Raise InvalidTopic if the topic is deleted or draining: one click must not bring it back."""
     if before is not None and (before.deleted or before.topic.state == "draining"):
         what = "was deleted" if before.deleted else "is draining"
         raise InvalidTopic(f"topic {project} {what}: `evenlane topics {verb} {project}` changes that")

@@ -1,4 +1,4 @@
-"""Waiting for the leader to accept what was written."""
+"""Waits for the leader to accept written specs."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ async def wait_until_accepted(
     *,
     patience_s: float = WAIT_S,
 ) -> set[str]:
-    """Waits until all of these wishes are accepted; returns the projects of those that aren't.
+    """Wait until all of these specs are accepted; return the projects that aren't.
 
-    `written` maps a project to the revision of its wish, 0 if that was deleted. Gives up when for `patience_s` none
-    was accepted. `tell` gets to know how many are still waited for. Raises CoordinationError.
+    `written` maps a project to the revision of its spec, 0 if it was deleted. Gives up when none was accepted for
+    `patience_s` seconds. `tell` is called with the number still waited for. Raises CoordinationError.
     """
     waiting = dict(written)
     if not waiting:
         return set()
-    # A single one is asked for alone: to list all of many thousand takes longer.
+    # A single project is watched alone, as a listing of thousands takes longer.
     [project] = waiting if len(waiting) == 1 else [""]
     watch = coordination.watch(names.key(env, "accepted", project))
     try:
@@ -49,7 +49,7 @@ async def wait_until_accepted(
 
 
 async def _some(watch: Watch, waiting: dict[str, int], prefix: str) -> None:
-    """Until at least one more is accepted."""
+    """Return when at least one more is accepted."""
     before = len(waiting)
     async for told in watch:
         if isinstance(told, Listing):
