@@ -1,4 +1,4 @@
-"""Putting messages: `Producer`, and `Put` for many at once."""
+"""Publishes messages: `Producer`, and `Put` for batches."""
 
 from evenlane.engine.producer.producer import Producer
 from evenlane.engine.producer.put import Outcome, Put

@@ -1,4 +1,4 @@
-"""Puts to a project that has no topic as far as this process knows: etcd may have one, or a template may make one."""
+"""Handles puts for a project without a known topic: etcd may have one, or a template may create one."""
 
 from __future__ import annotations
 
@@ -17,12 +17,15 @@ if TYPE_CHECKING:
     from evenlane.engine.errors import UnknownProject
     from evenlane.ring.coordination.ports import Coordination
 
-_HEARD_S = 2.0  # from a topic's acceptance until this process has heard of it
-_MOST = 100  # projects that had none are remembered, and so asked for within that time: random names cost etcd little
+_HEARD_S = 2.0  # from a topic's acceptance until this process has received it
+_MOST = 100  # projects remembered as having no topic: random names cause at most as many etcd reads per `again_s`
 
 
 class TopicAutoCreate:
-    """The topics of projects that have none."""
+    """Finds or creates topics for projects that have none in this process.
+
+    Invariant: `_accepted` has projects whose topic is in etcd but may not have arrived through the watch yet.
+    """
 
     def __init__(
         self,
@@ -35,17 +38,17 @@ class TopicAutoCreate:
     ) -> None:
         self._coordination, self._env, self._again_s = coordination, env, again_s
         self._making, self._topics = making, topics
-        self._one = asyncio.Lock()  # so that many puts to one project ask once
-        self._accepted: set[str] = set()  # projects that have one, of which the watch hasn't told yet
-        self._had_none: dict[str, float] = {}  # project -> when
+        self._one = asyncio.Lock()  # so that concurrent puts for one project cause one request
+        self._accepted: set[str] = set()  # projects with a topic that the watch hasn't reported yet
+        self._had_none: dict[str, float] = {}  # project -> time of the answer
         self._silent_at = -inf
 
     def hopeless(self, project: str) -> bool:
-        """Whether it is known, without waiting, that it has none, and that none will be made."""
+        """Whether a topic is known not to exist and not to be created. Doesn't wait."""
         return self._making.hopeless(project) and self._asked_just_now(project)
 
     async def made(self, project: str, refusal: UnknownProject) -> None:
-        """Returns when the project has a topic. Raises `refusal`, or another UnknownProject that says more."""
+        """Return when the project has a topic. Raises `refusal`, or another UnknownProject with more detail."""
         try:
             if not await self._has_one(project) and not await self._making.make(project):
                 raise refusal
@@ -58,7 +61,7 @@ class TopicAutoCreate:
             self._accepted.discard(project)
 
     async def _has_one(self, project: str) -> bool:
-        """Whether it was accepted a moment ago, and this process hasn't heard of it yet. Raises CoordinationError."""
+        """Whether a topic was accepted that this process hasn't received yet. Raises CoordinationError."""
         async with self._one:
             if project in self._accepted or self._topics.get(project) is not None:
                 return True
@@ -71,7 +74,9 @@ class TopicAutoCreate:
             return False
 
     def _asked_just_now(self, project: str) -> bool:
-        """Whether it isn't asked for once more: it was, or too many others were."""
+        """Whether to skip the request: this project was asked for recently, etcd didn't answer, or too many projects
+        were asked for.
+        """
         since = monotonic() - self._again_s
         if self._silent_at > since:
             return True

@@ -1,8 +1,8 @@
-"""A project's backlog as a producer knows it: what was counted, and what it has put itself since then. Pure.
+"""Estimates a project's backlog in a producer: the last count, plus this producer's own puts since then. Pure.
 
-Somebody counts each partition: the node that owns it, each second, or else the store. A count says up to which
-sequence of each stream it goes, so that a put of our own is in it or is added to it, and never both. What others put
-after a count shows in the next one: by so much the limit may be overshot.
+Each partition is counted every second by the node that owns it, otherwise by the store. A count states up to which
+sequence of each stream it goes. A put of this producer is therefore either in the count or added to it, never both.
+Puts of other producers appear in the next count: the limit may be exceeded by that many.
 """
 
 from __future__ import annotations
@@ -19,18 +19,21 @@ if TYPE_CHECKING:
     from evenlane.engine.core.wire.backlog_report import BacklogEntry
     from evenlane.quota.topics.topic import Accepted
 
-USABLE_S = 6.0  # older than that, nothing is decided by it
+USABLE_S = 6.0  # an older count decides nothing
 _STEP_S = 0.1
 _MOST_STEPS = 64
 
 
 class LocalPuts:
-    """Our own puts that a stream has stored, in steps of 100 ms."""
+    """This producer's puts that a stream has stored but no count covers, in steps of 100 ms.
+
+    Invariants: `count` is the sum of all steps' messages; the sequences of the steps increase.
+    """
 
     __slots__ = ("_began", "_steps", "count")
 
     def __init__(self) -> None:
-        self._steps: deque[list[int]] = deque()  # highest sequence, messages
+        self._steps: deque[list[int]] = deque()  # [highest sequence, messages]
         self._began = 0.0
         self.count = 0
 
@@ -48,13 +51,13 @@ class LocalPuts:
             steps[0] = [max(oldest[0], steps[0][0]), oldest[1] + steps[0][1]]
 
     def covered(self, position: int) -> None:
-        """All up to this sequence is in somebody's count."""
+        """Drop the puts up to this sequence, which a count covers."""
         while self._steps and self._steps[0][0] <= position:
             self.count -= self._steps.popleft()[1]
 
 
 class PartitionCount:
-    """One partition's. `at` is when it was counted, unix ns by the store's clock; the others are monotonic s."""
+    """Count of one partition. `at` is its time in unix ns by the store's clock; the other times are monotonic s."""
 
     __slots__ = ("at", "count", "fresh_until", "lane", "later", "usable_until")
 
@@ -69,7 +72,12 @@ class PartitionCount:
 
 
 class BacklogEstimate:
-    """`known` is what waits, as far as it was counted or put by us; `flying` are puts without an outcome."""
+    """Estimate for one project. `known` is the backlog as counted or put by this producer; `flying` are puts without an
+    outcome.
+
+    Invariant: `known` is the sum of all partitions' totals, and `fresh_until` and `usable_until` (monotonic s) are the
+    earliest of theirs.
+    """
 
     def __init__(self, project: str, tuning: Tuning = DEFAULT) -> None:
         self.project, self._tuning = project, tuning
@@ -80,7 +88,7 @@ class BacklogEstimate:
         self._parts: dict[int, PartitionCount] = {}
 
     def follow(self, accepted: Accepted, partitions: Collection[int]) -> None:
-        """The topic has changed, or is seen for the first time."""
+        """Apply a new or changed topic."""
         self.accepted = accepted
         self.limit = accepted.topic.max_backlog or 0
         self._parts = {number: self._parts.get(number) or PartitionCount() for number in partitions}
@@ -91,24 +99,24 @@ class BacklogEstimate:
         return self.known + self.flying >= self.limit
 
     def stale(self, now: float) -> list[int]:
-        """The partitions whose count is to be asked of the store."""
+        """Return the partitions whose count must be requested from the store."""
         return [number for number, part in self._parts.items() if now >= part.fresh_until]
 
-    # ---- what is counted
+    # ---- counts
 
     def told(self, entry: BacklogEntry, at: int, now: float) -> None:
-        """By a node; that of a former owner may come late."""
+        """Apply a node's count, unless it is older than the known one, as a previous owner's may be."""
         part = self._parts.get(entry.partition)
         if part is None or at < part.at:
             return
         self._count(entry.partition, entry.count, entry.lane, entry.later, at, now, self._tuning.told_s)
 
     def counted(self, partition: int, count: int, lane: int, later: int, at: int, now: float) -> None:
-        """By the store."""
+        """Apply a count of the store."""
         self._count(partition, count, lane, later, at, now, self._tuning.counted_s)
 
     def uncounted(self, now: float) -> None:
-        """The store doesn't answer: go on with what is known, until it is asked again."""
+        """Note that the store doesn't answer: continue with the known counts until the next request."""
         for part in self._parts.values():
             if now >= part.fresh_until:
                 part.fresh_until = now + self._tuning.counted_s
@@ -131,10 +139,10 @@ class BacklogEstimate:
         self.fresh_until = min((part.fresh_until for part in parts), default=0.0)
         self.usable_until = min((part.usable_until for part in parts), default=0.0)
 
-    # ---- what we put
+    # ---- own puts
 
     def ended(self, subject: str, receipt: Receipt | None, now: float) -> None:
-        """A put has its outcome: it is stored, or isn't, or nobody knows."""
+        """Note the outcome of a put: stored, not stored or unknown."""
         self.flying -= 1
         if receipt is None or receipt.duplicate:
             return

@@ -1,7 +1,7 @@
-"""`max_backlog` as a producer enforces it: BacklogFull for a put whose topic holds as much as it may.
+"""Enforces `max_backlog` in a producer: BacklogFull for a put whose topic's backlog is at its limit.
 
-What waits is told by the nodes, each second. Where none has told of a partition for 5 s the store is asked, at most
-once a second for a project: so the limit holds, too, while no node runs. See docs/explanation/flow-control.md.
+Nodes report backlogs every second. If no node has reported a partition for 5 s, the store is asked, at most once a
+second per project, so the limit holds even while no node runs. See docs/explanation/flow-control.md.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ if TYPE_CHECKING:
     from evenlane.engine.core.ports import RequestBus, Store
     from evenlane.engine.producer.put import PendingPut
 
-_ASKS_AT_ONCE = 32  # partitions: nats-server drops all questions once 10,000 of them wait
-_AHEAD = 60_000_000_000  # ns; a report of a time to come is a defect of somebody's clock
+_ASKS_AT_ONCE = 32  # partitions; nats-server drops all pending requests once there are 10,000
+_AHEAD = 60_000_000_000  # ns; a report from further in the future is a clock defect
 
 
 class BacklogLimiter:
-    """`connect` makes the connection on which nodes are heard, when the first topic with a limit is put to; without it
-    the store is asked alone. `partitions` is the number of all.
+    """Limits the backlogs of all topics. `connect` makes the connection for nodes' reports, on the first put to a topic
+    with a limit; without it only the store is asked. `partitions` is the cluster's number of partitions.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class BacklogLimiter:
             await self._heard_on.close()
 
     def try_acquire(self, pending: PendingPut) -> bool:
-        """Count a put in, if its topic's backlog is known and has room. Raises BacklogFull."""
+        """Count a put in if its topic's backlog is known and has room. Raises BacklogFull."""
         if pending.backlog is not None or pending.accepted.topic.max_backlog is None:
             return True
         backlog = self._of(pending)
@@ -79,12 +79,12 @@ class BacklogLimiter:
         return True
 
     async def acquire(self, pending: PendingPut) -> None:
-        """Wait until the backlog of a put's topic is known, and count the put in. Raises BacklogFull."""
+        """Wait until the backlog of a put's topic is known, then count the put in. Raises BacklogFull."""
         while not self.try_acquire(pending):
             asking = self._asking.get(pending.project)
             if asking is not None:
                 await asyncio.wait([asking])
-            else:  # it may not be asked again yet
+            else:  # the next request isn't due yet
                 await asyncio.sleep(self._tuning.counted_s / 10)
 
     def _of(self, pending: PendingPut) -> BacklogEstimate:
@@ -97,7 +97,7 @@ class BacklogLimiter:
             backlog.follow(accepted, partitions_of(project, accepted, self._partitions))
         return backlog
 
-    # ---- nodes
+    # ---- nodes' reports
 
     def _listen(self) -> None:
         if self._listening is None and self._connect is not None:
@@ -124,7 +124,7 @@ class BacklogLimiter:
             if backlog is not None:
                 backlog.told(entry, report.at, now)
 
-    # ---- the store
+    # ---- store's counts
 
     def _ask(self, backlog: BacklogEstimate, now: float) -> None:
         project, counted_s = backlog.project, self._tuning.counted_s

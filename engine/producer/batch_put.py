@@ -1,4 +1,4 @@
-"""A call that puts many, which are in flight together."""
+"""Batch put: one call whose messages are in flight together."""
 
 from __future__ import annotations
 
@@ -14,21 +14,27 @@ if TYPE_CHECKING:
     from evenlane.engine.producer.pipeline import PutPipeline
     from evenlane.engine.producer.put import Outcome, PendingPut, Put
 
-_REFUSED_IN_A_ROW = 256  # before the event loop gets its turn
+_REFUSED_IN_A_ROW = 256  # before the event loop runs other tasks
 
 
 class BatchPut:
-    """`done` gets each put's number, from 0, and its outcome."""
+    """Sends the puts of one call. `done` is called with each put's number, from 0, and its outcome.
+
+    Invariants: at most one of `_waiting` and `_unknown` is set, and `ready` clears both; `_in_flight` counts sent puts
+    without an outcome.
+    """
 
     def __init__(self, pipeline: PutPipeline, done: Callable[[int, Outcome], None]) -> None:
         self._pipeline, self._done = pipeline, done
         self._numbers = self._in_flight = self._refused = 0
         self._waiting: PendingPut | None = None
-        self._unknown: tuple[Put, UnknownProject] | None = None  # a template may have a topic made for it
+        self._unknown: tuple[Put, UnknownProject] | None = None  # a template may create its topic
         self._all_completed: asyncio.Future[None] | None = None
 
     def add(self, put: Put) -> bool:
-        """Send it, or say in its outcome why not. False: `ready` must be awaited before the next."""
+        """Send a put, or report its error as its outcome. Returns False if `ready` must be awaited before
+        the next put.
+        """
         try:
             pending = self._pipeline.prepare(put)
         except (EvenlaneError, TypeError) as error:
@@ -61,13 +67,13 @@ class BatchPut:
             self._send(pending)
 
     async def end(self) -> None:
-        """Wait until every put that was added has its outcome."""
+        """Wait until each added put has its outcome."""
         while self._in_flight:
             self._all_completed = asyncio.get_running_loop().create_future()
             await self._all_completed
 
     def give_up(self) -> None:
-        """Forget those still in flight."""
+        """Abandon the puts still in flight."""
         if self._in_flight:
             self._pipeline.forget(self)
 

@@ -1,4 +1,4 @@
-"""When a message is due and when it expires, in unix ns by the store's clock."""
+"""Computes when a message is due and when it expires, in unix ns by the store's clock."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ SECOND = 1_000_000_000
 HOUR = 3_600 * SECOND
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _LAST = 2**63 - 1  # ns, in the year 2262
-_CLOCKS_APART = 60 * SECOND  # what was due so long ago is due now: the clock it was reckoned by may be ahead or behind
+_CLOCKS_APART = 60 * SECOND  # a due time up to this long ago means now: the caller's and the store's clocks may differ
 
 
 def due_of(put: Put, now: int) -> int:
-    """When the message is due; 0 if that is now. Raises InvalidPut."""
+    """Return when the message is due, 0 for now. Raises InvalidPut."""
     if put.delay is not None:
         if put.due is not None:
             raise InvalidPut("delay and due are both given: give one of them")
@@ -36,12 +36,12 @@ def due_of(put: Put, now: int) -> int:
 
 
 def check(put: Put) -> None:
-    """Raises InvalidPut for what is wrong whatever the time is."""
+    """Raise InvalidPut for errors that don't depend on the current time."""
     expiry_of(put, due_of(put, 0), 0)
 
 
 def expiry_of(put: Put, due: int, now: int) -> int:
-    """When the message expires; 0 if the topic is to say. Raises InvalidPut."""
+    """Return when the message expires, 0 if the topic decides. Raises InvalidPut."""
     if put.ttl is None:
         return 0
     expires = _ahead("ttl", put.ttl, due or now)
@@ -51,7 +51,7 @@ def expiry_of(put: Put, due: int, now: int) -> int:
 
 
 def _ahead(what: str, seconds: float, start: int) -> int:
-    """`start` + `seconds`; 0 for 0 seconds."""
+    """Return `start` + `seconds`; 0 for 0 seconds."""
     right = isinstance(seconds, int | float) and not isinstance(seconds, bool)
     if not right or not 0 <= seconds <= MAX_SECONDS:
         raise InvalidPut(f"{what} {shown(seconds)} is not a number of seconds from 0 to {MAX_SECONDS:.0f}")
@@ -79,7 +79,7 @@ def _time(instant: int) -> str:
 
 
 def shown(value: object) -> str:
-    """A value for a sentence, cut short."""
+    """Format a value for an error message, at most 80 characters."""
     try:
         text = repr(value)
     except ValueError:

@@ -1,4 +1,4 @@
-"""Why a put gets no answer: asks the store, and keeps its reasons for the errors of puts that time out."""
+"""Finds out why puts get no answer: asks the store, and keeps the reasons for the errors of puts that time out."""
 
 from __future__ import annotations
 
@@ -22,7 +22,10 @@ UNKNOWN = "no answer of the store came in time"
 
 
 class ReplyTimeouts:
-    """Of all puts of a producer. Times are the loop's, in seconds."""
+    """Reasons for missing answers, for all puts of a producer. Times are the loop's, in seconds.
+
+    Invariant: `_reasons` (by stream) is valid until `_until`; `_next` is when the store may be asked again.
+    """
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -32,26 +35,26 @@ class ReplyTimeouts:
         self._next = 0.0
 
     def why(self, subject: str, now: float) -> str:
-        """Of a put to this subject; empty if nothing is known."""
+        """Return the reason for a put to this subject, empty if unknown."""
         return self._reasons.get(names.stream_of(subject), "") if now < self._until else ""
 
     def any_reason(self, now: float) -> str:
-        """Of any put; empty if nothing is known."""
+        """Return a reason for any put, empty if none is known."""
         return next(iter(self._reasons.values()), "") if now < self._until else ""
 
     def due(self, now: float) -> bool:
-        """Whether the last question is old enough, and answered."""
+        """Whether the last request is answered and old enough."""
         return now >= self._next and (self._asking is None or self._asking.done())
 
     def ask(self, subjects: Iterable[str], now: float) -> None:
-        """Ask of the streams of these, which get no answers."""
+        """Ask the store about the streams of these subjects, which get no answers."""
         streams = sorted({names.stream_of(subject) for subject in subjects})
         if streams:
             self._next = now + _EVERY_S
             self._asking = asyncio.create_task(self._learn(streams, now), name="producer asks why")
 
     async def reason(self, subject: str, now: float) -> str:
-        """Ask at once."""
+        """Ask the store now and return the reason for this subject."""
         await self._learn([names.stream_of(subject)], now)
         return self.why(subject, now) or UNKNOWN
 

@@ -1,4 +1,4 @@
-"""The way of a put: addressed, admitted by its limits, sent, and completed."""
+"""Pipeline of a put: routing, admission by its limits, sending, completion."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 
 class PutPipeline:
-    """Takes all puts of a producer. `timeout_s` bounds the waits for limits together with all tries, but not the wait
-    for a topic that a template makes, which `auto_create` knows.
+    """Carries all puts of a producer. `timeout_s` bounds the waits for limits and all tries together, but not the wait
+    for a topic that `auto_create` has a template create.
     """
 
     def __init__(
@@ -33,17 +33,17 @@ class PutPipeline:
     ) -> None:
         self._router, self._sender, self._rate = router, sender, rate
         self._timeout_s, self._auto_create = timeout_s, auto_create
-        # Under a rate limit a put takes its room in the window when its turn has come, so as not to keep it meanwhile.
+        # With a rate limit, a put takes room in the window only in its turn, so as not to occupy it while it waits.
         self._limits: tuple[Limit, ...] = (backlog, sender.window if rate is None else rate)
         self._limits_without_backlog = self._limits[1:]
         self._send = sender.send if rate is None else rate.send
 
     def prepare(self, put: Put) -> PendingPut:
-        """Address a put, and admit it if no limit has it wait; otherwise `admit` must be awaited. Its state tells.
-        Raises what is wrong with it, BacklogFull.
+        """Route a put, and admit it unless a limit makes it wait: then its state isn't ADMITTED, and `admit` must be
+        awaited. Raises the put's error, or BacklogFull.
         """
         pending = self._router.addressed(put)
-        # A topic without max_backlog saves its puts the question.
+        # skips a call per put for topics without max_backlog
         bounded = pending.accepted.topic.max_backlog is not None
         for limit in self._limits if bounded else self._limits_without_backlog:
             if not limit.try_acquire(pending):
@@ -52,11 +52,11 @@ class PutPipeline:
         return pending
 
     def may_have_topic(self, project: str) -> bool:
-        """Whether an unknown project may have a topic made: `prepare_after_create` finds out."""
+        """Whether a topic may be created for an unknown project; `prepare_after_create` finds out."""
         return self._auto_create is not None and not self._auto_create.hopeless(project)
 
     async def prepare_after_create(self, put: Put, refusal: UnknownProject) -> PendingPut:
-        """`prepare` a put whose project was unknown, when a topic has been made for it. Raises `refusal`, or what
+        """Create the topic of an unknown project, then `prepare` the put. Raises `refusal`, or what
         `prepare` raises.
         """
         if self._auto_create is None:
@@ -65,7 +65,9 @@ class PutPipeline:
         return self.prepare(put)
 
     async def admit(self, pending: PendingPut) -> None:
-        """Wait until all limits admit a put. Raises BacklogFull, NotAcknowledged, ProducerClosed: it was not sent."""
+        """Wait until all limits admit the put. Raises BacklogFull, NotAcknowledged or ProducerClosed; the put was then
+        not sent.
+        """
         pending.deadline = monotonic() + self._timeout_s
         try:
             for limit in self._limits:
@@ -77,12 +79,12 @@ class PutPipeline:
         pending.state = ADMITTED
 
     def send(self, pending: PendingPut, completion: Completion) -> None:
-        """Send an admitted put; `completion` gets the receipt or the error, never at once."""
+        """Send an admitted put. `completion` gets the receipt or the error, never during this call."""
         pending.completion = completion
         self._send(pending)
 
     async def deliver(self, put: Put) -> Receipt:
-        """Send one put and wait for its acknowledgement. Raises what a put raises."""
+        """Send one put and wait for its acknowledgement. Raises the put's error."""
         try:
             pending = self.prepare(put)
         except UnknownProject as refusal:
@@ -95,13 +97,13 @@ class PutPipeline:
         try:
             return await single.outcome
         finally:
-            if pending.state is not DONE:  # the caller is cancelled
+            if pending.state is not DONE:  # the caller was cancelled
                 if self._rate is not None:
                     self._rate.forget(single)
                 self._sender.complete(pending, None)
 
     def forget(self, completion: Completion) -> None:
-        """Complete these puts, for which no one waits any more; they may be stored or not."""
+        """Complete these puts without an outcome, as their caller has gone. They may or may not be stored."""
         if self._rate is not None:
             self._rate.forget(completion)
         self._sender.forget(completion)

@@ -1,4 +1,4 @@
-"""The producer: puts messages and knows nothing of consumers (P8). It needs NATS and etcd, and no node."""
+"""Producer: publishes messages, independently of consumers (P8). Needs NATS and etcd, but no node."""
 
 from __future__ import annotations
 
@@ -42,15 +42,15 @@ WINDOW_BYTES = 16 << 20
 
 
 class Producer:
-    """`async with Producer() as p: await p.put("acme", b"...", priority="high")`.
+    """Publishes messages: `async with Producer() as p: await p.put("acme", b"...", priority="high")`.
 
-    Arguments left out come from the settings. `timeout` (s) bounds all tries of a message together; it is the
-    store's duplicate window if left out. At most `window_messages` and `window_bytes` wait for their
-    acknowledgement, further puts wait for room. `store` is the setting, or an open store; that one, `topics` and
-    `facts`, if given, are used and not closed. Without `duplicate_protection` no id is sent, and a message that had to
-    be sent again may be stored twice. With `admission` this producer puts of each topic at most `admission` x its qps;
-    the wait is part of `timeout`. `counts` is where nodes tell how much waits: a connection of its own if left out with
-    `store`.
+    Omitted arguments come from the settings. `timeout` (s) bounds all tries of a message together; by default it is the
+    store's duplicate window. At most `window_messages` and `window_bytes` wait for their acknowledgement; further puts
+    wait for room. `store` is the setting or an open store. An open store, `topics` and `facts` are used if given, and
+    not closed. Without `duplicate_protection` no id is sent, and a message that had to be resent may be stored twice.
+    With `admission`, the producer limits puts for each topic to `admission` x its qps; the wait is part of `timeout`.
+    `counts` is the connection for nodes' backlog reports; by default the producer opens its own, unless `store` is an
+    open store.
     """
 
     def __init__(
@@ -95,7 +95,7 @@ class Producer:
         await self.close()
 
     async def open(self) -> None:
-        """Connect, and make the streams if nobody has. Raises Unreachable, ConfigError."""
+        """Connect, and create missing streams. Raises Unreachable, ConfigError."""
         async with AsyncExitStack() as opened:
             store, topics, facts = await self._connected(opened)
             lanes = _all_lanes(facts)
@@ -127,7 +127,7 @@ class Producer:
             self._open = opened.pop_all()
 
     async def close(self) -> None:
-        """Puts that still wait for their acknowledgement fail. Harmless when closed already."""
+        """Close. Puts that still wait for their acknowledgement fail. May be called twice."""
         self._pipeline = None
         await self._open.aclose()
 
@@ -182,25 +182,28 @@ class Producer:
         id: str | None = None,  # noqa: A002 - the name in the public surface
         headers: Mapping[str, str] | None = None,
     ) -> Receipt:
-        """Put one message; returns when the store has it safe. The arguments are those of `Put`.
+        """Put one message; return once the store has persisted it. The arguments are those of `Put`.
 
-        Raises InvalidName, InvalidPut, UnknownProject, TopicDraining, PayloadTooLarge (nothing was sent),
-        BacklogFull, PutRefused (it isn't stored), NotAcknowledged (it may be), TypeError for a body of text.
+        Raises InvalidName, InvalidPut, UnknownProject, TopicDraining, PayloadTooLarge, or TypeError for a body of text
+        (nothing was sent); BacklogFull, PutRefused (not stored); NotAcknowledged (may be stored).
         """
         put = Put(project, body, priority, key, group, delay, due, ttl, id, headers)
         return await self._opened_pipeline().deliver(put)
 
     async def put_many(self, puts: Iterable[Put] | AsyncIterable[Put]) -> list[Outcome]:
-        """Put all, many at once; in order, of each its Receipt or the error that `put` would raise."""
+        """Put all messages concurrently. Returns in order, for each put, its Receipt or the error that
+        `put` would raise.
+        """
         outcomes: dict[int, Outcome] = {}
         await self.put_each(puts, outcomes.__setitem__)
         return [outcomes[number] for number in range(len(outcomes))]
 
     async def put_each(self, puts: Iterable[Put] | AsyncIterable[Put], done: Callable[[int, Outcome], None]) -> None:
-        """Put all in bounded memory: `done` gets each one's number, from 0, and outcome, in any order.
+        """Put all messages in bounded memory. `done` is called with each put's number, from 0, and outcome, in any
+        order.
 
-        Ends when all have their outcome. If it is cancelled or `puts` raises, what is on its way is given up:
-        it may be stored or not.
+        Returns when all puts have their outcome. If it is cancelled or `puts` raises, puts in flight are abandoned:
+        they may or may not be stored.
         """
         batch = BatchPut(self._opened_pipeline(), done)
         try:
@@ -223,13 +226,13 @@ class Producer:
 
 
 def _settings(settings: Settings | None, given: Mapping[str, object]) -> Settings:
-    """`settings`, or those of the process, with the arguments given. Raises ConfigError."""
+    """Return `settings`, or the process's, changed by the given arguments. Raises ConfigError."""
     if settings is None:
         return load(given).settings
     parsed = load(given, {}).settings
     changes = {key: getattr(parsed, key) for key, value in given.items() if value is not None}
     if "nats" in changes:
-        changes["store"] = parsed.store  # not the one of the settings, if they name another
+        changes["store"] = parsed.store  # not the setting's store, which may name another server
     return replace(settings, **changes)
 
 

@@ -1,7 +1,7 @@
-"""Admission control: a producer puts of each topic no faster than its quota, times a factor.
+"""Client-side rate limit: a producer puts for each topic at most at its quota, times a factor.
 
-What has to wait is set aside by topic, so that other topics' puts pass by; those of one topic keep their order. No
-more is set aside than goes within half of a put's time, so that whoever puts many waits with the source.
+Waiting puts are set aside by topic, so that other topics' puts pass; puts of one topic keep their order. At most as
+many are set aside as can be sent within half of a put's timeout, so that a source of many puts is slowed down.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ if TYPE_CHECKING:
     from evenlane.quota.topics.topic import Accepted
 
 _MOST_ASIDE = 4_096  # messages of one topic
-_IN_A_ROW = 256  # before the event loop gets its turn
+_IN_A_ROW = 256  # before the event loop runs other tasks
 
 
 def checked(admission: float | None) -> float | None:
-    """Raises ConfigError."""
+    """Return a valid factor. Raises ConfigError."""
     right = isinstance(admission, int | float) and not isinstance(admission, bool)
     if admission is None or (right and isfinite(admission) and admission > 0):
         return admission
@@ -38,17 +38,17 @@ def checked(admission: float | None) -> float | None:
 
 
 def limiter_of(rate: float) -> AsyncLimiter:
-    """At most `rate` a second, from the first second on: what may come at once is 10 ms of it, and at least 1.
+    """Return a limiter of `rate` per second, also in the first second: its burst is 10 ms of the rate, at least 1.
 
-    (AsyncLimiter(0.5, 1) would admit nothing ever, and AsyncLimiter(10, 1) 19 in its first second.)
+    (AsyncLimiter(0.5, 1) would never admit anything, and AsyncLimiter(10, 1) would admit 19 in its first second.)
     """
     burst = max(1, ceil(rate / 100))
     return AsyncLimiter(burst, burst / rate)
 
 
 class RateLimiter:
-    """The limit of all topics. It sets admitted puts aside, and sends each in its turn when the window has room.
-    `accepted_of` returns the present topic of a project; `timeout_s` is the time of a put.
+    """Rate limit of all topics. Sets admitted puts aside, and sends each in its turn when the window has room.
+    `accepted_of` returns a project's present topic; `timeout_s` is a put's timeout.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class RateLimiter:
         await self._of(pending).room(pending)
 
     def send(self, pending: PendingPut) -> None:
-        """Set a put aside; it is sent when its turn has come. Its `completion` gets the outcome, never at once."""
+        """Set a put aside; it is sent in its turn. Its `completion` gets the outcome, never during this call."""
         pending.deadline = pending.deadline or monotonic() + self._timeout_s
         self._of(pending).add(pending)
 
@@ -92,17 +92,21 @@ class RateLimiter:
             self._sweep_at = max(self._tuning.sweep_from, 2 * len(self._topics))
 
     def forget(self, completion: Completion) -> None:
-        """Complete these puts, for which no one waits any more: they are not sent."""
+        """Complete these puts without an outcome, as their caller has gone. They are not sent."""
         for limiter in self._topics.values():
             limiter.forget(completion)
 
     async def close(self) -> None:
-        """What waits fails: it was not sent."""
+        """Fail all waiting puts, which were not sent."""
         await asyncio.gather(*(limiter.close() for limiter in self._topics.values()))
 
 
 class TopicLimiter:
-    """Of one topic."""
+    """Rate limit of one topic.
+
+    Invariants: `_aside` has waiting puts in order, at most `_most` unless their callers wait alone; the task `_passing`
+    runs while it isn't empty. `_rate`, `_limiter` and `_most` are those of `_accepted`.
+    """
 
     def __init__(
         self,
@@ -129,7 +133,7 @@ class TopicLimiter:
 
     @property
     def idle(self) -> bool:
-        """Whether it can be dropped: nothing waits, and a new one would admit no more than it would."""
+        """Whether the limiter can be dropped: no put waits, and a new limiter would admit no more than this one."""
         return not self._aside and self._limiter.has_capacity(self._limiter.max_rate)
 
     @property
@@ -137,7 +141,7 @@ class TopicLimiter:
         return len(self._aside) >= self._most
 
     async def room(self, pending: PendingPut) -> None:
-        """Wait until one more may be set aside; raises NotAcknowledged. The wait is part of the put's time."""
+        """Wait until one more put may be set aside. Raises NotAcknowledged at the put's deadline."""
         try:
             async with asyncio.timeout(pending.deadline - monotonic()):
                 while self.full:
@@ -147,7 +151,7 @@ class TopicLimiter:
             raise self._too_late(pending) from None
 
     def add(self, pending: PendingPut) -> None:
-        """Set a put aside until its turn has come."""
+        """Set a put aside until its turn."""
         self._aside.append(pending)
         if self._passing is None or self._passing.done():
             self._passing = asyncio.create_task(self._pass(), name="producer admission")
@@ -178,7 +182,9 @@ class TopicLimiter:
                 await asyncio.sleep(0)
 
     async def _admitted(self, pending: PendingPut) -> bool:
-        """Whether its turn has come; if not, the topic has been looked at again, or the put's time is over."""
+        """Return whether the put's turn has come. Otherwise the topic was checked for changes, or the put's deadline
+        has passed.
+        """
         accepted = self._accepted_of(self._project)
         if accepted is not None and accepted is not self._accepted:
             self._follow(accepted)
@@ -199,7 +205,7 @@ class TopicLimiter:
         return True
 
     async def _send(self, pending: PendingPut) -> None:
-        """It stays aside until it has room: it may be forgotten meanwhile."""
+        """Send the first put once the window has room. Until then it stays aside, as it may be abandoned meanwhile."""
         window = self._sender.window
         if not self._is_head(pending):
             return

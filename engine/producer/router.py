@@ -1,4 +1,4 @@
-"""Where a put goes and what goes over the wire. All that is wrong with it is said here, before it is sent."""
+"""Routes puts: group, partition, subject and headers. Reports all errors of a put before it is sent."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ if TYPE_CHECKING:
 
 
 class Topics(Protocol):
-    """The accepted topics (`evenlane.engine.cluster.topics.topic_cache.TopicBook`)."""
+    """Accepted topics (`evenlane.engine.cluster.topics.topic_cache.TopicCache`)."""
 
     def get(self, project: str) -> Accepted | None: ...
 
 
 class Route:
-    """What holds for all puts of a project as long as its accepted topic is the same object."""
+    """Precomputed values for all puts of a project, valid while its accepted topic is the same object."""
 
     __slots__ = ("accepted", "active", "subjects", "takes_puts", "turns")
 
@@ -37,11 +37,14 @@ class Route:
         self.active = accepted.active
         self.takes_puts = accepted.takes_puts
         self.turns = turns  # round robin, for messages without a key
-        self.subjects: dict[tuple[int, str], str] = {}  # of its lanes, by group and priority
+        self.subjects: dict[tuple[int, str], str] = {}  # of its lanes, by (group, priority)
 
 
 class Router:
-    """Group, partition, subject and headers of each put, by the formulas of docs/reference/headers-and-subjects.md."""
+    """Routes puts by the formulas of docs/reference/headers-and-subjects.md.
+
+    Invariant: a project is in `_routes` only if it had a topic at its last put.
+    """
 
     def __init__(
         self,
@@ -61,7 +64,7 @@ class Router:
         self._numbers = 0
 
     def addressed(self, put: Put) -> PendingPut:
-        """Raises InvalidName, InvalidPut, UnknownProject, TopicDraining, PayloadTooLarge; TypeError for a
+        """Route a put. Raises InvalidName, InvalidPut, UnknownProject, TopicDraining, PayloadTooLarge; TypeError for a
         body that isn't bytes.
         """
         if not isinstance(put, Put):
@@ -104,7 +107,7 @@ class Router:
         if accepted is None:
             self._routes.pop(project, None)
             raise UnknownProject.of(project, self._env)
-        # Somewhere else in each producer, so that many which put one message each don't all take group 0.
+        # A random start in each producer, so that many producers of one message each don't all use group 0.
         turns = count(randrange(accepted.active)) if before is None else before.turns  # noqa: S311
         route = self._routes[project] = Route(accepted, turns)
         return route
@@ -116,7 +119,7 @@ class Router:
             return _named_group(put.project, put.group, route.active)
         if put.key is not None:
             return group_of(put.key, route.active)
-        if put.id is not None:  # put again by whomever it must meet itself: streams know their own ids only
+        if put.id is not None:  # duplicates must meet in one stream, as each stream knows only its own ids
             return group_of(put.id, route.active)
         return next(route.turns) % route.active
 

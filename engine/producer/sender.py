@@ -1,8 +1,8 @@
-"""Sends admitted puts, many at once, and sends each again until it is acknowledged or its deadline has passed.
+"""Sends admitted puts concurrently, and retries each until it is acknowledged or its deadline has passed.
 
-A message whose answer got lost may be stored or not. It is sent again under the same id, which the store
-takes once within its duplicate window; so nothing is sent again later than that. Messages of one subject
-never overtake one another on the way to be sent again, as their order may matter.
+A message whose answer was lost may or may not be stored. A retry has the same id, which the store accepts once within
+its duplicate window, so there are no retries after that window. Retries never reorder messages of one subject, as their
+order may matter.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ CLOSED = "this producer is closed: put inside `async with Producer(...)`"
 
 
 class Sender:
-    """`timeout_s` bounds all tries of a message together, `window_s` is the store's duplicate window;
-    `restore` makes streams that are gone; it is called when messages are lost while the store answers.
+    """Sends and retries puts. `timeout_s` bounds all tries of a message together; `window_s` is the store's duplicate
+    window. `restore` creates missing streams; it is called when messages are lost while the store answers.
     """
 
     def __init__(
@@ -62,10 +62,10 @@ class Sender:
         self._answer_s = answer_s
         self._store, self.window, self._replies = store, window, replies
         self._timeout_s, self._window_s, self._restore = timeout_s, window_s, restore
-        # A try on its way when the store's window ends could be stored a second time.
+        # A try in flight at the end of the store's window could be stored a second time.
         self._last_try_s = min(timeout_s, window_s) * 0.95
-        self._in_flight: dict[PendingPut, None] = {}  # exactly those whose state is IN_FLIGHT
-        self._retrying: list[PendingPut] = []  # those whose state is RETRYING, and some that are DONE since
+        self._in_flight: dict[PendingPut, None] = {}  # exactly the puts whose state is IN_FLIGHT
+        self._retrying: list[PendingPut] = []  # the puts whose state is RETRYING, and some that have since become DONE
         self._held: set[str] = set()  # subjects of `_retrying`
         self._orders = 0
         self._busy = asyncio.Event()
@@ -80,7 +80,7 @@ class Sender:
         self._tending = asyncio.create_task(self._tend(), name="producer retries")
 
     async def close(self) -> None:
-        """What waits for its acknowledgement fails with NotAcknowledged."""
+        """Fail puts that wait for their acknowledgement with NotAcknowledged."""
         self._closed = True
         for task in (self._tending, self._restoring):
             if task is not None:
@@ -95,13 +95,15 @@ class Sender:
         return self._closed
 
     def forget(self, completion: Completion) -> None:
-        """Complete these puts, for which no one waits any more; they may be stored or not."""
+        """Complete these puts without an outcome, as their caller has gone. They may or may not be stored."""
         for pending in [*self._in_flight, *self._retrying]:
             if pending.completion is completion:
                 self.complete(pending, None)
 
     def send(self, pending: PendingPut) -> None:
-        """Send a put that has room in the window; its `completion` gets the receipt or the error, never at once."""
+        """Send a put that has room in the window. Its `completion` gets the receipt or the error, never
+        during this call.
+        """
         self._orders += 1
         pending.order = self._orders
         now = monotonic()
@@ -133,12 +135,12 @@ class Sender:
         self._in_flight[pending] = None
 
     def _answered(self, pending: PendingPut, number: int, answer: Receipt | Exception) -> None:
-        """To try number `number`. A receipt counts however late it comes, a no only while its try is waited for."""
+        """Handle the answer to a try. A receipt always counts; an error counts only while its try is awaited."""
         if pending.state is DONE:
             return
         if isinstance(answer, Receipt):
             if answer.duplicate and pending.tries > 1 and pending.fresh:
-                answer = answer._replace(duplicate=False)  # of a try of our own
+                answer = answer._replace(duplicate=False)  # of an earlier try of this producer
             self.complete(pending, answer)
         elif number == pending.tries and pending.state is IN_FLIGHT:
             if isinstance(answer, Lost):
@@ -149,7 +151,7 @@ class Sender:
     def _lost(self, pending: PendingPut, why: str) -> None:
         del self._in_flight[pending]
         pause = _BACKOFF_S[min(pending.tries, len(_BACKOFF_S)) - 1]
-        pending.next_try = monotonic() + uniform(pause / 2, pause)  # noqa: S311 - spreads load, hides nothing
+        pending.next_try = monotonic() + uniform(pause / 2, pause)  # noqa: S311 - spreads load, hides no secret
         self._put_off(pending, why)
 
     def _put_off(self, pending: PendingPut, why: str) -> None:
@@ -159,7 +161,7 @@ class Sender:
         self._held.add(pending.subject)
 
     def complete(self, pending: PendingPut, outcome: Outcome | None) -> None:
-        """Complete a put of any state; without an `outcome` nobody waits for it any more. Harmless if it is DONE."""
+        """Complete a put of any state; without an `outcome` its caller has gone. No effect if it is DONE."""
         before = pending.state
         if before is DONE:
             return
@@ -172,11 +174,11 @@ class Sender:
         if pending.backlog is not None:
             pending.backlog.ended(pending.subject, outcome if isinstance(outcome, Receipt) else None, monotonic())
         if outcome is None:
-            pending.body = b""  # the store may wait for its answer a while yet
+            pending.body = b""  # frees memory: the store may still wait for the answer
         elif pending.completion is not None:
             pending.completion.completed(pending, outcome)
 
-    # ---- second tries
+    # ---- retries
 
     async def _tend(self) -> None:
         while True:
@@ -194,7 +196,7 @@ class Sender:
                 self._ask_to_restore(now)
 
     def _ask_why(self, now: float) -> None:
-        """Before their time is over, so that it can be said then."""
+        """Ask the store for reasons before the puts' deadlines, so that their errors can name them."""
         if self._store.connected and self._replies.due(now):
             silent = [each.subject for each in self._in_flight if now - each.sent_at >= AFTER_S]
             self._replies.ask([*silent, *(each.subject for each in self._retrying if each.tries)], now)
@@ -203,7 +205,7 @@ class Sender:
         return now >= pending.deadline or now - pending.sent_at >= self._answer_s
 
     def _go_through(self, now: float) -> None:
-        """In the order of their first try; one that must wait holds back those of its subject behind it."""
+        """Retry in the order of first tries. A put that must wait holds back later puts of its subject."""
         connected = self._store.connected
         waiting, self._retrying = sorted(self._retrying, key=lambda pending: pending.order), []
         self._held = set()
@@ -222,7 +224,7 @@ class Sender:
         return pending.tries > 0 and now - first_try > self._last_try_s
 
     def _ask_to_restore(self, now: float) -> None:
-        """A store that answers and yet loses messages may have lost their streams, too."""
+        """Restore streams: a store that answers but loses messages may have lost their streams."""
         if (
             self._store.connected
             and now - self._restored_at >= _RESTORE_EVERY_S
@@ -233,7 +235,7 @@ class Sender:
             self._restoring = asyncio.create_task(self._restored(), name="producer restores streams")
 
     async def _restored(self) -> None:
-        # What keeps the streams from being made keeps messages from being stored: their error tells of it.
+        # A failure to create the streams also keeps messages from being stored, and their errors report it.
         with contextlib.suppress(Lost, Refused, EvenlaneError):
             await self._restore()
 
@@ -247,7 +249,7 @@ class Sender:
         left = self._window_s - self._timeout_s
         advice = "put again it may be stored twice"
         if pending.id and left >= 1:
-            # The group too, since a stream knows its own ids only.
+            # The group too, as a stream knows only its own ids.
             group = pending.subject.split(".")[4]
             advice = f"put again with id {pending.id!r} and group {group} within {left:g} s it is stored once"
         elif pending.id:

@@ -1,4 +1,4 @@
-"""Bound on what may be in flight at once, in messages and bytes, first come, first served."""
+"""Window: a bound on messages and bytes in flight, first come, first served."""
 
 from __future__ import annotations
 
@@ -20,14 +20,18 @@ class _Waiting(NamedTuple):
 
 
 class Sized(Protocol):
-    """What takes room; `size` is in bytes, and stays as it is."""
+    """A message that takes room. `size` is in bytes, and constant."""
 
     @property
     def size(self) -> int: ...
 
 
 class Window:
-    """Room for `messages` and `size` bytes; one message above `size` passes alone."""
+    """Room for `messages` messages and `size` bytes; a single message above `size` passes alone.
+
+    Invariant: `_taken` and `_bytes` are the totals of the messages that have room. While messages wait, the first one
+    doesn't fit.
+    """
 
     def __init__(self, messages: int, size: int) -> None:
         self._messages, self._size = messages, size
@@ -39,7 +43,7 @@ class Window:
         return not self._taken
 
     def try_acquire(self, message: Sized) -> bool:
-        """Take room for a message if there is some and nobody waits for it."""
+        """Take room for a message if there is some and no other message waits for it."""
         size = message.size
         if self._waiting or not self._fits(size):
             return False
@@ -48,7 +52,7 @@ class Window:
         return True
 
     async def wait(self, message: Sized) -> None:
-        """Take room for a message as soon as there is some; cancelling gives it back."""
+        """Wait for room for a message; a cancelled wait takes none."""
         size = message.size
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.append(_Waiting(size, turn))
@@ -63,14 +67,14 @@ class Window:
             raise
 
     def release(self, message: Sized) -> None:
-        """Give the room of a message back."""
+        """Release the room of a message."""
         self._taken -= 1
         self._bytes -= message.size
         if self._waiting:
             self._serve()
 
     def fail(self, error: Exception) -> None:
-        """Fail all that wait."""
+        """Fail all waiting messages."""
         while self._waiting:
             turn = self._waiting.popleft().turn
             if not turn.done():
@@ -92,16 +96,14 @@ class Window:
 
 
 class PutWindow(Window):
-    """The limit of what is in flight of one producer. `timeout_s` is the time of a put, and `replies` knows why the
-    store acknowledges too little.
-    """
+    """Window of one producer. `timeout_s` is a put's timeout; `replies` knows why the store acknowledges too little."""
 
     def __init__(self, messages: int, size: int, timeout_s: float, replies: ReplyTimeouts) -> None:
         super().__init__(messages, size)
         self._timeout_s, self._replies = timeout_s, replies
 
     async def acquire(self, pending: PendingPut) -> None:
-        """Take room as soon as there is some, within the put's time. Raises NotAcknowledged, ProducerClosed."""
+        """Wait for room within the put's deadline. Raises NotAcknowledged, ProducerClosed."""
         try:
             async with asyncio.timeout(pending.deadline - monotonic()):
                 await self.wait(pending)
