@@ -1,1 +1,1 @@
-"""The process: it wires the planes and runs them."""
+"""The process: wires the planes and runs them."""

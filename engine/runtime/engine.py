@@ -1,4 +1,4 @@
-"""A node as a process: it joins the cluster, works for a session, and rejoins when it has lost its lease."""
+"""Engine: a node as a process, which joins the cluster, works for a session, and rejoins after losing its lease."""
 
 from __future__ import annotations
 
@@ -42,16 +42,16 @@ _PAUSE_S = 1.0
 
 class Engine:
     """Runs a handler on the messages of an environment, together with other nodes. Topics with `push` are pushed
-    instead; what would become a dead letter is given to `fallback`, if there is one.
+    instead. If `fallback` is given, it handles messages that would otherwise become dead letters.
 
-    `async with Engine(handle, nats=..., etcd=...) as engine: await engine.run()`; what is left out comes from the
-    settings. `on_ready(partitions, generation)` is called each time that the node has carried out a plan; and when it
-    has waited for one, or for others to release what it is assigned, for 2 s. `supervision` ends the process's leases
-    when the process is gone. For controls: without `shares` no leader moves unused shares between nodes;
-    `scheduler(concurrency)` makes another one than the product's.
+    `async with Engine(handle, nats=..., etcd=...) as engine: await engine.run()`; omitted arguments come from the
+    settings. `on_ready(partitions, generation)` is called each time the node has carried out a plan, and once it has
+    waited 2 s for a plan or for other nodes to release its partitions. `supervision` ends the process's leases after
+    its exit. For control experiments: without `shares` no leader lends quota between nodes; `scheduler(concurrency)`
+    makes another scheduler than the product's.
 
-    Its properties are what metrics, pages and HTTP routes see (`NodeView`). What belongs to a session is None between
-    two of them.
+    Its properties are its state for metrics, pages and HTTP routes (`NodeView`). Those that belong to a session are
+    None between two sessions.
     """
 
     def __init__(
@@ -78,13 +78,13 @@ class Engine:
         self._moves_shares = shares
         self._stop = asyncio.Event()
         self._cluster: ClusterParts | None = None  # set once etcd has answered
-        self._session: Session | None = None  # the present or the last one
+        self._session: Session | None = None  # the present or last one
         self.http = LazyHttpServer(self, self._process.coordination)
 
     async def __aenter__(self) -> Self:
-        """Reach etcd and agree on the cluster's settings. Raises Unreachable, ConfigError."""
+        """Connect to etcd and agree on the cluster config. Raises Unreachable, ConfigError."""
         try:
-            with bound_contextvars(node=self.id):  # each line of the log has it, also that of tasks that begin here
+            with bound_contextvars(node=self.id):  # for all log entries, also those of tasks started here
                 await self._enter()
         except BaseException:
             await self.__aexit__()
@@ -106,7 +106,7 @@ class Engine:
                 await part.close()
 
     async def prepare(self) -> None:
-        """Make the streams, so that plain clients can put before any node or producer has run."""
+        """Create the streams, so that plain clients can put before any node or producer has run."""
         assert self._cluster is not None
         store = self._process.connections.store(self.settings, self.id)
         with connections.translate_errors():
@@ -117,13 +117,14 @@ class Engine:
                 await store.close()
 
     def stop(self) -> None:
-        """End `run` after a drain."""
+        """Make `run` drain and return."""
         self._stop.set()
 
     async def run(self) -> bool:
-        """Serve until `stop`; True if everything begun was ended and settled.
+        """Serve until `stop`. Returns True if every started message was completed and settled.
 
-        A lost lease ends the session; the node then rejoins. Raises EvenlaneError for what it can't go on after.
+        A lost lease ends the session, and the node rejoins. Raises EvenlaneError for a failure after which it can't
+        continue.
         """
         with bound_contextvars(node=self.id):
             return await self._run_sessions()
@@ -149,7 +150,7 @@ class Engine:
             _log.warning("joining anew", reason=reason)
             await asyncio.sleep(_PAUSE_S)
 
-    # ---- what metrics, pages and routes see (`NodeView`)
+    # ---- state for metrics, pages and routes (`NodeView`)
 
     @property
     def settings(self) -> Settings:
@@ -214,6 +215,6 @@ class Engine:
         return self._session.condition() if self._session is not None else None
 
     def _lease(self) -> int:
-        """The lease of the present session, 0 if there is none."""
+        """Return the lease of the present session, 0 if there is none."""
         lease = self._session.lease if self._session is not None else None
         return lease.id if lease is not None else 0

@@ -1,4 +1,4 @@
-"""The condition of a node, read from its parts."""
+"""Reads the condition of a node from its parts."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _SECOND = 1_000_000_000
 def condition(
     node: Node, membership: Membership, lease: NodeLease, *, leads: bool, slots: int, indexed: int, loop_lag_s: float
 ) -> Condition:
-    """Of this moment. `slots` are the node's, `indexed` the messages that its queues know."""
+    """Return the node's present condition. `slots` are the node's, `indexed` the messages that its queues know."""
     now = now_ns()
     return Condition(
         leader=leads and now < node.trusted_until,

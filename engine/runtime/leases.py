@@ -1,4 +1,4 @@
-"""The leases in etcd that a process may hold, as its supervisor knows them."""
+"""Ledger of the leases in etcd that a process may hold, for its supervisor."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ if TYPE_CHECKING:
 
 
 class LeaseLedger:
-    """Lives as long as the process. `supervision` learns of each change, before anything is put under a new lease.
+    """Lives as long as the process. `supervision` is notified of each change, before anything is put under a new lease.
 
-    Invariant: a lease of a former session is listed until etcd has confirmed its end. Until then it keeps the node's id
-    and partitions.
+    Invariant: the lease of an earlier session is listed until etcd has confirmed its end, as it keeps the node's id and
+    partitions until then.
     """
 
     def __init__(self, coordination: Coordination, supervision: Supervision) -> None:
@@ -21,16 +21,16 @@ class LeaseLedger:
         self._former: list[int] = []
 
     def note_current(self, lease: int) -> None:
-        """The present session has this lease; 0: none."""
+        """Note the lease of the present session; 0: none."""
         self._supervision.holds([*self._former, *([lease] if lease else [])])
 
     def add_former(self, lease: int) -> None:
-        """A session is over, and etcd has not confirmed the end of its lease; 0: it has."""
+        """Note the lease of a session that is over, if etcd hasn't confirmed its end; 0: it has."""
         if lease:
             self._former.append(lease)
 
     async def revoke_former(self) -> None:
-        """End the leases of former sessions. Raises CoordinationError."""
+        """Revoke the leases of earlier sessions. Raises CoordinationError."""
         while self._former:
             await self._coordination.revoke(self._former[-1])
             self._former.pop()

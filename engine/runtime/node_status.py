@@ -1,4 +1,4 @@
-"""What a node says of itself under `nodes/<id>`."""
+"""Status record of a node under `nodes/<id>`."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 
 _SECOND = 1_000_000_000
 _EVERY_S = 0.5
-_STORE_AWAY_NS = 5 * _SECOND  # without NATS: then others get the node's partitions, if they have it
+_STORE_AWAY_NS = 5 * _SECOND  # after this time without NATS, the node's partitions go to nodes that reach it
 
 
 class NodeStatus:
-    """Of one term; `leaving` is set when the node is to end, `http` is the address it serves, if any.
+    """Lives for one session. `leaving` is set when the node is asked to end; `http` is the address it serves, if any.
 
-    The record is made in the node's event loop each 0.5 s from `start` on, and read by the thread that keeps the lease:
-    what a blocked node writes is as of the last time its loop turned, but for its troubles and that it leaves.
+    The record is built in the node's event loop every 0.5 s after `start`, and read by the thread that keeps the lease.
+    A blocked node therefore writes its state as of the last time its loop ran, except for its troubles and `leaving`.
     """
 
     def __init__(
@@ -48,12 +48,12 @@ class NodeStatus:
         self._timer = asyncio.get_running_loop().call_later(_EVERY_S, self.start)
 
     def stop(self) -> None:
-        """Harmless when it never started."""
+        """Stop. No effect if never started."""
         if self._timer is not None:
             self._timer.cancel()
 
     def record(self) -> NodeRecord:
-        """For any thread."""
+        """Return the present record. Thread-safe."""
         return replace(self._made, leaving=self._leaving.is_set(), troubles=self._troubles.current())
 
     def _make(self) -> NodeRecord:
@@ -66,7 +66,7 @@ class NodeStatus:
         )  # fmt: skip
 
     def _has_store(self) -> bool:
-        """Whether it can reach NATS, or could a moment ago."""
+        """Whether the node can reach NATS, or could less than 5 s ago."""
         if self._node.store.connected:
             self._store_away_since = None
         elif self._store_away_since is None:

@@ -46,7 +46,7 @@ _CORRUPTING = ("3.5.0", "3.5.1", "3.5.2")
 
 
 class ProcessParts:
-    """Parts that need no answer of etcd. `open`, then `close`."""
+    """Parts that don't depend on etcd's answers. Call `open`, then `close`."""
 
     def __init__(
         self,
@@ -73,20 +73,20 @@ class ProcessParts:
         self.counters, self.moves = Counters(), Counter[str]()
 
     async def open(self, node: Callable[[], Node | None]) -> None:
-        """Watch the event loop; `node()` is the node of the present session. Raises ConfigError."""
+        """Watch the event loop. `node()` returns the node of the present session. Raises ConfigError."""
         await self.pusher.check()
         self.loop_lag.open()
         self.keeper.watch(self.loop_lag, node, self.handler.name, self.troubles)
 
     async def close(self) -> None:
-        """Harmless when it was never opened."""
+        """Close. No effect if never opened."""
         self.loop_lag.close()
         await self.keeper.close()
         await self.coordination.close()
 
 
 async def read_cluster_config(process: ProcessParts) -> ClusterConfig:
-    """Wait for etcd, and agree on the environment's settings. Raises Unreachable, ConfigError."""
+    """Wait for etcd, and agree on the cluster config. Raises Unreachable, ConfigError."""
     settings, coordination = process.settings, process.coordination
     version = await wait_until_answered(coordination.status, settings.start_timeout, _log.warning)
     if version in _CORRUPTING and not all(map(_is_loopback, settings.etcd)):
@@ -98,9 +98,10 @@ async def read_cluster_config(process: ProcessParts) -> ClusterConfig:
 
 
 class ClusterParts:
-    """Parts that follow from the cluster's `config`: topics, statistics, and the process's candidature as leader.
+    """Parts that depend on the cluster's `config`: topics, statistics, and the process's candidacy as leader.
 
-    `lease()` is the lease of the present session, 0 between two. Without `shares` a leader moves no unused shares.
+    `lease()` returns the lease of the present session, 0 between two sessions. Without `shares`, the leader lends no
+    quota.
     """
 
     def __init__(self, process: ProcessParts, config: ClusterConfig, lease: Callable[[], int], *, shares: bool) -> None:
@@ -115,22 +116,22 @@ class ClusterParts:
         )  # fmt: skip
 
     async def open(self) -> None:
-        """Returns when all topics are known. Raises Unreachable."""
+        """Return when all topics are known. Raises Unreachable."""
         await wait_until_answered(self.topics.start, self._start_timeout, _log.warning)
 
     async def close(self) -> None:
-        """Harmless when it was never opened."""
+        """Close. No effect if never opened."""
         await self.controller.close()
         await self.topics.close()
 
     async def prepare(self, store: Store) -> None:
-        """Make the streams that are missing. Raises Refused, Lost."""
+        """Create missing streams. Raises Refused, Lost."""
         kinds: tuple[Kind, Kind] = ("lanes", "later")
         lanes = [LaneId(kind, partition) for kind in kinds for partition in range(self.config.partitions)]
         await store.prepare(lanes, self.config.max_queue_backlog or UNLIMITED)
 
 
 def _is_loopback(endpoint: str) -> bool:
-    """As of servers for a demo or a test."""
+    """Whether the server is local, as for a demo or a test."""
     host = endpoint.rpartition(":")[0].strip("[]")
     return host in ("localhost", "::1") or host.startswith("127.")

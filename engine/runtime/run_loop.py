@@ -1,4 +1,4 @@
-"""The event loop of a command: it ends with the command, whatever else goes on in it."""
+"""Runs a command's event loop, which ends with the command, whatever tasks still run in it."""
 
 from __future__ import annotations
 
@@ -20,9 +20,8 @@ _FAREWELL_S = 1.0
 
 
 def run_loop(work: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine to its end on uvloop. What goes on after that, against its cancellation, is left behind:
-    asyncio's own ending would wait for ever for a handler that ignores its cancellation, whether `work` returned,
-    failed, or was ended by Ctrl-C.
+    """Run a coroutine to its end on uvloop. Tasks that ignore their cancellation are abandoned: asyncio's own shutdown
+    would wait forever for such a handler, whether `work` returned, failed, or was interrupted by Ctrl-C.
     """
     tune_gc()
     main: set[asyncio.Task[Any]] = set()
@@ -50,8 +49,8 @@ async def _noted(work: Coroutine[Any, Any, T], main: set[asyncio.Task[Any]]) -> 
 
 
 async def _is_ignored(main: set[asyncio.Task[Any]]) -> bool:
-    """Cancel what goes on; whether any of it doesn't end. If an error has come out of the loop itself, the work of
-    `main` goes on, too: that has a time of its own to end in order.
+    """Cancel the remaining tasks; return whether any of them doesn't end. If the loop itself raised an error, the work
+    of `main` still runs, and is given all the time it needs to end in order.
     """
     others = asyncio.all_tasks() - {asyncio.current_task()}
     for task in others:

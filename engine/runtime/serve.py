@@ -1,4 +1,4 @@
-"""A node in its process: from its start to a signal that ends it in order."""
+"""Runs a node in its process, from its start until a signal ends it in order."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class Progress(Protocol):
-    """What shows that something goes on, from `start` to `stop`."""
+    """A progress indicator, shown from `start` to `stop`."""
 
     def start(self) -> None: ...
 
@@ -21,14 +21,16 @@ class Progress(Protocol):
 
 
 async def serve(engine: Engine, joined: Callable[[], None] | None = None, draining: Progress | None = None) -> bool:
-    """Run a node until SIGTERM or SIGINT; whether it ended clean. `joined` is called once it knows the cluster."""
+    """Run a node until SIGTERM or SIGINT; return whether it ended clean. `joined` is called once it knows
+    the cluster.
+    """
     entering = asyncio.create_task(engine.__aenter__())
 
     def stop() -> None:
         engine.stop()
         if draining is not None:
             draining.start()
-        entering.cancel()  # harmless once it is done; before, it may be waiting for etcd
+        entering.cancel()  # no effect once it is done; before, it may wait for etcd
 
     on_signals(stop)
     try:
@@ -48,8 +50,8 @@ async def serve(engine: Engine, joined: Callable[[], None] | None = None, draini
 
 
 def on_signals(stop: Callable[[], object]) -> None:
-    """Call `stop` at the first SIGTERM or SIGINT; a second SIGTERM changes nothing. A second SIGINT interrupts, even a
-    handler that blocks the loop.
+    """Call `stop` at the first SIGTERM or SIGINT. A second SIGTERM has no effect; a second SIGINT interrupts, even if a
+    handler blocks the loop.
     """
     loop = asyncio.get_running_loop()
     stopping = interrupted = False

@@ -1,4 +1,4 @@
-"""What a node does beside its work, on connections that aren't its store's: it answers, counts, measures, and lends."""
+"""Services of a node next to its work, on connections separate from its store's: queries, counts, metering, lending."""
 
 from __future__ import annotations
 
@@ -27,9 +27,10 @@ if TYPE_CHECKING:
 
 
 class NodeServices:
-    """Of one term: `open` when the node exists, `close` before its store is closed. `line` is where other nodes can be
-    asked, None while it isn't open. `troubles` hears of what can't be written. `condition` tells how the node is, None
-    between two terms. `on_lent` gets what the node lends of which projects, until when (ns), before anybody may use it.
+    """Lives for one session: call `open` when the node exists, `close` before its store is closed. `line` is the
+    connection for requests to other nodes, None while closed. `troubles` receives streams that can't be written.
+    `condition` returns the node's condition, None between two sessions. `on_lent` is called with the projects of which
+    the node lends quota and until when (ns), before any other node may use it.
     """
 
     def __init__(
@@ -56,7 +57,7 @@ class NodeServices:
         self._metering = MeterPublisher(node, tenants, settings.meter_interval, settings.concurrency)
 
     async def open(self) -> None:
-        """Raises Unreachable."""
+        """Open all services. Raises Unreachable."""
         await self._answering.open()
         self._emptiness.listen()
         self._showing.listen()
@@ -68,7 +69,7 @@ class NodeServices:
         self._metering.open()
 
     async def close(self) -> None:
-        """Harmless when it was opened in part, or never."""
+        """Close. No effect on services that were never opened."""
         self.line = None
         beside = (
             self._sampling, self._metering, self._store_watch, self._counting, self._taking, self._emptiness,

@@ -1,4 +1,4 @@
-"""Whether a node serves or is on standby, and since which plan."""
+"""Tracks whether a node serves or is on standby, and since which plan."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ _log = structlog.get_logger(__name__)
 class ServingStatus:
     """Lives for one session. `on_ready(partitions, generation)` is called at each change.
 
-    Invariant: `current` is None until the node serves, or has waited for its first plan for too long; then it is never
-    None again.
+    Invariant: `current` is None until the node serves, or has waited too long for its first plan; after that it is
+    never None again.
     """
 
     def __init__(self, env: str, on_ready: Callable[[int, int], None]) -> None:
@@ -27,7 +27,7 @@ class ServingStatus:
         self.current: tuple[int, int] | None = None
 
     def carried_out(self, partitions: int, generation: int) -> None:
-        """The node owns what the plan of this generation gives it."""
+        """Note that the node owns the partitions assigned by the plan of this generation."""
         self._has_plan = True
         _log.info(
             "serving" if partitions else "standing by", env=self._env, partitions=partitions, generation=generation
@@ -35,7 +35,7 @@ class ServingStatus:
         self._set(partitions, generation)
 
     def on_standby(self, membership: Membership) -> None:
-        """The first plan, or what it gives, takes long to arrive; nothing happens if it has."""
+        """Note that the first plan, or its partitions, take long to arrive. No effect if a plan was carried out."""
         if not self._has_plan:
             member = membership.member
             _log.info("standing by", phase=membership.phase, partitions=len(member.owned), generation=member.done)

@@ -1,4 +1,4 @@
-"""One session of a node: from registering under a lease to the end of that lease, or to the node's own end."""
+"""One session of a node: from its registration under a lease to the end of that lease, or of the node."""
 
 from __future__ import annotations
 
@@ -33,19 +33,19 @@ if TYPE_CHECKING:
 _log = structlog.get_logger(__name__)
 
 _STANDBY_AFTER_S = 2.0
-_PLANNED_OUT_S = 2.0  # for which a leaving node serves while the leader gives its partitions to others
+_PLANNED_OUT_S = 2.0  # time for which a leaving node serves while the leader reassigns its partitions
 
 
 class Session:
-    """`run` once. It begins with a store of its own, a node, the node's services and a lease, and ends with none.
+    """Runs once. `run` creates a store, a node, the node's services and a lease, and closes all of them.
 
-    `stop` is the order to drain. `on_ready(partitions, generation)` is called after each plan that was carried out, and
-    when the first one takes longer than 2 s. `is_rejoin`: the process has had a session before, so servers that don't
-    answer aren't waited for, and etcd may have lost the cluster's settings.
+    `stop` requests a drain. `on_ready(partitions, generation)` is called after each plan that was carried out, and when
+    the first plan takes longer than 2 s. `is_rejoin`: the process has had a session before, so servers that don't
+    answer aren't waited for, and etcd may have lost the cluster config.
 
-    Invariants: `node` and `lease` are both set from before the registration on, `membership` from after it, and all
-    three are None before and as soon as the lease is about to be given back. Once the session is over it has a
-    `reason`, and the node is never trusted again. A `fatal` session is over.
+    Invariants: `node` and `lease` are both set from before the registration, `membership` from after it; all three are
+    None before that, and again just before the lease is revoked. A session that is over has a `reason`, and its node is
+    never trusted again. A `fatal` session is over.
     """
 
     def __init__(
@@ -68,12 +68,12 @@ class Session:
         self.has_joined = False
         self.reason = self.fatal = ""
         self._over = asyncio.Event()
-        self._is_orderly = False  # nothing has failed by the time that the node stops
-        self._is_clean = True  # all that was begun has ended and is settled, and all partitions are released
+        self._is_orderly = False  # nothing had failed when the node began to stop
+        self._is_clean = True  # all started messages are completed and settled, and all partitions released
 
     async def run(self) -> bool:
-        """Own partitions and work; whether all that was begun was ended and settled. Raises Unreachable, and
-        EvenlaneError if going on makes no sense.
+        """Own partitions and work. Returns whether all started messages were completed and settled. Raises Unreachable,
+        and EvenlaneError if the process can't continue.
         """
         with connections.translate_errors():
             async with AsyncExitStack() as resources:
@@ -83,20 +83,20 @@ class Session:
             raise EvenlaneError(f"node {self._process.id} stops: {self.fatal}")
         return self._is_clean
 
-    # ---- what others see of it
+    # ---- state for other parts
 
     @property
     def standing(self) -> tuple[int, int] | None:
-        """Partitions and generation, as long as the node serves or is on standby."""
+        """Partitions and generation, while the node serves or is on standby."""
         return self._status.current if self.node is not None else None
 
     @property
     def bus(self) -> RequestBus | None:
-        """The connection on which other nodes can be asked."""
+        """The connection for requests to other nodes."""
         return self._services.line if self._services is not None else None
 
     def condition(self) -> Condition | None:
-        """The node's condition at this moment; None while there is neither a lease nor a node."""
+        """Return the node's present condition; None while there is no lease or no node."""
         if self.node is None or self.membership is None or self.lease is None:
             return None
         process, cluster = self._process, self._cluster
@@ -105,10 +105,10 @@ class Session:
             slots=process.settings.concurrency, indexed=cluster.tenants.indexed, loop_lag_s=process.loop_lag.seconds,
         )  # fmt: skip
 
-    # ---- from its begin to its end
+    # ---- lifecycle
 
     async def _join(self, resources: AsyncExitStack) -> bool:
-        """Open what the session needs, and register; False if it was stopped before."""
+        """Open the session's resources, and register. Returns False if it was stopped before."""
         process, cluster = self._process, self._cluster
         store = process.connections.store(process.settings, process.id, feeds=True)
         resources.push_async_callback(store.close)
@@ -160,10 +160,10 @@ class Session:
         self._is_orderly = True
 
     async def _stop_node(self, node: Node, membership: Membership) -> None:
-        """Whatever happened, nothing of the node goes on when the lease is given back."""
+        """Stop the node and its membership, however the session ended, before the lease is revoked."""
         await membership.end()
         node.trust(0)
-        # Only a process that was asked to end has an end in order. Of any other one a message may be the cause.
+        # Only a process that was asked to end is ended in order. Otherwise a message may be the cause of its end.
         is_orderly = self._is_orderly and not self.fatal
         is_settled = await node.stop(2.0, process_ends=is_orderly and self._stop.is_set())
         if is_orderly:
@@ -174,7 +174,7 @@ class Session:
     async def _give_lease_back(self, node: Node, lease: NodeLease) -> None:
         self.node = self.lease = self.membership = None
         self._cluster.topics.detach()
-        if self._over.is_set() or not self._is_clean:  # not all its partitions were released, with what it has lent
+        if self._over.is_set() or not self._is_clean:  # some partitions, and their lent quota, weren't released
             await node.queues.shares.repaid()
         await lease.end()
         self._process.leases.add_former(lease.id)
@@ -193,13 +193,13 @@ class Session:
         )  # fmt: skip
 
     async def _register(self, lease: NodeLease) -> None:
-        """A lease of a former session that couldn't be given back would keep its partitions, and the node's id, until
-        it ends by itself.
+        """Register under the lease. First revoke leases of earlier sessions, which would otherwise keep the node's id
+        and partitions until they expire.
         """
         process = self._process
         try:
             await process.leases.revoke_former()
-            if self._is_rejoin:  # an etcd that was wiped may have lost them
+            if self._is_rejoin:  # an etcd that was wiped may have lost the config
                 config = {name: getattr(self._cluster.config, name) for name in CLUSTER_FACTS}
                 await agree_cluster_config(process.coordination, process.settings.env, config)
             await self._answered(lease.join)
@@ -208,15 +208,15 @@ class Session:
         except (CoordinationError, EvenlaneError) as error:
             if not self._is_rejoin:
                 raise
-            raise Unreachable(str(error)) from error  # what etcd refuses now, it may accept in a moment
+            raise Unreachable(str(error)) from error  # etcd may soon accept a request that it rejects now
 
     async def _answered(self, probe: Callable[[], Awaitable[None]]) -> None:
-        """What a server says; in the first session it is waited for. Raises Unreachable."""
+        """Wait for a server's answer, in the first session only. Raises Unreachable."""
         patience = 0 if self._is_rejoin else self._process.settings.start_timeout
         await wait_until_answered(probe, patience, _log.warning)
 
     async def _unless_stopped(self, work: Coroutine[Any, Any, object]) -> bool:
-        """Whether the work was done before `stop`. Raises what it raises."""
+        """Return whether the work was done before `stop`. Raises the work's exceptions."""
         tasks = [asyncio.create_task(work), asyncio.create_task(self._stop.wait())]
         try:
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -236,7 +236,7 @@ class Session:
         finally:
             standby.cancel()
 
-    # ---- what its parts report
+    # ---- reports of its parts
 
     def _on_trust(self, until: int) -> None:
         if self.node is not None and self.membership is not None and not self._over.is_set():
@@ -244,7 +244,7 @@ class Session:
             self.membership.trusted(until)
 
     def _on_lost(self, reason: str) -> None:
-        """The session is over: nothing starts from now on."""
+        """End the session: no handler starts from now on."""
         self.reason = self.reason or reason
         if self.node is not None:
             self.node.trust(0)
@@ -256,5 +256,5 @@ class Session:
 
 
 def _of_grace(grace: float) -> float:
-    """The node's part of the time a drain may take: releasing in etcd needs some, too."""
+    """Return the node's part of the drain time; releasing partitions in etcd needs the rest."""
     return max(grace / 2, grace - 5.0)

@@ -1,4 +1,4 @@
-"""Waiting at the start for a server that doesn't answer yet: a whole site that is switched on comes up in any order."""
+"""Waits at startup for a server that doesn't answer yet, as all parts of a site may start in any order."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ async def wait_until_answered(
     pause_s: float = _PAUSE_S,
     again_s: float = _AGAIN_S,
 ) -> T:
-    """What `probe` returns once it doesn't fail with silence (Unavailable, Unreachable or Lost).
+    """Return the result of `probe` once it doesn't fail with silence (Unavailable, Unreachable or Lost).
 
-    It is asked at least once, and again for `wait_s` seconds; each time it must begin anew. `said` gets one line
-    when the waiting begins, and one every `again_s`. Raises Unreachable after that time, EvenlaneError at once when the
-    server answers but refuses: time mends no password.
+    `probe` is called at least once, and again for `wait_s` seconds; each call must start from scratch. `said` gets one
+    line when the wait begins, and one every `again_s` seconds. Raises Unreachable after that time, and EvenlaneError at
+    once if the server answers with a refusal: waiting doesn't fix a wrong password.
     """
     loop = asyncio.get_running_loop()
     start = loop.time()
@@ -57,7 +57,7 @@ async def wait_until_answered(
 
 
 def _silence(error: Exception) -> str:
-    """Why there is no answer; raises what was an answer."""
+    """Return why there is no answer. Raises EvenlaneError for an error that was an answer."""
     if isinstance(error, _SILENCE):
         return str(error)
     raise EvenlaneError(str(error)) from error

@@ -1,4 +1,4 @@
-"""What a node tells whoever supervises its process, so that its leases can be ended when the process is gone."""
+"""Reports of a node to the supervisor of its process, so that its leases can be ended after the process's exit."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ if TYPE_CHECKING:
 
 
 class Supervision(Protocol):
-    """A supervisor that learns of the process's exit from the kernel (docs/adr/0024)."""
+    """A supervisor that is notified of the process's exit by the kernel (docs/adr/0024)."""
 
     def holds(self, leases: Collection[int]) -> None:
-        """All leases in etcd that this process may hold. Called before anything is put under a new one, and after one
-        is given back.
+        """Report all leases in etcd that this process may hold. Called before anything is put under a new lease, and
+        after one is revoked.
         """
         ...
 
     def lends(self, lent: Mapping[str, int]) -> None:
-        """The projects whose parts on this node others may use, and until when (ns of
+        """Report the projects whose quota share on this node other nodes may use, and until when (ns of
         `evenlane.engine.base.clock.now_ns`). Called before they may.
         """
         ...
 
 
 class Unsupervised:
-    """Nobody: leases end by themselves."""
+    """No supervisor: leases expire by themselves."""
 
     def holds(self, leases: Collection[int]) -> None:
         pass

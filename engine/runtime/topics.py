@@ -1,4 +1,4 @@
-"""Topics as a process's node goes by them, from session to session."""
+"""Topics of a process's node, across its sessions."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
 
 class NodeTopics:
-    """Reads topics from `cache`, and has one made for a project without a topic if a template says so.
+    """Reads topics from `cache`, and has topics created from templates for projects without one.
 
-    Invariant: changes reach the attached node, and only that one; between two sessions there is none.
+    Invariant: changes reach only the attached node; between two sessions there is none.
     """
 
     def __init__(self, coordination: Coordination, env: str, config: ClusterConfig, troubles: Troubles) -> None:
@@ -38,11 +38,11 @@ class NodeTopics:
         self._unknown = UnknownProjectWatcher(provisioner, templates, self._queues_of)
 
     async def start(self) -> None:
-        """Returns when all topics are known. Raises CoordinationError if etcd doesn't answer now."""
+        """Return when all topics are known. Raises CoordinationError if etcd doesn't answer."""
         await self.cache.start()
 
     async def close(self) -> None:
-        """Harmless when it was never started."""
+        """Close. No effect if never started."""
         await self._unknown.close()
         await self.cache.close()
 
@@ -53,7 +53,7 @@ class NodeTopics:
         self._node = None
 
     def topic(self, project: str) -> Topic | None:
-        """The project's topic; None if it has none yet."""
+        """Return the project's topic; None if it has none yet."""
         found = self.cache.get(project)
         if found is None:
             self._unknown.seen(project)
@@ -61,7 +61,7 @@ class NodeTopics:
         return found.topic
 
     def draining(self, project: str) -> tuple[int, ...]:
-        """The groups that are only emptied."""
+        """Return the groups that take no more puts and are being emptied."""
         found = self.cache.get(project)
         return found.draining if found is not None else ()
 
@@ -75,7 +75,7 @@ class NodeTopics:
             self._node.topic_changed(project, accepted.topic if accepted is not None else None)
 
     def _on_lost(self, lost: LostTopics) -> None:
-        """Etcd has gone back: the known topics of these projects stay in effect here, but a node that joins has none of
+        """Report topics lost in an etcd rollback: they stay in effect on this node, but a node that joins has none of
         them.
         """
         if lost:

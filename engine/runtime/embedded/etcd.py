@@ -1,4 +1,4 @@
-"""An embedded etcd of a single member."""
+"""Embedded single-member etcd."""
 
 import asyncio
 import json
@@ -8,13 +8,15 @@ from typing import Any
 from evenlane.engine.runtime.embedded import child, ports
 from evenlane.engine.runtime.embedded.server import Server
 
-# A single member has no peers to talk to. etcd keeps this address in its data, so it must never change; a
-# socket file in the data directory (the working directory) is always free.
+# A single member has no peers to talk to. etcd keeps this address in its data, so it must never change. A socket file
+# in the data directory (the working directory) is always free.
 _PEER = "unix://etcd.peer:0"
 
 
 class EtcdServer(Server):
-    """etcd on loopback. `fast` leaves out fsync, for tests: kill -9 of it loses nothing, a power cut does."""
+    """etcd on loopback. `fast` leaves out fsync, for tests: a kill -9 of it then loses nothing, but a power
+    cut does.
+    """
 
     kind = "etcd"
     title = "etcd"
@@ -40,10 +42,11 @@ class EtcdServer(Server):
             "listen-peer-urls": _PEER,
             "initial-advertise-peer-urls": _PEER,
             "initial-cluster": f"{self.name}={_PEER}",
-            # Alone it can lose no election, so it needn't wait a second for one at each restart.
+            # A single member can't lose an election, so it need not wait a second for one at each restart.
             "heartbeat-interval": 50,  # ms
             "election-timeout": 250,  # ms
-            # Nodes renew their facts every few seconds; the history would grow until etcd refuses writes.
+            # Nodes renew their records every few seconds; without compaction the history would grow until etcd rejects
+            # writes.
             "auto-compaction-mode": "periodic",
             "auto-compaction-retention": "1h",
             "log-level": "warn",
@@ -62,7 +65,7 @@ class EtcdServer(Server):
 
 
 async def request(port: int, method: str, path: str, question: dict[str, str] | None = None) -> dict[str, Any]:
-    """The JSON object that etcd's HTTP gateway answers; ValueError if it is none."""
+    """Send a request to etcd's HTTP gateway; return the JSON object of the answer. Raises ValueError if it is none."""
     reader, writer = await asyncio.open_connection(ports.HOST, port)
     try:
         body = json.dumps(question or {}).encode()

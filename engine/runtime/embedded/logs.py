@@ -1,4 +1,4 @@
-"""What a server's log says about its end."""
+"""Finds the cause of a server's end in its log."""
 
 import json
 from pathlib import Path
@@ -8,7 +8,7 @@ _TAIL = 65_536  # bytes
 
 
 def since(path: Path, start: int) -> str:
-    """The log from the byte `start` on, of that at most the last 64 KiB."""
+    """Return the log from the byte `start` on, at most its last 64 KiB."""
     if not path.exists():
         return ""
     with path.open("rb") as file:
@@ -18,7 +18,9 @@ def since(path: Path, start: int) -> str:
 
 
 def last_words(text: str) -> str:
-    """The line that names the cause (a fatal one, a panic), or else the last line; at most 300 characters."""
+    """Return the line that names the cause (a fatal error or a panic), otherwise the last line; at most 300
+    characters.
+    """
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     if not lines:
         return "nothing"
@@ -31,7 +33,7 @@ def _cause(line: str) -> str | None:
 
 
 def _cause_in_json(line: str) -> str | None:
-    """`message: error` of a fatal line of etcd, whose stack trace nobody wants in a sentence."""
+    """Return `message: error` of etcd's fatal log line, without its stack trace."""
     try:
         record = json.loads(line)
     except ValueError:

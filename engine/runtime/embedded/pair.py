@@ -1,4 +1,4 @@
-"""nats-server and etcd together, as `demo`, `up` and tests want them."""
+"""Runs nats-server and etcd together, for `demo`, `up` and tests."""
 
 import asyncio
 from pathlib import Path
@@ -11,10 +11,10 @@ from evenlane.engine.runtime.embedded.nats import NatsServer
 
 
 class Servers:
-    """Both serve inside `async with`, and both are gone after it.
+    """A pair of servers that run inside `async with`, and are stopped after it.
 
-    `fast` leaves out etcd's fsync, for tests; `nats_config` is added to nats-server's configuration file.
-    Raises what `Server.start` raises, of the first that failed; the other is stopped then.
+    `fast` leaves out etcd's fsync, for tests; `nats_config` is added to nats-server's configuration file. Raises what
+    `Server.start` raises, for the server that failed first; the other one is then stopped.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class Servers:
         await asyncio.gather(self.nats.stop(), self.etcd.stop())
 
     async def wait(self) -> str:
-        """Wait until one of the two ends; returns a sentence that says which, how and its last words."""
+        """Wait until one of the servers ends; return a sentence with its name, exit status and last words."""
         ends = {asyncio.ensure_future(server.wait()): server for server in (self.nats, self.etcd)}
         try:
             done, _ = await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)

@@ -1,4 +1,4 @@
-"""Loopback ports."""
+"""Chooses and checks loopback ports."""
 
 import random
 import socket
@@ -23,10 +23,10 @@ def is_free(port: int) -> bool:
 
 
 def free_port() -> int:
-    """A port that was free a moment ago: whoever listens on it next may still find it taken. Raises PortUnusable.
+    """Return a port that is free now; it may be taken before the caller listens on it. Raises PortUnavailable.
 
-    Below the range from which the kernel takes the ports of outgoing connections. One of those could occupy
-    the port while a killed server is down, and a client that keeps trying could even connect to itself.
+    The port is below the range from which the kernel takes the ports of outgoing connections. Such a connection could
+    occupy the port while a killed server is down, and a client that keeps retrying could even connect to itself.
     """
     highest = _first_ephemeral() - 1
     draw = random.SystemRandom()
@@ -38,8 +38,8 @@ def free_port() -> int:
 
 
 def check_port(port: int, flag: str) -> None:
-    """Raise PortUnusable unless a server could listen on `port` now, and ConfigError if it is none; a user chose it by
-    the option `flag`.
+    """Raise PortUnavailable unless a server could listen on `port` now, and ConfigError if it is no valid port. `flag`
+    is the option with which a user chose it.
     """
     if not 1 <= port <= 65_535:
         raise ConfigError(f"port {port} of {flag} is out of range: choose one of 1 to 65535, or leave it out")

@@ -1,4 +1,4 @@
-"""The life of one embedded server: lock, port, process, readiness, end."""
+"""Lifecycle of one embedded server: lock, port, process, readiness, end."""
 
 import asyncio
 import contextlib
@@ -14,33 +14,33 @@ from typing import ClassVar
 from evenlane.engine.errors import ConfigError, PortUnavailable, Unreachable
 from evenlane.engine.runtime.embedded import child, logs, ports
 
-# Machines may be slow and disks busy: it takes 0.5 s where nothing else runs.
+# Generous, for slow machines and busy disks: an idle machine needs 0.5 s.
 _PROBE_WITHIN = 2.0  # s
 _PORT_ATTEMPTS = 5
 
 
 class _PortTakenError(Exception):
-    """The server found the port taken although it was free a moment before."""
+    """The server found its port taken although it was free a moment before."""
 
 
 class Server(ABC):
     """A server with its data, log and lock under `data_dir`: `<kind>/`, `<kind>.log`, `<kind>.lock`.
 
-    `port` None means a free one, chosen at the first start and kept from then on. After `stop`, `kill` or a
-    death of its own it can be started again, on the same port and data. Start it from the main thread; stop
-    it or wait for it in any event loop.
+    With `port` None, a free port is chosen at the first start and kept from then on. After `stop`, `kill` or a crash,
+    the server can be started again, on the same port and data. Start it from the main thread; stop it or wait for it in
+    any event loop.
     """
 
     kind: ClassVar[str]
     title: ClassVar[str]
     ready_within_s = 30.0
-    stop_within_s = 10.0  # and then it is killed
+    stop_within_s = 10.0  # after this it is killed
     lock_within_s = child.LOCK_WITHIN_S
 
     def __init__(self, data_dir: Path | str, *, port: int | None = None) -> None:
         self.data_dir = Path(data_dir).absolute()
         self.log_path = self.data_dir / f"{self.kind}.log"
-        # Told to the server and looked for in its answer: another one might have won the race for the port.
+        # Passed to the server and expected in its answer, as another server might have won the race for the port.
         self.name = f"evenlane-{secrets.token_hex(4)}"
         self._store = self.data_dir / self.kind
         self._port = port
@@ -49,11 +49,11 @@ class Server(ABC):
 
     @abstractmethod
     def _command(self) -> list[str]:
-        """Program and arguments for the present port."""
+        """Return program and arguments for the present port."""
 
     @abstractmethod
     async def _answers(self) -> bool:
-        """One attempt to be served, by this server and no other; OSError, EOFError, ValueError mean no."""
+        """Try once whether this very server answers. OSError, EOFError and ValueError mean no."""
 
     @property
     def running(self) -> bool:
@@ -70,10 +70,10 @@ class Server(ABC):
         return self._started().pid
 
     async def start(self) -> None:
-        """Return once the server serves.
+        """Start, and return once the server answers.
 
-        Raises PortUnusable, DataInUse, ConfigError (a data directory that can't be used, or the server refused to
-        start) or Unreachable (it runs but doesn't answer within 30 s). Nothing is left running then.
+        Raises PortUnavailable, DataInUse, ConfigError (the data directory can't be used, or the server refused to
+        start) or Unreachable (it runs but doesn't answer within `ready_within_s`). The server is then not left running.
         """
         if self.running:
             raise RuntimeError(f"{self.title} is running already")
@@ -89,12 +89,12 @@ class Server(ABC):
             ) from None
 
     async def stop(self) -> None:
-        """End it in order, by SIGKILL after 10 s. Harmless before the start and after the end."""
+        """End the server in order, by SIGKILL after `stop_within_s`. No effect before the start and after the end."""
         if not self.running:
             return
         process = self._started()
         process.send_signal(signal.SIGTERM)
-        process.send_signal(signal.SIGCONT)  # a server under SIGSTOP doesn't see the first
+        process.send_signal(signal.SIGCONT)  # a server under SIGSTOP doesn't receive SIGTERM
         try:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(self.stop_within_s):
@@ -103,7 +103,7 @@ class Server(ABC):
             _kill(process)
 
     async def kill(self) -> None:
-        """End it by SIGKILL, as a crash would; it is gone and reaped when this returns."""
+        """End the server by SIGKILL, as a crash would. It is gone and reaped on return."""
         if self.running:
             process = self._started()
             process.kill()
@@ -114,11 +114,11 @@ class Server(ABC):
         await self.start()
 
     async def wait(self) -> int:
-        """Wait until the present process ends; returns its exit status, or minus the signal's number."""
+        """Wait until the present process ends; return its exit status, or minus the signal's number."""
         return await child.exited(self._started())
 
     def last_words(self) -> str:
-        """The log line of the present or last run that tells most about its end, and where the log is."""
+        """Return the most informative log line of the present or last run about its end, and the log's path."""
         return f"{logs.last_words(logs.since(self.log_path, self._log_start))} ({self.log_path})"
 
     def _started(self) -> subprocess.Popen[bytes]:
@@ -149,7 +149,7 @@ class Server(ABC):
             self._log_start = self.log_path.stat().st_size if self.log_path.exists() else 0
             process = child.spawn(self._command(), folder=self.data_dir, log=self.log_path, keep=held)
         finally:
-            os.close(held)  # the server has it now
+            os.close(held)  # the server holds it now
         self._process = process
         try:
             await self._ready(process)
@@ -176,7 +176,7 @@ class Server(ABC):
 
     async def _probe(self) -> bool:
         try:
-            # (before Python 3.12 wait_for may swallow a cancellation)
+            # before Python 3.12 wait_for may swallow a cancellation
             async with asyncio.timeout(_PROBE_WITHIN):
                 return await self._answers()
         except (OSError, EOFError, ValueError, TimeoutError):
@@ -184,6 +184,6 @@ class Server(ABC):
 
 
 def _kill(process: subprocess.Popen[bytes]) -> None:
-    """Without await, so that no cancellation comes between; the kernel needs milliseconds for it."""
+    """Kill the process without await, so that no cancellation interferes; the kernel needs milliseconds for it."""
     process.kill()
     process.wait()

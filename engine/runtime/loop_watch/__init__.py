@@ -1,1 +1,1 @@
-"""The watch over the node's event loop."""
+"""Watch over the node's event loop."""

@@ -1,15 +1,15 @@
-"""For how long an event loop has been blocked, as a thread beside it measures it. Pure."""
+"""Measures, from another thread, how long an event loop has been blocked. Pure."""
 
 from __future__ import annotations
 
-_MOST = 1_000_000_000  # ns between two looks that count: the rest of a longer gap is the process's own standstill
+_MOST = 1_000_000_000  # ns per gap between two looks; in a longer gap the whole process was stopped
 
 
 class BlockTimer:
-    """Counts the time in which a loop's heartbeat has stood still. Times in monotonic ns.
+    """Counts the time during which a loop's heartbeat hasn't changed. Times are monotonic ns.
 
-    Of the time between two looks at most 1 s counts. A process that was stopped, or whose machine slept, stood still as
-    a whole: its loop wasn't blocked by anybody.
+    At most 1 s counts of the time between two looks. If a process was stopped or its machine slept, the whole process
+    stood still, and nothing blocked its loop.
     """
 
     def __init__(self, beat: int, now: int) -> None:
@@ -17,7 +17,7 @@ class BlockTimer:
         self._blocked = 0
 
     def look(self, beat: int, now: int) -> int:
-        """For how many ns the loop has been blocked; `beat` is any number that a loop that turns changes."""
+        """Return for how many ns the loop has been blocked. `beat` is any number that changes while the loop runs."""
         gap, self._looked_at = now - self._looked_at, now
         if beat != self._beat:
             self._beat, self._blocked = beat, 0

@@ -1,4 +1,4 @@
-"""What blocks an event loop, found from another thread: the line of the user's code, the stack, and the task."""
+"""Finds the code that blocks an event loop, from another thread: the user's line, the stack, and the task."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ _MOST_FRAMES = 20
 
 
 class Culprit(NamedTuple):
-    """`where` is FILE:LINE of the innermost line that is the user's own, or of the innermost line at all; `stack` is
-    the whole stack as a traceback shows it, `task` the task that runs, if one does.
+    """The code that blocks a loop. `where` is FILE:LINE of the innermost line of the user's code, or of the innermost
+    line if there is none; `stack` is the whole stack in traceback format, `task` the running task, if any.
     """
 
     where: str
@@ -35,8 +35,10 @@ class Culprit(NamedTuple):
 
 
 def find(loop: asyncio.AbstractEventLoop, thread: int) -> Culprit | None:
-    """What `loop` does now, in the thread with this identifier; None if that is gone. From any thread."""
-    frame = sys._current_frames().get(thread)  # noqa: SLF001 - the one way there is
+    """Return the code that `loop` runs now, in the thread with this identifier; None if the thread has
+    ended. Thread-safe.
+    """
+    frame = sys._current_frames().get(thread)  # noqa: SLF001 - there is no other way
     if frame is None:
         return None
     frames = [*_outermost_first(frame)]
@@ -44,7 +46,7 @@ def find(loop: asyncio.AbstractEventLoop, thread: int) -> Culprit | None:
 
 
 def stacks() -> dict[str, str]:
-    """What each thread of this process does now, by its name."""
+    """Return the present stack of each thread of this process, by thread name."""
     threads = {thread.ident: thread.name for thread in threading.enumerate()}
     return {
         threads.get(ident, str(ident)): _formatted([*_outermost_first(frame)])
@@ -53,7 +55,7 @@ def stacks() -> dict[str, str]:
 
 
 def _formatted(frames: list[FrameType]) -> str:
-    """As a traceback shows them; the innermost ones, if they are many."""
+    """Format frames like a traceback; only the innermost ones if there are many."""
     shown = ((each, each.f_lineno) for each in frames[-_MOST_FRAMES:])
     return "".join(traceback.format_list(traceback.StackSummary.extract(shown))).rstrip()
 
@@ -67,7 +69,7 @@ def _outermost_first(frame: FrameType | None) -> Iterable[FrameType]:
 
 
 def _where(frames: list[FrameType]) -> str:
-    """A library that the user calls isn't the place to look at, nor are we: the user's line that calls it is."""
+    """Find the line to blame: the user's innermost line, rather than a library it calls or Evenlane's own code."""
     ours = [number for number, each in enumerate(frames) if _filename(each).startswith(_OURS)] or [0]
     own = [each for each in frames[ours[0] :] if not _filename(each).startswith((*_OURS, *_LIBRARIES))]
     inside = frames[ours[-1] + 1 :]  # an installed handler counts as a library
@@ -80,7 +82,7 @@ def _filename(frame: FrameType) -> str:
 
 
 def _shown(filename: str) -> str:
-    """Relative to the folder that the node was started in, if it lies there."""
+    """Shorten to a path relative to the node's working directory, if the file is in it."""
     try:
         return str(Path(filename).relative_to(Path.cwd()))
     except (ValueError, OSError):

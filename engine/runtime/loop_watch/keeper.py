@@ -1,4 +1,4 @@
-"""The thread beside a node's event loop, with a client of etcd of its own: it keeps the lease, and watches the loop."""
+"""Thread next to a node's event loop, with its own etcd client: keeps the lease and watches the loop."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _log = structlog.get_logger(__name__)
 
 
 class Keeper:
-    """Of one process. `coordination` is the node's own client, which serves where there is no thread."""
+    """Lives as long as the process. `coordination` is the node's own client, used if there is no thread."""
 
     def __init__(self, connect: Connections, settings: Settings, node_id: str, coordination: Coordination) -> None:
         self._settings, self._id = settings, node_id
@@ -35,13 +35,13 @@ class Keeper:
         self._has_thread = not isinstance(self._runner, SameLoop)
         self._coordination = connect.etcd(settings) if self._has_thread else coordination
         self._had: set[int] = set()  # all leases of this process
-        self._lease: NodeLease | None = None  # of the present term
+        self._lease: NodeLease | None = None  # of the present session
         self._watch: LoopWatch | None = None
         self._watching: asyncio.Task[None] | None = None
 
     @property
     def blocked_s(self) -> float:
-        """Seconds in all for which the event loop was blocked, of blocks of 1 s and more."""
+        """Total seconds for which the event loop was blocked, counting blocks of 1 s and more."""
         return self._watch.blocked_s if self._watch is not None else 0.0
 
     def lease(
@@ -52,7 +52,7 @@ class Keeper:
         on_id: Callable[[int], None],
         on_difference: Callable[[str], None],
     ) -> NodeLease:
-        """A lease for one term; see `NodeLease`."""
+        """Return a lease for one session; see `NodeLease`."""
         settings = self._settings
 
         def note(lease: int) -> None:
@@ -67,7 +67,7 @@ class Keeper:
         return self._lease
 
     def watch(self, lag: LoopLag, node: Callable[[], Node | None], handler: str, troubles: Troubles) -> None:
-        """Watch the running event loop until `close`; `node()` is the node at present."""
+        """Watch the running event loop until `close`. `node()` returns the present node."""
         if not self._has_thread:
             return
         settings = self._settings
@@ -82,7 +82,7 @@ class Keeper:
             await self._lease.tell()
 
     async def close(self) -> None:
-        """Harmless when nothing was begun."""
+        """Stop. No effect if nothing was started."""
         if self._watching is not None:
             self._watching.cancel()
             await asyncio.gather(self._watching, return_exceptions=True)
@@ -92,6 +92,6 @@ class Keeper:
 
 
 def _ended(task: asyncio.Task[None]) -> None:
-    """A watch that fails is a defect; the node works without it."""
+    """Log a failed watch: it is a defect, but the node works without the watch."""
     if not task.cancelled() and (error := task.exception()) is not None:
         _log.error("nobody watches the event loop any more", exc_info=error)

@@ -1,4 +1,4 @@
-"""The watch over a node's event loop, from another thread: it says who blocks it, and ends the process in time."""
+"""Watches a node's event loop from another thread: reports the code that blocks it, and ends the process in time."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ _REPORTED_AFTER = _SECOND
 
 
 class Blocker(NamedTuple):
-    """What blocks the loop, and the messages that its handler has; none if it isn't a handler."""
+    """The code that blocks the loop, and the messages that its handler has; none if it isn't a handler."""
 
     culprit: Culprit
     handler: str
     messages: Sequence[Message]
 
     def sentence(self, blocked_s: float) -> str:
-        """What goes on from the node's name."""
+        """Describe the blocker, as a continuation of the node's name."""
         return f"has been blocked for {self._told(blocked_s)}"
 
     def last_sentence(self, blocked_s: float, lease_ttl: float) -> str:
-        """The same once the process ends: who reads it then finds the node's record until its lease ends."""
+        """Describe the end of the process in the same way. The node's record shows this until its lease ends."""
         return f"ended its process, blocked for {self._told(blocked_s)}: its lease ends within {lease_ttl:g} s"
 
     def _told(self, blocked_s: float) -> str:
@@ -51,7 +51,7 @@ class Blocker(NamedTuple):
 
 
 def of_blocker(blocker: Blocker) -> dict[str, Any]:
-    """What a line of the log says of it."""
+    """Return the log fields of a blocker."""
     said = {"at": blocker.culprit.where, "stack": blocker.culprit.stack}
     if not blocker.messages:
         return said
@@ -61,29 +61,32 @@ def of_blocker(blocker: Blocker) -> dict[str, Any]:
 
 
 class Loop(Protocol):
-    """The loop that is watched. All of it is asked from the watching thread."""
+    """The watched loop. All members are called in the watching thread."""
 
     @property
     def beats(self) -> int:
-        """A number that changes as long as the loop turns."""
+        """A number that changes while the loop runs."""
         ...
 
     def blocker(self) -> Blocker | None:
-        """What the loop does now; None if it has no thread any more."""
+        """Return the code that the loop runs now; None if its thread has ended."""
         ...
 
     def stacks(self) -> dict[str, str]:
-        """What each thread of the process does now, by its name."""
+        """Return the present stack of each thread of the process, by thread name."""
         ...
 
     async def end_process(self, blocker: Blocker, blocked_s: float) -> None:
-        """It was blocked for longer than may be, as the troubles say."""
+        """End the process, whose loop was blocked for longer than the limit; the troubles already say so."""
         ...
 
 
 class LoopWatch:
-    """`run` watches until it is cancelled. `limit_s` is for how long the loop may be blocked, 0: for any time;
-    `lease_ttl` how long the node's record outlives its process, in seconds.
+    """`run` watches until cancelled. `limit_s` is how long the loop may be blocked (0: without limit); `lease_ttl` is
+    how long the node's record outlives its process, both in seconds.
+
+    Invariant: `_blocker` is set from the report of a block until the loop runs again; `_blocked` (ns) belongs to it,
+    and `_before` has the sum of earlier blocks.
     """
 
     def __init__(
@@ -97,7 +100,7 @@ class LoopWatch:
 
     @property
     def blocked_s(self) -> float:
-        """Seconds in all for which the loop was blocked, counting each block of 1 s and more."""
+        """Total seconds for which the loop was blocked, counting each block of 1 s and more."""
         return (self._before + (self._blocked if self._blocker is not None else 0)) / _SECOND
 
     async def run(self, pause: Callable[[float], Awaitable[object]] = asyncio.sleep) -> None:
@@ -106,7 +109,7 @@ class LoopWatch:
             await self.look()
 
     async def look(self) -> None:
-        """See how the loop is, and act on it."""
+        """Check the loop once, and act on the result."""
         blocked = self._timer.look(self._loop.beats, self._now())
         if blocked < _REPORTED_AFTER:
             self._freed()
@@ -118,7 +121,7 @@ class LoopWatch:
         blocked_s = blocked / _SECOND
         self._troubles.begin("blocked", self._blocker.sentence(blocked_s), ready=False)
         if self._limit and blocked >= self._limit:
-            blocker = self._loop.blocker() or self._blocker  # its stack may be another one by now
+            blocker = self._loop.blocker() or self._blocker  # its stack may have changed since the first report
             _log.error(
                 "the event loop stays blocked: the process ends",
                 blocked_s=round(blocked_s, 1),

@@ -1,5 +1,5 @@
-"""A node whose event loop is blocked, as the thread that keeps its lease sees it: who blocks it, and the end of the
-process that it can't come out of by itself.
+"""The event loop of a node, as seen by the thread that keeps its lease: finds the code that blocks it, and ends the
+process if it stays blocked.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ if TYPE_CHECKING:
 _log = structlog.get_logger(__name__)
 
 BLOCKED = 70
-"""Exit code of a process that ended itself, as its event loop stayed blocked."""
+"""Exit code of a process that ended itself because its event loop stayed blocked."""
 
-_WITHIN_S = 2.0  # etcd is told by then, or not at all
+_WITHIN_S = 2.0  # time limit for writing to etcd
 
 
 class NodeLoop:
-    """The event loop that this is made in, of a process whose present node `node()` gives. `handler` is the name of
-    what handles messages; `coordination` belongs to the thread that watches. `tell` writes the node's record.
+    """The event loop in which this object is made. `node()` returns the process's present node; `handler` is the name
+    of the handler. `coordination` belongs to the watching thread. `tell` writes the node's record.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class NodeLoop:
         node = self._node()
         messages = node.handled_by(found.task) if node is not None and found.task is not None else []
         if beats != self.beats:
-            return None  # it has turned meanwhile, and this is somebody else
+            return None  # the loop ran meanwhile, so the culprit and the messages may not match
         falling_back = bool(messages) and bool(messages[0].reason)
         return Blocker(found, "the fallback" if falling_back else self._handler, messages)
 
@@ -75,23 +75,23 @@ class NodeLoop:
         return culprit.stacks()
 
     async def end_process(self, blocker: Blocker, blocked_s: float) -> None:
-        """Name the culprit to the next owner of its partition, and end."""
+        """Report the culprit to the next owner of its partition, and exit."""
         await self.last_words(blocker, blocked_s)
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(BLOCKED)
 
     async def last_words(self, blocker: Blocker, blocked_s: float) -> None:
-        """What others find in etcd of a process that ends: the culprit, and the node's record, which ends with the
-        lease.
-        """
+        """Write the process's last report to etcd: the culprit, and the node's record, which expires with the lease."""
         with contextlib.suppress(CoordinationError, TimeoutError):
             async with asyncio.timeout(_WITHIN_S):
                 await self._accuse(blocker.messages, blocked_s)
                 await self._tell()
 
     async def _accuse(self, messages: Sequence[Message], blocked_s: float) -> None:
-        """Under no lease: this one is about to end. The next owner deletes the key when it has read it."""
+        """Write the accusation under no lease, as this process's lease is about to end. The next owner deletes the key
+        after reading it.
+        """
         if not messages:
             return
         lane = messages[0].lane
@@ -104,16 +104,16 @@ class NodeLoop:
 
 
 def _is_of(owner: KeyValue, epoch: int) -> bool:
-    """Whether the key is that of the owner under this epoch."""
+    """Whether the key belongs to the owner with this epoch."""
     with contextlib.suppress(RecordError):
         return decode(OwnerRecord, owner.key, owner.value).base + owner.create_revision == epoch
     return False
 
 
 def accusation(node: str, messages: Sequence[Message], blocked_s: float) -> HeldRecord:
-    """What the next owner of a partition is to know of a process that a handler of these messages has blocked."""
+    """Return the record that tells a partition's next owner that a handler of these messages has blocked a process."""
     sequences: dict[Lane, list[int]] = {}
-    for message in messages:  # of a batch, in both streams of the partition
+    for message in messages:  # a batch may have messages of both streams of the partition
         sequences.setdefault(message.lane, []).append(message.sequence)
     seconds = round(blocked_s, 1)
     blocked: dict[str, BlockedLane] = {
