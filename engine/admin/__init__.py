@@ -1,1 +1,1 @@
-"""Questions and operations: asked anywhere, answered by nodes."""
+"""Queries and operations: requested by any process, answered by nodes."""

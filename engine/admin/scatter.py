@@ -1,4 +1,4 @@
-"""One question to many nodes, and their answers as they arrive."""
+"""Sends one request to many nodes, and gathers their answers."""
 
 from __future__ import annotations
 
@@ -34,18 +34,18 @@ async def scatter(
     on_answer: Callable[[T], object] = lambda _answer: None,
     is_per_answer: bool = False,
 ) -> dict[str, T]:
-    """Publish `body` to `subject`, and return the last answer of each of these nodes, as far as they come in time.
+    """Publish `body` to `subject`, and return the last answer of each of these nodes that answers in time.
 
-    Waits until each node has given an answer that `is_final`, for `timeout_s` seconds in all; with `is_per_answer` for
-    that long after each answer. `read` returns the node that answers and its answer, and raises for what is none as
-    msgspec does; it and `on_answer` are called on the loop. Raises Unreachable.
+    Waits until each node has given an answer that `is_final`, for `timeout_s` seconds in total; with `is_per_answer`,
+    for that time after each answer. `read` returns the answering node and its answer, and raises for an invalid answer,
+    as msgspec does. It and `on_answer` are called on the loop. Raises Unreachable.
     """
     answers: dict[str, T] = {}
     pending = set(nodes)
     arrived = asyncio.Event()
 
     def take(_subject: bytes, _reply: bytes, headers: bytes, body: bytes) -> None:
-        if headers.startswith(NO_RESPONDERS):  # nobody listens: the server says so at once
+        if headers.startswith(NO_RESPONDERS):  # no subscriber: the server says so at once
             pending.clear()
             arrived.set()
             return
@@ -54,7 +54,7 @@ async def scatter(
         except UNREADABLE as error:
             _log.debug("not an answer", error=str(error))
             return
-        if node in nodes:  # another may still believe that it owns something
+        if node in nodes:  # another node may still believe that it owns partitions
             answers[node] = answer
             (pending.discard if is_final(answer) else pending.add)(node)
             on_answer(answer)

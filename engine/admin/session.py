@@ -1,4 +1,4 @@
-"""What the backlog's commands reach: etcd, the store and the nodes, for one environment and project."""
+"""Session of an admin command: etcd, the store and the nodes, for one environment and project."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class AdminSession(NamedTuple):
-    """`accepted` is None if the project has no topic."""
+    """Open connections and the project's topic. `accepted` is None if the project has no topic."""
 
     settings: Settings
     project: str
@@ -36,7 +36,7 @@ class AdminSession(NamedTuple):
         return self.settings.env
 
     def priorities(self, only: str | None) -> tuple[str, ...]:
-        """All, or this one alone. Raises InvalidName."""
+        """Return all priorities, or only this one. Raises InvalidName."""
         if only is None:
             return self.facts.priorities
         if only not in self.facts.priorities:
@@ -52,7 +52,9 @@ class AdminSession(NamedTuple):
 
 @asynccontextmanager
 async def reached(settings: Settings, project: str) -> AsyncIterator[AdminSession]:
-    """Raises InvalidName, ConfigError, Unreachable; what the servers answer inside as `clients.explained` does."""
+    """Open a session. Raises InvalidName, ConfigError, Unreachable. Errors inside are translated as by
+    `connections.translate_errors`.
+    """
     names.check_project(project)
     async with AsyncExitStack() as opened:
         opened.enter_context(connections.translate_errors())
@@ -67,7 +69,7 @@ async def reached(settings: Settings, project: str) -> AsyncIterator[AdminSessio
 
 
 async def accepted_of(etcd: Coordination, env: str, project: str) -> Accepted | None:
-    """A value that can't be read counts as none, as for the nodes."""
+    """Return the accepted topic. A value that can't be read counts as none, as for the nodes."""
     found = await etcd.get(names.key(env, "accepted", project))
     try:
         return None if found is None else decode_accepted(found.value)

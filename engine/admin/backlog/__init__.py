@@ -1,1 +1,1 @@
-"""Reading and dropping what waits."""
+"""Reads and drops a project's backlog."""

@@ -1,4 +1,4 @@
-"""Dropping messages of a partition that no node owns: they are deleted from their streams, by whoever wants it."""
+"""Drops messages of partitions that no node owns: the requesting process deletes them from their streams."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ if TYPE_CHECKING:
     from evenlane.engine.core.ports import Store
     from evenlane.engine.core.wire.queue_subjects import Subject
 
-_AT_ONCE = 256  # deletes under way; nats-server drops its whole queue of requests above 10,000
+_AT_ONCE = 256  # concurrent deletes; nats-server drops its whole queue of requests above 10,000
 
 
 async def delete_waiting(
     outside: AdminSession, partition: int, subjects: Iterable[Subject], tell: Callable[[int], object]
 ) -> int:
-    """Delete what waited when the subjects were counted, but for what former owners' handlers still work on; how many,
-    which `tell` gets on the way, too.
+    """Delete the messages that waited when the subjects were counted, except those that previous owners still handle.
+    Returns their number; `tell` is called with it meanwhile.
 
-    Raises Lost, Refused, CoordinationError; what was deleted by then stays so.
+    Raises Lost, Refused, CoordinationError; messages deleted before stay deleted.
     """
     theirs = await read_handoffs(outside.etcd, outside.env, partition)
     subjects = list(subjects)
@@ -43,7 +43,7 @@ async def delete_waiting(
 
 
 async def delete(store: Store, view: View, sequences: list[int]) -> None:
-    """Of the very stream that was looked at. Raises Lost if it has been replaced."""
+    """Delete messages of the stream that was read. Raises Lost if the stream has been replaced."""
     state = await store.state(view.id)
     if state.created != view.state.created or state.last < view.state.last:
         raise Lost(f"the stream of {view.id.kind} {view.id.partition} was replaced meanwhile")

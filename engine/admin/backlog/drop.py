@@ -1,7 +1,7 @@
-"""A node's part of dropping: what waits in its partitions is settled as dropped, through its settle log.
+"""Drops messages on a node: those that wait in its partitions are settled as dropped, through its settle log.
 
-What is at hand, or indexed, or not yet due goes at once; what the node knows only by number (the spill, later hours)
-is found by its subject in the store, page by page. What is being handled goes on to its end.
+Messages that are ready, known to a queue or delayed are dropped at once. Messages that the node knows only by number
+(the spill, later hours) are found by subject in the store, page by page. Messages being handled are completed.
 """
 
 from __future__ import annotations
@@ -34,15 +34,20 @@ _log = structlog.get_logger(__name__)
 
 _PAUSE_S = 0.2
 _POLL_S = 0.02
-_MOST_NEWS = 20_000  # a settle record must fit a message, however scattered its sequences are
+_MOST_NEWS = 20_000  # a settle record must fit into a message, however scattered its sequences are
 
 
 class DropResult(Exception):
-    """The lane isn't this node's any more, or another stream."""
+    """This node no longer owns the lane, or its stream was replaced."""
 
 
 class DropTask:
-    """One request to drop, carried out; `word` says how far it is."""
+    """Carries out one request to drop. `word` is its progress.
+
+    Invariants: `_generations`, `_dropped` and `_latest` are keyed by lane. A lane's `_generation` was read before the
+    first drop; a change ends the work on it. `_dropped` has all sequences dropped by this task, `_latest` the last
+    batch.
+    """
 
     def __init__(self, node: Node, project: str, ask: DropRequest) -> None:
         self._node, self._project, self._ask = node, project, ask
@@ -52,7 +57,7 @@ class DropTask:
         self.word = DropProgress(node.id)
 
     async def run(self) -> None:
-        """Ends when all is durably settled; what went wrong stands in `word`."""
+        """Return once all is durably settled. Errors are reported in `word`."""
         try:
             if self._ask.targets is not None:
                 await self._cancel(self._ask.targets)
@@ -62,7 +67,7 @@ class DropTask:
             self.word.problem = str(error)
         self.word.done = True
 
-    # ---- all that waits
+    # ---- the whole backlog
 
     async def _purge(self) -> None:
         node, project = self._node, self._project
@@ -79,7 +84,9 @@ class DropTask:
                 raise end
 
     async def _partition(self, partition: Partition, priorities: Collection[str]) -> None:
-        """Raises Gone if it is handed over meanwhile: whoever asks then asks the next owner."""
+        """Drop a partition's backlog. Raises DropResult if the partition is handed off meanwhile; the client then asks
+        the next owner.
+        """
         for lane in partition.both:
             self._generations[lane] = lane.generation
             self._dropped[lane] = SettledSet()
@@ -110,7 +117,7 @@ class DropTask:
         ]
 
     def _drain(self, partition: Partition, queue: Queue, last: int) -> None:
-        """Drop what is indexed; of the lane what came after `last` stays."""
+        """Drop the messages that the queue knows, except those of the lane after `last`."""
         places = self._node.ready.drain(queue)
         main, later = partition.both
         if kept := [place.sequence for place in places if place.lane is main and place.sequence > last]:
@@ -122,10 +129,10 @@ class DropTask:
         for place in self._node.eligibility.resting(queue):
             self._drop(place.lane, [place.sequence], queue)
             place.lane.dropped.add(place.sequence)
-            self._node.eligibility.free(queue, place)  # its key needn't wait for it
+            self._node.eligibility.free(queue, place)  # later messages of its key need not wait for it
 
     async def _of_the_catch_up(self, partition: Partition, priorities: Collection[str], last: int) -> None:
-        """What waited, and came in since: where a large backlog is being read after a take-over."""
+        """Drop the backlog, and messages spilled since, of a partition that is still catching up after a takeover."""
         lane = partition.lane
         if not lane.catching_up:
             return
@@ -138,7 +145,7 @@ class DropTask:
             self._drain(partition, queue, last)
             start, count = queue.take_spill()
             if count:
-                queue.spill(max(start, last + 1), count)  # at most; the reader counts them when it comes to them
+                queue.spill(max(start, last + 1), count)  # an upper limit; the reader corrects it when it gets there
                 await self._scan(lane, self._subject_of(queue), start, last)
 
     def _subject_of(self, queue: Queue) -> str:
@@ -154,9 +161,10 @@ class DropTask:
                 await asyncio.sleep(_PAUSE_S)
 
     async def _scan(self, lane: FedLane, subject: str, start: int, last: int) -> None:
-        """Drop what of a subject the store has from `start` to `last`, and nobody else has ended or works on.
+        """Drop a subject's messages between `start` and `last` that are in the store, and neither settled nor being
+        handled.
 
-        The store is asked until it answers: these messages stand in no index any more.
+        Retries until the store answers: no queue knows these messages any more.
         """
         while start <= last:
             self._check(lane)
@@ -176,7 +184,7 @@ class DropTask:
                 self._check(lane)
 
     async def _waiting(self, lane: FedLane, sequences: list[int]) -> list[int]:
-        """Those of them that nobody has ended or works on; true until the next await."""
+        """Return the sequences that are neither settled nor being handled; valid until the next await."""
         while True:
             self._check(lane)
             out, dropped = self._node.out(lane), self._dropped[lane]
@@ -187,7 +195,7 @@ class DropTask:
             ]
             if not lane.log.awaits(sequences):
                 return sequences
-            await asyncio.sleep(_POLL_S)  # has it ended, or failed? In a moment it is known
+            await asyncio.sleep(_POLL_S)  # a completion is being settled; its result is known soon
 
     def _drop(self, lane: Lane, sequences: Iterable[int], queue: Queue) -> None:
         rising = sorted(sequences)
@@ -198,14 +206,14 @@ class DropTask:
             self.word.dropped += self._node.settlement.dropped(lane, rising, queue)
 
     def _queue_of(self, lane: FedLane, subject: str) -> Queue:
-        """What is delayed may have none yet."""
+        """Return the queue of a subject. A delayed message may not have one yet."""
         words = subject.split(".")
         return self._node.queues.get(
             lane.id.partition, self._project, int(words[4]), self._node.facts.priorities.index(words[5])
         )
 
     async def _durable(self, lane: FedLane) -> None:
-        """Wait until the log has it all: what was dropped last is in the last record."""
+        """Wait until the log has all drops. The last batch is in the last record."""
         while lane.log.awaits(self._latest.get(lane, ())):
             self._check(lane)
             await asyncio.sleep(_POLL_S)

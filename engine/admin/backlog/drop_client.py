@@ -1,6 +1,6 @@
-"""The command's side of dropping: one question to the nodes that own something, and what they say until they are done.
+"""Client of drop requests: sends one request to the nodes that own partitions, and gathers their progress until done.
 
-A drop may take a while, so a node that is at it says so each second.
+A drop may take a while, so a node reports its progress every second.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class DropTarget(msgspec.Struct, frozen=True):
-    """One message; `at` is its time of arrival, by which it is told from another that got its sequence."""
+    """One message. `at` is its time of arrival, which tells it from another message that got its sequence."""
 
     kind: str
     partition: int
@@ -27,15 +27,15 @@ class DropTarget(msgspec.Struct, frozen=True):
 
 
 class DropRequest(msgspec.Struct):
-    """Drop all that waits of the project, of one priority if it is given; or these messages, whatever else waits."""
+    """Request to drop a project's backlog, of one priority if given; or to drop only these `targets`."""
 
     priority: str | None = None
     targets: list[DropTarget] | None = None
 
 
 class DropProgress(msgspec.Struct):
-    """What a node says. `partitions` are those that it has gone through, once it is `done`; `busy` counts messages that
-    were being handled (of the whole project's, or of the targets), `gone` targets that are settled or not there.
+    """A node's progress. `partitions` are those that were completed, once it is `done`. `busy` counts messages that
+    were being handled (of the whole project, or of the targets); `gone` counts targets that are settled or missing.
     """
 
     node: str
@@ -48,7 +48,7 @@ class DropProgress(msgspec.Struct):
 
 
 def subject(env: str, project: str) -> str:
-    """What is published to have something of a project dropped; `*` for all projects."""
+    """Return the subject of drop requests for a project; `*` for all projects."""
     return f"ask.{env}.drop.{project}"
 
 
@@ -61,8 +61,8 @@ async def gather(
     silent_s: float,
     tell: Callable[[int], object] = lambda _dropped: None,
 ) -> dict[str, DropProgress]:
-    """The last report of each of these nodes that reported anything, by its id. Waits as long as any node reports
-    something every `silent_s` seconds. `tell` gets how many messages they have dropped. Raises Unreachable.
+    """Request the drop; return the last report by node. Waits as long as some node reports every `silent_s` seconds.
+    `tell` is called with the total of dropped messages. Raises Unreachable.
     """
     dropped: dict[str, int] = {}
 

@@ -1,4 +1,4 @@
-"""A node's side of `evenlane backlog purge` and `cancel`: does what is asked on `ask.<env>.drop.<project>`."""
+"""Node's side of `evenlane backlog purge` and `cancel`: serves requests on `ask.<env>.drop.<project>`."""
 
 from __future__ import annotations
 
@@ -21,12 +21,14 @@ if TYPE_CHECKING:
 
 _log = structlog.get_logger(__name__)
 
-_SIGN_S = 1.0  # between two signs of life
-_AT_ONCE = 8  # who asks beyond it gets no answer
+_SIGN_S = 1.0  # between two progress reports
+_AT_ONCE = 8  # concurrent requests; further ones get no answer
 
 
 class DropResponder:
-    """`listen` on a connection that is open, `close` before it is closed. A node that owns nothing doesn't answer."""
+    """Call `listen` on an open connection, and `close` before it is closed. A node without partitions
+    doesn't answer.
+    """
 
     def __init__(self, connection: RequestBus, env: str, node: Node) -> None:
         self._connection, self._env, self._node = connection, env, node

@@ -1,4 +1,4 @@
-"""The next messages of a project by priority, with all that is known of them but their whole body."""
+"""Lists the next messages of a project by priority, with everything known about them except their whole body."""
 
 from __future__ import annotations
 
@@ -32,7 +32,9 @@ _QUEUES_AT_ONCE = 64
 
 
 class Waiting(NamedTuple):
-    """A message that waits. They are compared by when their turn comes: since they were put, or are due."""
+    """A waiting message. Messages compare by `turn`, the time since which they have waited: of their put, or when they
+    are due.
+    """
 
     turn: int
     stream: str
@@ -45,7 +47,8 @@ class Waiting(NamedTuple):
 async def peek(
     store: Store, env: str, facts: ClusterConfig, project: str, priorities: Sequence[str], limit: int, ttl: float
 ) -> list[dict[str, Any]]:
-    """For each priority how many wait, and the first `limit`; `ttl` (s) is the topic's, 0 if it has none.
+    """Return, for each priority, the number of waiting messages and the first `limit` of them. `ttl` (s) is the
+    topic's, 0 if it has none.
 
     Raises Lost, Refused, ConfigError.
     """
@@ -71,10 +74,10 @@ def _sum(subjects: Iterable[Subject], counts: Iterable[int], kind: str) -> int:
 
 
 async def _first(env: str, subjects: list[Subject], limit: int, heads: Heads) -> list[Waiting]:
-    """The `limit` whose turn comes first; no more than these are kept in memory.
+    """Return the `limit` messages whose turn is first, keeping no more than these in memory.
 
-    A lane's messages of one queue come in the order of their sequences. In a later stream only the hours do: of an hour
-    that matters all heads are read.
+    A lane has the messages of one queue in the order of their sequences. A delay stream has only the hours in order, so
+    all heads of a relevant hour are read.
     """
 
     async def of_lane(subject: Subject) -> list[Waiting]:
@@ -113,7 +116,7 @@ def _waiting(env: str, subject: Subject, head: Head) -> Waiting:
 
 
 async def _documents(store: Store, first: list[Waiting], project: str, ttl: float) -> list[dict[str, Any]]:
-    """Without those that have been handled meanwhile."""
+    """Build the messages' documents, without messages handled meanwhile."""
     shown = []
     for start in range(0, len(first), _BODIES_AT_ONCE):
         part = first[start : start + _BODIES_AT_ONCE]
@@ -146,7 +149,7 @@ def _document(message: Waiting, project: str, body: bytes, ttl: float) -> dict[s
 
 
 def _instant(ns: int) -> str | None:
-    """RFC 3339 with milliseconds; None for 0, and for what is no time of this era."""
+    """Format as RFC 3339 with milliseconds. Returns None for 0 and for values out of range."""
     try:
         return datetime.fromtimestamp(ns / 1e9, UTC).isoformat(timespec="milliseconds") if ns else None
     except (OverflowError, ValueError, OSError):
@@ -154,7 +157,7 @@ def _instant(ns: int) -> str | None:
 
 
 def _begin(body: bytes) -> dict[str, str]:
-    """Its first bytes: as text, without a character that was cut, or else in base64."""
+    """Return the first bytes of a body: as text, without a character that was cut, otherwise in base64."""
     begin = body[:SHOWN_BYTES]
     cut = range(4) if len(body) > SHOWN_BYTES else (0,)
     for left_out in cut:

@@ -1,4 +1,4 @@
-"""`evenlane backlog peek`, carried out."""
+"""Carries out `evenlane backlog peek`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 async def peek(settings: Settings, project: str, priority: str | None, limit: int) -> dict[str, Any]:
-    """What waits, in JSON's types. Raises InvalidName, UnknownProject, Unreachable."""
+    """Return the backlog in JSON types. Raises InvalidName, UnknownProject, Unreachable."""
     async with reached(settings, project) as outside:
         ttl = outside.accepted.topic.ttl if outside.accepted is not None else 0.0
         parts = await look(

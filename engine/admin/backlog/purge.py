@@ -1,7 +1,8 @@
-"""`evenlane backlog purge` and `cancel`: who is asked, what is deleted, and what is said of it.
+"""Carries out `evenlane backlog purge` and `cancel`: asks owners, deletes unowned messages, reports the result.
 
-A partition's owner drops what waits there itself, since it may hold it ready for a handler; where nobody owns it, the
-command does. Owners are looked at before and after: a partition that has changed hands meanwhile is gone through again.
+A partition's owner drops its messages itself, since it may have them ready for a handler. Messages of unowned
+partitions are deleted by the command. Owners are read before and after: a partition whose owner has changed is done
+again.
 """
 
 from __future__ import annotations
@@ -32,13 +33,13 @@ if TYPE_CHECKING:
 
     Tell = Callable[[int], object]
 
-_PATIENCE_S = 15.0  # without any progress: a node that has died is the owner until its lease ends
-_SILENT_S = 5.0  # a node that is at work says so each second
+_PATIENCE_S = 15.0  # without progress; a node that has crashed stays the owner until its lease ends
+_SILENT_S = 5.0  # a working node reports every second
 _PAUSE_S = 0.5
 
 
 class Found(NamedTuple):
-    """A message that is to be cancelled."""
+    """A message to cancel."""
 
     subject: Subject
     view: View
@@ -51,7 +52,7 @@ class Found(NamedTuple):
 
 
 class Tally:
-    """What was done so far. `left` maps partitions that aren't through to why."""
+    """Running totals. `left` maps unfinished partitions to the reason."""
 
     def __init__(self, partitions: set[int], tell: Tell = lambda _dropped: None) -> None:
         self.tell = tell
@@ -68,7 +69,7 @@ class Tally:
         return sum(self.busy.values())
 
     def add(self, node: str, word: DropProgress | None, owned: dict[int, str]) -> None:
-        """The last word of one that was asked, None if it said nothing."""
+        """Add the last report of a node, None if it gave none."""
         why = f"node {node} doesn't answer" if word is None or not word.done else f"node {node} says: {word.problem}"
         if word is not None:
             self.by_nodes += word.dropped
@@ -83,10 +84,10 @@ class Tally:
 async def purge(
     settings: Settings, project: str, priority: str | None, tell: Tell = lambda _dropped: None
 ) -> dict[str, Any]:
-    """Drop all that waits now, what isn't due yet included; what is said of it, in JSON's types. `tell` gets now and
-    then how many messages are dropped.
+    """Drop the project's present backlog, including delayed messages. Returns the result in JSON types. `tell` is
+    called with the number of dropped messages now and then.
 
-    Raises InvalidName, UnknownProject, Unreachable; EvenlaneError if some of it could not be dropped.
+    Raises InvalidName, UnknownProject, Unreachable; EvenlaneError if some of the backlog couldn't be dropped.
     """
     async with reached(settings, project) as outside:
         subjects = await list_subjects(outside.store, outside.facts, project, outside.priorities(priority))
@@ -113,9 +114,9 @@ async def purge(
 
 
 async def cancel(settings: Settings, project: str, wanted: str) -> dict[str, Any]:
-    """Drop the message of this id, wherever it waits; what is said of it, in JSON's types.
+    """Drop the message with this id, wherever it waits. Returns the result in JSON types.
 
-    Raises InvalidName, UnknownProject, Unreachable; EvenlaneError if it doesn't wait.
+    Raises InvalidName, UnknownProject, Unreachable; EvenlaneError if the message doesn't wait.
     """
     names.check_id(wanted)
     async with reached(settings, project) as outside:
@@ -135,7 +136,9 @@ async def cancel(settings: Settings, project: str, wanted: str) -> dict[str, Any
 async def _rounds(
     outside: AdminSession, tally: Tally, ask: DropRequest, alone: Callable[[int], Awaitable[None]]
 ) -> None:
-    """Have each partition gone through, by its owner or by `alone`; what is left in the end won't be had."""
+    """Process each partition by its owner, or by `alone` if it has none. Partitions still in `left` at the end couldn't
+    be processed.
+    """
     clock = asyncio.get_running_loop().time
     progress, left = clock(), len(tally.left)
     while tally.left and clock() - progress < _PATIENCE_S:
@@ -175,7 +178,7 @@ async def _ask(outside: AdminSession, tally: Tally, ask: DropRequest, owned: dic
 
 
 async def _find(outside: AdminSession, wanted: str) -> list[Found]:
-    """All that waits, or is being handled, under this id: a message and its retry, for a moment."""
+    """Find all messages with this id that wait or are being handled: briefly, a message and its retry."""
     store, project = outside.store, outside.project
     subjects = await list_subjects(store, outside.facts, project, outside.facts.priorities)
     if not subjects and outside.accepted is None:
@@ -185,7 +188,7 @@ async def _find(outside: AdminSession, wanted: str) -> list[Found]:
 
     def is_it(stream: str, head: Head) -> bool:
         if given not in head.headers and b"\r\nNats-Msg-Id:" in head.headers:
-            return False  # most of them, told without reading the headers one by one
+            return False  # quick check that skips most messages without parsing their headers
         return message_id(project, stream, head.sequence, head.at, head.headers) == wanted
 
     async def one(subject: Subject) -> list[Found]:

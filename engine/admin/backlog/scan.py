@@ -1,4 +1,4 @@
-"""What waits of a project, read from the store alone: its streams minus their settle logs. No node is needed."""
+"""Reads a project's backlog from the store alone, as its streams minus their settle logs. Needs no node."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from evenlane.engine.cluster.cluster_config import ClusterConfig
     from evenlane.engine.core.ports import Head, LaneState, Store
 
-PAGE = 1_000  # messages of one subject, read at once
+PAGE = 1_000  # messages of one subject per read
 _AT_ONCE = 16
 _KINDS: tuple[Kind, Kind] = ("lanes", "later")
 
@@ -26,7 +26,7 @@ R = TypeVar("R")
 
 
 class View(NamedTuple):
-    """A lane, and what of it is settled."""
+    """A lane, and its settled messages."""
 
     id: LaneId
     state: LaneState
@@ -34,7 +34,7 @@ class View(NamedTuple):
 
     @property
     def last_settled(self) -> int:
-        """What comes later isn't settled; 0 if nothing is."""
+        """Last settled sequence, 0 if none."""
         return max([self.settled.watermark, *(last for _, last in self.settled.above())])
 
 
@@ -45,7 +45,7 @@ async def list_subjects(
     priorities: Collection[str],
     partitions: Iterable[int] | None = None,
 ) -> list[Subject]:
-    """The subjects that hold anything of it, settled or not. Raises Lost, Refused."""
+    """Return the subjects that hold messages of the project, settled or not. Raises Lost, Refused."""
     numbers = range(facts.partitions) if partitions is None else partitions
 
     async def one(lane: LaneId) -> list[Subject]:
@@ -57,7 +57,9 @@ async def list_subjects(
 
 
 async def peek_stream(store: Store, lane: LaneId) -> View:
-    """What the lane's log says, if it speaks of this very stream. Raises Lost, Refused, ConfigError."""
+    """Return the lane's settled messages, if its log belongs to the present stream. Raises Lost, Refused,
+    ConfigError.
+    """
     log = (await read_settle_log(store, lane)).state
     state = await store.state(lane)
     high_at = None
@@ -69,13 +71,13 @@ async def peek_stream(store: Store, lane: LaneId) -> View:
 
 
 async def views(store: Store, subjects: Iterable[Subject]) -> dict[LaneId, View]:
-    """Of each lane that these are in."""
+    """Return the view of each lane of these subjects."""
     lanes = sorted({subject.lane for subject in subjects})
     return dict(zip(lanes, await each(lanes, lambda lane: peek_stream(store, lane)), strict=True))
 
 
 async def pages(store: Store, subject: Subject, start: int, last: int) -> AsyncIterator[list[Head]]:
-    """Its messages from `start` to `last`, settled or not, without bodies."""
+    """Yield the subject's messages from `start` to `last`, settled or not, without bodies."""
     while start <= last:
         page = await store.heads(subject.lane, subject.name, start, PAGE)
         yield [head for head in page if head.sequence <= last]
@@ -85,14 +87,16 @@ async def pages(store: Store, subject: Subject, start: int, last: int) -> AsyncI
 
 
 async def waiting(store: Store, subject: Subject, view: View) -> AsyncIterator[list[Head]]:
-    """Those that waited when the subject was counted, or were being handled."""
+    """Yield the messages that waited, or were being handled, when the subject was counted."""
     settled = view.settled
     async for page in pages(store, subject, settled.watermark + 1, subject.last):
         yield [head for head in page if head.sequence not in settled]
 
 
 async def count_waiting(store: Store, subject: Subject, view: View) -> int:
-    """How many there are, although settled ones are being removed: up to the last of these all are looked at."""
+    """Count waiting messages, although settled ones are being removed: messages up to the last settled one are checked
+    one by one.
+    """
     last = view.last_settled
     if not last:
         return subject.held
@@ -103,7 +107,7 @@ async def count_waiting(store: Store, subject: Subject, view: View) -> int:
 
 
 async def each(items: Iterable[T], work: Callable[[T], Awaitable[R]]) -> list[R]:
-    """Some at a time; the results in order."""
+    """Run `work` for all items, up to `_AT_ONCE` at a time. Returns the results in order."""
     gate = asyncio.Semaphore(_AT_ONCE)
 
     async def one(item: T) -> R:

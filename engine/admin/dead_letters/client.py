@@ -1,6 +1,6 @@
-"""The dead letters of an environment: `DeadLetterClient` lists, shows, replays and drops them, in bounded memory.
+"""Client for dead letters: `DeadLetterClient` lists, shows, replays and drops them, in bounded memory.
 
-What is asked for is done once NATS answers, unless it is silent for longer than `patience_s`.
+Requests are retried until NATS answers, unless it is silent for longer than `patience_s`.
 """
 
 from __future__ import annotations
@@ -32,19 +32,19 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _SCANNED_AT_ONCE = 10_000  # sequences
-_READ_AT_ONCE = 256  # letters,
-_READ_BYTES = 32 << 20  # and bytes if each were as large as a message may be: the server cuts a connection at 64 MB
+_READ_AT_ONCE = 256  # dead letters,
+_READ_BYTES = 32 << 20  # and bytes, if each were as large as a message may be: the server cuts a connection at 64 MB
 _DROPPED_AT_ONCE = 256
 _AGAIN_S = 0.2
 
 
 class NoSuchDeadLetter(EvenlaneError):
-    """There is no such dead letter of the project, or not any more."""
+    """The project has no such dead letter, or no longer."""
 
 
 @asynccontextmanager
 async def opened(settings: Settings) -> AsyncIterator[DeadLetterClient]:
-    """Connected as the settings say. Raises Unreachable, ConfigError; EvenlaneError if there is no such environment."""
+    """Connect as configured. Raises Unreachable, ConfigError; EvenlaneError if there is no such environment."""
     async with AsyncExitStack() as stack:
         stack.enter_context(connections.translate_errors())
         etcd = connections.etcd(settings)
@@ -66,8 +66,8 @@ async def opened(settings: Settings) -> AsyncIterator[DeadLetterClient]:
 
 
 class DeadLetterClient:
-    """`patience_s` is how long NATS may be silent, and for how long one replayed message is put: it is the store's
-    duplicate window. Any call may raise Lost; the project `_stray` has what no queue had.
+    """Client for one environment. `patience_s` limits NATS' silence and the tries of one replayed message; it is the
+    store's duplicate window. Each call may raise Lost. The project `_stray` has messages that belonged to no queue.
     """
 
     def __init__(
@@ -77,7 +77,9 @@ class DeadLetterClient:
         self._patience_s = patience_s
 
     async def count(self, project: str) -> int:
-        """Raises UnknownProject for one that has neither a topic nor a letter."""
+        """Return the number of dead letters. Raises UnknownProject if the project has neither a topic nor
+        dead letters.
+        """
         found = (await self._patiently(lambda: self._store.counts(names.DEAD))).get(self._subject(project), 0)
         if not found and project != copies.STRAY and self._topics.get(project) is None:
             raise UnknownProject(
@@ -86,7 +88,7 @@ class DeadLetterClient:
         return found
 
     async def oldest(self, project: str, limit: int) -> list[DeadLetter]:
-        """At most `limit` letters, those that died first, without their bodies."""
+        """Return the oldest dead letters, at most `limit`, without bodies."""
         found: list[DeadLetter] = []
         subject = self._subject(project)
         while len(found) < limit:
@@ -98,7 +100,7 @@ class DeadLetterClient:
         return found
 
     async def get(self, project: str, sequence: int) -> DeadLetter:
-        """Raises NoSuchLetter, UnknownProject."""
+        """Return one dead letter. Raises NoSuchDeadLetter, UnknownProject."""
         [stored] = await self._read([sequence])
         if stored is not None and stored.subject == self._subject(project):
             return read(stored, self._env)
@@ -119,8 +121,8 @@ class DeadLetterClient:
     async def drop(
         self, project: str, sequence: int | None = None, *, tell: Callable[[int, int], None] = lambda _done, _of: None
     ) -> int:
-        """Remove one letter, or all that are there now; how many. `tell` gets how many are gone, and of how many.
-        Raises NoSuchLetter, UnknownProject.
+        """Remove one dead letter, or all present ones; return their number. `tell` is called with the number removed
+        and the total. Raises NoSuchDeadLetter, UnknownProject.
         """
         if sequence is not None:
             await self.get(project, sequence)
@@ -144,11 +146,11 @@ class DeadLetterClient:
         rate: float | None = None,
         tell: Callable[[Progress], None] | None = None,
     ) -> Replayed:
-        """Put one letter, or all that are there now, into their queues again: see
+        """Put one dead letter, or all present ones, into their queues again: see
         `evenlane.engine.admin.dead_letters.replay`.
 
-        `rate` is messages a second, the topic's QPS if left out; `tell` gets the progress now and then.
-        Raises NoSuchLetter, UnknownProject, TopicDraining.
+        `rate` is messages per second, by default the topic's QPS; `tell` is called with the progress now and then.
+        Raises NoSuchDeadLetter, UnknownProject, TopicDraining.
         """
         if sequence is not None:
             letters, total = _one(await self.get(project, sequence)), 1
@@ -156,7 +158,7 @@ class DeadLetterClient:
         else:
             total = await self._some(project)
             topic = self._taking(project).topic
-            # no more than go within a second: what waits here for its turn may be dropped meanwhile
+            # At most one second's worth: dead letters that were read but not yet replayed may be dropped meanwhile.
             ahead = max(1, int(topic.qps if rate is None else rate))
             letters = self._all(project, await self._last(), min(self._at_once(), ahead))
         replay = Replay(
@@ -173,20 +175,20 @@ class DeadLetterClient:
         await self._patiently(lambda: self._store.delete(names.DEAD, sequence))
 
     async def kept(self) -> float:
-        """For how long letters are kept, s; 0: for ever."""
+        """Return how long dead letters are kept, in s; 0: forever."""
         return await self._patiently(self._store.dead_letters_kept)
 
     async def keep(self, seconds: float) -> None:
-        """Raises Refused for less than the duplicate window."""
+        """Set how long dead letters are kept. Raises Refused for less than the duplicate window."""
         await self._patiently(lambda: self._store.keep_dead_letters(seconds))
 
-    # ---- inside
+    # ---- internal
 
     def _subject(self, project: str) -> str:
         return names.dead_subject(self._env, project)
 
     def _taking(self, project: str) -> Accepted:
-        """The project's topic. Raises UnknownProject, TopicDraining."""
+        """Return the project's topic. Raises UnknownProject, TopicDraining."""
         accepted = self._topics.get(project)
         stay = ", so its dead letters stay where they are"
         if accepted is None:
@@ -212,7 +214,7 @@ class DeadLetterClient:
         return max(1, min(_READ_AT_ONCE, _READ_BYTES // self._store.max_payload))
 
     async def _all(self, project: str, last: int, at_once: int) -> AsyncIterator[DeadLetter]:
-        """All up to sequence `last` that are there when their turn comes, the oldest first."""
+        """Yield the dead letters up to sequence `last`, oldest first, that still exist when they are read."""
         async for sequences in self._sequences(project, last):
             for start in range(0, len(sequences), at_once):
                 for stored in await self._read(sequences[start : start + at_once]):
@@ -239,7 +241,7 @@ class DeadLetterClient:
         return await self._patiently(lambda: self._store.scan(names.DEAD, subject, start, _SCANNED_AT_ONCE))
 
     async def _patiently(self, ask: Callable[[], Awaitable[T]]) -> T:
-        """What was carried out without an answer does no harm if it is asked again."""
+        """Retry a request until it is answered. All requests here may safely be repeated."""
         loop = asyncio.get_running_loop()
         until = loop.time() + self._patience_s
         while True:

@@ -1,8 +1,8 @@
-"""A replay: dead letters go back to their queues in a controlled stream, each removed once its message is stored.
+"""Replays dead letters: they return to their queues at a controlled rate; each is removed once its message is stored.
 
-Put, acknowledged, removed, in this order: whenever it ends, a letter is still there or its message is. What was put
-and not yet removed then is put again by the next replay; within the duplicate window it is stored once. At most
-`IN_FLIGHT` letters are between the two.
+The order is put, acknowledgement, removal: whenever a replay ends, each dead letter or its message exists. A dead
+letter that was put but not removed is put again by the next replay; within the duplicate window, its message is stored
+once. At most `IN_FLIGHT` dead letters are between put and removal.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 IN_FLIGHT = 256
 _BYTES = 32 << 20
-_ANSWER_S = 5.0  # an acknowledgement that takes longer won't come
+_ANSWER_S = 5.0  # a later acknowledgement won't come
 _LOST_S = (0.05, 0.1, 0.2, 0.4, 0.8)
 _RESTORE_EVERY_S = 2.0
 _FULL_S = (0.25, 0.5, 1.0, 2.0, 5.0)
@@ -42,7 +42,7 @@ _NO_TOPIC = (UnknownProject, TopicDraining)
 
 
 class Failed(NamedTuple):
-    """`error` is one sentence; the letter is still there."""
+    """A dead letter that wasn't replayed, and still exists. `error` is one sentence."""
 
     seq: int
     id: str
@@ -50,7 +50,7 @@ class Failed(NamedTuple):
 
 
 class Progress(NamedTuple):
-    """`waits` says for what, or is empty."""
+    """Progress of a replay. `waits` says why it waits, empty if it doesn't."""
 
     replayed: int
     failed: int
@@ -60,7 +60,7 @@ class Progress(NamedTuple):
 
 @dataclass
 class Replayed:
-    """`stopped` says why the rest was left where it is, or is empty."""
+    """Result of a replay. `stopped` says why it ended early, empty if it didn't."""
 
     replayed: int = 0
     failed: list[Failed] = field(default_factory=list)
@@ -68,7 +68,7 @@ class Replayed:
 
 
 class DeadLetterSource(Protocol):
-    """Where the letters lie."""
+    """Storage of dead letters."""
 
     async def there(self, sequence: int) -> bool: ...
 
@@ -76,7 +76,7 @@ class DeadLetterSource(Protocol):
 
 
 class ReplayRate:
-    """Lets one through after the other, so many a second."""
+    """Admits callers one by one, at a given rate per second."""
 
     def __init__(self) -> None:
         self._rate = 0.0
@@ -89,8 +89,11 @@ class ReplayRate:
 
 
 class Replay:
-    """`topic` gives the project's, or raises UnknownProject or TopicDraining. `rate` is messages a second, the topic's
-    QPS if None; `timeout_s` bounds the tries of one put.
+    """One replay. `topic` returns the project's topic, or raises UnknownProject or TopicDraining. `rate` is messages
+    per second, the topic's QPS if None; `timeout_s` bounds the tries of one put.
+
+    Invariants: `_window` has room taken for each task in `_running`; `_waiting` has the reason of each dead letter
+    whose queue is full. Once `_over` is set, no further dead letter is started.
     """
 
     def __init__(
@@ -119,7 +122,7 @@ class Replay:
         self._defect: BaseException | None = None
 
     async def run(self, letters: AsyncIterator[DeadLetter]) -> Replayed:
-        """If it is cancelled, what is on its way has two seconds to end."""
+        """Replay the dead letters. If cancelled, puts in flight have two seconds to end."""
         try:
             await self._start_all(letters)
             await self._ended()
@@ -163,7 +166,7 @@ class Replay:
             await asyncio.wait(self._running)
 
     def _fits(self, letter: DeadLetter) -> bool:
-        """Said before its turn in the stream: one that has no queue shall cost no time."""
+        """Report a dead letter that belongs to no queue before its turn, so that it takes none of the rate."""
         try:
             self._copy(letter)
         except NotReplayable as error:
@@ -192,7 +195,9 @@ class Replay:
             self._say()
 
     async def _put(self, letter: DeadLetter) -> bool:
-        """Until the queue has room. False if it is over before that, or somebody else has taken the letter away."""
+        """Put until the queue has room. Returns False if the replay ends first, or another client has removed the dead
+        letter.
+        """
         tries = 0
         while True:
             try:
@@ -210,7 +215,7 @@ class Replay:
             tries += 1
 
     async def _put_counted(self, letter: DeadLetter) -> None:
-        """As a producer does, who keeps to the topic's `max_backlog`. Raises BacklogFull, and what `_stored` raises."""
+        """Put within the topic's `max_backlog`, like a producer. Raises BacklogFull, and what `_stored` raises."""
         copy, accepted = self._copy(letter), self._topic()
         if accepted.topic.max_backlog is None:
             await self._stored(copy)
@@ -225,9 +230,9 @@ class Replay:
                 counted.backlog.ended(copy.subject, receipt, monotonic())
 
     async def _stored(self, copy: Copy) -> Receipt:
-        """Put it until that is acknowledged. Raises NotAcknowledged, Refused, Full."""
+        """Put until acknowledged. Raises NotAcknowledged, Refused, Full."""
         loop = asyncio.get_running_loop()
-        # (a try on its way when the store forgets the id could be stored a second time)
+        # a try in flight when the store forgets the id could be stored a second time
         until, tries, why = loop.time() + 0.95 * self._timeout_s, 0, ""
         while (left := until - loop.time()) > 0:
             tries += 1
@@ -263,7 +268,7 @@ class Replay:
             self._tell(Progress(result.replayed, len(result.failed), self._total, waits))
 
     async def _restore(self) -> None:
-        """A store that answers and yet loses messages may have lost their streams, too."""
+        """Restore streams: a store that answers but loses messages may have lost their streams."""
         now = asyncio.get_running_loop().time()
         if not self._store.connected or now - self._restored_at < _RESTORE_EVERY_S:
             return

@@ -1,1 +1,1 @@
-"""Reading streams for reports."""
+"""Reads streams for reports."""

@@ -1,4 +1,4 @@
-"""Reading for whoever is no coroutine: a connection with a loop of its own, which runs only while it is asked."""
+"""Stream reader for synchronous code: a connection with an event loop of its own, which runs only during calls."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ _NAME = "evenlane report"
 
 
 class StreamReader:
-    """`with Server(settings) as server:`. All of it raises Unreachable for a server that doesn't answer, and
-    EvenlaneError for one that refuses, each with one sentence.
+    """Use as `with StreamReader(settings) as reader:`. All methods raise Unreachable if the server doesn't answer, and
+    EvenlaneError if it refuses, each with one sentence.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -37,7 +37,7 @@ class StreamReader:
         self._open = contextlib.ExitStack()
 
     def __enter__(self) -> Self:
-        if not structlog.is_configured():  # a process of Spark's, which knows nothing of our logs and many messages
+        if not structlog.is_configured():  # a Spark process, which has no log set-up of ours, and reads many messages
             log_setup.setup(level="warning")
             garbage_collector.tune_gc()
         self._loop = self._open.enter_context(asyncio.Runner())
@@ -54,18 +54,18 @@ class StreamReader:
         self._open.close()
 
     def streams(self, subjects: str) -> list[Stream]:
-        """Those that take any of these subjects."""
+        """Return the streams that take any of these subjects."""
         return self._run(self._source.streams(subjects))
 
     def stream(self, name: str) -> Stream | None:
         return self._run(self._source.stream(name))
 
     def sequence_at(self, name: str, at: int) -> int:
-        """From which on messages came at `at` (unix ns) or later."""
+        """Return the sequence of the first message that arrived at `at` (unix ns) or later."""
         return self._run(self._source.sequence_at(name, at))
 
     def read(self, wanted: Range) -> Iterator[list[Read]]:
-        """Its messages in order, page by page; some megabytes are held at a time."""
+        """Yield the messages in order, page by page; some megabytes are held at a time."""
         pages = self._source.read(wanted)
         try:
             while (page := self._run(_next(pages))) is not None:
@@ -74,7 +74,7 @@ class StreamReader:
             self._run(pages.aclose())
 
     def view(self, lane: LaneId) -> scan.View:
-        """The lane, and what of it is settled."""
+        """Return the lane and its settled messages."""
         return self._run(self._view(lane))
 
     async def _view(self, lane: LaneId) -> scan.View:

@@ -1,4 +1,4 @@
-"""Whom reports ask: the servers that the settings name, as in every command."""
+"""Connection settings for reports: the same servers as for every command."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 OPTIONS = ("nats", "env", "nats_user", "nats_password_file", "nats_creds_file", "nats_ca", "nats_cert", "nats_key")
-"""The settings that matter to a reader."""
+"""Settings that matter to a reader."""
 
 
 def connect(given: Mapping[str, str]) -> Settings:
-    """`given` are some of OPTIONS; what is left out comes from `EVENLANE_*` variables and the file. Raises ConfigError
-    with the option's name.
+    """Build settings from `given`, some of OPTIONS; others come from `EVENLANE_*` variables and the file. Raises
+    ConfigError with the option's name.
     """
     try:
         return load(dict(given)).settings
     except ConfigError as error:
         text = str(error)
-        for name in sorted(given, key=len, reverse=True):  # (`nats` is how the names of others begin)
+        for name in sorted(given, key=len, reverse=True):  # longest first, as `nats` begins other names
             text = text.replace(f"flag --{name.replace('_', '-')}", f"option {name}")
         raise ConfigError(text) from error
 

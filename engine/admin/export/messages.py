@@ -1,4 +1,4 @@
-"""Messages of lanes and dead letters, as reports want them: what their subjects and headers say. Pure."""
+"""Decodes messages of lanes and dead letters for reports, from their subjects and headers. Pure."""
 
 from __future__ import annotations
 
@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 
 
 class Waiting(NamedTuple):
-    """A message that waits or is being handled. Times are unix ns, None where there is none; `attempt` is its next."""
+    """A message that waits or is being handled. Times are unix ns, None where there is none; `attempt` is its next
+    attempt.
+    """
 
     stream: str
     kind: str
@@ -62,7 +64,7 @@ class Dead(NamedTuple):
 
 
 def lane_of(stream: str, env: str) -> LaneId | None:
-    """The lane that a stream's name says; None if it is no lane of this environment."""
+    """Return the lane with this stream name; None if it is no lane of this environment."""
     for kind, prefix in (("lanes", f"LANES_{env}_"), ("later", f"LATER_{env}_")):
         number = names.number(stream.removeprefix(prefix)) if stream.startswith(prefix) else None
         if number is not None:
@@ -71,7 +73,7 @@ def lane_of(stream: str, env: str) -> LaneId | None:
 
 
 def waiting(page: Iterable[Read], lane: LaneId, view: View | None, env: str, *, bodies: bool) -> Iterator[Waiting]:
-    """Those of a page that aren't settled; all of them without a `view`."""
+    """Yield the messages of a page that aren't settled; all of them without a `view`."""
     stream = names.stream(env, lane)
     for stored, size in page:
         if view is None or stored.sequence not in view.settled:
@@ -101,7 +103,7 @@ def dead(page: Iterable[Read], env: str, *, bodies: bool) -> Iterator[Dead]:
 
 
 def _queue(subject: str) -> tuple[str | None, int | None, str | None]:
-    """Project, group and priority; none of them where no queue has such a subject."""
+    """Return project, group and priority; all None if no queue has this subject."""
     words = subject.split(".")
     group = names.number(words[4]) if len(words) in (6, 7) else None
     if group is None or not names.is_project(words[3]):
@@ -110,7 +112,7 @@ def _queue(subject: str) -> tuple[str | None, int | None, str | None]:
 
 
 def _id(block: bytes, project: str | None, without: str) -> str | None:
-    """The one that it was put under, whichever copy this is; `without` one, as handlers get it
+    """Return the id under which the message was first put; `without` one, the id that handlers get
     (engine/core/message/message.py).
     """
     if project is None:

@@ -1,1 +1,1 @@
-"""The overview of the cluster."""
+"""Overview of the cluster."""

@@ -1,4 +1,4 @@
-"""How parts of what waits and moves, on several nodes or of several priorities, add up. Pure."""
+"""Sums backlogs and rates over nodes and priorities. Pure."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from evenlane.engine.admin.overview.messages import Band
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-_ASIDE = {"higher_priority", "not_due"}  # they say nothing of what holds up the whole
+_ASIDE = {"higher_priority", "not_due"}  # these reasons don't explain why the whole waits
 
 
 def together(bands: Iterable[Band]) -> Band:
-    """Their sum: a group is on one node and has one priority, so counts add up; what isn't known of one isn't known of
-    the sum. The order makes no difference.
+    """Return the sum. A group is on one node and has one priority, so counts add up. A figure that is unknown for one
+    band is unknown for the sum. The order of the bands makes no difference.
     """
     each = list(bands)
     never = any(band.never for band in each)
@@ -32,12 +32,14 @@ def together(bands: Iterable[Band]) -> Band:
 
 
 def main_reason(reasons: Mapping[str, int]) -> str | None:
-    """What most of these queues wait for; what goes first or isn't due counts only where there is nothing else."""
+    """Return the reason for which most of these queues wait; `higher_priority` and `not_due` only if there
+    is no other.
+    """
     return min(reasons, key=lambda reason: (reason in _ASIDE, -reasons[reason], reason), default=None)
 
 
 def added(rates: Sequence[float | None]) -> float | None:
-    """None if one of them isn't known: the rest is less than the whole."""
+    """Return the sum, None if a rate is unknown: the others' sum would be too low."""
     known = [rate for rate in rates if rate is not None]
     return fsum(known) if len(known) == len(rates) else None
 

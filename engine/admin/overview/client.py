@@ -1,4 +1,4 @@
-"""The asker's side: one question to all nodes, and what they say together."""
+"""Client of the overview: asks all nodes, and merges their answers."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
 
 _log = structlog.get_logger(__name__)
 
-TIMEOUT_S = 1.0  # a node has its answer at hand: who needs longer is counted as silent
+TIMEOUT_S = 1.0  # a node has its answer ready: a slower one counts as silent
 
 
 class OverviewClient:
-    """`line()` gives a connection to ask by, for as long as one question takes; it raises Unreachable."""
+    """Requests overviews. `line()` returns a connection for the duration of one request; it raises Unreachable."""
 
     def __init__(
         self,
@@ -43,11 +43,11 @@ class OverviewClient:
     ) -> None:
         self._etcd, self._env, self._line = etcd, env, line
         self.timeout_s = timeout_s
-        self._facts: ClusterConfig | None = None  # of an environment they never change
+        self._facts: ClusterConfig | None = None  # constant for an environment
 
     async def overview(self) -> dict[str, Any]:
-        """What all nodes have and do now: see `evenlane.engine.admin.overview.document`. Nodes that don't answer within
-        a second are named in its notes.
+        """Return the state and figures of all nodes: see `evenlane.engine.admin.overview.document`. Nodes that don't
+        answer within `timeout_s` seconds are named in its notes.
 
         Raises EvenlaneError if there is no such environment; Unreachable; CoordinationError.
         """
@@ -67,15 +67,15 @@ async def gather(
     nodes: Collection[str],
     timeout: float,  # noqa: ASYNC109 - what has come by then is returned
 ) -> list[bytes]:
-    """The answers of these nodes, as far as they come within `timeout` seconds, for a thread to read: all of them take
-    longer than a node's loop should be held. Raises Unreachable.
+    """Return the raw answers of these nodes that arrive within `timeout` seconds, in the order of their ids. A thread
+    decodes them, as decoding would block a node's event loop for too long. Raises Unreachable.
     """
     answers = await scatter(connection, subject(env), nodes, _signed, timeout)
     return [answers[node] for node in sorted(answers)]
 
 
 class _Signed(msgspec.Struct):
-    """Of an answer no more than who gives it: the rest is only passed over."""
+    """Only the sender of an answer: the rest is skipped."""
 
     node: str
 
@@ -85,14 +85,14 @@ def _signed(body: bytes) -> tuple[str, bytes]:
 
 
 def overview(cluster: ClusterSnapshot, bodies: Iterable[bytes], at: int) -> dict[str, Any]:
-    """For a thread; `at` in unix ns."""
+    """Build the overview, in a thread. `at` is in unix ns."""
     with unobtrusive():
         answers = [told for body in bodies if (told := _read(body, len(cluster.priorities))) is not None]
         return document(cluster, answers, at)
 
 
 def _read(body: bytes, priorities: int) -> NodeOverview | None:
-    """None if it is no answer, or one of another environment's priorities."""
+    """Decode an answer. Returns None if it is none, or has another number of priorities."""
     try:
         told = msgspec.json.decode(body, type=NodeOverview)
     except UNREADABLE as error:

@@ -1,4 +1,4 @@
-"""An overview in JSON's types, as `/api/overview` and `evenlane top --json` give it. Pure."""
+"""Builds an overview in JSON types, for `/api/overview` and `evenlane top --json`. Pure."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from evenlane.engine.cluster.cluster_snapshot import ClusterSnapshot
     from evenlane.ring.membership.records import NodeRecord
 
-_NAMED = 10  # nodes in a sentence
+_NAMED = 10  # nodes per sentence
 
 
 def document(cluster: ClusterSnapshot, answers: Sequence[NodeOverview], at: int, most: int = MOST) -> dict[str, Any]:
-    """`answers` are those of the cluster's nodes, as far as they came; `at` is in unix ns."""
+    """Build the document. `answers` are those that arrived from the cluster's nodes; `at` is in unix ns."""
     whole = merged(answers, most)
     return {
         "env": cluster.env,
@@ -108,7 +108,7 @@ def _nodes(cluster: ClusterSnapshot, answers: Sequence[NodeOverview]) -> list[di
 
 
 def _record(record: NodeRecord) -> dict[str, Any]:
-    """What it has written into etcd of itself, every few seconds."""
+    """Return the node's own record in etcd, which it writes every few seconds."""
     said = bool(record.host or record.at)
     return {
         "http": record.http,
@@ -136,7 +136,7 @@ def _unowned(cluster: ClusterSnapshot) -> list[int]:
     return [partition for partition in range(cluster.partitions) if partition not in cluster.owners]
 
 
-# ---- what can't be seen in the figures
+# ---- notes on what the figures don't show
 
 
 def _notes(cluster: ClusterSnapshot, answers: Sequence[NodeOverview], whole: Merged) -> Iterator[str]:

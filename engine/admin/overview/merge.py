@@ -1,4 +1,4 @@
-"""What nodes tell, as one picture: each tenant once, whoever has parts of it. Pure."""
+"""Merges the answers of nodes: each tenant once, however many nodes have parts of it. Pure."""
 
 from __future__ import annotations
 
@@ -18,8 +18,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Tenant:
-    """`state` and `qps` are those of its topic, None if it has none; `quota` is what all that told of it may take now,
-    msg/s. Whether the topic was `deleted` its state doesn't say. `bands` from the most to the least urgent.
+    """A tenant. `state` and `qps` are its topic's, None if it has none; `quota` is the sum of what the answering nodes
+    may take now, in msg/s. `deleted` says whether the topic is, as `state` doesn't. `bands` run from most to least
+    urgent.
     """
 
     project: str
@@ -35,7 +36,7 @@ class Tenant:
 
 
 class Merged(NamedTuple):
-    """`tenants` the busiest first, `rest` those that aren't shown one by one."""
+    """All tenants, busiest first; `rest` are those not shown individually."""
 
     tenants: list[Tenant]
     rest: Rest | None
@@ -50,8 +51,9 @@ class Merged(NamedTuple):
 
 
 def merged(answers: Sequence[NodeOverview], most: int) -> Merged:
-    """Up to `most` tenants, whatever the order of the answers. A project that one node has among the rest is counted
-    there: so `rest.projects` may count one more than once, and a tenant's figures may be short of that.
+    """Merge into at most `most` tenants, whatever the order of the answers. If a node counts a project in its rest,
+    that part stays in the rest: `rest.projects` may therefore count a project more than once, and a tenant's figures
+    may be too low by that part.
     """
     rows: dict[str, list[Row]] = {}
     for answer in answers:
@@ -68,13 +70,13 @@ def merged(answers: Sequence[NodeOverview], most: int) -> Merged:
 
 
 def of_node(answer: NodeOverview) -> Band:
-    """All that it has."""
+    """Return the sum of the node's figures."""
     rest = answer.rest.bands if answer.rest is not None else []
     return together([*(band for row in answer.rows for band in row.bands), *rest])
 
 
 def partly_told(answers: Iterable[NodeOverview], tenants: Iterable[Tenant]) -> list[str]:
-    """The nodes that may have more of a shown tenant among the rest."""
+    """Return the nodes that may have more of a shown tenant in their rest."""
     projects = {tenant.project for tenant in tenants}
     return sorted(
         answer.node

@@ -1,4 +1,4 @@
-"""How a node tells what it has: its answer to `ask.<env>.overview`, in JSON."""
+"""Messages of the overview: a node's answer on `ask.<env>.overview`, in JSON."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import msgspec
 
 
 class Band(msgspec.Struct, array_like=True, frozen=True):
-    """One priority of a project, or of several. Rates in messages a second, None as long as they aren't known.
+    """One priority of a project, or of several. Rates are messages per second, None while unknown.
 
-    `oldest_s` is for how long the oldest has waited, None if nothing waits or it isn't known; `gone_s` in how many
-    seconds nothing waits any more, None if it isn't known or `never`; `reasons` counts queues by what they wait for. A
-    band made from nothing adds nothing.
+    `oldest_s` is how long the oldest message has waited, None if none waits or it is unknown. `gone_s` is the forecast
+    in how many seconds the backlog is empty, None if unknown or `never`. `reasons` counts queues by wait reason. A
+    default band is the neutral element of the sum.
     """
 
     backlog: int = 0
@@ -24,9 +24,9 @@ class Band(msgspec.Struct, array_like=True, frozen=True):
 
 
 class Row(msgspec.Struct, array_like=True, frozen=True):
-    """A project on one node; `bands` from the most to the least urgent. `state` and `qps` (msg/s) are those of its
-    topic, of which the node has seen `revision`; None and 0 if it has none. `quota` is what the node may take of it.
-    Whether the topic was `deleted` its state doesn't say.
+    """A project on one node. `bands` run from most to least urgent. `state` and `qps` (msg/s) are its topic's as of
+    `revision`; None and 0 if the node knows no topic. `quota` is what the node may take of it, in msg/s. `deleted` says
+    whether the topic is, as `state` doesn't.
     """
 
     project: str
@@ -39,14 +39,16 @@ class Row(msgspec.Struct, array_like=True, frozen=True):
 
 
 class Rest(msgspec.Struct, array_like=True, frozen=True):
-    """So many `projects` that have no row of their own, together."""
+    """The sum of `projects` projects that have no row of their own."""
 
     projects: int
     bands: list[Band]
 
 
 class ProcessVitals(msgspec.Struct, frozen=True):
-    """How the node is, between whose terms there is none. Seconds; `lease_s` until nothing may start any more."""
+    """Condition of the node, missing between two sessions. Times are seconds; `lease_s` is the time until no handler
+    may start.
+    """
 
     generation: int = 0
     slots: int = 0
@@ -56,7 +58,7 @@ class ProcessVitals(msgspec.Struct, frozen=True):
 
 
 class NodeOverview(msgspec.Struct, frozen=True):
-    """A node's answer. `reading` is of how many partitions it doesn't know yet all that waits there."""
+    """A node's answer. `reading` counts partitions whose backlog isn't fully known yet."""
 
     node: str
     rows: list[Row] = []
@@ -66,5 +68,5 @@ class NodeOverview(msgspec.Struct, frozen=True):
 
 
 def subject(env: str) -> str:
-    """What the question is published to."""
+    """Return the subject of overview requests."""
     return f"ask.{env}.overview"

@@ -1,7 +1,7 @@
-"""A node's side: says on `ask.<env>.overview` what its tenants have and how it is itself.
+"""Node's side of the overview: answers on `ask.<env>.overview` with its tenants and its own condition.
 
-Nothing is looked at for an answer: the rounds that metrics are made from have it already. One is made in a thread, at
-most every half second, and given to all who ask until then.
+An answer costs no extra look at queues: it uses the sampler's latest round, made for the metrics. It is built in a
+thread, at most every half second, and sent to all clients that ask in the meantime.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ if TYPE_CHECKING:
 _log = structlog.get_logger(__name__)
 
 _FRESH_NS = 500_000_000
-_AT_ONCE = 64  # answers to who asks within that time; who asks beyond it gets none
-_MOST_BYTES = 400_000  # a server that takes less in one message gets less
+_AT_ONCE = 64  # answers per that time; further requests get none
+_MOST_BYTES = 400_000  # a server with a smaller maximum payload gets smaller answers
 
 
 class OverviewResponder:
-    """`listen` on a connection that is open, `close` before it is closed. A node that owns nothing answers, too.
-    `topic_of` is a look-up that any thread may do; `condition` is asked on the loop.
+    """Call `listen` on an open connection, and `close` before it is closed. A node without partitions answers, too.
+    `topic_of` is called in a thread; `condition` on the loop.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class OverviewResponder:
         self._connection.listen(subject(self._env), self._asked)
 
     async def close(self) -> None:
-        """Harmless when it never listened."""
+        """Close. No effect if it never listened."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
@@ -80,7 +80,7 @@ class OverviewResponder:
         return self._counted > _AT_ONCE
 
     async def _answer(self) -> None:
-        """All who have asked by the time that it is made."""
+        """Build an answer if needed, and send it to all clients that have asked by then."""
         try:
             if not self._body or now_ns() - self._made_at >= self._fresh_ns:
                 self._body = await self._made()
@@ -101,7 +101,9 @@ class OverviewResponder:
         return await asyncio.to_thread(encoded, self._node.id, seen, condition, self._topic_of, most_bytes)
 
     def _reading(self) -> int:
-        """Before the first round of a term has ended nothing is known of any partition."""
+        """Return the number of partitions whose backlog isn't fully known: all of them before the session's
+        first round.
+        """
         node = self._node
         if not self._tenants.table and node.queues.projects:
             return len(node.partitions)

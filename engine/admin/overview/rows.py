@@ -1,4 +1,4 @@
-"""From what a node knows of its tenants to its answer. Pure, and for any thread: nothing of what is seen changes."""
+"""Builds a node's answer from what it knows of its tenants. Pure and thread-safe: its input never changes."""
 
 from __future__ import annotations
 
@@ -22,12 +22,13 @@ if TYPE_CHECKING:
     from evenlane.quota.topics.topic import Accepted
 
 MOST = 300
-"""Rows in an answer, however many labels the metrics have."""
+"""Rows per answer, independent of the number of metric labels."""
 
 
 class NodeReading(NamedTuple):
-    """What the node's last round over its queues found: see `evenlane.engine.telemetry.tenants.registry.Tenants`.
-    `reading` are partitions whose backlog is still being read.
+    """Findings of the node's last round over its queues: see
+    `evenlane.engine.telemetry.tenants.registry.TenantRegistry`. `reading` counts partitions whose backlog is still
+    being read.
     """
 
     bands: int
@@ -38,7 +39,7 @@ class NodeReading(NamedTuple):
 
 
 def snapshot(tenants: TenantRegistry, reading: int = 0) -> NodeReading:
-    """On the loop, where all this is kept."""
+    """Copy the registry's state; call on the loop that changes it."""
     return NodeReading(len(tenants.priorities), tenants.table.copy(), tenants.quotas.copy(), tenants.left_out, reading)
 
 
@@ -49,7 +50,7 @@ def encoded(
     topic_of: Callable[[str], Accepted | None],
     most_bytes: int,
 ) -> bytes:
-    """The answer with as many rows as fit."""
+    """Encode the answer with as many rows as fit."""
     most, vital = MOST, _vital(condition)
     while True:
         busiest, rest = chosen(seen, most)
@@ -61,7 +62,7 @@ def encoded(
 
 
 def chosen(seen: NodeReading, most: int) -> tuple[list[tuple[str, list[Band]]], Rest | None]:
-    """Up to `most` projects with what they have, the busiest first; and all others together, if there are any."""
+    """Return up to `most` projects with their bands, busiest first, and the sum of all others, if any."""
     standings: dict[str, list[TenantBacklog | None]] = {}
     for (label, band), standing in seen.table.items():
         standings.setdefault(label, [None] * seen.bands)[band] = standing
@@ -77,7 +78,7 @@ def chosen(seen: NodeReading, most: int) -> tuple[list[tuple[str, list[Band]]], 
 
 
 def of_many(bands: Iterable[Band]) -> Band:
-    """Of several projects together, of which nobody asks when they are gone."""
+    """Sum bands of several projects, for which no forecast is made."""
     return replace(together(bands), gone_s=None, never=False)
 
 

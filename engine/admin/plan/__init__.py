@@ -1,1 +1,1 @@
-"""What a plan would change."""
+"""Shows and simulates plans."""

@@ -1,4 +1,6 @@
-"""`evenlane plan simulate`: a placement of a made-up environment, and what a node more or less would move."""
+"""Simulates placement for `evenlane plan simulate`: a made-up environment, and the moves caused by adding or removing a
+node.
+"""
 
 from __future__ import annotations
 
@@ -25,8 +27,8 @@ if TYPE_CHECKING:
 
 Change = Literal["join", "leave"]
 
-# Quotas in QPS, log-normal: half of all projects have less than _MEDIAN, and a few have most of it.
-# With these, 3,000 projects make about 60,000 groups.
+# Quotas in QPS are log-normal: half of all projects have less than _MEDIAN_QPS, and a few have most of the total. With
+# these parameters, 3,000 projects make about 60,000 groups.
 _MEDIAN_QPS = 310.0
 _SIGMA = 1.5
 _MOST_QPS = 50_000.0
@@ -36,7 +38,7 @@ MOST_NODES, MOST_PROJECTS, MOST_PARTITIONS = 10_000, 1_000_000, 65_536
 
 @dataclass(frozen=True)
 class Fleet:
-    """What is simulated. Raises ConfigError for what can't be."""
+    """Parameters of a simulation. Raises ConfigError for invalid ones."""
 
     nodes: int
     projects: int
@@ -56,15 +58,16 @@ class Fleet:
 
 
 def demands(projects: int, partitions: int, seed: int) -> list[Demand]:
-    """So many projects with skewed quotas; the same seed makes the same ones."""
+    """Return `projects` projects with skewed quotas; equal seeds give equal ones."""
     facts = ClusterConfig(partitions=partitions)
     return [_demand(f"project-{number}", qps, facts) for number, qps in enumerate(_quotas(projects, Random(seed)))]  # noqa: S311 - a simulation
 
 
 def simulate(fleet: Fleet) -> dict[str, Any]:
-    """The document of `plan simulate`. `seconds` is what one plan takes that nothing is known for yet, loads included.
+    """Return the document of `plan simulate`. `seconds` is the time for one plan without prior knowledge, including
+    loads.
 
-    With a change, figures are those after it.
+    With a change, the figures are those after it.
     """
     wanted = demands(fleet.projects, fleet.partitions, fleet.seed)
     names = [f"node-{number}" for number in range(fleet.nodes)]
@@ -87,7 +90,7 @@ def simulate(fleet: Fleet) -> dict[str, Any]:
 
 
 def warnings(fleet: Fleet) -> Iterator[str]:
-    """What the number of partitions doesn't allow."""
+    """Yield warnings about too few partitions."""
     nodes = fleet.nodes + (fleet.change == "join")
     if fleet.partitions < 2 * nodes:
         yield too_few(fleet.partitions, nodes)
@@ -99,7 +102,7 @@ def warnings(fleet: Fleet) -> Iterator[str]:
 
 
 def too_few(partitions: int, nodes: int) -> str:
-    """P1, as a sentence."""
+    """Return the warning of P1 as a sentence."""
     are_fewer = counted(partitions, "partition", "is fewer", "are fewer")
     return (
         f"{are_fewer} than twice the {counted(nodes, 'node')}: some nodes will have far more to do than others,"
@@ -129,7 +132,9 @@ def _present(plan: Plan) -> dict[int, str]:
 
 
 def _over_ideal(moved: int, fleet: Fleet, before: Plan) -> float:
-    """A newcomer's even share has to move to it; of one who leaves, its own. 0 where nothing has to move."""
+    """Return moves divided by the necessary ones: a new node needs its even share, and a leaving node's partitions must
+    move. 0 if nothing has to move.
+    """
     ideal = fleet.partitions / (fleet.nodes + 1) if fleet.change == "join" else 0.0
     if fleet.change == "leave":
         ideal = before.count(f"node-{fleet.nodes - 1}")
@@ -137,7 +142,7 @@ def _over_ideal(moved: int, fleet: Fleet, before: Plan) -> float:
 
 
 def _evenness(names: Sequence[str], plan: Plan, loads: Sequence[float]) -> float | None:
-    """The most loaded node against the mean of all; None if there is no load."""
+    """Return the highest load of a node divided by the mean of all; None if there is no load."""
     total = math.fsum(loads)
     if not total:
         return None
@@ -149,7 +154,7 @@ def _evenness(names: Sequence[str], plan: Plan, loads: Sequence[float]) -> float
 
 
 def _blast_radius(wanted: Sequence[Demand], plan: Plan, nodes: int) -> dict[str, float] | None:
-    """Which share of the nodes works for one project (P13)."""
+    """Return the share of nodes that work for one project (P13)."""
     shares = [len({plan[partition] for partition in demand.partitions(len(plan))}) / nodes for demand in wanted]
     if not shares:
         return None

@@ -1,4 +1,4 @@
-"""What `evenlane plan` shows: read from etcd, which has all of it."""
+"""Builds the view of `evenlane plan` from etcd, which has all of it."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ if TYPE_CHECKING:
 
 
 class View(NamedTuple):
-    """The document, and a sentence for each value that was passed over."""
+    """A document, and a sentence for each value that was skipped."""
 
     document: dict[str, Any]
     problems: list[str]
 
 
 async def read(settings: Settings) -> View:
-    """The present plan, as of one revision. Raises EvenlaneError if there is no such environment; Unreachable."""
+    """Read the present plan, as of one revision. Raises EvenlaneError if there is no such environment; Unreachable."""
     with connections.translate_errors():
         etcd = connections.etcd(settings)
         try:
@@ -44,7 +44,7 @@ async def read(settings: Settings) -> View:
 
 
 def view(env: str, facts: ClusterConfig, values: Mapping[str, bytes]) -> View:
-    """`values`: what stands under the environment's keys, by key without their common prefix."""
+    """Build the view. `values` are those of the environment's keys, without their common prefix."""
     seen = _Keys(env, values)
     nodes = {name: seen.record(NodeRecord, "nodes", name) or NodeRecord() for name in seen.under("nodes")}
     plans = {name: found for name in seen.under("plan") if (found := seen.record(PlanRecord, "plan", name))}
@@ -74,7 +74,7 @@ def view(env: str, facts: ClusterConfig, values: Mapping[str, bytes]) -> View:
 
 
 class _Cluster(NamedTuple):
-    """`loads` (msg/s) and `queues` of each partition."""
+    """Loads (msg/s) and queues by partition, owners, and the newest generation."""
 
     generation: int
     loads: list[float]
@@ -82,7 +82,9 @@ class _Cluster(NamedTuple):
     owners: dict[int, str]
 
     def done(self, plan: PlanRecord | None, done: DoneRecord | None) -> int:
-        """A generation that doesn't change a node's plan key is carried out by it as soon as that key's is."""
+        """Return the generation that a node has carried out. Generations that don't change its plan key count as
+        carried out together with that key's.
+        """
         if done is None:
             return 0
         up_to_date = plan is not None and done.generation >= plan.generation
@@ -100,7 +102,7 @@ class _Cluster(NamedTuple):
 
 
 class _Keys:
-    """The environment's keys, read with mistrust: `problems` has a sentence for each value passed over."""
+    """Decodes the environment's keys; `problems` has a sentence for each invalid value."""
 
     def __init__(self, env: str, values: Mapping[str, bytes]) -> None:
         self.problems: list[str] = []
@@ -122,7 +124,7 @@ class _Keys:
         )
 
     def known(self, planned: Iterable[int], partitions: int, node: str) -> list[int]:
-        """Of a plan's partitions those that exist."""
+        """Return the existing partitions among the planned ones."""
         listed = set(planned)
         found = sorted(partition for partition in listed if 0 <= partition < partitions)
         if len(found) < len(listed):

@@ -1,1 +1,1 @@
-"""Why a queue waits."""
+"""Explains why a queue waits."""

@@ -1,4 +1,4 @@
-"""The asker's side of `evenlane why`: one question to all nodes that own something, and what they say together."""
+"""Client of `evenlane why`: asks all nodes that own partitions, and merges their answers."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ if TYPE_CHECKING:
     from evenlane.quota.topics.topic import Accepted
     from evenlane.ring.coordination.ports import Coordination
 
-TIMEOUT_S = MEASURE_S + 2.0  # an answer takes as long as the node measures, and then some
+TIMEOUT_S = MEASURE_S + 2.0  # an answer takes the node's measuring time, and some more
 
 
 @dataclass(frozen=True)
 class Cluster:
-    """What etcd tells of an environment. `owners`: partition -> node; `troubles`: node -> kind -> sentence."""
+    """etcd's view of an environment. `owners`: partition -> node; `troubles`: node -> kind -> sentence."""
 
     env: str
     facts: ClusterConfig
@@ -48,7 +48,7 @@ class Cluster:
 
     @property
     def goes_back(self) -> bool:
-        """Whether a node says that etcd has lost topics, or who owns what: then it may have lost this project, too."""
+        """Whether a node reports that etcd has lost topics or owners: etcd may then have lost this project, too."""
         return self.has_lost_topics or any("ownership" in its for its in self.troubles.values())
 
     @property
@@ -56,8 +56,8 @@ class Cluster:
         return any("topics" in its for its in self.troubles.values())
 
     def unserved(self, project: str, answers: Iterable[NodeAnswer] = ()) -> int:
-        """How many of the project's groups lie in partitions that no node owns, or whose owner, by its own answer,
-        doesn't serve them. Of a project that etcd doesn't know (any more) the groups may lie in any partition.
+        """Return the number of the project's groups in partitions that no node owns, or whose owner, by its own answer,
+        doesn't serve them. If etcd doesn't know the project, its groups may be in any partition.
         """
         served = {answer.node: answer.partitions for answer in answers if answer.partitions is not None}
         owned = {p for p, node in self.owners.items() if node not in served or p in served[node]}
@@ -72,7 +72,9 @@ class Cluster:
 async def why(
     settings: Settings, project: str, *, priority: str | None = None, within: float | None = None
 ) -> dict[str, Any]:
-    """Why a project's messages wait, and when they will be gone, over connections of its own: see `WhyClient.why`."""
+    """Explain why a project's messages wait, and forecast when they are gone, on connections of its own: see
+    `WhyClient.why`.
+    """
     with connections.translate_errors():
         etcd = connections.etcd(settings)
         try:
@@ -82,7 +84,7 @@ async def why(
 
 
 class WhyClient:
-    """`line()` gives a connection to ask by, for as long as one question takes; it raises Unreachable."""
+    """Requests explanations. `line()` returns a connection for the duration of one request; it raises Unreachable."""
 
     def __init__(
         self,
@@ -96,11 +98,11 @@ class WhyClient:
         self.timeout_s = timeout_s
 
     async def why(self, project: str, priority: str | None = None, within: float | None = None) -> dict[str, Any]:
-        """Why a project's messages wait, and when they will be gone: see `evenlane.engine.admin.why.document.document`.
-        `within` in seconds.
+        """Explain why a project's messages wait, and forecast when they are gone: see
+        `evenlane.engine.admin.why.document.document`. `within` is in seconds.
 
-        Raises InvalidName and ConfigError for what can't be asked; UnknownProject if neither etcd nor any node knows
-        it; Unreachable; EvenlaneError if no node is there to answer; CoordinationError.
+        Raises InvalidName and ConfigError for invalid arguments; UnknownProject if neither etcd nor any node knows the
+        project; Unreachable; EvenlaneError if no node answers; CoordinationError.
         """
         names.check_project(project)
         if within is not None and within <= 0:
@@ -150,7 +152,7 @@ def _question(
 
 
 def _but_lost_topics(troubles: Mapping[str, Mapping[str, str]], nodes: Collection[str]) -> dict[str, Mapping[str, str]]:
-    """Of these nodes the answer says by itself that etcd has lost the topic."""
+    """Leave out reports of lost topics from nodes whose answer already says so."""
     return {
         node: {kind: said for kind, said in its.items() if kind != "topics" or node not in nodes}
         for node, its in troubles.items()
@@ -158,7 +160,7 @@ def _but_lost_topics(troubles: Mapping[str, Mapping[str, str]], nodes: Collectio
 
 
 async def gather(connection: RequestBus, env: str, project: str, nodes: list[str], timeout: float) -> list[NodeAnswer]:  # noqa: ASYNC109 - what has come by then is returned
-    """The answers of these nodes, as far as they come within `timeout` seconds. Raises Unreachable."""
+    """Return the answers of these nodes that arrive within `timeout` seconds. Raises Unreachable."""
     answers = await scatter(connection, subject(env, project), nodes, _read, timeout)
     return [answers[node] for node in nodes if node in answers]
 

@@ -1,4 +1,4 @@
-"""Why a project's messages wait: what nodes have told, as one answer for people and programs (X8). Pure."""
+"""Builds the answer to why a project's messages wait, from nodes' answers, for people and programs (X8). Pure."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ _SECOND = 1_000_000_000
 
 @dataclass(frozen=True)
 class Question:
-    """What is asked, and what the asker knows by itself. `deleted` says that the topic was; `unserved` are the
-    project's groups in partitions that no node serves, `silent` the nodes that should have answered, `troubles`
-    sentences about nodes that are kept from their work. `lost` says that etcd has no topic of the project, and has lost
-    topics; then `topic` is what nodes still know. `at` is in unix ns, `within` in seconds.
+    """A question, with the client's own knowledge. `deleted`: the topic was deleted. `unserved` counts the project's
+    groups in partitions that no node serves. `silent` are the nodes that should have answered. `troubles` are sentences
+    about nodes that can't do their work. `lost`: etcd has no topic of the project and has lost topics; `topic` is then
+    the one that nodes still know. `at` is in unix ns, `within` in seconds.
     """
 
     project: str
@@ -56,7 +56,9 @@ class Question:
 
 
 def document(question: Question, answers: Sequence[NodeAnswer]) -> dict[str, Any]:
-    """The whole answer, in JSON's types. Totals and forecast are the project's, even if one priority alone is shown."""
+    """Build the whole answer in JSON types. Totals and forecast cover the whole project, even if only one priority is
+    shown.
+    """
     wholes = {
         name: merged(answer.parts[name] for answer in answers if name in answer.parts) for name in question.priorities
     }
@@ -89,7 +91,7 @@ def document(question: Question, answers: Sequence[NodeAnswer]) -> dict[str, Any
 
 def _load(question: Question, answers: Sequence[NodeAnswer], wholes: Mapping[str, QueueCount], rates: Rates) -> Load:
     everything = merged(wholes.values()).reasons
-    for other in ("not_due", "higher_priority"):  # they say nothing of what holds up the whole
+    for other in ("not_due", "higher_priority"):  # these reasons don't explain why the whole waits
         everything.pop(other, None)
     return Load(
         waiting=sum(part.waiting for part in wholes.values()),
@@ -159,13 +161,13 @@ def _forecast(question: Question, load: Load, missing: str) -> dict[str, Any]:
         told["within_seconds"] = question.within
         told["qps_to_clear_within"] = quota.qps
         told["within_sentence"] = quota.sentence
-        sets = quota.flags and not question.lost  # a lost topic would be made anew, without its other fields
+        sets = quota.flags and not question.lost  # a lost topic would be recreated without its other fields
         told["command"] = f"evenlane topics set {question.project} {quota.flags}{where}" if sets else None
     return told
 
 
 def _missing(question: Question) -> str:
-    """What isn't told, and may be more than what is; empty if all of it is there."""
+    """Return which part of the answer is missing, empty if none is."""
     if not question.silent and not question.unserved:
         return ""
     where = f"on {', '.join(question.silent)}" if question.silent else "in partitions that no node serves"
@@ -173,7 +175,7 @@ def _missing(question: Question) -> str:
 
 
 def _may_use(answers: Sequence[NodeAnswer]) -> float | None:
-    """Messages a second, by the nodes on which something waits."""
+    """Return the sum in messages per second over the nodes with a backlog, None if one is unknown."""
     known = [answer.may_use for answer in answers if any(part.waiting for part in answer.parts.values())]
     told = [each for each in known if each is not None]
     return sum(told) if told and len(told) == len(known) else None
@@ -206,7 +208,9 @@ def _notes(question: Question, answers: Sequence[NodeAnswer], failed: float) -> 
 
 
 def _lost(question: Question, nodes: Sequence[str]) -> str:
-    """`topics set` would make it without its other fields."""
+    """Return the note on a lost topic. It suggests `topics apply`, as `topics set` would recreate the topic without its
+    other fields.
+    """
     back = f"{hint('topics apply FILE', question.env)} brings it back, from the last file of `evenlane topics export`"
     if nodes:
         return f"etcd has lost the project's topic, which stays in force on {', '.join(nodes)}: {back}"

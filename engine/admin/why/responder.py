@@ -1,7 +1,7 @@
-"""A node's side of `evenlane why`: answers what is asked on `ask.<env>.why.<project>` (docs/reference/messages.md).
+"""Node's side of `evenlane why`: answers on `ask.<env>.why.<project>` (docs/reference/messages.md).
 
-An answer must not disturb the node: only the project's own queues are looked at, in slices with a turn of the event
-loop between them; nothing is counted beyond what the node counts anyway; and the connection is one of its own.
+An answer must not disturb the node. It looks only at the project's own queues, in slices with a turn of the event loop
+between them; it uses only existing counters; and it has a connection of its own.
 """
 
 from __future__ import annotations
@@ -40,23 +40,23 @@ if TYPE_CHECKING:
 
 _log = structlog.get_logger(__name__)
 
-MEASURE_S = 1.0  # between the two samples of a rate, if there is none that is recent
-_QUIET = 3  # times that long after a take-over nothing is measured
+MEASURE_S = 1.0  # between the two samples of a rate, if there is no recent one
+_QUIET = 3  # times that long after a takeover, nothing is measured
 _SECOND = 1_000_000_000
-_SLICE = 200  # queues looked at in one turn of the loop
-_AT_ONCE = 32  # answers under way; who asks beyond it gets none
-_PROJECTS = 256  # whose samples are remembered
-_READ_S = 0.5  # for the age of what isn't at hand
+_SLICE = 200  # queues per turn of the loop
+_AT_ONCE = 32  # concurrent answers; further requests get none
+_PROJECTS = 256  # projects with remembered samples
+_READ_S = 0.5  # for reading the age of heads that aren't loaded
 
 
 def subject(env: str, project: str) -> str:
-    """What a question about a project is published to; `*` for all projects."""
+    """Return the subject of requests about a project; `*` for all projects."""
     return f"ask.{env}.why.{project}"
 
 
 class WhyResponder:
-    """`open` when the node exists, `close` before its store is closed. A node that owns nothing doesn't answer.
-    `lost` as in `QueueInspector`.
+    """Call `open` when the node exists, and `close` before its store is closed. A node without partitions doesn't
+    answer. `lost` as in `QueueInspector`.
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class WhyResponder:
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def open(self) -> None:
-        """Raises Unreachable."""
+        """Open the connection and listen. Raises Unreachable."""
         await self._connection.open()
         self._connection.listen(subject(self._env, "*"), self._asked)
         self._drops.listen()
@@ -110,7 +110,11 @@ class WhyResponder:
 
 
 class QueueInspector:
-    """What a node can tell of a project. `lost` gives its topic if etcd has lost that, and it stays in force here."""
+    """Inspects a project on a node. `lost(project)` returns its topic if etcd has lost it and it stays in effect here.
+
+    Invariant: a project's `History` in `_histories` holds only samples under its present circumstances; least recently
+    used projects come first.
+    """
 
     def __init__(
         self,
@@ -159,7 +163,7 @@ class QueueInspector:
         return View(queue.priority, queue.group, queue.backlog, delayed, next_due, at, reason)
 
     def _lately(self, project: str, tally: Tally) -> float:
-        """What heads waited for in the last minute; over how many seconds that was noted."""
+        """Add the wait reasons of heads in the last minute; return the number of seconds covered."""
         if self._tenants is None:
             return 0.0
         waited, over_s = self._tenants.waits.lately(project, now_ns())
@@ -167,10 +171,10 @@ class QueueInspector:
             tally.waited(self._node.facts.priorities[band], reason, seconds)
         return over_s
 
-    # ---- the age of what isn't at hand
+    # ---- age of heads that aren't loaded
 
     async def _ages(self, unread: dict[LaneId, dict[int, str]]) -> list[tuple[str, int]]:
-        """(priority, time of arrival) of these messages, as far as the store tells soon."""
+        """Return (priority, time of arrival) of these messages, as far as the store answers soon."""
         try:
             async with asyncio.timeout(_READ_S):
                 found = await asyncio.gather(*(self._read(lane, heads) for lane, heads in unread.items()))
@@ -189,8 +193,8 @@ class QueueInspector:
     # ---- rates
 
     async def _rates(self, project: str) -> Rates:
-        """Between now and an earlier question of the last 30 s; if there is none, over `measure_s` from now on. Not
-        known if partitions have come or gone just now: a backlog that was taken over has arrived here alone.
+        """Measure rates since an earlier question of the last 30 s, otherwise over `measure_s` from now on. Unknown if
+        partitions have come or gone recently: a backlog that was taken over has arrived only from this node's view.
         """
         fed = self._streams()
         if fed is None:
@@ -219,7 +223,7 @@ class QueueInspector:
         return Sample(now_ns(), arrived, handled, failed)
 
     def _history(self, project: str, fed: Streams) -> History:
-        """The project's samples under its present circumstances: other ones make other rates."""
+        """Return the project's samples under its present circumstances, as others would give other rates."""
         now = next((queue.topic for queue in self._node.queues.of(project)), None), fed
         known, history = self._histories.pop(project, (None, None))
         if history is None or known != now:
@@ -229,19 +233,19 @@ class QueueInspector:
             self._histories.popitem(last=False)
         return history
 
-    # ---- what holds the whole node up
+    # ---- reasons that hold up the whole node
 
     def _may_use(self, project: str) -> float | None:
-        """Messages a second, lent and borrowed ones included."""
+        """Return messages per second, including lent and borrowed quota."""
         standing = self._node.queues.shares.standing(project)
         return None if standing is None else standing[0].qps * standing[2]
 
     def _notes(self, project: str, reading: int) -> list[str]:
-        """What no queue's reason says; `reading` queues have a backlog, and no message at hand."""
+        """Return notes that no queue's reason covers. `reading` queues have a backlog but no loaded message."""
         return [*self._settle_notes(project), *self._backlog_notes(project, reading)]
 
     def _settle_notes(self, project: str) -> list[str]:
-        """What keeps the whole node from starting anything, or a failed message from its retry."""
+        """Return reasons why the whole node starts nothing, or a failed message isn't retried."""
         node, notes = self._node, []
         stuck, why = node.failures.stuck_of(project)
         if stuck:
@@ -257,7 +261,7 @@ class QueueInspector:
         return notes
 
     def _backlog_notes(self, project: str, reading: int) -> list[str]:
-        """Where more may wait than the node knows, or than it has at hand."""
+        """Return reasons why more may wait than the node knows, or than it has loaded."""
         node, notes = self._node, []
         if (paused := node.pauses.told(project)) is not None:
             notes.append(paused)
@@ -277,8 +281,8 @@ class QueueInspector:
 
 
 def _note_head(queue: Queue, unread: dict[LaneId, dict[int, str]]) -> None:
-    """The head of a queue with nothing at hand, unless an older one of its priority and stream is noted already: of
-    one stream the lower sequence is the older message.
+    """Note the head of a queue without loaded messages, unless an older one of its priority and stream is noted
+    already: in one stream, the lower sequence is the older message.
     """
     place = place_of_head(queue)
     if place is None:
