@@ -1,1 +1,1 @@
-"""What is measured, and how it is published."""
+"""Measures nodes and tenants, and publishes the figures."""

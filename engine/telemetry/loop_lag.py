@@ -1,5 +1,5 @@
-"""By how much the event loop is late: a timer is set again and again, and how late it fires is how long something held
-the loop.
+"""Measures how late the event loop is: a timer that is set repeatedly fires late by as long as something
+held the loop.
 """
 
 from __future__ import annotations
@@ -14,7 +14,10 @@ _SECOND = 1_000_000_000
 
 
 class Worst:
-    """The largest of the last 10 to 20 s. Pure; `now` is monotonic ns."""
+    """Maximum over the last 10 to 20 s. Pure; `now` is monotonic ns.
+
+    Invariant: `_newer` is the maximum since `_since`, `_older` that of the 10 s before.
+    """
 
     def __init__(self, now: int) -> None:
         self._since = now
@@ -35,17 +38,17 @@ class Worst:
 
 
 class LoopLag:
-    """`open` in the loop that is to be watched, then `close`."""
+    """Call `open` in the loop to watch, then `close`."""
 
     def __init__(self) -> None:
         self._worst = Worst(now_ns())
         self._timer: asyncio.TimerHandle | None = None
         self._due = 0
-        self.beats = 0  # grows as long as the loop turns
+        self.beats = 0  # grows while the loop runs
 
     @property
     def seconds(self) -> float:
-        """The longest delay of the last 10 to 20 s."""
+        """Longest delay of the last 10 to 20 s."""
         return self._worst.of(now_ns()) / _SECOND
 
     def open(self) -> None:
@@ -53,7 +56,7 @@ class LoopLag:
         self._timer = asyncio.get_running_loop().call_later(_EVERY_S, self._fired)
 
     def close(self) -> None:
-        """Harmless when it was never opened."""
+        """Stop. No effect if never opened."""
         if self._timer is not None:
             self._timer.cancel()
 

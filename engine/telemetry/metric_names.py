@@ -1,5 +1,5 @@
-"""The names of the metrics, for whoever makes dashboards and rules of them (docs/reference/metrics.md). Base units; all
-have the label `env`, what else they have stands above each part.
+"""Names of the metrics, for code that builds dashboards and rules (docs/reference/metrics.md). Units are base units.
+Each metric has the label `env`; a comment above each part lists its other labels.
 """
 
 # project, priority, reason
@@ -63,15 +63,15 @@ TOPICS_REFUSED = "evenlane_topics_refused"
 TOPIC_REFUSALS = "evenlane_topic_refusals_total"  # where
 
 OTHER = "other"
-"""The label `project` of all that aren't among the busiest."""
+"""Value of the label `project` for all projects that aren't among the busiest."""
 
 OUTCOMES_OF = ("handled", "retried", "dead", "expired", "dropped")
-"""How a message's attempt or its life may end; `expired` ones that are kept as dead letters are `dead`."""
+"""Outcomes of a message or an attempt. Expired messages that are kept as dead letters count as `dead`."""
 
 MOVES_OF = ("acquired", "released", "lost")
-"""How a partition comes or goes."""
+"""Kinds of partition moves."""
 
 DUPLICATES_OF = ("crash", "hung", "void")
-"""Why a message may be handled twice: its process died while it ran, its handler gave no sign of life and was given up,
+"""Reasons why a message may be handled twice: its process crashed while it ran, its handler exceeded the ack deadline,
 or its stream was replaced while it ran.
 """

@@ -1,4 +1,4 @@
-"""How a node is: what it owns, what its lease is worth, how full it is, and how far behind."""
+"""Condition of a node: its partitions, lease, load and lag."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ if TYPE_CHECKING:
 
 
 class Condition(NamedTuple):
-    """`generation` is that of the plan it has carried out, `partitions` how many the environment has, `epochs` by
-    partition those that it owns. `lease_age_s` since its last renewal was sent, `lease_left_s` until nothing may start
-    any more, less than 0 if that is so; `settle_lag_s` for how long the oldest end of a message isn't durable,
-    `loop_lag_s` the longest delay of the event loop lately. `slots_busy` are those in which a handler runs, `in_flight`
-    the messages with a handler or about to be.
+    """Condition at one moment. `generation` is that of the plan it has carried out, `partitions` the number in the
+    environment, `epochs` those of its own partitions. `lease_age_s` is the time since its last renewal was sent;
+    `lease_left_s` the time until no handler may start, negative once it has passed. `settle_lag_s` is how long the
+    oldest completion hasn't been durable; `loop_lag_s` the longest recent delay of the event loop. `slots_busy` are
+    slots with a running handler; `in_flight` are messages with a handler, or about to have one.
     """
 
     leader: bool

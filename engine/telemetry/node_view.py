@@ -1,4 +1,4 @@
-"""A node's process as its metrics, its pages and its HTTP routes see it."""
+"""View of a node's process for its metrics, pages and HTTP routes."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 
 class NodeView(Protocol):
-    """What is None belongs to a session, or to what follows the first answer of etcd: a process between two sessions
-    has no node.
+    """A property that is None belongs to a session, or needs etcd's first answer: a process between two sessions has no
+    node.
     """
 
     @property
@@ -45,29 +45,29 @@ class NodeView(Protocol):
 
     @property
     def moves(self) -> Counter[str]:
-        """Partitions that came and went, by how."""
+        """Partition moves by kind."""
 
     @property
     def refused(self) -> tuple[int, dict[str, int]]:
-        """Topics refused now, if this process leads; and by where they were found, all that were refused."""
+        """The number of topics rejected at present, if this process leads; and counts of all rejections by place."""
 
     @property
     def troubles(self) -> Troubles: ...
 
     @property
     def blocked_s(self) -> float:
-        """For how long in all the event loop was blocked."""
+        """Total seconds for which the event loop was blocked."""
 
     @property
     def standing(self) -> tuple[int, int] | None:
-        """Partitions and generation, as long as the node serves or stands by."""
+        """Partitions and generation, while the node serves or is on standby."""
 
     @property
     def stopping(self) -> bool: ...
 
     @property
     def line(self) -> RequestBus | None:
-        """By which other nodes can be asked."""
+        """Connection for requests to other nodes."""
 
     def condition(self) -> Condition | None:
-        """Of this moment; None between two sessions, when there is neither a lease nor a node."""
+        """Return the present condition; None between two sessions, when there is no lease or no node."""

@@ -1,4 +1,4 @@
-"""What the reasons mean for which queues wait (X8), as sentences for a person."""
+"""Describes wait reasons (X8) in sentences."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ _HOUR = 3_600_000_000_000  # ns
 
 
 def not_due(node: Node, queue: Queue) -> tuple[int, int]:
-    """How many of a queue aren't due yet, and when the next one is, unix ns; (0, 0) if none.
+    """Return the number of delayed messages of a queue, and when the next is due (unix ns); (0, 0) if there are none.
 
-    A subject names the hour; those up to the next are fed.
+    A subject names the hour; hours up to the next one are loaded.
     """
     partition = node.partitions.get(queue.partition)
     if partition is None or partition.later.delayed.next_due() is None:
@@ -37,12 +37,12 @@ def not_due(node: Node, queue: Queue) -> tuple[int, int]:
     return count, nearest
 
 
-# ---- for a person
+# ---- for people
 
 
 class About(NamedTuple):
-    """Whose messages wait: the topic, None if there is none, whether it was `deleted`, over how many `nodes` its
-    backlog lies, and how many messages a second these `may_use` now, if that is known. `unknown` says that some of them
+    """The context of a reason: the project's topic, None if there is none, whether it was `deleted`, on how many
+    `nodes` its backlog is, and how many messages per second these `may_use` now, None if unknown. `unknown`: some nodes
     don't know the topic, as etcd has lost it.
     """
 
@@ -55,7 +55,7 @@ class About(NamedTuple):
 
 
 def sentence(reason: str, part: QueueCount, about: About) -> str:
-    """What a reason means, for a person."""
+    """Describe a reason for a person."""
     topic = about.topic
     if reason == "paused":
         return _paused(about)
@@ -71,7 +71,9 @@ def sentence(reason: str, part: QueueCount, about: About) -> str:
 
 
 def _rate(topic: Topic, may_use: float | None) -> str:
-    """What it has, where its backlog lies: other nodes may have a part of it that they use, or can't lend yet."""
+    """Describe the rate that the topic has where its backlog is: other nodes may use a part of it, or not have lent it
+    yet.
+    """
     whole = f"topic's {figure(topic.qps)}"
     if may_use is None or may_use >= _NEARLY * topic.qps:
         return whole
@@ -79,13 +81,13 @@ def _rate(topic: Topic, may_use: float | None) -> str:
 
 
 def _parts(topic: Topic, about: About) -> str:
-    """What of its quota may be used up while the rest isn't."""
+    """Name the parts of the quota that may be used up while the rest isn't."""
     group = f", or the {figure(topic.qps / topic.groups)} of the group" if not topic.borrow and topic.groups > 1 else ""
     return group + (", or a node's share of them," if about.nodes > 1 else "")
 
 
 def _most(topic: Topic) -> int | None:
-    """The lower of its own cap and its endpoint's."""
+    """Return the lower of the topic's own cap and its endpoint's."""
     pushed = topic.push.get("concurrency") if topic.push is not None else None
     return min((cap for cap in (topic.concurrency, pushed) if cap is not None), default=None)
 

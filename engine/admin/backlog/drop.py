@@ -251,5 +251,5 @@ class DropTask:
             if not lane.delayed.cancel(stored.subject.encode(), sequence):
                 lane.dropped.add(sequence)
             if (queue := lane.queues.get(stored.subject.encode())) is not None:
-                self._node.eligibility.free(queue, MessageRef(lane, sequence))  # its key may wait for it
+                self._node.eligibility.free(queue, MessageRef(lane, sequence))  # a message of its key may wait
             await self._durable(lane)

@@ -1,1 +1,1 @@
-"""Records of usage for the reports."""
+"""Usage records for reports."""

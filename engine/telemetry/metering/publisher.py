@@ -1,9 +1,8 @@
-"""A node's records for reports: each interval one, with all queues that changed, to `METER_<env>`.
+"""Publishes a node's records for reports to `METER_<env>`: one per interval, with all queues that changed.
 
-See docs/reference/metering.md.
-
-A queue counts as told when the store has acknowledged it; what a record lost on its way said, the next one says. A node
-whose store takes none goes on with its work, and tells all of it later.
+See docs/reference/metering.md. A queue's figures count as published once the store has acknowledged them; the next
+record repeats those of a lost one. A node whose store accepts no records continues its work, and publishes all figures
+later.
 """
 
 from __future__ import annotations
@@ -42,17 +41,21 @@ if TYPE_CHECKING:
 _log = structlog.get_logger(__name__)
 
 _SECOND = 1_000_000_000
-_SLICE = 100  # queues read in one turn of the loop: about a millisecond
-_EVERY_S = 0.01  # and then so long none
-_MOST = 20_000  # queues in one record, so that it stays far below the server's limit
+_SLICE = 100  # queues per turn of the loop: about a millisecond
+_EVERY_S = 0.01  # pause between two such turns
+_MOST = 20_000  # queues per record, far below the server's limit
 _ROUNDS_OF_AGES = 8
 _ACK_S = 5.0
-_LAST_S = 2.0  # for the last record of a term
+_LAST_S = 2.0  # for the last record of a session
 
 
 class MeterPublisher:
-    """Of one term. `open` when the node exists, `close` before its store is closed. An `interval_s` of 0: no records.
-    `slots` are the handlers that may run; `tenants` knows what is fair.
+    """Lives for one session: call `open` when the node exists, `close` before its store is closed. An `interval_s` of 0
+    disables records. `slots` is the number of handlers that may run; `tenants` knows the fairness ratios.
+
+    Invariants: `_told` has the acknowledged figures of each queue, in its rotation; a queue in `_left` belongs to a
+    partition that was handed off, and stays until its last figures are acknowledged. `_number` is the number of the
+    last record made, `_after` that of the last acknowledged one.
     """
 
     def __init__(
@@ -64,12 +67,12 @@ class MeterPublisher:
         self._ages = Ages(node)
         self._told: Rotation[Queue, PublishedRow] = Rotation()
         self._silent = SilentRows(node, self._complete_lane, self._topic_row)
-        self._left: dict[Queue, tuple[LaneRow, int]] = {}  # of partitions handed over: and the backlog then
+        self._left: dict[Queue, tuple[LaneRow, int]] = {}  # queues of partitions handed off, and their backlog then
         self._run = self._number = self._after = 0
-        self._refreshed = 0  # queues whose turn is a record up to this one have been told anew
-        self._since = 0  # monotonic ns: the end of the last record's time
+        self._refreshed = 0  # queues whose turn is a record up to this one have been refreshed
+        self._since = 0  # monotonic ns: end of the last record's interval
         self._lanes: dict[int, LaneRow] = {}
-        self._told_lanes: dict[int, int] = {}  # the epoch of a partition that the store knows
+        self._told_lanes: dict[int, int] = {}  # partition -> epoch that the store knows
         self._refused = ""
         self._task: asyncio.Task[None] | None = None
 
@@ -82,7 +85,7 @@ class MeterPublisher:
         self._task = asyncio.create_task(self._go_on(), name="metering")
 
     async def close(self) -> None:
-        """Tell what is new since the last record. Harmless when it was never opened."""
+        """Publish figures that are new since the last record. No effect if never opened."""
         if self._task is None:
             return
         self._task.cancel()
@@ -97,7 +100,7 @@ class MeterPublisher:
         self._watch.close()
 
     async def _go_on(self) -> None:
-        await asyncio.sleep(random.uniform(0, self._interval))  # noqa: S311 - nodes that start together spread out
+        await asyncio.sleep(random.uniform(0, self._interval))  # noqa: S311 - spreads nodes that start together
         while True:
             began = now_ns()
             try:
@@ -111,7 +114,7 @@ class MeterPublisher:
             await asyncio.sleep(max(self._interval / 10, self._interval - took))
 
     async def _failed(self, error: str) -> None:
-        """Say so once, and see that the stream is there: somebody may have deleted it."""
+        """Log an error once, and recreate the stream, which may have been deleted."""
         if self._refused != error:
             self._refused = error
             _log.warning("a record for reports could not be stored: the next one says it all", error=error)
@@ -123,7 +126,7 @@ class MeterPublisher:
     # ---- one record
 
     async def tell(self, *, last: bool = False) -> None:
-        """Publish what is new; in more than one record if there is very much. Raises Lost, Refused, TimeoutError."""
+        """Publish new figures, in several records if there are many. Raises Lost, Refused, TimeoutError."""
         node = self._node
         turns = range(self._refreshed + 1, self._number + 2)
         found = await self._read(turns, last=last)
@@ -158,16 +161,16 @@ class MeterPublisher:
         self._told_lanes |= {lane.partition: lane.epoch for lane in lanes}
         for lane, reading, _ in part:
             queue = reading.queue
-            if lane.closed and not reading.in_flight:  # not if it was handed over while the record was on its way
+            if lane.closed and not reading.in_flight:  # not if it was handed off while the record was in flight
                 self._told.discard(queue)
                 del self._left[queue]
-            elif lane.closed or queue in self._watch.queues:  # else the store knows it already
+            elif lane.closed or queue in self._watch.queues:  # the store knows the others already
                 self._told.put(queue, reading.told)
 
-    # ---- what it says
+    # ---- content
 
     async def _read(self, turns: range, *, last: bool) -> list[Of]:
-        """What is worth telling; those first that have been handed over."""
+        """Read the queues to publish, those of handed-off partitions first."""
         running = self._running()
         found = [self._read_left(queue, running[queue], last=last) for queue in self._left]
         anew = self._due(turns)
@@ -181,7 +184,7 @@ class MeterPublisher:
         return [each for each in found if any(each.reading.counters) or each.reading.backlog]
 
     def _due(self, turns: range) -> set[Queue]:
-        """The queues whose turn it is, but for silent ones: these have rows of their own."""
+        """Return the queues whose turn it is, except silent ones, which have rows of their own."""
         due: set[Queue] = set()
         for part in self._told.due(turns):
             for queue in part.silent.keys() & self._watch.queues.keys():
@@ -192,7 +195,7 @@ class MeterPublisher:
         return due
 
     def _read_one(self, queue: Queue, partition: Partition, running: Counter[Queue], *, is_due: bool) -> Iterator[Of]:
-        """A queue if there is news of it, or its turn is due; one that is silent is looked at no more."""
+        """Read a queue if it has changed, or its turn has come. A silent queue is no longer watched."""
         told = self._told.get(queue)
         reading = read(queue, queue.backlog, running[queue])
         if is_due or worth_telling(reading, told):
@@ -202,8 +205,8 @@ class MeterPublisher:
             self._watch.let_go(queue)
 
     def _bare(self, turns: range, told: Collection[LaneRow]) -> list[LaneRow]:
-        """Partitions that this node owns though no queue of theirs is told: what an owner before it, that was killed,
-        told to wait there is gone.
+        """Return partitions that this node owns without a queue to publish. Their rows end the backlog that a crashed
+        previous owner has published.
         """
         owned = (each for each in self._node.partitions.values() if _is_complete(each))
         lanes = (
@@ -214,18 +217,18 @@ class MeterPublisher:
         return [lane for lane in lanes if lane not in told]
 
     def _read_left(self, queue: Queue, running: int, *, last: bool) -> Of:
-        """What still runs when the node ends waits for its next owner."""
+        """Read a queue of a handed-off partition. Messages still running when the node ends wait for the next owner."""
         lane, backlog = self._left[queue]
         reading = read(queue, backlog + running, 0) if last else read(queue, backlog, running)
         return Of(lane, reading, self._told.get(queue))
 
     def _running(self) -> Counter[Queue]:
-        """What of each queue is in flight; and all that has ended stands in the queues' counters."""
+        """Count messages in flight by queue, after adding all completed ones to the queues' counters."""
         self._node.times.add_up()
         return Counter(message.queue for message in self._node.in_flight)
 
     def _gone(self, queues: Iterable[Queue]) -> None:
-        """These are about to be another node's: what they have now is the last word."""
+        """Note queues that are about to become another node's: their present figures are final."""
         for queue in queues:
             partition = self._node.partitions.get(queue.partition)
             if partition is not None and queue not in self._left:
@@ -233,12 +236,12 @@ class MeterPublisher:
                 self._left[queue] = self._lane(partition)._replace(closed=True), queue.backlog
 
     def _complete_lane(self, number: int) -> LaneRow | None:
-        """None if this node can't speak for the partition."""
+        """Return a partition's row; None if this node can't report on it."""
         partition = self._node.partitions.get(number)
         return self._lane(partition) if partition is not None and _is_complete(partition) else None
 
     def _lane(self, partition: Partition) -> LaneRow:
-        """Always the same of an epoch."""
+        """Return a partition's row, which is constant within an epoch."""
         number, epoch = partition.number, partition.lane.epoch
         known = self._lanes.get(number)
         if known is None or known.epoch != epoch:
@@ -247,7 +250,7 @@ class MeterPublisher:
         return known
 
     async def _ages_of(self, found: Sequence[Of]) -> dict[tuple[LaneId, int], int | None]:
-        """Since when heads wait that aren't at hand, as many as the store tells in some rounds."""
+        """Read since when heads that aren't loaded have waited, as many as the store returns in some rounds."""
         places = {each.reading.place for each in found if each.reading.place is not None}
         came: dict[tuple[LaneId, int], int | None] = {}
         for _ in range(_ROUNDS_OF_AGES):
@@ -268,7 +271,7 @@ class MeterPublisher:
         return rows
 
     def _topic_row(self, project: str) -> TopicRow:
-        """Without how fairly it is served."""
+        """Return a project's row, without its fairness."""
         queues = self._node.queues.of(project)
         return self._topic(project, queues[0].topic if queues else None, None)
 
@@ -280,7 +283,7 @@ class MeterPublisher:
 
 
 def _is_complete(partition: Partition) -> bool:
-    """While its backlog still comes in, the last word is its former owner's."""
+    """Whether the partition's backlog is known. Before that, its previous owner's figures are the latest."""
     return partition.opened and not partition.lane.catching_up
 
 

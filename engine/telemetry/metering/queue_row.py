@@ -1,4 +1,4 @@
-"""A queue's row of a record, and whether it is worth telling. Pure."""
+"""Builds a queue's row of a record, and decides whether to publish it. Pure."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _OLDEST = 10 * _MS
 
 
 class PublishedRow(NamedTuple):
-    """What the store has acknowledged of a queue: counters, gauges but for the age, and cumulative counts."""
+    """Figures of a queue that the store has acknowledged: counters, gauges except the age, and cumulative counts."""
 
     figures: tuple[int, ...]
     waited: Mapping[str, int]
@@ -27,8 +27,8 @@ class PublishedRow(NamedTuple):
 
 
 class QueueReading(NamedTuple):
-    """A queue as it was found. `oldest_at` is since when its head waits, unix ns, None if that isn't known; then
-    `place` may say where it lies. `counters` as the columns have them.
+    """Figures of a queue at one moment. `oldest_at` is since when its head has waited, in unix ns, None if unknown;
+    `place` may then say where the head is. `counters` are in the order of the columns.
     """
 
     queue: Queue
@@ -43,15 +43,15 @@ class QueueReading(NamedTuple):
 
     @property
     def told(self) -> PublishedRow:
-        """What is known to the store once it has this."""
+        """Figures that the store knows once it has acknowledged this reading."""
         return PublishedRow((*self.counters, self.backlog, self.in_flight), self.waited, self.waits)
 
     def untold(self) -> None:
-        """The store didn't take it: the next record has to say how long the longest wait was."""
+        """Return the longest wait to the queue, for the next record, as the store didn't accept this one."""
         self.queue.longest = max(self.queue.longest, self.longest * _MS)
 
     def row(self, lane: int, topic: int, oldest_at: int | None, now: int, before: PublishedRow | None) -> QueueRow:
-        """`now` is unix ns by the store's clock; without `before` all buckets are named."""
+        """Build the row. `now` is unix ns by the store's clock; without `before`, all buckets are included."""
         known = {} if before is None else before.waits
         changed = [(bucket, count) for bucket, count in sorted(self.waits.items()) if known.get(bucket) != count]
         age = 0 if oldest_at is None else max(0, now - oldest_at) // _OLDEST + 1
@@ -63,7 +63,7 @@ class QueueReading(NamedTuple):
 
 
 def read(queue: Queue, backlog: int, in_flight: int) -> QueueReading:
-    """All of this is of one moment: what waits, runs and has ended adds up."""
+    """Read all figures at one moment, so that they are consistent with each other."""
     counters = (
         queue.arrived, queue.handled, queue.retried, queue.dead, queue.expired, queue.dropped, queue.attempts,
         queue.dwelt // _MS, queue.ran // _MS,
@@ -77,14 +77,14 @@ def read(queue: Queue, backlog: int, in_flight: int) -> QueueReading:
 
 
 def worth_telling(reading: QueueReading, told: PublishedRow | None) -> bool:
-    """Whether it has changed since it was told."""
+    """Whether the queue has changed since it was published."""
     if told is None:
         return any(reading.counters) or bool(reading.backlog or reading.in_flight)
     return reading.told != told
 
 
 def is_due(number: int, turns: range) -> bool:
-    """Whether a queue (or partition) of this number is to be told anew with all there is, as its turn is one of these
-    records.
+    """Whether the turn of a queue (or partition) with this number is among these records: it is then
+    published in full.
     """
     return (number - turns.start) % REFRESH < len(turns)

@@ -1,4 +1,4 @@
-"""A record's tables from what was read of queues: lanes and topics once each, queues sorted so that alike ones are
+"""Builds a record's tables from queue readings: lanes and topics once each, queues sorted so that similar ones are
 neighbours. Pure.
 """
 
@@ -17,9 +17,7 @@ if TYPE_CHECKING:
 
 
 class Of(NamedTuple):
-    """A queue that is to be told: its lane, what was read of it, and what the store knows, None if it is to be told
-    all.
-    """
+    """A queue to publish: its lane, its reading, and the figures that the store knows; None to publish it in full."""
 
     lane: LaneRow
     reading: QueueReading
@@ -27,7 +25,7 @@ class Of(NamedTuple):
 
 
 class Tables(NamedTuple):
-    """What engine/core/wire/meter_record.py `encode` takes."""
+    """Arguments of `encode` in engine/core/wire/meter_record.py."""
 
     lanes: list[LaneRow]
     topics: list[TopicRow]
@@ -42,9 +40,9 @@ def tables(
     bare: Sequence[LaneRow] = (),
     ready: Block = Block(),  # noqa: B008 - immutable
 ) -> Tables:
-    """`came` tells since when heads wait that aren't at hand, unix ns, by place; `now` by the same clock. `topic_of`
-    has a row for each project. `bare` are lanes of which there is no queue to tell. `ready` are rows
-    that come before these: its lanes are in the table of lanes, its topics are not in that of topics.
+    """Build the tables. `came` is since when heads that aren't loaded have waited, in unix ns, by place; `now` is by
+    the same clock. `topic_of` has a row for each project. `bare` are lanes without a queue to publish. `ready` are rows
+    that precede these: its lanes are included in the table of lanes, its topics aren't in that of topics.
     """
     lanes = {lane: place for place, lane in enumerate(ready.lanes)}
     topics = {project: place for place, project in enumerate(ready.projects)} if found else {}
@@ -67,7 +65,9 @@ def _alike(each: Of) -> tuple[str, int, int, int]:
 
 
 def shared_out(found: int, blocks: Iterable[Block], most: int) -> Iterator[tuple[int, int, Block]]:
-    """For each record: the first and the end of the queues of `found` that it names, and the block that it begins with.
+    """Distribute queues over records. Yields, for each record, the range of `found` in it, and the block it begins
+    with.
+
     A record has at most `most` queues; there is at least one record. No block may have more than `most`.
     """
     start, left = 0, list(blocks)

@@ -1,4 +1,4 @@
-"""What is known of each of many, in parts of which each record tells one anew: all of them within REFRESH records."""
+"""Rotation over many keys: known values in parts, of which each record refreshes one, all within REFRESH records."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ if TYPE_CHECKING:
 K = TypeVar("K")
 V = TypeVar("V")
 
-_SPREAD = 2_654_435_761  # Knuth's multiplicative hash: addresses lie in steps of one size
+_SPREAD = 2_654_435_761  # Knuth's multiplicative hash, as addresses are multiples of one step
 
 
 class Part(Generic[K, V]):
-    """Those whose turn is in the same record. What is known of a `silent` key doesn't change, so its row can be packed
-    ahead: `block` has the rows of all silent keys, as of `revision` (of the topics' shares).
+    """Keys whose turn is in the same record. The value of a `silent` key doesn't change, so its row can be packed in
+    advance: `block` has the rows of all silent keys, as of `revision` (of the topics' shares).
 
     Invariants: a key is in one of `awake` and `silent`; `block` is None whenever `silent` has changed since.
     """
@@ -31,21 +31,21 @@ class Part(Generic[K, V]):
         self.revision = 0
 
     def wake(self, key: K) -> None:
-        """Its row may change from now on. Harmless for a key that isn't silent."""
+        """Note that a key's row may change from now on. No effect on a key that isn't silent."""
         if key in self.silent:
             self.awake[key] = self.silent.pop(key)
             self.block = None
 
     def silence(self, key: K) -> None:
-        """What is known of it stays as it is until `wake`, or a `put`. Raises KeyError for a key that isn't awake."""
+        """Note that a key's value stays the same until `wake` or `put`. Raises KeyError for a key that isn't awake."""
         self.silent[key] = self.awake.pop(key)
         self.block = None
         if not self.awake:
-            self.awake = {}  # a dictionary that is emptied keeps its room
+            self.awake = {}  # an emptied dictionary keeps its memory
 
 
 class Rotation(Generic[K, V]):
-    """A table by identity. Invariant: what is known of a key is in the part that `part` names."""
+    """A table keyed by identity. Invariant: a key's value is in the part that `part` returns."""
 
     def __init__(self) -> None:
         self._parts: list[Part[K, V]] = [Part() for _ in range(REFRESH)]
@@ -69,5 +69,5 @@ class Rotation(Generic[K, V]):
         part.awake.pop(key, None)
 
     def due(self, records: range) -> list[Part[K, V]]:
-        """The parts whose turn is in one of the records of these numbers."""
+        """Return the parts whose turn is in one of the records with these numbers."""
         return [self._parts[number % REFRESH] for number in records[:REFRESH]]

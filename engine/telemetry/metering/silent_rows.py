@@ -1,7 +1,7 @@
-"""Rows of silent queues, packed once and told again in each of their turns (docs/adr/0025).
+"""Rows of silent queues, packed once and republished in each of their turns (docs/adr/0025).
 
-What the store knows of a silent queue doesn't change, so its part of a record is kept as bytes. Only what lies outside
-of the queue can change: who owns its partition, and what its topic may use. Both are compared before each use.
+The known values of a silent queue don't change, so its part of a record is kept as bytes. Only values outside of the
+queue can change: the owner of its partition, and what its topic may use. Both are compared before each use.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     from evenlane.engine.telemetry.metering.queue_row import PublishedRow
     from evenlane.engine.telemetry.metering.rotation import Part
 
-_SLICE = 100  # topics looked up in one turn of the loop: less than a millisecond
+_SLICE = 100  # topics per turn of the loop: less than a millisecond
 
 
 class SilentRows:
-    """`lane_of` gives a partition's row, None while this node can't speak for it; `topic_of` a project's."""
+    """`lane_of` returns a partition's row, None while this node can't report on it; `topic_of` returns a project's."""
 
     def __init__(
         self, node: Node, lane_of: Callable[[int], LaneRow | None], topic_of: Callable[[str], TopicRow]
@@ -34,7 +34,9 @@ class SilentRows:
         self._shares, self._lane_of, self._topic_of = node.queues.shares, lane_of, topic_of
 
     async def blocks(self, parts: Sequence[Part[Queue, PublishedRow]], most: int) -> list[Block]:
-        """The rows of these parts' silent queues, at most `most` in a block; the last ones are full."""
+        """Return blocks with the rows of these parts' silent queues, at most `most` per block; the last
+        blocks are full.
+        """
         if len(parts) == 1 and len(parts[0].silent) <= most:
             found = [await self._of_part(parts[0])]
         else:
@@ -43,7 +45,7 @@ class SilentRows:
         return [block for block in reversed(found) if block.queues]
 
     async def _of_part(self, part: Part[Queue, PublishedRow]) -> Block:
-        """The block that the part has; another one if something has changed."""
+        """Return the part's block, updated if something has changed."""
         revision, former = self._shares.revision, part.block
         if former is not None and all(self._lane_of(lane.partition) == lane for lane in former.lanes):
             if part.revision == revision:
@@ -75,7 +77,7 @@ class SilentRows:
 def _packed(
     silent: Mapping[Queue, PublishedRow], lanes: Mapping[int, LaneRow | None], topics: Sequence[TopicRow]
 ) -> Block:
-    """Without the queues of partitions that have no row; sorted so that alike ones are neighbours."""
+    """Pack the queues of partitions that have a row, sorted so that similar ones are neighbours."""
     with unobtrusive():
         named = [lane for lane in lanes.values() if lane is not None]
         lane_at = {lane.partition: place for place, lane in enumerate(named)}
@@ -86,7 +88,7 @@ def _packed(
 
 
 def _row(queue: Queue, lane: int, topic: int, told: PublishedRow) -> QueueRow:
-    """Nothing of it waits or is in flight, and all of its buckets are named."""
+    """Build the row of a silent queue: no backlog, nothing in flight, and all of its buckets included."""
     counters, waits = told.figures[:-2], sorted(told.waits.items())
     return QueueRow(lane, topic, queue.group, queue.band, counters, 0, 0, 0, 0, told.waited, waits)
 

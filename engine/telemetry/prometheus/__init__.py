@@ -1,1 +1,1 @@
-"""The metrics page."""
+"""Metrics page."""

@@ -1,4 +1,4 @@
-"""What is measured, as Prometheus' metric families: a collector that reads it when it is asked."""
+"""Converts a snapshot to Prometheus metric families."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _PROCESS = ProcessCollector(registry=None)
 
 
 def families(seen: Snapshot) -> Iterator[Metric]:
-    """In any thread."""
+    """Yield all families. Thread-safe."""
     yield from tenant_families(seen)
     yield _histogram(seen, metric_names.DWELL, "How long messages waited until their handler was started", seen.dwell)
     yield _histogram(seen, metric_names.HANDLING, "How long handlers took; a batch is one", seen.handling)

@@ -1,4 +1,4 @@
-"""The page that Prometheus reads."""
+"""Writes the page that Prometheus reads."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Page(NamedTuple):
 
 
 class _Seen:
-    """A registry with nothing in it but what was seen."""
+    """A registry that contains only a snapshot."""
 
     def __init__(self, seen: Snapshot) -> None:
         self._seen = seen
@@ -38,23 +38,23 @@ class _Seen:
 
 
 def written(seen: Snapshot, accept: str) -> Page:
-    """In OpenMetrics if `accept` (of the request) asks for it, else in Prometheus' own text."""
+    """Write the page, in OpenMetrics if the request's `accept` asks for it, otherwise in Prometheus text format."""
     encode, content_type = choose_encoder(accept)
     with unobtrusive():
         return Page(encode(_Seen(seen)), content_type)
 
 
 def kind_of(accept: str) -> str:
-    """One of two ways to ask that give all that one who asks so needs: so nobody can have one page written in any
-    number of ways.
+    """Reduce an `accept` header to one of two representative values, so that clients can't cause any number of pages to
+    be written.
     """
     try:
         content_type = choose_encoder(accept)[1]
-    except (ValueError, TypeError):  # a version that is none
+    except (ValueError, TypeError):  # an invalid version
         return TEXT
     return OPENMETRICS if content_type.startswith("application/openmetrics-text") else TEXT
 
 
 async def page(seen: Snapshot, accept: str) -> Page:
-    """`written`, in a thread: thousands of lines would hold the loop."""
+    """Run `written` in a thread, as thousands of lines would block the loop."""
     return await asyncio.to_thread(written, seen, accept)

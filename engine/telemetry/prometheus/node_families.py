@@ -1,4 +1,4 @@
-"""What is measured of a node as a whole, as metric families."""
+"""Metric families of a node as a whole."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What stood at one moment, for whoever writes it down."""
+"""Snapshot of all figures at one moment, for writing them in another format."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class OfTenants(NamedTuple):
-    """See `TenantRegistry`: by label and band, by label, or by (label, band, reason)."""
+    """Figures by tenant, see `TenantRegistry`: by label and band, by label, or by (label, band, reason)."""
 
     table: Mapping[Place, TenantBacklog] = {}
     counted: Mapping[Place, Flow] = {}
@@ -32,9 +32,9 @@ class OfTenants(NamedTuple):
 
 
 class Snapshot(NamedTuple):
-    """Nothing of it changes while it is written down. `dwell` and `handling` are by band; `counters` the node's, by
-    name; `moves` of partitions, by how; `refused` wishes at present, `refusals` counts them by where;
-    `troubles` are the kinds of those at present; `blocked_s` is for how long in all the event loop was blocked.
+    """Figures that don't change while they are written. `dwell` and `handling` are by band; `counters` are the node's,
+    by name; `moves` are partition moves by kind; `refused` counts specs rejected at present, `refusals` all rejections
+    by place; `troubles` are the present kinds; `blocked_s` is the total time for which the event loop was blocked.
     """
 
     env: str
@@ -54,7 +54,7 @@ class Snapshot(NamedTuple):
 
 
 def snapshot(view: NodeView) -> Snapshot:
-    """On the loop, where all this is kept: copies cost little, writing them down costs more."""
+    """Copy the figures, on the loop that changes them: a copy is cheap, writing the page isn't."""
     tenants, times = view.tenants, view.times
     refused, refusals = view.refused
     seen = Snapshot(

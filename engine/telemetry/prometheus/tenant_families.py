@@ -1,4 +1,4 @@
-"""What is measured of tenants, as metric families. Who has a label of its own was decided before (tenants.py)."""
+"""Metric families of tenants. `TenantRegistry` has already chosen which projects have a label of their own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What waits of a label's priorities, and when it will be gone. Pure."""
+"""Backlog of a label's priorities, and a forecast when it is empty. Pure."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _SECOND = 1_000_000_000
 
 
 class QueueSample(NamedTuple):
-    """A queue as it was found. `band` is its priority's rank; `head_at` None if it isn't known, then `place` may say
-    where the head lies. `flow` is what is new since the last look; `indexed` are the messages whose place is
-    known one by one.
+    """A queue at one moment. `band` is its priority's rank; `head_at` is None if unknown, and `place` may then say
+    where the head is. `flow` is what is new since the last look; `indexed` counts messages that the node knows
+    individually.
     """
 
     project: str
@@ -34,9 +34,9 @@ class QueueSample(NamedTuple):
 
 
 class TenantBacklog:
-    """What waits of one label and priority. `age_s` is for how long the oldest message has waited, None if that isn't
-    known; `places` are where further heads lie, of each lane the first; `empty_in` is in how many seconds nothing waits
-    any more (`inf`: never), None if that isn't known.
+    """Backlog of one label and priority. `age_s` is how long the oldest message has waited, None if unknown; `places`
+    has the first further head of each lane, whose age must be read; `empty_in` is the forecast in how many seconds the
+    backlog is empty (`inf`: never), None if unknown.
     """
 
     __slots__ = ("_oldest_at", "age_s", "backlog", "empty_in", "in_flight", "places", "rates", "reasons")
@@ -52,7 +52,9 @@ class TenantBacklog:
 
     @property
     def is_at_rest(self) -> bool:
-        """Whether nothing waits or runs, and nothing came or went while it was measured: so it stays until it does."""
+        """Whether nothing waits or runs, and nothing came or went during the measurement. It stays so until something
+        does.
+        """
         rates = self.rates
         still = rates is not None and not (rates.arriving or rates.handled or rates.failed)
         return still and not (self.backlog or self.in_flight or self.reasons)
@@ -68,11 +70,11 @@ class TenantBacklog:
             self.places[lane] = min(sequence, self.places.get(lane, sequence))
 
     def came(self, at: int) -> None:
-        """Something of it has waited since then, unix ns."""
+        """Note that a message has waited since then, in unix ns."""
         self._oldest_at = at if self._oldest_at is None else min(at, self._oldest_at)
 
     def aged(self, now: int) -> None:
-        """At `now`, unix ns by the same clock, all is known that can be known."""
+        """Compute the age at `now`, in unix ns by the same clock, once all heads are known that can be."""
         if self._oldest_at is not None:
             self.age_s = max(0.0, (now - self._oldest_at) / _SECOND)
         elif not self.backlog:
@@ -80,8 +82,8 @@ class TenantBacklog:
 
 
 def forecast(bands: Sequence[TenantBacklog], topic: Topic | None, max_group_qps: float) -> None:
-    """Sets `empty_in` of a project's priorities. As higher ones go first inside a group, each is empty when it and all
-    above it are. `topic` is the node's part of it.
+    """Set `empty_in` of a project's priorities. Within a group higher priorities go first, so a priority is empty when
+    it and all higher ones are. `topic` is the node's part of the topic.
     """
     measured = [each.rates for each in bands if each.rates is not None]
     handled, failed = sum(rates.handled for rates in measured), sum(rates.failed for rates in measured)
@@ -102,7 +104,7 @@ def forecast(bands: Sequence[TenantBacklog], topic: Topic | None, max_group_qps:
 
 
 def _most_frequent(bands: Sequence[TenantBacklog]) -> str | None:
-    """What holds up the whole: that something waits for a higher priority, or isn't due, says nothing of it."""
+    """Return the main reason for the whole. Waiting for a higher priority or a due time doesn't explain it."""
     counts: dict[str, int] = {}
     for each in bands:
         for reason, count in each.reasons.items():

@@ -1,4 +1,4 @@
-"""Which projects have a label of their own, and which share one. Pure."""
+"""Chooses which projects have a label of their own, and which share one. Pure."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ from evenlane.engine.telemetry.metric_names import OTHER
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
-_STAYS = 2  # so many times as busy another must be to take a project's place
+_STAYS = 2  # a project keeps its label unless another is this many times as busy
 
 
 def busiest(scores: Mapping[str, int], named: Collection[str], most: int) -> set[str]:
-    """Up to `most` projects with the highest scores. Those `named` already stay unless another is twice as busy: each
-    change ends a time series and begins one. A project that is called as the rest is has none of its own.
+    """Return up to `most` projects with the highest scores. Those already `named` stay unless another is twice as busy,
+    as each change ends a time series and begins another. A project whose name is the label of the rest has none of its
+    own.
     """
 
     def rank(project: str) -> tuple[int, bool, str]:

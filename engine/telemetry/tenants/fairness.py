@@ -1,8 +1,8 @@
-"""Which share of the slots' time each project got, and which one it was due: max-min fairness by weight. Pure.
+"""Compares each project's share of slot time with its due share, by weighted max-min fairness. Pure.
 
-Slot time is what tenants compete for. A project whose heads mostly wait for it (`COMPETES`) could use what its backlog
-needs, too; another one wanted what it got. What a project got of all the time that was used, over what it was due of it
-(quota/rates/max_min.py), is 1 where sharing is fair, less where it is starved, more where it takes from others.
+Tenants compete for slot time. A project whose heads mostly wait for it (`COMPETES`) could use the time for its backlog,
+too; any other project wanted only what it got. The ratio of a project's share to its due share (quota/rates/max_min.py)
+is 1 if sharing is fair, less if the project is starved, more if it takes from others.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from evenlane.quota.rates.max_min import fair_shares
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-_HALF_NS = 10_000_000_000  # what happened so long ago counts half
-_LEAST = 1e-4  # of a second: less is nothing
-_FEW = 0.5  # attempts that say nothing of how long one takes
+_HALF_NS = 10_000_000_000  # half-life
+_LEAST = 1e-4  # seconds; less counts as nothing
+_FEW = 0.5  # fewer attempts don't tell how long one takes
 
 COMPETES = frozenset({"fairness", "handlers_busy", "headroom"})
-"""What a head waits for when it waits for slots."""
+"""Wait reasons that mean waiting for slots."""
 
 
 class Use(NamedTuple):
-    """Slot seconds that a project got in how many attempts, and for how long it waited for more: of the last half
-    minute or so, the older the less they count. `backlog` are the messages that waited last. `weight` is the topic's,
-    above 0.
+    """Slot seconds that a project got, in how many attempts, and for how long it waited for more, over the last half
+    minute or so, decaying with age. `backlog` is its latest number of waiting messages. `weight` is the topic's, above
+    0.
     """
 
     got: float = 0.0
@@ -40,15 +40,15 @@ class Use(NamedTuple):
         return self._replace(got=self.got * left, attempts=self.attempts * left, waited=self.waited * left)
 
     def wants(self, looked: float) -> float:
-        """Slot seconds: what it got, and what its backlog needs beyond that if it mostly waits for slots."""
+        """Return the slot seconds it wanted: what it got, plus what its backlog needs if it mostly waits for slots."""
         if self.waited <= looked / 2:
             return self.got
         return self.got + self.backlog * self.got / self.attempts if self.attempts >= _FEW else math.inf
 
 
 class Round(NamedTuple):
-    """Of one project in one round: `got` slot seconds in `attempts`; `waited` is how long the round took if it waited
-    for slots when it was looked at, else 0; `backlog` are the messages that wait.
+    """One project in one round: `got` slot seconds in `attempts`; `waited` is the round's duration if the project
+    waited for slots when it was looked at, else 0; `backlog` is the number of waiting messages.
     """
 
     got: float
@@ -59,15 +59,18 @@ class Round(NamedTuple):
 
 
 class Usage:
-    """Of all projects of a node."""
+    """Usage of all projects of a node.
+
+    Invariant: each entry of `_known` is a `Use` with the time of its last update; `_looked` decays like the uses.
+    """
 
     def __init__(self) -> None:
         self._known: dict[str, tuple[int, Use]] = {}
-        self._looked = 0.0  # seconds looked at, which count less as they get older
+        self._looked = 0.0  # seconds looked at, decaying with age
         self._at = 0
 
     def begin(self, now: int, seconds: float) -> None:
-        """A round that took so long is noted from now on; `now` is monotonic ns."""
+        """Begin a round after one that took `seconds`; `now` is monotonic ns."""
         self._looked = self._looked * math.exp2((self._at - now) / _HALF_NS) + seconds
         self._at = now
 
@@ -79,7 +82,7 @@ class Usage:
         )
 
     def tidy(self) -> Iterator[None]:
-        """Forget who had nothing for long. A step for each project."""
+        """Forget projects without recent use. One step per project."""
         for project in list(self._known):
             use = self._now(project)
             if use.got < _LEAST and use.waited < _LEAST:
@@ -91,7 +94,7 @@ class Usage:
         self._looked = 0.0
 
     def seen(self) -> FairnessSample:
-        """A copy, to work with in another thread."""
+        """Return a copy, to use in another thread."""
         return FairnessSample(self._known.copy(), self._looked, self._at)
 
     def _now(self, project: str) -> Use:
@@ -100,14 +103,14 @@ class Usage:
 
 
 class FairnessSample(NamedTuple):
-    """What a node knew at `at`: by project, when it was noted, and what."""
+    """A node's usage at `at`: by project, the time of its last update, and its use."""
 
     known: Mapping[str, tuple[int, Use]] = {}
     looked: float = 0.0
     at: int = 0
 
     def ratios(self) -> dict[str, float]:
-        """Share got over share due, of each project that was due any."""
+        """Return the ratio of share to due share for each project with a due share."""
         uses = [use.aged(self.at - at) for at, use in self.known.values()]
         capacity = math.fsum(use.got for use in uses)
         due = fair_shares(capacity, [use.weight for use in uses], [use.wants(self.looked) for use in uses])

@@ -1,4 +1,4 @@
-"""What arrived and ended, and how long that took, from the queues' own counters. Pure."""
+"""Flows of messages by project: arrivals, outcomes and durations, from the queues' own counters. Pure."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ _APART = 1_000_000_000  # ns between two samples
 
 
 class Flow(NamedTuple):
-    """Messages that arrived; messages and attempts by how they ended; attempts for which a handler was started, how
-    long these messages had waited, and how long handlers ran, both in ns; messages that were known and are gone.
+    """Messages that arrived; messages and attempts by outcome; attempts for which a handler was started, how long their
+    messages had waited and how long their handlers ran, both in ns; known messages that were missing from the stream.
     """
 
     arrived: int = 0
@@ -50,8 +50,8 @@ NOTHING = Flow()
 
 
 def grown(queue: Queue) -> Flow:
-    """What is new of a queue since this was asked last. Each queue knows what it told: so one that goes takes nothing
-    of the others' with it.
+    """Return what is new in a queue's counters since the last call. Each queue keeps its last values, so a queue that
+    goes doesn't change the sums of others.
     """
     now = (
         queue.arrived, queue.handled, queue.retried, queue.dead, queue.expired, queue.dropped, queue.attempts,
@@ -68,7 +68,7 @@ _EACH = len(Flow._fields)
 
 
 class Flows:
-    """Adds up by project and band what is new of queues in one round."""
+    """Sums what is new in queues by project and band, over one round."""
 
     def __init__(self, bands: int) -> None:
         self._none = array("Q", bytes(8 * _EACH * bands))
@@ -84,7 +84,7 @@ class Flows:
             sums[number] += value
 
     def end(self) -> Iterator[tuple[str, list[Flow]]]:
-        """For each project of which anything is new, by band, what. What a round that failed left is the next one's."""
+        """Yield each project with new values, by band. Values left over by a failed round are part of the next one."""
         while self._sums:
             project, sums = self._sums.popitem()
             yield project, [Flow(*sums[first : first + _EACH]) for first in range(0, len(sums), _EACH)]
@@ -94,18 +94,18 @@ class Flows:
 
 
 class Pace:
-    """How fast counters grow, over the last half minute, or two rounds if they are longer."""
+    """Growth rates of counters over the last half minute, or over two rounds if they are longer."""
 
     def __init__(self) -> None:
         self._history = History(_APART)
-        self.at = 0  # when it was measured last, monotonic ns
+        self.at = 0  # time of the last measurement, monotonic ns
 
     def rested(self, until: int) -> None:
-        """Nothing has grown since then, though it wasn't measured."""
+        """Note that nothing has grown until then, although it wasn't measured."""
         self._history.rested(until)
 
     def measured(self, now: int, counted: Flow, round_ns: int) -> Rates | None:
-        """`now` is monotonic ns. None until there is something to measure from."""
+        """Measure at `now` (monotonic ns). Returns None until there is an earlier sample."""
         self.at = now
         sample = Sample(now, counted.arrived, counted.handled, counted.failed)
         first = self._history.before(now, max(LONGEST, 2 * round_ns))

@@ -1,9 +1,9 @@
-"""What a node knows of its tenants for metrics: looked at in rounds over queues, kept for the busiest. Pure.
+"""Registry of a node's tenants for metrics: sampled in rounds over queues, kept for the busiest projects. Pure.
 
-A round looks once at each queue that isn't silent; a silent one would add nothing. What a head waits for at that moment
-counts for as long as the round before took: the looks are as far apart as that, so over time each reason gets what it
-had (sampling with weights by time). Of a project with a label of its own everything is kept, of all others together the
-same under one label; so the number of time series is bounded, whatever tenants do. Times are monotonic ns, but for
+A round looks once at each queue that isn't silent; a silent one would add nothing. The wait reason of a head at that
+moment counts for the duration of the previous round. Looks are that far apart, so over time each reason gets its true
+share (time-weighted sampling). Figures of a project with a label of its own are kept individually, all others' together
+under one label. The number of time series is therefore bounded, whatever tenants do. Times are monotonic ns, except
 `head_at`, which is unix ns.
 """
 
@@ -36,10 +36,11 @@ Place = tuple[str, int]
 
 
 class TenantRegistry:
-    """`table` is what the last whole round found, which took `round_s`; `counted` and `waits` never fall. `left_out`
-    are the projects without a label of their own. `quotas` are the messages a second that the node may take of a named
-    project's topic, loans included; `indexed` the messages of all queues whose place is known one by one. `projects` is
-    to be a view of those that the node has queues of, silent ones too; None: those that are looked at.
+    """Figures of all tenants. `table` has the findings of the last complete round, which took `round_s`; `counted` and
+    `waits` never decrease. `left_out` counts projects without a label of their own. `quotas` has the rates (msg/s) that
+    the node may take of named projects' topics, including loans. `indexed` counts messages that queues know
+    individually. `projects` must be a view of all projects with queues on the node, including silent ones; None: those
+    that are looked at.
     """
 
     def __init__(self, priorities: Sequence[str], most: int, max_group_qps: float) -> None:
@@ -59,12 +60,12 @@ class TenantRegistry:
         self._weight = 0.0
         self._chosen: int | None = None
         self._moved: dict[str, int] = {}
-        self._grown: set[Place] = set()  # in this round
-        self._at_rest: set[Place] = set()  # those whose standing is the one of the round before
-        # Rounds pass over these until something happens to them. Invariant: `table` has their standings, which are at
-        # rest, and `quotas` has the quotas of those that have a topic.
+        self._grown: set[Place] = set()  # places with new counts in this round
+        self._at_rest: set[Place] = set()  # places whose backlog is taken from the round before
+        # Rounds skip these labels until something happens to them. Invariant: `table` has their backlogs, which are at
+        # rest, and `quotas` has the quotas of those with a topic.
         self._labels_at_rest: set[str] = set()
-        self._ended = 0  # when that round ended, ns
+        self._ended = 0  # end of that round, ns
         self._waiting: dict[str, int] = {}
         self._competing: set[str] = set()
         self._indexing = 0
@@ -72,7 +73,7 @@ class TenantRegistry:
         self._topics: dict[str, Topic | None] = {}
 
     def void(self) -> None:
-        """A node's term has begun or ended: nothing is known of any queue."""
+        """Forget all queues, as a node's session has begun or ended."""
         self._flows.void()
         self.waits.void()
         self.usage.void()
@@ -81,15 +82,15 @@ class TenantRegistry:
         self.measure_anew()
 
     def measure_anew(self) -> None:
-        """How fast messages came says nothing any more: partitions have come or gone."""
+        """Discard rate samples, as partitions have come or gone."""
         self._labels_at_rest.clear()
         self._paces.clear()
 
     def rules_changed(self) -> None:
-        """Topics, or the node's parts of them, may have changed since the last round."""
+        """Note that topics, or the node's parts of them, may have changed since the last round."""
         self._labels_at_rest.clear()
 
-    # ---- a round
+    # ---- one round
 
     def begin(self, now: int) -> None:
         if self._began is not None:
@@ -117,17 +118,17 @@ class TenantRegistry:
             self._standing(label, band).add(look)
 
     def gone(self, project: str, band: int, flow: Flow) -> None:
-        """The last that is new of a queue which isn't the node's any more."""
+        """Add the last new counts of a queue that is no longer the node's."""
         self._flows.add(project, band, flow)
 
     def places(self) -> Collection[tuple[LaneId, int]]:
-        """Where heads lie that decide how old a named project's backlog is, and whose age isn't known."""
+        """Return where the heads are whose age is unknown and decides the age of a named project's backlog."""
         return {
             place for (label, _), standing in self._round.items() if label != OTHER for place in standing.places.items()
         }
 
     def count(self, weight_of: Callable[[str], float]) -> Iterator[None]:
-        """All queues have been looked at: what is new in their counters. A step for each project that has something."""
+        """Add the new counts of all queues, after all have been looked at. One step per project with new counts."""
         competing = self._competing
         for project, by_band in self._flows.end():
             label = self._label(project)
@@ -160,10 +161,10 @@ class TenantRegistry:
         topic_of: Callable[[str], Topic | None],
         part_of: Callable[[str], float],
     ) -> Iterator[None]:
-        """After `count`: the round is over, at `store_now` by the store's clock. `in_flight` counts by project and
-        band, `came` tells since when heads wait at `places`, unix ns; `topic_of` gives a project's topic, `part_of`
-        which part of its quota is this node's. A step for each label that isn't at rest, until which the table is the
-        former, and some for what is forgotten.
+        """Finish the round after `count`, at `store_now` by the store's clock. `in_flight` counts by project and band;
+        `came` is since when heads at `places` have waited, in unix ns; `topic_of` returns a project's topic, `part_of`
+        the node's part of its quota. One step per label that isn't at rest, and some for clean-up; the old table stays
+        until then.
         """
         for (project, band), count in in_flight.items():
             self._standing(self._label(project), band).in_flight += count
@@ -173,7 +174,7 @@ class TenantRegistry:
         self._at_rest = set()
         for label in {*(here - self._labels_at_rest), *({OTHER} if len(self._present()) > len(here) else ())}:
             for band in range(len(self.priorities)):
-                self._complete((label, band))  # what has a counter has all the rest
+                self._complete((label, band))  # a place with a counter gets all other figures, too
         self._resolve(came, store_now)
         yield from self._measure(now)
         yield from self._forecast(topic_of, part_of)
@@ -186,12 +187,12 @@ class TenantRegistry:
         return self._waiting.keys() if self.projects is None else self.projects
 
     def _here(self) -> set[str]:
-        """The named projects that the node has."""
+        """Return the named projects that the node has."""
         present = self._present()
         return {name for name in self._named if name in present}
 
     def _label(self, project: str) -> str:
-        """Its own, if there is room."""
+        """Return the project's own label if it has one or there is room, otherwise the shared one."""
         if project in self._named:
             return project
         if len(self._named) < self._most and project != OTHER:
@@ -206,7 +207,7 @@ class TenantRegistry:
         return standing
 
     def _complete(self, place: Place) -> None:
-        """A standing for what wasn't looked at: the former one, if it is at rest still."""
+        """Add the backlog of a place that wasn't looked at: the previous one if it is still at rest."""
         if place in self._round:
             return
         former = self.table.get(place)
@@ -239,7 +240,7 @@ class TenantRegistry:
                 pace.rested(self._ended)
             standing.rates = pace.measured(now, self.counted.get(place, Flow()), round_ns)
 
-    # ---- when it is gone
+    # ---- forecast
 
     def _forecast(self, topic_of: Callable[[str], Topic | None], part_of: Callable[[str], float]) -> Iterator[None]:
         quotas = {project: qps for project, qps in self.quotas.items() if project in self._labels_at_rest}
@@ -249,7 +250,7 @@ class TenantRegistry:
             topic = topic_of(project)
             if topic is not None:
                 quotas[project] = topic.qps * part_of(project)
-            if self._topics.setdefault(project, topic) != topic:  # how fast it went under other rules says nothing
+            if self._topics.setdefault(project, topic) != topic:  # rates under other rules don't apply
                 self._topics[project] = topic
                 for band in range(len(self.priorities)):
                     self._paces.pop((project, band), None)
@@ -264,10 +265,10 @@ class TenantRegistry:
         self.quotas = quotas
         self._labels_at_rest.update(at_rest)
 
-    # ---- who has a label
+    # ---- labels
 
     def _choose(self, now: int) -> Iterator[None]:
-        """Anew every 10 s, as long as there are more than may have a label."""
+        """Choose labels every 10 s, if there are more projects than labels."""
         if self._chosen is None or now - self._chosen >= _CHOOSE_EVERY:
             self._chosen = now
             yield from self.usage.tidy()
@@ -277,7 +278,9 @@ class TenantRegistry:
         self.left_out = len(self._present()) - len(self._here())
 
     def _scores(self, moved: Mapping[str, int]) -> dict[str, int]:
-        """Of all that have one, and of the named: what is silent takes nobody's place, and a free one when it moves."""
+        """Score named projects and those with any activity. A silent project displaces no other, and gets a free label
+        once it is active.
+        """
         known = self._waiting.keys() | moved.keys() | self._named
         return {
             project: self._waiting.get(project, 0) + moved.get(project, 0)

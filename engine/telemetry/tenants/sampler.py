@@ -1,4 +1,4 @@
-"""Looks in turn at a node's queues that aren't silent, so many a second, and never many at once."""
+"""Samples a node's queues that aren't silent, at a limited rate and in small slices."""
 
 from __future__ import annotations
 
@@ -33,28 +33,28 @@ if TYPE_CHECKING:
 _log = structlog.get_logger(__name__)
 
 _SECOND = 1_000_000_000
-_QUIET = 3 * _SECOND  # after a take-over nothing is measured
-_READS = 64  # heads read from the store in one round
+_QUIET = 3 * _SECOND  # nothing is measured for this time after a takeover
+_READS = 64  # heads read from the store per round
 _READ_S = 0.5
-_REMEMBERED = 60 * _SECOND  # for which a queue is counted on that isn't the node's any more
+_REMEMBERED = 60 * _SECOND  # for which a queue is still counted after it has left the node
 
 
 @dataclass(frozen=True, slots=True)
 class Tuning:
-    """How fast queues are looked at: 2,000 per second."""
+    """Speed of sampling: 2,000 queues per second."""
 
     slice: int = 100
     """Queues per turn of the loop: less than a millisecond."""
     pause_s: float = 0.05
-    """Between two such turns."""
+    """Pause between two such turns, in s."""
     round_s: tuple[float, float] = (0.8, 1.2)
-    """From one round to the next, at least."""
+    """Range of the interval between two rounds, in s."""
 
 
 class QueueSampler:
-    """One node's rounds, which `tenants` gets. `open` when the node exists, `close` before its store is closed. They
-    begin at `uniform(least, most)` seconds from one another: looks that keep time with a quota's tokens would see the
-    same of it each time.
+    """Samples one node in rounds, and adds the results to `tenants`. Call `open` when the node exists, `close` before
+    its store is closed. The rounds' intervals are random: samples in step with a quota's tokens would always see the
+    same phase.
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class QueueSampler:
         self._watch = node.queues.activity.watch(node.queues.all())
         self._fed: Streams | None = None  # throughout the last round
         self._revision = -1  # of the node's shares, in the last round
-        self._left: deque[tuple[int, Queue]] = deque()  # and since when
+        self._left: deque[tuple[int, Queue]] = deque()  # queues that left, with the time
         self._task: asyncio.Task[None] | None = None
 
     def open(self) -> None:
@@ -78,7 +78,7 @@ class QueueSampler:
         self._task = asyncio.create_task(self._go_round(), name="sampling")
 
     async def close(self) -> None:
-        """Harmless when it was never opened."""
+        """Stop. No effect if never opened."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
@@ -87,7 +87,7 @@ class QueueSampler:
         self._watch.close()
 
     def _count_last(self) -> None:
-        """What has ended since the last look, and as the node stopped."""
+        """Count completions since the last look, including those while the node stopped."""
         self._node.times.add_up()
         self._gone(self._watch.queues)
         for _ in chain(self._count_gone(now_ns()), self._tenants.count(self._weight)):
@@ -104,7 +104,7 @@ class QueueSampler:
             await asyncio.sleep(max(self._tuning.pause_s, self._uniform(*self._tuning.round_s) - took))
 
     async def round(self, now: int) -> None:
-        """One look at each queue that may not be silent."""
+        """Look once at each queue that may not be silent."""
         tenants = self._tenants
         fed = self._streams()
         tenants.projects = self._node.queues.project_names
@@ -121,7 +121,7 @@ class QueueSampler:
         await _slowly(tenants.count(self._weight), size)
         came = await self._ages.of(tenants.places())
         before, self._fed = self._fed, fed if fed == self._streams() else None
-        if before is None or before != self._fed:  # what was counted until then is nothing to measure from
+        if before is None or before != self._fed:  # earlier counts are no basis for rates
             tenants.measure_anew()
         shares = self._node.queues.shares
         if self._revision != shares.revision:
@@ -131,12 +131,14 @@ class QueueSampler:
         await _slowly(ends, size)
 
     def _look_at(self, queues: Iterable[Queue]) -> None:
-        """In one moment, in which all that has ended is in the queues' counters: what is silent then has no news."""
+        """Look at queues in one moment, with all completions in their counters: a queue that is silent then
+        has no news.
+        """
         self._node.times.add_up()
         running = {message.queue for message in self._node.in_flight}
         for queue in queues:
             if queue not in self._watch.queues:
-                continue  # it has gone since the round began
+                continue  # it has left since the round began
             look = self._look(queue)
             self._tenants.look(look)
             _note_wait(queue, look, self._tenants.round_s)
@@ -153,12 +155,12 @@ class QueueSampler:
         return QueueSample(queue.project, queue.band, backlog, reason, at, place, grown(queue), backlog - queue.spilled)
 
     def _gone(self, queues: Iterable[Queue]) -> None:
-        """These aren't the node's any more; what runs of them is still to end. What was silent has nothing to end."""
+        """Note queues that are no longer the node's. Their running messages will still end; silent queues have none."""
         now = now_ns()
         self._left += [(now, queue) for queue in queues if queue in self._watch.queues]
 
     def _count_gone(self, now: int) -> Iterator[None]:
-        """A step for each queue that left; others may leave meanwhile."""
+        """Count queues that have left, one step per queue; others may leave meanwhile."""
         flying = {message.queue for message in self._node.in_flight}
         for _ in range(len(self._left)):
             at, queue = self._left.popleft()
@@ -182,14 +184,16 @@ class QueueSampler:
 
 
 async def _slowly(steps: Iterable[None], size: int) -> None:
-    """So many in one turn of the loop, and no more."""
+    """Run `size` steps per turn of the loop."""
     for number, _ in enumerate(steps, start=1):
         if number % size == 0:
             await asyncio.sleep(0)
 
 
 def _note_wait(queue: Queue, look: QueueSample, round_s: float) -> None:
-    """For reports: what the head waits for counts for all that waits behind it, as long as the round before took."""
+    """Add to the queue's wait times for reports: the reason of its head counts for its whole backlog, for the duration
+    of the previous round.
+    """
     if look.reason is not None and look.backlog and round_s:
         waited = queue.waited
         if waited is None:
@@ -198,14 +202,16 @@ def _note_wait(queue: Queue, look: QueueSample, round_s: float) -> None:
 
 
 class Ages:
-    """Since when heads wait that aren't at hand: read once from the store, as long as they stay the heads."""
+    """Ages of heads that aren't loaded: read once from the store, and kept while they stay the heads."""
 
     def __init__(self, node: Node) -> None:
         self._node = node
         self._known: dict[tuple[LaneId, int], int | None] = {}
 
     async def of(self, places: Collection[tuple[LaneId, int]]) -> dict[tuple[LaneId, int], int | None]:
-        """Unix ns, None where nothing lies; the rest comes in later rounds."""
+        """Return since when the heads have waited, in unix ns, None for missing ones; further ones follow
+        in later rounds.
+        """
         known = self._known = {place: at for place, at in self._known.items() if place in places}
         wanted: dict[LaneId, list[int]] = {}
         for lane, sequence in [place for place in places if place not in known][:_READS]:

@@ -1,4 +1,4 @@
-"""How long the heads of queues have waited, by reason: for ever by label, and lately by project. Pure."""
+"""Wait times of queue heads by reason: total by label, and recent by project. Pure."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _SECOND = 1_000_000_000
 
 
 class Key(NamedTuple):
-    """Of a counter; `band` is the priority's rank."""
+    """Key of a counter; `band` is the priority's rank."""
 
     label: str
     band: int
@@ -17,8 +17,8 @@ class Key(NamedTuple):
 
 
 class WaitTimes:
-    """`seconds` and `message_seconds` never fall but when a label is dropped: time that heads of queues waited, and the
-    same times what waited behind them.
+    """Counters of wait times. `seconds` is the time that heads of queues waited, `message_seconds` that time multiplied
+    by the queues' backlogs. Both never decrease, except when a label is dropped.
     """
 
     def __init__(self) -> None:
@@ -27,17 +27,17 @@ class WaitTimes:
         self._lately = _Lately()
 
     def add(self, project: str, key: Key, seconds: float, backlog: int) -> None:
-        """The head of a queue of `project`, with so many messages in it, waited so long."""
+        """Note that the head of a queue of `project`, with `backlog` messages, has waited for `seconds`."""
         self.seconds[key] = self.seconds.get(key, 0.0) + seconds
         self.message_seconds[key] = self.message_seconds.get(key, 0.0) + seconds * backlog
         self._lately.add(project, key.band, key.reason, seconds)
 
     def begin(self, now: int) -> None:
-        """What is added from now on was waited until `now` (monotonic ns), or a round longer."""
+        """Begin a round at `now` (monotonic ns): waits added from now on ended then, or within a round before."""
         self._lately.turn(now)
 
     def lately(self, project: str, now: int) -> tuple[dict[tuple[int, str], float], float]:
-        """Seconds by (band, reason) that a project's heads waited, and over how many seconds that was noted."""
+        """Return the seconds that a project's heads waited, by (band, reason), and the seconds covered."""
         return self._lately.of(project), self._lately.seconds(now)
 
     def drop(self, label: str) -> None:
@@ -46,12 +46,12 @@ class WaitTimes:
                 del counters[key]
 
     def void(self) -> None:
-        """Nothing is known of what was lately."""
+        """Forget the recent wait times."""
         self._lately = _Lately()
 
 
 class _Lately:
-    """Two halves of a minute, the older one forgotten as a whole, so that a project costs two small tables."""
+    """Two halves of a minute; the older one is discarded as a whole, so that a project costs two small tables."""
 
     def __init__(self) -> None:
         self._older: dict[str, dict[tuple[int, str], float]] = {}
