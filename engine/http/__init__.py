@@ -1,1 +1,1 @@
-"""What a node serves by HTTP (docs/reference/wait-reasons.md): health, metrics, and why messages wait."""
+"""HTTP server of a node (docs/reference/wait-reasons.md): health, metrics, explanations of waits."""

@@ -1,4 +1,4 @@
-"""The paths that a node serves."""
+"""Routes of a node: all paths that it serves."""
 
 from __future__ import annotations
 

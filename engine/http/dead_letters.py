@@ -1,6 +1,6 @@
-"""Dead letters by HTTP: what there is, what one of them was, and its way back into its queue.
+"""Dead letters by HTTP: lists, shows and replays them.
 
-It has connections of its own, opened for each question: what a person asks mustn't stand in the way of messages.
+Each request opens connections of its own, so that people's requests don't delay messages.
 """
 
 from __future__ import annotations
@@ -28,30 +28,35 @@ if TYPE_CHECKING:
 _log = structlog.get_logger(__name__)
 
 MOST_LISTED = 1_000
-_AT_ONCE = 8  # lists and letters that are read
-_REPLAYS = 4  # at once: each may take hours, so none waits for another, and nobody who reads for any of them
-_PREVIEW = 4_096  # characters
-_SOON_S = 3.0  # a replay that takes longer goes on by itself
-_NAMED = 20  # that failed
-_ENDS_KEPT = 100  # projects
+_AT_ONCE = 8  # concurrent lists and reads
+_REPLAYS = 4  # concurrent replays. They don't count as reads, and don't queue, as each may take hours
+_PREVIEW = 4_096  # characters of a body
+_SOON_S = 3.0  # a longer replay continues in the background
+_NAMED = 20  # failures in an answer
+_ENDS_KEPT = 100  # projects whose last replay is remembered
 
 
 class ReplayRuns(EvenlaneError):
-    """The project's dead letters are on their way back already, or those of enough others."""
+    """The project's dead letters are already being replayed, or the node's replays are all in use."""
 
 
 class DeadLetterRoutes:
-    """`close` ends what is still being replayed: what has not been put yet stays a dead letter."""
+    """Serves dead letters. `close` ends running replays: messages that weren't put yet stay dead letters.
+
+    Invariants: a project is in `_replays` exactly while its replay runs; `_progress` has only such projects; `_ends`
+    has the results of finished replays, newest last.
+    """
 
     def __init__(self, settings: Settings, *, soon_s: float = _SOON_S) -> None:
         self._settings, self._soon_s = settings, soon_s
         self._asking = asyncio.Semaphore(_AT_ONCE)
         self._replays: dict[str, asyncio.Task[Replayed]] = {}
         self._progress: dict[str, Progress] = {}
-        self._ends: dict[str, dict[str, Any]] = {}  # the newest last
+        self._ends: dict[str, dict[str, Any]] = {}  # newest last
 
     async def list(self, project: str, limit: int) -> dict[str, Any]:
-        """The oldest, as `evenlane dlq list --json`; how a replay goes if there is one, and how the last one ended.
+        """List the oldest dead letters, as `evenlane dlq list --json`, with the progress of a running replay and the
+        result of the last one.
 
         Raises EvenlaneError.
         """
@@ -72,7 +77,7 @@ class DeadLetterRoutes:
         }
 
     async def show(self, project: str, sequence: int) -> dict[str, Any]:
-        """One with the beginning of its body. Raises EvenlaneError."""
+        """Show one dead letter with the first part of its body. Raises EvenlaneError."""
         _check(project)
         async with self._read() as letters:
             told = (await letters.get(project, sequence)).document(body=True)
@@ -82,8 +87,8 @@ class DeadLetterRoutes:
         return told
 
     async def replay(self, project: str, sequence: int | None) -> dict[str, Any]:
-        """Of one letter, or of all that are there now: how it ended, or how far it is if that takes longer than some
-        seconds. Raises EvenlaneError.
+        """Replay one dead letter, or all present ones. Returns the result, or the progress if the replay takes longer
+        than `soon_s`. Raises EvenlaneError.
         """
         _check(project)
         if project == STRAY:
@@ -125,7 +130,7 @@ class DeadLetterRoutes:
         return done
 
     def _ended(self, project: str) -> None:
-        """If it took long nobody waits for its answer any more: who looks at the letters is told."""
+        """Keep the result for later lists: after a long replay, its request has already been answered."""
         replay, progress = self._replays.pop(project), self._progress.pop(project, None)
         if replay.cancelled():
             return
@@ -155,7 +160,7 @@ class DeadLetterRoutes:
 
 
 def _why(project: str, error: BaseException) -> str:
-    """One sentence; what is nobody's mistake is in the log with all that is known."""
+    """Return one sentence. A defect is logged with all details."""
     if isinstance(error, EvenlaneError):
         _log.warning("dead letters could not be replayed", project=project, reason=str(error))
         return str(error)
@@ -175,6 +180,6 @@ def _outcome(project: str, done: Replayed) -> dict[str, Any]:
 
 
 def _check(project: str) -> None:
-    """Raises InvalidName."""
+    """Raise InvalidName for an invalid project."""
     if project != STRAY:
         check_project(project)

@@ -1,4 +1,4 @@
-"""What the HTTP server tells of an engine."""
+"""View of an engine for the HTTP server."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ if TYPE_CHECKING:
     from evenlane.engine.telemetry.prometheus.exposition import Page
     from evenlane.ring.coordination.ports import Coordination
 
-_AT_ONCE = 16  # questions: each takes a second or so of each node
+_AT_ONCE = 16  # concurrent explanations; each takes every node a second or so
 _NOT_JOINED = "it has not joined the cluster: it neither owns partitions nor stands by"
 _FRESH_NS = 500_000_000
 
 
 class EngineView:
-    """Answers from what the engine has at the moment; it may be between two terms."""
+    """Answers requests from the engine's present state, which may be between two sessions."""
 
     def __init__(self, view: NodeView, coordination: Coordination) -> None:
         self._view, self._coordination = view, coordination
@@ -48,7 +48,7 @@ class EngineView:
         self.watching = LiveFeed(self._overview)
 
     def health(self) -> dict[str, Any]:
-        """The process runs, and its loop turns."""
+        """Return the node's identity: any answer shows that the process runs and its loop isn't blocked."""
         return {"node": self._view.id, "env": self._view.settings.env}
 
     async def readiness(self) -> Readiness:
@@ -69,14 +69,14 @@ class EngineView:
         return view.troubles.not_ready
 
     async def metrics(self, accept: str) -> Page:
-        """Half a second old at the most: whoever may ask mustn't be able to keep the node busy."""
+        """Return the metrics page, at most half a second old, so that clients can't keep the node busy."""
         kind = kind_of(accept)
         if kind not in self._pages:
             self._pages[kind] = SingleFlight(lambda: page(snapshot(self._view), kind), fresh_ns=_FRESH_NS)
         return await self._pages[kind].read()
 
     async def why(self, project: str, priority: str | None, within: float | None) -> dict[str, Any]:
-        """As `evenlane why`, over the node's own connections. Raises EvenlaneError."""
+        """Explain waits like `evenlane why`, on the node's own connections. Raises EvenlaneError."""
         if self._asking.locked():
             raise EvenlaneError(f"{_AT_ONCE} questions are being answered already: ask again in a second")
         async with self._asking:
@@ -97,7 +97,7 @@ class EngineView:
         return await change_state(self._coordination, self._view.settings.env, project, state, by)
 
     async def close(self) -> None:
-        """What is being watched or replayed ends; all else is answered still."""
+        """End watching and replays; other requests are still answered."""
         await self.watching.close()
         await self._letters.close()
 
@@ -112,6 +112,6 @@ class EngineView:
         return nullcontext(line)
 
     async def _ask_store(self) -> LaneState | None:
-        """Any answer of the server that takes it there and back."""
+        """Request any answer that requires a round trip to the server."""
         node = self._view.node
         return None if node is None else await node.store.state(LaneId("lanes", 0))

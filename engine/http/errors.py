@@ -1,4 +1,4 @@
-"""Errors as a caller by HTTP sees them: JSON with one sentence, and a status that says whose fault it is."""
+"""Error responses: JSON with one sentence, and a status that tells whose fault it is."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ def told(sentence: str, status: int) -> JSONResponse:
 
 
 async def on_known(_request: Request, error: Exception) -> JSONResponse:
-    """What a person or the surroundings caused."""
+    """Answer an error that was caused by a person or the environment."""
     assert isinstance(error, EvenlaneError)
     return told(str(error), status_of(error))
 
 
 async def on_http(request: Request, error: Exception) -> JSONResponse:
-    """No such path, or not that method; or it isn't for everybody."""
+    """Answer for an unknown path, a wrong method or a denied request."""
     assert isinstance(error, HTTPException)
     takes = (error.headers or {}).get("Allow", "GET").replace(", HEAD", "").replace("HEAD, ", "")
     sentences = {

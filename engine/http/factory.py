@@ -1,4 +1,4 @@
-"""An engine's HTTP server, put together."""
+"""Builds an engine's HTTP server."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def server(view: NodeView, coordination: Coordination) -> HttpServer:
-    """Not open yet; its settings have a port. Raises ConfigError for a token that is none."""
+    """Return a server that isn't open yet, for settings with a port. Raises ConfigError for an invalid token."""
     settings = view.settings
     assert settings.http_port is not None
     settings.http_token()

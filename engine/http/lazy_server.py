@@ -1,4 +1,4 @@
-"""The HTTP server of an engine, made if its settings want one."""
+"""HTTP server of an engine, created only if the settings have a port."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _log = structlog.get_logger(__name__)
 
 
 class LazyHttpServer:
-    """`open`, then `close`. `address` is where it serves, None if it doesn't."""
+    """Call `open`, then `close`. `address` is the address served, None if none is."""
 
     def __init__(self, view: NodeView, coordination: Coordination) -> None:
         self._view = view
@@ -27,7 +27,7 @@ class LazyHttpServer:
         self.address: str | None = None
 
     async def open(self) -> None:
-        """Raises EvenlaneError if nothing can listen there."""
+        """Open the server, if configured. Raises EvenlaneError if its port can't be used."""
         if self._view.settings.http_port is None:
             return
         server = await self._server.get()
@@ -36,7 +36,7 @@ class LazyHttpServer:
         _log.info("serving HTTP", address=server.address)
 
     async def close(self) -> None:
-        """Harmless when it was never opened."""
+        """Close. No effect if never opened."""
         self.address = None
         if self._server.made is not None:
             await self._server.made.close()

@@ -1,4 +1,4 @@
-"""All who watch the cluster by HTTP share one look at it each second; while nobody watches nothing is asked."""
+"""Live feed of the cluster: all viewers share one overview per second; without viewers none is requested."""
 
 from __future__ import annotations
 
@@ -22,20 +22,24 @@ _log = structlog.get_logger(__name__)
 _Kind = Literal["overview", "history", "trouble"]
 
 _EVERY_S = 1.0
-_AGAIN_MS = 1_000  # after so long a browser whose connection broke tries again
+_AGAIN_MS = 1_000  # a browser reconnects after this time
 _FRESH_NS = 500_000_000
 _MOST_VIEWERS = 32
 
 
 class FeedUpdate(NamedTuple):
-    """An overview, what came before it, or one sentence that says why there is none; `event` is what is sent of it."""
+    """An event: an overview, the history before it, or a sentence that says why there is none. `event` is its encoded
+    form.
+    """
 
     kind: _Kind
     event: bytes
 
 
 class Viewer:
-    """Has one place: who is slow finds the newest there, and never what it missed. It counts until it has left."""
+    """A viewer with a buffer of one event: a slow viewer gets the newest one and never those it missed. It counts until
+    it leaves.
+    """
 
     def __init__(self, before: RecentHistory, newest: FeedUpdate | None, leave: Callable[[Viewer], None]) -> None:
         self._before, self._newest, self._leave = before, newest, leave
@@ -53,11 +57,11 @@ class Viewer:
         self._changed.set()
 
     def leave(self) -> None:
-        """Harmless if it has left already."""
+        """Leave. No effect if already done."""
         self._leave(self)
 
     async def looks(self) -> AsyncIterator[FeedUpdate]:
-        """First what was, then what is, about once a second."""
+        """Yield the history, then an overview about once a second."""
         yield await self._was()
         while True:
             await self._changed.wait()
@@ -68,7 +72,9 @@ class Viewer:
                 yield self._newest
 
     async def _was(self) -> FeedUpdate:
-        """Told once, and not kept: as long as somebody watches it would hold what everybody else has forgotten."""
+        """Build the history event, and release the history: a long-lived viewer would otherwise hold data that is
+        outdated.
+        """
         before, self._before = self._before, RecentHistory()
         return await asyncio.to_thread(_past, before)
 
@@ -79,7 +85,10 @@ class _Found(NamedTuple):
 
 
 class LiveFeed:
-    """`overview` is asked; it may raise EvenlaneError. `close` ends all that is being watched."""
+    """`overview` requests an overview; it may raise EvenlaneError. `close` ends all viewers.
+
+    Invariant: the task `_watching` runs while there are viewers.
+    """
 
     def __init__(
         self,
@@ -98,11 +107,11 @@ class LiveFeed:
         self._closed = False
 
     async def now(self) -> bytes:
-        """The overview in JSON, half a second old at the most. Raises EvenlaneError."""
+        """Return an overview in JSON, at most half a second old. Raises EvenlaneError."""
         return (await self._shared.read()).body
 
     def watch(self) -> Viewer:
-        """One who counts from now on, until it leaves. Raises EvenlaneError if too many watch already."""
+        """Add a viewer, which counts until it leaves. Raises EvenlaneError if there are too many."""
         if self._closed:
             raise EvenlaneError("the node is ending")
         if len(self._viewers) >= self._most_viewers:
@@ -141,7 +150,7 @@ class LiveFeed:
             return (await self._shared.read()).told
         except EvenlaneError as error:
             return _trouble(" ".join(str(error).split()))
-        except Exception:  # noqa: BLE001 - who watches is told, and the next look may be better
+        except Exception:  # noqa: BLE001 - viewers get a trouble event, and the next attempt may succeed
             _log.exception("the cluster could not be looked at")
             return _trouble("the node could not look at the cluster: its log says more")
 
@@ -169,5 +178,5 @@ def _written(document: object) -> bytes:
 
 
 def _told(kind: _Kind, body: bytes) -> FeedUpdate:
-    """Written once, for whoever watches."""
+    """Encode an event once for all viewers."""
     return FeedUpdate(kind, ServerSentEvent(body.decode(), event=kind, retry=_AGAIN_MS).encode())

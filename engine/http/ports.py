@@ -1,4 +1,4 @@
-"""The node as its routes see it."""
+"""Protocol of the node as its routes use it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class NodeApi(Protocol):
-    """What is asked of the node. What comes after its metrics raises EvenlaneError."""
+    """Requests to the node. The methods after `metrics` raise EvenlaneError."""
 
     @property
     def watching(self) -> LiveFeed: ...

@@ -1,4 +1,4 @@
-"""Whether a node can do its work: it reaches NATS and etcd, and owns partitions or stands by."""
+"""Checks whether a node can do its work: it reaches NATS and etcd, and owns partitions or is on standby."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from evenlane.ring.coordination.ports import CoordinationError
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-_WITHIN_S = 2.0  # a round trip takes no longer
-_FRESH_NS = 1_000_000_000  # what was found is told for so long: whoever may ask mustn't be able to keep servers busy
+_WITHIN_S = 2.0  # time limit for a round trip
+_FRESH_NS = 1_000_000_000  # results are reused for this time, so that clients can't keep the servers busy
 
 
 @dataclass(frozen=True)
 class Readiness:
-    """`not_ready` says why not, in one sentence; empty if it is."""
+    """Readiness of a node. `not_ready` says why it isn't ready, in one sentence; empty if it is."""
 
     node: str
     partitions: int = 0
@@ -37,9 +37,7 @@ class Readiness:
 
 
 class Probe:
-    """Asks both servers, for all who want to know at the same time at once. Each probe raises what its server's client
-    does.
-    """
+    """Probes both servers, once for all concurrent callers. Each probe raises its client's errors."""
 
     def __init__(
         self,
@@ -53,7 +51,7 @@ class Probe:
         self._found, self._at = "", 0
 
     async def missing(self) -> str:
-        """Which server doesn't answer, in one sentence; empty if both do."""
+        """Return which servers don't answer, in one sentence; empty if both do."""
         async with self._asking:
             if not self._at or now_ns() - self._at >= _FRESH_NS:
                 said = await asyncio.gather(*(self._missing(name, probe) for name, probe in self._probes.items()))

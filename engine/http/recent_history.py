@@ -1,4 +1,4 @@
-"""What the last two minutes were like, tenant by tenant: so that who comes to look sees more than this second. Pure."""
+"""History of the last two minutes by tenant, so that a new viewer sees more than the present second. Pure."""
 
 from __future__ import annotations
 
@@ -19,24 +19,31 @@ class _Look(NamedTuple):
 
 
 class RecentHistory:
-    """Of those tenants that are among the busiest when it is asked for."""
+    """Recent figures of those tenants that are among the busiest when it is read.
+
+    Invariant: `_looks` are in the order of time, and span at most `_KEPT_NS`.
+    """
 
     def __init__(self, looks: Iterable[_Look] = ()) -> None:
         self._looks = deque(looks)
 
     def copy(self) -> RecentHistory:
-        """For a thread to write down."""
+        """Return a copy, for a thread to write."""
         return RecentHistory(self._looks)
 
     def add(self, overview: Mapping[str, Any], at: int) -> None:
-        """`at` in unix ns. What lies in the future, as the clock was put back, is forgotten as well."""
+        """Add an overview of the time `at`, in unix ns. Entries from the future, after a change of the clock, are
+        dropped, too.
+        """
         tenants = {tenant["project"]: _figures(tenant) for tenant in overview["tenants"]}
         self._looks.append(_Look(at, tenants, _figures(overview["totals"])))
         while not at - _KEPT_NS < self._looks[0].at <= at:
             self._looks.popleft()
 
     def document(self) -> dict[str, Any]:
-        """`at` in unix ms, and for each of `totals` and `tenants` as many figures, `null` where none is known."""
+        """Return the times `at` in unix ms, and equally many figures for `totals` and each of `tenants`, `null` where
+        unknown.
+        """
         looks = self._looks
         projects: Iterable[str] = looks[-1].tenants if looks else ()
         return {

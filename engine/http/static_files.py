@@ -1,4 +1,4 @@
-"""The files of the status page, as they came with the package: read once, told apart by what they hold."""
+"""Files of the status page from the package, read once, with ETags of their content."""
 
 from __future__ import annotations
 
@@ -38,7 +38,9 @@ class StaticFiles:
         self._files = dict(_read(files("evenlane.engine.http") / "page"))
 
     def answer(self, path: str, request: Request) -> Response:
-        """A browser may keep it, and asks whether it is still so. Raises HTTPException if there is no such file."""
+        """Answer with a file, which browsers may cache but must revalidate. Raises HTTPException if there
+        is no such file.
+        """
         found = self._files.get(path)
         if found is None:
             raise HTTPException(HTTPStatus.NOT_FOUND)

@@ -1,4 +1,4 @@
-"""A topic's state, changed by HTTP."""
+"""Changes a topic's state by HTTP."""
 
 from __future__ import annotations
 
@@ -20,7 +20,9 @@ _log = structlog.get_logger(__name__)
 
 
 async def change_state(coordination: Coordination, env: str, project: str, state: State, by: str) -> dict[str, Any]:
-    """The topic as it stands then, as `evenlane topics get --json`; `by` is for its history. Raises EvenlaneError."""
+    """Set the state; return the topic as `evenlane topics get --json`. `by` is for its history. Raises
+    EvenlaneError.
+    """
     with connections.translate_errors():
         wishes = TopicClient(coordination, env, await read_topic_facts(coordination, env), by)
         standing = await set_paused(wishes, project, state, f"topics {VERBS[state]}")
@@ -30,7 +32,7 @@ async def change_state(coordination: Coordination, env: str, project: str, state
 
 
 def _check(standing: TopicStatus) -> None:
-    """Raises EvenlaneError for what is written and not in force."""
+    """Raise EvenlaneError if the written spec isn't in effect."""
     if standing.problem is not None or standing.damage is not None:
         raise InvalidTopic(f"the wish of topic {standing.project} can't be accepted: {standing.why_not}")
     if not standing.accepted:

@@ -1,1 +1,1 @@
-"""The routes of a node."""
+"""Routes of a node."""

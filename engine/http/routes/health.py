@@ -1,4 +1,4 @@
-"""What is told to everybody who reaches the node: whether it is well, and its metrics."""
+"""Public routes: health, readiness, metrics."""
 
 from __future__ import annotations
 

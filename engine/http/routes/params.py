@@ -1,4 +1,4 @@
-"""What stands in a request, read strictly: what isn't understood is told, never passed over."""
+"""Parses request parameters strictly: unknown ones are rejected, never ignored."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ _LAST = 2**63 - 1
 
 
 def parse_params(request: Request, known: Collection[str]) -> dict[str, str]:
-    """What stands behind the question mark. Raises ConfigError for what isn't known, or stands there twice."""
-    if b"%2f" in request.scope.get("raw_path", b"").lower():  # it has become another path
+    """Return the query parameters. Raises ConfigError for an unknown or repeated one."""
+    if b"%2f" in request.scope.get("raw_path", b"").lower():  # it has already changed the path
         raise ConfigError("no name has a / in it, however it is written")
     found: dict[str, str] = {}
     for name, value in request.query_params.multi_items():
@@ -36,7 +36,7 @@ def parse_params(request: Request, known: Collection[str]) -> dict[str, str]:
 
 
 def limit(request: Request) -> int:
-    """How many to list. Raises ConfigError."""
+    """Return the number of dead letters to list. Raises ConfigError."""
     text = parse_params(request, {"limit"}).get("limit", str(_LISTED))
     if not (text.isascii() and text.isdigit() and len(text) <= 6 and 1 <= int(text) <= MOST_LISTED):
         raise ConfigError(f"limit is a whole number from 1 to {MOST_LISTED}, not {text[:20]!r}")
@@ -44,7 +44,7 @@ def limit(request: Request) -> int:
 
 
 def sequence(text: str) -> int:
-    """Raises ConfigError."""
+    """Parse a sequence. Raises ConfigError."""
     if not (text.isascii() and text.isdigit() and len(text) <= 19 and 1 <= int(text) <= _LAST):
         raise ConfigError(f"a dead letter's sequence is a whole number from 1 on, not {text[:30]!r}")
     return int(text)
@@ -56,7 +56,7 @@ class _Replay(msgspec.Struct, forbid_unknown_fields=True):
 
 
 async def replay_of(request: Request) -> int | None:
-    """The sequence of one letter, None for all. Raises ConfigError."""
+    """Return the sequence of one dead letter, None for all. Raises ConfigError."""
     parse_params(request, ())
     try:
         wanted = msgspec.json.decode(await _body(request), type=_Replay)

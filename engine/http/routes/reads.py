@@ -1,4 +1,4 @@
-"""What is told to whoever may read: the status page, and what it shows."""
+"""Routes that need read access: the status page and its data."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from evenlane.engine.http.ports import NodeApi
     from evenlane.engine.http.server.auth import AccessControl
 
-_PING_S = 15  # so that who is gone is found although there is nothing new
+_PING_S = 15  # finds closed connections even without new events
 
 
 class ReadRoutes:
-    """Each asks first whether it may."""
+    """Each route checks for read access first."""
 
     def __init__(self, node: NodeApi, access: AccessControl) -> None:
         self._node, self._access = node, access
@@ -68,7 +68,7 @@ class ReadRoutes:
 
 
 class Watched(EventSourceResponse):
-    """Its viewer leaves whatever becomes of the request, though it may have ended before anything was told."""
+    """An event stream whose viewer leaves however the request ends, even before the first event."""
 
     def __init__(self, viewer: Viewer) -> None:
         super().__init__(_events(viewer), ping=_PING_S)

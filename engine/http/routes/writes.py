@@ -1,4 +1,4 @@
-"""What changes something: it takes the token, from wherever it comes."""
+"""Routes that change something: they require the token, also from this machine."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 
 
 class WriteRoutes:
-    """Each asks first whether it may."""
+    """Each route checks for write access first."""
 
     def __init__(self, node: NodeApi, access: AccessControl) -> None:
         self._node, self._access = node, access
 
     async def replay(self, request: Request) -> Response:
-        """202 if it goes on."""
+        """Replay dead letters. Answers 202 if the replay continues in the background."""
         self._access.may_change(request)
         told = await self._node.replay(request.path_params["project"], await params.replay_of(request))
         return JSONResponse(told, HTTPStatus.ACCEPTED if told["running"] else HTTPStatus.OK)

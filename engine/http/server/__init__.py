@@ -1,1 +1,1 @@
-"""The server: sockets, tokens, headers."""
+"""Server: sockets, tokens, headers."""

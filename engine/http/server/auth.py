@@ -1,9 +1,10 @@
-"""Who may read and who may change something by HTTP.
+"""Access control: grants read and write access by HTTP.
 
-Whoever sits at this machine may read; from elsewhere it takes the token, and so does every change. What is asked under
-a foreign name isn't from here, whatever its address: a page of somebody else's whose name was made to point here would
-ask so from the operator's own browser; and a proxy speaks for others. Nor is what a browser asks for a page from
-elsewhere: that can read nothing, but could take the places of those who watch. A link there to the page is followed.
+Clients on this machine may read; other clients need the token, and so does every change. A request under a foreign host
+name isn't local, whatever its address: a foreign page whose name resolves to this machine would send it from the
+operator's browser. A request through a proxy isn't local either, as the proxy acts for others. Nor is a browser's
+request on behalf of another site's page: that page couldn't read the answer, but could use up the places of viewers. A
+link on such a page to the status page works.
 """
 
 from __future__ import annotations
@@ -33,20 +34,24 @@ _ASKS_THE_PAGE = {"WWW-Authenticate": 'Bearer realm="Evenlane"'}
 
 
 class AccessControl:
-    """`token` reads the token when it is needed, None if there is none; it may raise ConfigError."""
+    """`token` reads the token on demand, None if there is none; it may raise ConfigError."""
 
     def __init__(self, token: Callable[[], str | None]) -> None:
         self._token = token
 
     def may_read(self, request: HTTPConnection) -> None:
-        """Raises HTTPException. A browser may give the token as a password, for it can't be told to send a header."""
+        """Raise HTTPException without read access. A browser may give the token as a password, since users can't make
+        it send a header.
+        """
         if is_local(request):
             return
         given = _bearer(request.headers) or ("" if _for_another_page(request) else _basic(request.headers))
         self._check(given, _READING, _ASKS_A_BROWSER)
 
     def may_change(self, request: HTTPConnection) -> None:
-        """Raises HTTPException. A password won't do: a browser sends it by itself, whoever had it ask."""
+        """Raise HTTPException without write access. A password isn't accepted: browsers send it on their own, whoever
+        caused the request.
+        """
         self._check(_bearer(request.headers), "changing something", _ASKS_THE_PAGE)
 
     def _check(self, given: str, what: str, asks: dict[str, str]) -> None:
@@ -67,7 +72,7 @@ class AccessControl:
 
 
 def is_local(request: HTTPConnection) -> bool:
-    """From this machine, under a name that can mean no other."""
+    """Whether the request comes from this machine, under a name that can't mean another."""
     if request.client is None or any(name in request.headers for name in _OF_PROXIES) or _for_another_page(request):
         return False
     hosts = request.headers.getlist("host")
@@ -75,7 +80,9 @@ def is_local(request: HTTPConnection) -> bool:
 
 
 def _for_another_page(request: HTTPConnection) -> bool:
-    """As browsers say of all they ask; programs don't. A password would be sent with it, too."""
+    """Whether a browser sends the request for another site's page; programs don't say so. The browser would add a
+    password.
+    """
     headers = request.headers
     if headers.get("sec-fetch-site", "none") in {"none", "same-origin"}:
         return False
@@ -98,7 +105,7 @@ def _is_loopback(address: str) -> bool:
         ip = ip_address(address)
     except ValueError:
         return False
-    mapped = getattr(ip, "ipv4_mapped", None)  # an IPv4 client of a socket that listens on both
+    mapped = getattr(ip, "ipv4_mapped", None)  # an IPv4 client of a dual-stack socket
     return mapped.is_loopback if mapped is not None else ip.is_loopback
 
 
@@ -108,7 +115,7 @@ def _bearer(headers: Headers) -> str:
 
 
 def _basic(headers: Headers) -> str:
-    """The password."""
+    """Return the password."""
     kind, _, encoded = headers.get("authorization", "").partition(" ")
     if kind.lower() != "basic":
         return ""

@@ -1,6 +1,6 @@
-"""Connections on which nothing is asked end: each takes one of the places, and health must stay to be asked for.
+"""Closes idle connections, as each takes one of the limited places, and health must stay reachable.
 
-(Those on which nothing is taken are cut off by the kernel, see listening.py.)
+(Connections whose client doesn't read are closed by the kernel, see listen.py.)
 """
 
 from __future__ import annotations
@@ -12,18 +12,22 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 if TYPE_CHECKING:
     from asyncio import TimerHandle, Transport
 
-_FAREWELL_S = 0.5  # less than uvicorn waits for what is being answered when it ends
+_FAREWELL_S = 0.5  # less than uvicorn waits for running requests at shutdown
 
 
 class IdleTimeout(H11Protocol):
-    """uvicorn has no limit for the first request, nor for one that is begun and never ended."""
+    """Limits the time until a request is complete: uvicorn has no limit for the first one, nor for an
+    incomplete one.
+    """
 
     asks_within_s = 5.0  # as long as uvicorn itself keeps a connection after an answer
     _patience: TimerHandle | None = None
 
     @classmethod
     def within(cls, seconds: float) -> type[Self]:
-        """Uvicorn makes the protocols itself, so their time is an attribute of their class."""
+        """Return a subclass with this limit: uvicorn creates the protocols itself, so the limit is a class
+        attribute.
+        """
         return cast("type[Self]", type(cls.__name__, (cls,), {"asks_within_s": seconds}))
 
     def connection_made(self, transport: Transport) -> None:  # type: ignore[override]
@@ -42,7 +46,7 @@ class IdleTimeout(H11Protocol):
         super().connection_lost(exc)
 
     def shutdown(self) -> None:
-        """At the node's end nobody waits for who takes nothing."""
+        """Shut down without waiting for clients that don't read."""
         super().shutdown()
         if self.flow.write_paused:
             self.loop.call_later(_FAREWELL_S, self.transport.abort)
@@ -51,7 +55,7 @@ class IdleTimeout(H11Protocol):
         return self.cycle is not None and not self.cycle.response_complete
 
     def _wait(self) -> None:
-        """Counted from the first byte: who sends one a second gets no longer."""
+        """Start the timer at the first byte: a client that sends one byte per second gets no more time."""
         if self._patience is None:
             self._patience = self.loop.call_later(self.asks_within_s, self._give_up)
 

@@ -1,4 +1,4 @@
-"""The port that HTTP is served on."""
+"""Opens the port that HTTP is served on."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 _FLAG = "--http-port"
-_WAITING = 128  # connections that nobody has accepted yet
+_WAITING = 128  # connections that aren't accepted yet
 
 
 async def listening(host: str, port: int, takes_within_s: float) -> socket.socket:
-    """Listens already; port 0 is any free one. Who takes nothing of its answer for so long is cut off. Raises
-    PortUnavailable.
+    """Return a listening socket; port 0 is any free one. Clients that don't read their answer for `takes_within_s`
+    seconds are disconnected. Raises PortUnavailable.
     """
     listener = await _bound(host, port)
     try:
-        # The kernel counts also what uvicorn has written already, and for connections that it has closed; each
-        # connection inherits it.
+        # The kernel's timeout includes data that uvicorn has already written, and connections that it has closed.
+        # Connections inherit it.
         listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, round(takes_within_s * 1_000))
         listener.listen(_WAITING)
-    except OSError as error:  # another was quicker
+    except OSError as error:  # another process was quicker
         listener.close()
         raise PortUnavailable(f"port {port} on {host} can't be served: {error.strerror}") from error
     listener.setblocking(False)
@@ -34,7 +34,7 @@ async def listening(host: str, port: int, takes_within_s: float) -> socket.socke
 
 
 async def check(host: str, ports: Sequence[int]) -> None:
-    """Raises PortUnusable unless all these could be served now."""
+    """Raise PortUnavailable unless all these ports could be served now."""
     for port in ports:
         try:
             (await _bound(host, port)).close()

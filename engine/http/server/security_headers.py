@@ -1,4 +1,4 @@
-"""What each answer tells a browser not to do with it."""
+"""Security headers: restrictions for browsers on each answer."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _HEADERS = {
 
 
 class SecurityHeaders:
-    """An app whose answers all have these headers. What the API says is never kept by a browser."""
+    """An ASGI app whose answers all have these headers. Browsers don't cache API answers."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app

@@ -18,12 +18,14 @@ if TYPE_CHECKING:
 
 _log = structlog.get_logger(__name__)
 
-_FAREWELL_S = 1  # what is being answered when the node ends has so long
+_FAREWELL_S = 1  # time limit for running requests at shutdown
 
 
 @dataclass(frozen=True, slots=True)
 class Tuning:
-    """Further connections get 503. One on which nothing is asked, or nothing of the answer is taken, is closed."""
+    """Limits of the server. Connections beyond `connections` get 503. A connection without a request, or whose client
+    doesn't read the answer, is closed after the given seconds.
+    """
 
     connections: int = 256
     asks_within_s: float = IdleTimeout.asks_within_s
@@ -31,8 +33,8 @@ class Tuning:
 
 
 class HttpServer:
-    """Serves `app` (ASGI) on `host`:`port`; port 0 is any free one. `open`, then `close`: `ending` has it end first
-    what would never end by itself.
+    """Serves `app` (ASGI) on `host`:`port`; port 0 is any free one. Call `open`, then `close`, which first calls
+    `ending` to end requests that would never end on their own.
     """
 
     def __init__(
@@ -55,7 +57,7 @@ class HttpServer:
         self.address = ""
 
     async def open(self) -> None:
-        """Raises PortUnusable. From then on `address` is its URL."""
+        """Start serving. `address` is then the server's URL. Raises PortUnavailable."""
         listener = await listening(self._host, self._port, self._tuning.takes_within_s)
         host, port = listener.getsockname()[:2]
         self.address = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
@@ -63,7 +65,7 @@ class HttpServer:
         self._serving.add_done_callback(_told)
 
     async def close(self) -> None:
-        """Harmless when it was never opened."""
+        """Stop serving. No effect if never opened."""
         if self._serving is None:
             return
         if self._ending is not None:
@@ -74,13 +76,13 @@ class HttpServer:
 
 
 def _told(serving: asyncio.Task[None]) -> None:
-    """Messages are handled without it; but somebody should know."""
+    """Log a failure of the server; messages are handled without it."""
     if not serving.cancelled() and (error := serving.exception()) is not None:
         _log.error("HTTP is served no more", exc_info=error)
 
 
 class _Server(uvicorn.Server):
-    """Signals are the node's."""
+    """A server that leaves signals to the node."""
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
