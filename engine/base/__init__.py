@@ -1,1 +1,1 @@
-"""What knows nothing of the engine: clock, units, names, settings, logs, the process."""
+"""Foundations that know nothing of the engine: clock, units, names, settings, logs, the process."""

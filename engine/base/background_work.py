@@ -1,4 +1,4 @@
-"""Long work in a thread beside the node's loop."""
+"""Runs long work in a thread without disturbing the node's loop."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-_SWITCH_S = 0.0005  # for which a thread may keep the interpreter while another wants it; by default 5 ms
+_SWITCH_S = 0.0005  # longest time a thread keeps the interpreter while another waits for it; 5 ms by default
 
 
 @contextmanager
 def unobtrusive() -> Iterator[None]:
-    """The loop gets the interpreter soon after it asks for it; and while thousands of objects are made, none of them in
-    a cycle, no garbage is looked for among all of the node's, which would hold the loop for a tenth of a second.
+    """Yield the interpreter to the loop soon after it asks, and disable garbage collection meanwhile: the work makes
+    thousands of objects without cycles, and a collection of all of the node's objects would block the loop for a tenth
+    of a second.
     """
     collects, switch_s = gc.isenabled(), sys.getswitchinterval()
     gc.disable()
@@ -24,7 +25,7 @@ def unobtrusive() -> Iterator[None]:
         sys.setswitchinterval(_SWITCH_S)
     try:
         yield
-    finally:  # (who finds both as they are to be, as two work at once, leaves them to the other)
+    finally:  # of two concurrent uses, the second finds both already set, and leaves them to the first
         if switch_s > _SWITCH_S:
             sys.setswitchinterval(switch_s)
         if collects:

@@ -1,4 +1,4 @@
-"""Durations and instants as people write them: `5s`, `10m`, `3d`; `2026-01-31T08:00:00Z`."""
+"""Durations and instants in readable form: `5s`, `10m`, `3d`; `2026-01-31T08:00:00Z`."""
 
 import math
 import re
@@ -15,14 +15,14 @@ _INSTANT = re.compile(
     r"(?:\.([0-9]{1,9}))?([Zz]|[+-][0-9]{2}:[0-9]{2})",
     re.ASCII,
 )
-# Unix ns must fit in 64 bits signed, which ends in the year 2262.
+# Unix ns must fit into 64 bits signed, which end in the year 2262.
 _FIRST_YEAR, _LAST_YEAR = 1970, 2261
 
 
 def parse_duration(value: str | float) -> float:
-    """Seconds from `500ms`, `5s`, `10m`, `2h`, `3d` or a plain number of seconds.
+    """Parse seconds from `500ms`, `5s`, `10m`, `2h`, `3d` or a plain number of seconds.
 
-    Raises ConfigError for anything else, negative, not finite, or above 100 years.
+    Raises ConfigError for any other value, and for negative, infinite or larger values than 100 years.
     """
     seconds = _seconds(value)
     if not math.isfinite(seconds) or not 0 <= seconds <= MAX_SECONDS:
@@ -40,7 +40,7 @@ def _seconds(value: str | float) -> float:
 
 
 def written(seconds: float) -> str:
-    """A duration in the largest unit that it is a whole number of, as `parse_duration` reads it: `90s`, `30d`."""
+    """Format a duration in the largest unit that gives a whole number, as `parse_duration` reads it: `90s`, `30d`."""
     for unit in ("d", "h", "m"):
         count = seconds / _UNITS[unit]
         if count >= 1 and count.is_integer():
@@ -49,10 +49,10 @@ def written(seconds: float) -> str:
 
 
 def parse_instant(text: str) -> int:
-    """Unix time in ns from RFC 3339, such as `2026-01-31T08:00:00Z` or `2026-01-31T08:00:00.5+01:00`.
+    """Parse RFC 3339, such as `2026-01-31T08:00:00Z` or `2026-01-31T08:00:00.5+01:00`, to Unix time in ns.
 
-    The offset is needed: a local time would mean another instant on each machine. Exact to the nanosecond.
-    Raises ConfigError for any other text, a day or hour that doesn't exist, or a year outside 1970 to 2261.
+    The offset is required, as a local time would mean another instant on each machine. Exact to the nanosecond. Raises
+    ConfigError for any other text, a day or hour that doesn't exist, or a year outside 1970 to 2261.
     """
     match = _INSTANT.fullmatch(text.strip()) if isinstance(text, str) else None
     if match is None:
@@ -70,7 +70,7 @@ def parse_instant(text: str) -> int:
 
 
 def parse_past(text: str, now: int) -> int:
-    """Unix ns from RFC 3339, or from how long before `now` (unix ns) it was, such as `6h`. Raises ConfigError."""
+    """Parse RFC 3339, or a duration before `now` (unix ns) such as `6h`, to unix ns. Raises ConfigError."""
     try:
         return now - int(parse_duration(text) * _SECOND)
     except ConfigError:
@@ -84,7 +84,7 @@ def parse_past(text: str, now: int) -> int:
 
 
 def instant(unix_ns: int) -> str:
-    """As RFC 3339 has it, in UTC and to the millisecond."""
+    """Format as RFC 3339, in UTC and to the millisecond."""
     return datetime.fromtimestamp(unix_ns / _SECOND, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 

@@ -1,4 +1,4 @@
-"""Python's cyclic garbage collector, set for a process that holds many small, short-lived objects without cycles."""
+"""Tunes Python's cyclic garbage collector for a process with many small, short-lived objects without cycles."""
 
 import gc
 
@@ -6,8 +6,8 @@ _YOUNG, _MIDDLE, _OLD = 10_000, 100, 100
 
 
 def tune_gc() -> None:
-    """Leave out what is loaded already, and look at the rest less often: by default the collector takes a
-    quarter of a node's time at full load (docs/adr/0005).
+    """Exempt objects that are already loaded, and collect less often: by default the collector takes a quarter of a
+    node's time at full load (docs/adr/0005).
     """
     gc.collect()
     gc.freeze()

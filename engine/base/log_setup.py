@@ -1,4 +1,4 @@
-"""Logs: one event a line on stderr, as JSON or for a person's eye. stdout is for what a command prints."""
+"""Sets up logs: one event per line on stderr, as JSON or in readable form. stdout is for a command's output."""
 
 import logging
 import os
@@ -11,7 +11,7 @@ from structlog.typing import EventDict, Processor, WrappedLogger
 
 from evenlane.engine.base.config.settings import LogFormat, LogLevel
 
-# What these libraries say below the level is their own business; grpc's C core writes to stderr by itself.
+# Messages of these libraries below their level are irrelevant here; grpc's C core writes to stderr on its own.
 _QUIET = {
     "nats": logging.WARNING,
     "etcd3": logging.WARNING,
@@ -20,13 +20,13 @@ _QUIET = {
 }
 
 
-_LONGEST = 4_000  # characters of one field; a traceback has more
+_LONGEST = 4_000  # characters per field; a traceback may have more
 _USERINFO = re.compile(r"(\w://)[^\s/@]*@")
 
 
 class _Stderr(logging.StreamHandler[TextIO]):
-    """Ours, so that a second setup replaces it and leaves the handlers of others alone. It writes to what stderr is at
-    that moment: while a progress bar is drawn, that puts lines above it.
+    """A handler of our own, so that a second set-up replaces it and leaves other handlers alone. It writes to the
+    present `sys.stderr`: a progress bar replaces it while drawn, to put lines above itself.
     """
 
     def __init__(self) -> None:
@@ -42,9 +42,9 @@ class _Stderr(logging.StreamHandler[TextIO]):
 
 
 def setup(log_format: LogFormat = "auto", level: LogLevel = "info") -> None:
-    """Send this process's logs, and those of its libraries, to stderr. May be called again to change either.
+    """Send logs of this process and its libraries to stderr. May be called again to change the format or level.
 
-    "auto" is console on a terminal and JSON elsewhere. Before grpc is imported, else its C core stays loud.
+    "auto" means console on a terminal and JSON elsewhere. Call it before grpc is imported, otherwise its C core logs.
     """
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     console = log_format == "console" or (log_format == "auto" and sys.stderr.isatty())
@@ -60,7 +60,7 @@ def setup(log_format: LogFormat = "auto", level: LogLevel = "info") -> None:
 
 
 def to_stderr() -> None:
-    """In a program that has set up no logs of structlog's: its default would be stdout, which is the program's own."""
+    """Send logs to stderr in a program that hasn't configured structlog, whose default is the program's own stdout."""
     if not structlog.is_configured():
         structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
 
@@ -93,7 +93,7 @@ def _formatter(shared: list[Processor], *, console: bool) -> logging.Formatter:
 
 
 def _discreet(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
-    """Whatever a library or a server said: no user or password of a URL, and nothing without an end."""
+    """Remove users and passwords from URLs, and shorten overlong values, whatever a library or server logs."""
     for key, value in event.items():
         if isinstance(value, str):
             text = _USERINFO.sub(r"\1***@", value)
@@ -107,7 +107,7 @@ def _in_reading_order(_logger: WrappedLogger, _method: str, event: EventDict) ->
 
 
 def _cause(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
-    """A client library's traceback shows its own inside: the error in a word says as much in one line."""
+    """Replace a client library's traceback, which shows only its internals, by the error in one line."""
     if not str(event.get("logger", "")).startswith(("nats", "etcd3", "grpc")):
         return event
     found: Any = event.pop("exc_info", None)
@@ -118,7 +118,9 @@ def _cause(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
 
 
 def _says_something(record: logging.LogRecord) -> bool:
-    """Not what asyncio says of each end of a connection that began TLS on its way, as those to NATS do (gh-85149)."""
+    """Filter out asyncio's warning at the end of each connection that upgraded to TLS, as those to NATS do
+    (gh-85149).
+    """
     return record.name != "asyncio" or "eof_received() has no effect" not in record.getMessage()
 
 

@@ -1,5 +1,5 @@
-"""What happens to messages is said in the log, but not ten thousand times a second: some lines of a kind, some lines in
-all, and then a count by project, once each ten seconds.
+"""Log throttle: limits entries about messages per kind and in total, and summarizes the others by project every ten
+seconds.
 """
 
 from __future__ import annotations
@@ -12,13 +12,16 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 EVERY_S = 10.0
-_OF_ALL = 100  # lines
+_OF_ALL = 100  # entries
 _NAMED = 20  # projects
 
 
 class LogThrottle:
-    """`of_kind` lines of each kind, and 100 of all, in each ten seconds; `sum_up(count, projects, unnamed)` is called
-    at the end of them if more was left unsaid: how much, by project the 20 with most of it, and how much of others.
+    """Allows `of_kind` entries per kind, and 100 in total, in each interval. If more were suppressed, `sum_up(count,
+    projects, unnamed)` is called at its end: with their number, the 20 projects with the most by count, and the count
+    of all others.
+
+    Invariant: `_ends` is set from the first entry of an interval to its end; the counters are those of that interval.
     """
 
     def __init__(
@@ -31,7 +34,7 @@ class LogThrottle:
         self._ends: asyncio.TimerHandle | None = None
 
     def may(self, project: str, kind: str = "") -> bool:
-        """Whether it is to be said now; else it is counted. A kind is one of its project's."""
+        """Return whether to log now; otherwise count the entry as suppressed. Kinds are per project."""
         if self._ends is None:
             self._ends = asyncio.get_running_loop().call_later(self._every_s, self._end)
         if self._lines >= _OF_ALL or self._said[project, kind] >= self._of_kind:
@@ -42,7 +45,7 @@ class LogThrottle:
         return True
 
     def stop(self) -> None:
-        """Sum up now. What comes later begins anew."""
+        """Sum up now. Later entries start a new interval."""
         if self._ends is not None:
             self._ends.cancel()
             self._end()

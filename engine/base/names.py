@@ -1,4 +1,4 @@
-"""Names that cross a wire: checked before they do, and built in one place (docs/reference/headers-and-subjects.md)."""
+"""Names in the wire format: validated before use, and built in one place (docs/reference/headers-and-subjects.md)."""
 
 import re
 from typing import Literal, NamedTuple
@@ -18,7 +18,9 @@ _KEY = re.compile(r"[^\x00-\x1f\x7f\ud800-\udfff]{1,256}")
 
 
 class LaneId(NamedTuple):
-    """One stream of a partition: its lane (what is due) or its later stream (what isn't yet). Or `DEAD`."""
+    """One stream of a partition: its lane (messages that are due) or its delay stream (messages that
+    aren't). Or `DEAD`.
+    """
 
     kind: Kind
     partition: int
@@ -74,13 +76,13 @@ def is_key(value: str) -> bool:
 
 
 def number(text: str) -> int | None:
-    """A number as keys and subjects have it: up to 18 ASCII digits without padding; None if it is none."""
+    """Parse a number as in keys and subjects: up to 18 ASCII digits without padding. Returns None if it is none."""
     plain = text.isascii() and text.isdigit() and len(text) <= _DIGITS
     return int(text) if plain and (text[0] != "0" or text == "0") else None
 
 
 def due_hour(text: str) -> int | None:
-    """The hour that the last word of a later subject names; None if it names none."""
+    """Parse the hour in the last word of a delay subject. Returns None if it is none."""
     return int(text) if text.isascii() and text.isdigit() and len(text) <= _HOUR_DIGITS else None
 
 
@@ -91,7 +93,7 @@ def stream(env: str, lane: LaneId) -> str:
 
 
 def stream_of(subject: str) -> str:
-    """The stream that a lane's or a later subject belongs to."""
+    """Return the stream of a lane subject or delay subject."""
     kind, env, partition = subject.split(".")[:3]
     return f"{kind.upper()}_{env}_{partition}"
 
@@ -113,7 +115,7 @@ def meter_stream(env: str) -> str:
 
 
 def other_streams(env: str) -> tuple[str, ...]:
-    """Those of an environment that are no lanes."""
+    """Return the streams of an environment that aren't lanes."""
     return dead_stream(env), busy_stream(env), settled_stream(env), meter_stream(env)
 
 
@@ -122,7 +124,7 @@ def lane_subject(env: str, partition: int, project: str, group: int, priority: s
 
 
 def later_subject(env: str, partition: int, project: str, group: int, priority: str, hour: int) -> str:
-    """`hour` is the due time in whole hours since 1970."""
+    """Return the subject of delayed messages. `hour` is the due time in whole hours since 1970."""
     return f"later.{env}.{partition}.{project}.{group}.{priority}.{hour}"
 
 
@@ -131,12 +133,12 @@ def dead_subject(env: str, project: str) -> str:
 
 
 def busy_subject(env: str, token: str) -> str:
-    """Of one process's in-flight record."""
+    """Return the subject of one process's in-flight record."""
     return f"busy.{env}.{token}"
 
 
 def meter_subject(env: str, node: str) -> str:
-    """Of a node's records for reports; its id may have dots."""
+    """Return the subject of a node's records for reports. The node's id may contain dots."""
     return f"meter.{env}.{node}"
 
 
@@ -145,5 +147,5 @@ def settled_subject(env: str, lane: LaneId) -> str:
 
 
 def key(env: str, *parts: str | int) -> str:
-    """A key in etcd: `/evenlane/<env>/<part>/...`."""
+    """Return a key in etcd: `/evenlane/<env>/<part>/...`."""
     return "/".join((PREFIX, env, *map(str, parts)))

@@ -1,4 +1,4 @@
-"""What a process tells of itself: where it runs, which version it is, and how much of a core it takes."""
+"""Statistics of a process: its host, its version, and its processor use."""
 
 from __future__ import annotations
 
@@ -17,25 +17,27 @@ _LEAST_NS = 10_000_000  # the kernel may count processor time in ticks of up to 
 
 
 class Sample(NamedTuple):
-    """Processor time of all threads, user and system, and the time that went by; both in ns from any start."""
+    """Processor time of all threads, user and system, and elapsed time; both in ns from any start."""
 
     cpu_ns: int
     wall_ns: int
 
 
 def share(before: Sample, after: Sample) -> float:
-    """Processor time over time: 1.0 is one whole core, 2.0 two. 0.0 if no time, or less than none, went by."""
+    """Return processor time over elapsed time: 1.0 is one whole core, 2.0 two. 0.0 if no time has elapsed."""
     wall_ns = after.wall_ns - before.wall_ns
     return max(0, after.cpu_ns - before.cpu_ns) / wall_ns if wall_ns > 0 else 0.0
 
 
 def now() -> Sample:
-    """Of this process."""
+    """Return a sample of this process."""
     return Sample(time.process_time_ns(), now_ns())
 
 
 class ProcessStats:
-    """`host`, `pid` and `version` (of the installed distribution, empty if there is none) never change."""
+    """Statistics of this process. `host`, `pid` and `version` (of the installed distribution, empty if there is none)
+    are constant.
+    """
 
     def __init__(self, sample: Callable[[], Sample] = now) -> None:
         self.host = socket.gethostname()
@@ -46,7 +48,9 @@ class ProcessStats:
         self._share = 0.0
 
     def cpu(self) -> float:
-        """Share of one core since the last call, or since the start; asked again within 10 ms, what it said then."""
+        """Return the use since the last call, or since the start, in cores. A call within 10 ms returns the last value
+        again.
+        """
         after = self._sample()
         if after.wall_ns - self._before.wall_ns >= _LEAST_NS:
             self._share = share(self._before, after)

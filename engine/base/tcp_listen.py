@@ -1,4 +1,4 @@
-"""A TCP port to listen on: bound, or one sentence that says why it can't be."""
+"""Binds a TCP port to listen on, or reports in one sentence why that fails."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ _WHY = {
 def bind_tcp(
     family: socket.AddressFamily, address: tuple[Any, ...], flag: str, where: str | None = None
 ) -> socket.socket:
-    """A socket that doesn't listen yet (TIME_WAIT hinders nothing). A user chose `address` by the option `flag`, and
-    knows it as `where`. Raises PortUnusable.
+    """Return a bound socket that doesn't listen yet (TIME_WAIT doesn't prevent this). `flag` is the option with which a
+    user chose `address`, and `where` the host as the user gave it. Raises PortUnavailable.
     """
     unbound: socket.socket | None = None
     try:

@@ -1,4 +1,4 @@
-"""TLS as the settings want it. What is wrong with a file is told before anything connects."""
+"""TLS contexts from the settings. Errors in files are reported before any connection is made."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
 
 def context(of: str, ca: str | None, cert: str | None, key: str | None) -> ssl.SSLContext | None:
-    """For the settings `<of>_ca`, `<of>_cert` and `<of>_key`; None if none is given. Raises ConfigError, which names
-    the setting.
+    """Return a context for the settings `<of>_ca`, `<of>_cert` and `<of>_key`; None if none is given. Raises
+    ConfigError, which names the setting.
     """
     if ca is None and cert is None:
         return None
@@ -27,7 +27,7 @@ def context(of: str, ca: str | None, cert: str | None, key: str | None) -> ssl.S
 
 
 def _no_password() -> str:
-    raise ValueError("the key is encrypted")  # else OpenSSL would ask on the terminal
+    raise ValueError("the key is encrypted")  # otherwise OpenSSL would ask on the terminal
 
 
 @contextmanager

@@ -1,5 +1,5 @@
-"""What keeps a node from its work at the moment, in one place for all that report it: its record in etcd, `/readyz`,
-`why`, the overview, and the metrics.
+"""Troubles that keep a node from its work, in one place for all reports: its record in etcd, `/readyz`, `why`, the
+overview, and the metrics.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
 KINDS = ("blocked", "ownership", "settle_log", "store", "topics")
-"""Each trouble there is: the event loop is blocked; etcd and the node differ about what the node owns; a settle log
-can't be read by this release; the store can't write; etcd has lost topics.
+"""All kinds of trouble: the event loop is blocked; etcd and the node disagree about ownership; a settle log can't be
+read by this release; the store can't write; etcd has lost topics.
 """
 
 
 class Trouble(NamedTuple):
-    """`sentence` is what a reader puts after the node's name: "has been blocked for 12 s by shop/handlers.py:41".
-    `ready` says whether the node still works.
+    """One trouble. `sentence` continues the node's name: "has been blocked for 12 s by shop/handlers.py:41". `ready`
+    says whether the node still works.
     """
 
     sentence: str
@@ -26,18 +26,18 @@ class Trouble(NamedTuple):
 
 
 class Troubles:
-    """The current troubles of one node. For any thread: a change replaces the whole mapping.
+    """Present troubles of one node. Thread-safe: a change replaces the whole mapping.
 
     `on_change` is called after each change, in the thread that made it.
     """
 
     def __init__(self, on_change: Callable[[], None] = lambda: None) -> None:
         self._current: Mapping[str, Trouble] = {}
-        self._lock = Lock()  # of changes
+        self._lock = Lock()  # held during changes
         self._on_change = on_change
 
     def begin(self, kind: str, sentence: str, *, ready: bool = True) -> None:
-        """Report a trouble, or a new sentence for one that is reported already."""
+        """Report a trouble, or a new sentence for a reported one."""
         trouble = Trouble(sentence, ready)
         with self._lock:
             changes = self._current.get(kind) != trouble
@@ -46,7 +46,7 @@ class Troubles:
             self._on_change()
 
     def end(self, kind: str) -> None:
-        """Harmless if there is no such trouble."""
+        """End a trouble. No effect if there is none of this kind."""
         with self._lock:
             changes = kind in self._current
             self._current = {each: trouble for each, trouble in self._current.items() if each != kind}
@@ -54,7 +54,7 @@ class Troubles:
             self._on_change()
 
     def current(self) -> dict[str, str]:
-        """The sentences by kind."""
+        """Return the sentences by kind."""
         return {kind: trouble.sentence for kind, trouble in self._current.items()}
 
     @property
@@ -64,6 +64,6 @@ class Troubles:
 
 
 def sentences(troubles: Mapping[str, Mapping[str, str]]) -> Iterator[str]:
-    """Whole sentences, in the order of the nodes, of troubles by node and kind."""
+    """Yield whole sentences for troubles by node and kind, in the order of the nodes."""
     for node, its in sorted(troubles.items()):
         yield from (f"node {node} {sentence}" for _, sentence in sorted(its.items()))

@@ -1,6 +1,6 @@
-"""Cancellations that reach their task, whatever it waits for: a callee that passes over them, or a task's end.
+"""Makes cancellations reach their task, whatever it waits for: a callee that swallows them, or a task's end.
 
-A task is cancelled once, by Ctrl-C say, and then waited for. If it doesn't hear of it, it is waited for without end.
+A task is cancelled once, for example by Ctrl-C, and then awaited. If it misses the cancellation, the wait never ends.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ T = TypeVar("T")
 
 
 async def cancellable(work: Awaitable[T]) -> T:
-    """The result of `work`; raises CancelledError if this task was cancelled meanwhile, whatever came of `work`.
+    """Return the result of `work`. Raises CancelledError if this task was cancelled meanwhile, whatever the result.
 
-    For calls of nats-py: before Python 3.12 `asyncio.wait_for`, which it is built on, gives what has come in the same
-    instant and forgets that it was cancelled (gh-86296).
+    For calls of nats-py, which is built on `asyncio.wait_for`: before Python 3.12, that returns a result that arrives
+    in the same instant and loses the cancellation (gh-86296).
     """
     before = _cancellations()
     try:
@@ -33,8 +33,8 @@ async def cancellable(work: Awaitable[T]) -> T:
 
 
 async def cancel_and_wait(task: asyncio.Task[Any]) -> None:
-    """Cancel `task` and wait until it has ended. Raises its error, if it has one, or CancelledError if the waiting task
-    was cancelled: to suppress that of an awaited `task` would suppress this one as well.
+    """Cancel `task` and wait for its end. Raises its error, if any, or CancelledError if the waiting task was
+    cancelled. A caller that suppressed the CancelledError of an awaited `task` would suppress that one, too.
     """
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
@@ -43,6 +43,6 @@ async def cancel_and_wait(task: asyncio.Task[Any]) -> None:
 
 
 def _cancellations() -> int:
-    """How often this task was cancelled."""
+    """Return the number of cancellations of this task."""
     task = asyncio.current_task()
     return task.cancelling() if task is not None else 0

@@ -1,4 +1,4 @@
-"""Parts that are made on first use, because what they import takes long and many processes never need it."""
+"""Creates parts on first use, as their imports take long and many processes never need them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 
 class Lazy(Generic[T]):
-    """One part. `make` gets the module named `module` once it is imported. `made` is the part, None until then."""
+    """A single part. `make` is called with the imported `module`. `made` is the part, None until then."""
 
     def __init__(self, module: str, make: Callable[[Any], T]) -> None:
         self._module, self._make = module, make
@@ -21,9 +21,9 @@ class Lazy(Generic[T]):
         self.made: T | None = None
 
     async def get(self) -> T:
-        """The part, made at the first call. Raises what making it raises; the next call tries again."""
+        """Return the part, made by the first call. Raises the errors of making it; the next call tries again."""
         async with self._making:
             if self.made is None:
-                # In a thread: an import of a tenth of a second or more would hold the event loop up.
+                # in a thread, as an import of a tenth of a second or more would block the event loop
                 self.made = self._make(await asyncio.to_thread(import_module, self._module))
             return self.made

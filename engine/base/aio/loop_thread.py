@@ -1,5 +1,5 @@
-"""Where the lease is kept: in an event loop of its own, in a thread, so that a handler that blocks the node's event
-loop doesn't end the lease. A simulation, which has one virtual clock, keeps it in the node's loop.
+"""Runs the lease in an event loop and thread of its own, so that a handler that blocks the node's event loop doesn't
+end the lease. A simulation, with its single virtual clock, runs it in the node's loop.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ class Runner(Protocol):
     """Runs coroutines for the node's event loop, and calls back into it."""
 
     async def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Carry out `work` and return what it returns. Giving up the wait cancels it."""
+        """Run `work` and return its result. Cancelling the wait cancels it."""
         ...
 
     def notify(self, callback: Callable[..., object], *args: object) -> None:
@@ -27,14 +27,14 @@ class Runner(Protocol):
         ...
 
     def call(self, callback: Callable[..., object]) -> None:
-        """Call it where coroutines are run, from the node's event loop."""
+        """Call `callback` in the loop that runs the coroutines, from the node's event loop."""
         ...
 
     async def close(self) -> None: ...
 
 
 class SameLoop:
-    """No thread: everything runs in the caller's loop."""
+    """A runner without a thread: everything runs in the caller's loop."""
 
     async def run(self, work: Coroutine[Any, Any, T]) -> T:
         return await work
@@ -62,7 +62,7 @@ class LoopThread:
         return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self._started()))
 
     def notify(self, callback: Callable[..., object], *args: object) -> None:
-        """From the thread. Nobody is told after the end of the node's loop."""
+        """Call back from the thread. No effect after the end of the node's loop."""
         if self._node_loop is not None and not self._node_loop.is_closed():
             self._node_loop.call_soon_threadsafe(callback, *args)
 
@@ -71,7 +71,7 @@ class LoopThread:
             self._loop.call_soon_threadsafe(callback)
 
     async def close(self) -> None:
-        """Cancel what still runs there. Harmless when nothing ever ran."""
+        """Cancel the thread's tasks and end it. No effect if nothing was ever run."""
         if self._loop is None or self._thread is None:
             return
         await self.run(_cancel_others())
@@ -90,7 +90,7 @@ class LoopThread:
 
     @staticmethod
     def _serve(loop: asyncio.AbstractEventLoop) -> None:
-        # Signals are for the main thread: this one would take them and leave that one asleep.
+        # Signals are for the main thread, which would not wake up if this thread received them.
         signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
         asyncio.set_event_loop(loop)
         loop.run_forever()

@@ -1,6 +1,6 @@
-"""Limits how many of many similar jobs run at the same time, and how closely they follow each other.
+"""Paces many similar jobs: limits how many run at the same time, and how closely they follow each other.
 
-Each job then ends soon, and other work gets its share of the processor. A slow job delays the others only for a moment.
+Each job then ends soon, and other work gets its share of the processor. A slow job delays the others only briefly.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ if TYPE_CHECKING:
 
 
 class Pacing:
-    """`few` turns at the same time, in the order in which they are asked for. Beside a turn that lasts longer than
-    `patience_s` the next one begins.
+    """Grants up to `few` concurrent turns, in the order of requests. A turn longer than `patience_s` no longer counts,
+    and the next one may begin.
     """
 
     def __init__(self, few: int, patience_s: float) -> None:
         self._free, self._patience_s = asyncio.Semaphore(few), patience_s
-        self._next_at = 0.0  # the loop's time; before then none begins
+        self._next_at = 0.0  # the loop's time before which no turn begins
 
     @asynccontextmanager
     async def turn(self, apart_s: float = 0.0) -> AsyncIterator[None]:
-        """Wait for a turn; it ends with the block. The next one begins `apart_s` after this one at the earliest."""
+        """Wait for a turn, which ends with the block. The next one begins `apart_s` after this one at the earliest."""
         await self._free.acquire()
         loop = asyncio.get_running_loop()
         begins = max(loop.time(), self._next_at)

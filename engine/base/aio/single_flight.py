@@ -1,4 +1,4 @@
-"""One reading for all callers that want it at the same time."""
+"""Shares one read among all concurrent callers."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ T = TypeVar("T")
 
 
 class SingleFlight(Generic[T]):
-    """Without `fresh_ns`, a caller gets what was read from its call on, never what was being read already.
+    """Without `fresh_ns`, a caller gets a result whose read began after its call, never one that was already under way.
 
-    With it, a caller gets what was read less than `fresh_ns` ago, and an EvenlaneError that was raised then as well:
-    otherwise each of those that wait would try the reading again, one after another. `clock` is in ns.
+    With `fresh_ns`, a caller gets a result less than `fresh_ns` old. This includes a raised EvenlaneError: otherwise
+    all waiting callers would retry the read, one after another. `clock` is in ns.
     """
 
     def __init__(
@@ -27,13 +27,13 @@ class SingleFlight(Generic[T]):
         self._read, self._fresh_ns, self._clock = read, fresh_ns, clock
         self._lock = asyncio.Lock()
         self._calls = 0
-        # Of the last reading that counts: its outcome; the number of the last call before it began, 0 if there was
-        # none; when it ended.
+        # Of the last completed read: its outcome; the number of the last call before it began, 0 if there was none; its
+        # end.
         self._outcome: T | EvenlaneError
         self._answers = self._at = 0
 
     async def read(self) -> T:
-        """Raises what the reading raises."""
+        """Return a result. Raises the errors of the read."""
         self._calls += 1
         number = self._calls
         async with self._lock:
@@ -43,7 +43,7 @@ class SingleFlight(Generic[T]):
                 self._answers, self._at = answers, self._clock()
             outcome = self._outcome
         if isinstance(outcome, EvenlaneError):
-            raise outcome.with_traceback(None)  # it would grow with each caller
+            raise outcome.with_traceback(None)  # otherwise the traceback would grow with each caller
         return outcome
 
     def _is_current(self, number: int) -> bool:

@@ -1,1 +1,1 @@
-"""Settings: where they come from, and which values they may have."""
+"""Settings: their sources, and their valid values."""

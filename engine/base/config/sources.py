@@ -1,4 +1,4 @@
-"""The places that a setting comes from, in rising order: a TOML file, `EVENLANE_*` variables, flags."""
+"""Sources of settings, in rising order of precedence: a TOML file, `EVENLANE_*` variables, flags."""
 
 import difflib
 import re
@@ -13,24 +13,25 @@ PREFIX = "EVENLANE_"
 CONFIG_VARIABLE = "EVENLANE_CONFIG"
 DEFAULT_FILE = Path("evenlane.toml")
 
-# Kubernetes sets such variables in every pod beside a service named evenlane or evenlane-...: not ours.
+# Kubernetes sets such variables in every pod of a namespace with a service named evenlane or evenlane-...: not
+# settings.
 _SERVICE_LINK = re.compile(
     r"EVENLANE_(\w+_)?(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT(_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?)"
 )
 
 Value = tuple[str, object, str]
-"""A key, its value as it was given, and its origin: `file PATH`, `variable NAME` or `flag --NAME`."""
+"""A key, its value as given, and its origin: `file PATH`, `variable NAME` or `flag --NAME`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sources:
-    """`keys` are all settings that there are, `paths` those whose value is a path."""
+    """`keys` are all settings; `paths` are those whose value is a path."""
 
     keys: Collection[str]
     paths: Collection[str]
 
     def values(self, flags: Mapping[str, object], environ: Mapping[str, str], config: Path | None) -> Iterator[Value]:
-        """Raises ConfigError for a key that is no setting, and for a file that can't be read."""
+        """Yield all given values. Raises ConfigError for an unknown key, and for a file that can't be read."""
         if path := _config_path(environ, config):
             yield from self._from_file(path)
         yield from self._from_variables(environ)
@@ -76,7 +77,7 @@ def _config_path(environ: Mapping[str, str], config: Path | None) -> Path | None
 
 
 def _from_folder(folder: Path, value: object) -> object:
-    """A path in a file is meant from that file's folder, wherever the process starts."""
+    """Resolve a path in a file relative to that file's folder, wherever the process starts."""
     return str(folder / Path(value).expanduser()) if isinstance(value, str) and value.strip() else value
 
 

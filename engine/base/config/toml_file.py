@@ -1,4 +1,4 @@
-"""TOML as people write it, read with sentences of our own about what is wrong."""
+"""Reads TOML, and reports errors in readable sentences."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from evenlane.quota.topics.strict_json import BOM, has_bom, real
 
 
 def read_toml(called: str, raw: bytes) -> dict[str, Any]:
-    """Raises ConfigError, a sentence about the file that is `called` so."""
+    """Parse TOML. Raises ConfigError, with `called` as the file's name."""
     if has_bom(raw):
         raise ConfigError(f"{called} {BOM}")
     try:
@@ -21,6 +21,6 @@ def read_toml(called: str, raw: bytes) -> dict[str, Any]:
         reason = str(error)
     except RecursionError:
         reason = "it is nested too deeply"
-    except ValueError:  # of `int`, which refuses thousands of digits
+    except ValueError:  # from `int`, which rejects thousands of digits
         reason = "a number has too many digits"
     raise ConfigError(f"{called} is not TOML in UTF-8: {reason}")

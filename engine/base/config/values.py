@@ -1,5 +1,5 @@
-"""What each setting may be. A parser takes what stood in a file, variable or flag and returns the value, or
-raises ValueError or an EvenlaneError whose text shows the value and says what would be right.
+"""Parsers of setting values. A parser takes a value from a file, variable or flag and returns the parsed one. It raises
+ValueError or an EvenlaneError whose text shows the value and describes valid ones.
 """
 
 import math
@@ -21,7 +21,7 @@ _HOST_PORT = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):([0-9]{1,5})", re
 
 
 def masked(text: str) -> str:
-    """The text with every user, password or token in a URL replaced by `***`."""
+    """Return the text with all users, passwords and tokens in URLs replaced by `***`."""
     return re.sub(r"((?:^|,)(?:[A-Za-z+]*://)?)[^\s,]*@", r"\1***@", text)
 
 
@@ -41,7 +41,7 @@ def whole(low: int, high: int) -> Parser:
 
 
 def rate(value: object) -> float:
-    """Messages a second, above 0."""
+    """Messages per second, above 0."""
     number = float(value) if isinstance(value, str) and _NUMBER.fullmatch(value.strip()) else value
     if isinstance(number, bool) or not isinstance(number, int | float) or not 0 < number <= 1e9:
         raise ValueError(f"{shown(value)} is not a number of messages a second above 0 and up to 1e9")
@@ -74,7 +74,7 @@ def duration(low: float, high: float) -> Parser:
 
 
 def whole_seconds(low: int, high: int) -> Parser:
-    """For what etcd counts in whole seconds."""
+    """Whole seconds, as etcd requires them."""
 
     def parse(value: object) -> float:
         seconds = duration(low, high)(value)
@@ -142,7 +142,7 @@ def flag(value: object) -> bool:
 
 
 def listed(parse_one: Parser, low: int = 1, high: int = 64) -> Callable[[object], tuple[object, ...]]:
-    """From `a,b` or from an array: each element once, in the order given."""
+    """Parse `a,b` or an array: each element once, in the given order."""
 
     def parse(value: object) -> tuple[object, ...]:
         parts = value.split(",") if isinstance(value, str) else value
@@ -178,7 +178,7 @@ _MEMORY = re.compile(r"memory://[A-Za-z0-9_-]{0,64}", re.ASCII)
 
 
 def store(value: object) -> tuple[object, ...]:
-    """`memory://` or `memory://NAME`, or NATS servers as `nats` has them."""
+    """`memory://` or `memory://NAME`, or NATS servers as in `nats`."""
     found = listed(_store_url)(value)
     if len(found) > 1 and any(str(url).startswith(MEMORY) for url in found):
         raise ValueError(f"{shown(value)} names several stores: {MEMORY} stands alone")
