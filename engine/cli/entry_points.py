@@ -1,7 +1,7 @@
-"""Commands that entry points name, in the group `evenlane.commands`: those of rooms that the engine doesn't know, such
-as `evenlane.spark`, and of other distributions.
+"""Commands from entry points in the group `evenlane.commands`: those of rooms that the engine doesn't know, such as
+`evenlane.spark`, and of other distributions.
 
-A command is a function, as typer reads it, or a `typer.Typer` with commands of its own.
+A command is a function with typer annotations, or a `typer.Typer` with commands of its own.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 GROUP = "evenlane.commands"
-_BEFORE = "bench"  # the command that they are listed before
+_BEFORE = "bench"  # they are listed before this command
 
 
 class RootGroup(CommandGroup):
-    """The commands of the engine. Those of entry points join them when help lists all, or a name isn't known: to look
-    for them would slow each run of another command down.
+    """The engine's commands. Those of entry points are added when help lists all commands, or a name is unknown:
+    looking for them would slow down each run of another command.
     """
 
     _has_all = False
@@ -42,7 +42,7 @@ class RootGroup(CommandGroup):
         return super().get_command(ctx, cmd_name)
 
     def complete(self) -> None:
-        """Have all commands in `commands`."""
+        """Add the commands of all entry points."""
         if self._has_all:
             return
         self._has_all = True
@@ -53,9 +53,9 @@ class RootGroup(CommandGroup):
 
 
 def found() -> dict[str, str]:
-    """By command, the object that an entry point names: `module:attribute`. Of two the first on the path counts.
+    """Return the object that an entry point names (`module:attribute`), by command. The first one on the path counts.
 
-    This is what `importlib.metadata.entry_points` finds. Its import alone takes a third as long as all of `--help`.
+    The result is that of `importlib.metadata.entry_points`, whose import alone takes a third of the time of `--help`.
     """
     commands: dict[str, str] = {}
     for folder in dict.fromkeys(sys.path):
@@ -67,7 +67,7 @@ def found() -> dict[str, str]:
 def _in_folder(folder: str) -> Iterator[tuple[str, str]]:
     try:
         distributions = sorted(entry for entry in os.listdir(folder) if entry.endswith(".dist-info"))  # noqa: PTH208
-    except OSError:  # a folder that isn't there, or an archive
+    except OSError:  # the folder doesn't exist, or is an archive
         return
     for distribution in distributions:
         try:
@@ -78,7 +78,7 @@ def _in_folder(folder: str) -> Iterator[tuple[str, str]]:
 
 
 def _in_section(text: str) -> Iterator[tuple[str, str]]:
-    """The entries of our group, in the form of the entry points specification."""
+    """Yield the entries of our group, in the format of the entry points specification."""
     section = ""
     for line in map(str.strip, text.splitlines()):
         if line.startswith("["):
@@ -108,7 +108,7 @@ def _command(name: str, target: Any, **context: Any) -> Any:
 
 
 def _broken(name: str, why: str) -> Any:
-    """A command that says why it can't be had: a faulty distribution must not take all others along."""
+    """Return a command that reports why it can't be loaded: a faulty distribution must not break the others."""
 
     def fail() -> None:
         raise EvenlaneError(why)

@@ -1,4 +1,4 @@
-"""How a command ends: exit code 0 done, 1 failed, 2 wrong use, and one sentence on stderr that says why."""
+"""Ends commands: exit code 0 done, 1 failed, 2 wrong use, and one sentence on stderr with the reason."""
 
 import sys
 import traceback
@@ -10,12 +10,12 @@ from evenlane.engine.errors import ConfigError, EvenlaneError, InvalidName, Inva
 
 DONE, FAILED, WRONG_USE, INTERRUPTED = 0, 1, 2, 130
 
-# What can be told without asking a server.
+# Errors that are found without contacting a server.
 _WRONG_USE = (ConfigError, InvalidName, InvalidPut, InvalidTopic, PayloadTooLarge)
 
 
 def report(error: Exception, *, debug: bool) -> int:
-    """Say on stderr what went wrong, in one sentence; the exit code."""
+    """Report an error on stderr, in one sentence. Returns the exit code."""
     cause = _first_known(error)
     if debug:
         traceback.print_exception(error)
@@ -50,7 +50,7 @@ def _one_line(text: str) -> str:
 
 
 def _first_known(error: Exception) -> Exception:
-    """Out of a task group's errors the one that was raised on purpose, since the rest may follow from it."""
+    """Return an EvenlaneError from a task group's errors, if there is one, since the others may follow from it."""
     leaves = list(_leaves(error))
     return next((each for each in leaves if isinstance(each, EvenlaneError)), leaves[0])
 

@@ -1,4 +1,4 @@
-"""The console command `evenlane`: which commands there are, and how each run of one ends."""
+"""Console command `evenlane`: its commands, and the end of each run."""
 
 import contextlib
 import os
@@ -47,7 +47,7 @@ app.command("config")(config.config)
 
 
 def root() -> RootGroup:
-    """The group of all commands, with those that entry points name."""
+    """Return the group of all commands, including those of entry points."""
     group = typer.main.get_command(app)
     assert isinstance(group, RootGroup)
     group.complete()
@@ -59,13 +59,13 @@ def main() -> None:
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Carry out one command line; the exit code."""
+    """Run one command line. Returns the exit code."""
     options = arguments[: arguments.index("--")] if "--" in arguments else arguments
     return ended(lambda: app(list(arguments), prog_name="evenlane", standalone_mode=False), debug="--debug" in options)
 
 
 def ended(command: Callable[[], object], *, debug: bool) -> int:
-    """Run the command to its end, whatever that is; the exit code."""
+    """Run the command and report its errors. Returns the exit code."""
     try:
         code = command()
         sys.stdout.flush()
@@ -75,20 +75,22 @@ def ended(command: Callable[[], object], *, debug: bool) -> int:
     except BrokenPipeError:
         _abandon_stdout()
         return DONE
-    except SystemExit as ending:  # typer's own answer to a broken pipe, which would be exit code 1
+    except SystemExit as ending:  # typer's own reaction to a broken pipe, which would be exit code 1
         if not isinstance(ending.__context__, BrokenPipeError):
             raise
         _abandon_stdout()
         return DONE
     except typer.Abort:
         return FAILED
-    except Exception as error:  # noqa: BLE001  # the last place where an error can become a sentence
+    except Exception as error:  # noqa: BLE001 - the last place where an error can become a sentence
         return report(error, debug=debug)
     return code if isinstance(code, int) else DONE
 
 
 def _abandon_stdout() -> None:
-    """The reader has had enough (`evenlane ... | head`): what is still buffered must not fail at exit."""
+    """Discard stdout's buffer, so that it doesn't fail at exit: the reader has closed the pipe (`evenlane
+    ... | head`).
+    """
     with contextlib.suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 

@@ -1,18 +1,20 @@
-"""Options that commands share. They stand after the command: `evenlane put acme hello --env sandbox`.
+"""Options that all commands share, given after the command: `evenlane put acme hello --env sandbox`.
 
-A new command is a module beside this one:
+A new command is a module in a folder of this room:
 
     @common
     def why(given: Given, project: Project, *, as_json: Json = False) -> None:
         '''Tell why a project's messages wait.
 
-        Example: evenlane why acme --priority high ''' settings = given.load().settings from
-        evenlane.engine.core.stats.forecast import ...     # what is heavy (nats, grpc) is imported here: --help stays
-        quick
+        Example:
+            evenlane why acme --priority high
+        '''
+        settings = given.load().settings
+        from evenlane.engine.core.stats.forecast import ...  # slow imports go here, so that --help stays quick
 
-and one line in engine/cli/main.py. Flags that are settings go through `given.load(concurrency=concurrency)`;
-take them as text, so that a wrong one gets the settings' own sentence. Raise an EvenlaneError for what a
-person can cause; everything else is a defect.
+and a line in engine/cli/main.py. Flags that are settings go through `given.load(concurrency=concurrency)`; take them as
+text, so that an invalid one gets the setting's own message. Raise an EvenlaneError for errors that a person can cause;
+everything else is a defect.
 """
 
 import functools
@@ -42,7 +44,7 @@ Json = Annotated[bool, typer.Option("--json", help="Print one JSON document on s
 
 
 class Given(NamedTuple):
-    """What the common options said."""
+    """Values of the common options."""
 
     nats: str | None = None
     etcd: str | None = None
@@ -51,12 +53,14 @@ class Given(NamedTuple):
     store: str | None = None
 
     def load(self, **flags: object) -> Loaded:
-        """The settings in force, with the command's own flags; None means not given."""
+        """Return the settings in effect, including the command's own flags; None means not given."""
         named = {"nats": self.nats, "store": self.store, "etcd": self.etcd, "env": self.env}
         return load({**named, **flags}, config=self.config)
 
     def load_shared(self) -> Loaded:
-        """The settings of a command that needs the store of other processes. Raises ConfigError if it is in memory."""
+        """Return the settings for a command that needs the store of other processes. Raises ConfigError if it is in
+        memory.
+        """
         loaded = self.load()
         if loaded.settings.is_in_memory:
             raise ConfigError(
@@ -70,12 +74,12 @@ def _common_options(
     *, nats: Nats = None, store: Store = None, etcd: Etcd = None, env: Env = None, config: Config = None,
     debug: Debug = False,
 ) -> Given:  # fmt: skip
-    del debug  # evenlane.engine.cli.main looks for it itself: it matters before and after a command runs
+    del debug  # evenlane.engine.cli.main reads it, as it matters before and after a command runs
     return Given(nats, etcd, env, config, store)
 
 
 def common(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command the common options; it gets what they said as its first argument, a Given."""
+    """Add the common options to a command, which gets them as its first argument, a `Given`."""
     shared = inspect.signature(_common_options).parameters
     _first, *own = inspect.signature(command, eval_str=True).parameters.values()
 
@@ -91,7 +95,9 @@ def common(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def number(text: str) -> int:
-    """For `typer.Option(parser=number, metavar="N")`: what the library says of a wrong one is not for people."""
+    """Parse a whole number, for `typer.Option(parser=number, metavar="N")`: the library's own message isn't
+    for people.
+    """
     try:
         return int(text)
     except ValueError as error:
@@ -99,7 +105,7 @@ def number(text: str) -> int:
 
 
 def factor(text: str) -> float:
-    """For `typer.Option(parser=factor, metavar="X")`: a finite number above 0."""
+    """Parse a finite number above 0, for `typer.Option(parser=factor, metavar="X")`."""
     try:
         value = float(text)
     except ValueError as error:
@@ -110,7 +116,7 @@ def factor(text: str) -> float:
 
 
 def seconds(text: str) -> float:
-    """For `typer.Option(parser=seconds, metavar="DURATION")`."""
+    """Parse a duration, for `typer.Option(parser=seconds, metavar="DURATION")`."""
     try:
         return parse_duration(text)
     except ConfigError as error:
@@ -118,7 +124,7 @@ def seconds(text: str) -> float:
 
 
 def past(text: str) -> int:
-    """Unix ns, of RFC 3339 or how long ago, for `typer.Option(parser=past, metavar="TIME")`."""
+    """Parse RFC 3339 or a time ago to unix ns, for `typer.Option(parser=past, metavar="TIME")`."""
     try:
         return parse_past(text, time.time_ns())
     except ConfigError as error:
@@ -126,7 +132,7 @@ def past(text: str) -> int:
 
 
 def instant(text: str) -> int:
-    """Unix ns, for `typer.Option(parser=instant, metavar="RFC3339")`."""
+    """Parse RFC 3339 to unix ns, for `typer.Option(parser=instant, metavar="RFC3339")`."""
     try:
         return parse_instant(text)
     except ConfigError as error:

@@ -1,4 +1,4 @@
-"""What every command shares: how an app looks, and what goes to stdout."""
+"""Output shared by all commands: the form of an app's help, and printing to stdout."""
 
 import inspect
 import json
@@ -14,7 +14,7 @@ _NO_LIMIT = 1_000  # characters of a command's first sentence in the list of com
 
 
 class CommandGroup(TyperGroup):
-    """A group whose help shows each command's whole first sentence, where typer cuts it to one line."""
+    """A group whose help shows each command's whole first sentence, which typer would cut to one line."""
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         commands = [(name, self.get_command(ctx, name)) for name in self.list_commands(ctx)]
@@ -23,9 +23,9 @@ class CommandGroup(TyperGroup):
 
 
 def new_app(about: str) -> typer.Typer:
-    """An app or a group of commands: plain help, no boxes, errors left to evenlane.engine.cli.main.
+    """Return an app or a group of commands: plain help, no boxes, errors left to evenlane.engine.cli.main.
 
-    `about` ends with examples, as a command's docstring does.
+    `about` ends with examples, like a command's docstring.
     """
     return typer.Typer(
         cls=CommandGroup,
@@ -38,17 +38,17 @@ def new_app(about: str) -> typer.Typer:
 
 
 def with_examples(about: str | None) -> str:
-    """A command's docstring as help: without this sign the examples' lines would be filled as prose is."""
+    """Convert a command's docstring to help. The added mark keeps the examples' lines from being filled like prose."""
     return inspect.cleandoc(about or "").replace("\nExample:\n", "\n\b\nExample:\n")
 
 
 def print_json(document: object) -> None:
-    """The one document that a command prints in JSON mode."""
+    """Print the only document of a command in JSON mode."""
     print(json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False))  # noqa: T201
 
 
 def print_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    """Columns as wide as their widest cell, the last one open: a pipe gets whole lines, a terminal what fits."""
+    """Print columns as wide as their widest cell. A pipe gets whole lines, a terminal cut ones."""
     lines = [header, *rows]
     widths = [max(len(line[column]) for line in lines) for column in range(len(header))]
     room = shutil.get_terminal_size().columns if sys.stdout.isatty() else None

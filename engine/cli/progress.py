@@ -1,7 +1,7 @@
-"""How far a command is, once it takes longer: a bar on stderr if that is a terminal, else a plain line now and then.
+"""Shows the progress of a longer command: a bar on stderr if it is a terminal, otherwise an occasional plain line.
 
-stdout is never touched. Whatever takes less than `AFTER_S` shows nothing, and of a bar nothing stays behind. A thread
-draws it, so that one sees that something goes on, whatever the command is busy with.
+stdout is never touched. A command that takes less than `AFTER_S` shows nothing, and a bar leaves nothing behind. A
+thread draws the bar, so that it moves whatever the command is busy with.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
 
 AFTER_S = 1.0
 PLAIN_EVERY_S = 2.0
-_PER_S = 5  # times that a bar is drawn
+_PER_S = 5  # redraws of the bar
 _WIDE = 20  # columns of the bar alone
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Shown:
-    """`with Shown("putting", "message") as shown: ... shown.tell(3, 7)`. Without a `unit` it is told which share is
-    done, from 0 to 1. With `plain` there are lines where there is no terminal.
+    """Progress of a command: `with Shown("putting", "message") as shown: ... shown.tell(3, 7)`. Without a `unit`,
+    `tell` takes the share that is done, from 0 to 1. With `plain`, it prints lines if there is no terminal.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class Shown:
         self.stop()
 
     def start(self) -> None:
-        """The time counts from now on."""
+        """Start the timer."""
         self._began = self._said_at = monotonic()
         if self._drawn:
             self._timer = threading.Timer(self._after_s, self._draw)
@@ -74,7 +74,7 @@ class Shown:
                 self._timer.start()
 
     def stop(self) -> None:
-        """Nothing of the bar stays. May be called twice."""
+        """Stop, and erase the bar. May be called twice."""
         with self._turn:
             timer, self._timer = self._timer, None
             bar, self._bar = self._bar, None
@@ -84,7 +84,7 @@ class Shown:
             bar.stop()
 
     def tell(self, done: float, total: float | None = None, note: str = "", *, what: str = "") -> None:
-        """`total` is left out as long as nobody knows it, and where shares are told. `what` has begun now."""
+        """Report progress. `total` is omitted while unknown, and for shares. `what` is the step that has begun."""
         self._done, self._note, self._what = done, note, what or self._what
         self._total = total if self._unit else 1.0
         if self._drawn:
@@ -111,7 +111,7 @@ class Shown:
             )  # fmt: skip
 
     def _draw(self) -> None:
-        """In the timer's thread."""
+        """Draw the bar; runs in the timer's thread."""
         with self._turn:
             if self._timer is not None:
                 self._bar = _bar(self._stream, self._began)
@@ -122,8 +122,8 @@ class Shown:
 
 @contextmanager
 def _signals_left_to_others() -> Iterator[None]:
-    """Threads that are started inside, and those that they start, take none of these signals: the kernel likes to give
-    one to a thread that just begins, and the main thread, if it waits in a system call, would not be woken by it.
+    """Keep these signals from threads that are started inside, and from threads that those start. The kernel often
+    delivers a signal to a thread that is starting, which wouldn't wake up a main thread that waits in a system call.
     """
     before = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
     try:
@@ -139,7 +139,7 @@ def _bar(stream: TextIO, began: float) -> Progress:
     from rich.text import Text
 
     class Time(ProgressColumn):
-        """What is left, if that can be told, else what has passed."""
+        """The time left if known, otherwise the time elapsed."""
 
         def render(self, task: Task) -> Text:
             left = task.time_remaining if task.total is not None else None
@@ -152,7 +152,7 @@ def _bar(stream: TextIO, began: float) -> Progress:
         text("description"), BarColumn(_WIDE), text("fields[figures]"), Time(), text("fields[note]"),
     )  # fmt: skip
     console = Console(file=stream, force_terminal=True, highlight=False, markup=False)
-    # (what goes to stderr meanwhile stands above the bar; stdout is the command's own)
+    # output to stderr appears above the bar meanwhile; stdout belongs to the command
     return Progress(*columns, console=console, transient=True, redirect_stdout=False, refresh_per_second=_PER_S)
 
 
@@ -162,7 +162,7 @@ def _clock(seconds: float) -> str:
 
 
 class Stderr(io.StringIO):
-    """stderr as it is at the moment of writing: lines for it stand above a bar that has been drawn since."""
+    """Writes to the present stderr, so that lines appear above a bar drawn later."""
 
     def write(self, text: str) -> int:
         return sys.stderr.write(text)

@@ -1,4 +1,4 @@
-"""Work that a signal ends as Ctrl-C does: in order, and with what it has to say."""
+"""Runs work that a signal ends like Ctrl-C: in order, and with its messages."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ T = TypeVar("T")
 
 
 async def until_signal(work: Coroutine[Any, Any, T], *numbers: signal.Signals) -> T:
-    """The result of `work`, which one of these signals cancels. Raises Exit with 128 + the signal once it has ended.
+    """Return the result of `work`, which one of these signals cancels. Raises Exit with 128 + the signal after that.
 
-    A signal that is ignored stays so: `nohup` ignores SIGHUP.
+    An ignored signal stays ignored: `nohup` ignores SIGHUP.
     """
     loop, task = asyncio.get_running_loop(), asyncio.ensure_future(work)
     came: list[int] = []
 
     def end(number: int) -> None:
-        if not came:  # a second one must not break off how it ends
+        if not came:  # a second signal must not interrupt the orderly end
             task.cancel()
         came.append(number)
 

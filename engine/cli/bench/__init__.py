@@ -1,1 +1,1 @@
-"""`evenlane bench` and `evenlane demo`."""
+"""Commands `evenlane bench` and `evenlane demo`."""

@@ -1,4 +1,4 @@
-"""`evenlane bench`: the scenarios that prove the scheduler, on a simulator or on a real nats-server."""
+"""Command `evenlane bench`: scenarios that prove the scheduler, on a simulator or on a real nats-server."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def bench(
 
 
 def _chosen(name: str, nodes: int | None, backlog: int | None) -> Sequence[Scenario]:
-    """Raises ConfigError."""
+    """Return the chosen scenarios. Raises ConfigError."""
     from evenlane.engine.proof.registry import SCENARIOS
 
     if name == _ALL:
@@ -109,7 +109,7 @@ def _run(scenario: Scenario, shown: Shown, seed: int, rounds: int | None, *, sim
 
     def progress(what: str, share: float) -> None:
         nonlocal furthest
-        furthest = max(furthest, share)  # arms at once report by turns: a step back would spoil the estimate
+        furthest = max(furthest, share)  # concurrent arms report alternately; a step back would spoil the time estimate
         shown.tell(furthest, what=what)
 
     if sim:
@@ -144,7 +144,7 @@ async def _served(scenario: Scenario, progress: Progress, seed: int, rounds: int
             await server.start()
             return await scenario.on_broker(server.url, seed, rounds, progress)
         except BaseException:
-            # Arms may still be connected while the server goes: a log of that would be noise.
+            # Arms may still be connected while the server stops; their log entries would be noise.
             logging.getLogger("nats").setLevel(logging.CRITICAL)
             raise
         finally:

@@ -1,4 +1,4 @@
-"""`evenlane demo`: the isolation of tenants, shown on real servers with the unfair control beside it."""
+"""Command `evenlane demo`: shows the isolation of tenants on real servers, next to the unfair control."""
 
 from __future__ import annotations
 

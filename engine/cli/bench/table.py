@@ -1,4 +1,4 @@
-"""The output of `evenlane bench`: a table of the arms' figures, one of the bars, and notes."""
+"""Output of `evenlane bench`: a table of the arms' figures, a table of the bars, and notes."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from evenlane.engine.proof.figures import Figures
     from evenlane.engine.proof.report import Bar, Report
 
-_PIPE_COLUMNS = 200  # a pipe has no width: lines stay whole
-_HEADINGS = (30, 15, 9)  # how long a line of an arm's name may be, from the best to read to the narrowest
+_PIPE_COLUMNS = 200  # a pipe has no width, so lines aren't broken
+_HEADINGS = (30, 15, 9)  # maximum lengths of a heading's lines, from the most readable to the narrowest
 
 
 def show(report: Report, about: str) -> None:
@@ -35,7 +35,9 @@ def show(report: Report, about: str) -> None:
 
 
 def _figures(report: Report, width: int) -> list[Table]:
-    """A row for each figure, a column for each arm; where they don't fit side by side, in tables of equal parts."""
+    """Build the table with a row per figure and a column per arm. If it is too wide, split it into tables
+    of equal size.
+    """
     arms = list(report.arms.items())
     for count in range(1, len(arms) + 1):
         size = -(-len(arms) // count)
@@ -57,7 +59,7 @@ def _table(arms: Mapping[str, Figures], heading: int) -> Table:
 
 
 def _width(arms: Mapping[str, Figures], heading: int) -> int:
-    """Of the table, with the three columns that rich puts around each cell."""
+    """Return the table's width, including the three columns that rich puts around each cell."""
     names = max((len(_shown(name)) for name in _names(arms)), default=0)
     cells = [
         max(len(cell) for cell in (*lines, *map(_number, figures.values())))
@@ -67,7 +69,7 @@ def _width(arms: Mapping[str, Figures], heading: int) -> int:
 
 
 def _headed(arms: Mapping[str, Figures], heading: int) -> list[list[str]]:
-    """The arms' names, wrapped to about this length; words stay whole."""
+    """Wrap the arms' names to about this length, without breaking words."""
     return [wrap(arm, heading, break_long_words=False, break_on_hyphens=False) for arm in arms]
 
 
@@ -95,7 +97,7 @@ def _bars(report: Report) -> Table:
 
 
 def _verdict(bar: Bar) -> Text:
-    """For a control, ok means that it fails where the product must not."""
+    """Return the verdict. For a control, ok means that it fails where the product must not."""
     if bar.ok:
         return Text("ok", style="green")
     return Text("missed", style="bold red" if bar.arm == "product" else "yellow")

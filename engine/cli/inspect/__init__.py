@@ -1,1 +1,1 @@
-"""Commands that read: `why`, `backlog`, `dlq`, `plan`, `config`, `report`."""
+"""Read-only commands: `why`, `backlog`, `dlq`, `plan`, `config`, `report`."""

@@ -1,4 +1,4 @@
-"""`evenlane backlog`: what waits of a project, and dropping it on purpose."""
+"""Command `evenlane backlog`: shows or drops the messages of a project that wait."""
 
 from __future__ import annotations
 

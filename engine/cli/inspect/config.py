@@ -1,4 +1,4 @@
-"""`evenlane config`: what is in force, and where each value comes from."""
+"""Command `evenlane config`: shows the settings in effect and their sources."""
 
 from evenlane.engine.base.config.settings import CLUSTER_FACTS
 from evenlane.engine.cli.options import Given, Json, common

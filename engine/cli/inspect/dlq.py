@@ -1,4 +1,4 @@
-"""`evenlane dlq`: see, replay and drop dead letters, and say how long they are kept."""
+"""Command `evenlane dlq`: shows, replays and drops dead letters, and sets how long they are kept."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""How dead letters look to people. What tenants wrote must not move the cursor: it is shown without control signs."""
+"""Formats dead letters for people. Text from tenants must not control the terminal, so control characters
+are replaced.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,7 @@ _LONGEST = 200
 
 
 def line(letter: DeadLetter) -> tuple[str, ...]:
-    """Its row under `LIST_HEADER`."""
+    """Return a dead letter's row under `LIST_HEADER`."""
     from evenlane.engine.core.message.dead_letter import instant
 
     priority, group = (letter.place.priority, str(letter.place.group)) if letter.place else ("-", "-")
@@ -26,7 +28,7 @@ def line(letter: DeadLetter) -> tuple[str, ...]:
 
 
 def facts(letter: DeadLetter) -> Iterator[tuple[str, str]]:
-    """Names and values of all but its body."""
+    """Yield names and values of everything except the body."""
     from evenlane.engine.core.message.dead_letter import instant
 
     yield "seq", str(letter.sequence)
@@ -45,7 +47,7 @@ def facts(letter: DeadLetter) -> Iterator[tuple[str, str]]:
 
 
 def body_line(letter: DeadLetter) -> str:
-    """Text as it is; base64 for what is none, or what a terminal would obey."""
+    """Return the body: text as it is, otherwise base64, also for text with control characters."""
     try:
         text = letter.body.decode()
     except UnicodeDecodeError:

@@ -1,4 +1,4 @@
-"""`evenlane plan`: which node has what, and what a fleet of another size would look like."""
+"""Command `evenlane plan`: shows which node has which partitions, and simulates fleets of other sizes."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 
     from evenlane.engine.admin.plan.simulate import Change
 
-_MOST_NAMED = 10  # of unowned partitions, in what a person reads
+_MOST_NAMED = 10  # unowned partitions, in output for people
 
 
 class _ShowByDefault(CommandGroup):
-    """`evenlane plan --json` is `evenlane plan show --json`."""
+    """Makes `show` the default command: `evenlane plan --json` means `evenlane plan show --json`."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         if not args or (args[0].startswith("-") and args[0] not in {"-h", "--help"}):

@@ -1,4 +1,4 @@
-"""`evenlane why`: why a project's messages wait, and when they will be gone."""
+"""Command `evenlane why`: explains why a project's messages wait, and forecasts when they are gone."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""`evenlane put`."""
+"""Command `evenlane put`."""

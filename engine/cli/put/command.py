@@ -1,4 +1,4 @@
-"""`evenlane put`: one message from the command line, or many from a file of JSON lines."""
+"""Command `evenlane put`: puts one message from the command line, or many from a file of JSON lines."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class _Options(NamedTuple):
-    """What can be said of one message, beside project and body."""
+    """Options of one message, besides project and body."""
 
     priority: str | None
     key: str | None
@@ -96,7 +96,7 @@ def put(
 
 
 def _check_use(project: str | None, file: str | None, admission: float | None, options: _Options) -> None:
-    """Raises ConfigError for what doesn't go together."""
+    """Raise ConfigError for options that don't go together."""
     if file is None and project is None:
         raise ConfigError("put needs a project, or --file with many messages: `evenlane put PROJECT BODY`")
     if file is not None and (project is not None or any(each is not None for each in options)):
@@ -120,7 +120,7 @@ def _put_one(settings: Settings, project: str, body: str | None, options: _Optio
 
 
 def _message(project: str, body: str | None, options: _Options) -> Put:
-    """Raises ConfigError, InvalidName, InvalidPut for what can be told without asking a server."""
+    """Build the message. Raises ConfigError, InvalidName, InvalidPut for errors that are found without a server."""
     from evenlane.engine.base import names
     from evenlane.engine.core.wire import headers
     from evenlane.engine.producer.deadlines import check
@@ -151,11 +151,11 @@ async def _one(settings: Settings, message: Put) -> Receipt:
     return outcome
 
 
-# ---- many, from a file
+# ---- many messages, from a file
 
 
 def _put_file(settings: Settings, file: str, admission: float | None, *, as_json: bool) -> None:
-    """Raises Exit if a line was refused."""
+    """Put the file's messages. Raises Exit if a line was refused."""
     import signal
 
     from evenlane.engine.cli.signals import until_signal
@@ -203,7 +203,7 @@ def _opened(file: str) -> int:
         return sys.stdin.fileno()
     try:
         descriptor = os.open(file, os.O_RDONLY)
-        os.read(descriptor, 0)  # a folder opens, too
+        os.read(descriptor, 0)  # opening a folder succeeds, reading it fails
     except OSError as error:
         raise ConfigError(f"--file {file} can't be read: {error.strerror}") from None
     return descriptor

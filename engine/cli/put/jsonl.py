@@ -1,4 +1,4 @@
-"""Many messages from JSON lines: read, put and counted in bounded memory, however many they are."""
+"""Puts messages from JSON lines: reads, puts and counts them in bounded memory."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-LONGEST_LINE = 128 << 20  # bytes; the largest message that a NATS server can be set to take, in base64
+LONGEST_LINE = 128 << 20  # bytes; the largest maximum payload of a NATS server, in base64
 _CHUNK = 1 << 18  # bytes
 _MOST_LISTED = 10_000  # refusals
 
 
 class Line(msgspec.Struct, forbid_unknown_fields=True, gc=False):
-    """One line. `delay` and `ttl` are seconds or like 5s, `due` is RFC 3339."""
+    """One line. `delay` and `ttl` are seconds or text like 5s; `due` is RFC 3339."""
 
     project: str
     body: str | None = None
@@ -51,7 +51,7 @@ class Line(msgspec.Struct, forbid_unknown_fields=True, gc=False):
 
 
 class Tally:
-    """What became of the lines. Refusals are told to `live` at once, or else stand in the document."""
+    """Results of the lines. Refusals are printed to `live` at once, otherwise they are listed in the document."""
 
     def __init__(self, live: TextIO | None) -> None:
         self.put = self.duplicates = self.refusals = 0
@@ -67,7 +67,7 @@ class Tally:
             self._listed.append({"line": line, "error": text})
 
     def document(self) -> dict[str, object]:
-        """`refused_unlisted` is there only if there were too many to list."""
+        """Return the document. `refused_unlisted` is included only if there were too many refusals to list."""
         listed = sorted(self._listed, key=lambda refusal: str(refusal["line"]).zfill(20))
         told: dict[str, object] = {"put": self.put, "duplicates": self.duplicates, "refused": listed}
         if self.refusals > len(listed):
@@ -76,8 +76,8 @@ class Tally:
 
 
 async def put_lines(producer: Producer, descriptor: int, tally: Tally, tell: Callable[[], None] = lambda: None) -> None:
-    """`tell` is called when something has become of a line."""
-    lines: dict[int, int] = {}  # of the puts on their way: their number, from 0, to their line
+    """Put all lines. `tell` is called when a line has its outcome."""
+    lines: dict[int, int] = {}  # for puts in flight: number of the put, from 0 -> its line
     puts_made = count()
 
     async def puts() -> AsyncIterator[Put]:
@@ -104,7 +104,7 @@ async def put_lines(producer: Producer, descriptor: int, tally: Tally, tell: Cal
 
 
 def parsed(raw: bytes) -> Put:
-    """Raises ConfigError with what is wrong with the line."""
+    """Parse a line. Raises ConfigError with the error in the line."""
     if has_bom(raw):
         raise ConfigError(f"it {BOM}")
     try:
@@ -129,7 +129,7 @@ _lines = msgspec.json.Decoder(Line)
 
 
 def _plain(text: str) -> str:
-    """A sentence of msgspec in the words of the file's writer."""
+    """Translate a message of msgspec for the file's author."""
     for theirs, ours in _WORDS:
         text = text.replace(theirs, ours)
     return text
@@ -171,14 +171,14 @@ def _body(line: Line) -> bytes:
 
 
 async def numbered(descriptor: int, tally: Tally) -> AsyncIterator[tuple[int, bytes]]:
-    """The lines that aren't blank, with their numbers from 1; one that is too long is refused."""
-    number, parts, size = 1, [], 0  # the parts of a line that hasn't ended yet
+    """Yield the non-blank lines with their numbers from 1; a line that is too long is refused."""
+    number, parts, size = 1, [], 0  # `parts` are those of an incomplete line
     while chunk := await _read(descriptor):
         first, *more = chunk.split(b"\n")
         parts.append(first)
         size += len(first)
         if size > LONGEST_LINE:
-            parts = []  # go on to the line's end, but keep nothing of it
+            parts = []  # skip to the line's end without keeping it
         for following in more:
             if size > LONGEST_LINE:
                 tally.refused(number, f"it is longer than {LONGEST_LINE:,} bytes")
@@ -192,9 +192,9 @@ async def numbered(descriptor: int, tally: Tally) -> AsyncIterator[tuple[int, by
 
 
 async def _read(descriptor: int) -> bytes:
-    """The next bytes as soon as there are some, b"" at the end.
+    """Return the next bytes as soon as there are any, b"" at the end.
 
-    In a daemon thread: one that waits for a terminal or a pipe mustn't keep the process from ending.
+    Reads in a daemon thread: a thread that waits for a terminal or a pipe must not keep the process from ending.
     """
     loop = asyncio.get_running_loop()
     arrived: asyncio.Future[bytes] = loop.create_future()
@@ -222,7 +222,7 @@ async def _read(descriptor: int) -> bytes:
 
 
 class PutProgress:
-    """Shows how far `put --file` is, by what has been read of a file. How much a pipe will bring is unknown. Call
+    """Shows the progress of `put --file`, by the part of the file that was read. The size of a pipe is unknown. Call
     `tell` when a line has its outcome.
     """
 

@@ -1,1 +1,1 @@
-"""`evenlane run` and `evenlane up`."""
+"""Commands `evenlane run` and `evenlane up`."""

@@ -1,7 +1,7 @@
-"""What a node's process claims in the cluster, in memory that it shares with its supervisor: read when it is gone.
+"""Claims of a node's process in the cluster, in memory shared with its supervisor, which reads them after its end.
 
-Not on the lifeline, which a supervisor that is stopped (Ctrl-Z) doesn't read: it would fill, and the node would stand
-still. Here only the newest counts, and writing never waits.
+Claims aren't sent on the lifeline: a stopped supervisor (Ctrl-Z) doesn't read it, so it would fill up and block the
+node. In shared memory only the newest claims count, and writing never blocks.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
 FLAG = "--claims"
-_HEADER = struct.Struct("=QQ")  # where the newest begins, and its length
-_FIRST, _SECOND = 1 << 12, 1 << 30  # two places in turn; pages that nobody writes take no memory
+_HEADER = struct.Struct("=QQ")  # offset of the newest claims, and their length
+_FIRST, _SECOND = 1 << 12, 1 << 30  # two offsets used alternately; unwritten pages take no memory
 
 
 class Claims(NamedTuple):
-    """`leases` in etcd that the process may hold; `lent` are the projects whose parts others may use, and until when
-    (ns of `evenlane.engine.base.clock.now_ns`).
+    """Claims of a process. `leases` are those in etcd that it may hold; `lent` are the projects whose quota share other
+    nodes may use, and until when (ns of `evenlane.engine.base.clock.now_ns`).
     """
 
     leases: tuple[int, ...] = ()
@@ -30,9 +30,9 @@ class Claims(NamedTuple):
 
 
 class Claimant:
-    """The node's end, an `evenlane.engine.runtime.supervision.Supervision`. A process that is killed leaves what it
-    claimed last: first it is written to the place that doesn't count, then the header, of 16 bytes within a page, which
-    the kernel writes whole or not at all.
+    """The node's end, an `evenlane.engine.runtime.supervision.Supervision`. A killed process leaves its last complete
+    claims: they are written first to the offset that isn't in use, then the header, of 16 bytes within a page, which
+    the kernel writes entirely or not at all.
     """
 
     def __init__(self, descriptor: int) -> None:
@@ -57,12 +57,12 @@ class Claimant:
 
 
 def shared() -> int:
-    """A descriptor of such memory, for `Claimant` and `claimed`. Nothing is claimed yet."""
+    """Return a descriptor of shared memory without claims, for `Claimant` and `claimed`."""
     return os.memfd_create("evenlane-claims")
 
 
 def claimed(descriptor: int) -> Claims:
-    """What a process that is gone has claimed."""
+    """Return the claims of a process that has ended."""
     header = os.pread(descriptor, _HEADER.size, 0)
     if not header:
         return Claims()

@@ -1,4 +1,4 @@
-"""`evenlane run`: a node until SIGTERM, or several as processes."""
+"""Command `evenlane run`: runs a node until SIGTERM, or several as processes."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from evenlane.engine.cli.run.lifeline import Ready
     from evenlane.engine.runtime.engine import Engine
 
-# Nodes that start together give partitions to one another; the line that tells of them waits no longer than this.
+# Nodes that start together reassign partitions to each other; the ready line waits for that no longer than this.
 _SETTLED_WITHIN_S = 10.0
-_ANYWHERE, _FOR_EACH_CORE = 64, 8  # processes, of which each can use a core and takes some 60 MB
+_ANYWHERE, _FOR_EACH_CORE = 64, 8  # limits on processes, of which each can use a core and takes some 60 MB
 
 HandlerSpec = Annotated[
     str,
@@ -120,7 +120,7 @@ def run(
 
 
 def prepare(settings: Settings) -> None:
-    """Logs as the settings want them."""
+    """Set up logs as configured."""
     from evenlane.engine.base.log_setup import setup
 
     setup(settings.log_format, settings.log_level)
@@ -134,7 +134,7 @@ def _run_one(handler: str, fallback: str | None, settings: Settings, lifeline: i
     from evenlane.engine.errors import EvenlaneError
     from evenlane.engine.runtime.run_loop import run_loop
 
-    bind_contextvars(node=settings.node_id())  # its logs stand among those of others
+    bind_contextvars(node=settings.node_id())  # distinguishes its logs from those of other nodes
     line = claimant = None
     if lifeline is not None:
         from evenlane.engine.cli.run.lifeline import Lifeline
@@ -167,20 +167,20 @@ def _run_one(handler: str, fallback: str | None, settings: Settings, lifeline: i
         clean = run_loop(_guarded(engine, line.joined if line is not None else None))
     except (SystemExit, KeyboardInterrupt, CancelledError, RuntimeError) as error:
         cause = _of_handler(error)
-        if not cause or (engine.stopping and isinstance(error, KeyboardInterrupt)):  # (a second Ctrl-C)
+        if not cause or (engine.stopping and isinstance(error, KeyboardInterrupt)):  # a second Ctrl-C
             raise
         raise EvenlaneError(f"node {engine.id} stops: {cause}") from error
     return clean
 
 
 def _of_handler(error: BaseException) -> str:
-    """What a handler did that the event loop ended with this error; empty if it was something else."""
+    """Describe how a handler made the event loop end with this error; empty if the cause was something else."""
     name = type(error).__name__
     if name == "RuntimeError":
         return "a handler stopped the event loop" if "Event loop stopped" in str(error) else ""
     if name == "CancelledError":
         return "a handler cancelled the tasks of the node"
-    if name == "SystemExit":  # a handler's own is a failed attempt
+    if name == "SystemExit":  # SystemExit in a handler itself is a failed attempt
         return "a task that a handler left behind raised SystemExit"
     return f"a handler, or a task that it left behind, raised {name}"
 
@@ -213,7 +213,9 @@ def _run_many(settings: Settings, count: int, flags: dict[str, object]) -> bool:
 
 
 async def _together(settings: Settings, said: Mapping[str, Ready]) -> Ready:
-    """What the nodes have when all of them are ready, or else what each had when it became so."""
+    """Return what the nodes own together once all are ready, otherwise the sum of what each had when it
+    became ready.
+    """
     from evenlane.engine.cli.run.lifeline import Ready
     from evenlane.engine.cli.run.readiness import wait_until_ready
     from evenlane.engine.cluster import connections

@@ -1,4 +1,4 @@
-"""Servers of a command's own, with a sign that it is at work while they start."""
+"""Runs a command's own servers, with a progress indicator while they start."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @asynccontextmanager
 async def starting(servers: Servers) -> AsyncIterator[None]:
-    """The servers, until the block ends."""
+    """Run the servers until the block ends."""
     async with AsyncExitStack() as opened:
         with Shown("starting NATS and etcd"):
             await opened.enter_async_context(servers)

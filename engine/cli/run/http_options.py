@@ -1,4 +1,4 @@
-"""How the nodes of one command serve HTTP: on a port each, from `http_port` on; and the token of `evenlane up`."""
+"""HTTP options of the nodes of one command: a port each, from `http_port` on; and the token of `evenlane up`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,9 @@ _FILE_NAME = "http-token"
 
 
 def http_ports(first: int | None, count: int) -> Sequence[int]:
-    """Of `count` nodes; none if `first` is None, and 0 each (any free one) if it is 0. Raises ConfigError."""
+    """Return the ports of `count` nodes: none if `first` is None, and 0 (any free one) each if it is 0. Raises
+    ConfigError.
+    """
     if not first:
         return [] if first is None else [0] * count
     if first + count - 1 > _LAST:
@@ -30,14 +32,14 @@ def http_ports(first: int | None, count: int) -> Sequence[int]:
 
 
 def addresses(ready: Iterable[Ready]) -> str:
-    """Where nodes serve, as the end of a line that says what is ready."""
+    """Return the addresses served, as the end of the ready line."""
     served = ",".join(each.http for each in ready if each.http is not None)
     return f" http={served}" if served else ""
 
 
 def http_token(data_dir: Path) -> Path:
-    """The file with the token, made if it isn't there; says on stderr where it is. Whoever may read the file may change
-    something by HTTP. Raises ConfigError.
+    """Return the file with the token, created if missing, and print its path to stderr. Anyone who can read the file
+    has write access by HTTP. Raises ConfigError.
     """
     path = (data_dir / _FILE_NAME).absolute()
     try:
@@ -51,7 +53,7 @@ def http_token(data_dir: Path) -> Path:
 
 
 def _write(path: Path) -> None:
-    """Whole or not at all, and never readable by others."""
+    """Write the file entirely or not at all, never readable by others."""
     from secrets import token_urlsafe
 
     fresh = path.with_name(f"{path.name}.{os.getpid()}")

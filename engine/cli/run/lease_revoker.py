@@ -1,7 +1,7 @@
-"""The leases of a process that is gone are revoked, so that its partitions needn't wait for their ends.
+"""Revokes the leases of a process that has ended, so that its partitions need not wait for their expiry.
 
-Only of a process whose exit status the kernel has given: nothing of it runs any more, and a lease's id is never used
-twice, so whoever runs under the same node's name holds another one (docs/adr/0024).
+Only after the kernel has reported the process's exit status: nothing of the process runs any more. A lease id is never
+reused, so another process under the same node name has another lease (docs/adr/0024).
 """
 
 from __future__ import annotations
@@ -26,12 +26,14 @@ if TYPE_CHECKING:
 
 _log = structlog.get_logger(__name__)
 
-_PAUSE_S = 0.25  # before an etcd that didn't answer is asked again
+_PAUSE_S = 0.25  # before a retry after etcd didn't answer
 _SECOND = 1_000_000_000
 
 
 class Revoker:
-    """`connect` makes a client of etcd. Each death has its own: as long as all live, the supervisor needs none."""
+    """Revokes leases of dead processes. `connect` makes an etcd client, a separate one per death: while all processes
+    live, the supervisor needs none.
+    """
 
     def __init__(self, connect: Callable[[], Coordination], env: str) -> None:
         self._connect, self._env = connect, env
@@ -39,8 +41,8 @@ class Revoker:
     async def revoke(self, node: str, claims: Claims) -> None:
         """End the leases of a dead process of this node.
 
-        An etcd that is silent is asked again for as long as it takes: meanwhile no lease ends, and once it is back each
-        may have its whole time again. One that refuses isn't: they end by themselves then.
+        Retries without limit while etcd is silent: no lease expires meanwhile, and each may get its whole TTL again
+        afterwards. If etcd refuses, the leases expire.
         """
         gone = now_ns()
         try:
@@ -57,7 +59,7 @@ class Revoker:
 
 
 class _Death:
-    """Of one process."""
+    """The death of one process."""
 
     def __init__(self, coordination: Coordination, env: str, node: str, claims: Claims) -> None:
         self._coordination, self._env, self._node, self._claims = coordination, env, node, claims
@@ -70,18 +72,18 @@ class _Death:
             await self._answered(lambda lease=lease: self._coordination.revoke(lease))  # type: ignore[misc]
 
     def _lent(self) -> dict[str, float]:
-        """The projects whose parts others may use still, and for how many s."""
+        """Return the projects whose quota share other nodes may still use, and for how many s."""
         now = now_ns()
         return {project: (until - now) / _SECOND for project, until in self._claims.lent.items() if until > now}
 
     async def _keep_loans(self) -> None:
-        """The next owners must count what others may use still of the dead one's parts (docs/adr/0019): its partitions
-        are released with a record of that, as it would have done. Where that fails, its leases stay until the loans
-        have ended.
+        """Pass the dead process's loans on. The next owners must count the quota that others may still use
+        (docs/adr/0019), so its partitions are released with a record of the loans, as the process itself would have
+        done. If that fails, its leases are kept until the loans have ended.
         """
         owners = [item for item in await self._under_lease("owners") if names.number(_last(item)) is not None]
         released = await asyncio.gather(*(self._released(item) for item in owners))
-        # A release of its own may have come first, whose record goes with the lease.
+        # An earlier release by the process itself left a record that would expire with the lease.
         if not all(released) or await self._under_lease("held"):
             await asyncio.sleep(max(self._lent().values(), default=0.0))
 
@@ -113,17 +115,17 @@ class _Death:
 
 
 def _last(item: KeyValue) -> str:
-    """The last part of its key."""
+    """Return the last part of the key."""
     return item.key.rpartition("/")[2]
 
 
 def _epoch(owner: KeyValue) -> int:
-    """Under which the partition was owned; a value that somebody has spoilt tells no base."""
+    """Return the epoch under which the partition was owned. A corrupted value has no base."""
     with contextlib.suppress(RecordError):
         return decode(OwnerRecord, owner.key, owner.value).base + owner.create_revision
     return owner.create_revision
 
 
 def _named(lease: int) -> str:
-    """As `etcdctl lease list` has it."""
+    """Format a lease like `etcdctl lease list`."""
     return f"{lease:016x}"

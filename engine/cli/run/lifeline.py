@@ -1,5 +1,5 @@
-"""The line between a supervisor and each of its nodes. The node says on it how far it is; and when one end is
-gone, however it went, the kernel tells the other.
+"""Lifeline: the connection between a supervisor and each of its nodes. The node reports its progress on it. When either
+end has gone, however it ended, the kernel notifies the other.
 """
 
 from __future__ import annotations
@@ -19,41 +19,41 @@ _READY = "ready"
 
 
 class Ready(NamedTuple):
-    """What a node had when it became ready."""
+    """The state of a node when it became ready."""
 
     partitions: int
     generation: int
-    http: str | None = None  # where it serves, if it does
+    http: str | None = None  # address served, if any
 
 
 class Lifeline:
-    """The node's end. When the supervisor is gone the node gets a SIGTERM, and SIGKILL if it hasn't ended
-    `drain_grace_s` and 5 s later.
+    """The node's end. When the supervisor has gone, the node gets a SIGTERM, and SIGKILL if it still runs
+    `drain_grace_s` plus 5 s later.
 
-    Not the kernel's parent-death signal, which knows one signal only: SIGKILL would leave the partitions without
-    an owner until the lease ends, SIGTERM alone would leave a node that hangs alone for ever. In a thread, so that
-    a handler that blocks the event loop doesn't block this.
+    The kernel's parent-death signal doesn't suffice, as it is a single signal: SIGKILL would leave the partitions
+    without an owner until the lease ends, and SIGTERM would never end a node that hangs. Runs in a thread, so that a
+    handler that blocks the event loop doesn't block it.
     """
 
     def __init__(self, descriptor: int, drain_grace_s: float) -> None:
-        os.set_inheritable(descriptor, False)  # what a handler starts must not hold the line
+        os.set_inheritable(descriptor, False)  # child processes of a handler must not hold the line
         self._line = socket.socket(fileno=descriptor)
         self._kill_after_s = drain_grace_s + KILL_AFTER_S
         threading.Thread(target=self._outlive_nobody, name="lifeline", daemon=True).start()
 
     def joined(self) -> None:
-        """Settings, handler and cluster are as they should be: what else is wrong, is wrong with this node."""
+        """Report that settings, handler and cluster are valid. Later errors are specific to this node."""
         self._say(_JOINED)
 
     def ready(self, ready: Ready) -> None:
         self._say(" ".join([_READY, *(str(each) for each in ready if each is not None)]))
 
     def _say(self, line: str) -> None:
-        with contextlib.suppress(OSError):  # the supervisor is gone, which the thread sees as well
+        with contextlib.suppress(OSError):  # the supervisor has gone; the thread notices that, too
             self._line.sendall(f"{line}\n".encode())
 
     def _outlive_nobody(self) -> None:
-        # Signals are for the main thread: this one would take them and leave that one asleep.
+        # Signals are for the main thread, which would not wake up if this thread received them.
         signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
         with contextlib.suppress(OSError):
             while self._line.recv(64):
@@ -64,7 +64,7 @@ class Lifeline:
 
 
 def understood(line: bytes) -> Ready | None:
-    """What a node said: Ready, or None that it has joined."""
+    """Parse a node's message: Ready, or None for "joined"."""
     match line.decode().split():
         case [word, partitions, generation, *http] if word == _READY:
             return Ready(int(partitions), int(generation), *http)

@@ -1,7 +1,7 @@
-"""What nodes own, once they have carried out what is planned for them.
+"""Waits until nodes own the partitions that are planned for them.
 
-A node that becomes ready among others says what it had at that moment: the first one all partitions, of which it
-then gives most away. So the keys in etcd are asked, which know better.
+A node that becomes ready among others reports the partitions it has at that moment: the first one has all, and then
+releases most. The keys in etcd are therefore read instead.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ _PAUSE_S = 0.1
 
 
 async def wait_until_ready(coordination: Coordination, env: str, nodes: Collection[str], within_s: float) -> Ready:
-    """How many partitions these nodes own together, and the newest generation that one of them has carried out.
+    """Return how many partitions these nodes own together, and the newest generation carried out by any of them.
 
-    Waits until each of them has carried out its plan and no partition of theirs is still to be had, but no longer
-    than `within_s` seconds. Raises CoordinationError.
+    Waits until each node has carried out its plan and owns all its partitions, at most `within_s` seconds. Raises
+    CoordinationError.
     """
     loop = asyncio.get_running_loop()
     deadline = loop.time() + within_s
@@ -48,10 +48,10 @@ def _settled(planned: dict[str, PlanRecord], done: dict[str, DoneRecord], nodes:
 
 
 async def _records(coordination: Coordination, env: str, what: str, kind: type[R]) -> Iterator[tuple[str, R]]:
-    """By the last part of their keys. What is no record is nobody's."""
+    """Return the records by the last part of their keys. Invalid ones are skipped."""
     prefix = names.key(env, what) + "/"
     listing = await coordination.list(prefix)
-    records = RecordReader(env, lambda _reason: None)  # the nodes say it
+    records = RecordReader(env, lambda _reason: None)  # the nodes log it
     return (
         (item.key.removeprefix(prefix), record)
         for item in listing.items

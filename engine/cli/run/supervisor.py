@@ -1,8 +1,8 @@
-"""`--processes N`: nodes as processes, under a supervisor that starts them, starts them again, and ends them.
+"""Supervisor of `--processes N`: starts nodes as processes, restarts them, and ends them.
 
-Each node is `evenlane run` in a session of its own, so that a terminal's Ctrl-C reaches the supervisor alone, which
-sends one SIGTERM to each. They share stdout and stderr with it. How they end with it: see lifeline.py. What becomes of
-the leases of one that has died: see revoking.py.
+Each node is `evenlane run` in a session of its own, so that a terminal's Ctrl-C only reaches the supervisor, which
+sends one SIGTERM to each. Nodes share stdout and stderr with it. For their end with the supervisor see lifeline.py; for
+the leases of a dead node see lease_revoker.py.
 """
 
 from __future__ import annotations
@@ -37,16 +37,16 @@ _log = structlog.get_logger(__name__)
 FIRST_PAUSE_S = 1.0
 LONGEST_PAUSE_S = 30.0
 STEADY_S = 60.0
-_FAREWELL_S = 3.0  # for so long leases are still being revoked at the end
-_LAST_WORDS_S = 1.0  # what a node said right before its end must not be missed; its own children may hold the line
-# -P: the folder one starts in must not be searched first, where a user's quota.py would replace ours.
+_FAREWELL_S = 3.0  # time limit for revoking leases at the end
+_LAST_WORDS_S = 1.0  # for reading a node's last messages after its end; its own children may hold the line
+# -P: the working directory must not be searched first, where a user's module could shadow an installed one.
 _PROGRAM = (sys.executable, "-P", "-c", "from evenlane.engine.cli.main import main; main()", "run")
 
 
 def pause_after(last_s: float, ready_s: float) -> float:
-    """Seconds to wait before a node that was ready for `ready_s` is started again; `last_s` was the last such wait.
+    """Return the seconds before a node that was ready for `ready_s` is restarted; `last_s` was the previous pause.
 
-    It doubles from 1 s to 30 s, and begins anew after a minute of service.
+    The pause doubles from 1 s to 30 s, and is reset after a minute of service.
     """
     if not last_s or ready_s >= STEADY_S:
         return FIRST_PAUSE_S
@@ -54,7 +54,7 @@ def pause_after(last_s: float, ready_s: float) -> float:
 
 
 def how(code: int) -> str:
-    """An exit code of a child in words."""
+    """Describe a child's exit code."""
     if code >= 0:
         return f"exit code {code}"
     try:
@@ -64,7 +64,7 @@ def how(code: int) -> str:
 
 
 def arguments(flags: Mapping[str, object]) -> list[str]:
-    """Of `evenlane run`; a flag that is None was not given."""
+    """Return the arguments of `evenlane run`; a flag that is None was not given."""
     given = [f"--{flag.replace('_', '-')}={value}" for flag, value in flags.items() if value is not None]
     return [*given, *(["--debug"] if "--debug" in sys.argv else [])]
 
@@ -78,7 +78,7 @@ class ChildProcess:
         passed = theirs.fileno(), self._claims
         with theirs:
             try:
-                self._process = subprocess.Popen(  # noqa: S603 - this very program
+                self._process = subprocess.Popen(  # noqa: S603 - runs this very program
                     [*command, f"{FLAG}={passed[0]}", f"{CLAIMS}={passed[1]}"],
                     stdin=subprocess.DEVNULL,
                     env=environ,
@@ -94,7 +94,7 @@ class ChildProcess:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Without await: whatever comes, nothing is left."""
+        """Kill the process without await, so that nothing can be left behind."""
         self._process.kill()
         self._process.wait()
         self._close()
@@ -105,11 +105,11 @@ class ChildProcess:
 
     @property
     def ready_s(self) -> float:
-        """For how long it has been ready by now; 0 if it never was."""
+        """Seconds since it became ready; 0 if it never did."""
         return 0.0 if self._ready_at is None else asyncio.get_running_loop().time() - self._ready_at
 
     async def listen(self, said: Callable[[Ready | None], None]) -> None:
-        """`said` gets what the node says, until its end."""
+        """Call `said` with the node's messages, until its end."""
         reader, writer = await asyncio.open_connection(sock=self._line.dup())
         try:
             while line := await reader.readline():
@@ -121,19 +121,19 @@ class ChildProcess:
             writer.close()
 
     async def end(self) -> int:
-        """Wait for it; the exit code, or minus the signal's number."""
+        """Wait for its end; return the exit code, or minus the signal's number."""
         return await exited(self._process)
 
     def claimed(self) -> Claims:
-        """After `end` or `stopped` that is the last of it: the kernel gives an exit status when the last thread has
-        ended, and none of a process that is only stopped (SIGSTOP).
+        """Return its claims. After `end` or `stopped` they are final: the kernel reports an exit status once the last
+        thread has ended, and none for a process that is only stopped (SIGSTOP).
         """
         return claimed(self._claims)
 
     async def stopped(self, within_s: float) -> int:
-        """End it in order, by SIGKILL after `within_s`."""
+        """End it in order, by SIGKILL after `within_s`. Returns the exit code."""
         self._process.send_signal(signal.SIGTERM)
-        self._process.send_signal(signal.SIGCONT)  # one under SIGSTOP doesn't see the first
+        self._process.send_signal(signal.SIGCONT)  # a process under SIGSTOP doesn't receive SIGTERM
         try:
             async with asyncio.timeout(within_s):
                 return await self.end()
@@ -144,9 +144,9 @@ class ChildProcess:
 
 class Supervisor:
     """Keeps the nodes `<name>-0` to `<name>-<count - 1>` alive until `stop`. `arguments` are those of `evenlane run`
-    without the node's name, `environ` comes on top of our own; `drain_grace_s` is what a drain of theirs may take. Each
-    serves HTTP on its one of `http_ports`, if there are any. `revoke` ends the leases of one that is gone: see Revoker.
-    Raises InvalidName.
+    without the node's name; `environ` is added to this process's environment; `drain_grace_s` is the time that a node's
+    drain may take. Each node serves HTTP on one of `http_ports`, if there are any. `revoke` ends the leases of a dead
+    node: see Revoker. Raises InvalidName.
     """
 
     def __init__(
@@ -174,15 +174,16 @@ class Supervisor:
         self._revoking: set[asyncio.Task[None]] = set()
 
     def stop(self) -> None:
-        """End `run` after all nodes have drained."""
+        """Make `run` return after all nodes have drained."""
         self._stop.set()
 
     async def run(self, on_ready: _OnReady) -> bool:
-        """Until `stop`; True if all nodes ended clean. `on_ready` is awaited once, when all of them are ready.
+        """Run until `stop`. Returns True if all nodes ended clean. `on_ready` is awaited once, when all nodes are
+        ready.
 
-        A node that ends after that is started again, and so is one that dies at work before: a message may have killed
-        it. Raises EvenlaneError if one ends otherwise before; the others are ended first. Exits as the first node does
-        if that finds its use wrong: it has said why.
+        A node that ends after that is restarted. So is a node that dies at work before, as a message may have killed
+        it. For any other end before, the other nodes are ended first, then EvenlaneError is raised. If the first node
+        reports wrong use, the supervisor exits with the same code, as the node has printed the reason.
         """
         nodes = [asyncio.create_task(self._keep(node), name=node) for node in self._ids]
         telling = asyncio.create_task(self._tell(on_ready))
@@ -206,8 +207,8 @@ class Supervisor:
             await self._stopped_before(on_ready({node: self._ready[node] for node in self._ids}))
 
     async def _keep(self, node: str) -> bool:
-        """One life after another; whether the last one ended clean."""
-        # The first goes ahead: what is wrong with settings, handler or cluster is then said once.
+        """Run a node repeatedly; return whether its last process ended clean."""
+        # The first node starts alone, so that errors in settings, handler or cluster are reported once.
         if node != self._ids[0] and await self._stopped_before(self._joined.wait()):
             return True
         pause_s = 0.0
@@ -225,9 +226,9 @@ class Supervisor:
                 return clean
 
     async def _life(self, node: str) -> tuple[int, float, bool]:
-        """The exit code, for how many seconds the node was ready, and whether it died at work. A node that died at work
-        still has its lease; one that finds something wrong gives it back. A process that can't be started, because the
-        machine has no room for it, counts as failed.
+        """Run one process. Returns its exit code, how many seconds the node was ready, and whether it died at work. A
+        node that died at work still has its lease; a node that found an error has revoked it. A process that can't be
+        started for lack of resources counts as failed.
         """
         try:
             own = [f"--node={node}", *self._http[self._ids.index(node)]]
@@ -239,7 +240,7 @@ class Supervisor:
             return FAILED, 0.0, False
 
     async def _live(self, node: str, life: ChildProcess) -> int:
-        """Until the end of this life, by itself or by `stop`; how it ended."""
+        """Wait for the end of this process, by itself or by `stop`; return its exit code."""
         listening = asyncio.create_task(life.listen(lambda heard: self._heard(node, heard)))
         try:
             if not await self._stopped_before(life.end()):
@@ -253,7 +254,7 @@ class Supervisor:
             listening.cancel()
 
     def _gone(self, node: str, life: ChildProcess) -> None:
-        """Its process has ended. One that ended in order has given its leases back."""
+        """Revoke the leases of a process that has ended. A process that ended in order has none left."""
         claims = life.claimed()
         if claims.leases and self._revoke is not None:
             task = asyncio.create_task(self._revoke(node, claims), name=f"revoke {node}")
@@ -268,7 +269,7 @@ class Supervisor:
             self._all_ready.set()
 
     def _fail(self, node: str, code: int) -> None:
-        """It ended before it ever was ready, so it would again."""
+        """Stop all nodes, as this one ended before it ever was ready, and would do so again."""
         if self._failure is None:
             told = code == WRONG_USE and not self._joined.is_set()
             self._failure = (
@@ -279,7 +280,7 @@ class Supervisor:
         self.stop()
 
     async def _stopped_before(self, work: Coroutine[object, object, object]) -> bool:
-        """Whether `stop` came before the end of `work`, which is given up then."""
+        """Return whether `stop` came before the end of `work`, which is then cancelled."""
         working, stopping = asyncio.create_task(work), asyncio.create_task(self._stop.wait())
         try:
             await asyncio.wait({working, stopping}, return_when=asyncio.FIRST_COMPLETED)

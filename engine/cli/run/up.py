@@ -1,4 +1,4 @@
-"""`evenlane up`: real servers on this machine, and a node if a handler is given."""
+"""Command `evenlane up`: runs real servers on this machine, and a node if a handler is given."""
 
 from __future__ import annotations
 
@@ -83,7 +83,9 @@ _FOR_A_HANDLER = {
 
 
 def _check_servers(given: Given, loaded: Loaded) -> None:
-    """Addresses in settings are for other commands; what its own servers can't do is not. Raises ConfigError."""
+    """Raise ConfigError for options and settings that its own servers can't follow. Addresses in settings are for other
+    commands, and ignored.
+    """
     for server, option, url in (
         ("nats", "nats", given.nats), ("nats", "store", given.store), ("etcd", "etcd", given.etcd),
     ):  # fmt: skip
@@ -101,14 +103,14 @@ def _check_servers(given: Given, loaded: Loaded) -> None:
 
 
 def _check_use(handler: str | None, beside: Mapping[str, object]) -> None:
-    """`beside` are the flags that need a handler. Raises ConfigError."""
+    """Raise ConfigError if one of these flags is given without a handler."""
     for flag, value in beside.items():
         if value is not None and handler is None:
             raise ConfigError(f"--{flag} is given without --handler, {_FOR_A_HANDLER[flag]}")
 
 
 def _check_apart(chosen: Mapping[str, Sequence[int | None]]) -> None:
-    """The ports by flag: each may be there once. Raises ConfigError."""
+    """Raise ConfigError if two flags choose the same port."""
     flags: dict[int, str] = {}
     for flag, ports in chosen.items():
         for port in ports:
@@ -162,7 +164,7 @@ async def _nodes(
     servers: Servers, settings: Settings, stop: asyncio.Event, *, count: int, ports: Sequence[int],
     flags: dict[str, object],
 ) -> bool:  # fmt: skip
-    """Nodes as processes; whether all of them ended clean."""
+    """Run nodes as processes; return whether all of them ended clean."""
     import asyncio
 
     from evenlane.engine.cli.run.lease_revoker import Revoker
@@ -189,7 +191,7 @@ async def _nodes(
 
 
 async def _node(servers: Servers, settings: Settings, stop: asyncio.Event, *, call: Any, fallback: Any) -> bool:
-    """A node if there is a handler, else only what lets producers and `topics` work."""
+    """Run a node if there is a handler, otherwise only prepare the streams for producers and `topics`."""
     import asyncio
 
     from evenlane.engine.runtime.engine import Engine
@@ -202,7 +204,7 @@ async def _node(servers: Servers, settings: Settings, stop: asyncio.Event, *, ca
             print(_line(servers, told), flush=True)  # noqa: T201
 
     async def ignore(_message: object) -> None:
-        """Never called: a node that isn't run takes nothing over."""
+        """Never called: a node that isn't run takes over no partitions."""
 
     engine = Engine(call or ignore, fallback=fallback, settings=settings, on_ready=ready)
     async with engine:

@@ -1,7 +1,7 @@
-"""The end of a process whose handler keeps Python's interpreter lock: then no thread of it can run either.
+"""Ends a process whose handler holds Python's interpreter lock, so that no other thread can run.
 
-A regular expression that backtracks for minutes, say. `faulthandler` has a timer that needs no lock: it writes all
-stacks to stderr and ends the process, with exit code 1. It runs on while the process is stopped, too.
+An example is a regular expression that backtracks for minutes. The timer of `faulthandler` needs no lock: it writes all
+stacks to stderr and ends the process with exit code 1. It also runs while the process is stopped.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ import sys
 from typing import Self
 
 _EVERY_S = 1.0
-_LATER_S = 5.0  # than the watch in the lease's thread, which says more and comes first wherever it can
+_LATER_S = 5.0  # later than the watch in the lease's thread, which reports more and acts first where it can
 
 
 class Watchdog:
-    """Of the running event loop, as long as the context lasts. `limit_s` is `block_limit`; 0: it ends nothing."""
+    """Watches the running event loop inside its context. `limit_s` is `block_limit`; 0: no limit."""
 
     def __init__(self, limit_s: float, later_s: float = _LATER_S) -> None:
         self._limit_s, self._after_s = limit_s, limit_s + later_s

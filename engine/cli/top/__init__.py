@@ -1,1 +1,1 @@
-"""`evenlane top`: what all nodes do, live in the terminal or line by line."""
+"""Command `evenlane top`: shows the activity of all nodes, live in the terminal or line by line."""

@@ -1,4 +1,4 @@
-"""`evenlane top` in a terminal."""
+"""Terminal app of `evenlane top`."""
 
 from __future__ import annotations
 
@@ -33,22 +33,25 @@ if TYPE_CHECKING:
 
 _BY_COLUMN = [column.sort for column in TENANTS if column.sort is not None]
 _NODES_SHOWN = 6
-_WIDE, _HIGH = 100, 16  # of a terminal that has room for all
+_WIDE, _HIGH = 100, 16  # size of a terminal that has room for everything
 _SAID_S = 8.0
-_QUIET_S = 0.3  # whoever runs along the lines asks nobody
+_QUIET_S = 0.3  # delay, so that moving along the lines asks no node
 _DOWN, _UP = "▼", "▲"
 _NONE_LIKE, _NOTHING = "none of those that are shown is like this", "nothing waits or moves"
 
 
 class TopApp(App[None]):
-    """`document` is the overview to begin with. `defect` is what ended it, if that was none of the keys."""
+    """The app. `document` is the first overview. `defect` is the error that ended it, if it wasn't quit.
+
+    Invariant: `_asked_why` is the project shown in the pane, empty while it is closed.
+    """
 
     CSS = CSS
     ENABLE_COMMAND_PALETTE = False
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("q,ctrl+c", "quit", "Quit", priority=False),
         Binding("question_mark", "help", "Help", key_display="?"),
-        Binding("slash", "filter", "Filter", key_display="/", priority=True),  # before what is typed after it
+        Binding("slash", "filter", "Filter", key_display="/", priority=True),  # before later text is typed
         Binding("s", "sort(1)", "Sort"),
         Binding("S", "sort(-1)", "Sort back", show=False),
         Binding("r", "reverse", "Reverse"),
@@ -96,7 +99,7 @@ class TopApp(App[None]):
         self._show()
 
     def _handle_exception(self, error: Exception) -> None:
-        """No traceback over the screen: whoever has started this says what was the matter."""
+        """Keep the error for the caller instead of drawing a traceback."""
         cause = error.error if isinstance(error, WorkerFailed) and isinstance(error.error, Exception) else error
         self.defect = self.defect or cause
         self._exception = self._exception or error
@@ -104,7 +107,7 @@ class TopApp(App[None]):
         self._return_code = 1
         self._close_messages_no_wait()
 
-    # ---- figures
+    # ---- data
 
     async def _follow(self) -> None:
         while True:
@@ -135,10 +138,10 @@ class TopApp(App[None]):
             text = "\n".join(why_lines(told))
         except EvenlaneError as error:
             text = str(error)
-        if self._asked_why == project:  # else another was chosen meanwhile
+        if self._asked_why == project:  # another one may have been chosen meanwhile
             self.query_one("#told", Static).update(text)
 
-    # ---- the screen
+    # ---- screen
 
     def _show(self) -> None:
         if not self.query("#filter"):
@@ -173,7 +176,7 @@ class TopApp(App[None]):
         self._put("rest", "; ".join(filter(None, (nothing, more))))
 
     def _put(self, name: str, text: str) -> None:
-        """A part that has nothing to say takes no room."""
+        """Update a part of the screen; an empty part takes no room."""
         part = self.query_one(f"#{name}", Static)
         part.update(text)
         part.display = bool(text)
@@ -206,10 +209,10 @@ class TopApp(App[None]):
     def action_filter(self) -> None:
         asked = self.query_one("#filter", Input)
         asked.display = True
-        self.screen.set_focus(asked)  # at once: what is typed after it is no command
+        self.screen.set_focus(asked)  # at once, so that text typed after it isn't taken for commands
 
     def action_close(self) -> None:
-        """What was opened last is closed: the filter's line, then a tenant's why, then the filter itself."""
+        """Close the last opened part: the filter's line, then a tenant's pane, then the filter itself."""
         asked = self.query_one("#filter", Input)
         if asked.display:
             asked.display = False
@@ -254,7 +257,7 @@ class TopApp(App[None]):
         self._wake.set()
 
     def _say(self, text: str) -> None:
-        """For a while."""
+        """Show a message for a while."""
         self._said = text
         self._show()
         self.set_timer(_SAID_S, lambda: self._unsay(text))
@@ -269,7 +272,7 @@ class TopApp(App[None]):
         self._widths, self._said = {}, ""
         self._show()
 
-    # ---- what is typed and clicked
+    # ---- input and clicks
 
     def on_input_changed(self, event: Input.Changed) -> None:
         self._choose(project=event.value)
@@ -282,12 +285,12 @@ class TopApp(App[None]):
         self.action_why()
 
     def on_option_list_option_highlighted(self, _event: OptionList.OptionHighlighted) -> None:
-        """The open pane is always of the chosen tenant."""
+        """Keep the open pane on the chosen tenant."""
         if self._asked_why:
             self.action_why()
 
     def on_click(self, event: events.Click) -> None:
-        """A column's name: it is sorted by that, or the other way round."""
+        """Sort by the clicked column, or reverse the order."""
         if event.widget is None or event.widget.id != "columns":
             return
         under = [column.sort for start, column in self._columns if start <= event.x]

@@ -1,4 +1,4 @@
-"""`evenlane top`: what all tenants and nodes do, live."""
+"""Command `evenlane top`: shows the activity of all tenants and nodes, live."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def _check(interval: float, count: int | None) -> None:
 
 
 def _on_terminal() -> bool:
-    """All three: the live one reads keys, and draws on stderr."""
+    """Whether all three streams are terminals: the live app reads keys, and draws on stderr."""
     return all(stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr))
 
 
@@ -136,7 +136,7 @@ def _live(settings: Settings, choice: ViewState, interval_s: float) -> None:
         async with connect_source(settings, by) as source:
             await run(source, choice, interval_s)
 
-    logging.disable()  # a line of the log would tear the screen, which tells what matters
+    logging.disable()  # log lines would corrupt the screen, which shows the important ones
     try:
         run_loop(work())
     finally:

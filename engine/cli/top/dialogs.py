@@ -1,4 +1,4 @@
-"""What `evenlane top` asks and tells over its table."""
+"""Dialogs of `evenlane top`."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ docs/reference/top.md and docs/reference/wait-reasons.md tell more."""
 
 
 class Confirm(ModalScreen[bool]):
-    """Whether to `pause` or `resume` a project's topic."""
+    """Asks whether to `pause` or `resume` a project's topic."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("y", "answer(True)", "Yes"),
@@ -55,7 +55,7 @@ class Confirm(ModalScreen[bool]):
 
 
 class Help(ModalScreen[None]):
-    """The keys, until one is pressed."""
+    """Shows the keys until one is pressed."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,q,enter,space,question_mark", "dismiss", "Close")]
 

@@ -1,4 +1,4 @@
-"""Figures as a person reads them: `-` is nothing, `?` isn't known. Pure."""
+"""Formats figures for people: `-` is none, `?` is unknown. Pure."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def count(number: int | None) -> str:
 
 
 def rate(per_second: float | None) -> str:
-    """0, 0.04, 7.5, 120."""
+    """Format a rate: 0, 0.04, 7.5, 120."""
     if per_second is None:
         return UNKNOWN
     digits = 0 if per_second >= 99.95 else 1 if per_second >= 0.95 else 2
@@ -27,7 +27,7 @@ def rate(per_second: float | None) -> str:
 
 
 def age(figures: Mapping[str, Any]) -> str:
-    """For how long its oldest has waited."""
+    """Format how long the oldest message has waited."""
     if not figures["backlog"]:
         return NOTHING
     seconds = figures["oldest_seconds"]
@@ -35,7 +35,7 @@ def age(figures: Mapping[str, Any]) -> str:
 
 
 def gone(figures: Mapping[str, Any]) -> str:
-    """In how much time nothing of it waits any more."""
+    """Format the forecast in how much time the backlog is empty."""
     if not figures["backlog"]:
         return NOTHING
     if figures["never_gone"]:
@@ -45,7 +45,7 @@ def gone(figures: Mapping[str, Any]) -> str:
 
 
 def quota(tenant: Mapping[str, Any]) -> str:
-    """Messages a second: what its topic has, before it what it may take now if that is less; or why there is none."""
+    """Format the topic's QPS, preceded by what it may take now if that is less; or why there is none."""
     state, qps, now = tenant["state"], tenant["qps"], tenant["quota_now"]
     if state is None or qps is None:
         return "no topic"
@@ -64,5 +64,5 @@ def seconds(value: float | None) -> str:
 
 
 def short(value: float) -> str:
-    """No finer than it is worth: rounds are a second apart."""
+    """Format seconds, no finer than the sampling interval justifies."""
     return spoken(value) if value >= 0.005 else "0s"

@@ -1,4 +1,4 @@
-"""The list of tenants that a line is chosen from."""
+"""List of tenants, from which a line is chosen."""
 
 from __future__ import annotations
 
@@ -18,12 +18,14 @@ if TYPE_CHECKING:
 
     from evenlane.engine.cli.top.view_state import Line
 
-_STUCK = {"paused", "no_owner", "endpoint"}  # that doesn't pass by itself
+_STUCK = {"paused", "no_owner", "endpoint"}  # reasons that don't pass by themselves
 _CHOSEN = Style(reverse=True)
 
 
 class TenantList(OptionList):
-    """`tenant` is the one whose line is chosen. It stays chosen, where it is now, when other lines are shown."""
+    """The list. `tenant` is the one whose line is chosen. It stays chosen, at its new position, when other lines are
+    shown.
+    """
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("enter", "select", "Why", key_display="⏎")]
 
@@ -43,7 +45,7 @@ class TenantList(OptionList):
             self.scroll_to(y=top, animate=False)
 
     def render_line(self, y: int) -> Strip:
-        """What is chosen is reversed, not coloured: that is seen in 16 colours and in none, on light and on dark."""
+        """Reverse the chosen line instead of colouring it, which is visible with any palette."""
         strip = super().render_line(y)
         return strip.apply_style(_CHOSEN) if self.scroll_offset.y + y == self.highlighted else strip
 
@@ -58,7 +60,7 @@ class TenantList(OptionList):
 
 
 def styled(text: str, line: Line) -> Content:
-    """What moves nothing is dim, what doesn't go on by itself is yellow."""
+    """Style a line: dim without activity, yellow if it needs intervention."""
     figures = line.figures
     if figures["reason"] in _STUCK:
         return Content.styled(text, "ansi_yellow")

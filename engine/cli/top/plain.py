@@ -1,4 +1,4 @@
-"""`evenlane top` for pipes: one table after the other, without a terminal's codes."""
+"""Plain output of `evenlane top` for pipes: one table after the other, without terminal codes."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 async def follow(
     source: OverviewSource, choice: ViewState, interval_s: float, count: int | None, stop: asyncio.Event
 ) -> None:
-    """Print `count` tables, without end if it is None. The first must be had; later ones are waited for, and what is
-    the matter is told on stderr.
+    """Print `count` tables, without end if it is None. An error before the first table is raised; later errors are
+    reported on stderr and retried.
     """
     clock = asyncio.get_running_loop().time
     due, printed = clock(), 0
@@ -45,9 +45,9 @@ async def follow(
 
 
 def page(document: Mapping[str, Any], choice: ViewState, room: int | None = None) -> Iterator[str]:
-    """One table, a line at a time: when, the whole, tenants, nodes, notes."""
+    """Yield one table, line by line: time, totals, tenants, nodes, notes."""
     yield f"{document['at']} {document['env']}: {summary(document)}"
-    shown = [line._replace(first=True) for line in chosen.lines(document, choice)]  # each line says all
+    shown = [line._replace(first=True) for line in chosen.lines(document, choice)]  # each line is shown in full
     if shown:
         made = table(TENANTS, shown, room)
         yield from (made.header, *made.lines)

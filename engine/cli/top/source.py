@@ -1,4 +1,4 @@
-"""Where `evenlane top` has its figures from, and how it changes a topic: connections that are kept."""
+"""Source of figures for `evenlane top`, and its changes of topics, over persistent connections."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ STATES: dict[str, State] = {verb: state for state, verb in VERBS.items()}
 
 
 class OverviewSource(Protocol):
-    """All raise EvenlaneError, with a sentence."""
+    """A source of figures. All methods raise EvenlaneError, with a sentence."""
 
     async def overview(self) -> dict[str, Any]: ...
 
     async def why(self, project: str) -> dict[str, Any]: ...
 
     async def switch(self, project: str, verb: str) -> str:
-        """`pause` or `resume` its topic; a sentence of what came of it."""
+        """Run `pause` or `resume` on the topic; return a sentence with the result."""
 
 
 class RemoteSource:
-    """`by` is who changes topics, for their history."""
+    """A source that asks the nodes. `by` is the author of changes, for the topics' history."""
 
     def __init__(
         self,
@@ -53,7 +53,7 @@ class RemoteSource:
         self._why = client.WhyClient(etcd, settings.env, lambda: nullcontext(line))
 
     async def overview(self) -> dict[str, Any]:
-        """Raises EvenlaneError if none of the nodes answers, too: a table of nothing would be wrong."""
+        """Return an overview. Raises EvenlaneError also if no node answers, as an empty table would be wrong."""
         with connections.translate_errors():
             document = await self._overviews.overview()
         if document["nodes"] and not any(node["answered"] for node in document["nodes"]):
@@ -61,7 +61,7 @@ class RemoteSource:
         return document
 
     def _no_answer(self, nodes: list[dict[str, Any]]) -> str:
-        """With what is known of them without their answer: their records in etcd say what keeps them from it."""
+        """Return the error with troubles from the nodes' records in etcd, which may explain their silence."""
         asked = "the only node" if len(nodes) == 1 else f"any of the {len(nodes)} nodes"
         silence = (
             f"no answer came within {self._overviews.timeout_s:g} s from {asked} of environment {self._env!r}:"
@@ -74,7 +74,9 @@ class RemoteSource:
             return await self._why.why(project)
 
     async def switch(self, project: str, verb: str) -> str:
-        """As `evenlane topics pause` and `resume`, which are left to deal with a topic that was deleted or drains."""
+        """Change the state like `evenlane topics pause` and `resume`; topics that are deleted or draining are left to
+        these commands.
+        """
         with connections.translate_errors():
             wishes = TopicClient(self._etcd, self._env, await read_config(self._etcd, self._env), self._by)
             standing = await set_paused(wishes, project, STATES[verb], f"top: {verb}")
@@ -85,7 +87,7 @@ class RemoteSource:
 
 @asynccontextmanager
 async def connect_source(settings: Settings, by: str) -> AsyncIterator[RemoteSource]:
-    """Raises ConfigError, Unreachable."""
+    """Connect the source. Raises ConfigError, Unreachable."""
     async with AsyncExitStack() as opened:
         etcd = connections.etcd(settings)
         opened.push_async_callback(etcd.close)

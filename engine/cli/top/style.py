@@ -1,4 +1,4 @@
-"""How it looks: in the terminal's own colours, and readable without any."""
+"""Styles of `evenlane top`: in the terminal's own colours, and readable without any."""
 
 CSS = """
 Screen { background: ansi_default; color: ansi_default; }

@@ -1,4 +1,4 @@
-"""The tables of `evenlane top` as lines of text, as wide as there is room. Pure."""
+"""Tables of `evenlane top` as lines of text, fitted to the width. Pure."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ _CUT = "…"
 
 
 class Column(NamedTuple):
-    """`sort` is what it is sorted by, if it can be. Those with the highest `spare` go first where room is short."""
+    """A column. `sort` is its sort order, if it has one. Columns with the highest `spare` are dropped first if room is
+    short.
+    """
 
     name: str
     text: Callable[[Any], str]
@@ -27,7 +29,7 @@ class Column(NamedTuple):
 
 
 class Table(NamedTuple):
-    """Lines of one width. `columns` says where each column that is shown begins."""
+    """Lines of one width. `columns` has the start of each visible column."""
 
     header: str
     lines: list[str]
@@ -72,8 +74,8 @@ def table(
     mark: str = "",
     least: Mapping[str, int] | None = None,
 ) -> Table:
-    """As wide as the cells, or as `room` allows: then columns are left out, and in the end names are cut. `mark` stands
-    beside the column sorted by; `least` are widths by name that columns have at least.
+    """Build a table as wide as its cells. If `room` is smaller, columns are dropped, and finally names are cut. `mark`
+    is appended to the name of the column sorted by; `least` has minimum widths by column name.
     """
     heads = [f"{column.name}{mark if column.sort == sort else ''}" for column in columns]
     cells = [heads, *([column.text(row) for column in columns] for row in rows)]
@@ -91,7 +93,7 @@ def table(
 
 
 def widths(made: Table) -> dict[str, int]:
-    """What a next table's columns should have at the least, so that it doesn't jump."""
+    """Return minimum widths for the next table, so that its columns don't jump."""
     starts = [start for start, _ in made.columns]
     ends = [start - _APART for start in starts[1:]]
     return {column.name: end - start for (start, column), end in zip(made.columns[:-1], ends, strict=True) if start}
@@ -107,7 +109,7 @@ def summary(document: Mapping[str, Any], *, nodes: bool = True) -> str:
 
 
 def rest(document: Mapping[str, Any], shown: Sequence[Line], matching: int) -> str:
-    """What the table doesn't show; empty if it shows all."""
+    """Describe the part that the table doesn't show; empty if it shows all."""
     hidden = matching - len({line.tenant["project"] for line in shown})
     parts = [f"{hidden:,} more of these"] if hidden else []
     if (left := document["left_out"]) is not None and left["projects"]:

@@ -1,4 +1,4 @@
-"""`evenlane top` takes the terminal, and gives it back as it was."""
+"""Takes the terminal for `evenlane top`, and restores it afterwards."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ if TYPE_CHECKING:
 
 
 async def run(source: OverviewSource, choice: ViewState, interval_s: float) -> None:
-    """Until it is quit, or ended by a signal. Raises EvenlaneError if the first look fails; whatever else ended it."""
+    """Run the app until it is quit or ended by a signal. Raises EvenlaneError if the first overview fails, and the
+    app's defect.
+    """
     document = await source.overview()
     chosen.check(choice, document)
     app = TopApp(source, choice, interval_s, document)

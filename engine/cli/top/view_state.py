@@ -1,4 +1,4 @@
-"""What of an overview is shown, and in which order. Pure."""
+"""View state: which part of an overview is shown, and in which order. Pure."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
 Figures = dict[str, Any]
-"""Of a tenant, or of one priority of it, with the names that the overview has for them."""
+"""Figures of a tenant, or of one of its priorities, with the overview's field names."""
 
 ALL = "all"
-"""The priority of a line that stands for all."""
+"""The priority of a line for all priorities."""
 
 
 def _known(name: str) -> Callable[[Figures], float]:
@@ -38,12 +38,14 @@ SORTS: Mapping[str, Callable[[Figures], float]] = {
     "quota": _known("qps"),
     "name": lambda _figures: 0.0,
 }
-"""By name the first comes first, by all others the largest; what isn't known comes last. Equals go by name."""
+"""Sort orders: by name ascending, by all others descending; unknown values come last, and equal ones are
+sorted by name.
+"""
 
 
 class ViewState(NamedTuple):
-    """`project` is a part of names, `priority` the only one shown, `limit` counts tenants. With `totals` there is one
-    line for each.
+    """Choices of the user. `project` is a part of project names; `priority` is the only one shown; `limit` is a number
+    of tenants. With `totals` there is one line per tenant.
     """
 
     project: str = ""
@@ -55,7 +57,7 @@ class ViewState(NamedTuple):
 
 
 class Line(NamedTuple):
-    """A tenant's priority, or all of them; `first` of those of its tenant."""
+    """A line for one priority of a tenant, or for all. `first`: it is the tenant's first line."""
 
     tenant: Figures
     figures: Figures
@@ -63,21 +65,21 @@ class Line(NamedTuple):
 
 
 def check(choice: ViewState, document: Mapping[str, Any]) -> None:
-    """Raises InvalidName if there is no such priority."""
+    """Raise InvalidName if there is no such priority."""
     if choice.priority is not None and choice.priority not in document["priorities"]:
         known = ", ".join(document["priorities"])
         raise InvalidName(f"priority {choice.priority!r} is none of this cluster's: {known}")
 
 
 def sort_named(text: str) -> str:
-    """Raises ConfigError."""
+    """Return a valid sort order. Raises ConfigError."""
     if text not in SORTS:
         raise ConfigError(f"--sort must be one of {', '.join(SORTS)}, not {text!r}")
     return text
 
 
 def tenants(document: Mapping[str, Any], choice: ViewState) -> list[Figures]:
-    """Those chosen, in order."""
+    """Return the chosen tenants, in order."""
     part = choice.project.casefold()
     found = [tenant for tenant in document["tenants"] if part in tenant["project"].casefold()]
     if choice.priority is not None:
@@ -91,7 +93,7 @@ def tenants(document: Mapping[str, Any], choice: ViewState) -> list[Figures]:
 
 
 def lines(document: Mapping[str, Any], choice: ViewState) -> list[Line]:
-    """Of each tenant that is chosen the priorities in which something waits or moves; one line at least."""
+    """Return the lines of the chosen tenants: their priorities with any activity, or one line for all."""
     found: list[Line] = []
     for tenant in tenants(document, choice):
         if choice.totals or choice.priority is not None:
@@ -103,7 +105,7 @@ def lines(document: Mapping[str, Any], choice: ViewState) -> list[Line]:
 
 
 def narrowed(document: Mapping[str, Any], choice: ViewState) -> dict[str, Any]:
-    """The document with those tenants and that priority alone which are chosen; what is said of the whole stays."""
+    """Return the document with only the chosen tenants and priority; figures of the whole are unchanged."""
     chosen = tenants(document, choice)
     if choice.priority is not None:
         chosen = [
@@ -114,7 +116,7 @@ def narrowed(document: Mapping[str, Any], choice: ViewState) -> dict[str, Any]:
 
 
 def whole(tenant: Figures) -> Figures:
-    """All its priorities as one: it is gone when the last of them is."""
+    """Return all priorities as one: it is gone when the last of them is."""
     bands = tenant["priorities"]
     never = any(band["never_gone"] for band in bands)
     gone = [band["gone_in_seconds"] for band in bands]
@@ -123,7 +125,7 @@ def whole(tenant: Figures) -> Figures:
 
 
 def _shown(tenant: Figures, choice: ViewState) -> Figures:
-    """What the tenant is sorted by, with its quota."""
+    """Return the figures that the tenant is sorted by, with its quota."""
     if choice.priority is None:
         return whole(tenant)
     band = next(band for band in tenant["priorities"] if band["priority"] == choice.priority)
@@ -131,7 +133,7 @@ def _shown(tenant: Figures, choice: ViewState) -> Figures:
 
 
 def _moves(figures: Figures) -> bool:
-    """What waits for its time alone isn't in the backlog, but is there."""
+    """Whether there is any activity; delayed messages count, although they aren't in the backlog."""
     return figures["reason"] is not None or any(
         figures[name] for name in ("backlog", "in_flight", "arriving", "leaving")
     )

@@ -1,4 +1,4 @@
-"""Why a tenant waits, as the lines of a pane. Pure."""
+"""Formats why a tenant waits, as the lines of a pane. Pure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def why_lines(told: Mapping[str, Any]) -> Iterator[str]:
-    """Of the document of `evenlane why`."""
+    """Yield lines from a document of `evenlane why`."""
     oldest = told["oldest_seconds"]
     since = f", the oldest for {spoken(oldest)}" if oldest is not None else ""
     yield f"{told['project']}: {told['backlog']:,} wait{since}; {told['in_flight']:,} in flight"

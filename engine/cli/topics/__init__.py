@@ -1,1 +1,1 @@
-"""`evenlane topics` and `evenlane templates`."""
+"""Commands `evenlane topics` and `evenlane topics template`."""

@@ -1,4 +1,4 @@
-"""`evenlane topics apply`: many topics from a file, with a plan shown before anything is written."""
+"""Command `evenlane topics apply`: writes many topics from a file, after showing a plan."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ def _line(row: PlanRow) -> tuple[str, str, str]:
 
 
 def _agreed(due: int, env: str) -> bool:
-    """Where nobody can be asked it goes on: the file was written on purpose."""
+    """Ask for confirmation. Without a terminal it goes on, as the file was written on purpose."""
     if not sys.stdin.isatty():
         return True
     if typer.confirm(f"Write {counted(due, 'topic')} into environment {env!r}?", err=True):
@@ -145,7 +145,7 @@ def _agreed(due: int, env: str) -> bool:
 
 
 def _document(rows: list[PlanRow], outcome: ApplyOutcome | None) -> dict[str, Any]:
-    """`applied` and what follows are about what was written: nothing, if it wasn't begun."""
+    """Build the document. `applied` and the fields after it describe what was written: nothing, if it wasn't begun."""
     from evenlane.engine.control.topics.plan import counts
 
     written, waiting = ([], []) if outcome is None else (outcome.written, outcome.waiting)
@@ -167,7 +167,7 @@ def _those(rows: list[PlanRow], what: str) -> str:
 
 
 def _told(lines: Iterable[str]) -> str:
-    """One belongs to the sentence; of several each has a line of its own, before it."""
+    """Return a single line as part of the sentence; print several on lines of their own before it."""
     several = [*lines]
     if len(several) == 1:
         return f": {several[0]}"
@@ -179,7 +179,7 @@ def _told(lines: Iterable[str]) -> str:
 
 
 def _complain(outcome: ApplyOutcome, due: int, env: str) -> None:
-    """Exit code 1 unless all is written and in force."""
+    """Raise EvenlaneError unless all is written and in effect."""
     if outcome.broken:
         raise EvenlaneError(
             f"{len(outcome.written):,} of {counted(due, 'topic', 'is', 'are')} known to be written, then:"

@@ -1,4 +1,4 @@
-"""`evenlane topics`: see, make and change what projects get."""
+"""Command `evenlane topics`: shows, creates and changes topics."""
 
 from __future__ import annotations
 

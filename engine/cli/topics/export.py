@@ -1,4 +1,4 @@
-"""`evenlane topics export`: all topics as the file that `evenlane topics apply` reads."""
+"""Command `evenlane topics export`: writes all topics as a file for `evenlane topics apply`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 _STDOUT = Path("-")
 _MOST_NOTES = 100  # lines
-_MODE = 0o600  # of a new file: a topic's `push` may hold what only its endpoint should know
+_MODE = 0o600  # mode of a new file: a topic's `push` may hold secrets of its endpoint
 
 _File = Annotated[Path, typer.Option("--file", metavar="FILE", help="Written whole or not at all; - is stdout.")]
 
@@ -61,7 +61,7 @@ def export(given: Given, *, file: _File = _STDOUT) -> None:
 
 
 def _check(file: Path) -> None:
-    """Raises ConfigError for what is wrong before anything is asked."""
+    """Raise ConfigError for a wrong file name, before etcd is asked."""
     if file.suffix == ".toml":
         raise ConfigError(f"--file {file}: the export is JSON, and `topics apply` reads *.toml as TOML: name it *.json")
     with contextlib.suppress(OSError):
@@ -77,8 +77,8 @@ def _tell(notes: dict[str, str]) -> None:
 
 
 def _replace(file: Path, raw: bytes) -> None:
-    """Replace it in one step: at any time, and after a crash, it is the old file or the new one."""
-    place = file.resolve()  # a link stays one
+    """Replace the file in one step: at any time, even after a crash, it is the old file or the new one."""
+    place = file.resolve()  # keeps a link
     fresh = place.with_name(f".{place.name}.{os.getpid()}")
     try:
         mode = stat.S_IMODE(place.stat().st_mode) if place.exists() else _MODE

@@ -1,4 +1,4 @@
-"""A topic's fields as flags, and as words of a table."""
+"""Converts a topic's fields from flags, and to the words of a table."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
     from evenlane.engine.control.topics.plan import PlanRow
     from evenlane.engine.control.topics.status import TopicStatus
 
-_DEFAULT = "default"  # gives a field its default again
+_DEFAULT = "default"  # resets a field to its default
 _DURATIONS = ("ttl", "ack_wait", "base", "cap")
 _SHOWN = ("qps", "groups", "burst", "weight", "spread", "state")
 
 
 def from_flags(project: str, **flags: object) -> dict[str, object]:
-    """The changes that the flags ask for; None stands for "the default again". Raises InvalidTopic."""
+    """Return the changes that the flags ask for; None resets to the default. Raises InvalidTopic."""
     changes: dict[str, object] = {}
     backoff = flags.pop("backoff", None)
     for field, text in flags.items():
@@ -36,7 +36,7 @@ def from_flags(project: str, **flags: object) -> dict[str, object]:
         changes["backoff"] = {name: _value(project, f"backoff-{name}", name, text) for name, text in parts.items()}
     if not changes:
         raise InvalidTopic(f"topic {project}: nothing is named to be set, such as --qps 100")
-    try:  # each field by itself can be judged without asking etcd for the rest
+    try:  # each field can be checked without etcd
         merge(None, {"qps": 1, **changes})
     except TopicError as error:
         raise InvalidTopic(f"topic {project}: {error}") from error
@@ -70,7 +70,7 @@ def _number(text: str) -> int | float:
 
 
 def rows(standing: TopicStatus) -> Iterator[tuple[str, str, str]]:
-    """Field, value in force, value wished."""
+    """Yield field, value in effect, and value in the spec."""
     document = standing.document()
     in_force: Mapping[str, Any] = document["in_force"] or {}
     wish: Mapping[str, Any] = _wished(document)
@@ -81,7 +81,7 @@ def rows(standing: TopicStatus) -> Iterator[tuple[str, str, str]]:
     if isinstance(standing.wish, str):
         yield "(no object)", "-", words(standing.wish)
     accepted_at = in_force.get("revision", 0)
-    # Where nobody leads a wish is accepted before it has a revision.
+    # Without a leader a spec is accepted before it has a revision.
     yield (
         "revision",
         words(accepted_at) if accepted_at > 1 else "-",
@@ -90,7 +90,7 @@ def rows(standing: TopicStatus) -> Iterator[tuple[str, str, str]]:
 
 
 def line(standing: TopicStatus) -> tuple[str, ...]:
-    """One line of the list."""
+    """Return one line of the list."""
     document = standing.document()
     shown: Mapping[str, Any] = document["in_force"] or _wished(document)
     how = "yes" if standing.accepted else f"no: {standing.why_not}"
@@ -100,17 +100,17 @@ def line(standing: TopicStatus) -> tuple[str, ...]:
 
 
 def _wished(document: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The fields of the wish, as far as there are any."""
+    """Return the fields of the spec, if there are any."""
     return document["wish"] if isinstance(document["wish"], dict) else {}
 
 
 def _shown_project(project: str) -> str:
-    """Anybody may have written it, in a file or in etcd."""
+    """Escape and cut a project's name, which anybody may have written in a file or in etcd."""
     return (project if project.isprintable() and project else repr(project))[:80]
 
 
 def entry_line(entry: ChangeEntry) -> tuple[str, ...]:
-    """One line of a topic's history."""
+    """Return one line of a topic's history."""
     if entry.changes.get("deleted") == (True, None):
         what = "gone: nothing of it was left"
     else:
@@ -120,7 +120,7 @@ def entry_line(entry: ChangeEntry) -> tuple[str, ...]:
 
 
 def row_line(row: PlanRow) -> tuple[str, str, str]:
-    """One line of the plan of an apply."""
+    """Return one line of a plan."""
     return (
         row.action,
         _shown_project(row.project),
@@ -129,7 +129,9 @@ def row_line(row: PlanRow) -> tuple[str, str, str]:
 
 
 def changes_words(changes: Mapping[str, tuple[Any, Any]], nothing: str, *, arrows: bool) -> str:
-    """`qps 100 -> 200, concurrency 5 -> default`. A new topic has nothing before, and so no `arrows`."""
+    """Format changes: `qps 100 -> 200, concurrency 5 -> default`. A new topic has no values before, thus no
+    `arrows`.
+    """
 
     def side(value: object) -> str:
         return nothing if value is None else words(value)

@@ -1,4 +1,4 @@
-"""What the commands of `evenlane topics` share: how etcd is asked, and what is said of a change."""
+"""Shared parts of the commands of `evenlane topics`: the connection to etcd, and the report of a change."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ IfRevision = Annotated[
 
 
 def current_author(by: str | None) -> str:
-    """The one named, or the user of this process on this host. Raises ConfigError."""
+    """Return the named author, or this process's user on this host. Raises ConfigError."""
     if by is not None:
         return _checked(by)
     import getpass
@@ -52,7 +52,7 @@ def current_author(by: str | None) -> str:
 
     try:
         user = getpass.getuser()
-    except (KeyError, OSError):  # a container may have users without a name
+    except (KeyError, OSError):  # containers may have users without a name
         user = f"uid {os.getuid()}"
     return f"{user}@{socket.gethostname()}"
 
@@ -68,7 +68,7 @@ def _checked(by: str) -> str:
 
 
 def asked(given: Given, work: Callable[[TopicClient], Awaitable[T]], *, by: str | None = None) -> T:
-    """Do the work with a connection to etcd. `by` is who changes topics; None if the work only looks."""
+    """Run the work with a topic client. `by` is the author of changes; None if the work only reads."""
 
     async def with_wishes(etcd: Coordination, settings: Settings, facts: ClusterConfig) -> T:
         from evenlane.engine.control.topics.client import TopicClient
@@ -81,7 +81,7 @@ def asked(given: Given, work: Callable[[TopicClient], Awaitable[T]], *, by: str 
 def connected(
     given: Given, work: Callable[[Coordination, Settings, ClusterConfig], Awaitable[T]], *, writes: bool = False
 ) -> T:
-    """Only what `writes` makes an environment that isn't there yet."""
+    """Run the work with a connection to etcd. Only with `writes` is a missing environment created."""
     settings = given.load().settings
     from evenlane.engine.base.log_setup import setup
     from evenlane.engine.runtime.run_loop import run_loop
@@ -119,7 +119,7 @@ def change(
     as_json: bool,
     known: bool = False,
 ) -> None:
-    """Carry out one command that changes some fields of a topic, and say what came of it."""
+    """Run a command that changes fields of a topic, and report the result."""
     named = current_author(by)
 
     async def work(wishes: TopicClient) -> TopicStatus:
@@ -135,7 +135,9 @@ def change(
 
 
 def tell_change(given: Given, standing: TopicStatus, *, as_json: bool) -> None:
-    """Exit code 1 if the change is written and not in force: a put that counts on it would fail."""
+    """Report a change. Raises EvenlaneError if the change is written but not in effect: a put that relies on it would
+    fail.
+    """
     env = given.load().settings.env
     if standing.replaced is not None:
         print(  # noqa: T201
@@ -155,7 +157,7 @@ def tell_change(given: Given, standing: TopicStatus, *, as_json: bool) -> None:
 
 
 def note(given: Given, standing: TopicStatus) -> None:
-    """On stderr, what a table doesn't show."""
+    """Print a note on stderr about facts that a table doesn't show."""
     env = given.load().settings.env
     if not standing.accepted:
         print(f"note: {_why_not(standing, env)}", file=sys.stderr)  # noqa: T201
@@ -185,7 +187,7 @@ def _why_not(standing: TopicStatus, env: str) -> str:
 
 
 async def _check_drained(settings: Settings, project: str) -> None:
-    """An ordered topic is about to get other groups. Raises EvenlaneError."""
+    """Raise EvenlaneError if messages wait, as an ordered topic is about to get other groups."""
     from evenlane.engine.control.topics.status import not_drained
 
     if waiting := await count_waiting(settings, project):
@@ -193,7 +195,7 @@ async def _check_drained(settings: Settings, project: str) -> None:
 
 
 async def _note_what_waits(settings: Settings, project: str) -> None:
-    """A topic has just become ordered."""
+    """Print a note about messages that wait from before the topic was ordered."""
     if waiting := await count_waiting(settings, project):
         print(  # noqa: T201
             f"note: {counted(waiting, 'message')} of {project} {'waits' if waiting == 1 else 'wait'} from before it was"
@@ -204,7 +206,7 @@ async def _note_what_waits(settings: Settings, project: str) -> None:
 
 
 async def count_waiting(settings: Settings, project: str) -> int:
-    """Messages that wait or are being handled. Raises EvenlaneError."""
+    """Count messages that wait or are being handled. Raises EvenlaneError."""
     from evenlane.engine.admin.backlog.peek_command import peek
 
     parts = (await peek(settings, project, None, 0))["priorities"]

@@ -1,4 +1,4 @@
-"""`evenlane topics template`: topics for projects that appear without one."""
+"""Command `evenlane topics template`: creates topics for projects that appear without one."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ Name = Annotated[str, typer.Argument(metavar="NAME")]
 
 
 def _with_topic_fields(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command the fields of `topics set` as options; it gets them as `fields`."""
+    """Add the fields of `topics set` as options to a command, which gets them as `fields`."""
     of_topics = inspect.signature(set_topic).parameters.values()
     fields = [each for each in of_topics if each.name in FIELDS or each.name.startswith(_BACKOFF)]
     own = [each for each in inspect.signature(command, eval_str=True).parameters.values() if each.name != "fields"]
@@ -158,7 +158,9 @@ def _line(told: dict[str, Any]) -> tuple[str, ...]:
 
 
 def _changes(name: str, named: Mapping[str, object], fields: dict[str, object]) -> dict[str, object]:
-    """The topic's fields that the flags change. Raises InvalidTopic, for all that can be told without etcd."""
+    """Return the topic's fields that the flags change. Raises InvalidTopic for all errors that are found
+    without etcd.
+    """
     from evenlane.engine.cluster.topics.template_cache import check_name
     from evenlane.quota.topics.template import template_merged
     from evenlane.quota.topics.topic import TopicError
