@@ -1,4 +1,4 @@
-"""`evenlane report`: what each tenant has waiting, why, for how long, and what to do about it."""
+"""Command `evenlane report`: reports each tenant's backlog, its causes and duration, and a remedy."""
 
 from __future__ import annotations
 
@@ -109,7 +109,9 @@ def _counted(things: Sized, word: str) -> str:
 
 
 def _quiet_wire() -> None:
-    """That between Python and Java: it tells of the end of each connection, and of Ctrl-C, with tracebacks."""
+    """Silence py4j, the connection between Python and Java: it logs the end of each connection, and Ctrl-C, with
+    tracebacks.
+    """
     logging.getLogger("py4j").setLevel(logging.WARNING)
     logging.getLogger().addFilter(lambda record: not record.getMessage().endswith("while sending command."))
 
@@ -125,7 +127,7 @@ def _made(wanted: Wanted, master: str | None) -> Written:
 
 
 def _source(settings: Settings) -> dict[str, str]:
-    """Options of the data source."""
+    """Return options of the data source."""
     more = {key: getattr(settings, key) for key in _OF_NATS}
     named = {key: str(value) for key, value in more.items() if value is not None}
     return {"nats": ",".join(settings.nats_servers), "env": settings.env, **named}
@@ -136,7 +138,7 @@ def _moment(unix_ns: int | None) -> datetime | None:
 
 
 def _targets(text: str | None) -> Targets:
-    """Those that aren't named are as alerts have them. Raises ConfigError."""
+    """Parse targets; unnamed ones are those of the alerts. Raises ConfigError."""
     from evenlane.spark.reports.targets import Targets
 
     standard = Targets()
@@ -154,7 +156,7 @@ def _targets(text: str | None) -> Targets:
 
 
 def _check_targets(targets: Targets, priorities: Collection[str]) -> None:
-    """Raises ConfigError for a priority that the environment doesn't have; none: they aren't known."""
+    """Raise ConfigError for a priority that the environment doesn't have; no check if its priorities are unknown."""
     for name in targets.oldest_s.keys() - type(targets)().oldest_s.keys() - set(priorities) if priorities else ():
         raise ConfigError(f"--targets: there is no priority {name!r}: there are {', '.join(priorities)}")
 
@@ -169,8 +171,8 @@ def _duration(text: str) -> float:
 
 
 def _asked(given: Given) -> tuple[Sequence[str], dict[str, dict[str, Any]] | None]:
-    """The priorities, and the topics as they are wished: a recommended quota changes nothing else of them. None of
-    either if etcd can't be asked, and no priorities if it knows nothing of this environment.
+    """Return the priorities, and the topics' specs: a recommended quota changes only their `qps`. Topics are None if
+    etcd can't be reached; priorities are empty then, or if etcd doesn't know the environment.
     """
     import msgspec
 

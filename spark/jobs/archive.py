@@ -1,19 +1,19 @@
-"""Lays meter records down as Parquet, by day and hour, so that history outlives the stream.
+"""Archives meter records as Parquet, by day and hour, so that history outlives the stream.
 
-    python -m evenlane.spark.jobs.archive --archive DIR                 what is new, then it ends
-    python -m evenlane.spark.jobs.archive --archive DIR --every 1m      goes on until SIGTERM
-    spark-submit --master ... archive.py --archive DIR         the same elsewhere (examples/spark-operator)
+    python -m evenlane.spark.jobs.archive --archive DIR               archive new records, then end
+    python -m evenlane.spark.jobs.archive --archive DIR --every 1m    continue until SIGTERM
+    spark-submit --master ... archive.py --archive DIR                the same elsewhere (examples/spark-operator)
 
-A run goes on where the last one ended (`DIR/_checkpoint`). A batch is written beside the hours first, then its files
-go to their hours: what a run that was killed had written is taken up by the next one, not read again, so nothing is
-there twice, and nothing is lost though the stream may have it no more.
+Each run continues where the last one ended (`DIR/_checkpoint`). A batch is first written next to the hours, then its
+files are moved to their hours. The next run after a kill completes a written batch instead of reading it again, so no
+record is archived twice, and none is lost although the stream may no longer have it.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
+from pyspark.sql import functions as F  # noqa: N812 - the usual name
 
 from evenlane.spark.jobs import streams
 from evenlane.spark.jobs.arguments import Arguments
@@ -39,18 +39,16 @@ def run(
     every: str | None = None,
     say: Callable[[str], None] = streams.unsaid,
 ) -> None:
-    """`source` are options of the data source. Without `every` it ends when all is laid down that was there. `say` is
-    told of each batch. Raises Failed, Busy where another process does this, ConfigError where the archive is of another
-    environment.
+    """Archive records. `source` are options of the data source. Without `every`, returns when all present records are
+    archived. `say` is called for each batch. Raises Failed; Busy if another process archives there; ConfigError if the
+    archive belongs to another environment.
     """
     folder = Folder(spark, archive)
     streams.run(spark, source, folder, lambda frame, batch: lay_down(frame, folder, batch), every=every, say=say)
 
 
 def lay_down(meter: DataFrame, folder: Folder, batch: str) -> None:
-    """Rows of METER into the hours of their event time, in files that bear the batch's name. Harmless when it is
-    repeated.
-    """
+    """Write rows of METER to the hours of their event time, in files named after the batch. May be repeated."""
     staging, staged, laid = f"{_STAGING}/{batch}", progress(batch, whole=False), progress(batch, whole=True)
     done = folder.read(PROGRESS)
     if done not in (staged, laid):
@@ -60,20 +58,20 @@ def lay_down(meter: DataFrame, folder: Folder, batch: str) -> None:
         for name in folder.names(f"{staging}/day=*/hour=*/*.parquet"):
             day, hour, part = name.split("/")[-3:]
             place = f"{day}/{hour}/{name_of(batch, part)}"
-            folder.delete(place)  # an object store's rename copies: one that was cut off may have left it
+            folder.delete(place)  # an object store's rename copies, and an interrupted one may have left a copy
             folder.rename(name, place)
         folder.write(PROGRESS, laid)
     folder.delete(staging)
 
 
 def _stage(meter: DataFrame, path: str) -> None:
-    # (what was long on its way, or has a wrong clock, is looked for by when it came)
+    # late records, and those with a wrong clock, are filed by arrival time
     event = F.when(F.abs(delay_s()) > SKEW_S, F.col("stored")).otherwise(F.coalesce("at", "stored"))
     since_1970 = F.unix_seconds(event)  # in UTC, whatever the session's time zone
     day = F.date_from_unix_date(F.floor(since_1970 / _DAY_S).cast("int")).cast("string")
     hour = F.lpad(F.floor(since_1970 % _DAY_S / _HOUR_S).cast("string"), 2, "0")
     hours = meter.withColumns({"day": day, "hour": hour})
-    # (few files an hour, and no task that gets a whole day)
+    # few files per hour, and no task that gets a whole day
     hours.hint("rebalance", "day", "hour").write.mode("overwrite").partitionBy("day", "hour").parquet(path)
 
 

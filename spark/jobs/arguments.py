@@ -1,4 +1,4 @@
-"""What jobs can be told on their command line; what is left out comes from EVENLANE_* variables, as for nodes."""
+"""Command-line arguments of jobs; defaults come from EVENLANE_* variables, as for nodes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _FAILED, _WRONG_USE = 1, 2
 
 
 class Arguments:
-    """Options that jobs share, so that each is called the same everywhere."""
+    """Options shared by jobs, so that each has the same name everywhere."""
 
     def __init__(self, about: str | None) -> None:
         self.parser = argparse.ArgumentParser(
@@ -48,7 +48,7 @@ class Arguments:
         )
 
     def parse(self, arguments: Sequence[str]) -> tuple[argparse.Namespace, dict[str, str]]:
-        """What was given, and options of the data source."""
+        """Return the parsed arguments, and the options of the data source."""
         given = self.parser.parse_args(arguments)
         named = {name: getattr(given, name) for name in ("nats", "env") if getattr(given, name) is not None}
         return given, named | dict(given.option)
@@ -64,7 +64,7 @@ def _pair(text: str) -> tuple[str, str]:
 
 
 def _interval(text: str) -> str:
-    """As Spark takes it; its own words, such as `1 minute`, too."""
+    """Convert an interval to Spark's format; Spark's own format, such as `1 minute`, is accepted, too."""
     if _SPARKS.fullmatch(text.strip()):
         return text.strip()
     try:
@@ -74,7 +74,7 @@ def _interval(text: str) -> str:
 
 
 def when(text: str) -> datetime:
-    """RFC 3339, or how long ago."""
+    """Parse RFC 3339 or a time ago."""
     try:
         return datetime.fromtimestamp(parse_past(text, time.time_ns()) / 1e9, UTC)
     except ConfigError as error:
@@ -82,8 +82,8 @@ def when(text: str) -> datetime:
 
 
 def run(main: Callable[[Sequence[str]], None]) -> None:
-    """A job as a program: an error is one sentence on stderr, the exit code 1, or 2 for wrong use."""
-    # The wire to Java tells of an interrupted call in the root's name, with tracebacks.
+    """Run a job as a program: an error is printed as one sentence on stderr; the exit code is 1, or 2 for wrong use."""
+    # The connection to Java logs an interrupted call as the root logger, with tracebacks.
     logging.getLogger().addFilter(lambda record: not record.getMessage().endswith("while sending command."))
     try:
         main(sys.argv[1:])

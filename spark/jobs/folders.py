@@ -1,4 +1,6 @@
-"""Folders that Spark writes to, local or not (`s3a://...`, `hdfs://...`): rename, delete, list, by Hadoop's clients."""
+"""Folders that Spark writes to, local or not (`s3a://...`, `hdfs://...`): rename, delete, list, through
+Hadoop's clients.
+"""
 
 from __future__ import annotations
 
@@ -19,10 +21,10 @@ if TYPE_CHECKING:
 
 
 class Folder:
-    """`path` is a path or URL as Spark takes it; names below are relative to it, with `/` between parts. Raises Failed
-    for a kind of URL that Spark doesn't know, ConfigError for a name that it takes for a pattern.
+    """A folder. `path` is a path or URL in Spark's format; names are relative to it, with `/` between parts. Raises
+    Failed for an unknown kind of URL, ConfigError for a name that Spark would take for a pattern.
 
-    A rename is atomic where the file system's is: on a local one and HDFS, not on object stores.
+    A rename is atomic if the file system's is: on local ones and HDFS, not on object stores.
     """
 
     def __init__(self, spark: SparkSession, path: str) -> None:
@@ -37,7 +39,9 @@ class Folder:
 
     @contextlib.contextmanager
     def alone(self) -> Iterator[None]:
-        """Raises Busy while another process of this machine is in such a block for it; elsewhere nobody can tell."""
+        """Hold a lock on the folder. Raises Busy while another process on this machine holds it. Folders that aren't
+        local can't be locked.
+        """
         if not self.path.startswith("file:"):
             yield
             return
@@ -50,7 +54,7 @@ class Folder:
             yield
 
     def refuse_other(self, env: str) -> None:
-        """Raises ConfigError if what is there is another environment's."""
+        """Raise ConfigError if the folder belongs to another environment."""
         whose = self.read(ENVIRONMENT)
         if whose is not None:
             check_environment(self.path.removeprefix("file:"), whose, env)
@@ -59,34 +63,36 @@ class Folder:
         return f"{self.path}/{name}"
 
     def names(self, pattern: str) -> list[str]:
-        """Of what is there by this pattern of a shell, sorted."""
+        """Return the existing names that match a shell pattern, sorted."""
         found = self._files.globStatus(self._path_of(self.at(pattern))) or ()
         return sorted(each.getPath().toString().removeprefix(f"{self.path}/") for each in found)
 
     def delete(self, name: str) -> None:
-        """With all that is in it; nothing if it isn't there."""
+        """Delete a file, or a folder with its content; no effect if it doesn't exist."""
         self._files.delete(self._path_of(self.at(name)), True)
 
     def rename(self, name: str, to: str) -> None:
-        """The folder of `to` is made if it isn't there. Raises OSError if it can't be done, as where `to` is there."""
+        """Rename, creating the folder of `to` if needed. Raises OSError if it fails, for example because
+        `to` exists.
+        """
         target = self._path_of(self.at(to))
         self._files.mkdirs(target.getParent())
         if not self._files.rename(self._path_of(self.at(name)), target):
             raise OSError(f"{self.at(name)} can't be renamed to {to}")
 
     def kept(self, frame: DataFrame, name: str) -> DataFrame:
-        """The frame as a table: what is worked out from it needn't look at how it was made, of which Spark makes much
-        at each step (a report took twice as long with `persist`).
+        """Write the frame as a table and read it back, which cuts off its plan. Otherwise Spark would process that at
+        each step (a report took twice as long with `persist`).
         """
         frame.write.mode("overwrite").parquet(self.at(name))
         return self._spark.read.schema(frame.schema).parquet(self.at(name))
 
     def kept_grains(self, grains: Grains, name: str) -> Grains:
-        """Tables in a folder of that name."""
+        """Keep the grains as tables in a folder of that name."""
         return Grains(*(self.kept(frame, f"{name}/{part}") for part, frame in grains._asdict().items()))
 
     def read(self, name: str) -> str | None:
-        """A small text; None if it isn't there."""
+        """Return a small text file; None if it doesn't exist."""
         file = self._path_of(self.at(name))
         if not self._files.exists(file):
             return None
@@ -97,7 +103,7 @@ class Folder:
             stream.close()
 
     def write(self, name: str, text: str) -> None:
-        """Readers see all of the former text, or all of this one."""
+        """Replace a text file atomically: readers see all of the old text, or all of the new one."""
         if self.path.startswith("file:"):
             # Hadoop renames a file's checksum after the file: a kill between the two would make it unreadable.
             file = Path(self.at(name).removeprefix("file:"))

@@ -1,7 +1,7 @@
-"""The report: reads meter records and dead letters, works the tables out, writes page, JSON, Parquet and quotas.
+"""Makes a report: reads meter records and dead letters, computes the tables, writes page, JSON, Parquet and quotas.
 
 python -m evenlane.spark.jobs.report --out DIR --window 1h
-spark-submit --master ... report.py      (examples/spark-operator): DIR is a folder that driver and executors see
+spark-submit --master ... report.py      (examples/spark-operator): driver and executors must share the folder DIR
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
+from pyspark.sql import functions as F  # noqa: N812 - the usual name
 
 from evenlane.engine.admin.export.client import StreamReader
 from evenlane.engine.admin.export.connect import connect
@@ -47,12 +47,12 @@ if TYPE_CHECKING:
 
 FORMATS = ("html", "parquet", "json")
 _FILES = ("report.html", "report.json", "tenants.parquet", "quotas.json")
-_WINDOWS = {"5m": 72, "1h": 24, "1d": 7}  # that are told if nobody says since when
+_WINDOWS = {"5m": 72, "1h": 24, "1d": 7}  # windows reported by default
 
 
 class Wanted(NamedTuple):
-    """`source` are options of the data source that say where NATS is; None: the archive alone is read. `topics` are
-    the present topics by project, as `evenlane topics apply` takes them; None: not known.
+    """Parameters of a report. `source` are options of the data source that locate NATS; None: only the archive is read.
+    `topics` are the present topics by project, in the format of `evenlane topics apply`; None: unknown.
     """
 
     out: Path
@@ -68,14 +68,14 @@ class Wanted(NamedTuple):
 
 
 class Written(NamedTuple):
-    """Names in the folder, and the document of report.json."""
+    """Names of the files in the folder, and the document of report.json."""
 
     files: list[str]
     document: dict[str, Any]
 
 
 def check(wanted: Wanted) -> None:
-    """Raises ConfigError for what can be told without a server."""
+    """Raise ConfigError for errors that are found without a server."""
     if wanted.window not in SPANS:
         raise ConfigError(f"--window: there is no window {wanted.window!r}: there are {', '.join(SPANS)}")
     wrong = [name for name in wanted.formats if name not in FORMATS]
@@ -89,7 +89,7 @@ def check(wanted: Wanted) -> None:
 
 
 def ask(wanted: Wanted) -> None:
-    """Whether there is something to read, before Spark is started for it. Raises EvenlaneError."""
+    """Raise EvenlaneError if there is nothing to read, before Spark is started."""
     if wanted.source is not None:
         options = parse({**wanted.source, "what": "meter"})
         with StreamReader(options.settings) as server:
@@ -97,16 +97,16 @@ def ask(wanted: Wanted) -> None:
 
 
 def make(spark: SparkSession, wanted: Wanted, say: Callable[[str, float], None]) -> Written:
-    """With a session that goes on. The former report in the folder stays until all of the new one is there. `say` is
-    told what begins, and which share of all is done. Raises EvenlaneError.
+    """Make a report in a running session. The previous report stays in the folder until the new one is complete. `say`
+    is called at each step with its name and the share done. Raises EvenlaneError.
     """
     with place.staged(wanted.out, _FILES) as staging:
         return _made(spark, wanted, staging, say)
 
 
 def write(opened: AbstractContextManager[SparkSession], wanted: Wanted, say: Callable[[str, float], None]) -> Written:
-    """The same with a session of its own. It ends before what it leaves is cleaned up: else its tasks, interrupted,
-    would go on to write there.
+    """Make a report in a session of its own. The session ends before the scratch folder is cleaned up, since its
+    interrupted tasks would still write there.
     """
     with place.staged(wanted.out, _FILES) as staging, opened as spark:
         return _made(spark, wanted, staging, say)
@@ -116,13 +116,13 @@ def _made(spark: SparkSession, wanted: Wanted, staging: place.Staging, say: Call
     with explained():
         if wanted.archive and wanted.source is not None:
             say("laying new records down", 0.1)
-            with contextlib.suppress(place.Busy):  # what isn't there yet is read from the stream
+            with contextlib.suppress(place.Busy):  # records that aren't archived yet are read from the stream
                 archive.run(spark, wanted.source, wanted.archive)
         say("reading records", 0.2)
         now = datetime.now(UTC)
         since, until = _range(wanted, now)
         span = SPANS[wanted.window]
-        # The stream grows meanwhile and is read more than once: without an end each time would see another one.
+        # The stream grows meanwhile and is read more than once. Without an end, the reads would differ.
         meter = _meter(spark, wanted, since - timedelta(seconds=LEAD_S), until)
         known = Folder(spark, place.url(staging.scratch)).kept_grains(grains(meter, span.grain_s), "grains")
         records = known.records.count()
@@ -139,7 +139,9 @@ def _made(spark: SparkSession, wanted: Wanted, staging: place.Staging, say: Call
 
 
 def _quotas(found: DataFrame, until: str | None) -> list[dict[str, Any]]:
-    """By the windows that are told: one that has just begun would advise something else than the page does."""
+    """Return the recommended quotas from the reported windows: a window that has just begun would give other advice
+    than the page.
+    """
     if until is None:
         return []
     seen = found.where(F.col("window_end") <= F.lit(datetime.fromisoformat(until)))
@@ -147,7 +149,7 @@ def _quotas(found: DataFrame, until: str | None) -> list[dict[str, Any]]:
 
 
 def _range(wanted: Wanted, now: datetime) -> tuple[datetime, datetime]:
-    """Whole windows from the first."""
+    """Return the time range, starting with a whole window."""
     length = SPANS[wanted.window].window_s
     until = wanted.until or now
     since = wanted.since or until - timedelta(seconds=length * (_WINDOWS[wanted.window] - 1))
@@ -162,7 +164,7 @@ def _meter(spark: SparkSession, wanted: Wanted, since: datetime, until: datetime
 
 
 def _dead(spark: SparkSession, wanted: Wanted, since: datetime, until: datetime) -> DataFrame:
-    """None are known where only the archive is read."""
+    """Read dead letters. Without a source there are none."""
     if wanted.source is None:
         return spark.createDataFrame([], DEAD)
     options = {"what": "dead", "missing": "empty", "since": _instant(since), "until": _instant(until), **wanted.source}
@@ -204,7 +206,7 @@ def main(arguments: Sequence[str]) -> None:
     if given.archive_only and not given.archive:
         raise ConfigError("--archive-only: name the folder with --archive")
     settings = connect(source)
-    source["nats"] = ",".join(settings.nats_servers)  # with an archive the stream is read, too, if it is named
+    source["nats"] = ",".join(settings.nats_servers)  # with an archive, the stream is read only if `nats` is an option
     wanted = Wanted(
         given.out, settings.env, None if given.archive_only else source, given.window,
         [each.strip() for each in given.format.split(",")], given.archive, given.since, given.until,

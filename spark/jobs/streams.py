@@ -1,4 +1,4 @@
-"""Meter records as a stream that ends when all is read, or goes on; each batch has a name of its own for ever."""
+"""Reads meter records as a stream, once or continuously; each batch has a permanent, unique name."""
 
 from __future__ import annotations
 
@@ -27,16 +27,18 @@ if TYPE_CHECKING:
 _CHECKPOINT = "_checkpoint"
 _LOOKS_EVERY_S = 1
 _GRACE_S = 20
-"""For a batch that runs at the end: Java makes a noise of one that is cut off, and it would only come again."""
+"""Time for the running batch at the end, in s. Java logs noisily if a batch is interrupted, and the batch would be
+repeated anyway.
+"""
 
 
 def printed(line: str) -> None:
-    """A job's sign of life."""
+    """Print a job's progress."""
     print(line, flush=True)  # noqa: T201
 
 
 def unsaid(_line: str) -> None:
-    """Where stdout is for something else."""
+    """Print nothing: stdout has other content."""
 
 
 def run(
@@ -48,10 +50,10 @@ def run(
     every: str | None,
     say: Callable[[str], None],
 ) -> None:
-    """`write` gets rows of METER and the batch's name, and writes to `folder`, where the checkpoint is, too. After a
-    kill the batch that wasn't done comes again, the same rows under the same name. `every` is a time such as
-    `60 seconds`; without it what is there is read, then it ends. `say` is told of each batch. Raises ConfigError where
-    the folder is another environment's, Busy where another process writes to it.
+    """Run a streaming job. `write` is called with rows of METER and the batch's name, and writes to `folder`, which
+    also has the checkpoint. After a kill, an incomplete batch is repeated with the same rows and name. `every` is an
+    interval such as `60 seconds`; without it, the job ends when all present records are read. `say` is called for each
+    batch. Raises ConfigError if the folder belongs to another environment, Busy if another process writes to it.
     """
     env = parse(source).settings.env
 
@@ -79,12 +81,12 @@ def _run(spark: SparkSession, writer: DataStreamWriter) -> None:
                 hushed(spark)
             sys.exit(128 + signal.SIGTERM)
     finally:
-        with contextlib.suppress(Exception):  # Java may be gone
+        with contextlib.suppress(Exception):  # Java may have ended
             query.stop()
 
 
 def _followed(query: StreamingQuery, ended: threading.Event) -> bool:
-    """Until it ends or is told to; whether no batch was cut off."""
+    """Wait for the query's end or the event; return whether no batch was interrupted."""
     try:
         while not ended.is_set() and not query.awaitTermination(_LOOKS_EVERY_S):
             pass
@@ -95,13 +97,14 @@ def _followed(query: StreamingQuery, ended: threading.Event) -> bool:
     except Exception:
         if not ended.is_set():
             raise
-        return False  # Java is gone: it was told, too, as by `timeout` and systemd, which tell all of a group
+        return False  # Java has ended: it got the signal, too, as `timeout` and systemd signal a whole process group
 
 
 @contextlib.contextmanager
 def _told_to_end() -> Iterator[threading.Event]:
-    """Set by SIGTERM. An exception in the midst of a call to Java would leave its answer to the next call, which would
-    wait behind it for ever. From then on nothing is heard of what PySpark's threads say of a Java that goes away.
+    """Yield an event that SIGTERM sets. An exception during a call to Java would leave the call's answer to the next
+    call, which would then wait forever. After SIGTERM, stderr is discarded, so that PySpark's threads can't report that
+    Java has ended.
     """
     ended = threading.Event()
     if threading.current_thread() is not threading.main_thread():

@@ -1,11 +1,11 @@
-"""Keeps the tables of reports current: a streaming job that goes on from its checkpoint, whatever killed it.
+"""Keeps the tables of reports current, as a streaming job that continues from its checkpoint after any failure.
 
-    python -m evenlane.spark.jobs.tables --tables DIR --every "1 minute"      goes on until SIGTERM
-    python -m evenlane.spark.jobs.tables --tables DIR                         what is new, then it ends
+    python -m evenlane.spark.jobs.tables --tables DIR --every "1 minute"    continue until SIGTERM
+    python -m evenlane.spark.jobs.tables --tables DIR                       process new records, then end
 
-`DIR/current.json` names the folders that count, and is replaced in one step when a batch's are whole: so a reader sees
-all of a batch or nothing, and a batch that is repeated after a kill changes nothing (`read` below). The former
-version stays until the next batch, for whoever still reads it.
+`DIR/current.json` names the folders that count. It is replaced in one step when a batch's folders are complete. A
+reader therefore sees all of a batch or nothing, and a batch that is repeated after a kill changes nothing (`read`
+below). The previous version is kept until the next batch, for readers that still use it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import json
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
+from pyspark.sql import functions as F  # noqa: N812 - the usual name
 
 from evenlane.engine.errors import ConfigError, EvenlaneError
 from evenlane.spark.jobs import streams
@@ -36,16 +36,16 @@ if TYPE_CHECKING:
 
 TABLES = ("tenants", "noisy", "quality")
 KEEP_DAYS = 2
-"""The watermark: a record counts in the windows of its event time, however late it comes, unless that is so many days
-before the newest record's. Windows before it aren't in the tables.
+"""The watermark, in days: a record counts in the windows of its event time, however late it arrives, unless that time
+is more than this before the newest record's. Earlier windows aren't in the tables.
 """
 _CURRENT = "current.json"
 _SCRATCH = "_scratch"
-_MOST_PARTS = 8  # batches whose grains stand apart: more are put together
+_MOST_PARTS = 8  # batches whose grains are kept separately; more are merged
 
 
 class Tables:
-    """The tables in a folder. `source` says where dead letters are read; None: they aren't."""
+    """The tables in a folder. `source` locates dead letters; None: none are read."""
 
     def __init__(self, spark: SparkSession, path: str, source: Mapping[str, str] | None) -> None:
         self.folder = Folder(spark, path)
@@ -53,12 +53,14 @@ class Tables:
         self._keep = timedelta(days=KEEP_DAYS)
 
     def current(self) -> dict[str, Any]:
-        """`batch`: the last one that is in the tables; `grains`: folders of what they are worked out from."""
+        """Return the current version. `batch` is its last batch; `grains` are the folders from which it was
+        computed.
+        """
         text = self.folder.read(_CURRENT)
         return {"batch": None, "grains": []} if text is None else json.loads(text)
 
     def take(self, meter: DataFrame, batch: str) -> None:
-        """One batch of METER. Nothing, if it is in the tables already."""
+        """Add one batch of METER, unless it is already in the tables."""
         former = self.current()
         if former["batch"] == batch:
             return
@@ -78,7 +80,7 @@ class Tables:
         return Grains(*(self._spark.read.parquet(self.folder.at(f"{name}/{part}")) for part in Grains._fields))
 
     def _first(self, known: Grains) -> datetime:
-        """The first time that is kept, by the newest record there is."""
+        """Return the first time that is kept, relative to the newest record."""
         [[newest]] = known.records.agg(F.unix_seconds(F.max("event"))).collect()
         return datetime.fromtimestamp(newest or 0, UTC) - self._keep
 
@@ -119,7 +121,9 @@ def _since(known: Grains, first: datetime) -> Grains:
 
 
 def read(spark: SparkSession, path: str, table: str, window: str) -> DataFrame:
-    """One of TABLES as the last whole batch left it. `window` is 5m, 1h or 1d. EvenlaneError if there is none."""
+    """Read one of TABLES, as of the last complete batch. `window` is 5m, 1h or 1d. Raises EvenlaneError if
+    there is none.
+    """
     if table not in TABLES:
         raise ConfigError(f"there is no table {table!r}: there are {', '.join(TABLES)}")
     if window not in SPANS:

@@ -1,1 +1,1 @@
-"""What comes out of a report: one JSON document, one page of HTML, recommended quotas."""
+"""Output of a report: one JSON document, one HTML page, recommended quotas."""

@@ -1,4 +1,4 @@
-"""What report.json holds, and the page shows: of the latest window all, of those before what plots need."""
+"""Builds the document of report.json and of the page: the latest window in full, of earlier ones the data for plots."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
+from pyspark.sql import functions as F  # noqa: N812 - the usual name
 
 from evenlane.spark.out.words import attention
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 Row = dict[str, Any]
 MOST_POINTS = 20_000
-"""Windows times tenants whose past is in the document, so that a browser opens it at once (some 3 MB)."""
+"""Windows times tenants whose history is in the document, so that a browser opens it quickly (some 3 MB)."""
 _COVERED = 1 / 6
 _DIGITS = 5
 _PLOTTED = (
@@ -30,7 +30,7 @@ _PLOTTED = (
 
 
 class Made(NamedTuple):
-    """What a document is made of: frames of TENANTS, NOISY and QUALITY (spark/reports/schemas.py)."""
+    """Input of a document: frames of TENANTS, NOISY and QUALITY (spark/reports/schemas.py)."""
 
     tenants: DataFrame
     noisy: DataFrame
@@ -38,7 +38,7 @@ class Made(NamedTuple):
 
 
 class About(NamedTuple):
-    """`window` as it was asked for, such as `1h`, and its length."""
+    """Properties of a report. `window` is the requested name, such as `1h`; `length` is its duration."""
 
     env: str
     made_at: datetime
@@ -48,8 +48,8 @@ class About(NamedTuple):
 
 
 def document(made: Made, about: About, most_points: int = MOST_POINTS) -> Row:
-    """In JSON's types: times are RFC 3339, what isn't known is null. The latest window is the last one of which at
-    least a sixth is covered by data, if there is one: what has just begun says little.
+    """Build the document in JSON types: times are RFC 3339, unknown values are null. The latest window is the last one
+    with data for at least a sixth of its length, if there is one: a window that has just begun says little.
     """
     windows = _windows(made.tenants, about)
     told: Row = {
@@ -82,7 +82,7 @@ def document(made: Made, about: About, most_points: int = MOST_POINTS) -> Row:
 
 
 def plain(value: Any) -> Any:
-    """As JSON has it."""
+    """Convert to JSON types."""
     match value:
         case float():
             return float(f"{value:.{_DIGITS}g}") if math.isfinite(value) else None
@@ -96,25 +96,25 @@ def plain(value: Any) -> Any:
 
 
 def _utc(at: datetime) -> datetime:
-    """PySpark gives times in this machine's zone, and doesn't say so."""
+    """Convert to UTC: PySpark returns naive times in this machine's zone."""
     return at.astimezone(UTC)
 
 
 def _windows(tenants: DataFrame, about: About) -> list[datetime]:
-    """Ends, the oldest first, without those after the latest."""
+    """Return the windows' ends, oldest first, without those after the latest."""
     covered = tenants.groupBy("window_end").agg(F.max("covered_s").alias("covered_s")).orderBy("window_end").collect()
     enough = [row.window_end for row in covered if row.covered_s >= about.length.total_seconds() * _COVERED]
     return [row.window_end for row in covered if not enough or row.window_end <= enough[-1]]
 
 
 def _shown(rows: Sequence[Row], noticed: Sequence[str], most: int) -> list[str]:
-    """Whose past is told: those that need attention, then the busiest."""
+    """Return the projects whose history is included: those that need attention, then the busiest."""
     busiest = sorted(rows, key=lambda row: (-row["backlog"], -(row["arrived"] or 0)))
     return list(dict.fromkeys([*noticed, *(row["project"] for row in busiest)]))[: max(1, most)]
 
 
 def _past(tenants: DataFrame, windows: Sequence[datetime], shown: Sequence[str]) -> Mapping[str, Row]:
-    """Columns of what plots draw, null where a window has nothing of the tenant."""
+    """Return the columns for plots, null where a window has no data of the tenant."""
     place = {end: number for number, end in enumerate(windows)}
     rows: dict[str, list[Any]] = {project: [None] * len(windows) for project in shown}
     for row in tenants.where(F.col("project").isin(list(shown))).select(*_PLOTTED).collect():
@@ -138,7 +138,7 @@ def _columns(series: Sequence[Any]) -> Row:
 
 
 def _nested(series: Sequence[Any], array: str, key: str, value: str) -> dict[str, list[Any]]:
-    """Of arrays of structs a column for each key; 0 where a window tells of others alone."""
+    """Turn arrays of structs into a column per key; 0 where a window has only other keys."""
     told = [None if row is None else {each[key]: plain(each[value]) for each in row[array] or ()} for row in series]
     keys = dict.fromkeys(name for each in told if each for name in each)
     return {name: [None if each is None else each.get(name, 0) for each in told] for name in keys}

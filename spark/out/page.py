@@ -1,4 +1,4 @@
-"""The report as one page of HTML that needs nothing else: no server, no network, no other file."""
+"""Renders the report as one self-contained HTML page: no server, no network, no other file."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-# The status page's own look and parts, and what is the report's.
+# Styles and parts of the status page, and the report's own.
 _STYLES = (
     ("evenlane.engine.http", "page/uplot/uPlot.min.css"),
     *(("evenlane.engine.http", f"page/css/{name}.css") for name in ("base", "frame", "parts")),
@@ -33,7 +33,7 @@ _EXPORT = re.compile(r"^export (?=(?:function|class|const) (\w+))", re.MULTILINE
 
 
 def page(document: Mapping[str, Any]) -> str:
-    """`document` is what report.json holds. Nothing in it is ever read as HTML, and no script but ours runs."""
+    """Render `document`, the content of report.json. Nothing in it is interpreted as HTML, and only our scripts run."""
     style = "\n".join(map(_text, _STYLES))
     plots = f"/*\n{_text(_LICENCE).strip()}\n*/\n{_text(_PLOTS)}"
     script = _bundled()
@@ -53,7 +53,9 @@ def page(document: Mapping[str, Any]) -> str:
 
 
 def _bundled() -> str:
-    """One script of all modules, each after those that it imports, and in a scope of its own but for its exports."""
+    """Join all modules into one script, each after its imports, in a scope of its own from which only its exports are
+    visible.
+    """
     return '"use strict";\n(() => {\n' + "".join(_scoped(_text(name)) for name in _SCRIPTS) + "})();\n"
 
 
@@ -64,7 +66,7 @@ def _scoped(module: str) -> str:
 
 
 def _embedded(document: Mapping[str, Any]) -> str:
-    """No `<` ends the element that it stands in."""
+    """Escape JSON for an HTML element: it has no `<`, so it can't end the element."""
     text = json.dumps(document, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     return text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
 

@@ -1,4 +1,4 @@
-"""Where a report is written: beside what is there, and put in its place when all of it is done."""
+"""Writes a report next to the existing one, and replaces that once it is complete."""
 
 from __future__ import annotations
 
@@ -21,25 +21,25 @@ _PATTERN = "[]{}*?\\"
 
 
 class Staging(NamedTuple):
-    """Folders: for what will be put in its place, and for what is needed until then."""
+    """Two folders: for the new content, and for temporary files."""
 
     new: Path
     scratch: Path
 
 
 class Busy(EvenlaneError):
-    """Somebody else is writing there."""
+    """Another process is writing there."""
 
 
 def check_name(path: str) -> None:
-    """Raises ConfigError for one that Spark and Hadoop take for a pattern: they wouldn't find what they wrote there."""
+    """Raise ConfigError for a name that Spark and Hadoop take for a pattern: they wouldn't find their own files."""
     found = next((each for each in path if each in _PATTERN), None)
     if found is not None:
         raise ConfigError(f"{path} has {found} in its name, which Spark takes for a pattern: name another folder")
 
 
 def check(folder: Path) -> Path:
-    """The folder, made if it isn't there. Raises ConfigError if nothing can be written to it."""
+    """Return the folder, created if missing. Raises ConfigError if it isn't writable."""
     check_name(str(folder.absolute()))
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -53,22 +53,24 @@ def check(folder: Path) -> Path:
 
 
 def url(folder: Path) -> str:
-    """As Hadoop takes it: it would read no escapes, so that `Path.as_uri` of a name with spaces names another one."""
+    """Return a folder's URL for Hadoop, which doesn't decode escapes: `Path.as_uri` of a name with spaces would name
+    another folder.
+    """
     return f"file://{folder}"
 
 
 @contextlib.contextmanager
 def staged(folder: Path, ours: Iterable[str] = ()) -> Iterator[Staging]:
-    """`new` is a folder whose files and folders replace those of the same names in `folder` when the block ends well;
-    what it doesn't have of `ours` goes, as it would be older than the rest.
+    """Yield folders. If the block succeeds, content of `new` replaces entries of the same names in `folder`, and
+    entries in `ours` that `new` lacks are removed, as they would be outdated.
 
-    If it doesn't, or the process is killed, `folder` stays as it was. Raises Busy while another process is in the
+    If the block fails or the process is killed, `folder` stays as it was. Raises Busy while another process is in the
     block for it.
     """
-    folder = folder.absolute()  # for Spark, whose idea of where it is may be another one
+    folder = folder.absolute()  # Spark's working directory may differ
     folder.mkdir(parents=True, exist_ok=True)
     with alone(folder, f"another report is being written to {folder}: wait until it is done, or name another folder"):
-        for left in folder.glob(f"{_PREFIX}*"):  # by a process that was killed
+        for left in folder.glob(f"{_PREFIX}*"):  # left by a process that was killed
             _put_back(left / "scratch" / _FORMER, folder)
             shutil.rmtree(left)
         with tempfile.TemporaryDirectory(dir=folder, prefix=_PREFIX) as made:
@@ -84,7 +86,7 @@ def staged(folder: Path, ours: Iterable[str] = ()) -> Iterator[Staging]:
 
 
 def _put_back(former: Path, folder: Path) -> None:
-    """What a process that was killed had put aside, and hadn't replaced yet."""
+    """Restore entries that a killed process had moved away and not yet replaced."""
     for each in former.glob("*"):
         if not (folder / each.name).exists():
             each.rename(folder / each.name)
@@ -98,7 +100,7 @@ def _remove(path: Path) -> None:
 
 
 def _replace(new: Path, old: Path, aside: Path) -> None:
-    if new.is_dir() or old.is_dir():  # no call replaces a folder that has files
+    if new.is_dir() or old.is_dir():  # no call replaces a folder that isn't empty
         aside.mkdir(exist_ok=True)
         with contextlib.suppress(FileNotFoundError):
             old.rename(aside / old.name)
@@ -107,7 +109,7 @@ def _replace(new: Path, old: Path, aside: Path) -> None:
 
 @contextlib.contextmanager
 def alone(folder: Path, otherwise: str) -> Iterator[None]:
-    """Raises Busy, with the sentence `otherwise`, while another process is in such a block for this folder."""
+    """Hold a lock on the folder. Raises Busy, with the sentence `otherwise`, while another process holds it."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         try:

@@ -1,4 +1,4 @@
-"""Recommended quotas in the form that `evenlane topics apply FILE` takes."""
+"""Converts recommended quotas to the format of `evenlane topics apply FILE`."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 def apply_form(
     recommended: Iterable[Mapping[str, Any]], topics: Mapping[str, Mapping[str, Any]]
 ) -> dict[str, dict[str, Any]]:
-    """Whole topics, as `apply` replaces what it finds: what `topics` has of each, with another `qps`. Projects that it
-    doesn't have are left out: nobody could say what else to write for them.
+    """Return complete topics, as `apply` replaces whole specs: each is the one in `topics` with another `qps`. Projects
+    without a known topic are left out, as their other fields are unknown.
     """
     return {
         each["project"]: {**topics[each["project"]], "qps": each["recommended_qps"]}
@@ -26,7 +26,7 @@ def apply_form(
 
 
 def read_topics(file: Path) -> dict[str, dict[str, Any]]:
-    """The present topics, in JSON as `apply` takes them. Raises ConfigError."""
+    """Read the present topics from JSON in the format of `apply`. Raises ConfigError."""
     try:
         read = json.loads(file.read_bytes())
     except OSError as error:

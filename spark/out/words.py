@@ -1,4 +1,4 @@
-"""What needs attention, in sentences that a tenant's manager understands."""
+"""Describes what needs attention, in sentences for a tenant's manager."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Row = dict[str, Any]
 _UNITS = (("d", 86_400), ("h", 3_600), ("m", 60), ("s", 1))
 _ORDER = ("fault", "limit", "calm")
 
-# What helps when messages wait mostly for this.
+# Remedies by main wait reason.
 _HELPS = {
     "concurrency": "It waits mostly because as many are in flight as its topic, or its endpoint, allows: a higher"
     " concurrency, or quicker handlers, would help.",
@@ -34,15 +34,15 @@ _HELPS = {
 
 
 def attention(tenants: Iterable[Row], targets: Targets, env: str) -> list[Row]:
-    """`tenants` are of the latest window. The worst first: `tone` is fault (a target is missed), limit (one will be) or
-    calm (good to know).
+    """Return items, worst first. `tenants` are those of the latest window. `tone` is fault (a target is missed), limit
+    (one will be missed) or calm (worth knowing).
     """
     items = [item for tenant in tenants for item in _of(tenant, targets, env)]
     return sorted(items, key=lambda item: (_ORDER.index(item["tone"]), -item.pop("weight"), item["project"]))
 
 
 def spoken(seconds: float) -> str:
-    """0.4 s, 12 s, 3 m 20 s, 2 h 5 m, 3 d 4 h."""
+    """Format a duration: 0.4 s, 12 s, 3 m 20 s, 2 h 5 m, 3 d 4 h."""
     if seconds < 9.95:
         return f"{seconds:.1f}".removesuffix(".0") + " s"
     whole = round(seconds)
@@ -104,7 +104,7 @@ def _help(tenant: Mapping[str, Any], env: str) -> str:
 
 
 def _cause(tenant: Mapping[str, Any]) -> str:
-    """What holds it up. What waits for a higher priority waits for what that waits for."""
+    """Return the main cause. Messages behind a higher priority wait for that priority's cause."""
     causes = [each["cause"] for each in tenant["causes"] or ()]
     return next((cause for cause in causes if cause != "higher_priority"), tenant["top_cause"] or "")
 

@@ -1,1 +1,3 @@
-"""What reports say, as pure functions from frames to frames (docs/reference/report-figures.md): no I/O, no action."""
+"""Computes report figures, as pure functions from frames to frames (docs/reference/report-figures.md): no
+I/O, no actions.
+"""

@@ -1,12 +1,13 @@
-"""Which quota a tenant should have, and why. Columns of a frame with TENANTS' figures and `arrival_peak`, `used_peak`
-(messages and attempts a second in one of the busiest grains), `calm_peak` (that of a window that has just begun and of
-the one before) and `full` (one of these has data for the whole window).
+"""Recommends a quota per tenant, with the reason. The functions return columns of a frame with TENANTS' figures and
+`arrival_peak`, `used_peak` (messages and attempts per second in one of the busiest grains), `calm_peak` (`used_peak`
+over the window, and over the previous one if the window has just begun) and `full` (one of these windows is fully
+covered by data).
 
-What it needs: what arrives at a busy time, or what arrives on average and the backlog within the target, whichever is
-more; and a fifth more than that. It is raised to that if the quota is what holds messages up, and at least half of it
-was used at the busiest time (a node may have been away for a part of it). It is lowered if less than half of it was
-used at the busiest time of a whole window of an hour or more: to twice what was used then, to half of it at once at the
-most, never below 1. Otherwise it stays.
+The needed rate is the larger of two, plus a fifth: the arrival rate at a busy time; or the average arrival rate plus
+the rate that clears the backlog within the target. The quota is raised to the needed rate if the quota is what delays
+messages, and at least half of it was used at the busiest time (a node may have been away for part of it). The quota is
+lowered if less than half of it was used at the busiest time of a whole window of an hour or more: to twice the used
+rate, but at most by half at once, and never below 1. Otherwise it stays.
 """
 
 from __future__ import annotations
@@ -19,10 +20,10 @@ from evenlane.spark.reports.columns import ratio
 HEADROOM = 1.2
 HARDLY_USED = 0.5
 HELD_UP = 0.5
-"""Share of waiting that is for the quota, from which on it is what holds messages up."""
+"""Share of waiting time due to the quota, from which on the quota is what delays messages."""
 LEAST_WINDOW_S = 3600
 LEAST_QPS = 1.0
-"""To which a quota is lowered at the most."""
+"""A quota is never lowered below this."""
 _SLOWEST = 0.001
 _WORDS = {
     "concurrency": "for those in flight, as its topic or endpoint allows no more at once",
@@ -37,14 +38,14 @@ _WORDS = {
 
 
 def rounded(rate: Column) -> Column:
-    """Up, to two figures."""
+    """Round up to two digits."""
     unit = F.pow(F.lit(10.0), F.floor(F.log10(F.greatest(rate, F.lit(_SLOWEST)))) - 1)
-    return F.round(F.ceil(rate / unit - 1e-9) * unit, 6)  # (0.1 * 12 is a little more than 1.2)
+    return F.round(F.ceil(rate / unit - 1e-9) * unit, 6)  # (0.1 * 12 is slightly more than 1.2)
 
 
 def calm(window_s: int) -> dict[str, Column]:
-    """`full` and `calm_peak`, of a frame with all windows of a tenant: one that has just begun says little of what is
-    never used, but with the one before it does.
+    """Return `full` and `calm_peak`, for a frame with all windows of a tenant. A window that has just begun says little
+    about unused quota; together with the previous one it does.
     """
     before = Window.partitionBy("project").orderBy("window_start")
     whole = F.col("covered_s") >= window_s - 1
@@ -53,13 +54,15 @@ def calm(window_s: int) -> dict[str, Column]:
 
 
 def need(empty_target_s: float) -> Column:
-    """Messages a second."""
+    """Return the needed rate, in messages per second."""
     clearing = F.col("arrival_rate") + F.col("backlog") / empty_target_s
     return rounded(HEADROOM * F.greatest(F.col("arrival_peak"), clearing))
 
 
 def advice(window_s: int) -> Column:
-    """Of a frame that also has `need` and `quota_share`, the share of waiting that is for the quota."""
+    """Return the advice, for a frame that also has `need` and `quota_share`, the share of waiting time due
+    to the quota.
+    """
     qps, held = F.col("qps"), F.coalesce("quota_share", F.lit(0.0))
     short = (F.col("need") > qps) & (held >= HELD_UP) & (F.col("quota_peak") >= HARDLY_USED)
     idle = F.lit(window_s >= LEAST_WINDOW_S) & F.col("full") & _hardly_used()
@@ -67,7 +70,7 @@ def advice(window_s: int) -> Column:
 
 
 def recommended() -> Column:
-    """Of a frame that also has `advice`."""
+    """Return the recommended quota, for a frame that also has `advice`."""
     return (
         F.when(F.col("advice") == "raise", F.col("need"))
         .when(F.col("advice") == "lower", _lowered())
@@ -76,7 +79,7 @@ def recommended() -> Column:
 
 
 def reason(empty_target_s: float) -> Column:
-    """A sentence with its figures; of a frame that also has `advice` and `recommended_qps`."""
+    """Return a sentence with its figures, for a frame that also has `advice` and `recommended_qps`."""
     waiting = F.format_string(
         "%s came at a busy time and %s, mostly for the quota of %s: %s takes "
         f"what comes, clears what waits in {empty_target_s / 60:.0f} minutes, and leaves a fifth to spare.",
@@ -113,7 +116,9 @@ def _piling_up() -> Column:
 
 
 def _elsewhere() -> Column:
-    """Behind a higher priority messages wait for what that waits for."""
+    """Return the reason if the quota isn't the cause. Messages behind a higher priority wait for that
+    priority's cause.
+    """
     words = F.create_map(*(F.lit(text) for pair in _WORDS.items() for text in pair))
     itself = F.filter("causes", lambda each: each.cause != "higher_priority")
     cause = F.get(itself, F.lit(0)).cause

@@ -1,10 +1,10 @@
-"""Columns that more than one of these modules needs."""
+"""Columns shared by several modules of this room."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
+from pyspark.sql import functions as F  # noqa: N812 - the usual name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -16,7 +16,7 @@ _MICROS = 1_000_000.0
 
 
 def seconds(time: Column) -> Column:
-    """Unix seconds, with their fraction."""
+    """Convert a time to Unix seconds, with fraction."""
     return F.unix_micros(time) / _MICROS
 
 
@@ -25,7 +25,7 @@ def instant(unix_s: Column) -> Column:
 
 
 def floor_to(time: Column, length_s: int) -> Column:
-    """When the span of this length that `time` is in began; spans begin at the epoch of Unix."""
+    """Return the start of the span of this length that contains `time`; spans are aligned to the Unix epoch."""
     return F.timestamp_seconds(F.floor(seconds(time) / length_s) * length_s)
 
 
@@ -39,10 +39,10 @@ def total(names: Iterable[str]) -> Column:
 
 
 def ratio(part: Column, whole: Column) -> Column:
-    """Null where the whole is null or 0."""
+    """Divide; null where the whole is null or 0."""
     return F.when(whole > 0, part / whole)
 
 
 def shaped(frame: DataFrame, schema: StructType) -> DataFrame:
-    """Exactly these columns, of these types, in this order."""
+    """Select exactly the schema's columns, with its types and order."""
     return frame.select(*(F.col(field.name).cast(field.dataType).alias(field.name) for field in schema))

@@ -1,4 +1,4 @@
-"""Figures of each tenant, priority (and `WHOLE`) and window, from which the tenants' rows are put together."""
+"""Computes figures by tenant, priority (and `WHOLE`) and window, from which the tenants' rows are built."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ _BUSY = 0.95
 
 
 def figures(grains: Grains, span: Span, targets: Targets) -> DataFrame:
-    """`grains` are of the span's grain. With columns for all that TENANTS and PRIORITY say of flows, waits, forecast;
-    `now` is the window's end, or that of all data.
+    """Compute the figures from `grains` of the span's length: all columns of TENANTS and PRIORITY on flows, waits and
+    forecast. `now` is the window's end, or the end of all data if that is earlier.
     """
     grown, ends = flows(grains), extent(grains.records)
     found = (
@@ -42,8 +42,8 @@ def figures(grains: Grains, span: Span, targets: Targets) -> DataFrame:
 
 
 def _in_windows(grown: DataFrame, ends: DataFrame, span: Span) -> DataFrame:
-    """Sums over the windows' grains; what waits at the end of the last one; and figures of single grains, the first and
-    last of which may be cut off by the data's ends.
+    """Sum over the windows' grains; take levels at the end of the last one; and compute figures of single grains, of
+    which the first and last may be cut off by the ends of the data.
     """
     order = Window.partitionBy("project", "priority").orderBy("grain")
     so_far = order.rowsBetween(Window.unboundedPreceding, Window.currentRow)
@@ -53,7 +53,7 @@ def _in_windows(grown: DataFrame, ends: DataFrame, span: Span) -> DataFrame:
         .withColumn("grain_end", F.least(later(F.col("grain"), span.grain_s), F.col("data_end")))
     )
     told_s = seconds(F.col("grain_end")) - seconds(F.greatest("grain", "data_start"))
-    # (of a few seconds rates are whatever they are: what is cut short counts as half a grain at least)
+    # rates over a few seconds are arbitrary, so a grain that is cut off counts as at least half a grain
     all_s = seconds(F.col("data_end")) - seconds(F.col("data_start"))
     over_s = F.greatest(told_s, F.least(F.lit(span.grain_s / 2), all_s), F.lit(1.0))
     height, time, count = F.col("backlog").cast("double"), seconds(F.col("grain_end")), F.count("*")
@@ -71,7 +71,7 @@ def _in_windows(grown: DataFrame, ends: DataFrame, span: Span) -> DataFrame:
 
 
 def _held(found: DataFrame, span: Span, targets: Targets) -> DataFrame:
-    """What wasn't told in a window is as it was, and what grew in it by nothing is 0."""
+    """Carry levels over to windows without reports, and set their growth to 0."""
     order = Window.partitionBy("project", "priority").orderBy("window_start")
     so_far = order.rowsBetween(Window.unboundedPreceding, Window.currentRow)
     end = later(F.col("window_start"), span.window_s)
@@ -101,7 +101,7 @@ def _target(targets: Targets) -> Column:
 
 
 def _rates(found: DataFrame, span: Span) -> DataFrame:
-    """A second, over what the data covers; grains of which nothing was told are grains in which nothing happened."""
+    """Compute rates per second over the covered time. A grain without reports is one in which nothing happened."""
     length = F.when(F.col("covered_s") > 0, F.col("covered_s"))
     count = F.greatest(F.lit(1), F.ceil(F.col("covered_s") / span.grain_s))
     busy = (count - F.ceil(count * _BUSY)).cast("int")

@@ -1,10 +1,11 @@
-"""How counters and backlogs grew, grain by grain: the law of conservation over hand-overs.
+"""Computes growth of counters and backlogs per grain, by a law of conservation that holds across handoffs.
 
 See docs/reference/report-figures.md.
 
-`arrived` counts anew what a node finds as it takes a partition over. But what came is what went and what is left: in
-any time, arrivals = growth of what ended (handled, retried, dead, expired, dropped; all epochs) + growth of what waits
-(as the latest epoch has it) and is in flight (of each epoch but one that ended without a last word).
+`arrived` counts the backlog again that a node finds when it takes over a partition. But arrivals equal what ended plus
+what is left. In any period, arrivals = growth of ended messages (handled, retried, dead, expired, dropped; all epochs)
++ growth of waiting messages (by the latest epoch) and messages in flight (of each epoch except those that ended without
+a final report).
 """
 
 from __future__ import annotations
@@ -29,18 +30,19 @@ ENDED = ("handled", "retried", "dead", "expired", "dropped")
 _LEVELS = ("backlog", "in_flight")
 SUMS = (*CUMULATIVE, "uncounted", *_LEVELS)
 WHOLE = ""
-"""In the column `priority`: all of the tenant's. No priority has this name."""
+"""Value of the column `priority` for all of a tenant's priorities together. No priority has this name."""
 _ANEW_S = 60
-"""Longer than the last words of two owners cross each other."""
+"""Longer than the final and first reports of two successive owners can overlap."""
 
 
 def epochs(levels: DataFrame) -> DataFrame:
-    """A row for each partition and epoch: `began` and `superseded` are the grains in which it, and the next one, said
-    the first word (null: there is no next one); `handed_over` whether it said its last; `named` whether it told of a
+    """Return a row per partition and epoch. `began` and `superseded` are the grains of its own and the next epoch's
+    first report (null: no next one); `handed_over` says whether it made a final report; `named` whether it reported any
     queue.
 
-    A new owner tells all that waits in a partition at once, or that nothing does: what it doesn't name isn't there any
-    more. Numbers of epochs that begin anew, as of an environment that was, come after those that were there.
+    A new owner reports the whole backlog of a partition at once, or that there is none; queues that it doesn't report
+    have no backlog. Epoch numbers that restart, as after an environment was recreated, are ordered after the earlier
+    ones.
     """
     of_partition = Window.partitionBy("partition")
     in_time, in_order = of_partition.orderBy("first_at", "epoch"), of_partition.orderBy("era", "epoch")
@@ -64,12 +66,12 @@ def epochs(levels: DataFrame) -> DataFrame:
 
 
 def queues(levels: DataFrame) -> DataFrame:
-    """Those rows that are of queues."""
+    """Return the rows of queues."""
     return levels.where(F.col("project").isNotNull())
 
 
 def runs(records: DataFrame) -> DataFrame:
-    """A row for each run of a node: its first record that is there. `complete` if it had told nothing before."""
+    """Return a row per run of a node, with its first available record. `complete` if the run has no earlier record."""
     return (
         records.where(F.col("run").isNotNull())
         .groupBy("node", "run")
@@ -82,9 +84,9 @@ def runs(records: DataFrame) -> DataFrame:
 
 
 def counts_from_0(first_number: Column) -> Column:
-    """Whether a queue (or bucket) that was first seen in the record of this number was at 0 before: its run, or its
-    epoch, began after the first record that is there, or it would have been told before then (a little later than
-    REFRESH says where a node needs many records for an interval).
+    """Whether a queue (or bucket) that was first seen in this record was at 0 before. That is so if its run, or its
+    epoch, began after the first available record, as it would otherwise have been reported earlier (REFRESH is doubled
+    for nodes that need many records per interval).
     """
     return F.coalesce(
         F.col("complete") | (F.col("since") >= F.col("run_at")) | (first_number > F.col("run_number") + 2 * REFRESH),
@@ -93,7 +95,7 @@ def counts_from_0(first_number: Column) -> Column:
 
 
 def flows(grains: Grains) -> DataFrame:
-    """A row for each tenant, priority (and `WHOLE`) and grain in which something was told: SUMS, how much each grew."""
+    """Return a row per tenant, priority (and `WHOLE`) and grain with reports: the growth of each of SUMS."""
     of_queue = changes(grains).groupBy(*QUEUE, "grain")
     grown = [*CUMULATIVE, "came", *_LEVELS]
     cut = F.max("killed") & (F.sum("came") < 0)
@@ -108,9 +110,9 @@ def flows(grains: Grains) -> DataFrame:
 
 
 def changes(grains: Grains) -> DataFrame:
-    """A row for each queue, epoch and grain in which it was told or superseded: how much counters, `backlog` and
-    `in_flight` grew since the row before, and `came`, what this says of arrivals. `killed` if a later epoch took over
-    that found no last word.
+    """Return a row per queue, epoch and grain in which it was reported or superseded: the growth of counters, `backlog`
+    and `in_flight` since the previous row, and `came`, the arrivals that follow from it. `killed` if a later epoch took
+    over without a final report.
     """
     order = Window.partitionBy(*EPOCH).orderBy("grain")
     so_far = order.rowsBetween(Window.unboundedPreceding, Window.currentRow)
@@ -147,7 +149,7 @@ def _grown(told: DataFrame, order: WindowSpec) -> DataFrame:
 
 
 def _with_its_end(levels: DataFrame) -> DataFrame:
-    """With a row at the grain in which the next epoch began, if it has none there: what it had waiting is gone then."""
+    """Add a row at the grain in which the next epoch began, unless there is one: the old epoch's backlog ends there."""
     order = Window.partitionBy(*EPOCH).orderBy("grain")
     known = queues(levels).join(epochs(levels).drop("began", "named"), [*SPELL])
     grain, end, following = F.col("grain"), F.col("superseded"), F.col("following")

@@ -1,6 +1,6 @@
-"""Where a backlog is going: trend, when it is gone, when somebody waits too long. Columns of a frame that has
-`backlog`, `arrival_rate` and `drain_rate`, `trend` (messages a second that the backlog grows by), `oldest_s`,
-`target_s`, `covered_s` and `now`.
+"""Forecasts a backlog: its trend, when it is empty, when a message will miss its target. The functions return columns
+of a frame with `backlog`, `arrival_rate` and `drain_rate`, `trend` (growth of the backlog in messages per second),
+`oldest_s`, `target_s`, `covered_s` and `now`.
 """
 
 from __future__ import annotations
@@ -11,13 +11,15 @@ from pyspark.sql import functions as F  # noqa: N812
 from evenlane.spark.reports.columns import instant, seconds
 
 STEADY = 0.05
-"""A trend that changes the backlog by less than this share of what passes through, or of itself, in the window."""
+"""A trend is steady if it changes the backlog in the window by less than this share of the throughput, or
+of the backlog.
+"""
 _CHANCE = 2.0
-"""Standard deviations of what passes by chance (Poisson): of few messages a change by less says nothing."""
+"""Standard deviations of random throughput (Poisson): smaller changes are insignificant."""
 SURE = 1.28
-"""Standard errors on either side for a band that holds in four of five cases (normal distribution)."""
+"""Standard errors on either side, for a band with 80 % confidence (normal distribution)."""
 HORIZON_S = 86_400.0
-"""What is foreseen for later isn't told: by then all will be different."""
+"""Forecasts beyond this horizon are dropped: conditions will have changed by then."""
 _FOREVER_S = 30 * 86_400.0
 
 
@@ -38,7 +40,7 @@ def empty_word() -> Column:
 
 
 def empty_s(net: Column) -> Column:
-    """At this net rate; null: never."""
+    """Return the time until the backlog is empty at this net rate; null: never."""
     gone = F.when((net > 0) & (F.col("backlog") <= net * _FOREVER_S), F.col("backlog") / net)
     return F.when(F.col("backlog") == 0, 0.0).otherwise(F.when(F.col("covered_s") > 0, gone))
 
@@ -53,12 +55,12 @@ def late_since() -> Column:
 
 
 def miss_at() -> Column:
-    """When the first message will wait too long; null if none will, or one does already.
+    """Return when the first message will exceed its target; null if none will, or one already does.
 
-    The queue is served from its head, which waits since `oldest`; its tail has just come. At the drain rate d the
-    message at share f of a backlog B leaves in f*B/d, and has then waited (1 - f)*oldest + f*B/d: the first to be over
-    the target T is at f = (T - oldest) / (B/d - oldest). If none of these is, but the backlog grows by g a second,
-    those that come in (T*d - B) / g seconds will be, T after that.
+    The queue is served from its head, which has waited for `oldest`; its tail has just arrived. At the drain rate d,
+    the message at share f of a backlog B leaves in f*B/d, and has then waited (1 - f)*oldest + f*B/d. The first to
+    exceed the target T is at f = (T - oldest) / (B/d - oldest). If there is none, but the backlog grows by g per
+    second, messages that arrive in (T*d - B) / g seconds will exceed it, after T more.
     """
     drain, oldest, target = F.col("drain_rate"), F.coalesce("oldest_s", F.lit(0.0)), F.col("target_s")
     left = target - oldest

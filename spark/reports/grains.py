@@ -1,7 +1,7 @@
-"""METER made small: the last word of each queue in each grain of time, and the records that said it.
+"""Reduces METER to the last report of each queue per grain of time, and the records that contained it.
 
-What comes out may be appended to a table, more than once and in any order: counters never fall within an epoch and
-records are numbered, so `merged` finds the last word again.
+The output may be appended to a table, more than once and in any order: counters never decrease within an epoch and
+records are numbered, so `merged` finds the last report again.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 SKEW_S = 30
-"""A node's clock that differs from the server's by more is wrong: then the server's counts. One that is ahead shows at
-each record; of one that is behind even the quickest record of a run seems to have been so long on its way: others were
-late.
+"""A node's clock that differs from the server's by more than this, in s, is wrong, and the server's time is used. A
+fast clock shows in each record. With a slow one, even a run's quickest record seems to have taken this long; otherwise
+records were just late.
 """
 EPOCH = ("node", "run", *QUEUE, "epoch")
-"""An epoch of a queue. It is of one run of one node: two of the same number are of different environments, of which the
-second was made anew.
+"""Key of a queue's epoch. It belongs to one run of one node: equal numbers in different runs belong to different
+environments, of which the later one was recreated.
 """
 SPELL = ("node", "run", "partition", "epoch")
-"""An epoch of a partition."""
+"""Key of a partition's epoch."""
 
 
 class Grains(NamedTuple):
@@ -41,12 +41,12 @@ class Grains(NamedTuple):
 
 
 def is_skewed() -> Column:
-    """Of a row of RECORDS."""
+    """Whether a row of RECORDS has a wrong clock."""
     return F.coalesce(F.col("event") != F.col("at"), F.lit(False))
 
 
 def grains(meter: DataFrame, grain_s: int, before: Iterable[DataFrame] = ()) -> Grains:
-    """Of rows of METER, by event time. `before` are RECORDS that were told earlier: they say whose clock is right."""
+    """Reduce rows of METER by event time. `before` are earlier RECORDS, which help to find wrong clocks."""
     skewed = (delay_s() < -SKEW_S) | F.col("behind")
     event = F.when(skewed, F.col("stored")).otherwise(F.coalesce("at", "stored"))
     timed = meter.join(F.broadcast(_behind([meter, *before])), ["node", "run"], "left").withColumn("event", event)
@@ -59,12 +59,12 @@ def grains(meter: DataFrame, grain_s: int, before: Iterable[DataFrame] = ()) -> 
 
 
 def delay_s() -> Column:
-    """From when a record was made, by its node's clock, until it was stored, by the server's."""
+    """Return the time from a record's creation, by its node's clock, to its storage, by the server's clock."""
     return seconds(F.col("stored")) - seconds(F.col("at"))
 
 
 def _behind(told: Iterable[DataFrame]) -> DataFrame:
-    """Runs whose clock is."""
+    """Return the runs whose clock is slow."""
     delays = [each.select("node", "run", delay_s().alias("delay_s")) for each in told]
     all_of_them = reduce(lambda one, other: one.unionByName(other), delays)
     quickest = all_of_them.groupBy("node", "run").agg(F.min("delay_s").alias("quickest_s"))
@@ -72,7 +72,9 @@ def _behind(told: Iterable[DataFrame]) -> DataFrame:
 
 
 def merged(grains: Grains, grain_s: int | None = None) -> Grains:
-    """Each grain, queue and record once; in longer grains if a length is given. Idempotent."""
+    """Merge rows so that each grain, queue and record occurs once; into longer grains if a length is given.
+    Idempotent.
+    """
     levels, waits, records = (_longer(each, grain_s) for each in grains)
     return Grains(
         shaped(levels.groupBy("grain", *EPOCH).agg(*_last_word()), LEVELS),
@@ -89,14 +91,14 @@ def merged(grains: Grains, grain_s: int | None = None) -> Grains:
 
 
 def together(*parts: Grains) -> Grains:
-    """Those of several, merged."""
+    """Merge several parts."""
     return merged(
         Grains(*(reduce(lambda one, other: one.unionByName(other), frames) for frames in zip(*parts, strict=True)))
     )
 
 
 def _whole(told: DataFrame) -> DataFrame:
-    """What older records don't say."""
+    """Fill in fields that older records lack."""
     zeros = dict.fromkeys(("run", "number", "partition", "epoch", "group", "backlog", "in_flight", *CUMULATIVE), 0)
     return told.fillna({**zeros, "node": "", "priority": "?", "closed": False})
 
@@ -106,7 +108,9 @@ def _longer(frame: DataFrame, grain_s: int | None) -> DataFrame:
 
 
 def _last_word() -> list[Column]:
-    """Each of these fits the quick way to aggregate (no strings, no structs)."""
+    """Return the aggregates of the last report. All of them qualify for Spark's fast aggregation (no
+    strings, no structs).
+    """
     number = F.col("number")
     known = {name: F.when(F.col(name).isNotNull(), number) for name in TOPIC}
     return [
@@ -123,7 +127,9 @@ def _last_word() -> list[Column]:
 
 
 def _once(records: DataFrame) -> DataFrame:
-    """A message of the stream has a sequence; a stream that was made anew has the same ones at other times."""
+    """Deduplicate messages. A message has a sequence in its stream; a recreated stream has the same sequences at other
+    times.
+    """
     key = ["sequence", "stored"]
     others = [name for name in RECORDS.names if name not in key]
     return records.groupBy(*key).agg(*(F.max(name).alias(name) for name in others))

@@ -1,4 +1,4 @@
-"""Who took more than was due, and how the others fared meanwhile."""
+"""Finds tenants that took more than their due share, and the effect on the others."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 MUCH = 1.5
-"""Times what was due."""
+"""A noisy tenant took at least this many times its due share."""
 AT_LEAST = 0.1
-"""Of all: a share that exceeds what is due by less troubles nobody."""
+"""Minimum excess over the due share, as a share of the total: a smaller one affects nobody."""
 CROWDED = ("fairness", "handlers_busy", "headroom")
-"""What a message waits for when others have the handlers."""
+"""Wait reasons while other tenants use the handlers."""
 _MOSTLY = 0.5
 
 
 def noisy(tenants: DataFrame) -> DataFrame:
-    """NOISY, from TENANTS. What was due is told by the nodes (max-min fair by weight: who leaves handlers idle is due
-    no more than it took); where they don't, it goes by weight among those that had anything to do.
+    """Compute NOISY from TENANTS. Nodes report the due share (max-min fair by weight: a tenant that leaves handlers
+    idle is due no more than it took). Without reports, it is the share by weight among tenants with any activity.
     """
     active = tenants.where((F.col("attempts") > 0) | (F.col("backlog") > 0))
     weights = active.groupBy("window_start").agg(F.sum("weight").alias("weights"))
@@ -40,7 +40,7 @@ def _due() -> Column:
 
 
 def _is_noisy() -> Column:
-    # (handlers that are quick are in flight by chance, in the moments at which a node looks)
+    # quick handlers are in flight only by chance at the moments when a node samples
     held = F.when(F.col("in_flight_mean") >= 1, F.col("share_in_flight"))
     took = F.greatest(held, "share_handling")
     return F.coalesce((took >= MUCH * F.col("due")) & (took >= F.col("due") + AT_LEAST), F.lit(False))

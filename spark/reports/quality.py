@@ -1,4 +1,4 @@
-"""How much the figures can be trusted: what is missing, doubled, late, unreadable or of a wrong clock."""
+"""Rates how far the figures can be trusted: missing, duplicated, late or unreadable records, and wrong clocks."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def quality(
     since: dt.datetime | None = None,
     now: dt.datetime | None = None,
 ) -> DataFrame:
-    """QUALITY, of the windows that `tenants` is about. Without `now` a node is silent if others have gone on."""
+    """Compute QUALITY for the windows of `tenants`. Without `now`, a node is silent if others have continued."""
     known = merged(grains, span.grain_s)
     uncounted = tenants.groupBy("window_start").agg(F.sum("uncounted").alias("uncounted"))
     found = (
@@ -66,7 +66,7 @@ def _of_records(records: DataFrame, window_s: int) -> DataFrame:
             "newer": ~readable & F.coalesce(F.col("version") > VERSION, F.lit(False)),
         }
     )
-    # Of the numbers that are there: one that isn't was lost if a later record knows it to have been stored.
+    # Gaps between the available numbers: a missing record was lost if a later record knows that it was stored.
     before = F.max("number").over(
         Window.partitionBy("node", "run").orderBy("number").rangeBetween(Window.unboundedPreceding, -1)
     )
@@ -94,7 +94,7 @@ def _killed(levels: DataFrame, window_s: int) -> DataFrame:
 
 
 def _silent(grains: Grains, window_s: int, now: dt.datetime | None) -> DataFrame:
-    """In the last window, as nothing is known of what came after it."""
+    """Find silent nodes in the last window, as nothing is known of the time after it."""
     said = grains.records.where(F.col("problem").isNull())
     last = said.groupBy("node").agg(F.max("event").alias("last"), F.max_by("span_s", "event").alias("span_s"))
     owning = epochs(grains.levels).where(F.col("named") & F.col("superseded").isNull() & ~F.col("handed_over"))

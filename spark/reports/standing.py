@@ -1,4 +1,4 @@
-"""How things stand at the end of each window, told anew in it or not."""
+"""Computes levels at the end of each window, whether they were reported in it or not."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ if TYPE_CHECKING:
 
 
 def extent(records: DataFrame) -> DataFrame:
-    """One row: `data_start` and `data_end`, the event times of the first and last record."""
+    """Return one row: `data_start` and `data_end`, the event times of the first and last record."""
     readable = records.where(F.col("problem").isNull())
     spoken = F.col("event") - F.make_dt_interval(secs=F.coalesce("span_s", F.lit(0.0)).cast("decimal(18,6)"))
     return readable.agg(F.min(spoken).alias("data_start"), F.max("event").alias("data_end"))
 
 
 def covered(window_s: int) -> Column:
-    """Seconds of a window that there are records for; of a frame with `extent` and `window_start`."""
+    """Return the seconds of a window that are covered by records, for a frame with `extent` and `window_start`."""
     start = F.greatest("window_start", "data_start")
     end = F.least(later(F.col("window_start"), window_s), F.col("data_end"))
     return F.greatest(F.lit(0.0), seconds(end) - seconds(start))
 
 
 def windows(flows: DataFrame, ends: DataFrame, window_s: int) -> DataFrame:
-    """A row for each tenant, priority and window, from the first in which it was told of to the last of all: so one of
-    which nothing is told has its backlog still.
+    """Return a row per tenant, priority and window, from the first window with a report of it to the last one of all:
+    without reports, a backlog is unchanged.
     """
     first = floor_to(F.min("grain"), window_s)
     last = floor_to(F.col("data_end"), window_s)
@@ -50,8 +50,8 @@ def windows(flows: DataFrame, ends: DataFrame, window_s: int) -> DataFrame:
 
 
 def heads(grains: Grains, ends: DataFrame, window_s: int) -> DataFrame:
-    """A row for each tenant, priority (and `WHOLE`) and window at whose end something waits: `head_at`, since when the
-    oldest does. What a queue told last holds until it tells again, or its partition's next epoch does.
+    """Return a row per tenant, priority (and `WHOLE`) and window with a backlog at its end. `head_at` is since when the
+    oldest message has waited. A queue's last report holds until its next one, or until its partition's next epoch.
     """
     head = F.when(F.col("backlog") > 0, instant(seconds(F.col("last_at")) - F.col("oldest_s")))
     order = Window.partitionBy(*EPOCH).orderBy("window_start")
@@ -64,7 +64,7 @@ def heads(grains: Grains, ends: DataFrame, window_s: int) -> DataFrame:
         .join(epochs(grains.levels), [*SPELL])
         .crossJoin(F.broadcast(ends))
     )
-    # The windows from the one where it was told up to, but not with, where something else holds.
+    # The windows from the one of the report up to, but not including, the one where another report holds.
     holds_to = F.least(
         F.coalesce(F.lead("window_start").over(order), later(floor_to(F.col("data_end"), window_s), window_s)),
         F.coalesce(floor_to(F.col("superseded"), window_s), later(floor_to(F.col("data_end"), window_s), window_s)),
@@ -80,8 +80,8 @@ def heads(grains: Grains, ends: DataFrame, window_s: int) -> DataFrame:
 
 
 def topics(levels: DataFrame, window_s: int) -> DataFrame:
-    """A row for each tenant and window: the quota and weight told last, and share got over share due, by how much of
-    the quota each node has.
+    """Return a row per tenant and window: the quota and weight last reported, and share got over share due, weighted by
+    the nodes' parts of the quota.
     """
     part = F.coalesce("may_use", F.lit(1.0))
     last = {name: F.max_by(name, F.when(F.col(name).isNotNull(), F.col("last_at"))) for name in ("qps", "weight")}

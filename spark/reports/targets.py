@@ -1,4 +1,4 @@
-"""When a tenant counts as late: the same figures as alerts and dashboards have (dashboards/prometheus)."""
+"""Targets of waiting times, the same as those of alerts and dashboards (dashboards/prometheus)."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ _OLDEST_S = MappingProxyType({"high": 60.0, "mid": 600.0, "low": 3600.0})
 
 
 class Targets(NamedTuple):
-    """For how long the oldest message of a priority may wait, of one that isn't named, and in what time a backlog
-    should be gone; all in seconds.
+    """How long the oldest message of a priority may wait, by name and for all others, and within what time a backlog
+    should be empty; all in seconds.
     """
 
     oldest_s: Mapping[str, float] = _OLDEST_S

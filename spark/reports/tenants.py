@@ -1,4 +1,4 @@
-"""The report's rows: one for each tenant and window (docs/reference/report-figures.md)."""
+"""Builds the report's rows, one per tenant and window (docs/reference/report-figures.md)."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ if TYPE_CHECKING:
 TARGETS = Targets()
 _KEY = ("project", "window_start")
 _TOP = 5  # reasons of dead letters
-# What waits for a higher priority waits for what that waits for.
+# Messages behind a higher priority wait for that priority's cause.
 _WAITED_ITSELF = [name for name in WAITED if name != "waited_higher_priority_s"]
 
 
 def tenants(
     grains: Grains, dead: DataFrame, span: Span, targets: Targets = TARGETS, since: dt.datetime | None = None
 ) -> DataFrame:
-    """TENANTS, from grains as long as the span's or a whole part of it; `dead` are rows of DEAD. Windows that begin
-    before `since` aren't told, but what they say counts (schemas.LEAD_S).
+    """Compute TENANTS from grains whose length divides the span's; `dead` are rows of DEAD. Windows that begin before
+    `since` are left out, but their data is used (schemas.LEAD_S).
 
     Each grain is used several times: keep them (`persist`, or a table) unless they are few.
     """
@@ -48,7 +48,7 @@ def tenants(
 
 
 def recommended(tenants: DataFrame) -> DataFrame:
-    """RECOMMENDED: of each tenant's latest window, where the quota should be another one."""
+    """Compute RECOMMENDED: the latest window of each tenant whose quota should change."""
     named = ["window_start", "qps", "recommended_qps", "reason", "advice"]
     latest = tenants.groupBy("project").agg(F.max_by(F.struct(*named), "window_start").alias("last"))
     changed = latest.select("project", "last.*").where(F.col("advice").isin("raise", "lower"))
@@ -56,7 +56,7 @@ def recommended(tenants: DataFrame) -> DataFrame:
 
 
 def dead_letters(dead: DataFrame, window_s: int) -> DataFrame:
-    """A row for each tenant and window with dead letters: how many, and the reasons that most have."""
+    """Return a row per tenant and window with dead letters: their number, and the most frequent reasons."""
     counted = (
         dead.where(F.col("project").isNotNull())
         .withColumn("reason", F.concat_ws(": ", *(F.nullif(F.col(name), F.lit("")) for name in ("reason", "error"))))
@@ -73,8 +73,8 @@ def dead_letters(dead: DataFrame, window_s: int) -> DataFrame:
 
 
 def _in_one_row(found: DataFrame) -> DataFrame:
-    """One row per tenant and window: the tenant's figures, those of its priorities, and the worst of these. This groups
-    `found` and doesn't join it with itself, because Spark would plan all of `found` once per side.
+    """Combine a tenant's figures in a window, those of its priorities, and the worst of these in one row. This groups
+    `found` instead of joining it with itself, because Spark would plan all of `found` once per side.
     """
     whole = F.col("priority") == WHOLE
     of_one = ("late_since", "late_by_s", "miss_at", "priority")
@@ -95,7 +95,7 @@ def _in_one_row(found: DataFrame) -> DataFrame:
 
 
 def _all_tenants() -> dict[str, Column]:
-    """What shares are of."""
+    """Return the totals for shares."""
     window = Window.partitionBy("window_start")
     return {
         "all_in_flight": F.sum("in_flight_mean").over(window),

@@ -1,4 +1,4 @@
-"""How long messages waited: percentiles from the buckets in which nodes count."""
+"""Computes percentiles of waiting times from the nodes' histogram buckets."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ _KEY = ("project", "priority", "window_start")
 
 
 def wait_times(grains: Grains, window_s: int) -> DataFrame:
-    """A row for each tenant, priority (and `WHOLE`) and window in which a wait ended: its percentiles and longest.
+    """Return a row per tenant, priority (and `WHOLE`) and window in which a wait ended: its percentiles and maximum.
 
-    Within a bucket waits are taken to be spread evenly: what comes out is at most a bucket (19 %) off, half of that as
-    a rule.
+    Waits are assumed to be evenly distributed within a bucket: the error is at most a bucket (19 %), typically half of
+    that.
     """
     counted = _by_bucket(grains, window_s).join(_longest(grains.levels, window_s), [*_KEY], "left")
     order = Window.partitionBy(*_KEY).orderBy("bucket")
@@ -45,14 +45,14 @@ def _lower() -> Column:
 
 
 def _top() -> Column:
-    """The longest, if a record told of it: it can't be below what its bucket says."""
+    """Return the longest wait of a bucket, if reported; it is never below the bucket's lower bound."""
     upper = F.get(F.lit([*WAIT_BOUNDS_S]), F.col("bucket"))
     told = F.least(upper, F.greatest("longest_s", _lower()))
     return F.when(F.col("longest_s").isNull(), F.coalesce(upper, _lower())).otherwise(told)
 
 
 def _at(share: float) -> Column:
-    """In the first bucket that reaches it; it is the least of all that do."""
+    """Interpolate in the first bucket that reaches the share; the result is the minimum of all that do."""
     wanted = share * F.col("all")
     within = (wanted - (F.col("up_to") - F.col("ended"))) / F.col("ended")
     return F.when(F.col("up_to") >= wanted, _lower() + F.greatest(F.lit(0.0), within) * (_top() - _lower()))

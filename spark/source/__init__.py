@@ -1,4 +1,4 @@
-"""The data source `evenlane`: meter records, lanes and dead letters as rows (docs/reference/data-source.md)."""
+"""Data source `evenlane`: meter records, lanes and dead letters as rows (docs/reference/data-source.md)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 def register(session: SparkSession) -> None:
-    """From now on this session knows the format `evenlane`."""
+    """Register the format `evenlane` in this session."""
     from evenlane.spark.source.datasource import EvenlaneSource  # noqa: PLC0415 - needs PySpark, which not all who import have
 
     session.dataSource.register(EvenlaneSource)

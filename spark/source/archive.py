@@ -1,8 +1,8 @@
-"""Meter records that were laid down as Parquet, by day and hour of their event time (spark/jobs/archive.py).
+"""Reads archived meter records: Parquet by day and hour of their event time (spark/jobs/archive.py).
 
-Beside the hours `_environment` says whose records they are. `_progress.json` names the batch that was written last,
-and whether all of its files are in their hours: until they are, none of them counts, so that a reader has all of a
-batch or nothing.
+`_environment` in the same folder names the records' environment. `_progress.json` names the last batch and says whether
+all of its files are in their hours. Until they are, none of them counts, so that a reader sees all of a batch or
+nothing.
 """
 
 from __future__ import annotations
@@ -30,16 +30,18 @@ if TYPE_CHECKING:
 _SCHEMA = arrow_schema(METER)
 _HOUR = re.compile(r"/day=(\d{4}-\d\d-\d\d)/hour=(\d\d)/[^/]+\.parquet$")
 _HOUR_NS = 3_600_000_000_000
-_CLOCKS_NS = 600_000_000_000  # as in filters.py: what came to the server so much later may be of an earlier hour
+_CLOCKS_NS = 600_000_000_000  # as in filters.py: a record that arrived this much later may belong to an earlier hour
 _ROWS = 65_536
-_NEWEST = 16  # files, among which the latest record is
-_LOOKS = 5  # at files that are being written
+_NEWEST = 16  # files that may contain the latest record
+_LOOKS = 5  # attempts while files are being written
 PROGRESS = "_progress.json"
 ENVIRONMENT = "_environment"
 
 
 def files(folder: str, span: Span) -> list[str]:
-    """Those that may hold something of the time, the oldest first. Raises EvenlaneError if there is no such folder."""
+    """Return the files that may have records of the time span, oldest first. Raises EvenlaneError if there is no such
+    folder.
+    """
     system, root = _system(folder)
     if system.get_file_info(root).type != pafs.FileType.Directory:
         raise EvenlaneError(f"option archive: there is no folder {folder}")
@@ -53,7 +55,7 @@ def files(folder: str, span: Span) -> list[str]:
 
 
 def refuse_other(folder: str, env: str) -> None:
-    """Raises EvenlaneError if the records are another environment's: one report can't be of two."""
+    """Raise EvenlaneError if the records belong to another environment: a report covers only one."""
     system, root = _system(folder)
     try:
         with system.open_input_file(f"{root}/{ENVIRONMENT}") as opened:
@@ -65,23 +67,23 @@ def refuse_other(folder: str, env: str) -> None:
 
 
 def check_environment(folder: str, whose: str, env: str) -> None:
-    """Raises ConfigError for another one."""
+    """Raise ConfigError for another environment."""
     if whose != env:
         raise ConfigError(f"{folder} holds records of the environment {whose}, not {env}: name another folder")
 
 
 def progress(batch: str, *, whole: bool) -> str:
-    """What PROGRESS says."""
+    """Return the content of PROGRESS."""
     return json.dumps({"batch": batch, "whole": whole})
 
 
 def name_of(batch: str, part: str) -> str:
-    """Of a batch's file, in its hour."""
+    """Return the name of a batch's file in its hour."""
     return f"{batch}-{part}"
 
 
 def _whole(system: pafs.FileSystem, root: str) -> list[str]:
-    """The files that count."""
+    """Return the files that count."""
     paths: list[str] = []
     said = _said(system, root)
     for _ in range(_LOOKS):
@@ -96,7 +98,7 @@ def _whole(system: pafs.FileSystem, root: str) -> list[str]:
 
 
 def _said(system: pafs.FileSystem, root: str) -> tuple[str, bool]:
-    """By PROGRESS: a batch, and whether it is whole."""
+    """Return the batch in PROGRESS, and whether it is complete."""
     try:
         with system.open_input_file(f"{root}/{PROGRESS}") as opened:
             said = json.loads(opened.read())
@@ -108,16 +110,14 @@ def _said(system: pafs.FileSystem, root: str) -> tuple[str, bool]:
 
 
 def after(paths: Sequence[str], narrow: Narrow) -> Narrow:
-    """What the stream has beyond that: what came after the last record in the archive. (Where it is read twice all the
-    same, reports bear it.).
-    """
+    """Narrow the stream to records after the last one in the archive. Reports tolerate records that are read twice."""
     last = max((_last_stored(path) for path in paths[-_NEWEST:]), default=0)
     return replace(narrow, span=both(narrow.span, Span(since=last + 1_000))) if last else narrow
 
 
 def batches(path: str, span: Span) -> Iterator[pa.RecordBatch]:
-    """A file's rows that came in this time; what an older release didn't write is null. Raises EvenlaneError for what
-    is no such file.
+    """Yield a file's rows that arrived in this time span; columns that an older release didn't write are null. Raises
+    EvenlaneError if the file isn't valid.
     """
     system, inside = _system(path)
     try:
@@ -147,7 +147,7 @@ def _within(found: pa.RecordBatch, span: Span) -> pa.RecordBatch:
 
 
 def _last_stored(path: str) -> int:
-    """Unix ns; 0 if the file doesn't say."""
+    """Return the arrival of a file's latest record, in unix ns; 0 if the file has none."""
     system, inside = _system(path)
     try:
         with system.open_input_file(inside) as opened:
@@ -159,14 +159,14 @@ def _last_stored(path: str) -> int:
 
 
 def _hour(path: str) -> int:
-    """When a file's hour begins, unix ns."""
+    """Return the start of a file's hour, in unix ns."""
     found = _HOUR.search(path)
     assert found is not None
     return int(datetime.strptime(f"{found[1]} {found[2]} +0000", "%Y-%m-%d %H %z").astimezone(UTC).timestamp()) * 10**9
 
 
 def _system(path: str) -> tuple[pafs.FileSystem, str]:
-    """Raises EvenlaneError for a kind of URL that isn't known here."""
+    """Return the file system and the path inside it. Raises EvenlaneError for an unknown kind of URL."""
     try:
         if "://" in path or path.startswith("file:"):
             system, inside = pafs.FileSystem.from_uri(path)

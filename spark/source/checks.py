@@ -1,4 +1,4 @@
-"""Whether a meter record's columns fit together, before they are taken as they are."""
+"""Checks that a meter record's columns are consistent, before they are used unchanged."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ QUEUE = frozenset({
     "lane", "topic", "group", "band", "waits", "backlog", "oldest", "in_flight", "longest", *COUNTERS,
     *(WAITED + reason for reason in REASONS),
 })  # fmt: skip
-_MOST_BARE = 65_536  # lanes without a queue: more partitions than anybody has
+_MOST_BARE = 65_536  # lanes without a queue: more than there are partitions in any environment
 _SHORT = ("group", "partition", "bucket")  # columns of 32 bits
 _WORD = 8  # bytes
 _MOST, _MOST_SHORT = 2**63 - 1, 2**31 - 1
 _MOST_LONG = 2**48
-"""Of a counter or gauge: beyond it sums overflow, and doubles have no unit; 9,000 years in ms."""
+"""Limit of a counter or gauge: beyond it sums overflow, and doubles aren't exact; 9,000 years in ms."""
 _LONG_BYTES = 6
 _NANOSECONDS = ("since",)
 
 
 def alike(one: Record, other: Record) -> bool:
-    """Whether rows of one may point to the other's lanes, topics and priorities."""
+    """Whether rows of one record may refer to the other's lanes, topics and priorities."""
     return (
         one.lanes == other.lanes
         and one.projects == other.projects
@@ -40,8 +40,8 @@ def alike(one: Record, other: Record) -> bool:
 
 
 def check(record: Record, *, shared: bool) -> None:
-    """All columns, each looked at: what points outside its table is no record. Raises ValueError. With `shared` lanes
-    and topics were looked at before.
+    """Check each column: a record is invalid if it refers to a row outside of a table. Raises ValueError. With
+    `shared`, lanes and topics were checked before.
     """
     if not shared:
         _columns(record.lane_columns, record.lanes, LANE_COLUMNS)
@@ -63,7 +63,7 @@ def check(record: Record, *, shared: bool) -> None:
 
 
 def bare_lanes(record: Record) -> range:
-    """The places of those that no queue names."""
+    """Return the rows of lanes without a queue."""
     highest = max(_values(record.queue_columns.get("lane", b"\0"), record.queues), default=0) if record.queues else -1
     return range(highest + 1, record.lanes)
 
@@ -82,5 +82,5 @@ def _columns(columns: dict[str, bytes], rows: int, names: Container[str]) -> Non
 
 
 def _values(column: bytes, rows: int) -> Sequence[int]:
-    """A column's numbers; zeros may be left out."""
+    """Return a column's numbers; zeros may be omitted."""
     return column[1:] if column[0] <= 1 else numbers(unpack(column, rows))

@@ -1,4 +1,4 @@
-"""Arrow columns out of words of 8 bytes, as records have them (engine/core/wire/varint_columns.py), without a loop over
+"""Builds Arrow columns from words of 8 bytes, as in records (engine/core/wire/varint_columns.py), without a loop over
 rows.
 """
 
@@ -16,17 +16,19 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 _WORD = 8  # bytes
-_FIRST = 1_024  # rows for which there is room at first
+_FIRST = 1_024  # initial capacity, in rows
 
 
 def arrow_schema(schema: StructType) -> pa.Schema:
-    """Times are in UTC."""
+    """Convert a schema; times are in UTC."""
     return to_arrow_schema(schema, timezone="UTC")
 
 
 class Tables:
-    """Tables of many records, one after the other, in columns of 8 bytes; what isn't there is zero. They are filled at
-    once: to keep what records are made of, small objects without number, costs as much as to read it.
+    """Tables of many records, appended to each other, in columns of 8 bytes; missing values are zero. They are filled
+    immediately: keeping the records' many small objects would cost as much as reading them.
+
+    Invariant: a column's words are empty until it is first added, and then have room for `_room` rows.
     """
 
     def __init__(self, names: Iterable[str]) -> None:
@@ -35,7 +37,7 @@ class Tables:
         self._words = {name: bytearray() for name in names}
 
     def add(self, columns: dict[str, bytes], rows: int) -> int:
-        """Where it begins. The columns were looked at by `check`; one without a name is passed over."""
+        """Append columns; return their first row. `check` has validated them; unknown names are skipped."""
         first, self.rows = self.rows, self.rows + rows
         if self.rows > self._room:
             self._grow()
@@ -46,7 +48,7 @@ class Tables:
                 continue
             if not words:
                 words.extend(bytes(_WORD * self._room))
-            if rows == 1:  # tables of one row are many: their only number's bytes stand together as they are
+            if rows == 1:  # tables of one row are frequent: the bytes of their only number are already contiguous
                 words[start : start + len(column) - 1] = column[1:]
                 continue
             for plane in range(column[0]):
@@ -60,7 +62,7 @@ class Tables:
                 words.extend(bytes(_WORD * self._room - len(words)))
 
     def columns(self) -> dict[str, pa.Array]:
-        """By name, as int64."""
+        """Return the columns by name, as int64."""
         zeros = bytes(_WORD * self.rows)
         return {name: _array(words or zeros, self.rows) for name, words in self._words.items()}
 
@@ -70,7 +72,7 @@ def _array(words: bytes | bytearray, rows: int) -> pa.Array:
 
 
 def repeated(ends: Sequence[int]) -> pa.Array:
-    """0 up to the first end, then 1 up to the second, and so on."""
+    """Return 0 up to the first end, then 1 up to the second, and so on."""
     runs = pa.RunEndEncodedArray.from_arrays(pa.array(ends, pa.int64()), pa.array(range(len(ends)), pa.int64()))
     return pc.run_end_decode(runs)
 
@@ -80,18 +82,18 @@ def seconds(column: pa.Array, unit_s: float) -> pa.Array:
 
 
 def known(column: pa.Array, offset: int, unit: float) -> pa.Array:
-    """(x - offset) * unit; null where x is 0."""
+    """Return (x - offset) * unit; null where x is 0."""
     value = pc.multiply(pc.cast(pc.subtract(column, offset), pa.float64()), unit)
     return pc.if_else(pc.equal(column, 0), pa.scalar(None, pa.float64()), value)
 
 
 def times(ns: pa.Array) -> pa.Array:
-    """Of unix ns."""
+    """Convert unix ns to timestamps."""
     return pc.cast(pc.divide(ns, 1_000), pa.timestamp("us", tz="UTC"))
 
 
 def batch(schema: pa.Schema, columns: dict[str, Any], rows: int) -> pa.RecordBatch:
-    """What isn't given is null."""
+    """Build a batch; columns that aren't given are null."""
     arrays: Sequence[pa.Array] = [
         pc.cast(columns[field.name], field.type) if field.name in columns else pa.nulls(rows, field.type)
         for field in schema

@@ -1,4 +1,4 @@
-"""`spark.read.format("evenlane")` and `readStream` (docs/reference/data-source.md)."""
+"""Data source for `spark.read.format("evenlane")` and `readStream` (docs/reference/data-source.md)."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SCHEMAS = {"meter": schemas.METER, "lanes": schemas.LANES, "dead": schemas.DEAD}
 
 
 class EvenlaneSource(DataSource):
-    """See docs/reference/data-source.md for its options and rows."""
+    """The data source; see docs/reference/data-source.md for its options and rows."""
 
     @classmethod
     def name(cls) -> str:
@@ -37,7 +37,7 @@ class EvenlaneSource(DataSource):
     def schema(self) -> StructType:
         return SCHEMAS[parse(self.options).what]
 
-    def reader(self, schema: StructType) -> EvenlaneReader:  # noqa: ARG002 - Spark gives it by name
+    def reader(self, schema: StructType) -> EvenlaneReader:  # noqa: ARG002 - Spark passes it by name
         options = parse(self.options)
         return NarrowingReader(options) if options.pushdown else EvenlaneReader(options)
 
@@ -49,7 +49,7 @@ class EvenlaneSource(DataSource):
 
 
 class EvenlaneReader(DataSourceReader):
-    """A batch: what there is when the query is planned."""
+    """Reads a batch: what exists when the query is planned."""
 
     def __init__(self, options: Options) -> None:
         self._options = options
@@ -75,9 +75,9 @@ class EvenlaneReader(DataSourceReader):
 
 
 class NarrowingReader(EvenlaneReader):
-    """Reads what a query's filters may keep, for who asks for it (docs/adr/0021-push-down.md)."""
+    """Reads only what a query's filters may keep, with the option `pushdown` (docs/adr/0021-push-down.md)."""
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 - Spark's name
-        """They say where to read; Spark looks at each row all the same."""
+        """Narrow the read by the filters. All are returned, as Spark must still check each row."""
         self._narrow = narrowed(filters, self._narrow)
         return filters

@@ -1,5 +1,5 @@
-"""What Spark's filters say of where to read. Pure. Spark looks at each row itself afterwards, so it is enough never to
-leave out a row that it would keep.
+"""Narrows reads by Spark's filters. Pure. Spark checks each row afterwards, so narrowing only must not leave out a row
+that a filter would keep.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 _SECOND = 1_000_000_000
-_CLOCKS = 600 * _SECOND  # by which a node's clock and the server's may differ, or a record be late
+_CLOCKS = 600 * _SECOND  # maximum difference between a node's and the server's clock, or delay of a record
 _TIMES = {"stored": 0, "died_at": 0, "at": _CLOCKS}
 _NAMES = ("project", "kind", "partition", "node")
 
 
 @dataclass(frozen=True)
 class Narrow:
-    """Read only what has one of these values; None: whatever it has."""
+    """Read only messages with one of these values; None: any value."""
 
     span: Span = ALWAYS
     project: frozenset[Any] | None = None
@@ -33,7 +33,7 @@ class Narrow:
 
 
 def narrowed(filters: Iterable[Filter], narrow: Narrow) -> Narrow:
-    """By all of them; those that say nothing of it are passed over."""
+    """Narrow by all filters; those that don't help are ignored."""
     for each in filters:
         narrow = _by(each, narrow)
     return narrow
@@ -62,13 +62,13 @@ def _span(given: Filter, slack: int) -> Span:
 
 
 def both(one: Span, other: Span) -> Span:
-    """What lies in both."""
+    """Return the intersection."""
     since = [each.since for each in (one, other) if each.since is not None]
     until = [each.until for each in (one, other) if each.until is not None]
     return Span(max(since, default=None), min(until, default=None))
 
 
 def _unix_ns(at: datetime) -> int:
-    """A session in UTC, as reports have it, gives times without a zone."""
+    """Convert to unix ns. Sessions in UTC, as those of reports, return naive times."""
     aware = at if at.tzinfo is not None else at.replace(tzinfo=UTC)
     return int(aware.timestamp() * 1_000_000) * 1_000

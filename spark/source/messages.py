@@ -1,4 +1,4 @@
-"""Rows of LANES and DEAD, whose columns are the fields of what is read, in batches."""
+"""Builds batches of rows of LANES and DEAD, whose columns are the fields of the input."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 _ROWS = 16_384
-_BYTES = 32 << 20  # of bodies in one batch
+_BYTES = 32 << 20  # of bodies per batch
 
 
 def batches(rows: Iterable[tuple[Any, ...]], schema: StructType) -> Iterator[pa.RecordBatch]:
-    """Times, unix ns, become timestamps."""
+    """Yield batches. Times in unix ns become timestamps."""
     arrow = arrow_schema(schema)
     left = iter(rows)
     while some := list(_some(left)):
@@ -28,7 +28,7 @@ def batches(rows: Iterable[tuple[Any, ...]], schema: StructType) -> Iterator[pa.
 
 
 def _some(left: Iterator[tuple[Any, ...]]) -> Iterator[tuple[Any, ...]]:
-    """The next rows, fewer where bodies are large."""
+    """Yield the next rows, fewer if bodies are large."""
     room = _BYTES
     for row in islice(left, _ROWS):
         yield row

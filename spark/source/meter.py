@@ -1,4 +1,4 @@
-"""Rows of METER out of the messages of `METER_<env>`: many records at once, column by column."""
+"""Builds rows of METER from the messages of `METER_<env>`: many records at once, column by column."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from evenlane.engine.core.wire.meter_record import Record
 
 ROWS = 65_536
-"""About so many in one batch."""
+"""Approximate number of rows per batch."""
 
 _SCHEMA = arrow_schema(METER)
 _BUCKETS = 16 * 65_536
@@ -37,7 +37,7 @@ _COUNTED = [name for name in COUNTERS if name not in ("dwelt", "ran")]
 
 
 def batches(pages: Iterable[Iterable[Stored]]) -> Iterator[pa.RecordBatch]:
-    """A message that is no record, or of a newer version, gives one row that says so."""
+    """Yield batches. A message that is no record, or of a newer version, gives one row with its problem."""
     gathered = _Gathered()
     for page in pages:
         for stored in page:
@@ -49,15 +49,19 @@ def batches(pages: Iterable[Iterable[Stored]]) -> Iterator[pa.RecordBatch]:
 
 
 class _Gathered:
-    """Some records. Lanes, topics and priorities of all of them stand in one table each, and rows point there."""
+    """Several records. Lanes, topics and priorities of all of them are in one table each, to which rows refer.
+
+    Invariant: `_before` has each node's last record with queues, and the first rows of its lanes, topics and
+    priorities.
+    """
 
     def __init__(self) -> None:
         self._queues, self._buckets = Tables(QUEUE), Tables(BUCKET)
         self._lanes, self._topics = Tables(LANE_COLUMNS), Tables(TOPIC_COLUMNS)
         self._projects: list[str] = []
         self._priorities: list[str] = []
-        self._records: list[tuple[Any, ...]] = []  # as _RECORD
-        self._before: dict[str, tuple[Record, tuple[int, int, int]]] = {}  # of each node
+        self._records: list[tuple[Any, ...]] = []  # in the order of _RECORD
+        self._before: dict[str, tuple[Record, tuple[int, int, int]]] = {}  # by node
         self._bare: list[dict[str, Any]] = []  # rows without a queue
 
     @property
@@ -70,7 +74,7 @@ class _Gathered:
             before, starts = self._before.get(record.node, (None, (0, 0, 0)))
             same = before is not None and alike(before, record)
             check(record, shared=same)
-        except ValueError as error:  # Unreadable is one
+        except ValueError as error:  # includes Unreadable
             self._bare.append(_unreadable(stored, str(error)))
             return
         self._bare += _bare(stored, record)
@@ -84,7 +88,9 @@ class _Gathered:
         self._records.append((*_told(stored, record), *starts, self._queues.rows))
 
     def _shared(self, record: Record) -> tuple[int, int, int]:
-        """Where its lanes, topics and priorities begin, from which on the node's next records may need no others."""
+        """Add the record's lanes, topics and priorities; return their first rows, which the node's next
+        records may reuse.
+        """
         starts = (
             self._lanes.add(record.lane_columns, record.lanes),
             self._topics.add(record.topic_columns, len(record.projects)),
@@ -136,13 +142,13 @@ class _Gathered:
 
 _RECORD = (
     "sequence", "stored", "version", "node", "run", "number", "after", "at", "span_s", "slots",
-    # where its lanes, topics and priorities begin, and its rows end
+    # first rows of its lanes, topics and priorities, and the end of its rows
     "lane_start", "topic_start", "band_start", "end",
 )  # fmt: skip
 
 
 def _told(stored: Stored, record: Record) -> tuple[Any, ...]:
-    """As _RECORD begins."""
+    """Return the first fields of _RECORD."""
     return (
         stored.sequence, stored.at // 1_000, version_of(stored.body), record.node, record.run, record.number,
         record.after, record.at // 1_000, record.span / 1e9, record.slots,
@@ -150,7 +156,7 @@ def _told(stored: Stored, record: Record) -> tuple[Any, ...]:
 
 
 def _bare(stored: Stored, record: Record) -> list[dict[str, Any]]:
-    """A row for each lane that no queue names; one if the record has neither."""
+    """Return a row per lane without a queue; one row if the record has neither lanes nor queues."""
     places = bare_lanes(record)
     if not places:
         return [] if record.queues else [dict(zip(_RECORD, _told(stored, record), strict=False))]

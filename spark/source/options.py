@@ -1,4 +1,4 @@
-"""The options of `spark.read.format("evenlane")`, checked before anything is read (docs/reference/data-source.md)."""
+"""Parses the options of `spark.read.format("evenlane")` before anything is read (docs/reference/data-source.md)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _MOST_PARTITIONS = 10_000
 
 
 class Span(NamedTuple):
-    """Of time, unix ns; None: open. `until` is exclusive."""
+    """A span of time in unix ns; None: open. `until` is exclusive."""
 
     since: int | None = None
     until: int | None = None
@@ -31,9 +31,10 @@ ALWAYS = Span()
 
 @dataclass(frozen=True)
 class Options:
-    """`partitions` are wanted at the most, and as many if there is enough to read; `max_messages` bounds a micro-batch
-    of a stream. `live` says whether the server is asked: not if there is only an `archive` to read. `pushdown`: one
-    query's filters say what is read; `missing_ok`: where there is no stream there are no rows.
+    """Parsed options. `partitions` is the maximum number of tasks, which is used if there is enough to read;
+    `max_messages` limits a micro-batch of a stream. `live` says whether the server is read: not if only an `archive` is
+    given. `pushdown`: a query's filters narrow the read. `missing_ok`: a missing stream gives no rows instead of an
+    error.
     """
 
     settings: Settings
@@ -49,7 +50,7 @@ class Options:
 
 
 def parse(given: Mapping[str, str], default_partitions: int = 4) -> Options:
-    """Raises ConfigError, which names the option and what would be right."""
+    """Parse options. Raises ConfigError, which names the option and valid values."""
     told = {name.lower(): value for name, value in given.items()}
     for name in told:
         if name not in (*ACCESS, *_OWN):

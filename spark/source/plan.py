@@ -1,4 +1,4 @@
-"""Which ranges of which streams a task reads. Pure."""
+"""Distributes ranges of streams over tasks. Pure."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ if TYPE_CHECKING:
 
     from evenlane.engine.core.export_port import Range
 
-_LEAST = 1_000  # messages for which a task of their own is worth it
+_LEAST = 1_000  # messages that justify a task of their own
 
 
 class Task(InputPartition):
-    """What one task reads: ranges of streams, one after the other, or files."""
+    """Input of one task: ranges of streams, one after the other, or files."""
 
     def __init__(self, ranges: Sequence[Range] = (), files: Sequence[str] = ()) -> None:
         super().__init__(None)
@@ -23,8 +23,8 @@ class Task(InputPartition):
 
 
 def tasks(ranges: Iterable[Range], most: int) -> list[Task]:
-    """So many at the most, with about as many sequences each: large ranges are cut, small ones put together. In the
-    order of the ranges.
+    """Return at most `most` tasks with about equally many sequences: large ranges are split, small ones combined. The
+    order of ranges is kept.
     """
     left = [each for each in ranges if each.last >= each.first]
     total = sum(map(_length, left))
@@ -45,7 +45,7 @@ def tasks(ranges: Iterable[Range], most: int) -> list[Task]:
 
 
 def file_tasks(files: Sequence[str], most: int) -> list[Task]:
-    """So many at the most, with as many files each."""
+    """Return at most `most` tasks, with equally many files."""
     share = max(1, -(-len(files) // most))
     return [Task(files=files[start : start + share]) for start in range(0, len(files), share)]
 

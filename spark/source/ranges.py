@@ -1,4 +1,4 @@
-"""Which ranges there are to read: of one stream, or of all lanes, as the server says."""
+"""Determines the ranges to read, of one stream or of all lanes, from the server's state."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ if TYPE_CHECKING:
     from evenlane.spark.source.filters import Narrow
     from evenlane.spark.source.options import Options
 
-_MOST_SUBJECTS = 64  # beyond it the server would be slower with them
+_MOST_SUBJECTS = 64  # with more subjects, the server would be slower
 _STREAM_OF = {"meter": names.meter_stream, "dead": names.dead_stream}
 
 
 def present(server: StreamReader, options: Options) -> list[Stream]:
-    """The streams that hold what is to be read. Raises EvenlaneError where there is none, unless that is all right."""
+    """Return the streams to read. Raises EvenlaneError if there is none, unless the options allow that."""
     env = options.settings.env
     if options.what == "lanes":
         every = [each for kind in ("lanes", "later") for each in server.streams(f"{kind}.{env}.>")]
@@ -39,7 +39,7 @@ def present(server: StreamReader, options: Options) -> list[Stream]:
 
 
 def ranges(server: StreamReader, options: Options, narrow: Narrow) -> list[Range]:
-    """What of them lies in the span of time and may be wanted. Raises EvenlaneError, Unreachable."""
+    """Return the ranges of these streams in the time span that may be wanted. Raises EvenlaneError, Unreachable."""
     env, span = options.settings.env, narrow.span
     found = []
     for stream in present(server, options):
@@ -68,7 +68,7 @@ def _wanted(stream: Stream, env: str, narrow: Narrow) -> bool:
 
 
 def _subjects(stream: Stream, options: Options, narrow: Narrow) -> tuple[str, ...]:
-    """Of the tenants or nodes that are wanted; none if that doesn't matter, or no such subject is possible."""
+    """Return the subjects of the wanted tenants or nodes; none if all are wanted, or none of them can exist."""
     env, lane = options.settings.env, lane_of(stream.name, options.settings.env)
     if options.what == "meter":
         found = [names.meter_subject(env, node) for node in _some(narrow.node) if names.is_node(node)]

@@ -1,4 +1,4 @@
-"""What one task does: read its ranges or files, and make rows."""
+"""Carries out one task: reads its ranges or files, and builds rows."""
 
 from __future__ import annotations
 
@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 
 
 def rows(options: Options, task: Task, *, settled: bool = False) -> Iterator[pa.RecordBatch]:
-    """With `settled` messages of lanes that have been handled, too. Raises EvenlaneError, Unreachable."""
+    """Yield a task's rows. `settled` includes messages of lanes that have been handled. Raises
+    EvenlaneError, Unreachable.
+    """
     for path in task.files:
         yield from archive.batches(path, options.span)
     if not task.ranges:
@@ -53,7 +55,7 @@ def _waiting(server: StreamReader, options: Options, task: Task, *, settled: boo
         lane = lane_of(wanted.stream, env)
         assert lane is not None
         view = None if settled else server.view(lane)
-        # (what lies below the watermark is gone, or is about to go)
+        # messages below the watermark are removed, or about to be
         for page in server.read(wanted if view is None else _above(wanted, view.settled.watermark)):
             yield from waiting(page, lane, view, env, bodies=options.payload)
 

@@ -1,8 +1,8 @@
-"""`spark.readStream.format("evenlane")`: what comes to the streams, micro-batch by micro-batch.
+"""Stream reader for `spark.readStream.format("evenlane")`: new messages, micro-batch by micro-batch.
 
-An offset says of each stream when it was made and which sequence was read last. A stream that was deleted and made anew
-since is read from its first message: nothing of it was read before. Of lanes the stream has all that is put, whether
-it has been handled meanwhile or not.
+An offset has, for each stream, its creation time and the last sequence read. A stream that was deleted and recreated is
+read from its first message, as nothing of it was read before. For lanes, the stream has all messages put, handled or
+not.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ if TYPE_CHECKING:
     from evenlane.spark.source.options import Options
 
 Offset = dict[str, list[Any]]
-"""By stream: when it was made, and the sequence up to which it has been read."""
+"""By stream: its creation time, and the last sequence read."""
 
 
 class EvenlaneStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, options: Options) -> None:
         self._options = options
-        self._target: Offset | None = None  # with the trigger available-now: where it ends
+        self._target: Offset | None = None  # the end, with the trigger available-now
 
     def initialOffset(self) -> Offset:  # noqa: N802 - Spark's names, here and below
         since = self._options.span.since
@@ -67,7 +67,7 @@ class EvenlaneStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         wanted = [
             Range(name, read_from(start, name, created), last, (), bodies(self._options))
             for name, (created, last) in sorted(end.items())
-            if there.get(name) == created  # or a batch that is repeated would have messages of the stream made since
+            if there.get(name) == created  # otherwise a repeated batch could have messages of a recreated stream
         ]
         return tasks(wanted, self._options.partitions) or [Task()]
 
@@ -76,7 +76,7 @@ class EvenlaneStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return rows(self._options, partition, settled=True)
 
     def commit(self, end: Offset) -> None:
-        """Nothing to do: what has been read stays in the stream for others."""
+        """Do nothing: messages stay in the stream for others."""
 
     def _now(self) -> Offset:
         with StreamReader(self._options.settings) as server:
@@ -84,19 +84,19 @@ class EvenlaneStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 def offset(streams: Sequence[Stream]) -> Offset:
-    """All of them read."""
+    """Return the offset after all messages."""
     return {each.name: [each.created, each.last] for each in streams}
 
 
 def read_from(start: Offset, name: str, created: str) -> int:
-    """The first sequence of a stream that hasn't been read."""
+    """Return the first unread sequence of a stream."""
     before = start.get(name)
     return before[1] + 1 if before is not None and before[0] == created else 1
 
 
 def advanced(start: Offset, latest: Offset, most: int | None) -> Offset:
-    """From `start` towards `latest`, by so many messages at the most, each stream by its share of what is left. What is
-    gone stays as it was; one that `latest` doesn't know was deleted, and may come back.
+    """Advance from `start` towards `latest`, by at most `most` messages, distributed by the streams' remaining
+    messages. Deleted streams keep their offset, as they may return.
     """
     left = {name: last - read_from(start, name, created) + 1 for name, (created, last) in latest.items()}
     total = sum(left.values())
