@@ -1,5 +1,5 @@
-"""Writes the dashboards: `python -m evenlane.dashboards.build`, with grafana-foundation-sdk, which is for development
-only. Who installs Evenlane gets what it wrote.
+"""Builds the dashboards: `python -m evenlane.dashboards.build`. It needs grafana-foundation-sdk, for development only;
+the package contains its output.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ FOLDER = Path(__file__).parent / "grafana"
 
 
 def built() -> dict[str, str]:
-    """The text of each file, by its name."""
+    """Return the text of each file, by name."""
     return {
         "fleet.json": _text(fleet.dashboard()),
         "tenant.json": _text(tenant.dashboard()),
@@ -31,10 +31,10 @@ def built() -> dict[str, str]:
 def _text(dashboard: Dashboard) -> str:
     document = json.loads(json.dumps(dashboard, cls=JSONEncoder))
     for each in (*document["links"], *document["annotations"]["list"]):
-        del each["placement"]  # the SDK's would hide them in a menu
+        del each["placement"]  # the SDK's default would hide the links in a menu
     for panel in document["panels"]:
         defaults = panel.get("fieldConfig", {}).get("defaults", {})
-        if "links" in defaults:  # of the SDK's type, which is that of links between dashboards
+        if "links" in defaults:  # the SDK uses the type of links between dashboards
             defaults["links"] = [{"title": link["title"], "url": link["url"]} for link in defaults["links"]]
     return json.dumps(document, indent=2) + "\n"
 

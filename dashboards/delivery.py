@@ -1,4 +1,4 @@
-"""Delivery: what fails, what is tried again, what is given up, and what may have been handled twice."""
+"""Delivery dashboard: failures, retries, dead letters, and messages that may have been handled twice."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fairness: who gets what of the slots, who takes too much, and what those pay who keep to their quota."""
+"""Fairness dashboard: shares of slots, tenants that take too much, and the effect on tenants within their quota."""
 
 from __future__ import annotations
 
@@ -232,6 +232,6 @@ def _victims() -> tuple[Panel, ...]:
 
 
 def _dwell(which: str, *by: str) -> str:
-    """Mean, of the projects that are left by `which`."""
+    """Return the mean dwell time of the projects selected by `which`."""
     dwelt = total(f"{rate(metric_names.TENANT_DWELL, *_ALL)} {which}", *by)
     return over(dwelt, total(f"{rate(metric_names.ATTEMPTS, *_ALL)} {which}", *by))

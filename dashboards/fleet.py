@@ -1,4 +1,4 @@
-"""Fleet: is all well, what fires, how full are the nodes, who owns what."""
+"""Fleet dashboard: overall health, firing alerts, load of nodes, ownership of partitions."""
 
 from __future__ import annotations
 

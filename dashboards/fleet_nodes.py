@@ -1,4 +1,4 @@
-"""Of the Fleet dashboard what is told by node: how full they are, how far behind, and who owns what."""
+"""Panels of the Fleet dashboard by node: load, lag, ownership."""
 
 from __future__ import annotations
 

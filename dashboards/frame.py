@@ -1,4 +1,4 @@
-"""What the four dashboards have in common: variables, links from one to the other, marks for what happened, places."""
+"""Frame shared by the four dashboards: variables, links to each other, annotations, layout."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _OTHERS = (
 
 
 class Shelf(NamedTuple):
-    """Panels side by side; the last one gets what is left of the width, `widths` are those of the first ones."""
+    """Panels in a row. `widths` are those of the first panels; the others share the remaining width."""
 
     height: int
     panels: tuple[Panel, ...]
@@ -53,7 +53,7 @@ def shelf(height: int, *panels: Panel, widths: tuple[int, ...] = ()) -> Shelf:
 def framed(
     title: str, told: str, parts: tuple[Part, ...], *, one_project: bool = False, projects: bool = True
 ) -> Dashboard:
-    """The dashboard; it is of one project, of those that are chosen, or of all."""
+    """Build a dashboard for one project, for the selected ones, or for all."""
     uid = f"evenlane-{title.lower()}"
     built = (
         builders.Dashboard(f"Evenlane / {title}")
@@ -102,7 +102,7 @@ def _values(name: str, label: str, query: str) -> builders.QueryVariable:
 
 
 def _chosen(variable: builders.QueryVariable) -> builders.QueryVariable:
-    """Several values, at first all."""
+    """Allow several values; initially all."""
     everything = VariableOption(selected=True, text="All", value="$__all")
     return variable.multi(True).include_all(True).all_value(".*").current(everything)
 
@@ -151,7 +151,7 @@ def _mark(name: str, expr: str, colour: str, text: str, title: str = "") -> Anno
 
 
 def _placed(parts: tuple[Part, ...]) -> list[Panel | RowPanel]:
-    """Numbered from 1, and laid out from the top."""
+    """Lay the panels out from the top, numbered from 1."""
     placed: list[Panel | RowPanel] = []
     y = 0
     for part in parts:
@@ -168,7 +168,7 @@ def _placed(parts: tuple[Part, ...]) -> list[Panel | RowPanel]:
 
 
 def _columns(each: Shelf) -> list[tuple[int, int]]:
-    """Where each panel begins, and how wide it is."""
+    """Return each panel's start and width."""
     left = len(each.panels) - len(each.widths)
     widths = [*each.widths, *[(_WIDTH - sum(each.widths)) // left] * left]
     widths[-1] += _WIDTH - sum(widths)

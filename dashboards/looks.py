@@ -1,4 +1,4 @@
-"""Colours and thresholds: the same thing looks the same in every panel."""
+"""Colours and thresholds, so that equal things look the same in every panel."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from grafana_foundation_sdk.models.dashboard import (
 GOOD, WATCH, BAD, CALM = "green", "yellow", "red", "blue"
 
 FOR_EVER_S = 31_536_000
-"""What takes longer than a year is shown as never: Grafana has no word for infinity."""
+"""Durations beyond a year are shown as never: Grafana can't show infinity."""
 
 _PRIORITIES = {"high": "purple", "mid": "blue", "low": "super-light-blue"}
-"""The default ones; others get a colour of Grafana's by their name."""
+"""Default priorities; others get one of Grafana's colours by name."""
 
 _OUTCOMES = {"handled": "green", "retried": "yellow", "expired": "orange", "dead": "red", "dropped": "text"}
 
 Steps = tuple[tuple[float, str], ...]
-"""From which value on which colour; what is below the first is good."""
+"""Colours by lower bound; values below the first bound are good."""
 
 
 def thresholds(steps: Steps, base: str = GOOD) -> Thresholds:
@@ -41,12 +41,12 @@ def by_threshold() -> FieldColor:
 
 
 def by_name() -> FieldColor:
-    """A series has the same colour wherever it is."""
+    """Give a series the same colour in each panel."""
     return FieldColor().mode(FieldColorModeId.PALETTE_CLASSIC_BY_NAME)
 
 
 def overrides(legend: str) -> list[DashboardFieldConfigSourceOverrides]:
-    """The colours that mean something, of the series that `legend` may name."""
+    """Return the colours with a meaning, for the series that `legend` may name."""
     if "{{priority}}" in legend:
         colours = _PRIORITIES
     elif "{{outcome}}" in legend:

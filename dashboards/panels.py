@@ -1,6 +1,4 @@
-"""The kinds of panels that the dashboards are made of. Each has a title, and one plain sentence that tells what it
-shows and what to do about it.
-"""
+"""Kinds of panels. Each panel has a title, and a plain sentence that says what it shows and what to do about it."""
 
 from __future__ import annotations
 
@@ -38,11 +36,13 @@ SOURCE = DataSourceRef(type_val="prometheus", uid="${datasource}")
 
 _HERE = "${datasource:queryparam}&${env:queryparam}&${__url_time_range}"
 TENANT = f"/d/evenlane-tenant/evenlane-tenant?{_HERE}&var-project="
-"""The address of a project's dashboard, without the project."""
+"""Address of a project's dashboard, without the project."""
 
 
 class Line(NamedTuple):
-    """`legend` is Grafana's: `{{label}}` stands for a label's value. What others are measured by is `dashed`."""
+    """A line. `legend` is in Grafana's format: `{{label}}` is replaced by a label's value. A line for comparison is
+    `dashed`.
+    """
 
     expr: str
     legend: str
@@ -50,7 +50,7 @@ class Line(NamedTuple):
 
 
 class Column(NamedTuple):
-    """Of a table: its values, and how they look."""
+    """A column of a table: its values and their format."""
 
     name: str
     expr: str
@@ -70,7 +70,7 @@ def figure(
     base: str | None = None,
     never: bool = False,
 ) -> Panel:
-    """One number, with its course behind it, unless it is of the whole time range."""
+    """Build a panel with one number, and its course in the background unless it covers the whole time range."""
     query, graph = _query(expr, title, "A"), BigValueGraphMode.AREA
     if "$__range" in expr:
         query, graph = query.instant(), BigValueGraphMode.NONE
@@ -105,7 +105,7 @@ def course(
     projects: bool = False,
     log: bool = False,
 ) -> Panel:
-    """Lines over time. With `projects`, a click on a line leads to the dashboard of its project."""
+    """Build a panel with lines over time. With `projects`, a click on a line leads to its project's dashboard."""
     panel = (
         _over_time(title, told, unit, busy=projects)
         .line_width(1)
@@ -134,7 +134,7 @@ def course(
 
 
 def bars(title: str, told: str, *lines: Line, unit: str = "short") -> Panel:
-    """What happened in each span of time, for what happens seldom."""
+    """Build a panel with counts per span of time, for rare events."""
     panel = (
         _over_time(title, told, unit, busy=False)
         .decimals(0)
@@ -151,7 +151,7 @@ def bars(title: str, told: str, *lines: Line, unit: str = "short") -> Panel:
 
 
 def density(title: str, told: str, expr: str) -> Panel:
-    """How many took how long: a histogram over time. `expr` is by `le`, in seconds."""
+    """Build a histogram of durations over time. `expr` is by `le`, in seconds."""
     return (
         heatmap.Panel()
         .title(title)
@@ -177,8 +177,8 @@ def density(title: str, told: str, expr: str) -> Panel:
 def listing(
     title: str, told: str, keys: dict[str, str], *columns: Column, first: str, most_first: bool = True
 ) -> Panel:
-    """A table with a row for each value of the labels `keys`, which are given with their headings, ordered by the
-    column `first`. A project leads to its dashboard.
+    """Build a table with a row per value of the labels `keys` (label -> heading), ordered by the column `first`. A
+    project links to its dashboard.
     """
     panel = (
         table.Panel()

@@ -1,4 +1,4 @@
-"""PromQL, put together from the names of the metrics; `$...` are the variables of a dashboard."""
+"""PromQL expressions, built from the metric names; `$...` are a dashboard's variables."""
 
 from __future__ import annotations
 
@@ -6,19 +6,21 @@ from evenlane.engine.telemetry import metric_names
 
 ENVIRONMENT = 'env="$env"'
 NODES = f'{ENVIRONMENT},instance=~"$instance"'
-"""The series of the nodes that are looked at."""
+"""Selects the series of the chosen nodes."""
 
 PROJECTS = 'project=~"$project"'
 PRIORITIES = 'priority=~"$priority"'
 
 
 def series(name: str, *matchers: str) -> str:
-    """Of the nodes that are looked at."""
+    """Select the series of the chosen nodes."""
     return _selected(name, NODES, *matchers)
 
 
 def of_env(name: str, *matchers: str) -> str:
-    """Of all nodes, whichever are looked at; what a recording rule made is never of one."""
+    """Select the series of all nodes, whichever are chosen; results of recording rules never belong to a
+    single node.
+    """
     return _selected(name, ENVIRONMENT, *matchers)
 
 
@@ -27,7 +29,7 @@ def rate(name: str, *matchers: str) -> str:
 
 
 def increase(name: str, *matchers: str, over: str = "$__range") -> str:
-    """By how much a counter rose: over the time range of the dashboard, or between two points of a panel."""
+    """Return the increase of a counter, over the dashboard's time range by default."""
     return f"increase({series(name, *matchers)}[{over}])"
 
 
@@ -52,12 +54,12 @@ def aggregated(operator: str, expr: str, *by: str) -> str:
 
 
 def or_zero(expr: str) -> str:
-    """Nothing is shown as 0 rather than as "no data". Only for what has no labels."""
+    """Show 0 instead of "no data". Only for expressions without labels."""
     return f"{expr} or vector(0)"
 
 
 def over(numerator: str, denominator: str) -> str:
-    """A share, where there is something to have a share of."""
+    """Divide, where the denominator is above 0."""
     return f"{numerator} / ({denominator} > 0)"
 
 
@@ -67,17 +69,17 @@ def quantile(q: float, histogram: str, *matchers: str, by: tuple[str, ...] = ())
 
 
 def in_each_span(name: str, *matchers: str) -> str:
-    """By how much a counter rose between two points of a panel, so that the bars of a panel add up."""
+    """Return the increase of a counter between two points of a panel, so that the bars of a panel add up."""
     return increase(name, *matchers, over="$__interval")
 
 
 def named(expr: str) -> str:
-    """With the label `node`, which reads better than an address; `expr` has one series for each instance."""
+    """Add the label `node`, which reads better than an address; `expr` has one series per instance."""
     return f"{expr} * on (env, instance) group_left (node) {series(metric_names.NODE)}"
 
 
 def among(expr: str, few: str, *on: str) -> str:
-    """Those of `expr` that are among `few`."""
+    """Filter `expr` to the series that are in `few`."""
     return f"{expr} and on ({', '.join(on)}) {few}"
 
 
@@ -86,12 +88,12 @@ def capped(expr: str, cap: float) -> str:
 
 
 COMPETES = 'reason=~"fairness|handlers_busy|headroom"'
-"""A head that waits for one of these waits because of other projects."""
+"""Wait reasons that are caused by other projects."""
 
 ENDED = 'outcome=~"handled|retried|dead"'
-"""How attempts end; dead are also messages that expired and are kept, and those that killed their process."""
+"""Outcomes of attempts; `dead` includes expired messages that are kept, and messages that crashed their process."""
 
-# What prometheus-client tells of each process; it knows no environment.
+# Metrics that prometheus-client adds for each process, without an environment.
 PROCESS_CPU = "process_cpu_seconds_total"
 PROCESS_MEMORY = "process_resident_memory_bytes"
 PROCESS_BEGAN = "process_start_time_seconds"

@@ -1,5 +1,5 @@
-"""The names of the series that the recording rules make (prometheus/shared.rules.yml): level:metric:operation. They
-are of all nodes together.
+"""Names of the series from recording rules (prometheus/shared.rules.yml): level:metric:operation. They cover all nodes
+together.
 """
 
 AGE_TARGET = "priority:evenlane_oldest_message_age_target:seconds"

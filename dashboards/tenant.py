@@ -1,4 +1,4 @@
-"""Tenant: one project. Does it get what it is due, what does it wait for, when is its backlog gone."""
+"""Tenant dashboard: one project's share, wait reasons, and forecast."""
 
 from __future__ import annotations
 
