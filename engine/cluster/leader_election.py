@@ -153,7 +153,7 @@ class LeaderElection:
     async def _some_lease(self) -> int:
         if self._node_lease is None:
             return await self._coordination.grant(self._ttl_s)
-        while not (lease := self._node_lease()):  # noqa: ASYNC110 - a node that joins anew tells nobody
+        while not (lease := self._node_lease()):  # noqa: ASYNC110 - a node that rejoins sends no notification
             await asyncio.sleep(_PAUSE_S)
         return lease
 

@@ -1,4 +1,4 @@
-"""Watches a prefix and yields changes by name. Keys that are missing from a new listing are for the caller to find."""
+"""Watches a prefix and yields its changes by name. A `whole` update replaces all earlier ones."""
 
 from __future__ import annotations
 

@@ -19,10 +19,7 @@ class _Look(NamedTuple):
 
 
 class RecentHistory:
-    """Recent figures of those tenants that are among the busiest when it is read.
-
-    Invariant: `_looks` are in the order of time, and span at most `_KEPT_NS`.
-    """
+    """Recent figures of those tenants that are among the busiest when it is read."""
 
     def __init__(self, looks: Iterable[_Look] = ()) -> None:
         self._looks = deque(looks)

@@ -27,7 +27,7 @@ _MOST_STEPS = 64
 class LocalPuts:
     """This producer's puts that a stream has stored but no count covers, in steps of 100 ms.
 
-    Invariants: `count` is the sum of all steps' messages; the sequences of the steps increase.
+    Invariant: `count` is the sum of all steps' messages.
     """
 
     __slots__ = ("_began", "_steps", "count")

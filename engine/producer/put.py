@@ -48,8 +48,8 @@ class Completion(Protocol):
 
 
 class Limit(Protocol):
-    """A limit that a put must pass before it is sent: its topic's backlog, its rate, or the window. A put's share of a
-    limit is released when the put completes, or expires by itself.
+    """A limit that a put must pass before it is sent: its topic's backlog, its rate, or the window. What a put has
+    acquired is released when the put completes, or needs no release.
     """
 
     def try_acquire(self, pending: PendingPut, /) -> bool:

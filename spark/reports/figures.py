@@ -27,8 +27,8 @@ _BUSY = 0.95
 
 
 def figures(grains: Grains, span: Span, targets: Targets) -> DataFrame:
-    """Compute the figures from `grains` of the span's length: all columns of TENANTS and PRIORITY on flows, waits and
-    forecast. `now` is the window's end, or the end of all data if that is earlier.
+    """Compute the figures from `grains` of the span's grain length: all columns of TENANTS and PRIORITY on flows, waits
+    and forecast. `now` is the window's end, or the end of all data if that is earlier.
     """
     grown, ends = flows(grains), extent(grains.records)
     found = (

@@ -40,7 +40,7 @@ LEVELS = struct(
     # cumulative, as last reported
     **dict.fromkeys(COUNTERS, _long), **dict.fromkeys((*SPENT, *WAITED), _double),
 )  # fmt: skip
-"""A row per grain and (queue, epoch) reported in it. A row without a project only tells the owner of a partition."""
+"""A row per grain and (queue, epoch) reported in it. A row without a project only names the owner of a partition."""
 
 WAIT_LEVELS = struct(
     grain=_time, node=_string, run=_long, partition=_int, epoch=_long, project=_string, group=_int, priority=_string,

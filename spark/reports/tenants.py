@@ -35,8 +35,8 @@ _WAITED_ITSELF = [name for name in WAITED if name != "waited_higher_priority_s"]
 def tenants(
     grains: Grains, dead: DataFrame, span: Span, targets: Targets = TARGETS, since: dt.datetime | None = None
 ) -> DataFrame:
-    """Compute TENANTS from grains whose length divides the span's; `dead` are rows of DEAD. Windows that begin before
-    `since` are left out, but their data is used (schemas.LEAD_S).
+    """Compute TENANTS from grains whose length divides the span's grain length; `dead` are rows of DEAD. Windows that
+    begin before `since` are left out, but their data is used (schemas.LEAD_S).
 
     Each grain is used several times: keep them (`persist`, or a table) unless they are few.
     """

@@ -10,6 +10,6 @@ if TYPE_CHECKING:
 
 def register(session: SparkSession) -> None:
     """Register the format `evenlane` in this session."""
-    from evenlane.spark.source.datasource import EvenlaneSource  # noqa: PLC0415 - needs PySpark, which not all who import have
+    from evenlane.spark.source.datasource import EvenlaneSource  # noqa: PLC0415 - needs PySpark, which not every importer has
 
     session.dataSource.register(EvenlaneSource)

@@ -51,8 +51,8 @@ def batches(pages: Iterable[Iterable[Stored]]) -> Iterator[pa.RecordBatch]:
 class _Gathered:
     """Several records. Lanes, topics and priorities of all of them are in one table each, to which rows refer.
 
-    Invariant: `_before` has each node's last record with queues, and the first rows of its lanes, topics and
-    priorities.
+    Invariant: `_before` has, by node, a record whose lanes, topics and priorities the next ones may share, and their
+    first rows.
     """
 
     def __init__(self) -> None:

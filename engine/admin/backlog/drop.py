@@ -44,7 +44,7 @@ class DropResult(Exception):
 class DropTask:
     """Carries out one request to drop. `word` is its progress.
 
-    Invariants: `_generations`, `_dropped` and `_latest` are keyed by lane. A lane's `_generation` was read before the
+    Invariants: `_generations`, `_dropped` and `_latest` are keyed by lane. A lane's generation was read before the
     first drop; a change ends the work on it. `_dropped` has all sequences dropped by this task, `_latest` the last
     batch.
     """

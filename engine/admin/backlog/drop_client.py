@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class DropTarget(msgspec.Struct, frozen=True):
-    """One message. `at` is its time of arrival, which tells it from another message that got its sequence."""
+    """One message. `at` is its time of arrival, which distinguishes it from another message with its sequence."""
 
     kind: str
     partition: int

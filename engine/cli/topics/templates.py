@@ -152,7 +152,7 @@ def delete(given: Given, name: Name, *, as_json: Json = False) -> None:
 
 
 def _line(told: dict[str, Any]) -> tuple[str, ...]:
-    name = told["name"] if told["name"].isprintable() else repr(told["name"])  # anybody may write to etcd
+    name = told["name"] if told["name"].isprintable() else repr(told["name"])  # etcd's values may be arbitrary
     qps = (told["topic"] or {}).get("qps")
     return name, *map(words, (told["match"], qps, told["limit"], told["made"])), told["problem"] or "-"
 

@@ -17,8 +17,8 @@ _KIND = "ownership"
 class OwnershipDisagreement:
     """Lives as long as the process, across sessions. Thread-safe, like `Troubles`.
 
-    Invariants: `_differs` is the reason of the present disagreement, empty if there is none; `_is_logged` is set from
-    its log entry until node and etcd agree again, and `_was_logged` from the first entry on.
+    Invariants: `_differs` is the reason of the present disagreement, empty if there is none. `_is_logged` suppresses
+    further log entries until node and etcd agree again; `_was_logged` is set from the first entry on.
     """
 
     def __init__(self, troubles: Troubles) -> None:

@@ -39,8 +39,8 @@ class Claim(NamedTuple):
 
 
 class _Last(NamedTuple):
-    """The last claim of a partition in etcd. `revision` is 0 if there was none; `lease` is 0 if the record was written
-    by a release that raised the base, not by a claim.
+    """The last claim of a partition in etcd. `revision` is 0 if there was none; `lease` is 0 if the record isn't a
+    claim's.
     """
 
     base: int = 0
@@ -58,8 +58,8 @@ class _Last(NamedTuple):
 class Epochs:
     """Epochs as one session knows them, whose claims are under `lease`.
 
-    Invariants: `_last` has the last known claim by partition; a partition in `_forgotten` has none there. Once
-    `_is_listed`, a partition in neither of the two had no claim when they were listed.
+    Invariants: `_last` has the last known claim by partition. Once `_is_listed`, a partition in neither `_last` nor
+    `_forgotten` had no claim at the time of the listing.
     """
 
     def __init__(self, coordination: Coordination, env: str, lease: int, records: RecordReader) -> None:

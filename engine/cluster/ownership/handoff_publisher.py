@@ -38,9 +38,9 @@ class _Followed(NamedTuple):
 class HandoffPublisher:
     """The previous owner's side, for one session.
 
-    Invariants: `_said` has the records of releases under way, `_followed` those of released partitions whose handlers
-    still run, with a task each in `_tasks`. `_running` has the handoffs whose last record lists running handlers;
-    `_all_told` is set exactly while `_running` is empty.
+    Invariants: `_said` has the records of releases under way. `_followed` has released partitions whose handlers still
+    run, with a task each in `_tasks` until `close`. `_running` has handoffs with running handlers from `record_put`
+    until their last report; `_all_told` is set exactly while `_running` is empty.
     """
 
     def __init__(

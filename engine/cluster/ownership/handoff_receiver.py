@@ -149,7 +149,7 @@ class HandoffReceiver:
         """Wait until all messages of the record are settled here, then delete its key. No handler of the record runs
         any more.
         """
-        while not self._taker.held_durable(held.partition, record):  # noqa: ASYNC110 - the log tells nobody
+        while not self._taker.held_durable(held.partition, record):  # noqa: ASYNC110 - the log sends no notification
             await asyncio.sleep(_LOOK_S)
         self._known.pop(held, None)
         self._ending.pop(held, None)

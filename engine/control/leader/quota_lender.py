@@ -99,7 +99,7 @@ class QuotaLender:
             await asyncio.sleep(_PAUSE_S)
 
     async def _wait(self) -> None:
-        """Wait for the next round: until a topic is short, then until soon for new information, else for a regular
+        """Wait for the next round. It starts once a topic is short: soon if that is news, otherwise at the regular
         interval.
         """
         clock = asyncio.get_running_loop().time

@@ -45,7 +45,7 @@ class ApplyPlan:
     """Plans and applies changes of topics. `by` is the author, for the topics' history. `waiting(project)` counts the
     project's backlog, including messages being handled, and may raise EvenlaneError.
 
-    Invariant: `_pending` is the part of `_written` that the leader must still accept.
+    Invariant: `_pending` is the part of `_written` that the leader must accept.
     """
 
     def __init__(

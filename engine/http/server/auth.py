@@ -49,8 +49,8 @@ class AccessControl:
         self._check(given, _READING, _ASKS_A_BROWSER)
 
     def may_change(self, request: HTTPConnection) -> None:
-        """Raise HTTPException without write access. A password isn't accepted: browsers send it on their own, whoever
-        caused the request.
+        """Raise HTTPException without write access. A password isn't accepted: browsers send it on their own, even for
+        requests that another page caused.
         """
         self._check(_bearer(request.headers), "changing something", _ASKS_THE_PAGE)
 

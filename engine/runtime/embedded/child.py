@@ -97,7 +97,7 @@ async def lock(path: Path, *, user: str, within_s: float = LOCK_WITHIN_S) -> int
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
     try:
         async with asyncio.timeout(within_s):
-            while not _try_lock(descriptor):  # noqa: ASYNC110 - flock tells nobody when it is free
+            while not _try_lock(descriptor):  # noqa: ASYNC110 - flock sends no notification
                 await asyncio.sleep(0.02)
         os.truncate(descriptor, 0)
         os.pwrite(descriptor, str(os.getpid()).encode(), 0)

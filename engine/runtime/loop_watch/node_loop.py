@@ -111,7 +111,7 @@ def _is_of(owner: KeyValue, epoch: int) -> bool:
 
 
 def accusation(node: str, messages: Sequence[Message], blocked_s: float) -> HeldRecord:
-    """Return the record that tells a partition's next owner that a handler of these messages has blocked a process."""
+    """Return the record by which a partition's next owner learns that a handler of these messages blocked a process."""
     sequences: dict[Lane, list[int]] = {}
     for message in messages:  # a batch may have messages of both streams of the partition
         sequences.setdefault(message.lane, []).append(message.sequence)

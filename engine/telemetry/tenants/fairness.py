@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 _HALF_NS = 10_000_000_000  # half-life
 _LEAST = 1e-4  # seconds; less counts as nothing
-_FEW = 0.5  # fewer attempts don't tell how long one takes
+_FEW = 0.5  # fewer attempts say nothing of their duration
 
 COMPETES = frozenset({"fairness", "handlers_busy", "headroom"})
 """Wait reasons that mean waiting for slots."""
