@@ -40,9 +40,7 @@ TENANT = f"/d/evenlane-tenant/evenlane-tenant?{_HERE}&var-project="
 
 
 class Line(NamedTuple):
-    """A line. `legend` is in Grafana's format: `{{label}}` is replaced by a label's value. A line for comparison is
-    `dashed`.
-    """
+    """A line. `legend` is in Grafana's format: `{{label}}` is a label's value. Reference lines are `dashed`."""
 
     expr: str
     legend: str

@@ -18,9 +18,7 @@ def series(name: str, *matchers: str) -> str:
 
 
 def of_env(name: str, *matchers: str) -> str:
-    """Select the series of all nodes, whichever are chosen; results of recording rules never belong to a
-    single node.
-    """
+    """Select the series of all nodes, whichever are chosen. Results of recording rules belong to no node."""
     return _selected(name, ENVIRONMENT, *matchers)
 
 

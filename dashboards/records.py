@@ -1,6 +1,4 @@
-"""Names of the series from recording rules (prometheus/shared.rules.yml): level:metric:operation. They cover all nodes
-together.
-"""
+"""Names of the series from recording rules (prometheus/shared.rules.yml), over all nodes: level:metric:operation."""
 
 AGE_TARGET = "priority:evenlane_oldest_message_age_target:seconds"
 AGE = "env_project_priority:evenlane_oldest_message_age_seconds:max"

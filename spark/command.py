@@ -109,9 +109,7 @@ def _counted(things: Sized, word: str) -> str:
 
 
 def _quiet_wire() -> None:
-    """Silence py4j, the connection between Python and Java: it logs the end of each connection, and Ctrl-C, with
-    tracebacks.
-    """
+    """Silence py4j, which connects Python to Java: it logs closed connections and Ctrl-C with tracebacks."""
     logging.getLogger("py4j").setLevel(logging.WARNING)
     logging.getLogger().addFilter(lambda record: not record.getMessage().endswith("while sending command."))
 

@@ -72,6 +72,4 @@ DEAD = struct(
     sequence=_long, died_at=_time, subject=_string, project=_string, group=_int, priority=_string, partition=_int,
     id=_string, key=_string, attempts=_int, reason=_string, error=_string, put_at=_time, size=_long, body=BinaryType(),
 )  # fmt: skip
-"""One row per dead letter. `reason` says why there was no further attempt, `error` what the last one raised; `body` as
-above.
-"""
+"""One row per dead letter. `reason` says why it had no further attempt, `error` what the last one raised."""

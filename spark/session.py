@@ -83,18 +83,14 @@ def session(
 
 
 def _unheard(spark: SparkSession) -> None:
-    """Keep PySpark's accumulator thread from printing a traceback when Java ends first, as after a SIGTERM to the
-    process group.
-    """
+    """Keep PySpark's accumulator thread from printing a traceback when Java ends first, as after a SIGTERM to all."""
     server: Any = spark.sparkContext._accumulatorServer  # noqa: SLF001 - it has no setting
     if server is not None:
         server.handle_error = lambda *_: None
 
 
 def hushed(spark: SparkSession) -> None:
-    """Silence messages of Java and PySpark about interrupted work, hundreds of lines; for a process that is
-    about to end.
-    """
+    """Silence messages of Java and PySpark about interrupted work, for a process that is about to end."""
     java: Any = spark._jvm  # noqa: SLF001 - PySpark has no other way to Java's stderr
     with contextlib.suppress(Exception):  # Java may have ended
         java.System.setErr(java.java.io.PrintStream(java.java.io.OutputStream.nullOutputStream()))

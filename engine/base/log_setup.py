@@ -118,9 +118,7 @@ def _cause(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
 
 
 def _says_something(record: logging.LogRecord) -> bool:
-    """Filter out asyncio's warning at the end of each connection that upgraded to TLS, as those to NATS do
-    (gh-85149).
-    """
+    """Filter out asyncio's warning at the end of connections that upgraded to TLS, as those to NATS do (gh-85149)."""
     return record.name != "asyncio" or "eof_received() has no effect" not in record.getMessage()
 
 

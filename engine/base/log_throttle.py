@@ -1,6 +1,4 @@
-"""Log throttle: limits entries about messages per kind and in total, and summarizes the others by project every ten
-seconds.
-"""
+"""Log throttle: limits entries per kind and in total, and summarizes the others by project every ten seconds."""
 
 from __future__ import annotations
 

@@ -35,9 +35,7 @@ def now() -> Sample:
 
 
 class ProcessStats:
-    """Statistics of this process. `host`, `pid` and `version` (of the installed distribution, empty if there is none)
-    are constant.
-    """
+    """Statistics of this process. `host`, `pid` and `version` (empty if not installed) are constant."""
 
     def __init__(self, sample: Callable[[], Sample] = now) -> None:
         self.host = socket.gethostname()
@@ -48,9 +46,7 @@ class ProcessStats:
         self._share = 0.0
 
     def cpu(self) -> float:
-        """Return the use since the last call, or since the start, in cores. A call within 10 ms returns the last value
-        again.
-        """
+        """Return the processor use since the last call or the start, in cores. Within 10 ms, repeats the last value."""
         after = self._sample()
         if after.wall_ns - self._before.wall_ns >= _LEAST_NS:
             self._share = share(self._before, after)

@@ -88,9 +88,7 @@ def ended(command: Callable[[], object], *, debug: bool) -> int:
 
 
 def _abandon_stdout() -> None:
-    """Discard stdout's buffer, so that it doesn't fail at exit: the reader has closed the pipe (`evenlane
-    ... | head`).
-    """
+    """Discard stdout's buffer, so that it doesn't fail at exit: the pipe is closed (`evenlane ... | head`)."""
     with contextlib.suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 

@@ -58,9 +58,7 @@ class Given(NamedTuple):
         return load({**named, **flags}, config=self.config)
 
     def load_shared(self) -> Loaded:
-        """Return the settings for a command that needs the store of other processes. Raises ConfigError if it is in
-        memory.
-        """
+        """Return the settings for a command that needs other processes' store. Raises ConfigError for `memory://`."""
         loaded = self.load()
         if loaded.settings.is_in_memory:
             raise ConfigError(
@@ -95,9 +93,7 @@ def common(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def number(text: str) -> int:
-    """Parse a whole number, for `typer.Option(parser=number, metavar="N")`: the library's own message isn't
-    for people.
-    """
+    """Parse a whole number, for `typer.Option(parser=number, metavar="N")`, with a readable error message."""
     try:
         return int(text)
     except ValueError as error:

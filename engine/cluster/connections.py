@@ -25,9 +25,7 @@ if TYPE_CHECKING:
 
 
 def load_store(settings: Settings) -> None:
-    """Import the store's adapter now. The import takes 0.1 s, longer on a busy machine, and must not block an event
-    loop.
-    """
+    """Import the store's adapter now. The import takes 0.1 s or more, for which it must not block an event loop."""
     backend(settings)
 
 

@@ -232,9 +232,7 @@ class LeaderElection:
         return next((item for item in items if item.key == self.key), None)
 
     def _created_at(self, told: Listing | Event) -> int | None:
-        """Return the create-revision of the leader's key, 0 if there is no key, None if the update is about another
-        key.
-        """
+        """Return the leader key's create-revision, 0 if there is no key, None if the update is about another key."""
         item = self._item(told)
         if item is None:
             return 0 if isinstance(told, Listing) else None

@@ -28,17 +28,15 @@ _MOST_VIEWERS = 32
 
 
 class FeedUpdate(NamedTuple):
-    """An event: an overview, the history before it, or a sentence that says why there is none. `event` is its encoded
-    form.
-    """
+    """An event: an overview, the history, or a sentence that says why there is none. `event` is its encoded form."""
 
     kind: _Kind
     event: bytes
 
 
 class Viewer:
-    """A viewer with a buffer of one event: a slow viewer gets the newest one and never those it missed. It counts until
-    it leaves.
+    """A viewer with a buffer of one event: a slow one gets the newest event, and misses others. `leave` frees its
+    place.
     """
 
     def __init__(self, before: RecentHistory, newest: FeedUpdate | None, leave: Callable[[Viewer], None]) -> None:
@@ -72,9 +70,7 @@ class Viewer:
                 yield self._newest
 
     async def _was(self) -> FeedUpdate:
-        """Build the history event, and release the history: a long-lived viewer would otherwise hold data that is
-        outdated.
-        """
+        """Build the history event, and release the history, which becomes outdated while the viewer stays."""
         before, self._before = self._before, RecentHistory()
         return await asyncio.to_thread(_past, before)
 

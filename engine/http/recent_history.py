@@ -29,8 +29,8 @@ class RecentHistory:
         return RecentHistory(self._looks)
 
     def add(self, overview: Mapping[str, Any], at: int) -> None:
-        """Add an overview of the time `at`, in unix ns. Entries from the future, after a change of the clock, are
-        dropped, too.
+        """Add an overview of the time `at`, in unix ns. Also drops entries from the future, after a change of the
+        clock.
         """
         tenants = {tenant["project"]: _figures(tenant) for tenant in overview["tenants"]}
         self._looks.append(_Look(at, tenants, _figures(overview["totals"])))
@@ -38,9 +38,7 @@ class RecentHistory:
             self._looks.popleft()
 
     def document(self) -> dict[str, Any]:
-        """Return the times `at` in unix ms, and equally many figures for `totals` and each of `tenants`, `null` where
-        unknown.
-        """
+        """Return times `at` in unix ms, with a figure each for `totals` and each of `tenants`, `null` if unknown."""
         looks = self._looks
         projects: Iterable[str] = looks[-1].tenants if looks else ()
         return {

@@ -38,8 +38,8 @@ class StaticFiles:
         self._files = dict(_read(files("evenlane.engine.http") / "page"))
 
     def answer(self, path: str, request: Request) -> Response:
-        """Answer with a file, which browsers may cache but must revalidate. Raises HTTPException if there
-        is no such file.
+        """Answer with a file, which browsers may cache but must revalidate. Raises HTTPException if it
+        doesn't exist.
         """
         found = self._files.get(path)
         if found is None:

@@ -20,9 +20,7 @@ _log = structlog.get_logger(__name__)
 
 
 async def change_state(coordination: Coordination, env: str, project: str, state: State, by: str) -> dict[str, Any]:
-    """Set the state; return the topic as `evenlane topics get --json`. `by` is for its history. Raises
-    EvenlaneError.
-    """
+    """Set the state; return the topic like `evenlane topics get --json`. `by` is its author. Raises EvenlaneError."""
     with connections.translate_errors():
         wishes = TopicClient(coordination, env, await read_topic_facts(coordination, env), by)
         standing = await set_paused(wishes, project, state, f"topics {VERBS[state]}")

@@ -32,9 +32,7 @@ class BatchPut:
         self._all_completed: asyncio.Future[None] | None = None
 
     def add(self, put: Put) -> bool:
-        """Send a put, or report its error as its outcome. Returns False if `ready` must be awaited before
-        the next put.
-        """
+        """Send a put, or report its error as outcome. Returns False if `ready` must be awaited before the next."""
         try:
             pending = self._pipeline.prepare(put)
         except (EvenlaneError, TypeError) as error:

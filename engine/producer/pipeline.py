@@ -56,18 +56,14 @@ class PutPipeline:
         return self._auto_create is not None and not self._auto_create.hopeless(project)
 
     async def prepare_after_create(self, put: Put, refusal: UnknownProject) -> PendingPut:
-        """Create the topic of an unknown project, then `prepare` the put. Raises `refusal`, or what
-        `prepare` raises.
-        """
+        """Create an unknown project's topic, then `prepare` the put. Raises `refusal`, or what `prepare` raises."""
         if self._auto_create is None:
             raise refusal
         await self._auto_create.made(put.project, refusal)
         return self.prepare(put)
 
     async def admit(self, pending: PendingPut) -> None:
-        """Wait until all limits admit the put. Raises BacklogFull, NotAcknowledged or ProducerClosed; the put was then
-        not sent.
-        """
+        """Wait until all limits admit the put. Raises BacklogFull, NotAcknowledged, ProducerClosed: it wasn't sent."""
         pending.deadline = monotonic() + self._timeout_s
         try:
             for limit in self._limits:

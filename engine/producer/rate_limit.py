@@ -182,9 +182,7 @@ class TopicLimiter:
                 await asyncio.sleep(0)
 
     async def _admitted(self, pending: PendingPut) -> bool:
-        """Return whether the put's turn has come. Otherwise the topic was checked for changes, or the put's deadline
-        has passed.
-        """
+        """Return whether the put's turn has come; False also after a check for a changed topic, or its deadline."""
         accepted = self._accepted_of(self._project)
         if accepted is not None and accepted is not self._accepted:
             self._follow(accepted)

@@ -21,9 +21,7 @@ class Progress(Protocol):
 
 
 async def serve(engine: Engine, joined: Callable[[], None] | None = None, draining: Progress | None = None) -> bool:
-    """Run a node until SIGTERM or SIGINT; return whether it ended clean. `joined` is called once it knows
-    the cluster.
-    """
+    """Run a node until SIGTERM or SIGINT; return whether it ended clean. `joined` is called after it connects."""
     entering = asyncio.create_task(engine.__aenter__())
 
     def stop() -> None:

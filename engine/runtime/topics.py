@@ -75,9 +75,7 @@ class NodeTopics:
             self._node.topic_changed(project, accepted.topic if accepted is not None else None)
 
     def _on_lost(self, lost: LostTopics) -> None:
-        """Report topics lost in an etcd rollback: they stay in effect on this node, but a node that joins has none of
-        them.
-        """
+        """Report topics lost in an etcd rollback: they stay in effect here, but a node that joins has none of them."""
         if lost:
             self._troubles.begin("topics", lost.sentence)
         else:

@@ -1,6 +1,4 @@
-"""Measures how late the event loop is: a timer that is set repeatedly fires late by as long as something
-held the loop.
-"""
+"""Measures how late the event loop is: a repeating timer fires late by as long as the loop was held."""
 
 from __future__ import annotations
 

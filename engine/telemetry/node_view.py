@@ -18,9 +18,7 @@ if TYPE_CHECKING:
 
 
 class NodeView(Protocol):
-    """A property that is None belongs to a session, or needs etcd's first answer: a process between two sessions has no
-    node.
-    """
+    """A node's process. A property that is None belongs to a session, or needs etcd's first answer."""
 
     @property
     def settings(self) -> Settings: ...

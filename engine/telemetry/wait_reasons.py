@@ -71,9 +71,7 @@ def sentence(reason: str, part: QueueCount, about: About) -> str:
 
 
 def _rate(topic: Topic, may_use: float | None) -> str:
-    """Describe the rate that the topic has where its backlog is: other nodes may use a part of it, or not have lent it
-    yet.
-    """
+    """Describe the rate available where the backlog is: other nodes may use a part of it, or not have lent it yet."""
     whole = f"topic's {figure(topic.qps)}"
     if may_use is None or may_use >= _NEARLY * topic.qps:
         return whole

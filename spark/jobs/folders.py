@@ -72,9 +72,7 @@ class Folder:
         self._files.delete(self._path_of(self.at(name)), True)
 
     def rename(self, name: str, to: str) -> None:
-        """Rename, creating the folder of `to` if needed. Raises OSError if it fails, for example because
-        `to` exists.
-        """
+        """Rename, creating the folder of `to` if needed. Raises OSError, for example if `to` exists."""
         target = self._path_of(self.at(to))
         self._files.mkdirs(target.getParent())
         if not self._files.rename(self._path_of(self.at(name)), target):

@@ -139,9 +139,7 @@ def _made(spark: SparkSession, wanted: Wanted, staging: place.Staging, say: Call
 
 
 def _quotas(found: DataFrame, until: str | None) -> list[dict[str, Any]]:
-    """Return the recommended quotas from the reported windows: a window that has just begun would give other advice
-    than the page.
-    """
+    """Return recommended quotas from the reported windows only, so that they match the page."""
     if until is None:
         return []
     seen = found.where(F.col("window_end") <= F.lit(datetime.fromisoformat(until)))

@@ -53,9 +53,7 @@ class Tables:
         self._keep = timedelta(days=KEEP_DAYS)
 
     def current(self) -> dict[str, Any]:
-        """Return the current version. `batch` is its last batch; `grains` are the folders from which it was
-        computed.
-        """
+        """Return the current version: `batch` is its last batch; `grains` are the folders it was computed from."""
         text = self.folder.read(_CURRENT)
         return {"batch": None, "grains": []} if text is None else json.loads(text)
 
@@ -121,9 +119,7 @@ def _since(known: Grains, first: datetime) -> Grains:
 
 
 def read(spark: SparkSession, path: str, table: str, window: str) -> DataFrame:
-    """Read one of TABLES, as of the last complete batch. `window` is 5m, 1h or 1d. Raises EvenlaneError if
-    there is none.
-    """
+    """Read one of TABLES, as of the last complete batch. `window` is 5m, 1h or 1d. Raises EvenlaneError."""
     if table not in TABLES:
         raise ConfigError(f"there is no table {table!r}: there are {', '.join(TABLES)}")
     if window not in SPANS:

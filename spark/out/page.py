@@ -53,9 +53,7 @@ def page(document: Mapping[str, Any]) -> str:
 
 
 def _bundled() -> str:
-    """Join all modules into one script, each after its imports, in a scope of its own from which only its exports are
-    visible.
-    """
+    """Join all modules into one script, each after its imports, in a scope that hides everything except its exports."""
     return '"use strict";\n(() => {\n' + "".join(_scoped(_text(name)) for name in _SCRIPTS) + "})();\n"
 
 

@@ -1,3 +1,1 @@
-"""Computes report figures, as pure functions from frames to frames (docs/reference/report-figures.md): no
-I/O, no actions.
-"""
+"""Computes report figures by pure functions from frames to frames (docs/reference/report-figures.md)."""

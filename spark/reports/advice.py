@@ -60,9 +60,7 @@ def need(empty_target_s: float) -> Column:
 
 
 def advice(window_s: int) -> Column:
-    """Return the advice, for a frame that also has `need` and `quota_share`, the share of waiting time due
-    to the quota.
-    """
+    """Return the advice, for a frame that also has `need` and `quota_share` (of the waiting time)."""
     qps, held = F.col("qps"), F.coalesce("quota_share", F.lit(0.0))
     short = (F.col("need") > qps) & (held >= HELD_UP) & (F.col("quota_peak") >= HARDLY_USED)
     idle = F.lit(window_s >= LEAST_WINDOW_S) & F.col("full") & _hardly_used()

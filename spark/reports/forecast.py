@@ -11,9 +11,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from evenlane.spark.reports.columns import instant, seconds
 
 STEADY = 0.05
-"""A trend is steady if it changes the backlog in the window by less than this share of the throughput, or
-of the backlog.
-"""
+"""A trend is steady if it changes the backlog by less than this share of the throughput or of the backlog."""
 _CHANCE = 2.0
 """Standard deviations of random throughput (Poisson): smaller changes are insignificant."""
 SURE = 1.28

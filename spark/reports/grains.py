@@ -72,9 +72,7 @@ def _behind(told: Iterable[DataFrame]) -> DataFrame:
 
 
 def merged(grains: Grains, grain_s: int | None = None) -> Grains:
-    """Merge rows so that each grain, queue and record occurs once; into longer grains if a length is given.
-    Idempotent.
-    """
+    """Merge rows so that each grain, queue and record occurs once; optionally into longer grains. Idempotent."""
     levels, waits, records = (_longer(each, grain_s) for each in grains)
     return Grains(
         shaped(levels.groupBy("grain", *EPOCH).agg(*_last_word()), LEVELS),
@@ -108,9 +106,7 @@ def _longer(frame: DataFrame, grain_s: int | None) -> DataFrame:
 
 
 def _last_word() -> list[Column]:
-    """Return the aggregates of the last report. All of them qualify for Spark's fast aggregation (no
-    strings, no structs).
-    """
+    """Return the aggregates of the last report. All qualify for Spark's fast aggregation (no strings or structs)."""
     number = F.col("number")
     known = {name: F.when(F.col(name).isNotNull(), number) for name in TOPIC}
     return [
@@ -127,9 +123,7 @@ def _last_word() -> list[Column]:
 
 
 def _once(records: DataFrame) -> DataFrame:
-    """Deduplicate messages. A message has a sequence in its stream; a recreated stream has the same sequences at other
-    times.
-    """
+    """Deduplicate messages by sequence and time: a recreated stream has the same sequences at other times."""
     key = ["sequence", "stored"]
     others = [name for name in RECORDS.names if name not in key]
     return records.groupBy(*key).agg(*(F.max(name).alias(name) for name in others))

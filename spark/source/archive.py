@@ -39,9 +39,7 @@ ENVIRONMENT = "_environment"
 
 
 def files(folder: str, span: Span) -> list[str]:
-    """Return the files that may have records of the time span, oldest first. Raises EvenlaneError if there is no such
-    folder.
-    """
+    """Return the files that may have records of the time span, oldest first. Raises EvenlaneError without a folder."""
     system, root = _system(folder)
     if system.get_file_info(root).type != pafs.FileType.Directory:
         raise EvenlaneError(f"option archive: there is no folder {folder}")

@@ -1,6 +1,4 @@
-"""Builds Arrow columns from words of 8 bytes, as in records (engine/core/wire/varint_columns.py), without a loop over
-rows.
-"""
+"""Builds Arrow columns from 8-byte words, as in records (engine/core/wire/varint_columns.py), without row loops."""
 
 from __future__ import annotations
 

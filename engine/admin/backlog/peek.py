@@ -32,9 +32,7 @@ _QUEUES_AT_ONCE = 64
 
 
 class Waiting(NamedTuple):
-    """A waiting message. Messages compare by `turn`, the time since which they have waited: of their put, or when they
-    are due.
-    """
+    """A waiting message. Messages compare by `turn`, the time of their put, or when they are due."""
 
     turn: int
     stream: str

@@ -136,9 +136,7 @@ async def cancel(settings: Settings, project: str, wanted: str) -> dict[str, Any
 async def _rounds(
     outside: AdminSession, tally: Tally, ask: DropRequest, alone: Callable[[int], Awaitable[None]]
 ) -> None:
-    """Process each partition by its owner, or by `alone` if it has none. Partitions still in `left` at the end couldn't
-    be processed.
-    """
+    """Process each partition by its owner, or by `alone` if it has none. Partitions that fail stay in `left`."""
     clock = asyncio.get_running_loop().time
     progress, left = clock(), len(tally.left)
     while tally.left and clock() - progress < _PATIENCE_S:

@@ -57,9 +57,7 @@ async def list_subjects(
 
 
 async def peek_stream(store: Store, lane: LaneId) -> View:
-    """Return the lane's settled messages, if its log belongs to the present stream. Raises Lost, Refused,
-    ConfigError.
-    """
+    """Return the lane's messages that are settled by a log of the present stream. Raises Lost, Refused, ConfigError."""
     log = (await read_settle_log(store, lane)).state
     state = await store.state(lane)
     high_at = None
@@ -94,9 +92,7 @@ async def waiting(store: Store, subject: Subject, view: View) -> AsyncIterator[l
 
 
 async def count_waiting(store: Store, subject: Subject, view: View) -> int:
-    """Count waiting messages, although settled ones are being removed: messages up to the last settled one are checked
-    one by one.
-    """
+    """Count waiting messages while settled ones are being removed, by checking those up to the last settled one."""
     last = view.last_settled
     if not last:
         return subject.held

@@ -77,9 +77,7 @@ class DeadLetterClient:
         self._patience_s = patience_s
 
     async def count(self, project: str) -> int:
-        """Return the number of dead letters. Raises UnknownProject if the project has neither a topic nor
-        dead letters.
-        """
+        """Count dead letters. Raises UnknownProject if the project has neither a topic nor dead letters."""
         found = (await self._patiently(lambda: self._store.counts(names.DEAD))).get(self._subject(project), 0)
         if not found and project != copies.STRAY and self._topics.get(project) is None:
             raise UnknownProject(

@@ -195,9 +195,7 @@ class Replay:
             self._say()
 
     async def _put(self, letter: DeadLetter) -> bool:
-        """Put until the queue has room. Returns False if the replay ends first, or another client has removed the dead
-        letter.
-        """
+        """Put until the queue has room. Returns False if the replay ends first, or the dead letter is removed."""
         tries = 0
         while True:
             try:

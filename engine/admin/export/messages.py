@@ -20,9 +20,7 @@ if TYPE_CHECKING:
 
 
 class Waiting(NamedTuple):
-    """A message that waits or is being handled. Times are unix ns, None where there is none; `attempt` is its next
-    attempt.
-    """
+    """A message that waits or is being handled. Times are unix ns, None if there is none; `attempt` is the next one."""
 
     stream: str
     kind: str

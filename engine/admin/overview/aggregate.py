@@ -32,9 +32,7 @@ def together(bands: Iterable[Band]) -> Band:
 
 
 def main_reason(reasons: Mapping[str, int]) -> str | None:
-    """Return the reason for which most of these queues wait; `higher_priority` and `not_due` only if there
-    is no other.
-    """
+    """Return the reason of most queues; `higher_priority` and `not_due` only if there is no other."""
     return min(reasons, key=lambda reason: (reason in _ASIDE, -reasons[reason], reason), default=None)
 
 

@@ -46,9 +46,7 @@ class Rest(msgspec.Struct, array_like=True, frozen=True):
 
 
 class ProcessVitals(msgspec.Struct, frozen=True):
-    """Condition of the node, missing between two sessions. Times are seconds; `lease_s` is the time until no handler
-    may start.
-    """
+    """Condition of the node, None between two sessions. Times are seconds; `lease_s` is what is left of the lease."""
 
     generation: int = 0
     slots: int = 0

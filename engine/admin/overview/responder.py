@@ -101,9 +101,7 @@ class OverviewResponder:
         return await asyncio.to_thread(encoded, self._node.id, seen, condition, self._topic_of, most_bytes)
 
     def _reading(self) -> int:
-        """Return the number of partitions whose backlog isn't fully known: all of them before the session's
-        first round.
-        """
+        """Count partitions whose backlog isn't fully known: all of them before the session's first round."""
         node = self._node
         if not self._tenants.table and node.queues.projects:
             return len(node.partitions)

@@ -1,6 +1,4 @@
-"""Simulates placement for `evenlane plan simulate`: a made-up environment, and the moves caused by adding or removing a
-node.
-"""
+"""Simulates placement for `evenlane plan simulate`: in a made-up environment, and after adding or removing a node."""
 
 from __future__ import annotations
 

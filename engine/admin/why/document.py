@@ -56,9 +56,7 @@ class Question:
 
 
 def document(question: Question, answers: Sequence[NodeAnswer]) -> dict[str, Any]:
-    """Build the whole answer in JSON types. Totals and forecast cover the whole project, even if only one priority is
-    shown.
-    """
+    """Build the answer in JSON types. Totals and forecast cover the project, whichever priority is shown."""
     wholes = {
         name: merged(answer.parts[name] for answer in answers if name in answer.parts) for name in question.priorities
     }
@@ -208,9 +206,7 @@ def _notes(question: Question, answers: Sequence[NodeAnswer], failed: float) -> 
 
 
 def _lost(question: Question, nodes: Sequence[str]) -> str:
-    """Return the note on a lost topic. It suggests `topics apply`, as `topics set` would recreate the topic without its
-    other fields.
-    """
+    """Return the note on a lost topic. `topics set` would recreate the topic without its other fields."""
     back = f"{hint('topics apply FILE', question.env)} brings it back, from the last file of `evenlane topics export`"
     if nodes:
         return f"etcd has lost the project's topic, which stays in force on {', '.join(nodes)}: {back}"

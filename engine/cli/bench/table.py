@@ -35,9 +35,7 @@ def show(report: Report, about: str) -> None:
 
 
 def _figures(report: Report, width: int) -> list[Table]:
-    """Build the table with a row per figure and a column per arm. If it is too wide, split it into tables
-    of equal size.
-    """
+    """Build the table with a row per figure and a column per arm, split into equal parts if it is too wide."""
     arms = list(report.arms.items())
     for count in range(1, len(arms) + 1):
         size = -(-len(arms) // count)

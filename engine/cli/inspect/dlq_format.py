@@ -1,6 +1,4 @@
-"""Formats dead letters for people. Text from tenants must not control the terminal, so control characters
-are replaced.
-"""
+"""Formats dead letters for people. Control characters in tenants' text are replaced."""
 
 from __future__ import annotations
 

@@ -213,9 +213,7 @@ def _run_many(settings: Settings, count: int, flags: dict[str, object]) -> bool:
 
 
 async def _together(settings: Settings, said: Mapping[str, Ready]) -> Ready:
-    """Return what the nodes own together once all are ready, otherwise the sum of what each had when it
-    became ready.
-    """
+    """Return what the nodes own together once all are ready, otherwise the sum of their own reports."""
     from evenlane.engine.cli.run.lifeline import Ready
     from evenlane.engine.cli.run.readiness import wait_until_ready
     from evenlane.engine.cluster import connections

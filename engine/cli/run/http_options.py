@@ -19,9 +19,7 @@ _FILE_NAME = "http-token"
 
 
 def http_ports(first: int | None, count: int) -> Sequence[int]:
-    """Return the ports of `count` nodes: none if `first` is None, and 0 (any free one) each if it is 0. Raises
-    ConfigError.
-    """
+    """Return ports for `count` nodes: none if `first` is None, any free ones if it is 0. Raises ConfigError."""
     if not first:
         return [] if first is None else [0] * count
     if first + count - 1 > _LAST:

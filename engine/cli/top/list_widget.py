@@ -23,9 +23,7 @@ _CHOSEN = Style(reverse=True)
 
 
 class TenantList(OptionList):
-    """The list. `tenant` is the one whose line is chosen. It stays chosen, at its new position, when other lines are
-    shown.
-    """
+    """The list. `tenant` is the one whose line is chosen. It stays chosen when other lines are shown."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("enter", "select", "Why", key_display="⏎")]
 

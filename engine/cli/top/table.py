@@ -17,9 +17,7 @@ _CUT = "…"
 
 
 class Column(NamedTuple):
-    """A column. `sort` is its sort order, if it has one. Columns with the highest `spare` are dropped first if room is
-    short.
-    """
+    """A column. `sort` is its sort order, if any. If room is short, the highest `spare` is dropped first."""
 
     name: str
     text: Callable[[Any], str]

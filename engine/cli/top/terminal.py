@@ -15,9 +15,7 @@ if TYPE_CHECKING:
 
 
 async def run(source: OverviewSource, choice: ViewState, interval_s: float) -> None:
-    """Run the app until it is quit or ended by a signal. Raises EvenlaneError if the first overview fails, and the
-    app's defect.
-    """
+    """Run the app until quit or signalled. Raises EvenlaneError for the first overview, and the app's defect."""
     document = await source.overview()
     chosen.check(choice, document)
     app = TopApp(source, choice, interval_s, document)

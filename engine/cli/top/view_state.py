@@ -38,9 +38,7 @@ SORTS: Mapping[str, Callable[[Figures], float]] = {
     "quota": _known("qps"),
     "name": lambda _figures: 0.0,
 }
-"""Sort orders: by name ascending, by all others descending; unknown values come last, and equal ones are
-sorted by name.
-"""
+"""Sort orders: by name ascending, by others descending; unknown values come last, equal ones are in name order."""
 
 
 class ViewState(NamedTuple):

@@ -129,9 +129,7 @@ def row_line(row: PlanRow) -> tuple[str, str, str]:
 
 
 def changes_words(changes: Mapping[str, tuple[Any, Any]], nothing: str, *, arrows: bool) -> str:
-    """Format changes: `qps 100 -> 200, concurrency 5 -> default`. A new topic has no values before, thus no
-    `arrows`.
-    """
+    """Format changes: `qps 100 -> 200, concurrency 5 -> default`. A new topic has no `arrows`."""
 
     def side(value: object) -> str:
         return nothing if value is None else words(value)

@@ -135,9 +135,7 @@ def change(
 
 
 def tell_change(given: Given, standing: TopicStatus, *, as_json: bool) -> None:
-    """Report a change. Raises EvenlaneError if the change is written but not in effect: a put that relies on it would
-    fail.
-    """
+    """Report a change. Raises EvenlaneError if it is written but not in effect: a put that relies on it would fail."""
     env = given.load().settings.env
     if standing.replaced is not None:
         print(  # noqa: T201

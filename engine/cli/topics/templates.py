@@ -158,9 +158,7 @@ def _line(told: dict[str, Any]) -> tuple[str, ...]:
 
 
 def _changes(name: str, named: Mapping[str, object], fields: dict[str, object]) -> dict[str, object]:
-    """Return the topic's fields that the flags change. Raises InvalidTopic for all errors that are found
-    without etcd.
-    """
+    """Return the topic's fields that the flags change. Raises InvalidTopic for errors found without etcd."""
     from evenlane.engine.cluster.topics.template_cache import check_name
     from evenlane.quota.topics.template import template_merged
     from evenlane.quota.topics.topic import TopicError

@@ -139,9 +139,7 @@ class ActionExecutor:
         return task
 
     def _on_end(self, task: asyncio.Task[None]) -> None:
-        """Report a failed task as fatal: it is a defect, and a node that exits with an error is better than one that
-        hangs.
-        """
+        """Report a failed task as fatal: it is a defect, and exiting with an error is better than hanging."""
         if not task.cancelled() and (error := task.exception()) is not None:
             _log.error("a part of the membership has failed", part=task.get_name(), exc_info=error)
             self._on_fatal(f"its part {task.get_name()!r} has failed: {type(error).__name__}: {error}")

@@ -39,9 +39,7 @@ class Claim(NamedTuple):
 
 
 class _Last(NamedTuple):
-    """The last claim of a partition in etcd. `revision` is 0 if there was none; `lease` is 0 if the record isn't a
-    claim's.
-    """
+    """The last claim of a partition in etcd. `revision` is 0 if there was none, `lease` if the record is no claim."""
 
     base: int = 0
     revision: int = 0

@@ -57,9 +57,7 @@ class HandoffPublisher:
     def record_put(
         self, held: HandoffId, lanes: Mapping[Kind, HandoffState], lent: Mapping[str, float] = NOTHING_LENT
     ) -> list[Put]:
-        """Return the puts for the transaction that releases the partition; none if nothing is held. `lent`: see
-        `HeldRecord`.
-        """
+        """Return the puts for the release's transaction; none if nothing is held. `lent`: see `HeldRecord`."""
         if not lanes and not lent:
             return []
         record = self._said[held] = self._record(held, lanes, lent)

@@ -146,9 +146,7 @@ class HandoffReceiver:
             task.cancel()
 
     async def _end(self, held: HandoffId, record: HeldRecord, revision: int) -> None:
-        """Wait until all messages of the record are settled here, then delete its key. No handler of the record runs
-        any more.
-        """
+        """Wait until all messages of a record without running handlers are settled here, then delete its key."""
         while not self._taker.held_durable(held.partition, record):  # noqa: ASYNC110 - the log sends no notification
             await asyncio.sleep(_LOOK_S)
         self._known.pop(held, None)

@@ -85,9 +85,7 @@ class Membership:
         await self._executor.close()
 
     async def let_go(self) -> None:
-        """Allow the next owners to handle the messages that were left running. Called after `end`, once the node has
-        stopped.
-        """
+        """Allow the next owners to handle messages left running. Called after `end`, once the node has stopped."""
         await self._executor.publisher.let_go()
 
     def trusted(self, until: int) -> None:

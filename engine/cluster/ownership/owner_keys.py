@@ -91,9 +91,7 @@ class OwnerKeys:
         return self._bases.get((partition, created), 0) + created
 
     def previous(self, partition: int) -> tuple[PastOwner, ...]:
-        """Owners before the last claim, latest first; none if the key is under this node's lease without a claim of its
-        own.
-        """
+        """Owners before the last claim, latest first; none if the node has the key without having claimed it."""
         claim = self._claims.get(partition)
         return claim.before if claim is not None else ()
 

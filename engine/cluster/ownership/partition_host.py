@@ -44,9 +44,7 @@ class PartitionHost(HandoffSink, Protocol):
         """Start no more handlers of the partition, effective at once."""
 
     def owed(self, number: int) -> Mapping[str, float]:
-        """After `stop_partition`: return the projects whose quota share other nodes may still use, with the seconds
-        left.
-        """
+        """Return projects whose quota share other nodes may still use, and for how many s; after `stop_partition`."""
 
     async def hand_over(self, number: int, epoch: int) -> Mapping[Kind, HandoffState]:
         """Settle the messages that have ended; return the state that the next owner needs."""

@@ -51,9 +51,7 @@ class PartitionOpener:
         self._forgotten = ForgottenOwners(ttl)
 
     def claimed(self, partition: int) -> None:
-        """Note that this node has claimed the partition: an owner that etcd has forgotten may serve it for one more
-        lease TTL.
-        """
+        """Note this node's claim: an owner that etcd has forgotten may serve the partition for one more lease TTL."""
         self._forgotten.begin(partition, now_ns())
 
     def claimed_elsewhere(self, partitions: Iterable[int]) -> None:

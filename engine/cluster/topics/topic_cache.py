@@ -128,9 +128,7 @@ class TopicCache:
     # Each of these returns whether the set of lost topics changed.
 
     def _list(self, told: Listing, *, gone_back: bool) -> bool:
-        """Apply a full listing. A missing topic was deleted, unless etcd was rolled back: then it is lost, and stays in
-        effect.
-        """
+        """Apply a full listing. A missing topic was deleted; after an etcd rollback it is lost, and stays in effect."""
         listed = {self._project(item) for item in told.items}
         missing = {project for project in self._topics.keys() - listed if project not in self._lost}
         changes = [self._lose(missing)] if gone_back else [self._set(project, None) for project in missing]

@@ -23,9 +23,7 @@ _MOST_PROJECTS = 100
 
 
 class EmptyGroup(NamedTuple):
-    """Empty groups of a project that can be collected, and the number of the accepted topic under which they were
-    examined.
-    """
+    """Empty groups of a project that can be collected, with the number of the accepted topic examined."""
 
     project: str
     groups: tuple[int, ...]
@@ -68,9 +66,7 @@ class _Project:
 
 
 class GroupCandidates:
-    """Candidates by project. `known`, `every` and `longest` (the longest pause between two questions about a project)
-    in ns.
-    """
+    """Candidates by project. `known`, `every` and `longest` (pause between two questions about a project) are in ns."""
 
     def __init__(self, known: int, every: int, longest: int) -> None:
         self._known, self._every, self._longest = known, every, longest

@@ -123,9 +123,7 @@ class GroupCollector:
     async def _asked(
         self, connection: RequestBus, inbox: str, wanted: tuple[GroupQuestion, ...], *, deep: bool
     ) -> dict[str, set[int]] | None:
-        """Ask all owners; return the groups that still hold messages by project. None if the answer for any partition
-        is missing.
-        """
+        """Ask all owners; return non-empty groups by project, None if the answer for any partition is missing."""
         owners = await self._owners()
         if len(owners) < self._partitions:
             return None

@@ -33,9 +33,7 @@ def build_leader(
     *,
     shares: bool = True,
 ) -> TopicController:
-    """Build a controller that campaigns as `holder` and performs all duties while it leads. Without `shares` it doesn't
-    lend quota.
-    """
+    """Build a controller that campaigns as `holder` and performs all duties. Without `shares` it lends no quota."""
     env = settings.env
 
     async def emptied(project: str, groups: Collection[int], number: int) -> bool:

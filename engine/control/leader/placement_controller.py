@@ -113,9 +113,7 @@ class PlacementController:
                 self._wake.set()
 
     def _read_node(self, item: KeyValue) -> NodeRecord | None:
-        """Decode a node record. Returns None for an invalid value and for a key under no lease: no node would serve its
-        partitions.
-        """
+        """Decode a node record. Returns None if it is invalid or under no lease, and the node thus can't serve."""
         if item.lease:
             return self._records.read(NodeRecord, item.key, item.value)
         self._records.pass_over(f"{item.key} stands under no lease")

@@ -99,9 +99,7 @@ class QuotaLender:
             await asyncio.sleep(_PAUSE_S)
 
     async def _wait(self) -> None:
-        """Wait for the next round. It starts once a topic is short: soon if that is news, otherwise at the regular
-        interval.
-        """
+        """Wait for the next round. It needs a short topic, and starts soon if that is news, otherwise regularly."""
         clock = asyncio.get_running_loop().time
         due = clock() + self._every_s
         await asyncio.sleep(min(self._soon_s, self._every_s))

@@ -145,9 +145,7 @@ class TopicController:
                 await inbox.close()
 
     async def _publish(self, batch: Batch, writer: AcceptedWriter) -> bool:
-        """Publish a batch. Returns False, with only part of it written, if another process leads or has written under
-        `accepted/`.
-        """
+        """Publish a batch. Returns False if another process leads or has written there; part of it may be written."""
         unaccepted = self._acceptance.unaccepted(batch.wishes)
         numbers = await next_numbers(self._coordination, self._env, unaccepted)
         changes = self._acceptance.changes(batch.wishes, numbers)

@@ -25,9 +25,7 @@ _TRIES = 20  # while others write the same template
 
 
 class TemplateStatus(NamedTuple):
-    """A template and its state. `template` is None if the value can't be read; `problem` says why it
-    creates no topics.
-    """
+    """A template and its state. `template` is None if it can't be read; `problem` says why it creates no topics."""
 
     name: str
     template: Template | None

@@ -1,6 +1,4 @@
-"""View of `accepted/` as the leader knows it: the revisions its writes are compared with, and values others have
-corrupted.
-"""
+"""View of `accepted/` as the leader knows it: revisions for conditional writes, and values others have corrupted."""
 
 from __future__ import annotations
 

@@ -76,9 +76,7 @@ class ApplyPlan:
     async def carry_out(
         self, rows: Iterable[PlanRow], tell: Callable[[int, int], None] = lambda _written, _waiting: None
     ) -> ApplyOutcome:
-        """Write new and changed topics. `tell` is called with the number of topics written, and the number of those not
-        yet accepted.
-        """
+        """Write new and changed topics. `tell` is called with the numbers of topics written and not yet accepted."""
         broken, planned = None, list(rows)
         self._refused |= {row.project: row.problem or "" for row in planned if row.action == "held"}
         try:

@@ -62,9 +62,7 @@ def _keys_of(topic: Topic) -> dict[str, Any]:
 
 
 def _given(topic: Topic) -> dict[str, Any]:
-    """Return the fields that differ from the built-in defaults. Defaults that depend on the cluster's config aren't
-    known here.
-    """
+    """Return the fields that differ from built-in defaults. Defaults from the cluster's config are unknown here."""
     return {
         name: getattr(topic, name)
         for name in FIELDS

@@ -43,9 +43,7 @@ def _wish(project: str, fields: object) -> bytes:
 
 
 def _content(path: Path) -> tuple[bytes, bool]:
-    """Return the content, and whether it is TOML. Stdin is TOML unless it begins like a JSON object or a
-    list of them.
-    """
+    """Return the content, and whether it is TOML: stdin is, unless it begins like JSON."""
     try:
         if path != STDIN:
             return path.read_bytes(), path.suffix == ".toml"

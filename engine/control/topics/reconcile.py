@@ -148,9 +148,7 @@ class TopicReconciler:
         return TopicChange(project, before, after, revision, replaced)
 
     def _last_judged(self, project: str) -> int:
-        """Return the revision of the spec last reconciled, accepted or rejected; 0 if there is none or it
-        was deleted.
-        """
+        """Return the revision of the spec last reconciled, accepted or rejected; 0 if none exists."""
         if project in self._bad:
             return self._bad[project].wish.mod_revision
         before = self.accepted.get(project)

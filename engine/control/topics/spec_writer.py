@@ -84,9 +84,7 @@ class SpecWriter:
             self.completed(project, raw, decoded(accepted))
 
     def moves_keys(self, intended: SpecChange) -> bool:
-        """Whether keys of an ordered topic would move to other groups. Raises InvalidTopic if the spec
-        can't be accepted.
-        """
+        """Whether keys of an ordered topic would move to other groups. Raises InvalidTopic for an unacceptable spec."""
         before = decoded(intended.accepted)
         return intended.raw is not None and moves_keys(before, self.completed(intended.project, intended.raw, before))
 

@@ -80,9 +80,7 @@ def is_local(request: HTTPConnection) -> bool:
 
 
 def _for_another_page(request: HTTPConnection) -> bool:
-    """Whether a browser sends the request for another site's page; programs don't say so. The browser would add a
-    password.
-    """
+    """Whether a browser requests this for another site's page; it would add a password. Programs don't say so."""
     headers = request.headers
     if headers.get("sec-fetch-site", "none") in {"none", "same-origin"}:
         return False

@@ -16,18 +16,14 @@ _FAREWELL_S = 0.5  # less than uvicorn waits for running requests at shutdown
 
 
 class IdleTimeout(H11Protocol):
-    """Limits the time until a request is complete: uvicorn has no limit for the first one, nor for an
-    incomplete one.
-    """
+    """Limits the time for a request to arrive: uvicorn limits neither the first one nor an incomplete one."""
 
     asks_within_s = 5.0  # as long as uvicorn itself keeps a connection after an answer
     _patience: TimerHandle | None = None
 
     @classmethod
     def within(cls, seconds: float) -> type[Self]:
-        """Return a subclass with this limit: uvicorn creates the protocols itself, so the limit is a class
-        attribute.
-        """
+        """Return a subclass with this limit, a class attribute since uvicorn creates the protocols itself."""
         return cast("type[Self]", type(cls.__name__, (cls,), {"asks_within_s": seconds}))
 
     def connection_made(self, transport: Transport) -> None:  # type: ignore[override]

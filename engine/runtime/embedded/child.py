@@ -52,9 +52,7 @@ def spawn(command: list[str], *, folder: Path, log: Path, keep: int) -> subproce
 
 
 def _environment() -> dict[str, str]:
-    """Return this process's environment without etcd's variables, each of which would act as a flag of the embedded
-    server.
-    """
+    """Return this process's environment without etcd's variables, which would act as flags of the embedded server."""
     return {name: value for name, value in os.environ.items() if not name.startswith("ETCD_")}
 
 

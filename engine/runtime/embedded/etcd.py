@@ -14,9 +14,7 @@ _PEER = "unix://etcd.peer:0"
 
 
 class EtcdServer(Server):
-    """etcd on loopback. `fast` leaves out fsync, for tests: a kill -9 of it then loses nothing, but a power
-    cut does.
-    """
+    """etcd on loopback. `fast` leaves out fsync, for tests: data then survives a kill -9, but no power cut."""
 
     kind = "etcd"
     title = "etcd"

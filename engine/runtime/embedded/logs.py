@@ -18,9 +18,7 @@ def since(path: Path, start: int) -> str:
 
 
 def last_words(text: str) -> str:
-    """Return the line that names the cause (a fatal error or a panic), otherwise the last line; at most 300
-    characters.
-    """
+    """Return the line that names the cause (fatal or panic), otherwise the last line; at most 300 characters."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     if not lines:
         return "nothing"

@@ -84,7 +84,5 @@ def worth_telling(reading: QueueReading, told: PublishedRow | None) -> bool:
 
 
 def is_due(number: int, turns: range) -> bool:
-    """Whether the turn of a queue (or partition) with this number is among these records: it is then
-    published in full.
-    """
+    """Whether the turn of a queue (or partition) with this number, to be published in full, is in these records."""
     return (number - turns.start) % REFRESH < len(turns)

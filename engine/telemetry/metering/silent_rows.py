@@ -34,8 +34,8 @@ class SilentRows:
         self._shares, self._lane_of, self._topic_of = node.queues.shares, lane_of, topic_of
 
     async def blocks(self, parts: Sequence[Part[Queue, PublishedRow]], most: int) -> list[Block]:
-        """Return blocks with the rows of these parts' silent queues, at most `most` per block; the last
-        blocks are full.
+        """Return blocks with the rows of these parts' silent queues, at most `most` per block; all but the first are
+        full.
         """
         if len(parts) == 1 and len(parts[0].silent) <= most:
             found = [await self._of_part(parts[0])]

@@ -45,9 +45,7 @@ def written(seen: Snapshot, accept: str) -> Page:
 
 
 def kind_of(accept: str) -> str:
-    """Reduce an `accept` header to one of two representative values, so that clients can't cause any number of pages to
-    be written.
-    """
+    """Reduce an `accept` header to one of two values, so that clients can cause only two pages to be written."""
     try:
         content_type = choose_encoder(accept)[1]
     except (ValueError, TypeError):  # an invalid version

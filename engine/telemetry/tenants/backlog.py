@@ -52,9 +52,7 @@ class TenantBacklog:
 
     @property
     def is_at_rest(self) -> bool:
-        """Whether nothing waits or runs, and nothing came or went during the measurement. It stays so until something
-        does.
-        """
+        """Whether nothing waits or runs, and nothing came or went during the measurement."""
         rates = self.rates
         still = rates is not None and not (rates.arriving or rates.handled or rates.failed)
         return still and not (self.backlog or self.in_flight or self.reasons)

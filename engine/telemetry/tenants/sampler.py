@@ -131,9 +131,7 @@ class QueueSampler:
         await _slowly(ends, size)
 
     def _look_at(self, queues: Iterable[Queue]) -> None:
-        """Look at queues in one moment, with all completions in their counters: a queue that is silent then
-        has no news.
-        """
+        """Look at queues in one moment, with all completions counted: a queue that is silent then has no news."""
         self._node.times.add_up()
         running = {message.queue for message in self._node.in_flight}
         for queue in queues:
@@ -209,9 +207,7 @@ class Ages:
         self._known: dict[tuple[LaneId, int], int | None] = {}
 
     async def of(self, places: Collection[tuple[LaneId, int]]) -> dict[tuple[LaneId, int], int | None]:
-        """Return since when the heads have waited, in unix ns, None for missing ones; further ones follow
-        in later rounds.
-        """
+        """Return since when the heads have waited, in unix ns, None for missing ones; the rest in later rounds."""
         known = self._known = {place: at for place, at in self._known.items() if place in places}
         wanted: dict[LaneId, list[int]] = {}
         for lane, sequence in [place for place in places if place not in known][:_READS]:
