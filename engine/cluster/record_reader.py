@@ -22,7 +22,9 @@ def _warn(reason: str) -> None:
 
 
 class RecordReader:
-    """`say(reason)` is called for each skipped value and logs by default; `passed_over` counts them."""
+    """Decodes records and counts invalid values in `passed_over`. `say(reason)` is called for each, and logs by
+    default.
+    """
 
     def __init__(self, env: str, say: Callable[[str], object] = _warn) -> None:
         self._env, self._say = env, say

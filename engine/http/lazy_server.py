@@ -17,7 +17,9 @@ _log = structlog.get_logger(__name__)
 
 
 class LazyHttpServer:
-    """Call `open`, then `close`. `address` is the address served, None if none is."""
+    """An HTTP server that may be absent: call `open`, then `close`. `address` is the address served, None
+    if none is.
+    """
 
     def __init__(self, view: NodeView, coordination: Coordination) -> None:
         self._view = view

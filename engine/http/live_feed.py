@@ -81,9 +81,10 @@ class _Found(NamedTuple):
 
 
 class LiveFeed:
-    """`overview` requests an overview; it may raise EvenlaneError. `close` ends all viewers.
+    """Shares overviews among all viewers. `overview` requests one; it may raise EvenlaneError. `close` ends all
+    viewers.
 
-    Invariant: the task `_watching` runs while there are viewers.
+    Invariant: the task `_watching` runs while there are viewers, until `close`.
     """
 
     def __init__(

@@ -26,6 +26,8 @@ _FALLBACK = "text/plain; charset=utf-8"
 
 
 class File(NamedTuple):
+    """A file as it is served."""
+
     body: bytes
     content_type: str
     etag: str

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 class LeaseLedger:
-    """Lives as long as the process. `supervision` is notified of each change, before anything is put under a new lease.
+    """Leases of one process. `supervision` is notified of each change, before anything is put under a new lease.
 
     Invariant: the lease of an earlier session is listed until etcd has confirmed its end, as it keeps the node's id and
     partitions until then.

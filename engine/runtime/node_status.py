@@ -22,7 +22,8 @@ _STORE_AWAY_NS = 5 * _SECOND  # after this time without NATS, the node's partiti
 
 
 class NodeStatus:
-    """Lives for one session. `leaving` is set when the node is asked to end; `http` is the address it serves, if any.
+    """The record of a node in one session. `leaving` is set when the node is asked to end; `http` is the address it
+    serves, if any.
 
     The record is built in the node's event loop every 0.5 s after `start`, and read by the thread that keeps the lease.
     A blocked node therefore writes its state as of the last time its loop ran, except for its troubles and `leaving`.

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class NodeServices:
-    """Lives for one session: call `open` when the node exists, `close` before its store is closed. `line` is the
+    """The services of one session: call `open` when the node exists, `close` before its store is closed. `line` is the
     connection for requests to other nodes, None while closed. `troubles` receives streams that can't be written.
     `condition` returns the node's condition, None between two sessions. `on_lent` is called with the projects of which
     the node lends quota and until when (ns), before any other node may use it.

@@ -15,7 +15,7 @@ _log = structlog.get_logger(__name__)
 
 
 class ServingStatus:
-    """Lives for one session. `on_ready(partitions, generation)` is called at each change.
+    """Status of one session. `on_ready(partitions, generation)` is called at each change.
 
     Invariant: `current` is None until the node serves, or has waited too long for its first plan; after that it is
     never None again.

@@ -37,7 +37,8 @@ _PLANNED_OUT_S = 2.0  # time for which a leaving node serves while the leader re
 
 
 class Session:
-    """Runs once. `run` creates a store, a node, the node's services and a lease, and closes all of them.
+    """One session, which runs once: `run` creates a store, a node, the node's services and a lease, and closes all of
+    them.
 
     `stop` requests a drain. `on_ready(partitions, generation)` is called after each plan that was carried out, and when
     the first plan takes longer than 2 s. `is_rejoin`: the process has had a session before, so servers that don't

@@ -36,7 +36,7 @@ class Worst:
 
 
 class LoopLag:
-    """Call `open` in the loop to watch, then `close`."""
+    """The lag of one event loop: call `open` in it, then `close`."""
 
     def __init__(self) -> None:
         self._worst = Worst(now_ns())

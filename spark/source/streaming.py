@@ -32,6 +32,8 @@ Offset = dict[str, list[Any]]
 
 
 class EvenlaneStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Plans and reads the micro-batches of a stream."""
+
     def __init__(self, options: Options) -> None:
         self._options = options
         self._target: Offset | None = None  # the end, with the trigger available-now

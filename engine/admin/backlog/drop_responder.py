@@ -26,8 +26,8 @@ _AT_ONCE = 8  # concurrent requests; further ones get no answer
 
 
 class DropResponder:
-    """Call `listen` on an open connection, and `close` before it is closed. A node without partitions
-    doesn't answer.
+    """Serves drop requests on a node: call `listen` on an open connection, and `close` before that is closed. A node
+    without partitions doesn't answer.
     """
 
     def __init__(self, connection: RequestBus, env: str, node: Node) -> None:

@@ -27,8 +27,8 @@ _NAME = "evenlane report"
 
 
 class StreamReader:
-    """Use as `with StreamReader(settings) as reader:`. All methods raise Unreachable if the server doesn't answer, and
-    EvenlaneError if it refuses, each with one sentence.
+    """A synchronous reader of streams: `with StreamReader(settings) as reader:`. All methods raise Unreachable if the
+    server doesn't answer, and EvenlaneError if it refuses, each with one sentence.
     """
 
     def __init__(self, settings: Settings) -> None:

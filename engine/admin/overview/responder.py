@@ -33,8 +33,10 @@ _MOST_BYTES = 400_000  # a server with a smaller maximum payload gets smaller an
 
 
 class OverviewResponder:
-    """Call `listen` on an open connection, and `close` before it is closed. A node without partitions answers, too.
-    `topic_of` is called in a thread; `condition` on the loop.
+    """Serves overviews on a node: call `listen` on an open connection, and `close` before that is closed. A node
+    without partitions answers, too. `topic_of` is called in a thread; `condition` on the loop.
+
+    Invariants: `_body` is the answer made at `_made_at`; the task `_task` runs while `_replies` has clients to answer.
     """
 
     def __init__(

@@ -55,8 +55,8 @@ def subject(env: str, project: str) -> str:
 
 
 class WhyResponder:
-    """Call `open` when the node exists, and `close` before its store is closed. A node without partitions doesn't
-    answer. `lost` as in `QueueInspector`.
+    """Serves explanations on a node: call `open` when the node exists, and `close` before its store is closed. A node
+    without partitions doesn't answer. `lost` as in `QueueInspector`.
     """
 
     def __init__(

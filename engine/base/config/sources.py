@@ -25,7 +25,7 @@ Value = tuple[str, object, str]
 
 @dataclass(frozen=True, slots=True)
 class Sources:
-    """`keys` are all settings; `paths` are those whose value is a path."""
+    """The three sources. `keys` are all settings; `paths` are those whose value is a path."""
 
     keys: Collection[str]
     paths: Collection[str]

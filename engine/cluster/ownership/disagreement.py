@@ -15,7 +15,7 @@ _KIND = "ownership"
 
 
 class OwnershipDisagreement:
-    """Lives as long as the process, across sessions. Thread-safe, like `Troubles`.
+    """Reports disagreements of one process, across its sessions. Thread-safe, like `Troubles`.
 
     Invariants: `_differs` is the reason of the present disagreement, empty if there is none. `_is_logged` suppresses
     further log entries until node and etcd agree again; `_was_logged` is set from the first entry on.

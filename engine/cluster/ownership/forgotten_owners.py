@@ -17,7 +17,10 @@ _SECOND = 1_000_000_000
 
 
 class ForgottenOwners:
-    """Lives for one session. `ttl` is the TTL of all leases, in seconds."""
+    """Forgotten owners as one session knows them. `ttl` is the TTL of all leases, in seconds.
+
+    Invariant: `_since` has the time of a partition's first claim in a row, as a withdrawn claim keeps it.
+    """
 
     def __init__(self, ttl: int) -> None:
         self._ttl_ns = ttl * _SECOND

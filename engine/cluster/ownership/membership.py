@@ -36,9 +36,9 @@ _LOOK_S = 0.02
 
 
 class Membership:
-    """Lives for one session, under a lease that the node already has. `on_plan(partitions, generation)` is called when
-    a plan has been carried out, `on_lost(reason)` when the session is over, `on_fatal(reason)` when the process must
-    exit. `moves` counts acquired, released and lost partitions.
+    """Membership of one session, under a lease that the node already has. `on_plan(partitions, generation)` is called
+    when a plan has been carried out, `on_lost(reason)` when the session is over, `on_fatal(reason)` when the process
+    must exit. `moves` counts acquired, released and lost partitions.
     """
 
     def __init__(

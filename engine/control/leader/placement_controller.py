@@ -33,6 +33,8 @@ _SECOND = 1_000_000_000
 
 @dataclass(frozen=True, slots=True)
 class Tuning:
+    """Limits of the controller."""
+
     most_ops: int = 100
     """Operations per transaction; etcd's limit is 128."""
     much: int = 4_096

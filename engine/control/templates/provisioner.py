@@ -33,6 +33,8 @@ _SECOND = 1_000_000_000
 
 @dataclass(frozen=True, slots=True)
 class Tuning:
+    """Limits of the provisioner."""
+
     tries: int = 200
     """Limit on tries while other processes create topics from the same template."""
     full_s: float = 10.0

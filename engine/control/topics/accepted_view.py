@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class AcceptedView:
-    """Lives for one reading of etcd. `accepted` has the decoded values of `found` by project, `unreadable` the reasons
+    """A view for one reading of etcd. `accepted` has the decoded values of `found` by project, `unreadable` the reasons
     for the others. Keys that belong to no project are ignored.
 
     Only the leader writes under `accepted/`. If another process does, a value that can't be decoded or was deleted is

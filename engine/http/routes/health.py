@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 
 class HealthRoutes:
+    """Routes without access control."""
+
     def __init__(self, node: NodeApi) -> None:
         self._node = node
 

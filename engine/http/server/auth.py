@@ -34,7 +34,9 @@ _ASKS_THE_PAGE = {"WWW-Authenticate": 'Bearer realm="Evenlane"'}
 
 
 class AccessControl:
-    """`token` reads the token on demand, None if there is none; it may raise ConfigError."""
+    """Grants access by the client's address and token. `token` reads the token on demand, None if there is none; it may
+    raise ConfigError.
+    """
 
     def __init__(self, token: Callable[[], str | None]) -> None:
         self._token = token

@@ -27,7 +27,9 @@ _log = structlog.get_logger(__name__)
 
 
 class Keeper:
-    """Lives as long as the process. `coordination` is the node's own client, used if there is no thread."""
+    """Keeps a process's lease and watches its event loop, in a thread if the lease has one. `coordination` is the
+    node's own client, used if there is no thread.
+    """
 
     def __init__(self, connect: Connections, settings: Settings, node_id: str, coordination: Coordination) -> None:
         self._settings, self._id = settings, node_id

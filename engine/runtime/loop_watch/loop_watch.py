@@ -82,8 +82,8 @@ class Loop(Protocol):
 
 
 class LoopWatch:
-    """`run` watches until cancelled. `limit_s` is how long the loop may be blocked (0: without limit); `lease_ttl` is
-    how long the node's record outlives its process, both in seconds.
+    """Watches one loop; `run` does so until cancelled. `limit_s` is how long the loop may be blocked (0: without
+    limit); `lease_ttl` is how long the node's record outlives its process, both in seconds.
 
     Invariant: `_blocker` is set from the report of a block until the loop runs again; `_blocked` (ns) belongs to it,
     and `_before` has the sum of earlier blocks.

@@ -50,12 +50,13 @@ _LAST_S = 2.0  # for the last record of a session
 
 
 class MeterPublisher:
-    """Lives for one session: call `open` when the node exists, `close` before its store is closed. An `interval_s` of 0
-    disables records. `slots` is the number of handlers that may run; `tenants` knows the fairness ratios.
+    """Publishes records for one session: call `open` when the node exists, `close` before its store is closed. An
+    `interval_s` of 0 disables records. `slots` is the number of handlers that may run; `tenants` knows the fairness
+    ratios.
 
-    Invariants: `_told` has the acknowledged figures of each queue, in its rotation; a queue in `_left` belongs to a
-    partition that was handed off, and stays until its last figures are acknowledged. `_number` is the number of the
-    last record made, `_after` that of the last acknowledged one.
+    Invariants: `_told` has the acknowledged figures of each queue, in its rotation. A queue in `_left` belongs to a
+    partition that was handed off, and stays until a record without messages in flight is acknowledged. `_number` is the
+    number of the last record made, `_after` that of the last acknowledged one.
     """
 
     def __init__(

@@ -26,7 +26,9 @@ _SLICE = 100  # topics per turn of the loop: less than a millisecond
 
 
 class SilentRows:
-    """`lane_of` returns a partition's row, None while this node can't report on it; `topic_of` returns a project's."""
+    """Packs rows of silent queues. `lane_of` returns a partition's row, None while this node can't report on it;
+    `topic_of` returns a project's.
+    """
 
     def __init__(
         self, node: Node, lane_of: Callable[[int], LaneRow | None], topic_of: Callable[[str], TopicRow]

@@ -23,6 +23,8 @@ TEXT = "text/plain"
 
 
 class Page(NamedTuple):
+    """An HTTP body and its content type."""
+
     body: bytes
     content_type: str
 
