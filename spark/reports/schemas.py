@@ -3,7 +3,7 @@
 There are two stages, so that the same code serves batch and streaming jobs:
 
 1. `Grains`: LEVELS, WAIT_LEVELS and RECORDS, made from METER; small and mergeable. Rows may be appended in any order
-and more than once, and `merged` gives the same result (spark/reports/grains.py).
+   and more than once, and `merged` gives the same result (spark/reports/grains.py).
 2. From these TENANTS, from which NOISY and RECOMMENDED are made; QUALITY (spark/reports/tenants.py and its neighbours).
 
 The first records read should be some time (`LEAD_S`) older than the first window: counters are cumulative, and a queue

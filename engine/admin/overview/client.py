@@ -65,7 +65,7 @@ async def gather(
     connection: RequestBus,
     env: str,
     nodes: Collection[str],
-    timeout: float,  # noqa: ASYNC109 - what has come by then is returned
+    timeout: float,  # noqa: ASYNC109 - answers until then are returned
 ) -> list[bytes]:
     """Return the raw answers of these nodes that arrive within `timeout` seconds, in the order of their ids. A thread
     decodes them, as decoding would block a node's event loop for too long. Raises Unreachable.

@@ -159,7 +159,7 @@ def _but_lost_topics(troubles: Mapping[str, Mapping[str, str]], nodes: Collectio
     }
 
 
-async def gather(connection: RequestBus, env: str, project: str, nodes: list[str], timeout: float) -> list[NodeAnswer]:  # noqa: ASYNC109 - what has come by then is returned
+async def gather(connection: RequestBus, env: str, project: str, nodes: list[str], timeout: float) -> list[NodeAnswer]:  # noqa: ASYNC109 - answers until then are returned
     """Return the answers of these nodes that arrive within `timeout` seconds. Raises Unreachable."""
     answers = await scatter(connection, subject(env, project), nodes, _read, timeout)
     return [answers[node] for node in nodes if node in answers]

@@ -65,7 +65,7 @@ def duration(low: float, high: float) -> Parser:
     """Seconds, from `low` to `high`."""
 
     def parse(value: object) -> float:
-        seconds = parse_duration(value)  # type: ignore[arg-type]  # it refuses what is neither text nor number
+        seconds = parse_duration(value)  # type: ignore[arg-type]  # it rejects other types
         if not low <= seconds <= high:
             raise ValueError(f"{shown(value)} is not a duration from {low:g}s to {high:g}s")
         return seconds
@@ -89,7 +89,7 @@ def zero_or_duration(low: float, high: float) -> Parser:
     """Seconds, 0 or from `low` to `high`."""
 
     def parse(value: object) -> float:
-        seconds = parse_duration(value)  # type: ignore[arg-type]  # it refuses what is neither text nor number
+        seconds = parse_duration(value)  # type: ignore[arg-type]  # it rejects other types
         if seconds and not low <= seconds <= high:
             raise ValueError(f"{shown(value)} is neither 0 nor a duration from {low:g}s to {high:g}s")
         return seconds

@@ -95,8 +95,8 @@ class NodeLease:
         await self._runner.run(self._join())
 
     def compare(self, served: Callable[[], frozenset[str]], known: Callable[[], frozenset[str]]) -> None:
-        """From now on, confirm a renewal only if all `served` owner keys are under the lease, and no owner or held key
-        is that isn't `known`. Both are called in the lease's thread.
+        """From now on, a renewal counts only if all `served` owner keys are under the lease, and no owner or held keys
+        other than `known` ones. Both are called in the lease's thread.
         """
         self._served, self._known = served, known
 

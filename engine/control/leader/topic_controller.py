@@ -46,6 +46,9 @@ class TopicController:
     `refused` counts rejections since the start. `beside(fence)` runs the leader's other duties: their writes carry the
     fence, and they end when it no longer holds. `node_lease`: see `LeaderElection`. `last_good(project)` returns the
     topic that this process last read for a project whose accepted topic is corrupted, None if it never read one.
+
+    Invariants: `_inbox` is set while one reading of etcd is followed, and `_acceptance` belongs to that reading;
+    `_refused_before` counts the rejections of earlier ones.
     """
 
     def __init__(
@@ -84,11 +87,11 @@ class TopicController:
         return self._refused_before + self._acceptance.refused
 
     async def start(self) -> None:
-        """Start campaigning and return at once. Callers that need the lead wait for `leading`."""
+        """Start campaigning and return at once. Wait for `leading` if needed."""
         self._leadership.start()
 
     async def close(self) -> None:
-        """Give up the lead, if held. May be called twice."""
+        """Give up leadership, if held. May be called twice."""
         await self._leadership.close()
 
     async def emptied(self, project: str, groups: Collection[int], number: int | None = None) -> bool:
@@ -96,7 +99,7 @@ class TopicController:
         and draining, are named at once.
 
         `number` is that of the accepted topic under which the groups were examined: if it has changed, nothing happens.
-        Returns whether `accepted/` was changed; also False if this process doesn't lead, or loses the lead meanwhile.
+        Returns whether `accepted/` was changed; also False if this process doesn't lead, or stops leading meanwhile.
         """
         return False if self._inbox is None else await self._inbox.ask(project, groups, number)
 
