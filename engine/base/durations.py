@@ -22,7 +22,7 @@ _FIRST_YEAR, _LAST_YEAR = 1970, 2261
 def parse_duration(value: str | float) -> float:
     """Parse seconds from `500ms`, `5s`, `10m`, `2h`, `3d` or a plain number of seconds.
 
-    Raises ConfigError for any other value, and for negative, infinite or larger values than 100 years.
+    Raises ConfigError for any other value, and for values that are negative, not finite or above 100 years.
     """
     seconds = _seconds(value)
     if not math.isfinite(seconds) or not 0 <= seconds <= MAX_SECONDS:

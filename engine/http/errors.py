@@ -41,7 +41,7 @@ async def on_known(_request: Request, error: Exception) -> JSONResponse:
 
 
 async def on_http(request: Request, error: Exception) -> JSONResponse:
-    """Answer for an unknown path, a wrong method or a denied request."""
+    """Answer a request with an unknown path, a wrong method, or without access."""
     assert isinstance(error, HTTPException)
     takes = (error.headers or {}).get("Allow", "GET").replace(", HEAD", "").replace("HEAD, ", "")
     sentences = {

@@ -1,4 +1,4 @@
-"""Templates of an environment, followed from the first project without a topic on."""
+"""Templates of an environment, watched once a project without a topic appears."""
 
 from __future__ import annotations
 

@@ -274,7 +274,7 @@ class PlacementController:
         self._changed -= written
 
     def _warn_of_nodes(self, nodes: int) -> None:
-        """Warn (P1) when there become fewer than two partitions per node."""
+        """Warn (P1) once there are fewer than two partitions per node."""
         too_many = 2 * nodes > self._partitions
         if too_many and not self._too_many:
             _log.warning(

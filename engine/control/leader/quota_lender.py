@@ -99,7 +99,10 @@ class QuotaLender:
             await asyncio.sleep(_PAUSE_S)
 
     async def _wait(self) -> None:
-        """Wait for the next round. It needs a short topic, and starts soon if that is news, otherwise regularly."""
+        """Wait for the next round.
+
+        A round needs a topic that is short of quota. It starts soon after news of one, and regularly otherwise.
+        """
         clock = asyncio.get_running_loop().time
         due = clock() + self._every_s
         await asyncio.sleep(min(self._soon_s, self._every_s))
