@@ -39,6 +39,7 @@ from evenlane.engine.node.settle.outcomes import FailureHandler
 from evenlane.engine.node.settle.settlement import MessageSettlement
 from evenlane.engine.node.settle.settler import Settler
 from evenlane.engine.node.settle.stream_verifier import StreamVerifier
+from evenlane.engine.node.settle.truncator import StreamTruncator
 from evenlane.engine.node.signals.dirty_lanes import DirtyLanes
 from evenlane.engine.node.signals.lease_trust import LeaseTrust
 from evenlane.engine.node.signals.store_clock import StoreClock
@@ -148,11 +149,13 @@ class Node:
             failure_log,
         )  # fmt: skip
         self.verifier = verifier = StreamVerifier(store, self.settlement, self)
-        self.settler = Settler(
-            store, settle_interval, dirty, verifier, self.settlement, trust, signal, self,
-            limited=facts.max_queue_backlog is not None, most=max(_LEAST_FULL, 4 * concurrency),
+        truncator = StreamTruncator(
+            store, verifier, self.settlement, trust, self, limited=facts.max_queue_backlog is not None,
             purge_interval_s=purge_interval, pinned_for=tuning.pinned_for,
         )  # fmt: skip
+        self.settler = Settler(
+            store, settle_interval, dirty, verifier, truncator, signal, self, most=max(_LEAST_FULL, 4 * concurrency)
+        )
 
         # partitions
         bands = {name: band for band, name in enumerate(facts.priorities)}

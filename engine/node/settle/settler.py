@@ -1,4 +1,4 @@
-"""Writes settle logs: one guarded append per dirty lane and interval; then purges, and deletes what stays pinned."""
+"""Writes settle logs: one guarded append per dirty lane and interval. Then the truncator removes what is durable."""
 
 from __future__ import annotations
 
@@ -7,15 +7,14 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 import structlog
-from aiolimiter import AsyncLimiter
 
 from evenlane.engine.base.clock import now_ns
 from evenlane.engine.core.lane import settle_record
 from evenlane.engine.core.lane.settle_log import HEADERS
 from evenlane.engine.core.message.log_fields import lane_fields
 from evenlane.engine.core.ports import LogMoved, Lost, Refused
+from evenlane.engine.node.settle.lane_tasks import LaneTasks
 from evenlane.engine.node.settle.settle_log_reader import read_settle_log, report_unreadable
-from evenlane.engine.node.tuning import DEFAULT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterable
@@ -23,29 +22,24 @@ if TYPE_CHECKING:
     from evenlane.engine.core.lane.lane import Lane
     from evenlane.engine.core.lane.settle_log import Append
     from evenlane.engine.core.ports import Store
-    from evenlane.engine.node.settle.settlement import MessageSettlement
     from evenlane.engine.node.settle.stream_verifier import StreamVerifier
+    from evenlane.engine.node.settle.truncator import StreamTruncator
     from evenlane.engine.node.signals.dirty_lanes import DirtyLanes
     from evenlane.engine.node.signals.events import NodeEvents
-    from evenlane.engine.node.signals.lease_trust import LeaseTrust
     from evenlane.engine.node.signals.work_signal import WorkSignal
 
 _log = structlog.get_logger(__name__)
 
 _SECOND = 1_000_000_000
-_DELETES_PER_S = 2_000  # for the node: beyond it, what is pinned simply waits for its purge
-# Where queues have a limit, the server counts settled messages as long as they are there.
-_PINNED_FOR_LIMITED = _SECOND
-_DELETES_PER_S_LIMITED = 10_000
-_DELETES_AT_ONCE = 64
 _PAUSE_S = 0.2
 _LOOK_S = 0.02
 
 
 class Settler:
-    """`events` learns when another owner has written to a lane's log. A lane is purged once in `purge_interval_s`.
-    `limited`: queues have a limit, so settled messages are removed sooner. Beyond `most` ends that aren't durable, or
-    twice as many as usually become durable in an interval, the settler is `full`.
+    """`events` learns when another owner has written to a lane's log. Beyond `most` ends that aren't durable, or twice
+    as many as usually become durable in an interval, the settler is `full`.
+
+    Invariant: one append of a lane is under way at a time, and no removal is planned for ends that aren't durable.
     """
 
     def __init__(
@@ -54,26 +48,15 @@ class Settler:
         interval_s: float,
         dirty: DirtyLanes,
         verifier: StreamVerifier,
-        settlement: MessageSettlement,
-        trust: LeaseTrust,
+        truncator: StreamTruncator,
         signal: WorkSignal,
         events: NodeEvents,
-        *,
-        limited: bool = False,
-        most: int = 4_096,
-        purge_interval_s: float = 1.0,
-        pinned_for: int = DEFAULT.pinned_for,
+        most: int,
     ) -> None:
-        self._pinned_for = _PINNED_FOR_LIMITED if limited else pinned_for
         self._store, self._interval, self._dirty = store, interval_s, dirty
-        self._verifier, self._settlement, self._events = verifier, settlement, events
-        self._trust, self._signal = trust, signal
-        self._purge_interval = round(purge_interval_s * _SECOND)
-        self._news = dirty.lanes
-        self._upkeep: dict[Lane, int] = {}  # since when (monotonic ns) the watermark stands where it is
-        self._busy: dict[Lane, asyncio.Task[None]] = {}
-        self._erasing: dict[Lane, asyncio.Task[None]] = {}
-        self._limiter = AsyncLimiter(_DELETES_PER_S_LIMITED if limited else _DELETES_PER_S, 1)
+        self._verifier, self._signal, self._events = verifier, signal, events
+        self._news, self.truncator = dirty.lanes, truncator
+        self._appending = LaneTasks(events)
         self._task: asyncio.Task[None] | None = None
         self.lagging = self.full = False
         """Settles don't become durable, by time or by number: nothing more should be started."""
@@ -86,7 +69,7 @@ class Settler:
 
     def tend(self, lane: Lane) -> None:
         """The lane was taken over: what its last owner left to be removed is removed here."""
-        self._upkeep.setdefault(lane, now_ns())
+        self.truncator.watch(lane, moved=False)
         self._dirty.changed.set()
 
     def lag(self, now: int) -> int:
@@ -115,7 +98,11 @@ class Settler:
             self._flush()
             await asyncio.sleep(0.01)
         clean = not self._news
-        tasks = [*self._busy.values(), *self._erasing.values(), *([self._task] if self._task else [])]
+        tasks = [
+            *self._appending.by_lane.values(),
+            *self.truncator.tasks.by_lane.values(),
+            *([self._task] if self._task else []),
+        ]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -124,11 +111,9 @@ class Settler:
     def forget(self, lane: Lane) -> None:
         """Its part is over: nothing more is written for it, nothing removed."""
         self._news.pop(lane, None)
-        self._upkeep.pop(lane, None)
         self._ease()
-        for tasks in (self._busy, self._erasing):
-            if lane in tasks:
-                tasks[lane].cancel()
+        self._appending.cancel(lane)
+        self.truncator.forget(lane)
 
     def flush(self, lane: Lane) -> None:
         """Write what there is now, not at the interval's end."""
@@ -148,13 +133,13 @@ class Settler:
 
     async def _run(self) -> None:
         while True:
-            if not self._news and not self._upkeep:
+            if not self._news and not self.truncator.lanes:
                 self._dirty.changed.clear()
                 await self._dirty.changed.wait()
             await asyncio.sleep(self._interval)
             self._flush()
             self._usual, self._cut = max(self._cut, self._usual * 7 // 8), 0
-            self._keep_up()
+            self.truncator.step()
 
     def _flush(self) -> None:
         now = now_ns()
@@ -180,7 +165,7 @@ class Settler:
                 self._signal.notify()
 
     def _append(self, lane: Lane, now: int, *, fence: bool = False) -> None:
-        if lane in self._busy or lane.fenced:
+        if lane in self._appending.by_lane or lane.fenced:
             return
         if lane.verified != self._store.incarnation:
             self._spawn(lane, partial(self._verified, lane))
@@ -198,22 +183,7 @@ class Settler:
         future.add_done_callback(partial(self._answered, lane, append))
 
     def _spawn(self, lane: Lane, work: Callable[[], Coroutine[object, object, None]]) -> None:
-        self._run_apart(self._busy, lane, work(), "settle")
-
-    def _run_apart(
-        self, tasks: dict[Lane, asyncio.Task[None]], lane: Lane, work: Coroutine[object, object, None], name: str
-    ) -> None:
-        task = tasks[lane] = asyncio.create_task(work, name=f"{name} {lane.id}")
-
-        def ended(task: asyncio.Task[None]) -> None:
-            if tasks.get(lane) is task:
-                del tasks[lane]
-            if not task.cancelled() and (error := task.exception()) is not None and not lane.fenced:
-                _log.error("a part of the settler has failed", part=task.get_name(), exc_info=error)
-                lane.fenced = True
-                self._events.fenced(lane, f"its part {task.get_name()!r} has failed: {type(error).__name__}: {error}")
-
-        task.add_done_callback(ended)
+        self._appending.run(lane, work(), "settle")
 
     async def _verified(self, lane: Lane) -> None:
         try:
@@ -239,8 +209,7 @@ class Settler:
         before = lane.removal.durable_watermark
         lane.log.acknowledged(append)
         self._ease()
-        if lane.removal.durable_watermark > before or lane not in self._upkeep:
-            self._upkeep[lane] = now_ns()
+        self.truncator.watch(lane, moved=lane.removal.durable_watermark > before)
 
     async def _resolve(self, lane: Lane, append: Append) -> None:
         """Find out from the log itself whether the append is there, or whether somebody else has taken over."""
@@ -274,71 +243,3 @@ class Settler:
             if not same or log.number != lane.log.durable_number:
                 lane.log.checkpoint_due = True
             self._dirty.mark(lane)
-
-    # ---- removing what nobody needs any more
-
-    def _keep_up(self) -> None:
-        now = now_ns()
-        for lane, since in list(self._upkeep.items()):
-            if lane in self._erasing:
-                continue
-            if lane.removal.durable_watermark > lane.removal.purged:
-                if now - lane.removal.last_purge >= self._purge_interval:
-                    self._remove(lane, partial(self._purge, lane, now))
-            elif lane.id.kind == "later" or now - since > self._pinned_for:
-                if erasable := lane.removal.to_erase(_DELETES_AT_ONCE * 4):
-                    self._remove(lane, partial(self._erase, lane, erasable))
-                elif lane.removal.last_probe < since and lane.id.kind == "lanes":
-                    self._remove(lane, partial(self._probe, lane, now))
-                elif not lane.log.unsettled_news:
-                    del self._upkeep[lane]
-
-    def _remove(self, lane: Lane, work: Callable[[], Coroutine[object, object, None]]) -> None:
-        """Carry out a removal once the stream is known, at this very moment, to be the one it was planned for: after
-        a roll-back the same sequences are other messages'.
-        """
-        generation = lane.generation
-
-        async def carry_out() -> None:
-            try:
-                lane.verified = -1
-                await self._verifier.verify(lane)
-                if self._same(lane, generation) and self._trust.holds():  # else a newer owner may remove
-                    await work()
-            except (Lost, Refused) as error:
-                _log.debug("removal put off", **lane_fields(lane), error=str(error))
-                await asyncio.sleep(_PAUSE_S)
-
-        self._run_apart(self._erasing, lane, carry_out(), "erase")
-
-    def _same(self, lane: Lane, generation: int) -> bool:
-        return lane.generation == generation and lane.verified == self._store.incarnation
-
-    async def _purge(self, lane: Lane, now: int) -> None:
-        lane.removal.last_purge = now
-        watermark, generation = lane.removal.durable_watermark, lane.generation
-        await self._store.purge(lane.id, watermark + 1)
-        if lane.generation == generation:
-            lane.removal.purged = watermark
-
-    async def _erase(self, lane: Lane, sequences: list[int]) -> None:
-        generation = lane.generation
-        for start in range(0, len(sequences), _DELETES_AT_ONCE):
-            part = sequences[start : start + _DELETES_AT_ONCE]
-            await self._limiter.acquire(len(part))
-            if not self._same(lane, generation):
-                return
-            await asyncio.gather(*(self._store.delete(lane.id, sequence) for sequence in part))
-            if lane.generation != generation:
-                return
-            lane.removal.erased(part)
-
-    async def _probe(self, lane: Lane, now: int) -> None:
-        """What pins the watermark may be gone: deleted by hand while it was spilled, say (E12)."""
-        lane.removal.last_probe = now
-        sequence, generation = lane.removal.durable_watermark + 1, lane.generation
-        if sequence > lane.fed_to:
-            return
-        found = (await self._store.get(lane.id, [sequence]))[0]
-        if found is None and self._same(lane, generation):
-            self._settlement.missing(lane, sequence, generation)

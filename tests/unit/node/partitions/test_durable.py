@@ -466,18 +466,18 @@ async def test_a_planned_delete_never_hits_another_message(waits_for, noticed):
         group = next(g for g in range(10) if _same_lane(g, lane))
         node = await world.node()
         settler, own = node.settler, node.partitions[lane.partition].lane
-        settler._pinned_for = math.inf
+        settler.truncator.pinned_for = math.inf
         await world.put_many(60, group=group)
         await until(lambda: len(world.handled) == 60 and not own.log.unsettled_news)
         if waits_for == "its turn":
-            held = Held(settler._limiter.acquire)
-            settler._limiter = SimpleNamespace(acquire=held)
+            held = Held(settler.truncator._limiter.acquire)
+            settler.truncator._limiter = SimpleNamespace(acquire=held)
         else:
             held = Held(node.verifier.verify)
-            settler._verifier = SimpleNamespace(verify=held)
-        settler._pinned_for = 0
+            settler.truncator._verifier = SimpleNamespace(verify=held)
+        settler.truncator.pinned_for = 0
         await until(held.reached.is_set, what="the delete of all 60 to be planned")
-        planned = settler._erasing[own]
+        planned = settler.truncator.tasks.by_lane[own]
 
         world.store.lane(lane).roll_back(10)
         await world.put_many(50, project="still")  # fewer than before: no feed is given them

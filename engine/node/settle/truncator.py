@@ -1,0 +1,137 @@
+"""Removes settled messages from their streams: purges up to the watermark, and deletes what stays pinned above it."""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+from typing import TYPE_CHECKING
+
+import structlog
+from aiolimiter import AsyncLimiter
+
+from evenlane.engine.base.clock import now_ns
+from evenlane.engine.core.message.log_fields import lane_fields
+from evenlane.engine.core.ports import Lost, Refused
+from evenlane.engine.node.settle.lane_tasks import LaneTasks
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+
+    from evenlane.engine.core.lane.lane import Lane
+    from evenlane.engine.core.ports import Store
+    from evenlane.engine.node.settle.settlement import MessageSettlement
+    from evenlane.engine.node.settle.stream_verifier import StreamVerifier
+    from evenlane.engine.node.signals.events import NodeEvents
+    from evenlane.engine.node.signals.lease_trust import LeaseTrust
+
+_log = structlog.get_logger(__name__)
+
+_SECOND = 1_000_000_000
+_DELETES_PER_S = 2_000  # for the node: beyond it, pinned messages simply wait for their purge
+# Where queues have a limit, the server counts settled messages as long as they are there.
+_PINNED_FOR_LIMITED = _SECOND
+_DELETES_PER_S_LIMITED = 10_000
+_DELETES_AT_ONCE = 64
+_PAUSE_S = 0.2
+
+
+class StreamTruncator:
+    """A lane is purged once in `purge_interval_s`. A watermark that stays where it is for `pinned_for` (ns) is pinned:
+    settled messages above it are deleted one by one. `limited`: queues have a limit, so both happen sooner.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        verifier: StreamVerifier,
+        settlement: MessageSettlement,
+        trust: LeaseTrust,
+        events: NodeEvents,
+        *,
+        limited: bool,
+        purge_interval_s: float,
+        pinned_for: int,
+    ) -> None:
+        self._store, self._verifier, self._settlement, self._trust = store, verifier, settlement, trust
+        self._purge_interval = round(purge_interval_s * _SECOND)
+        self.pinned_for = _PINNED_FOR_LIMITED if limited else pinned_for
+        self.lanes: dict[Lane, int] = {}  # to be looked at; since when (monotonic ns) the watermark is where it is
+        self.tasks = LaneTasks(events)
+        self._limiter = AsyncLimiter(_DELETES_PER_S_LIMITED if limited else _DELETES_PER_S, 1)
+
+    def watch(self, lane: Lane, *, moved: bool) -> None:
+        """Look after a lane from now on; `moved`: its watermark has just risen."""
+        if moved or lane not in self.lanes:
+            self.lanes[lane] = now_ns()
+
+    def forget(self, lane: Lane) -> None:
+        """Remove nothing more of it."""
+        self.lanes.pop(lane, None)
+        self.tasks.cancel(lane)
+
+    def step(self) -> None:
+        """Begin what each lane needs next; one removal at a time for each."""
+        now = now_ns()
+        for lane, since in list(self.lanes.items()):
+            if lane in self.tasks.by_lane:
+                continue
+            if lane.removal.durable_watermark > lane.removal.purged:
+                if now - lane.removal.last_purge >= self._purge_interval:
+                    self._remove(lane, partial(self._purge, lane, now))
+            elif lane.id.kind == "later" or now - since > self.pinned_for:
+                if erasable := lane.removal.to_erase(_DELETES_AT_ONCE * 4):
+                    self._remove(lane, partial(self._erase, lane, erasable))
+                elif lane.removal.last_probe < since and lane.id.kind == "lanes":
+                    self._remove(lane, partial(self._probe, lane, now))
+                elif not lane.log.unsettled_news:
+                    del self.lanes[lane]
+
+    def _remove(self, lane: Lane, work: Callable[[], Coroutine[object, object, None]]) -> None:
+        """Carry out a removal once the stream is known, at this very moment, to be the one it was planned for: after
+        a rollback the same sequences are other messages'.
+        """
+        generation = lane.generation
+
+        async def carry_out() -> None:
+            try:
+                lane.verified = -1
+                await self._verifier.verify(lane)
+                if self._is_same(lane, generation) and self._trust.holds():  # else a newer owner may remove
+                    await work()
+            except (Lost, Refused) as error:
+                _log.debug("removal put off", **lane_fields(lane), error=str(error))
+                await asyncio.sleep(_PAUSE_S)
+
+        self.tasks.run(lane, carry_out(), "erase")
+
+    def _is_same(self, lane: Lane, generation: int) -> bool:
+        return lane.generation == generation and lane.verified == self._store.incarnation
+
+    async def _purge(self, lane: Lane, now: int) -> None:
+        lane.removal.last_purge = now
+        watermark, generation = lane.removal.durable_watermark, lane.generation
+        await self._store.purge(lane.id, watermark + 1)
+        if lane.generation == generation:
+            lane.removal.purged = watermark
+
+    async def _erase(self, lane: Lane, sequences: list[int]) -> None:
+        generation = lane.generation
+        for start in range(0, len(sequences), _DELETES_AT_ONCE):
+            part = sequences[start : start + _DELETES_AT_ONCE]
+            await self._limiter.acquire(len(part))
+            if not self._is_same(lane, generation):
+                return
+            await asyncio.gather(*(self._store.delete(lane.id, sequence) for sequence in part))
+            if lane.generation != generation:
+                return
+            lane.removal.erased(part)
+
+    async def _probe(self, lane: Lane, now: int) -> None:
+        """Ask for the message that pins the watermark: it may be gone, deleted by hand while it was spilled (E12)."""
+        lane.removal.last_probe = now
+        sequence, generation = lane.removal.durable_watermark + 1, lane.generation
+        if sequence > lane.fed_to:
+            return
+        found = (await self._store.get(lane.id, [sequence]))[0]
+        if found is None and self._is_same(lane, generation):
+            self._settlement.missing(lane, sequence, generation)
