@@ -1,1 +1,1 @@
-"""Decisions: no I/O, no clock, no chance. Time is an argument."""
+"""Decision logic: no I/O, no clock, no randomness. Time is an argument."""

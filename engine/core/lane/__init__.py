@@ -1,1 +1,1 @@
-"""One lane: a stream under one epoch, what of it is settled, and what its settle log says."""
+"""One lane: a stream owned under one epoch, which of its messages are settled, and its settle log."""

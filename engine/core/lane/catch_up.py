@@ -1,4 +1,6 @@
-"""The backlog of a lane that was taken over: its feed brings it, while a tail feed brings what comes after. Pure."""
+"""Tracks the catch-up of a lane after a takeover: the main feed delivers the backlog while a tail feed delivers new
+messages. Pure.
+"""
 
 from __future__ import annotations
 
@@ -6,42 +8,50 @@ from operator import itemgetter
 
 
 class CatchUp:
-    """`counts` tells how much of each subject is to come, up to the sequence `last`; the tail feed begins behind it and
-    has come to `tail`. `incomplete` are subjects of which more is to come: what the tail brings of them has to wait.
+    """The progress of a catch-up: `counts` messages per subject remain, up to the sequence `last`.
+
+    Invariants:
+    - `incomplete` has the number of remaining messages of each subject with backlog. Messages of the tail feed wait
+      behind them.
+    - The tail feed begins behind `last` and has delivered up to `tail`.
+    - `_ahead` has [sequence, read] of each subject that was read ahead of the main feed: it was read up to `sequence`,
+      and `read` messages are counted already that the main feed has yet to skip.
     """
 
     def __init__(self, counts: dict[str, int], last: int) -> None:
         self.incomplete = {subject.encode(): count for subject, count in counts.items() if count > 0}
         self.last = self.tail = last
-        self._ahead: dict[bytes, list[int]] = {}  # up to which sequence a subject was read, and how many that were
+        self._ahead: dict[bytes, list[int]] = {}
 
     def smallest(self, most: int) -> list[bytes]:
-        """The subjects with the least to come, at most `most`."""
+        """Up to `most` subjects, those with the fewest messages to come first."""
         return [subject for subject, _ in sorted(self.incomplete.items(), key=itemgetter(1))[:most]]
 
     def ahead(self, subject: bytes) -> int:
-        """The sequence up to which it was read ahead of the feed."""
+        """The sequence up to which a subject was read ahead of the feed; 0 if it wasn't."""
         return self._ahead[subject][0] if subject in self._ahead else 0
 
     def came_ahead(self, subject: bytes, sequence: int) -> None:
-        """It has come in ahead of the feed, which passes over it and whatever it has of the subject before it."""
+        """Count a message that was read ahead of the feed. The feed will skip it, and all earlier messages
+        of the subject.
+        """
         read = self._ahead.get(subject, [0, 0])[1]
         self._ahead[subject] = [sequence, read + 1]
         self._came(subject)
 
     def all_came(self, subject: bytes) -> None:
-        """Nothing more of it is to come, whatever the feed has of it."""
+        """Complete a subject's backlog; the feed will skip the rest of it."""
         self._ahead[subject] = [self.last, 0]
         self.incomplete.pop(subject, None)
 
     def passes_over(self, subject: bytes, sequence: int) -> bool:
-        """Whether a message that the feed brings was read ahead of it, or lies before one that was."""
+        """Whether to skip a message of the feed, because it or a later one of its subject was read ahead."""
         ahead = self._ahead.get(subject)
         if ahead is None or sequence > ahead[0]:
             self._came(subject)
             return False
         if ahead[1]:
-            ahead[1] -= 1  # one that has been counted, or another one that it stands for
+            ahead[1] -= 1  # counted already by `came_ahead`
         else:
             self._came(subject)
         return True

@@ -1,4 +1,4 @@
-"""What is known of a lane beyond its owner: how its stream is recognised, and what its next owner has to know. Pure."""
+"""Holds a lane's state beyond its ownership: the identity of its stream, and the handoff to its next owner. Pure."""
 
 from __future__ import annotations
 
@@ -11,11 +11,13 @@ if TYPE_CHECKING:
     from evenlane.engine.core.ports import LaneState
 
 
-_MOST_DONE = 40_000  # told to the next owner, so that it fits a transaction in etcd; the rest is handled again
+_MOST_DONE = 40_000  # reported to the next owner: it must fit an etcd transaction; the rest is handled again
 
 
 class StreamIdentity(NamedTuple):
-    """A stream as it was fed from: its creation, the highest message that came in, and what was purged."""
+    """The identity of a stream: its creation time, the highest message known of it, and the sequence up to which it was
+    purged.
+    """
 
     created: str
     high: int
@@ -23,8 +25,10 @@ class StreamIdentity(NamedTuple):
     purged: int
 
     def same(self, state: LaneState, high_at: int | None) -> bool:
-        """Whether the leader's stream is this one; `high_at` is the arrival time of the message that stands at
-        `high` now: 0 if it is gone, None if there can't be one.
+        """Whether the leader's stream is this one.
+
+        `high_at` is the arrival time of the message that has the sequence `high` now: 0 if it is gone, None if there
+        can't be one.
         """
         if high_at and self.high_at and high_at != self.high_at:
             return False
@@ -33,10 +37,15 @@ class StreamIdentity(NamedTuple):
 
 @dataclass
 class HandoffState:
-    """What the next owner has to know of a lane: sequences that are still being handled here, those that have ended but
-    aren't durably settled, and those that have failed and stay where they are, with their mark
-    (engine/core/lane/attempts.py), as the log may not have it. `on_change` is called when one ends after the lane was
-    cut off.
+    """The state of a lane that its next owner needs.
+
+    Invariants:
+    - `running` has the messages that were started here in `generation` and haven't ended.
+    - Until `over` is set, results still go to the settle log of this owner.
+    - Afterwards `done` has the messages that ended but aren't durably settled, and `failed` those that failed and stay
+      in their lane, with their mark (engine/core/lane/attempts.py); the log may lack both.
+
+    `on_change` is called when a message ends after the cut-off, and when one fails or is returned.
     """
 
     generation: int
@@ -48,11 +57,11 @@ class HandoffState:
     on_change: Callable[[], None] = lambda: None
 
     def runs(self, sequence: int, generation: int) -> bool:
-        """Whether it was begun before the hand-over, in this generation, and hasn't ended."""
+        """Whether a message of this generation was started before the handoff and hasn't ended."""
         return generation == self.generation and sequence in self.running
 
     def settled(self, sequence: int) -> bool:
-        """One of them has ended for good; whether that is for the next owner to settle."""
+        """End a message with a final outcome. True if the next owner must settle it."""
         self.running.discard(sequence)
         if not self.over:
             return False
@@ -61,23 +70,25 @@ class HandoffState:
         return True
 
     def has_failed(self, sequence: int, mark: int) -> None:
-        """One of them has failed, and stays where it is: it is for the next owner to hear, by the log or from here."""
+        """End an attempt that failed; the message stays in its lane. The next owner learns of it from the log, or from
+        this state.
+        """
         if self.over:
             self.failed.append((sequence, mark))
         self.untouched(sequence)
 
     def untouched(self, sequence: int) -> None:
-        """One of them isn't handled any more: the next owner may have it."""
+        """Return a message: it isn't handled here any more, and the next owner may start it."""
         self.running.discard(sequence)
         self.on_change()
 
     def cut_off(self, done: Iterable[int], failed: Iterable[tuple[int, int]]) -> None:
-        """The log is told nothing more: these have ended, or failed, and it may not have heard."""
+        """Stop writing to the log. `done` and `failed` are the results that the log may lack."""
         self.done = sorted(done)[:_MOST_DONE]
         self.failed += failed
         self.over = True
 
 
 def same_stream(created: str, high: int, purged: int, state: LaneState) -> bool:
-    # (a stream that never held anything says that its first sequence is 0)
+    # (the first sequence of a stream that never held a message is 0)
     return state.created == created and state.last >= high and (purged == 0 or state.first > purged)

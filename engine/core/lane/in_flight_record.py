@@ -1,11 +1,13 @@
-"""The in-flight record: what a process may be handling of what may have killed another one (X11). Pure.
+"""Encodes the in-flight record: the recorded messages that a process may be handling (X11). Pure.
 
 A message that may have been in flight at a death (engine/core/lane/crash_horizon.py) starts once a record names it. The
-record holds, by lane and epoch, the sequences that have started or may start; if the process dies, the next owner of a
-lane finds there what was in flight. A record is msgpack: [version, count, suspect, [[kind, partition, epoch,
-sequences], ...]], with `suspect` the one message in it that was in flight at an earlier death. Messages that need no
-record run beside these, so that nobody can be the only one: `count` is 2 at the least, by which an older release takes
-nobody for the cause.
+record has, by lane and epoch, the sequences that have started or may start. If the process dies, the next owner of a
+lane finds there the messages that were in flight.
+
+A record is msgpack: [version, count, suspect, [[kind, partition, epoch, sequences], ...]]. `suspect` is the one message
+in it that was in flight at an earlier death. Messages that need no record run at the same time, so a recorded message
+can never be known to have run alone: `count` is at least 2, from which an older release concludes that no message is
+the certain cause.
 """
 
 from __future__ import annotations
@@ -24,15 +26,15 @@ if TYPE_CHECKING:
     from evenlane.engine.core.ports import BusyRecord
 
 VERSION = 1
-_KEPT = 256  # lanes
+_KEPT = 256  # idle lanes to keep before they are dropped
 
-_Sequence: TypeAlias = Annotated[int, msgspec.Meta(ge=1, le=(1 << 63) - 1)]  # as a server takes it for one
+_Sequence: TypeAlias = Annotated[int, msgspec.Meta(ge=1, le=(1 << 63) - 1)]  # the server's range of sequences
 Part: TypeAlias = tuple[str, int, int, list[_Sequence]]  # kind, partition, epoch, sequences
 Suspect: TypeAlias = tuple[str, int, int]  # kind, partition, sequence
 
 
 class Record(msgspec.Struct, array_like=True, frozen=True):
-    """One process's; `count` is how many messages it names, and 2 if they are fewer."""
+    """The record of one process. `count` is the number of messages that it names, but at least 2."""
 
     version: int
     count: int
@@ -45,20 +47,24 @@ _decoder = msgspec.msgpack.Decoder(Record)
 
 
 class InFlightSet:
-    """What a process may be handling of what is recorded: `lanes` has the sequences by lane, `count` of them in all."""
+    """The recorded messages that a process may be handling, by lane.
+
+    Invariant: `count` is the number of sequences in `lanes`. `_parts` has an entry for each lane of `lanes` and shares
+    its set.
+    """
 
     def __init__(self) -> None:
         self.count = 0
         self.lanes: dict[Lane, set[int]] = {}
-        self._parts: dict[Lane, tuple[str, int, int, set[int]]] = {}  # of the record, as it is encoded
+        self._parts: dict[Lane, tuple[str, int, int, set[int]]] = {}  # the record's parts, ready to encode
         self.suspect: tuple[Lane, int] | None = None
 
     def of(self, lane: Lane) -> frozenset[int]:
-        """What of a lane is in flight."""
+        """The messages of a lane that are in flight."""
         return frozenset(self.lanes.get(lane, ()))
 
     def add(self, lane: Lane, sequence: int) -> None:
-        """It may start as soon as a record with it is safe; no effect if it is there."""
+        """Add a message; it may start as soon as a record with it is stored. No effect if it is there."""
         of = self.lanes.get(lane)
         if of is None:
             of = self.lanes[lane] = set()
@@ -68,7 +74,7 @@ class InFlightSet:
             self.count += 1
 
     def remove(self, lane: Lane, sequence: int) -> bool:
-        """It has ended, or won't start. Whether it was there."""
+        """Remove a message that has ended or won't start, and return whether it was there."""
         of = self.lanes.get(lane)
         if of is None or sequence not in of:
             return False
@@ -77,10 +83,10 @@ class InFlightSet:
         return True
 
     def record(self) -> bytes:
-        """What is to be written now."""
+        """The record to write now."""
         parts = [part for part in self._parts.values() if part[3]]
         count = max(2, sum([len(part[3]) for part in parts]))
-        if len(self.lanes) > 4 * len(parts) + _KEPT:  # most of them have been idle, or are gone
+        if len(self.lanes) > 4 * len(parts) + _KEPT:  # most lanes are idle, or gone
             self.lanes = {lane: of for lane, of in self.lanes.items() if of}
             self._parts = {lane: self._parts[lane] for lane in self.lanes}
         suspect = self.suspect
@@ -89,9 +95,10 @@ class InFlightSet:
 
 
 class InFlightListing(NamedTuple):
-    """A message that may have been in flight when its process died, and becomes a suspect. `counts`: an in-flight
-    record names it, and an attempt is counted; `confirmed`: it was the record's suspect, and so the cause. `at` is when
-    the record arrived, unix ns.
+    """A message that may have been in flight when its process died, and becomes a suspect.
+
+    `counts`: an in-flight record names it, so an attempt is counted. `confirmed`: it was the record's suspect, and so
+    the cause. `at` is the record's time of arrival, unix ns.
     """
 
     sequence: int
@@ -101,10 +108,10 @@ class InFlightListing(NamedTuple):
 
 
 def list_in_flight(records: Iterable[BusyRecord], lane: LaneId, epoch: int) -> list[InFlightListing]:
-    """What of a lane the records name under `epoch`, rising; records that can't be read are passed over.
+    """The messages of a lane that the records name under `epoch`, in rising order; unreadable records are skipped.
 
-    Each has an attempt counted, beside a suspect, too: one that went free there could kill its process twice for
-    nothing.
+    Each has an attempt counted, even if the record has a suspect as well: a message without a counted attempt could
+    kill its process twice at no cost.
     """
     found: dict[int, InFlightListing] = {}
     for at, record in _readable(records):

@@ -1,4 +1,6 @@
-"""A lane as its owner keeps it: which stream it is, what of it is settled, and what may still end. Pure."""
+"""Holds a lane as its owner sees it: the identity of its stream, which messages are settled, and which may still end.
+Pure.
+"""
 
 from __future__ import annotations
 
@@ -20,45 +22,55 @@ if TYPE_CHECKING:
 
 
 class Lane:
-    """One stream of a partition under one epoch, claimed under a lease. `now` is monotonic ns throughout. `log` is told
-    what is settled, `removal` says what of the stream may go. What comes in is `FedLane`'s.
+    """One stream of a partition, owned under one epoch and claimed under a lease. `FedLane` adds feeds and queues.
+
+    `log` is the settle log, `removal` says which messages may be removed from the stream. `now` is monotonic ns
+    throughout.
+
+    Invariants:
+    - A message handed out in an older `generation` is stale: its result is ignored. The exception is a message in
+      `handover.running`, which may still end.
+    - `news` is `log.news`, the very same list: settled messages that aren't logged yet.
+    - A message in `held` isn't handed out: a previous owner's handler is processing it, or has ended it. Its value is
+      the subject once the feed has delivered the message, None before.
+    - Once `fenced` is set, nothing more is appended to the log.
     """
 
     def __init__(self, lane: LaneId, epoch: int, lease: int = 0) -> None:
         self.id, self.epoch, self.lease = lane, epoch, lease
-        self.later = lane.kind == "later"  # its messages are delayed ones and retries
-        self.generation = 0  # grows with each reset: results of an older one are void
+        self.later = lane.kind == "later"  # a delay stream: its messages are delayed ones and retries
+        self.generation = 0  # grows with each reset, and when the lane ends
         self.verified = -1  # the store's incarnation in which the identity was last confirmed
         self.fenced = False
-        self.handover: HandoffState | None = None  # once nothing more of it is handed out here
+        self.handover: HandoffState | None = None  # set by `stop`: no more messages are handed out here
         self.log = SettleLog(epoch, lease)
         self._begin("", 0, 0)
 
     def _begin(self, created: str, high: int, high_at: int, horizon: int = 0) -> None:
-        # What the stream holds is part of its identity, fed or not: the catch-up counts on it.
+        # `high` covers all that the stream holds, delivered or not: the catch-up relies on it.
         self.created, self.high, self.high_at = created, high, high_at
         self.horizon = horizon  # up to here, a message is recorded in flight before it starts (crash_horizon.py)
-        self.recovered = 0  # up to here, what the feed brings may be settled already, or held
-        # What a former owner's handlers still work on, or have ended: not handed out here. Its subject, once fed.
+        self.recovered = 0  # up to here, messages of the feed may be settled already, or held
         self.held: dict[int, bytes | None] = {}
-        self.blocked: dict[int, float] = {}  # what blocked former owners' event loops until their ends, for how many s
-        self.dropped: set[int] = set()  # singly and on purpose: settled, but perhaps in an index still
+        # Messages that blocked a previous owner's event loop until its process ended itself, and for how many s.
+        self.blocked: dict[int, float] = {}
+        self.dropped: set[int] = set()  # dropped one by one, by command: settled, but a queue may still have them
         self._settled_before(SettledSet(), AttemptMarks())
 
     def _settled_before(self, settled: SettledSet, marks: AttemptMarks) -> None:
         self.settled, self.marks = settled, marks
         self.removal = Truncation(self.id.kind, settled)
         self.log.begin(settled, marks, self.removal)
-        self.news = self.log.news  # settled, not yet logged; the first entry is announced to log and settler
+        self.news = self.log.news  # settled, not yet logged; adding the first one must notify log and settler
 
-    # ---- take-over and identity
+    # ---- takeover and identity
 
     def recover(self, log: LogState, state: LaneState, high_at: int | None, horizon: int = 0) -> bool:
-        """Start from what the log says, if it speaks of this very stream; False if it doesn't: then nothing is known of
-        its last owner, and all that it holds is within the horizon.
+        """Start from the state of the settle log, if it belongs to this very stream.
 
-        `high_at` is the arrival time of the message that stands at the log's `high` now; 0 if it is gone, None
-        if there can't be one.
+        False if it doesn't: nothing is then known of the last owner, and the whole stream is within the horizon.
+        `high_at` is the arrival time of the message that has the log's sequence `high` now; 0 if it is gone, None if
+        there can't be one.
         """
         self._begin(state.created, state.last, state.at, state.last)
         if log.created == "":
@@ -79,7 +91,7 @@ class Lane:
 
     @property
     def seen(self) -> StreamIdentity:
-        """What the stream is recognised by."""
+        """The identity by which the stream is recognised."""
         return StreamIdentity(self.created, self.high, self.high_at, self.removal.purged)
 
     def same(self, state: LaneState, high_at: int | None) -> bool:
@@ -87,49 +99,49 @@ class Lane:
 
     @property
     def fed_to(self) -> int:
-        """All up to here has come in."""
+        """The sequence up to which the lane's feeds have come; `FedLane` overrides it."""
         return 0
 
     def reset(self, state: LaneState) -> None:
-        """The stream was replaced or rolled back: all that is known of it is void."""
+        """Start over with a stream that was replaced or rolled back: everything known of it is stale."""
         self.generation += 1
         if self.handover is not None:
-            self.handover.running.clear()  # what they return is void, too
+            self.handover.running.clear()  # their results are stale, too
         self._begin(state.created, state.last, state.at, min(self.horizon, state.last))
 
-    # ---- its end here
+    # ---- end of ownership
 
     def abandon(self) -> None:
-        """This object's part is over: nothing more of it is handed out, and results of it are void."""
+        """End the lane: no more messages are handed out, and all results are stale."""
         self._end()
         self.fenced = True
         self.handover = None
 
     def stop(self, running: Iterable[int]) -> None:
-        """Nothing more of it is handed out here; these are still being handled, and may end."""
+        """Begin the handoff: no more messages are handed out; those in `running` may still end."""
         self.handover = HandoffState(self.generation, self.seen, set(running))
         self._end()
 
     def left(self) -> None:
-        """What still runs has killed nothing, and the process ends: nobody waits for it."""
+        """Drop the running handlers: the process ends, and they have killed nothing."""
         if self.handover is not None:
             self.handover.running.clear()
 
     @property
     def ended(self) -> bool:
-        """Nothing of it runs here any more, nor will."""
+        """Whether no message of the lane runs here any more, nor will."""
         return self.handover is not None and not self.handover.running
 
     @property
     def to_close(self) -> bool:
-        """The log is still to be told of its clean end."""
+        """Whether the log still lacks the record of a clean end."""
         return self.ended and self.log.begun and not self.log.closed and not self.fenced
 
     def _end(self) -> None:
         self.generation += 1
 
     def cut_off(self) -> None:
-        """Append nothing more: what isn't durable by now, and what ends later, is for the next owner to settle."""
+        """Stop appending: results that aren't durable yet, and later ones, are for the next owner to settle."""
         self.fenced = True
         if self.handover is not None:
             done, marked = self.log.untold()
@@ -137,20 +149,22 @@ class Lane:
             self.handover.cut_off(done, failed)
 
     def untouched(self, sequence: int, generation: int) -> None:
-        """A message handed out before `stop` wasn't handled after all: the next owner may have it."""
+        """Return a message that was handed out before `stop` and not handled: the next owner may start it."""
         if self.handover is not None and self.handover.runs(sequence, generation):
             self.handover.untouched(sequence)
 
     def current(self, sequence: int, generation: int) -> bool:
-        """Whether a message handed out in this generation is still this lane's to end."""
+        """Whether the result of a message handed out in this generation is still accepted."""
         over = self.handover
         return generation == self.generation or (over is not None and over.runs(sequence, generation))
 
-    # ---- what a former owner's handlers still work on
+    # ---- messages held by a previous owner
 
     def hold(self, epoch: int, running: Iterable[int], done: Iterable[int] = ()) -> None:
-        """Hand these out only when they are let go: under this epoch they are being handled still, or have ended. The
-        log is told of the former, as their holder may outlive this owner, and then die.
+        """Withhold messages until they are released: under this epoch they are still being handled (`running`), or have
+        ended (`done`).
+
+        The log records the former, since their holder may outlive this owner and then die.
         """
         running = [s for s in running if s not in self.settled]
         for sequence in running:
@@ -159,20 +173,20 @@ class Lane:
         self.recovered = max([self.recovered, *self.held])
 
     def let_go(self, sequences: Iterable[int], now: int) -> list[tuple[bytes, int]]:
-        """Who held these is gone, and hasn't ended them: their turn comes again. Subject and sequence of those that the
-        feed has brought already.
+        """Release messages whose holder is gone and hasn't ended them: they may be handed out again. Returns subject
+        and sequence of those that the feed has already delivered.
         """
         fed: list[tuple[bytes, int]] = []
         self.log.note(now)
         for sequence in sequences:
             self.marks.let_go(sequence)
             subject = self.held.pop(sequence, None)
-            if subject is not None and sequence not in self.settled:  # else it wasn't held, or will come in
+            if subject is not None and sequence not in self.settled:  # else it wasn't held, or the feed will deliver it
                 fed.append((subject, sequence))
         return fed
 
     def keeps(self, subject: bytes, sequence: int) -> bool:
-        """Whether a message that comes in is settled, dropped, or held."""
+        """Whether an arriving message must not enter a queue: it is settled, dropped, or held."""
         if sequence in self.held:
             self.held[sequence] = subject
             return True
@@ -181,8 +195,10 @@ class Lane:
     # ---- settling
 
     def settle(self, sequence: int, generation: int, now: int) -> bool:
-        """A message has ended for good; durable once the log's next record is acknowledged, or the next owner's. False
-        if it isn't this lane's any more.
+        """Settle a message: its outcome is final. It is durable once the log's next record is acknowledged, or the next
+        owner's.
+
+        False if the message doesn't belong to this lane's owner any more.
         """
         if generation != self.generation:
             over = self.handover
@@ -196,8 +212,8 @@ class Lane:
         return True
 
     def failed_late(self, sequence: int, generation: int, again_at: int, now: int) -> bool:
-        """As `SettleLog.mark_failed`, after `stop`: it is for the next owner to hear, by the log or from whoever tells
-        of the hand-over. False if it isn't this lane's any more.
+        """Mark a failed attempt as `SettleLog.mark_failed` does, after `stop`. The next owner learns of it from the
+        log, or from the handoff. False if the message doesn't belong to this lane's owner any more.
         """
         over = self.handover
         if over is None or not over.runs(sequence, generation):
@@ -207,8 +223,8 @@ class Lane:
         return True
 
     def cut(self, now: int, *, fence: bool = False) -> Append | None:
-        """The log's next record; None while the last one is under way or there is nothing to say (but for a `fence`),
-        and once nothing more may be appended.
+        """The log's next record. None while the last one is under way, if there is nothing to write (except for a
+        `fence`), and once the lane is fenced.
         """
         if self.fenced:
             return None

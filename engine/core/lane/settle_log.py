@@ -1,4 +1,6 @@
-"""A lane's settle log as its owner writes it: what is news, the append under way, when a checkpoint is due. Pure."""
+"""Writes a lane's settle log as its owner: collects news, tracks the append under way, decides when a checkpoint is
+due. Pure.
+"""
 
 from __future__ import annotations
 
@@ -15,13 +17,17 @@ if TYPE_CHECKING:
     from evenlane.engine.core.lane.settled_set import SettledSet
     from evenlane.engine.core.lane.truncation import Truncation
 
-CHECKPOINT_EVERY = 100  # appends; at most this many records are read at a take-over
+CHECKPOINT_EVERY = 100  # appends; a takeover reads at most this many records
 HEADERS = 1024  # bytes that a record's headers may take
-_MOST_MARKS = 1_000  # news of them in one record, so that it fits a message
+_MOST_MARKS = 1_000  # changed marks in one record, so that it fits a message
 
 
 class Append(NamedTuple):
-    """One record to append to the log: `Lane.cut` makes it, `acknowledged` or `withdraw` of `SettleLog` ends it."""
+    """One record to append to the log. `Lane.cut` makes it; `SettleLog.acknowledged` or `SettleLog.withdraw` ends it.
+
+    `sequences` are the messages that it settles, `marked` those whose marks it carries; `since` (monotonic ns) is the
+    time since which the oldest of them has been waiting.
+    """
 
     record: settle_record.Record
     sequences: list[int]
@@ -30,22 +36,26 @@ class Append(NamedTuple):
 
 
 class SettleLog:
-    """What the log is told under one epoch. `position` is where it stands, `durable_number` that of the last record
-    which it has. Once it is `closed` its last record says that the epoch has ended, and nothing is appended any more.
-    `now` is monotonic ns throughout.
+    """The settle log of one lane, as written under one epoch. `now` is monotonic ns throughout.
+
+    Invariants:
+    - At most one append is under way: `_sending`. News collects in `news` and in the marks meanwhile.
+    - `position` is the log's end as this owner knows it, `durable_number` the number of the last record that is known
+      to be stored. Numbers are never reused, or a late acknowledgement could pass for another record's.
+    - Once `closed` is set, the last record says that the epoch has ended cleanly, and nothing is appended any more.
     """
 
     def __init__(self, epoch: int, lease: int) -> None:
         self._epoch, self._lease = epoch, lease
         self.position = 0
-        self.number = 0  # of the last record cut; never used twice, or a late ack could pass for another's
+        self.number = 0  # of the last record cut
         self.durable_number = 0
         self.closed = False
 
     def begin(self, settled: SettledSet, marks: AttemptMarks, removal: Truncation) -> None:
-        """Of this stream the log is told from now on; what was news of another one is void."""
+        """Log this stream from now on; news of an earlier stream is dropped."""
         self._settled, self._marks, self._removal = settled, marks, removal
-        self.news: list[int] = []  # done; it stays the same list, as `Lane.settle` adds to it
+        self.news: list[int] = []  # settled messages; always the same list, because `Lane.settle` appends to it
         self._since = 0
         self._sending: Append | None = None
         self._appends = 0
@@ -58,62 +68,62 @@ class SettleLog:
 
     @property
     def may_have_begun(self) -> bool:
-        """Whether the log may have one: the fence was sent, answered or not."""
+        """Whether the log may have a record of this epoch: the fence was sent, whether or not it was acknowledged."""
         return self.number > 0
 
     # ---- news
 
     def note(self, now: int) -> None:
-        """Something becomes news: unless other news waits already, the oldest has been waiting since now."""
+        """Announce news: if none is waiting, the oldest has been waiting since `now`."""
         if not self.news and not self._marks.news and self._sending is None:
             self._since = now
 
     def mark_failed(self, sequence: int, again_at: int, now: int) -> None:
-        """An attempt has ended, and the message stays where it is: the log says how many there were, and when the next
-        one is due (unix ns).
+        """Mark a failed attempt of a message that stays in its lane; the next attempt is due at `again_at`
+        (unix ns).
         """
         self.note(now)
         self._marks.failed(sequence, again_at)
 
     def mark_as_told(self, sequence: int, mark: int, now: int) -> None:
-        """What a former owner knew of it, and hadn't in the log."""
+        """Merge a mark that a previous owner reports and hadn't logged."""
         if sequence not in self._settled and self._marks.of.get(sequence, 0) != mark:
             self.note(now)
             self._marks.told_of(sequence, mark)
 
     def mark_died(self, sequence: int, now: int, *, counts: bool, confirmed: bool) -> None:
-        """It was in flight when its process died."""
+        """Mark a message that was in flight when its process died."""
         self.note(now)
         self._marks.died(sequence, counts=counts, confirmed=confirmed)
 
     def mark_cleared(self, sequence: int, now: int) -> None:
-        """A suspect has ended, and the process lives."""
+        """Clear a suspect that has ended while its process lives on."""
         self.note(now)
         self._marks.cleared(sequence)
 
-    # ---- what isn't durable yet
+    # ---- news that isn't durable yet
 
     @property
     def unsettled_news(self) -> int:
-        """Messages that are done, or have failed, but not yet durably so."""
+        """The number of messages that are settled, or have failed, but not yet durably."""
         sending = len(self._sending.sequences) + len(self._sending.marked) if self._sending else 0
         return len(self.news) + len(self._marks.news) + sending
 
     def oldest_news(self) -> int | None:
-        """Since when (monotonic ns) the oldest of them has been waiting."""
+        """The time (monotonic ns) since which the oldest news has been waiting; None if there is none."""
         if self._sending is not None and self._sending.sequences:
             return self._sending.since
         return self._since if self.news or self._marks.news else None
 
     def untold(self) -> tuple[set[int], set[int]]:
-        """Which they are: those that are done, and those that have news of their marks."""
+        """The messages with news that isn't durable: those that are settled, and those whose mark has changed."""
         sending = self._sending
         if sending is None:
             return {*self.news}, {*self._marks.news}
         return {*self.news, *sending.sequences}, {*self._marks.news, *sending.marked}
 
     def awaits(self, sequences: Iterable[int]) -> bool:
-        """Whether any of these is among them."""
+        """Whether any of these messages has news that isn't durable."""
         done, marked = self.untold()
         return not (done | marked).isdisjoint(sequences)
 
@@ -122,13 +132,15 @@ class SettleLog:
     def cut(
         self, seen: StreamIdentity, now: int, *, horizon: int, fence: bool = False, last: bool = False
     ) -> Append | None:
-        """See `Lane.cut`. `last`: nothing of the epoch runs any more; a record that leaves nothing unsaid is clean."""
+        """See `Lane.cut`. `last`: no message of the epoch runs any more, so a record that leaves nothing unsaid is
+        marked as clean.
+        """
         if self._sending is not None or self.closed:
             return None
-        last = last and self.begun  # else the log's last word is another owner's, and stands
+        last = last and self.begun  # else the log's last record is another owner's, and must stay the last
         if not (self.news or self._marks.news or self.checkpoint_due or fence or last):
             return None
-        sequences = sorted(set(self.news))  # a missing one may be found twice: by a probe, and when it is read
+        sequences = sorted(set(self.news))  # a missing message may be found twice: by a probe, and when it is read
         self.news.clear()
         watermark = self._removal.durable_watermark
         if sequences and sequences[0] <= watermark:
@@ -148,7 +160,7 @@ class SettleLog:
         return self._sending
 
     def _marks_to_tell(self, watermark: int) -> tuple[list[int], bytes]:
-        """Whose marks the next record says that haven't been told yet, and all that it says of marks."""
+        """The sequences whose changed marks the next record carries, and all marks that it carries, packed."""
         marks = self._marks
         if not marks.of and not marks.news:
             return [], b""
@@ -157,7 +169,7 @@ class SettleLog:
         return marked, settle_record.pack_marks(marks.pairs(sorted(s for s in told if s > watermark)), watermark)
 
     def acknowledged(self, append: Append) -> None:
-        """The log has it: these messages will not be handled again."""
+        """The append is stored: its messages will not be handled again."""
         if append is not self._sending:
             return
         self._sending = None
@@ -171,7 +183,7 @@ class SettleLog:
         self._removal.settled(append.sequences)
 
     def withdraw(self, append: Append) -> None:
-        """It didn't reach the log: its messages go into the next record."""
+        """The append wasn't stored: its messages go into the next record."""
         if append is not self._sending:
             return
         self._sending = None
@@ -180,6 +192,8 @@ class SettleLog:
         self._marks.news.update(append.marked)
 
     def put_off_checkpoint(self) -> None:
-        """It is too large for now: the log goes on growing, until deletes have made it smaller."""
+        """Defer a checkpoint that is too large for now: the log keeps growing until deletes have made the checkpoint
+        smaller.
+        """
         self.checkpoint_due = False
         self._appends = 0

@@ -1,14 +1,18 @@
-"""The settle log's records: what makes a lane's settled sequences durable, at a few bytes a message.
+"""Encodes the settle log's records, which make settled sequences durable at a few bytes per message.
 
 A record is msgpack: [version, epoch, number, created, high, high_at, watermark, runs, checkpoint, marks, horizon,
-clean, lease]. `runs` holds the newly settled sequences above the watermark as pairs of varints (gap to the previous
-run's end, length minus one). A checkpoint repeats everything that is settled above its watermark, and replaces what
-stood before. `marks` (engine/core/lane/attempts.py) are pairs of varints, too: gap to the previous sequence, and the
-mark, 0 for none any more. `horizon` and `clean` (engine/core/lane/crash_horizon.py) came later, and so did `lease`: a
-record of an older release has none of them, and an older release ignores them.
+clean, lease].
 
-Whatever the version, a record is an array that begins with version, epoch and number. So an older release sees who
-wrote what it can't read: a newer release, or nobody that could have (`fold`).
+- `runs` has the newly settled sequences above the watermark as pairs of varints: the gap to the previous run's end, and
+  the length minus one.
+- A checkpoint repeats everything that is settled above its watermark, and replaces all earlier records.
+- `marks` (engine/core/lane/attempts.py) are pairs of varints, too: the gap to the previous sequence, and the mark, 0 if
+  it was removed.
+- `horizon` and `clean` (engine/core/lane/crash_horizon.py) and `lease` were added later: records of older releases lack
+  them, and older releases ignore them.
+
+In every version, a record is an array that begins with version, epoch and number. An older release can thus tell
+whether a record that it can't read was written by a newer release, or can't have been written by any node (`fold`).
 """
 
 from collections.abc import Iterable
@@ -22,17 +26,20 @@ from evenlane.engine.core.wire.decode_error import UNREADABLE
 from evenlane.engine.errors import ConfigError
 
 VERSION = 1
-_LONGEST = 133  # bits of a number; a mark with an epoch of 63 has 117
-_MOST = 1 << 32  # sequences in the runs of a log; a node that laid out a map for 2**60 would never come back
+_LONGEST = 133  # bits of a number; a mark with a 63-bit epoch has 117
+_MOST = 1 << 32  # sequences in the runs of a log; a node that allocated a map for 2**60 would never finish
 _Whole: TypeAlias = Annotated[int, msgspec.Meta(ge=0)]
-_Epoch: TypeAlias = Annotated[int, msgspec.Meta(ge=0, lt=1 << 53)]  # what a base and a revision make
+_Epoch: TypeAlias = Annotated[int, msgspec.Meta(ge=0, lt=1 << 53)]  # the range of base plus revision
 
 
 class Record(msgspec.Struct, array_like=True, frozen=True):
-    """One append. `number` counts an epoch's appends, so that an append whose ack was lost is recognised. `horizon` is
-    the owner's crash horizon, 0 for none; `clean` says that the epoch ends with this record, and that no handler of it
-    runs any more. None: the writer's release did not know the field. `lease` is the one under which the owner has
-    claimed the epoch, 0 if the writer's release did not know the field.
+    """One append to a settle log.
+
+    - `number` counts the appends of an epoch, so that an append whose acknowledgement was lost is recognised.
+    - `horizon` is the owner's crash horizon; 0: none.
+    - `clean` says that the epoch ends with this record, and that none of its handlers runs any more; None: the writer's
+      release didn't know the field.
+    - `lease` is the lease under which the owner has claimed the epoch; 0: the writer's release didn't know the field.
     """
 
     version: int
@@ -52,8 +59,10 @@ class Record(msgspec.Struct, array_like=True, frozen=True):
 
 @dataclass
 class LogState:
-    """What a lane's log says, folded. `high` is the highest sequence the last owner had seen; `horizon` and `clean` are
-    those of the last record, and so are `epoch` and `lease`.
+    """The state of a lane as its log gives it, all records folded.
+
+    `high` is the highest sequence that the last owner had seen. `epoch`, `lease`, `horizon` and `clean` are those of
+    the last record. `unreadable` is the number of records that were skipped.
     """
 
     epoch: int = 0
@@ -70,7 +79,7 @@ class LogState:
 
 
 class _Beginning(msgspec.Struct, array_like=True, frozen=True):
-    """What records of all versions have."""
+    """The fields that records of all versions have."""
 
     version: Annotated[int, msgspec.Meta(gt=0)]
     epoch: _Epoch
@@ -78,8 +87,8 @@ class _Beginning(msgspec.Struct, array_like=True, frozen=True):
 
 
 class UnknownVersion(ConfigError):
-    """The record at `index` of a log has a version that this code doesn't know; `stream` and `sequence` are where it is
-    stored, if that is known.
+    """A record of a log has a version that this release doesn't know. `index` is its position in the log; `stream` and
+    `sequence` locate it in the store, if known.
     """
 
     def __init__(self, record: _Beginning, index: int = 0, stream: str = "", sequence: int = 0) -> None:
@@ -98,7 +107,7 @@ _beginning = msgspec.msgpack.Decoder(_Beginning)
 
 
 def is_same_lease(lease: int, other: int) -> bool:
-    """As far as is known: older releases don't say under which lease they own a partition."""
+    """Whether two leases are the same, as far as is known: older releases don't record theirs (0)."""
     return lease == other or not (lease and other)
 
 
@@ -107,7 +116,7 @@ def encode(record: Record) -> bytes:
 
 
 def decode(raw: bytes) -> Record:
-    """Raises ValueError for what is no record, UnknownVersion for a version this code doesn't know."""
+    """Raises ValueError for bytes that aren't a record, UnknownVersion for a version that this release doesn't know."""
     try:
         beginning = _beginning.decode(raw)
         if beginning.version == VERSION:
@@ -118,7 +127,7 @@ def decode(raw: bytes) -> Record:
 
 
 def pack(spans: Iterable[tuple[int, int]], base: int) -> bytes:
-    """Rising runs (first, last), all above `base`, as varints."""
+    """Pack rising runs (first, last), all above `base`, as varints."""
     out = bytearray()
     for first, last in spans:
         _varint(out, first - base - 1)
@@ -128,7 +137,7 @@ def pack(spans: Iterable[tuple[int, int]], base: int) -> bytes:
 
 
 def pack_marks(rising: Iterable[tuple[int, int]], base: int) -> bytes:
-    """(sequence, mark), all above `base`, as varints."""
+    """Pack rising (sequence, mark) pairs, all above `base`, as varints."""
     out = bytearray()
     for sequence, mark in rising:
         _varint(out, sequence - base - 1)
@@ -138,7 +147,7 @@ def pack_marks(rising: Iterable[tuple[int, int]], base: int) -> bytes:
 
 
 def unpack_marks(packed: bytes, base: int) -> list[tuple[int, int]]:
-    """The inverse of `pack_marks`; raises ValueError if the bytes end in the middle."""
+    """The inverse of `pack_marks`. Raises ValueError if the bytes are truncated."""
     values = _values(packed)
     marks = []
     for gap, mark in zip(values[::2], values[1::2], strict=True):
@@ -148,7 +157,7 @@ def unpack_marks(packed: bytes, base: int) -> list[tuple[int, int]]:
 
 
 def unpack(packed: bytes, base: int) -> list[tuple[int, int]]:
-    """The inverse of `pack`; raises ValueError if the bytes end in the middle."""
+    """The inverse of `pack`. Raises ValueError if the bytes are truncated."""
     values = _values(packed)
     spans = []
     for gap, extra in zip(values[::2], values[1::2], strict=True):
@@ -159,14 +168,14 @@ def unpack(packed: bytes, base: int) -> list[tuple[int, int]]:
 
 
 def _values(packed: bytes) -> list[int]:
-    """Varints, an even number of them."""
+    """Decode an even number of varints."""
     values: list[int] = []
     value = shift = 0
     for byte in packed:
         value |= (byte & 0x7F) << shift
         if byte & 0x80:
             shift += 7
-            if shift > _LONGEST:  # (or a megabyte of them would cost its square in time)
+            if shift > _LONGEST:  # (a megabyte of continuation bytes would take quadratic time)
                 raise ValueError("a number of a settle record has no end")
         else:
             values.append(value)
@@ -177,15 +186,15 @@ def _values(packed: bytes) -> list[int]:
 
 
 def fold(records: Iterable[bytes], epoch: int = 0) -> LogState:
-    """The state after these records, oldest first. The caller owns the lane under `epoch` (0: not yet).
+    """Fold the records of a log, oldest first, into its state. The caller owns the lane under `epoch` (0: not yet).
 
-    One that can't be read is passed over and counted: what it settled is handled again, which loses nothing, while
-    refusing the log would stop its partition. Records of another stream incarnation than the last one's are void:
-    their sequences named other messages.
+    An unreadable record is skipped and counted: its messages are handled again, which loses nothing, while refusing the
+    log would stop the partition. Records of an earlier stream incarnation than the last record's are stale: their
+    sequences named other messages.
 
-    Raises UnknownVersion for what a newer release may have written: nobody can tell what it settles. No node has
-    written it if its epoch is below that of the record before it, as the log refuses former owners, or no higher than
-    `epoch`, and the caller hasn't. Then it is passed over, too.
+    Raises UnknownVersion for a record that a newer release may have written, because its settled messages are unknown.
+    No node can have written it if its epoch is below that of the record before it (the log refuses previous owners), or
+    no higher than `epoch` (the caller hasn't written it). Such a record is skipped, too.
     """
     state, room = LogState(), _MOST
     for index, raw in enumerate(records):
@@ -217,7 +226,9 @@ def fold(records: Iterable[bytes], epoch: int = 0) -> LogState:
 
 
 def _left(room: int, spans: list[tuple[int, int]]) -> int:
-    """How many sequences more a log may name; raises ValueError for more than any stream has above its watermark."""
+    """The number of sequences that a log may still name; raises ValueError if it names more than any stream
+    can have.
+    """
     left = room - sum(last - first + 1 for first, last in spans)
     if left < 0:
         raise ValueError("the runs of a settle record are longer than those of any stream")

@@ -1,8 +1,8 @@
-"""Which sequences of a lane are settled: a watermark, and above it a sparse map.
+"""Stores which sequences of a lane are settled: a watermark, and a sparse map above it.
 
-The map is cut into chunks of 4,096 sequences. A chunk nobody settled anything in isn't there; one that is
-settled whole is a shared marker; only a mixed one costs a byte a sequence. So a lane that is pinned by one
-throttled message keeps its map small, however long it runs above it.
+The map is divided into chunks of 4,096 sequences. An empty chunk is absent, a full chunk is a shared marker, and only a
+mixed chunk costs memory: one byte per sequence. A lane whose watermark is pinned by one throttled message thus keeps
+its map small, however far it runs ahead.
 """
 
 from collections.abc import Iterable, Iterator
@@ -14,7 +14,13 @@ _FULL = bytearray(b"\x01" * _SIZE)
 
 
 class SettledSet:
-    """A set of positive sequences. `watermark` is the largest w such that 1..w are all in it."""
+    """A set of positive sequences. Runs are pairs (first, last), both inclusive.
+
+    Invariants:
+    - `watermark` is the largest w such that 1..w are all in the set; no chunk lies wholly below it.
+    - A chunk is a byte per sequence, 1 for a member. A full one is always `_FULL` itself, which is shared and never
+      modified; an empty one is removed.
+    """
 
     __slots__ = ("_chunks", "watermark")
 
@@ -32,7 +38,7 @@ class SettledSet:
         self.add_run(sequence, sequence)
 
     def add_run(self, first: int, last: int) -> None:
-        """Add all of first..last and move the watermark if it can."""
+        """Add first..last, and advance the watermark if possible."""
         if last <= self.watermark:
             return
         first = max(first, self.watermark + 1)
@@ -45,12 +51,12 @@ class SettledSet:
             first = end + 1
 
     def add_sorted(self, sequences: list[int]) -> None:
-        """Add a rising list: the common case, a single run, costs one slice."""
+        """Add a rising list. The common case, a single run, costs one slice."""
         for first, last in runs(sequences):
             self.add_run(first, last)
 
     def discard(self, sequence: int) -> None:
-        """Take a sequence above the watermark out again."""
+        """Remove a sequence above the watermark."""
         number = sequence >> _BITS
         chunk = self._chunks.get(number)
         if chunk is None or sequence <= self.watermark:
@@ -62,7 +68,7 @@ class SettledSet:
             del self._chunks[number]
 
     def next_open(self, sequence: int) -> int:
-        """The first sequence from `sequence` on that isn't in it."""
+        """The first sequence from `sequence` on that isn't in the set."""
         sequence = max(sequence, self.watermark + 1)
         while (chunk := self._chunks.get(sequence >> _BITS)) is not None:
             zero = -1 if chunk is _FULL else chunk.find(0, sequence & _MASK)
@@ -72,7 +78,7 @@ class SettledSet:
         return sequence
 
     def above(self, start: int = 0) -> Iterator[tuple[int, int]]:
-        """The runs (first, last) of members above the watermark and >= `start`, rising."""
+        """The runs (first, last) above the watermark and from `start` on, in rising order."""
         floor = max(start, self.watermark + 1)
         open_first = open_last = 0
         for number in sorted(self._chunks):
@@ -88,7 +94,7 @@ class SettledSet:
 
     @property
     def mixed_bytes(self) -> int:
-        """Bytes held by chunks that are neither empty nor whole."""
+        """The memory (bytes) of the mixed chunks."""
         return sum(_SIZE for chunk in self._chunks.values() if chunk is not _FULL)
 
     def _runs_in(self, number: int, floor: int) -> Iterator[tuple[int, int]]:
@@ -141,7 +147,7 @@ class SettledSet:
 
 
 def runs(rising: Iterable[int]) -> Iterator[tuple[int, int]]:
-    """Cut a rising list of integers into runs (first, last)."""
+    """Split a rising sequence of integers into runs (first, last)."""
     if isinstance(rising, list) and rising and rising[-1] - rising[0] == len(rising) - 1:
         yield rising[0], rising[-1]
         return

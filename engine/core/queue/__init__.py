@@ -1,1 +1,1 @@
-"""One queue: the messages of one group and priority, in memory."""
+"""The in-memory state of one queue: the messages of one group and priority."""

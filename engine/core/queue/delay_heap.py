@@ -1,4 +1,4 @@
-"""Delayed messages as their owner keeps them: sequences by due time, for each subject a heap of its own. Pure."""
+"""Keeps the delayed messages of a delay stream: one heap of sequences per subject, ordered by due time. Pure."""
 
 from __future__ import annotations
 
@@ -14,7 +14,11 @@ _TICK = 10_000_000  # ns; due times are kept in steps of 10 ms, so that an entry
 
 
 class DelayHeap:
-    """Times are unix ns by the store's clock."""
+    """Delayed messages by subject and due time. All times are unix ns by the store's clock.
+
+    Invariant: `_next` has an entry (tick, subject) for the earliest message of each subject. It may have stale ones,
+    too: an entry whose tick isn't that of the subject's earliest message is ignored.
+    """
 
     def __init__(self) -> None:
         self._heaps: dict[bytes, list[int]] = {}
@@ -24,7 +28,7 @@ class DelayHeap:
         return sum(map(len, self._heaps.values()))
 
     def add(self, subject: bytes, sequence: int, due: int) -> None:
-        """It is never released before it is due, and at most a tick later."""
+        """Add a message. It is released no earlier than `due`, and at most one tick (10 ms) later."""
         tick = -(-due // _TICK)
         heap = self._heaps.setdefault(subject, [])
         if not heap or tick < heap[0] >> _SEQUENCE_BITS:
@@ -32,13 +36,13 @@ class DelayHeap:
         heappush(heap, tick << _SEQUENCE_BITS | sequence)
 
     def release(self, now: int, limit: int) -> Iterator[tuple[bytes, int]]:
-        """Up to `limit` messages whose time has come, as (subject, sequence); they are forgotten here."""
+        """Remove and yield up to `limit` messages that are due at `now`, as (subject, sequence)."""
         tick = now // _TICK
         while limit > 0 and self._next and self._next[0][0] <= tick:
             due, subject = heappop(self._next)
             heap = self._heaps.get(subject)
             if not heap or heap[0] >> _SEQUENCE_BITS != due:
-                continue  # another message became the next one after this was noted
+                continue  # a stale entry: another message of the subject is the earliest now
             while heap and limit > 0 and heap[0] >> _SEQUENCE_BITS <= tick:
                 yield subject, heappop(heap) & _SEQUENCE
                 limit -= 1
@@ -48,13 +52,13 @@ class DelayHeap:
                 self._heaps.pop(subject, None)
 
     def remove(self, subject: bytes, last: int) -> list[int]:
-        """Forget those of this subject up to the sequence `last`; which they were."""
+        """Remove the messages of a subject up to the sequence `last`, and return their sequences."""
         heap = self._heaps.get(subject, [])
         self._keep(subject, [entry for entry in heap if entry & _SEQUENCE > last])
         return [sequence for entry in heap if (sequence := entry & _SEQUENCE) <= last]
 
     def cancel(self, subject: bytes, sequence: int) -> bool:
-        """Forget one message; whether it was there. Takes as long as there are messages of the subject."""
+        """Remove one message, and return whether it was there. O(messages of the subject)."""
         heap = self._heaps.get(subject, [])
         kept = [entry for entry in heap if entry & _SEQUENCE != sequence]
         if len(kept) == len(heap):
@@ -70,7 +74,7 @@ class DelayHeap:
             heappush(self._next, (entries[0] >> _SEQUENCE_BITS, subject))
 
     def next_due(self) -> int | None:
-        """When the next one is due."""
+        """The due time of the earliest message; None if there is none."""
         while self._next:
             due, subject = self._next[0]
             heap = self._heaps.get(subject)
@@ -80,11 +84,13 @@ class DelayHeap:
         return None
 
     def sequences(self) -> Iterator[tuple[bytes, Iterator[int]]]:
-        """By subject, of all that aren't due yet."""
+        """The sequences of all messages that aren't due yet, by subject."""
         for subject, heap in self._heaps.items():
             yield subject, (entry & _SEQUENCE for entry in heap)
 
     def of(self, subject: bytes) -> tuple[int, int]:
-        """How many messages of this subject aren't due yet, and when the next one is; (0, 0) if none."""
+        """The number of messages of a subject that aren't due yet, and the earliest due time; (0, 0) if
+        there are none.
+        """
         heap = self._heaps.get(subject)
         return (len(heap), (heap[0] >> _SEQUENCE_BITS) * _TICK) if heap else (0, 0)

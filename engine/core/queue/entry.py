@@ -1,4 +1,4 @@
-"""A message at hand and where it lies, and the node's budget of memory for both. Pure."""
+"""Representations of a waiting message, with its payload or without, and the node's memory budget for both. Pure."""
 
 from __future__ import annotations
 
@@ -11,37 +11,46 @@ if TYPE_CHECKING:
     from evenlane.engine.core.lane.lane import Lane
 
 Entry: TypeAlias = "tuple[Lane, int, int, bytes, bytes, int, bool]"
-"""One message at hand: its lane, its sequence there, the store's time of arrival (unix ns), headers, body, the bytes of
-both, and whether its headers may hold one of ours, such as an expiry.
+"""A ready message, with its payload: its lane, its sequence there, the store's time of arrival (unix ns), headers,
+body, the size of headers and body (bytes), and whether the headers may contain one of Evenlane's own, such as an
+expiry.
 
-It is a plain tuple, because each message makes and reads one: a named tuple takes five times as long to make, and
-Python can't specialise its unpacking. The last two fields are set on arrival, while the bytes are in the cache.
+It is a plain tuple, because every message creates and unpacks one: a named tuple takes five times as long to create,
+and Python can't specialise its unpacking. The last two fields are computed on arrival, while the bytes are in the CPU
+cache.
 """
 
 
 def entry_of(lane: Lane, sequence: int, at: int, headers: bytes, body: bytes) -> Entry:
-    """The entry of a message as the store has it."""
+    """Make the entry of a stored message."""
     return lane, sequence, at, headers, body, len(headers) + len(body), h.PREFIX in headers
 
 
 @dataclass
 class MemoryBudget:
-    """Bounds of a node's memory. `held` is what all hands hold now, in bytes."""
+    """The limits of a node's memory, and how much of it is in use.
+
+    Invariant: `held` is the size (bytes) of all payloads in memory, over all queues: those ready, and those that wait
+    behind their keys in an ordered topic. A message whose turn is near is read even beyond `payload_bytes`.
+    """
 
     payload_bytes: int = 64 << 20
+    """Payloads that all queues together may hold (bytes)."""
     read_ahead: int = 256
+    """Messages that one queue prefetches at most."""
     index: int = 65_536
+    """Sequences that one queue keeps in memory; further messages are spilled, that is, only counted."""
     held: int = 0
 
     queue_bytes: int = 0
+    """Ready payloads that one queue may hold beyond its first message (bytes). 0 derives it from `payload_bytes`."""
 
     def __post_init__(self) -> None:
-        # what one queue may hold at hand beyond its first message
         self.queue_bytes = self.queue_bytes or max(64 << 10, self.payload_bytes // 64)
 
 
 class MessageRef(NamedTuple):
-    """Where a message lies, without its payload."""
+    """The location of a message, without its payload."""
 
     lane: Lane
     sequence: int

@@ -1,4 +1,4 @@
-"""Whether a message has outlived its time to live. Pure."""
+"""Decides whether a message has outlived its time to live. Pure."""
 
 from __future__ import annotations
 
@@ -12,11 +12,15 @@ if TYPE_CHECKING:
 
 
 def expired(entry: Entry, ttl: int, store_now: int) -> bool:
-    """By the store's clock (unix ns), at the instant that it names itself, or else after `ttl` ns; 0: never."""
+    """Whether a message has expired by the store's clock (`store_now`, unix ns).
+
+    A message with an expiry of its own expires at that instant, any other `ttl` ns after its arrival; a `ttl` of 0
+    means never.
+    """
     headers, since = entry[3], entry[2]
     if entry[6]:
         expires = instant(headers, h.EXPIRES, 0)
         if expires:
             return expires <= store_now
-        since = instant(headers, h.DUE, since)  # a delayed message's time begins when it is due (K5)
+        since = instant(headers, h.DUE, since)  # a delayed message's time to live begins when it is due (K5)
     return 0 < ttl <= store_now - since

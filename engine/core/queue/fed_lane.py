@@ -1,4 +1,4 @@
-"""A lane with what its feeds bring: messages come in, in stream order, and go into their queues. Pure."""
+"""Sorts the messages of a lane's feeds into queues, in stream order. Pure."""
 
 from __future__ import annotations
 
@@ -21,24 +21,34 @@ if TYPE_CHECKING:
     from evenlane.engine.core.queue.entry import Entry, MemoryBudget
     from evenlane.engine.core.queue.queue import Queue
 
-_E = ord("E")  # as PREFIX has it: one byte is found three times as fast
+_E = ord("E")  # a byte of PREFIX: searching for a single byte first is three times as fast
 
 
 class LaneHost(Protocol):
-    """What a lane needs of whoever feeds it."""
+    """The services that a lane needs from the part that feeds it."""
 
     def open_queue(self, lane: FedLane, subject: bytes, entry: Entry | None) -> Queue | None:
-        """Find or make the queue of a subject. None if it belongs nowhere: then the message, if one is given, has gone
-        to the dead letters.
+        """Find or create the queue of a subject. None if the subject is unroutable; a message passed as `entry` has
+        then been dead-lettered.
         """
 
     @property
     def queue_ready(self) -> Callable[[Queue], None]:
-        """To be called when a queue gets its first message ready, or has messages to be read."""
+        """Callback for a queue that has gained its first ready message, or has messages to read."""
 
 
 class FedLane(Lane):
-    """One object with the lane, as `take_in` sees each message: a second one would cost it some loads."""
+    """A lane together with its feed position and its queues.
+
+    It extends `Lane` in place of wrapping it, because `take_in` runs for each message: a second object would cost
+    several attribute loads.
+
+    Invariants:
+    - The main feed has delivered up to `position`. In the main stream, each sequence up to there is settled, dropped,
+      held for a previous owner, in a queue, or handed out.
+    - While the lane catches up (`catch_up` isn't None), the main feed delivers the backlog, and a tail feed, which
+      begins behind it, has delivered up to `catch_up.tail`.
+    """
 
     def __init__(
         self,
@@ -51,12 +61,12 @@ class FedLane(Lane):
         self._limits, self._queue_ready = limits, host.queue_ready
         self._open_queue: Callable[[FedLane, bytes, Entry | None], Queue | None] = host.open_queue
         self.queues: dict[bytes, Queue] = {}
-        self.absent = 0  # sequences that weren't there (E12)
+        self.absent = 0  # sequences that the feed skipped because the stream no longer has them (E12)
         super().__init__(lane, epoch, lease)
 
     def _begin(self, created: str, high: int, high_at: int, horizon: int = 0) -> None:
         super()._begin(created, high, high_at, horizon)
-        self.position = 0  # of the main feed
+        self.position = 0  # the last sequence that the main feed has delivered
         self.catch_up: CatchUp | None = None
         self.delayed = DelayHeap()
 
@@ -70,7 +80,8 @@ class FedLane(Lane):
         for queue in self.queues.values():
             queue.forget(self, self._limits)
         super().reset(state)
-        for queue in self.queues.values():  # what is left of it is of the other stream, and nobody has been told of it
+        # the rest is from the partition's other stream; the host doesn't know of it yet
+        for queue in self.queues.values():
             if queue.hand or queue.behind:
                 self._queue_ready(queue)
 
@@ -82,10 +93,12 @@ class FedLane(Lane):
         self.delayed = DelayHeap()
         self._open_queue = _none
 
-    # ---- what was handed out, and comes back
+    # ---- requeueing
 
     def take_back(self, sequences: Iterable[int], now: int) -> list[Queue]:
-        """As `let_go`: what has come in already is next. The queues that got some."""
+        """Release held messages as `let_go` does, and requeue those that the feed has already delivered. Returns the
+        queues that gained messages.
+        """
         touched: dict[int, Queue] = {}
         for subject, sequence in self.let_go(sequences, now):
             queue = self.queue_of(subject)
@@ -95,7 +108,7 @@ class FedLane(Lane):
         return list(touched.values())
 
     def bring_back(self, queue: Queue, sequence: int) -> None:
-        """A message that was handed out, here or elsewhere, and wasn't handled: it is next."""
+        """Put a message that was handed out, here or on another node, and not handled at the head of its queue."""
         place = MessageRef(self, sequence)
         if queue.order is not None and queue.order.out(place):
             queue.order.next.append(place)
@@ -103,14 +116,14 @@ class FedLane(Lane):
         elif self.id.kind == "later":
             queue.add_due(sequence)
         elif queue.spilled and sequence >= queue.spill_from:
-            queue.spill(sequence)  # it is found there by its subject
+            queue.spill(sequence)  # the refill of the spill finds it by its subject
         else:
             queue.put_back(False, [sequence])
 
     # ---- the feed
 
     def take_in(self, subject: bytes, sequence: int, at: int, headers: bytes, body: bytes) -> None:
-        """The main feed's sink: messages in stream order, each once."""
+        """The main feed's sink. Messages come in stream order; a repeated one is ignored."""
         position = self.position
         if sequence != position + 1:
             if sequence <= position:
@@ -124,7 +137,7 @@ class FedLane(Lane):
             return
         if sequence <= self.recovered and self.keeps(subject, sequence):
             return
-        # (`entry_of`, without the price of its call)
+        # (`entry_of`, inlined: this runs for each message)
         special = _E in headers and h.PREFIX in headers
         entry = (self, sequence, at, headers, body, len(headers) + len(body), special)
         queue = self.queues.get(subject) or self.queue_of(subject, entry)
@@ -132,7 +145,7 @@ class FedLane(Lane):
             self._queue_ready(queue)
 
     def take_in_tail(self, subject: bytes, sequence: int, at: int, headers: bytes, body: bytes) -> None:
-        """The tail feed's sink while the main feed still catches up."""
+        """The tail feed's sink, used while the main feed still catches up."""
         catch_up = self.catch_up
         if catch_up is None:
             return  # the stream was replaced meanwhile
@@ -156,15 +169,17 @@ class FedLane(Lane):
             self.high, self.high_at = sequence, at
 
     def _spill(self, queue: Queue, sequence: int) -> None:
-        """What came before it isn't all there yet: it waits its turn in the spill."""
+        """Spill a message of a queue whose backlog is still incomplete, so that older messages come before it."""
         was_empty = not queue.backlog
         queue.spill(sequence)
         if was_empty:
             self._queue_ready(queue)
 
     def take_in_head(self, subject: bytes, sequence: int, at: int, _headers: bytes, size: int) -> bool:
-        """Of both feeds: a message whose body was left in the stream, as the feed lags by bytes. False if it belongs to
-        no queue: then the body is wanted.
+        """The sink of both feeds for a message whose body stays in the stream, because the feed lags by bytes.
+
+        `size` is the size of the body (bytes). False if the message belongs to no queue: the caller must then read
+        the body and deliver it through `take_in`, for the dead letters need it.
         """
         queue = self.queue_of(subject)
         if queue is None:
@@ -187,7 +202,7 @@ class FedLane(Lane):
         return True
 
     def _came_to(self, sequence: int, at: int) -> None:
-        """As in `take_in`."""
+        """Advance the main feed's position; `take_in` has the same code inlined."""
         if sequence != self.position + 1:
             self.absent += sequence - self.position - 1
             self.settled.add_run(self.position + 1, sequence - 1)
@@ -196,12 +211,12 @@ class FedLane(Lane):
             self.high, self.high_at = sequence, at
 
     def expect_backlog(self, counts: dict[str, int], last: int) -> None:
-        """What the lane held, by subject, when the catch-up up to `last` began."""
+        """Begin a catch-up: the lane holds `counts` messages per subject up to the sequence `last`."""
         self.catch_up = CatchUp(counts, last)
 
     def next_ahead(self, subject: bytes) -> int | None:
-        """From which sequence on the next message of a subject in the backlog is to be read, if it isn't waited for;
-        None if nothing more of it is to come.
+        """The sequence from which to read a subject's backlog ahead of the main feed; None if its backlog
+        is complete.
         """
         catch_up = self.catch_up
         if catch_up is None or subject not in catch_up.incomplete:
@@ -213,8 +228,8 @@ class FedLane(Lane):
         return None
 
     def take_ahead(self, subject: bytes, found: Iterable[Stored]) -> Queue | None:
-        """The next messages of a subject, as read from `next_ahead` on; there are no more if these are none. Its queue,
-        which may have got some.
+        """Take in a subject's next messages, as read from `next_ahead` on. If `found` has none of the backlog, the
+        subject's backlog is complete. Returns the queue, which may have gained messages.
         """
         catch_up = self.catch_up
         if catch_up is None or subject not in catch_up.incomplete or (queue := self.queue_of(subject)) is None:
@@ -224,15 +239,15 @@ class FedLane(Lane):
             catch_up.all_came(subject)
         for each in there:
             if each.sequence <= self.position:
-                continue  # the feed has brought it meanwhile
+                continue  # the feed has delivered it meanwhile
             catch_up.came_ahead(subject, each.sequence)
             if not self.keeps(subject, each.sequence):
                 queue.arrive(entry_of(self, each.sequence, each.at, each.headers, each.body), self._limits)
         return queue
 
     def caught_up(self, last: int) -> list[Queue]:
-        """The catch-up has brought all up to `last`, from here on the tail feed is the main one. Returns the
-        queues for which something came in meanwhile.
+        """End the catch-up: the main feed has delivered everything up to `last`, and the tail feed becomes the main
+        feed. Returns the queues that must refill from their spill.
         """
         if last > self.position:
             self.settled.add_run(self.position + 1, last)
@@ -242,29 +257,31 @@ class FedLane(Lane):
 
     @property
     def catching_up(self) -> bool:
-        """A backlog is still coming in."""
+        """Whether part of the backlog hasn't been delivered yet."""
         return self.catch_up is not None
 
     def lacks(self, subject: bytes) -> bool:
-        """Whether some of a queue's backlog is still to come in."""
+        """Whether part of a subject's backlog hasn't been delivered yet."""
         return self.catch_up is not None and subject in self.catch_up.incomplete
 
     @property
     def lacking(self) -> AbstractSet[bytes]:
-        """The subjects of which some is still to come in."""
+        """The subjects whose backlog is incomplete."""
         return self.catch_up.incomplete.keys() if self.catch_up is not None else frozenset()
 
     def smallest(self, most: int) -> list[bytes]:
-        """Of these, the subjects with the least to come, at most `most`."""
+        """Up to `most` subjects of an incomplete backlog, those with the fewest messages to come first."""
         return self.catch_up.smallest(most) if self.catch_up is not None else []
 
     @property
     def fed_to(self) -> int:
-        """All up to here has come in, by the main feed or the tail feed."""
+        """The sequence up to which the feeds have come: the tail feed during a catch-up, otherwise the main feed."""
         return self.position if self.catch_up is None else self.catch_up.tail
 
     def queue_of(self, subject: bytes, entry: Entry | None = None) -> Queue | None:
-        """The queue of a subject, and of this message of it; None if it belongs nowhere."""
+        """The queue of a subject, created if it is new. None if the subject is unroutable; `entry` is then
+        dead-lettered.
+        """
         queue = self.queues.get(subject)
         if queue is None:
             queue = self._open_queue(self, subject, entry)
@@ -272,10 +289,12 @@ class FedLane(Lane):
                 self.queues[subject] = queue
         return queue
 
-    # ---- the later stream
+    # ---- the delay stream
 
     def take_in_later(self, subject: bytes, sequence: int, at: int, headers: bytes, body: bytes) -> None:
-        """The sink of a later stream's feeds: keep sequence and due time, read the payload when it is due."""
+        """The sink of a delay stream's feeds. Keeps sequence and due time only; the payload is read once the message is
+        due.
+        """
         if sequence > self.high:
             self.high, self.high_at = sequence, at
         if self.keeps(subject, sequence):
@@ -286,7 +305,7 @@ class FedLane(Lane):
         self.delayed.add(subject, sequence, instant(headers, h.DUE, at))
 
     def release_due(self, store_now: int, limit: int) -> list[Queue]:
-        """Move up to `limit` messages whose time has come into their queues; the queues that got some."""
+        """Move up to `limit` due messages into their queues. Returns the queues that gained messages."""
         touched: dict[int, Queue] = {}
         for subject, sequence in self.delayed.release(store_now, limit):
             queue = self.queues[subject]
@@ -296,4 +315,4 @@ class FedLane(Lane):
 
 
 def _none(*_: object) -> None:
-    """The queue of a message that comes in when nobody waits for it any more."""
+    """The `open_queue` of a lane that has ended: late messages belong to no queue."""

@@ -1,8 +1,9 @@
-"""The keys of one queue of an ordered topic: of each, one message is out, and the others wait behind it. Pure.
+"""Keeps the order of each key in one queue of an ordered topic: one message per key is out, the others wait behind it.
+Pure.
 
-A message is out from the moment that it is handed to a worker until it has ended for good: its retries included, which
-leave it where it is (design.md, section 2). So a key's messages are handled one after the other, in the order in which
-they came into the queue, while other keys go on.
+A message is out from the moment it is handed to a worker until its outcome is final. It stays out over its retries,
+which leave it in its lane (design.md, section 2). The messages of a key are therefore handled one after the other, in
+the order in which they entered the queue, while other keys proceed independently.
 """
 
 from __future__ import annotations
@@ -18,24 +19,31 @@ if TYPE_CHECKING:
     from evenlane.engine.core.lane.lane import Lane
     from evenlane.engine.core.queue.entry import Entry, MemoryBudget
 
-_ROOM = 256  # messages for which there must be room before more are read again
-_LOOKED_AT = 64  # keys
-_PAYLOADS = 64  # of messages that wait behind their keys; of further ones the sequence alone is kept
+_ROOM = 256  # once full, reading resumes when there is room for this many messages
+_LOOKED_AT = 64  # keys that `oldest` examines
+_PAYLOADS = 64  # payloads kept of messages behind their keys; of further messages only the sequence is kept
 
 
 class _Key:
-    """`turn` is the message that is out, or goes out next."""
+    """The messages of one key. `turn` is the message that is out, or goes out next."""
 
     __slots__ = ("behind", "turn")
 
     def __init__(self, turn: MessageRef) -> None:
         self.turn = turn
-        self.behind: list[Entry | MessageRef] = []  # in order; a deque would cost 600 bytes for each key
+        self.behind: list[Entry | MessageRef] = []  # in order; a deque would cost 600 bytes per key
 
 
 class KeyOrder:
-    """`waiting` counts those behind, `full` says that one more was turned away. `next` are messages whose turn it is,
-    and that are read before all others: behind some that are turned away they would never be reached.
+    """The keys of one queue that have a message out, and the messages behind them.
+
+    Invariants:
+    - `_keys` and `_turns` are inverse: each key in `_keys` has exactly one message out, its `turn`.
+    - `waiting` is the number of messages behind all keys; `_payloads` of them are kept with their payload.
+    - `full` is set once a message was turned away because `waiting` had reached the limit. It is cleared when there is
+      room again.
+    - `next` holds messages whose turn it is and whose payload must be read. They are read before all others: behind
+      messages that are turned away they would never be reached.
     """
 
     __slots__ = ("_keys", "_payloads", "_turns", "full", "next", "waiting")
@@ -49,7 +57,7 @@ class KeyOrder:
         self.next: list[MessageRef] = []
 
     def admit(self, key: str, place: MessageRef) -> bool:
-        """Whether this message may go out: its key is free, or it is the key's turn. If so, the key is taken."""
+        """Whether this message may go out: its key is free, or it is this message's turn. If so, it takes the key."""
         known = self._keys.get(key)
         if known is None:
             self._keys[key] = _Key(place)
@@ -58,13 +66,15 @@ class KeyOrder:
         return known.turn == place
 
     def wait(self, key: str, entry: Entry, limits: MemoryBudget) -> bool:
-        """Have it wait behind its key; False if as many wait as may (`limits.index`): then it stays where it was."""
+        """Queue the message behind its key. False if the limit (`limits.index`) is reached; the message then stays
+        where it was.
+        """
         if self.waiting >= limits.index:
             self.full = True
             return False
         size = entry[5]
         self.waiting += 1
-        # (half of the budget stays free for what is handled before it)
+        # half of the budget stays free for messages that are handled earlier
         if self._payloads < _PAYLOADS and limits.held + size <= limits.payload_bytes // 2:
             self._payloads += 1
             limits.held += size
@@ -74,11 +84,13 @@ class KeyOrder:
         return True
 
     def out(self, place: MessageRef) -> bool:
-        """Whether this message is out, or about to go."""
+        """Whether this message is out, or goes out next."""
         return place in self._turns
 
     def ended(self, place: MessageRef, limits: MemoryBudget) -> Entry | MessageRef | None:
-        """The message that was out has ended for good: the next of its key, whose turn it is now."""
+        """Free the key of a message whose outcome is final. Returns the key's next message, whose turn it is now; None
+        if there is none, or if the message wasn't out.
+        """
         key = self._turns.pop(place, None)
         if key is None:
             return None
@@ -95,14 +107,16 @@ class KeyOrder:
         return following
 
     def waits_in(self, lane: Lane) -> Iterator[MessageRef]:
-        """Those of a lane that wait behind their keys, or are next."""
+        """The messages of a lane that wait behind their keys, or are in `next`."""
         for known in self._keys.values():
             yield from (_place(each) for each in known.behind if each[0] is lane)
         yield from (place for place in self.next if place.lane is lane)
 
     def oldest(self) -> Entry | MessageRef | None:
-        """Of those that wait behind the keys which came first, the one that came first, as far as that can be told of a
-        few: whose payload is held came before those whose isn't. None if none waits.
+        """The oldest message that waits behind a key; None if none waits.
+
+        It is an approximation: only the oldest few keys are examined, and messages kept with their payload are taken to
+        be older than those without.
         """
         firsts = [known.behind[0] for known in islice(self._keys.values(), _LOOKED_AT) if known.behind]
         held = [each for each in firsts if not isinstance(each, MessageRef)]
@@ -111,7 +125,7 @@ class KeyOrder:
         return min((_place(each) for each in firsts), key=lambda place: place.sequence, default=None)
 
     def take_next(self, count: int) -> list[MessageRef]:
-        """Up to so many of `next`, of one stream."""
+        """Remove up to `count` messages of one stream from the front of `next`."""
         first = self.next[0].lane
         same = 1
         while same < min(count, len(self.next)) and self.next[same].lane is first:
@@ -121,7 +135,7 @@ class KeyOrder:
         return taken
 
     def drop_payloads(self, limits: MemoryBudget) -> None:
-        """Remember only where those behind lie: the queue won't be served for a while."""
+        """Unload the payloads of waiting messages and keep their references: the queue won't be served for a while."""
         for known in self._keys.values():
             for number, each in enumerate(known.behind):
                 if not isinstance(each, MessageRef):
@@ -129,7 +143,9 @@ class KeyOrder:
                     known.behind[number] = _place(each)
 
     def forget(self, lane: Lane, limits: MemoryBudget) -> list[Entry | MessageRef]:
-        """Drop what came from a lane whose stream was replaced; of keys whose message was out of it, the next ones."""
+        """Drop all messages of a lane whose stream was replaced. Returns the next messages of the keys whose turn was
+        in that lane.
+        """
         for known in self._keys.values():
             gone = [each for each in known.behind if each[0] is lane]
             known.behind = [each for each in known.behind if each[0] is not lane]
@@ -141,7 +157,7 @@ class KeyOrder:
         return [following for place in void if (following := self.ended(place, limits)) is not None]
 
     def drain(self, limits: MemoryBudget) -> list[MessageRef]:
-        """All that wait behind, by sequence: they don't any more. What is out stays out."""
+        """Remove all waiting messages and return them by sequence. Messages that are out stay out."""
         places = []
         for known in self._keys.values():
             for each in known.behind:

@@ -1,4 +1,4 @@
-"""What a lane's owner knew and is gone, as its stream was replaced or rolled back. Pure."""
+"""Counts the messages that were lost because their stream was replaced or rolled back. Pure."""
 
 from __future__ import annotations
 
@@ -15,11 +15,14 @@ if TYPE_CHECKING:
 
 
 def count_gone(lane: FedLane, state: LaneState, resting: Callable[[Queue], Iterable[MessageRef]]) -> Counter[Queue]:
-    """How many messages of each queue waited and are surely gone. Of a new stream that is all; of one that was rolled
-    back what lies above its end: it may have grown again since, so this is the least. `resting` gives those of a queue
-    that wait for their next attempts, of any lane.
+    """Count, per queue, the waiting messages that are certainly lost.
 
-    Not counted is what a handler has (it ends, as void), and what had still to come in.
+    If the stream was replaced, all of them are lost. If it was rolled back, those above its end are: it may have grown
+    again since, so this is a lower bound. `resting` returns a queue's messages that wait for their next attempt, in any
+    lane.
+
+    Messages that a handler is processing aren't counted (their results will be stale), nor are those that were still to
+    be delivered.
     """
     end = state.last if state.created == lane.created else 0
 
@@ -28,7 +31,7 @@ def count_gone(lane: FedLane, state: LaneState, resting: Callable[[Queue], Itera
 
     gone: Counter[Queue] = Counter()
     for queue in lane.queues.values():
-        if queue not in gone:  # (a later stream has a subject for each hour)
+        if queue not in gone:  # (a delay stream has one subject per hour for the same queue)
             gone[queue] = missing(_known(queue, lane)) + _spilled(queue, lane, end)
             gone[queue] += missing(place.sequence for place in resting(queue) if place.lane is lane)
     for subject, sequences in lane.delayed.sequences():
@@ -37,7 +40,7 @@ def count_gone(lane: FedLane, state: LaneState, resting: Callable[[Queue], Itera
 
 
 def _known(queue: Queue, lane: FedLane) -> Iterator[int]:
-    """The sequences of a lane that wait in a queue, but for the spill."""
+    """The sequences of a lane that wait in a queue, except those in the spill."""
     yield from (entry[1] for entry in queue.hand if entry[0] is lane)
     if queue.reading_due == lane.later:
         yield from queue.reading
@@ -49,5 +52,5 @@ def _known(queue: Queue, lane: FedLane) -> Iterator[int]:
 
 
 def _spilled(queue: Queue, lane: FedLane, end: int) -> int:
-    """Of the spill all but what may lie up to the end."""
+    """The size of the spill less the messages that may lie up to the stream's end."""
     return 0 if lane.later else max(0, queue.spilled - max(0, end - queue.spill_from + 1))

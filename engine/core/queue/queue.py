@@ -1,10 +1,10 @@
-"""What a node knows of one queue: which sequences wait, and the payloads of the next few.
+"""Keeps a node's state of one queue: the sequences that wait, and the payloads of the next few messages.
 
-A queue has up to three parts, in this order: `hand` (payload held, ready to be handled), `waiting` (sequence only,
-8 bytes each, read again when its turn is near) and the spill (a start and a count, refilled by subject). `due`
-holds sequences of the later stream whose time has come; they go to the hand before what waits. In an ordered topic,
-messages whose key is out wait in `order`. So a tenant with any backlog costs a bounded amount of memory, and never
-holds up another's feed.
+A queue has up to three parts, in this order: `hand` (ready: the payload is in memory), `waiting` (the sequence only, 8
+bytes per message, read again when its turn is near) and the spill (a start and a count, refilled by subject). `due`
+holds sequences of the delay stream that have become due; they become ready before those in `waiting`. In an ordered
+topic, messages whose key is out wait in `order`. A tenant with any backlog therefore costs a bounded amount of memory,
+and never holds up another tenant's feed.
 """
 
 from __future__ import annotations
@@ -22,12 +22,15 @@ if TYPE_CHECKING:
     from evenlane.engine.core.lane.lane import Lane
     from evenlane.quota.topics.topic import Topic
 
-_LOW = 64  # messages at hand below which more are read, or half of what is read ahead
-_COMPACT = 4096  # taken entries are cut off the front of a line in pieces of this many
+_LOW = 64  # more messages are read once fewer than this are ready (or fewer than half of `ahead`)
+_COMPACT = 4096  # taken entries are removed from the front of a FIFO in pieces of this many
 
 
 class SequenceFifo:
-    """A FIFO of sequences at 8 bytes each."""
+    """A FIFO of sequences at 8 bytes each.
+
+    Invariant: the entries before `_cursor` are taken and wait to be removed; a removal per entry would be O(length).
+    """
 
     __slots__ = ("_cursor", "_items")
 
@@ -43,7 +46,7 @@ class SequenceFifo:
 
     @property
     def head(self) -> int:
-        """The next to be taken; raises IndexError if there is none."""
+        """The next sequence; raises IndexError if there is none."""
         return self._items[self._cursor]
 
     def append(self, sequence: int) -> None:
@@ -71,7 +74,17 @@ class SequenceFifo:
 
 
 class Queue:
-    """One (group, priority) of a project. `band` is the priority's rank, 0 the highest."""
+    """The queue of one (project, group, priority) in one partition. `band` is the priority's rank, 0 the highest.
+
+    Invariants:
+    - `hand_bytes` is the size of all payloads in `hand`, and is part of `MemoryBudget.held`.
+    - `behind` is set while messages wait that aren't ready: in `waiting`, `due`, the spill or `order.next`. New
+      messages then queue behind them, so that the order of the stream is kept.
+    - Messages of the main stream are taken in the order `hand`, `waiting`, spill. While `spilled` isn't 0, every
+      arrival from the sequence `spill_from` on is spilled.
+    - `reading` holds the sequences of the read under way. They are in no other part until `was_read` or `read_failed`.
+      Replacing the list cancels the read: identity decides. `reading_due` and `reading_turns` describe this read.
+    """
 
     __slots__ = (
         "ack_wait",
@@ -122,59 +135,62 @@ class Queue:
     def __init__(self, project: str, group: int, priority: str, band: int, partition: int) -> None:
         self.project, self.group, self.priority, self.band = project, group, priority, band
         self.partition = partition
-        # a list, since an empty deque costs 600 bytes for each queue; it is short
+        # a list, since an empty deque costs 600 bytes per queue; it is short
         self.hand: list[Entry] = []
         self.hand_bytes = 0
         self.waiting = SequenceFifo()
-        self.due: SequenceFifo | None = None  # most queues never have one
+        self.due: SequenceFifo | None = None  # created on first use: most queues never have a delayed message
         self.spilled = 0
         self.spill_from = 0
         self.loading = False
-        self.reading: list[int] = []  # what a read under way is to bring; it is given up by putting another list here
-        self.reading_due = False  # they are of the later stream
-        self.refills = 0  # grows when a scan that refills the index is void
-        self.reading_turns: list[MessageRef] = []  # they are these, whose turn it is in an ordered topic
+        self.reading: list[int] = []  # the sequences of the read under way
+        self.reading_due = False  # they are in the delay stream
+        self.refills = 0  # grows when a scan under way that refills the queue becomes stale
+        self.reading_turns: list[MessageRef] = []  # the same messages, if they come from `order.next`
         self.pushed = False  # its topic is delivered by HTTP
         self.order: KeyOrder | None = None  # in an ordered topic
-        self.single_attempt = False  # its topic's messages are handled once
-        self.careful = False  # ordered, or of a single attempt: a message may have to wait although it was chosen
+        self.single_attempt = False  # its topic allows one attempt per message
+        self.careful = False  # ordered or single-attempt: a message that was chosen may still have to wait
         self.slot: object | None = None
         self.topic: Topic | None = None
         self.asleep = True  # paused or without a topic: nothing is read ahead
-        self.behind = False  # something waits that isn't at hand
-        self.ahead, self.low = 256, _LOW  # messages to hold at hand at the most, and below which more are read
-        self.mean_size = 0  # bytes of a message whose payload was dropped, moving average
+        self.behind = False  # messages wait that aren't ready
+        self.ahead, self.low = 256, _LOW  # ready messages: the most to hold, and the number below which more are read
+        self.mean_size = 0  # bytes per message whose payload was unloaded, moving average
         self.ttl = self.ack_wait = 0  # ns; 0 until the topic is known
-        # Since the start: messages (those that came due have arrived again), how they ended, and times in ns.
+        # Totals since the start: messages (a delayed one arrives twice, at its put and when it is due), outcomes, and
+        # times in ns.
         self.arrived = self.handled = self.retried = self.dead = self.expired = self.dropped = self.missing = 0
         self.attempts = self.dwelt = self.ran = 0
-        self.told: tuple[int, ...] = ()  # which of these the metrics have
-        # For reports (engine/meter): messages by how long they had waited when their handler began, in buckets of
-        # engine/core/stats/wait_histogram.py; the longest of these waits since the last record, ns; and for what
-        # messages waited, ns times their number. None until there is something.
+        self.told: tuple[int, ...] = ()  # the values of these that were last published as metrics
+        # For reports (engine/telemetry/metering), None until there is a value: the number of messages by their wait
+        # until their handler began, in buckets of engine/core/stats/wait_histogram.py; the longest of these waits
+        # since the last record, ns; and, by reason, the time that messages waited, summed over the messages, ns.
         self.waits: dict[int, int] | None = None
         self.longest = 0
         self.waited: dict[str, float] | None = None
 
     @property
     def backlog(self) -> int:
-        """Messages waiting."""
+        """The number of messages waiting."""
         behind = self.order.waiting if self.order else 0
         return len(self.hand) + len(self.reading) + self.unread + self.spilled + behind
 
     @property
     def failed(self) -> int:
-        """Attempts that failed, and messages that expired."""
+        """Attempts that failed, plus messages that expired, since the start."""
         return self.retried + self.dead + self.expired
 
     @property
     def unread(self) -> int:
-        """Messages whose sequence is known and whose payload isn't held."""
+        """The number of messages whose sequence is known and whose payload isn't in memory."""
         turns = len(self.order.next) if self.order else 0
         return len(self.waiting) + (len(self.due) if self.due else 0) + turns
 
     def arrive(self, entry: Entry, limits: MemoryBudget) -> bool:
-        """Take in a message from the feed; True if the hand was empty before: there is something to do."""
+        """Take in a message from the feed. True if it may need attention: it is the first ready message, or nothing is
+        ready and messages must be read.
+        """
         self.arrived += 1
         if self.spilled and entry[1] >= self.spill_from:
             self.spilled += 1
@@ -201,7 +217,7 @@ class Queue:
         return not hand and not self.loading
 
     def arrive_unread(self, sequence: int, size: int, limits: MemoryBudget) -> bool:
-        """Take in a message of `size` bytes that the feed left in the stream; True as `arrive`."""
+        """Take in a message of `size` bytes whose body the feed left in the stream. Returns as `arrive` does."""
         self.arrived += 1
         if self.spilled and sequence >= self.spill_from:
             self.spilled += 1
@@ -215,23 +231,23 @@ class Queue:
         return not self.hand and not self.loading
 
     def read_ahead(self, count: int) -> None:
-        """Hold up to so many messages at hand."""
+        """Prefetch up to `count` messages."""
         self.ahead = count
         self.low = min(_LOW, max(1, count // 2))
 
     def sized(self, size: int) -> None:
-        """A payload of so many bytes was dropped, and will be read again."""
+        """Note the size (bytes) of a payload that was unloaded and will be read again."""
         self.mean_size += (size - self.mean_size) >> 3 if self.mean_size else size
 
     def spill(self, sequence: int, count: int = 1) -> None:
-        """Count a message that will be found again by its subject; or so many from `sequence` on."""
+        """Add `count` messages from `sequence` on to the spill; a refill will find them by their subject."""
         self.behind = True
         self.spilled += count
         if self.spilled == count or sequence < self.spill_from:
             self.spill_from = sequence
 
     def take_spill(self) -> tuple[int, int]:
-        """Where the spill begins, and how many it counts: the queue has it no more."""
+        """Remove the spill and return its first sequence and its count. A refill under way becomes stale."""
         self.refills += 1
         taken = self.spill_from, self.spilled
         self.spill_from = self.spilled = 0
@@ -239,21 +255,21 @@ class Queue:
         return taken
 
     def hold(self, entry: Entry, limits: MemoryBudget) -> None:
-        """Put a message that was read by sequence at hand: its turn is near, so no limit is asked."""
+        """Add a message that was read by sequence to the ready ones. No limit applies: its turn is near."""
         limits.held += entry[5]
         self.hand_bytes += entry[5]
         self.hand.append(entry)
 
     def take(self, limits: MemoryBudget) -> Entry:
-        """The head; raises IndexError if nothing is at hand."""
+        """Remove and return the head; raises IndexError if no message is ready."""
         entry = self.hand.pop(0)
         limits.held -= entry[5]
         self.hand_bytes -= entry[5]
         return entry
 
     def next_to_read(self, count: int) -> tuple[bool, list[int]]:
-        """The next sequences to read, and whether they are due ones (of the later stream). Until `was_read` they are
-        what is `reading`.
+        """Take the next sequences to read, up to `count`, and whether they are in the delay stream. They are kept in
+        `reading` until `was_read` or `read_failed`.
         """
         if self.order is not None and self.order.next:
             turns = self.reading_turns = self.order.take_next(count)
@@ -266,14 +282,14 @@ class Queue:
         return self.reading_due, self.reading
 
     def was_read(self, sequences: list[int]) -> bool:
-        """Whether these are still wanted: else they were put back meanwhile."""
+        """End a read, and return whether its messages are still wanted; if not, they were requeued meanwhile."""
         wanted = self.reading is sequences
         if wanted:
             self.reading = []
         return wanted
 
     def read_failed(self, sequences: list[int]) -> None:
-        """What `next_to_read` gave is next again."""
+        """Requeue the sequences that `next_to_read` returned."""
         if self.reading_turns and self.order is not None:
             self.order.next[:0] = self.reading_turns
             self.behind = True
@@ -281,7 +297,7 @@ class Queue:
             self.put_back(self.reading_due, sequences)
 
     def put_back(self, due: bool, sequences: list[int]) -> None:
-        """They are next again."""
+        """Requeue sequences at the front of `due` or `waiting`."""
         if due and self.due is None:
             self.due = SequenceFifo()
         line = self.due if due else self.waiting
@@ -291,14 +307,14 @@ class Queue:
 
     @property
     def is_behind_key(self) -> bool:
-        """Whether none of an ordered topic's messages may start before a key is free."""
+        """Whether every message of an ordered topic's queue waits for a key to become free."""
         order = self.order
         if order is None or self.hand:
             return False
         return order.full or (order.waiting > 0 and not self.unread and not self.spilled)
 
     def take_back(self, each: Entry | MessageRef, limits: MemoryBudget) -> None:
-        """A message that was taken is next again."""
+        """Requeue a message that was taken, at the head."""
         if isinstance(each, MessageRef):
             if self.order is not None and self.order.out(each):
                 self.order.next.append(each)
@@ -311,6 +327,7 @@ class Queue:
         self.hand.insert(0, each)
 
     def add_due(self, sequence: int) -> None:
+        """Queue a message of the delay stream that has become due."""
         if self.due is None:
             self.due = SequenceFifo()
         self.due.append(sequence)
@@ -318,8 +335,9 @@ class Queue:
         self.behind = True
 
     def lay_down(self, limits: MemoryBudget) -> None:
-        """Give the payloads up, but remember the sequences: the queue won't be served for a while. A read that is under
-        way is given up, too: what it brings would come before what is laid down.
+        """Unload the payloads and keep the sequences: the queue won't be served for a while.
+
+        A read under way is cancelled: its messages would otherwise become ready ahead of the unloaded ones.
         """
         entries, reading = self.hand, self.reading
         self.hand, self.reading = [], []
@@ -338,7 +356,7 @@ class Queue:
         self.behind = bool(self.unread or self.spilled)
 
     def keep_order(self, on: bool, limits: MemoryBudget) -> None:
-        """Whether its topic is ordered. One that isn't any more has those back that waited behind their keys."""
+        """Set whether the topic is ordered. When it no longer is, messages behind their keys return to the queue."""
         if on and self.order is None:
             self.order = KeyOrder()
         elif not on and self.order is not None:
@@ -352,20 +370,20 @@ class Queue:
                 self.put_back(kind == "later", sequences)
 
     def drain(self, main: Lane, later: Lane, limits: MemoryBudget) -> list[MessageRef]:
-        """All whose sequence is known: the queue has them no more. The spill stays as it is."""
+        """Remove and return all messages whose sequence is known. The spill stays."""
         self.lay_down(limits)
         places = [MessageRef(main, sequence) for sequence in self.waiting.take(len(self.waiting))]
         if self.due:
             places += [MessageRef(later, sequence) for sequence in self.due.take(len(self.due))]
         if self.order is not None:
             places += self.order.drain(limits)
-            for place in places:  # whose turn it was, too: nothing waits behind it any more
+            for place in places:  # free the keys of these, too: nothing waits behind them any more
                 self.order.ended(place, limits)
         self.behind = bool(self.spilled)
         return places
 
     def forget(self, lane: Lane, limits: MemoryBudget) -> None:
-        """Drop all that came from a lane whose stream was replaced."""
+        """Drop all messages of a lane whose stream was replaced."""
         following = self.order.forget(lane, limits) if self.order is not None else []
         kept = [entry for entry in self.hand if entry[0] is not lane]
         self._clear_hand(limits)

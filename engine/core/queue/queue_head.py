@@ -1,4 +1,4 @@
-"""The head of a queue: since when it waits, and where it lies if it isn't at hand."""
+"""Finds the head of a queue: how long it has been waiting, and where it is if it isn't ready."""
 
 from __future__ import annotations
 
@@ -16,8 +16,10 @@ if TYPE_CHECKING:
 
 
 def queue_head(queue: Queue) -> int | None:
-    """Since when the head waits, unix ns: a delayed one since it was due. None if it isn't at hand. In an ordered topic
-    it is what has waited longest behind its key.
+    """The time since which the head waits, unix ns: its due time if it was delayed, else its arrival. None if the head
+    isn't in memory.
+
+    In an ordered topic with messages behind keys, the oldest of those counts as the head.
     """
     behind = _behind(queue)
     if behind is None:
@@ -30,18 +32,20 @@ def _behind(queue: Queue) -> Entry | MessageRef | None:
 
 
 def since(entry: Entry) -> int:
-    """Since when a message waits, unix ns."""
+    """The time since which a message waits, unix ns."""
     return instant(entry[3], h.DUE, entry[2]) if entry[0].later else entry[2]
 
 
 def waits_since(message: Stored) -> int:
-    """The same of one that was read from the store."""
+    """The time since which a message read from the store waits, unix ns."""
     return instant(message.headers, h.DUE, message.at)
 
 
 def place_of_head(queue: Queue) -> tuple[LaneId, int] | None:
-    """Where the head lies of a queue of which it isn't at hand; None if it isn't known. Where it is in the spill, what
-    stands at the spill's start may be another queue's message, which is but a little older.
+    """The lane and sequence of a head that isn't ready; None if unknown.
+
+    In the spill, the message at the returned sequence may belong to another queue; it is only a little older than the
+    head.
     """
     if (behind := _behind(queue)) is not None:
         return behind[0].id, behind[1]

@@ -1,1 +1,1 @@
-"""Names the next message. Pure and synchronous: time comes in as integer nanoseconds."""
+"""Chooses the next message. Pure and synchronous: time is an argument, in integer nanoseconds."""

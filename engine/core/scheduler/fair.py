@@ -1,14 +1,16 @@
-"""The scheduler: quota, strict priority and fairness between tenants, put together from `quota` and `priority`.
+"""The scheduler: combines quota, strict priority and fairness between tenants, from the parts in `quota` and
+`priority`.
 
-A tenant is in one place at a time:
+A tenant is in exactly one of four places:
 
-- in no line: nothing of it is ready, or it is paused, or has as many in flight as its topic allows
-- parked: its quota has nothing at the moment; it stands in the heap of timers
-- in `_line`, by start tag
-- in `_held`, by start tag too, and by level: it has its fair share of the slots, and the others are for light tenants
+- none: it has no ready message, is paused, or has as many in flight as its topic allows
+- parked in the heap of timers: its quota is exhausted for the moment
+- in `_line`, by start tag: it is eligible
+- in `_held`, by start tag and by level: it has its fair share of the slots, and the rest is reserved for light tenants
 
-`next` wakes whose time has come, then takes the first of both lines. A decision costs O(log active tenants + log ready
-groups of one tenant); idle queues cost nothing. docs/explanation/scheduling.md derives the bounds.
+`next` first wakes the tenants whose time has come, then takes the first of `_line` and `_held`. A decision costs O(log
+active tenants + log ready groups of one tenant); idle queues cost nothing. docs/explanation/scheduling.md derives the
+bounds.
 """
 
 from __future__ import annotations
@@ -30,10 +32,14 @@ _ENDED = "this grant has ended: it was committed or cancelled"
 
 
 class FairScheduler(Generic[Q]):
-    """`concurrency` is the node's number of slots, `max_group_qps` the most that one group may have by borrowing.
+    """The scheduler that nodes use. `concurrency` is the node's number of slots, `max_group_qps` the highest rate
+    (msg/s) that one group may reach by borrowing.
 
-    For controls: without `fair` tenants come in turn, whatever their weight and time; without `headroom` nothing
-    is left free for light tenants.
+    Two switches exist for comparisons: without `fair`, tenants take turns whatever their weight and service time;
+    without `headroom`, no slots are reserved for light tenants.
+
+    Invariant: at most one grant is open. `_granted` and `_band` say whom it charges; `_granted` is None once it was
+    committed or cancelled. The next decision replaces an open grant.
     """
 
     def __init__(
@@ -47,8 +53,7 @@ class FairScheduler(Generic[Q]):
         self._held: LevelHeap[Q] = LevelHeap()
         self._timers: Timers[Q] = Timers()
         self._reserved: ReserveHeap[Q] = ReserveHeap()
-        self._refused: Tenant[Q] | None = None  # waits for headroom since the last `next`
-        # The open grant: whom `commit` charges. `_granted` is None once the grant has ended.
+        self._refused: Tenant[Q] | None = None  # the first tenant that the last `next` skipped for want of headroom
         self._granted: QueueGroup[Q] | None = None
         self._band = 0
         self._grant: Grant[Q] = Grant(self._commit, self._cancel)
@@ -86,7 +91,7 @@ class FairScheduler(Generic[Q]):
             self._virtual.catch_up(tenant)
             self._place(tenant, now)
         elif tenant.parked and quota.at <= now:
-            tenant.parked = 0  # the new group may conform earlier than those that were asked
+            tenant.parked = 0  # the new group may conform earlier than those that set the timer
             self._virtual.catch_up(tenant)
             self._place(tenant, now)
 
@@ -115,7 +120,7 @@ class FairScheduler(Generic[Q]):
         while True:
             tenant: Tenant[Q] | None
             if entries and not self._held.entries and not self._reserved.entries:
-                # the common case of `_first`, without the price of its call
+                # the common case of `_first`, inlined to save a call per decision
                 start, ticket, tenant = entries[0]
                 if (
                     tenant.ticket != ticket
@@ -141,7 +146,7 @@ class FairScheduler(Generic[Q]):
             return grant
 
     def _commit(self, now: int) -> None:
-        """Charge what `next` has granted: one message, and one slot."""
+        """Charge the grant of `next`: one message and one slot."""
         group = self._granted
         if group is None:
             raise RuntimeError(_ENDED)
@@ -150,7 +155,7 @@ class FairScheduler(Generic[Q]):
         quota = tenant.quota
         tenant.in_flight += 1
         self._slots.in_flight += 1
-        # (`_charge`, without the price of its call)
+        # the common case of `_charge`, inlined to save a call per message
         if tenant.reserve is None and group.ageing is None:
             self._virtual.charge(tenant, tenant)
             quota.spend(group, now)
@@ -164,7 +169,7 @@ class FairScheduler(Generic[Q]):
             self._place(tenant, now)
         else:
             self._line.charged(tenant)
-            if not tenant.heavy:  # a heavy one stays so
+            if not tenant.heavy:  # one more slot can't make a heavy tenant light
                 self._slots.recount(tenant, now)
 
     def _cancel(self) -> None:
@@ -182,7 +187,7 @@ class FairScheduler(Generic[Q]):
         return self._grant_again
 
     def _commit_again(self, now: int) -> None:
-        """Charge what `again` has granted: one message more in a slot that is charged already."""
+        """Charge the grant of `again`: one more message, in a slot that is charged already."""
         group = self._granted
         if group is None:
             raise RuntimeError(_ENDED)
@@ -196,8 +201,8 @@ class FairScheduler(Generic[Q]):
             return
         tenant = group.tenant
         if tenant.in_flight == 0 or not 0 < count <= tenant.running:
-            return  # it was reported before
-        # (`_leaves_slot` and `_settle_down`, without the price of their calls)
+            return  # a repeated report
+        # (`_leaves_slot` and `_settle_down`, inlined to save two calls per message)
         in_line = tenant.line is self._line
         if tenant.line is None and tenant.concurrency is not None:
             self._virtual.catch_up(tenant)
@@ -222,12 +227,12 @@ class FairScheduler(Generic[Q]):
         tenant.quota.refund(group, count)
         if tenant.reserve is not None:
             tenant.reserve_at -= count * tenant.reserve.interval
-        if tenant.parked:  # until an instant that may be too late now
+        if tenant.parked:  # with the refund, its quota may conform earlier
             tenant.parked = 0
             self._virtual.catch_up(tenant)
         self._leaves_slot(tenant)
         self._virtual.refund(tenant, count)
-        if tenant.line is not None:  # its turn is as early as without the charge, not twice in a row later on
+        if tenant.line is not None:  # re-enter: its turn is as early as without the charge
             tenant.line.enter(tenant)
         self._settle_down(tenant, now)
 
@@ -290,7 +295,7 @@ class FairScheduler(Generic[Q]):
     # ---- one decision
 
     def _first(self, now: int) -> Tenant[Q] | None:
-        """The tenant whose turn it is: inside its reserve, else by start tag, as far as headroom allows."""
+        """The tenant whose turn it is: one within its reserve, else by start tag, as far as headroom allows."""
         self._refused = None
         if self._reserved.entries and (reserved := self._reserved.first(now)) is not None:
             return reserved
@@ -311,7 +316,7 @@ class FairScheduler(Generic[Q]):
                 self._refused = first
 
     def _below_level(self, now: int) -> Tenant[Q] | None:
-        """Of the held tenants the one with the least for its weight, if that is less than its part."""
+        """The held tenant with the lowest level, if it is below its share of the slots for heavy tenants."""
         lowest = self._held.lowest()
         return lowest if lowest is not None and self._slots.has_room(lowest, now) else None
 
@@ -325,10 +330,10 @@ class FairScheduler(Generic[Q]):
         self._virtual.charge(tenant, first)
         tenant.quota.spend(group, now)
 
-    # ---- places
+    # ---- placement
 
     def _place(self, tenant: Tenant[Q], now: int) -> None:
-        """Put the tenant where it belongs after whatever changed."""
+        """Move a tenant to its place after any change."""
         wants = tenant.open and tenant.quota.ready > 0 and not tenant.parked
         busy = wants or tenant.in_flight > 0
         if busy and not tenant.busy:
@@ -350,7 +355,7 @@ class FairScheduler(Generic[Q]):
         self._place(tenant, now)
 
     def _wake(self, now: int) -> None:
-        """What happens by time alone."""
+        """Apply the changes that time alone brings."""
         self._slots.expire(now)
         for tenant in self._timers.due(now):
             self._virtual.catch_up(tenant)

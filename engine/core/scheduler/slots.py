@@ -1,4 +1,4 @@
-"""Who holds how many of the node's slots, and who may have one more (docs/explanation/scheduling.md, Slots)."""
+"""Accounts for the node's slots, and decides which tenant may have one more (docs/explanation/scheduling.md, Slots)."""
 
 from __future__ import annotations
 
@@ -13,12 +13,21 @@ if TYPE_CHECKING:
 
     from evenlane.engine.core.scheduler.tenant import Tenant
 
-_A_BIT = 1e-6  # makes of "less" what is "no more"
-_SOON = 5_000_000  # ns; an instant that moves with each call is asked for no more often than this
+_A_BIT = 1e-6  # turns "at most" into "less than"
+_SOON = 5_000_000  # ns; the least wait for an instant that moves with each call
 
 
 class Slots:
-    """`count` of them, `in_flight` taken. Without `headroom` everybody may always have one more."""
+    """The node's `count` slots, `in_flight` of them taken. Without `headroom`, every tenant may always have one more.
+
+    Invariants:
+    - A tenant is *busy* while it has a ready message and isn't parked, or has a message in flight. It is *active* while
+      it is busy and for a moment afterwards; `_active_weights` is the sum of the active tenants' weights.
+    - Each tenant in `leaving` has exactly one entry there (`Tenant.leaving`). A tenant that became busy again keeps its
+      entry, which is then ignored.
+    - `_heavy` and `_heavy_weights` cover the tenants with `Tenant.heavy`; `_light` follows the slots of all others.
+    - While a single tenant is active, its slots aren't counted: it is `_lone`, and is counted once another joins.
+    """
 
     __slots__ = (
         "_active_weights", "_headroom", "_heavy", "_heavy_weights", "_light", "_lone", "_marks", "active", "busy",
@@ -28,29 +37,29 @@ class Slots:
     def __init__(self, count: int, *, headroom: bool) -> None:
         self.count, self._headroom = count, headroom
         self.in_flight = 0
-        self.busy = 0  # tenants with something ready and not parked, or something in flight
-        self.active = 0  # those, and who was busy a moment ago
+        self.busy = 0  # number of busy tenants
+        self.active = 0  # number of active tenants
         self._active_weights = 0.0
-        self.leaving: list[tuple[int, int, Tenant[Any]]] = []  # no longer busy, by when (ns) they cease to be active
+        self.leaving: list[tuple[int, int, Tenant[Any]]] = []  # by the time (ns) at which they become inactive
         self._marks = 0
         self._heavy = 0
         self._heavy_weights = 0.0
-        self._lone: Tenant[Any] | None = None  # whose count may be old
-        self._light = Average(0)  # what all light tenants hold
+        self._lone: Tenant[Any] | None = None  # its count may be out of date
+        self._light = Average(0)  # slots of all light tenants
 
     @property
     def all_taken(self) -> bool:
         return self.in_flight >= self.count
 
     def reweigh(self, tenant: Tenant[Any], weight: float) -> None:
-        """The tenant is about to have this weight."""
+        """Prepare for a change of the tenant's weight; the caller sets it afterwards."""
         if tenant.active:
             self._active_weights += weight - tenant.weight
         if tenant.heavy:
             self._heavy_weights += weight - tenant.weight
 
     def enter(self, tenant: Tenant[Any]) -> None:
-        """The tenant becomes busy."""
+        """Make the tenant busy."""
         tenant.busy = True
         self.busy += 1
         if not tenant.active:
@@ -59,8 +68,8 @@ class Slots:
             self._active_weights += tenant.weight
 
     def leave(self, tenant: Tenant[Any], now: int) -> None:
-        """The tenant has nothing any more. It stays active for a while: one that has a message now and then is not
-        to find all slots taken each time.
+        """Make the tenant idle. It stays active for a while, so that a tenant with an occasional message doesn't find
+        all slots taken each time.
         """
         tenant.busy = False
         self.busy -= 1
@@ -72,7 +81,7 @@ class Slots:
             self._note_leaving(tenant)
 
     def expire(self, now: int) -> None:
-        """Those who have been idle for long are active no longer."""
+        """Make tenants inactive that have been idle for long enough."""
         while self.leaving and self.leaving[0][0] <= now:
             tenant = heappop(self.leaving)[2]
             tenant.leaving = False
@@ -85,7 +94,7 @@ class Slots:
             self.active -= 1
             self._active_weights -= tenant.weight
             if not self.active:
-                self._active_weights = 0.0  # so that rounding can't add up
+                self._active_weights = 0.0  # so that rounding errors can't add up
 
     def _note_leaving(self, tenant: Tenant[Any]) -> None:
         tenant.leaving = True
@@ -98,8 +107,10 @@ class Slots:
         return held > 0 and (held + 1) * self._active_weights > self.count * tenant.weight
 
     def recount(self, tenant: Tenant[Any], now: int) -> None:
-        """What a heavy tenant holds doesn't count among the light ones. One that wants more and has just lost a slot
-        is still heavy. What a lone tenant holds is asked by nobody: it is counted when somebody joins it.
+        """Classify the tenant as heavy or light again, and count its slots among the light ones if it is light.
+
+        A heavy tenant that wants more and has just lost a slot stays heavy. A lone tenant's slots are irrelevant; they
+        are counted when another tenant joins.
         """
         if not self._headroom:
             return
@@ -125,16 +136,16 @@ class Slots:
         self._set_light(tenant, count, now)
 
     def has_room(self, tenant: Tenant[Any], now: int) -> bool:
-        """Whether it may take a further slot: it is below its fair share, or below its part of what the heavy
-        tenants may have, or enough stay free for the light ones.
+        """Whether the tenant may take one more slot: it is below its fair share, or below its share of the slots for
+        heavy tenants, or enough slots stay free for the light ones.
         """
-        # (`is_heavy`, without the price of its call)
+        # (`is_heavy`, inlined to save a call per message)
         if not self._headroom or (tenant.in_flight + 1) * self._active_weights <= self.count * tenant.weight:
             return True
         if not tenant.in_flight:
             return True
         for_heavy: float = self.count
-        if self.active > self._heavy + (not tenant.heavy):  # there are light ones
+        if self.active > self._heavy + (not tenant.heavy):  # there are light tenants
             for_heavy -= room(self._light.read(now))
         if self.in_flight - self._light.count < for_heavy:
             return True
@@ -142,8 +153,8 @@ class Slots:
         return tenant.level * weights <= for_heavy
 
     def opens_at(self, level: float | None, now: int) -> int:
-        """When what the light tenants hold will have been low for long enough, if nothing else happens, for any held
-        tenant; `level` is the least of theirs.
+        """The instant (ns) at which headroom admits a held tenant if nothing else happens, because the light tenants
+        have held few slots for long enough. `level` is the lowest level of the held tenants.
         """
         held: float = self.in_flight - self._light.count
         if level is not None:
@@ -153,9 +164,10 @@ class Slots:
         return min(opens, self.leaving[0][0]) if self.leaving else opens
 
     def _holds_much(self, tenant: Tenant[Any], now: int) -> bool:
-        """Of a heavy tenant that has nothing for a moment: whether what it holds would look like that of many light
-        ones. It is at least half its fair share, if that is two slots or more; or, of one that headroom has kept
-        a slot from, half its part of what the heavy ones may have.
+        """Whether the slots of a heavy tenant that is idle for a moment would look like those of many light ones.
+
+        They do if they are at least half its fair share and that is two slots or more; or, for a tenant that headroom
+        has held back, half its share of the slots for heavy tenants.
         """
         twice, share = 2 * tenant.in_flight, self.count * tenant.weight
         if not tenant.parked and share >= 2 * self._active_weights and twice * self._active_weights >= share:
@@ -165,7 +177,9 @@ class Slots:
         return twice * self._heavy_weights >= (self.count - room(self._light.read(now))) * tenant.weight
 
     def _set_heavy(self, tenant: Tenant[Any], heavy: bool, now: int) -> None:
-        """What a heavy tenant held while it was light is nothing that heavy ones must leave room for."""
+        """Change the classification. The history of a tenant's slots moves with it: heavy tenants needn't leave room
+        for the slots that another heavy tenant held while it was light.
+        """
         tenant.heavy = heavy
         tenant.was_held = False
         self._heavy += 1 if heavy else -1

@@ -1,4 +1,4 @@
-"""What the scheduler keeps of one tenant: its quota, its standing between tenants, its rules."""
+"""The scheduler's state of one tenant: its quota, its share of the slots, its rules."""
 
 from __future__ import annotations
 
@@ -18,10 +18,13 @@ if TYPE_CHECKING:
 
 
 class QueueGroup(Group, Generic[Q]):
-    """A group with its queues by band; bit b of `mask` is set while a queue of band b is ready.
+    """A group of a topic with its queues by band.
 
-    There is one for each band, but for the time after a topic's `spread` has changed: then the group's backlog lies
-    on two partitions. `others` are those that are ready beside the one in `queues`; they take turns.
+    Invariants:
+    - Bit b of `mask` is set exactly while a queue of band b is ready; `queues[b]` is then that queue. Where the bit is
+      clear, `queues[b]` has no meaning.
+    - Normally a group has one queue per band. After a change of the topic's `spread` its backlog lies on two partitions
+      for a while: `others` has further ready queues of a band, which take turns with the one in `queues`.
     """
 
     __slots__ = ("ageing", "mask", "others", "queues", "tenant")
@@ -30,12 +33,12 @@ class QueueGroup(Group, Generic[Q]):
         super().__init__()
         self.tenant = tenant
         self.mask = 0
-        self.queues: list[Q] = []  # by band; those of the mask count
+        self.queues: list[Q] = []  # by band; only bands in `mask` are valid
         self.others: dict[int, list[Q]] | None = None
         self.ageing = Ageing(tenant.ageing) if tenant.ageing else None
 
     def fill(self, queue: Q) -> None:
-        """The queue has something."""
+        """The queue has become ready."""
         band = queue.band
         if len(self.queues) <= band:
             self.queues += [queue] * (band + 1 - len(self.queues))
@@ -49,7 +52,7 @@ class QueueGroup(Group, Generic[Q]):
                 beside.append(queue)
 
     def drain(self, queue: Q) -> None:
-        """The queue has nothing any more."""
+        """The queue has no ready message any more."""
         band = queue.band
         beside = self.others.get(band) if self.others else None
         if beside and queue in beside:
@@ -63,7 +66,7 @@ class QueueGroup(Group, Generic[Q]):
             self.others = None
 
     def turn(self, band: int) -> Q | None:
-        """The band's queue, and then it is another one's turn."""
+        """Return the band's queue, and let the next queue of the band take its place."""
         queue = self.queues[band]
         beside = self.others.get(band) if self.others else None
         if beside and queue is not None:
@@ -72,12 +75,20 @@ class QueueGroup(Group, Generic[Q]):
         return queue
 
     def band(self) -> int:
-        """Whose message is next; only of a group that is ready."""
+        """The band whose message is next. The group must be ready."""
         return self.ageing.choose(self.mask) if self.ageing else first(self.mask)
 
 
 class Tenant(Flow, Generic[Q]):
-    """`in_flight` are the slots it holds, `running` its messages in them: more if they come in batches."""
+    """A tenant as the scheduler sees it.
+
+    Invariants:
+    - `in_flight` is the number of slots it holds, `running` the number of messages in them, which is higher with
+      batches.
+    - `line` is the `Line` that it is in, None if it is in none. While `parked` isn't 0, it is in none.
+    - Of its entries in the heaps of timers, levels and reserves, at most one each is valid: the one that matches
+      `parked`, `noted_level` or `reserve_ticket`. All others are stale and ignored.
+    """
 
     __slots__ = (
         "active", "ageing", "busy", "concurrency", "groups", "heavy", "in_flight", "leaves_at", "leaving", "light",
@@ -89,35 +100,37 @@ class Tenant(Flow, Generic[Q]):
         super().__init__()
         self.groups: dict[int, QueueGroup[Q]] = {}
         self.quota: TopicQuota[QueueGroup[Q]] = TopicQuota()
-        self.open = False  # it has a topic, and isn't paused
+        self.open = False  # has a topic, and isn't paused
         self.concurrency: int | None = None
         self.ageing: float | None = None
         self.reserve: Pace | None = None
         self.reserve_at = NEVER
-        self.reserve_ticket = 0  # of its entry among those with a reserve; 0: it has none
+        self.reserve_ticket = 0  # of its valid entry in the reserve heap; 0: none
         self.in_flight = 0
-        self.parked = 0  # the instant at which its quota has more; 0: it isn't parked
-        self.heavy = False  # it wants more, and holds its fair share of the slots, or nearly
-        self.was_held = False  # it is heavy, and headroom has kept a slot from it since
-        self.timer = 0  # the instant of its last timer
-        self.noted_level: float | None = None  # of its entry among the levels that counts
-        self.busy = False  # it wants a slot or holds one
-        self.active = False  # it is busy, or was a moment ago; its weight is among those of the active tenants
-        self.leaves_at = 0  # when it is active no longer, unless it is busy
-        self.leaving = False  # it stands among those who leave
-        self.light: Average | None = None  # what it holds while it is light; made when it first holds anything
+        self.parked = 0  # until when its quota is exhausted, ns; 0: it isn't parked
+        self.heavy = False  # wants more, and holds its fair share of the slots, or nearly
+        self.was_held = False  # heavy, and headroom has held it back since it became so
+        self.timer = 0  # instant of its last entry in the timer heap, ns; 0: none
+        self.noted_level: float | None = None  # of its valid entry in the level heap; None: none
+        self.busy = False  # wants a slot, or holds one
+        self.active = False  # busy, or was a moment ago
+        self.leaves_at = 0  # when it becomes inactive, unless it is busy then, ns
+        self.leaving = False  # has an entry in `Slots.leaving`
+        self.light: Average | None = None  # slots held while light; created when it first holds one
 
     def configure(self, topic: Topic, max_group_qps: float, now: int, whole: float | None = None) -> None:
-        """Take on a topic's rules. The weight is the caller's, who keeps their sum. `whole`: see `TopicQuota`."""
+        """Apply a topic's rules. The caller sets the weight, because it keeps the sum of all weights. `whole`: see
+        `TopicQuota`.
+        """
         groups = list(self.groups.values())
         self.quota.configure(
             topic.qps, topic.groups, topic.burst, now,
             borrow=topic.borrow, max_group_qps=max_group_qps, known=groups, whole=whole,
         )  # fmt: skip
         self.concurrency = topic.concurrency
-        # what slots that end together made late is made good for a second's worth: it is a promise, not a limit
+        # A reserve is a promise, not a limit: up to a second's worth that was late is made up for.
         before, self.reserve = self.reserve, pace(topic.reserve, ceil(topic.reserve)) if topic.reserve else None
-        self.reserve_ticket = 0  # what stood there was of the old rate
+        self.reserve_ticket = 0  # the entry in the heap was computed with the old rate
         if self.reserve is None:
             self.reserve_at = NEVER
         else:
@@ -128,7 +141,7 @@ class Tenant(Flow, Generic[Q]):
                 group.ageing = Ageing(topic.ageing) if topic.ageing else None
 
     def group(self, number: int) -> QueueGroup[Q]:
-        """The group, made if it is new."""
+        """The group with this number, created if it is new."""
         group = self.groups.get(number)
         if group is None:
             group = self.groups[number] = QueueGroup(self)
@@ -136,10 +149,10 @@ class Tenant(Flow, Generic[Q]):
 
     @property
     def level(self) -> float:
-        """The slots it would hold with one more, for its weight."""
+        """The slots that it would hold with one more, divided by its weight."""
         return (self.in_flight + 1) / self.weight
 
     @property
     def full(self) -> bool:
-        """It has as many messages in flight as its topic allows."""
+        """Whether it has as many messages in flight as its topic allows."""
         return self.concurrency is not None and self.running >= self.concurrency

@@ -1,5 +1,5 @@
-"""Heaps of tenants that wait for something. Of each tenant one entry counts; it is brought up to date when it comes to
-the top, so what changes meanwhile costs nothing.
+"""Heaps of waiting tenants, with lazy deletion. One entry per tenant is valid; it is updated when it reaches the top,
+so changes in between cost nothing.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Timers(Generic[Q]):
-    """Tenants whose quota has nothing, by the instant (ns) at which it has."""
+    """Parked tenants by the instant (ns) at which their quota admits the next message."""
 
     __slots__ = ("_count", "entries")
 
@@ -34,7 +34,7 @@ class Timers(Generic[Q]):
             heappush(self.entries, (until, self._count, tenant))
 
     def due(self, now: int) -> Iterator[Tenant[Q]]:
-        """Those who are parked no longer."""
+        """Unpark and yield the tenants whose time has come."""
         entries = self.entries
         while entries and entries[0][0] <= now:
             tenant = self._pop()
@@ -43,7 +43,7 @@ class Timers(Generic[Q]):
                 yield tenant
 
     def first(self) -> int:
-        """The next instant that counts; NEVER if there is none."""
+        """The next instant of a valid entry; NEVER if there is none."""
         entries = self.entries
         while entries and entries[0][2].parked != entries[0][0]:
             self._pop()
@@ -57,7 +57,7 @@ class Timers(Generic[Q]):
 
 
 class LevelHeap(Line["Tenant[Q]"], Generic[Q]):
-    """Tenants that wait for headroom, by start tag and by level: who holds least for its weight."""
+    """Tenants that wait for headroom, by start tag and by level, that is, by slots held per weight."""
 
     __slots__ = ("_count", "_levels")
 
@@ -71,7 +71,7 @@ class LevelHeap(Line["Tenant[Q]"], Generic[Q]):
         self.note(flow)
 
     def note(self, tenant: Tenant[Q]) -> None:
-        """The tenant's level may have fallen."""
+        """Add an entry if the tenant's level has fallen below its noted level."""
         level = tenant.level
         if tenant.noted_level is None or level < tenant.noted_level:
             tenant.noted_level = level
@@ -94,7 +94,7 @@ class LevelHeap(Line["Tenant[Q]"], Generic[Q]):
 
 
 class ReserveHeap(Generic[Q]):
-    """Tenants with a reserve that stand in a line, by when it has a message (ns)."""
+    """Tenants with a reserve that are in a line, by the instant (ns) at which the reserve admits their next message."""
 
     __slots__ = ("_count", "entries")
 
@@ -109,7 +109,7 @@ class ReserveHeap(Generic[Q]):
             heappush(self.entries, (tenant.reserve_at, self._count, tenant))
 
     def first(self, now: int) -> Tenant[Q] | None:
-        """The one inside its reserve for the longest."""
+        """The tenant that has been within its reserve for the longest; None if none is."""
         entries = self.entries
         while entries and entries[0][0] <= now:
             _, ticket, tenant = entries[0]
