@@ -1,5 +1,5 @@
-"""The node: thin shells that carry out what lanes, index and scheduler decide. Data goes one way: feed, index,
-schedule, handle, settle; each step is a file here.
+"""The node: thin asyncio shells that carry out the decisions of lanes, queues and scheduler. Data flows one way: feed,
+queue, schedule, handle, settle.
 """
 
 from evenlane.engine.node.node import Node

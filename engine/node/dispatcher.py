@@ -1,4 +1,4 @@
-"""Chooses the next message that may start: the head of the queue that the scheduler names."""
+"""Chooses the next message that may start: the head of the queue that the scheduler grants."""
 
 from __future__ import annotations
 
@@ -36,13 +36,19 @@ if TYPE_CHECKING:
 
 _log = structlog.get_logger(__name__)
 
-_GONE_AT_ONCE = 200  # expired messages, say, in one turn of the loop
-_WEIGHED_EVERY = 256  # messages, between two looks at how many ends aren't durable
+_GONE_AT_ONCE = 200  # messages per turn of the loop that end without a handler, such as expired ones
+_WEIGHED_EVERY = 256  # messages between two checks of how many results aren't durable
 
 
 class Dispatcher:
-    """Asks the scheduler for the next queue, and takes its head if nothing is against it. `env` and `node_id` are for
-    the messages. `stopped` is set when the node starts nothing more.
+    """Asks the scheduler for the next queue, and takes its head unless a rule forbids it. `env` and `node_id` are for
+    the messages.
+
+    Invariants:
+    - Each grant is either committed, and its message is handed out or dead-lettered, or refused, and nothing is
+      charged.
+    - Queues in `_aside` may have ready messages, but the scheduler has them as empty until the next turn of the loop.
+    - `stopped` is set once the node starts no more messages; it is never cleared.
     """
 
     def __init__(
@@ -69,8 +75,8 @@ class Dispatcher:
         self._trust, self._clock, self._signal = trust, clock, signal
         self._alarm = WakeTimer(signal.notify)
         self.stopped = False
-        self._unweighed = 0  # messages since the settler looked last
-        self._gone = 0  # messages that were taken and not handled, since a queue was last set aside for it
+        self._unweighed = 0  # messages since the last check of the settler
+        self._gone = 0  # messages of this turn of the loop that were taken and not handed out
         self._aside: list[Queue] = []
 
     def stop(self) -> None:
@@ -78,7 +84,7 @@ class Dispatcher:
         self._alarm.cancel()
 
     def take(self, now: int) -> Message | None:
-        """The next message to handle; the lease is looked at before each one."""
+        """The next message to handle; None if none may start. The lease is checked for each message."""
         settler = self._settler
         self._unweighed += 1
         if self._unweighed >= _WEIGHED_EVERY:
@@ -101,7 +107,9 @@ class Dispatcher:
                 self._set_aside(grant.queue, now)
 
     def more(self, message: Message, now: int) -> Message | None:
-        """For a batch: another message of the same queue. A suspect is a batch by itself: a death then accuses it."""
+        """Another message of the same queue, for a batch; None if there is none. A suspect is a batch by itself, so
+        that a death accuses it alone.
+        """
         queue = message.queue
         while (
             queue.hand
@@ -114,12 +122,12 @@ class Dispatcher:
         return None
 
     def is_expired(self, message: Message, now: int) -> bool:
-        """Whether its time to live is over."""
+        """Whether the message has outlived its time to live."""
         return expired(message.entry, message.queue.ttl, now + self._clock.offset)
 
     def _set_aside(self, queue: Queue, now: int) -> None:
-        """Much of this turn of the loop went to messages that aren't handled (expired ones, say), which cost their
-        tenant nothing: others come first, and this queue again in the next turn.
+        """Defer the queue to the next turn of the loop: many messages of this turn ended without a handler (expired
+        ones, say), which costs their tenant nothing, so other tenants come first.
         """
         if not self._aside:
             asyncio.get_running_loop().call_soon(self._next_turn)
@@ -136,10 +144,10 @@ class Dispatcher:
         """The head of the granted queue, charged; None if it is gone, has expired, or must wait."""
         queue = grant.queue
         hand = queue.hand
-        if not hand:  # its stream was replaced meanwhile
+        if not hand:  # the stream was replaced meanwhile
             self._refuse(grant, now)
             return None
-        entry = hand.pop(0)  # (`Queue.take`, without the price of its call)
+        entry = hand.pop(0)  # (`Queue.take`, inlined to save a call per message)
         lane, sequence, at, _, _, size, special = entry
         self._limits.held -= size
         queue.hand_bytes -= size
@@ -154,7 +162,7 @@ class Dispatcher:
             if self._waits(queue, entry, mark, now, recorded=recorded):
                 self._refuse(grant, now)
                 return None
-        # A message is young, most often, and says nothing of itself.
+        # Skipped for most messages: they are young, and have none of our headers.
         if (special or 0 < queue.ttl <= now + self._clock.offset - at) and self._ends_here(grant, entry, now):
             self._refuse(grant, now)
             return None
@@ -169,13 +177,13 @@ class Dispatcher:
         return message
 
     def _refuse(self, grant: Grant[Queue], now: int) -> None:
-        """The message that was granted doesn't start."""
+        """Cancel the grant: its message doesn't start."""
         grant.cancel()
         if not grant.queue.hand:
             self._scheduler.empty(grant.queue, now)
 
     def _waits(self, queue: Queue, entry: Entry, mark: int, now: int, *, recorded: bool) -> bool:
-        """Whether a message must not start now, or never."""
+        """Whether the message must not start now, or never will."""
         lane, sequence = entry[0], entry[1]
         place = MessageRef(lane, sequence)
         if sequence in lane.dropped:
@@ -196,7 +204,7 @@ class Dispatcher:
         return True
 
     def _ends_here(self, grant: Grant[Queue], entry: Entry, now: int) -> bool:
-        """Whether a message ends without a handler: it has expired, or its header of when it does is invalid."""
+        """Whether the message ends without a handler: it has expired, or its expiry header is invalid."""
         queue = grant.queue
         if entry[6] and (refused := refusals(entry[3])):
             mark = entry[0].marks.of.get(entry[1], 0)
@@ -224,7 +232,9 @@ class Dispatcher:
         self._eligibility.free(queue, place)
 
     def _bury(self, grant: Grant[Queue], entry: Entry, reason: str, now: int) -> None:
-        """Without an attempt; charged, as the store is asked to keep no more dead letters than the quota allows."""
+        """Dead-letter a message without an attempt. It is charged, so that dead letters don't exceed the
+        quota either.
+        """
         queue = grant.queue
         grant.commit(now)
         self._scheduler.done(queue, now, 0)
@@ -237,14 +247,17 @@ class Dispatcher:
 
 
 def _end_of_process(lane: Lane, sequence: int) -> str:
-    """What the last process that handled a message ended of. One that stays blocked ends itself."""
+    """The cause of death of the last process that handled a message. A process that stays blocked ends itself."""
     seconds = lane.blocked.get(sequence)
     return "its process died" if seconds is None else f"blocked its node for {seconds:.0f} s"
 
 
 def _is_recorded(queue: Queue, entry: Entry, mark: int) -> bool:
-    """Whether a message may have been in flight at a death, and so starts once an in-flight record names it. One that
-    has a single attempt always does: N + 1 deaths would leave it none that tells it from its neighbours.
+    """Whether a message may have been in flight at a death, and so must be named by an in-flight record before it
+    starts.
+
+    A message with a single attempt is always recorded: N + 1 deaths would leave no attempt to tell it from its
+    neighbours.
     """
     lane = entry[0]
     return (

@@ -65,17 +65,19 @@ if TYPE_CHECKING:
 
 _log = structlog.get_logger(__name__)
 
-_LEAST_FULL = 4_096  # ends that aren't durable: beyond it nothing starts while the store doesn't answer
+_LEAST_FULL = 4_096  # results that aren't durable; beyond this no message starts while the store doesn't answer
 
 
 class Node:
-    """Builds the parts of a node from the bottom up: each gets the parts below it. What they report upwards arrives
-    here, as `NodeEvents`.
+    """Builds the parts of a node from the bottom up: each gets the parts below it. Events flow upwards through
+    `NodeEvents`, which the node implements.
 
-    `topic_of` gives the topic of a project, None if there is none, `draining_of` its groups that are only emptied;
-    `push` handles messages of topics that are pushed, `fallback` messages that would become dead letters. Times are in
-    seconds where a name doesn't say ns. `on_stop(reason)` is called when the node can't go on by itself,
-    `on_fenced(reason)` when a newer owner has taken a partition over.
+    `topic_of` returns the topic of a project, None if there is none; `draining_of` its groups that are being drained.
+    `push` handles messages of topics with HTTP push, `fallback` messages that would otherwise be dead-lettered. Times
+    are in seconds unless a name says ns.
+
+    `on_stop(reason)` is called when the node can't continue by itself, `on_fenced(reason)` when a newer owner has taken
+    over a partition, `on_unreadable(partition, reason)` when a settle log can't be read.
     """
 
     def __init__(
@@ -195,11 +197,13 @@ class Node:
             task.add_done_callback(self._part_ended)
 
     def _is_ending(self) -> bool:
-        """Whether its tasks may be cancelled: it stops, or all of the loop's tasks end with the one that runs it."""
+        """Whether tasks may be cancelled: the node stops, or the task that runs it is being cancelled."""
         return self.dispatcher.stopped or (self._owner is not None and self._owner.cancelling() > 0)
 
     def _part_ended(self, task: asyncio.Task[None]) -> None:
-        """A part that fails is a defect: better a node that ends and logs it than one that does nothing."""
+        """Stop the node if one of its parts has failed. That is a defect: better a node that ends and logs it than one
+        that does nothing.
+        """
         if task.cancelled() and self._is_ending():
             return
         error = asyncio.CancelledError("from within") if task.cancelled() else task.exception()
@@ -209,13 +213,14 @@ class Node:
             self._on_stop(f"its part {task.get_name()!r} has failed: {type(error).__name__}: {error}")
 
     async def take_over(self, partitions: Iterable[int], epoch: int) -> None:
-        """Own all these under one epoch: their messages come in when this returns. Raises Fenced."""
+        """Own these partitions under one epoch. Their messages are delivered from when this returns. Raises Fenced."""
         await asyncio.gather(*(self.owned.open(number, epoch) for number in partitions))
 
     async def stop(self, grace: float = 25.0, *, process_ends: bool = True) -> bool:
-        """Drain: start nothing more, wait for handlers that run, settle. Ends within `grace` seconds; True if all
-        messages that were begun have ended and are durably settled. `process_ends`: handlers that have to be left
-        running end with the process, and have killed nothing; else no clean end is written to the logs.
+        """Drain: start no more messages, wait for running handlers, settle. Ends within `grace` seconds.
+
+        True if all messages that were started have ended and are durably settled. `process_ends` says that handlers
+        left running end with the process and have killed nothing; otherwise no clean end is written to the logs.
         """
         self.dispatcher.stop()
         self.queues.shares.stop()
@@ -244,12 +249,12 @@ class Node:
 
     @property
     def trusted_until(self) -> int:
-        """Until when (monotonic ns) handlers may start."""
+        """The time (monotonic ns) until which handlers may start."""
         return self.trusted.until
 
     def trust(self, until: int) -> None:
-        """The lease is trusted until then (ns of `now_ns`); work that had stopped for want of it goes on, once the
-        settle logs have shown that nobody else has taken over meanwhile.
+        """Trust the lease until then (ns of `now_ns`). If trust had lapsed, work resumes once the settle logs have
+        shown that no other node has taken over meanwhile.
         """
         self._renewal.renew(until)
 
@@ -267,7 +272,7 @@ class Node:
         return [*self.workers.running, *self.gate.messages]
 
     def handled_by(self, task: asyncio.Task[Any]) -> list[Message]:
-        """The messages whose handler or fallback a task runs; empty if it runs none. For any thread."""
+        """The messages whose handler or fallback runs in a task; empty if it runs none. Thread-safe."""
         return self.workers.handled_by(task) or self.failures.falling_back(task)
 
     def out(self, lane: Lane) -> set[int]:
@@ -276,20 +281,20 @@ class Node:
 
     @property
     def partitions(self) -> Mapping[int, Partition]:
-        """Those that are open, or being opened."""
+        """The partitions that are open, or being opened."""
         return self.owned.partitions
 
     @property
     def backlog(self) -> int:
-        """Messages known and waiting, on all partitions, delayed ones included."""
+        """The number of waiting messages known, on all partitions, delayed ones included."""
         return self.queues.backlog + sum(len(partition.later.delayed) for partition in self.partitions.values())
 
     def topic_changed(self, project: str, topic: Topic | None) -> None:
-        """Act on a topic's new rules at once, for the backlog that is there, too (X4)."""
+        """Apply a topic's new rules at once, to the existing backlog, too (X4)."""
         self.queues.shares.configure(project)
         known = self.queues.of(project)
         if known and known[0].topic is not None and (topic is None or topic.push != known[0].topic.push):
-            self.pauses.end(project)  # another endpoint
+            self.pauses.end(project)  # the pause was for the old endpoint
         for queue in self.queues.by_priority(project):
             self.queues.apply(queue, topic)
         self.withheld.rules_changed(project)
@@ -310,6 +315,6 @@ class Node:
         self.owned.feed_again(lane)
 
     def fenced(self, lane: Lane, reason: str) -> None:
-        if not self.dispatcher.stopped:  # else each lane of a lost lease would log it
+        if not self.dispatcher.stopped:  # or each lane of a lost lease would log it
             _log.warning("fenced: a newer owner settles", **lane_fields(lane), reason=reason)
         self._on_fenced(f"nothing more is settled of {lane.id.kind} {lane.id.partition}: {reason}")

@@ -1,4 +1,4 @@
-"""Renews the node's trust in its lease, and proves that it still owns its partitions after the trust has lapsed."""
+"""Renews the node's trust in its lease. After a lapse, it first proves that the node still owns its partitions."""
 
 from __future__ import annotations
 
@@ -16,14 +16,15 @@ if TYPE_CHECKING:
     from evenlane.engine.node.signals.lease_trust import LeaseTrust
     from evenlane.engine.node.signals.work_signal import WorkSignal
 
-_PROOF_S = 2.0  # for which a settle log that doesn't answer is waited for
+_PROOF_S = 2.0  # how long to wait for a settle log that doesn't answer
 
 
 class TrustRenewal:
-    """A node that wasn't trusted for a while may have lost its partitions: an etcd that has gone back since can have
-    its lease and its owner keys again. So its settle logs are asked before handlers start.
+    """The node's trust in its lease. A node whose trust lapsed may have lost its partitions even if etcd shows its
+    lease and owner keys: etcd may have been rolled back since. Therefore its settle logs are checked before handlers
+    start.
 
-    Invariant: `trust.until` is `_granted_until`, unless a proof is under way: then handlers wait for its end.
+    Invariant: `trust.until` is `_granted_until`, unless a proof is under way; handlers then wait for its end.
     """
 
     def __init__(
@@ -36,15 +37,15 @@ class TrustRenewal:
     ) -> None:
         self._trust, self._owned, self._settler, self._signal, self._on_end = trust, owned, settler, signal, on_end
         self._granted_until = 0
-        self._lapses = self._proven_lapses = 0  # times that the trust has lapsed, and up to which the logs were asked
+        self._lapses = self._proven_lapses = 0  # lapses so far, and those covered by a proof
         self.proof: asyncio.Task[None] | None = None
 
     def renew(self, until: int) -> None:
-        """The lease is trusted until then (monotonic ns); 0: not any more."""
+        """Trust the lease until then (monotonic ns); 0 ends the trust."""
         lapsed = 0 < self._granted_until <= now_ns()
         self._granted_until = until
         if until and lapsed and self._owned.partitions:
-            self._lapses += 1  # what was asked before says nothing any more
+            self._lapses += 1  # a proof under way no longer suffices
         if until and self.proof is None and self._proven_lapses < self._lapses:
             self.proof = asyncio.create_task(self._prove(), name="regain trust")
             self.proof.add_done_callback(self._on_end)
@@ -52,8 +53,8 @@ class TrustRenewal:
             self._apply(until)
 
     async def _prove(self) -> None:
-        """A log that doesn't answer in time no longer holds up the others: another owner can have written to it only
-        if etcd has gone back, too.
+        """Check the settle logs of all lanes. A log that doesn't answer in time doesn't hold up the others: another
+        owner can have written to it only if etcd was rolled back as well.
         """
         while self._proven_lapses < self._lapses:
             lapses = self._lapses

@@ -1,4 +1,4 @@
-"""How a node paces its take-overs, its settle logs and its shares."""
+"""The tuning of a node: how it paces takeovers, settle logs and quota shares."""
 
 from __future__ import annotations
 
@@ -9,20 +9,22 @@ _SECOND = 1_000_000_000
 
 @dataclass(frozen=True, slots=True)
 class Tuning:
+    """Values that tests change; nodes use the defaults."""
+
     tail_beyond: int = 5_000
-    """Messages of backlog from which a tail feed runs beside the catch-up."""
+    """Messages. A larger backlog gets a catch-up, with a tail feed at the same time."""
     small: int = 1_000
-    """Messages of backlog that come in so soon that it isn't asked whose they are."""
+    """Messages. A smaller backlog is delivered before its subjects could be read."""
     for_each: int = 500
-    """Messages of backlog for each queue that is read ahead, so that this costs a fraction of the catch-up."""
+    """Messages of backlog per queue read ahead, so that reading ahead costs a fraction of the catch-up."""
     patience_s: float = 1.0
-    """For a backlog to come in, before lower bands go nevertheless."""
+    """How long lower bands wait for a backlog to be delivered."""
     pinned_for: int = 5 * _SECOND
-    """ns that a watermark stays before it is pinned."""
+    """ns. A watermark that hasn't moved for this long is pinned."""
     shares_after_s: float = 0.05
-    """Other partitions that come with this one come in the same moment."""
+    """Partitions that are acquired together arrive within this time."""
     shares_at_once: int = 400
-    """Projects in one turn of the loop: some milliseconds."""
+    """Projects per turn of the event loop: some milliseconds."""
 
 
 DEFAULT = Tuning()

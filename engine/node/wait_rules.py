@@ -1,8 +1,8 @@
-"""The rules by which no message of a queue may start, in the order in which they are checked (X8).
+"""The rules that keep a queue's messages from starting, in the order in which they are checked (X8).
 
 The node decides by the same rules, each where it is cheapest: the registry puts queues of withheld and paused projects
-to sleep, `OwnedLanes` keeps queues from the scheduler, the dispatcher looks at the lease before each message, and the
-scheduler has rules of its own. `why` names the first that holds.
+to sleep, `OwnedLanes` keeps queues from the scheduler, the dispatcher checks the lease for each message, and the
+scheduler has rules of its own. `why` returns the first rule that applies.
 """
 
 from __future__ import annotations
@@ -22,7 +22,9 @@ if TYPE_CHECKING:
 
 
 class WaitRules:
-    """Reasons are the words of surfaces: `paused`, `no_owner`, `higher_priority`, `ordered`, `quota` and so on."""
+    """Answers why a queue waits, in the reason words of the public surface: `paused`, `no_owner`, `higher_priority`,
+    `ordered`, `quota` and so on.
+    """
 
     def __init__(
         self, queues: QueueRegistry, trust: LeaseTrust, lanes: OwnedLanes, scheduler: Scheduler[Queue]
@@ -37,7 +39,7 @@ class WaitRules:
         )
 
     def reason(self, queue: Queue) -> str | None:
-        """Why the head of a queue that has a backlog waits; None if it may start at once, or is being read."""
+        """The reason why the head of a queue with a backlog waits; None if it may start at once, or is being read."""
         now = now_ns()
         for rule in self._rules:
             if (reason := rule(queue, now)) is not None:

@@ -1,4 +1,4 @@
-"""The source of work: messages that may start now, and those whose in-flight record is safe."""
+"""The source of work: messages that may start now, and messages whose in-flight record is stored."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 
 
 class WorkSource:
-    """Takes messages from the dispatcher, as long as there are free slots, and puts those that must be recorded first
-    through the in-flight gate.
+    """Takes messages from the dispatcher while there are free slots, and passes those that must be recorded through the
+    in-flight gate.
 
-    Invariant: workers that are busy and units in the gate together never exceed the number of slots, so a unit that
-    leaves the gate always finds a slot.
+    Invariant: busy workers and units in the gate together never exceed the number of slots, so a unit that leaves the
+    gate always finds a slot.
     """
 
     def __init__(
@@ -42,7 +42,9 @@ class WorkSource:
         self._take = dispatcher.take
 
     def next(self, now: int) -> list[Message] | None:
-        """Messages that may start together; those that have to be recorded first go to the gate meanwhile."""
+        """Messages that may start together; None if none may. Messages that must be recorded go to the gate
+        on the way.
+        """
         gate, signal = self._gate, self._signal
         if gate.held and (recorded := self._recorded(now)) is not None:
             return recorded
@@ -54,7 +56,7 @@ class WorkSource:
                 break
             messages = self._batch(message, now) if batched else [message]
             if not message.recorded and not (batched and any(each.recorded for each in messages)):
-                if gate.held:  # messages in the gate get their record although fresh ones keep coming
+                if gate.held:  # or a steady flow of unrecorded messages would starve those in the gate
                     gate.flush()
                 return messages
             gate.enter(messages)
@@ -62,12 +64,14 @@ class WorkSource:
         return None
 
     def _recorded(self, now: int) -> list[Message] | None:
-        """The next unit of the gate that may start. All of them return to their queues when the lease is over, or when
-        no record can be written; a unit does whose stream was handed over or replaced, or that has expired.
+        """The next unit of the gate that may start.
+
+        All units return to their queues when the lease has lapsed or no record can be written. A single unit returns if
+        its lane was handed over or replaced, or if a message of it has expired.
         """
         gate = self._gate
         if gate.failing or self._trust.until <= now:
-            for messages in reversed(gate.take_all()):  # the first of them is to be first again
+            for messages in reversed(gate.take_all()):  # requeueing prepends: in reverse, the first is first again
                 self._return(messages, now)
             return None
         while (unit := gate.pop()) is not None:
@@ -92,5 +96,5 @@ class WorkSource:
 
 
 def _is_stale(messages: list[Message]) -> bool:
-    """Whether any is of a lane that was handed over or replaced since it was chosen."""
+    """Whether the lane of any message was handed over or replaced since it was chosen."""
     return any(message.generation != message.lane.generation for message in messages)

@@ -1,1 +1,1 @@
-"""Which messages may run now."""
+"""Decides which messages may start now."""

@@ -1,5 +1,5 @@
-"""What mustn't start although the scheduler has chosen it: messages whose key is out, suspects beside another suspect,
-and those that have killed too many processes.
+"""Decides which messages must not start although the scheduler has granted them: messages whose key is out, suspects
+while another suspect runs, and messages that have killed too many processes.
 """
 
 from __future__ import annotations
@@ -25,11 +25,13 @@ if TYPE_CHECKING:
     from evenlane.engine.node.signals.dirty_lanes import DirtyLanes
 
 _SECOND = 1_000_000_000
-_NO_LIMIT = 1 << 30  # attempts: of a project whose topic isn't known nothing is handed out
+_NO_LIMIT = 1 << 30  # attempts, for a project without a topic, whose messages aren't handed out anyway
 
 
 class Eligibility:
-    """Messages that must wait return to their queues through `ready`. `store_now` is the store's clock, unix ns."""
+    """Checks messages before their start, and keeps those that must wait until they may return to their queues through
+    `ready`. `store_now` is the store's clock, unix ns.
+    """
 
     def __init__(
         self,
@@ -49,24 +51,24 @@ class Eligibility:
         self._suspects.stop()
 
     def resting(self, queue: Queue) -> list[MessageRef]:
-        """Messages of a queue that wait for their next attempt, or for another suspect's end."""
+        """The messages of a queue that wait for their next attempt, or for another suspect's end."""
         return [*self._retries.of(queue), *self._suspects.of(queue)]
 
     def retrying(self) -> Iterator[Queue]:
-        """Of each message that waits for its next attempt, its queue."""
+        """The queue of each message that waits for its next attempt."""
         return self._retries.queues()
 
-    # ---- before the start
+    # ---- before an attempt
 
     def waits(self, queue: Queue, entry: Entry, mark: int, now: int, *, recorded: bool) -> bool:
-        """Whether the message, which was taken from its queue's hand, has to wait, and is kept for then."""
+        """Whether a message that was taken from its queue has to wait. If so, it is kept until it may start."""
         place = MessageRef(entry[0], entry[1])
         order = queue.order
         if order is not None and (key := header_values.key(entry[3])) is not None and not order.admit(key, place):
             if not order.wait(key, entry, self._limits):
                 queue.take_back(entry, self._limits)
             return True
-        if mark and (wait := due(mark) - self._store_now()) > 0:  # it failed at a former owner's
+        if mark and (wait := due(mark) - self._store_now()) > 0:  # it failed under a previous owner
             self._retries.add(now + wait, queue, place, entry[0].generation)
             return True
         if not recorded or self.killed_too_often(queue, entry, mark):
@@ -80,25 +82,25 @@ class Eligibility:
 
     @staticmethod
     def killed_too_often(queue: Queue, entry: Entry, mark: int) -> bool:
-        """Whether a suspect has had all its attempts, and was the cause of the last death for certain."""
+        """Whether a suspect has used all its attempts, and certainly caused the last death."""
         return bool(mark & CONFIRMED) and _attempts_left(queue, entry, mark) <= 0
 
     def suspends(self, queue: Queue) -> bool:
-        """Whether a queue should hand out nothing until some of the messages that wait here have come back."""
+        """Whether the queue should hand out no messages until some of those that wait here have returned."""
         return queue in self._ready.suspended or (queue.order is not None and queue.order.full)
 
     def records_changed(self) -> None:
-        """The store refuses in-flight records, or takes them again."""
+        """The store refuses in-flight records, or accepts them again."""
         self._suspects.bring_back()
 
     def no_more_recorded(self) -> None:
         """No recorded message is in flight any more."""
         self._suspects.emptied()
 
-    # ---- after the end
+    # ---- after an attempt
 
     def over(self, message: Message) -> None:
-        """The process has survived a suspect."""
+        """Clear a suspect: the process has survived an attempt at it."""
         if message.suspect:
             lane, sequence = message.place
             if message.generation == lane.generation:
@@ -107,21 +109,21 @@ class Eligibility:
             self._suspects.ended(MessageRef(lane, sequence))
 
     def returned(self, message: Message) -> None:
-        """It wasn't handled after all."""
+        """The message wasn't handled after all."""
         if message.suspect:
             self.forgo(MessageRef(*message.place))
 
     def forgo(self, place: MessageRef) -> None:
-        """A suspect that might have been handled won't be."""
+        """A suspect that was about to be handled won't be."""
         self._suspects.ended(place)
 
     def forget_void(self) -> None:
-        """A lane was handed over or replaced."""
+        """Drop messages of lanes that were handed over or replaced."""
         self._retries.forget_void()
         self._suspects.forget_void()
 
     def free(self, queue: Queue, place: MessageRef) -> None:
-        """A message of an ordered topic has ended for good: its key's next one may go."""
+        """Free the key of an ordered topic's message whose outcome is final: the key's next message may start."""
         order = queue.order
         self._retries.forget(queue, place)
         if order is None:
@@ -134,11 +136,11 @@ class Eligibility:
             self._ready.queue_ready(queue)
 
     def try_again(self, message: Message, after_s: float) -> None:
-        """An attempt at a message of an ordered topic has failed: it stays where it is, its key waits."""
+        """Schedule the next attempt of an ordered topic's message: it stays in its lane, and its key waits."""
         lane, sequence = message.place
         now, after = now_ns(), int(after_s * _SECOND)
         again_at = self._store_now() + after
-        if message.generation != lane.generation:  # it is being handed over
+        if message.generation != lane.generation:  # the lane is being handed over
             lane.failed_late(sequence, message.generation, again_at, now)
             self._dirty.mark(lane)
             return
@@ -157,6 +159,6 @@ class Eligibility:
 
 
 def _attempts_left(queue: Queue, entry: Entry, mark: int) -> int:
-    """How many a message may still have, the next one included; 0 or less: none."""
+    """The number of attempts that a message has left, the next one included; 0 or less: none."""
     most = queue.topic.max_attempts if queue.topic is not None else _NO_LIMIT
     return most + 1 - header_values.attempt(entry[3]) - attempts(mark)

@@ -1,4 +1,4 @@
-"""Topics of which nothing is handed out for a while, since a handler has asked for it (`Pause`)."""
+"""Pauses topics whose handler has asked for it (`Pause`)."""
 
 from __future__ import annotations
 
@@ -13,11 +13,15 @@ if TYPE_CHECKING:
 _log = structlog.get_logger(__name__)
 
 _REASON = "endpoint"
-_SHORT_S = 1.0  # for which payloads stay ready
+_SHORT_S = 1.0  # pauses up to this long keep payloads in memory
 
 
 class TopicPauses:
-    """Withholds projects, and releases them by its own timers."""
+    """Withholds paused projects, and releases them by its own timers.
+
+    Invariant: `_until`, `_reasons` and `_timers` have the same keys, the paused projects. `_longest` spares repeated
+    work when a handler keeps extending a pause: a pause of up to this length (s) changes nothing but its end.
+    """
 
     def __init__(self, withheld: WithheldProjects) -> None:
         self._withheld = withheld
@@ -27,14 +31,14 @@ class TopicPauses:
         self._timers: dict[str, asyncio.TimerHandle] = {}
 
     def told(self, project: str) -> str | None:
-        """Why a project pauses, and for how long, if it does."""
+        """The reason why a project is paused, and for how long; None if it isn't."""
         if project not in self._until:
             return None
         left = max(0.0, self._until[project] - asyncio.get_running_loop().time())
         return f"it pauses for {left:.3g} s more: {self._reasons[project]}"
 
     def begin(self, project: str, after_s: float, reason: str) -> bool:
-        """A pause that ends later than this one stands. Whether there was none."""
+        """Pause a project, unless it is paused for longer already. True if it wasn't paused before."""
         loop = asyncio.get_running_loop()
         until = loop.time() + after_s
         known = self._until.get(project)
@@ -42,7 +46,7 @@ class TopicPauses:
             return False
         if known is not None:
             self._timers[project].cancel()
-        if after_s > self._longest.get(project, 0.0):  # else nothing changes but its end
+        if after_s > self._longest.get(project, 0.0):
             self._longest[project] = 2 * after_s
             self._withheld.withhold(project, _REASON, True, for_long=after_s > _SHORT_S)
         self._until[project], self._reasons[project] = until, reason
@@ -50,7 +54,7 @@ class TopicPauses:
         return known is None
 
     def end(self, project: str) -> None:
-        """Whatever it was for is over."""
+        """End the pause of a project, if there is one."""
         if (timer := self._timers.get(project)) is not None:
             timer.cancel()
             self._end(project)

@@ -1,4 +1,4 @@
-"""Messages of ordered topics that have failed: they stay in their lane, and here until their next attempt is due."""
+"""Keeps failed messages of ordered topics until their next attempt is due; they stay in their lane meanwhile."""
 
 from __future__ import annotations
 
@@ -17,25 +17,28 @@ if TYPE_CHECKING:
     from evenlane.engine.node.queues.withheld import WithheldProjects
 
 _REASON = "ordered"
-_HELD_BEYOND = 4_096  # of one project, some 1 KB each: then nothing new of it is begun until half of them have gone
+_HELD_BEYOND = 4_096  # per project, about 1 KB each; beyond it, the project waits until half of them are gone
 
 
 class InPlaceRetries:
-    """`again(queue, place, generation)` is called when a message's time has come. A project of which too many messages
-    wait here is withheld.
+    """Messages that wait for their next attempt. `again(queue, place, generation)` is called when it is due. A project
+    with too many of them is withheld.
+
+    Invariant: `_of` has the waiting messages by queue, with their lane's generation at the time; `_held` counts them
+    per project. A heap entry that `_of` doesn't confirm is stale and ignored.
     """
 
     def __init__(self, again: Callable[[Queue, MessageRef, int], None], withheld: WithheldProjects) -> None:
         self._again, self._withheld = again, withheld
         self._heap: list[tuple[int, int, Queue, MessageRef, int]] = []
-        self._of: dict[Queue, dict[MessageRef, int]] = {}  # generation by place
+        self._of: dict[Queue, dict[MessageRef, int]] = {}
         self._held: Counter[str] = Counter()
         self._stopped: set[str] = set()
         self._count = 0
         self._alarm = WakeTimer(self._ring)
 
     def add(self, at: int, queue: Queue, place: MessageRef, generation: int) -> None:
-        """`at` is monotonic ns."""
+        """Keep a message until `at` (monotonic ns)."""
         self._count += 1
         heappush(self._heap, (at, self._count, queue, place, generation))
         self._of.setdefault(queue, {})[place] = generation
@@ -46,20 +49,20 @@ class InPlaceRetries:
         self._set(now_ns())
 
     def queues(self) -> Iterator[Queue]:
-        """Of each message that waits here, its queue."""
+        """The queue of each waiting message."""
         return (queue for queue in self._of for _ in self.of(queue))
 
     def of(self, queue: Queue) -> list[MessageRef]:
-        """A queue's."""
+        """The waiting messages of a queue, without stale ones."""
         return [place for place, known in self._of.get(queue, {}).items() if place.lane.generation == known]
 
     def forget(self, queue: Queue, place: MessageRef) -> None:
-        """It won't be tried again here. Its entry in the heap stays until its time, and does nothing then."""
+        """Drop a message that won't be retried here. Its heap entry becomes stale."""
         if self._of.get(queue, {}).pop(place, None) is not None:
             self._fewer(queue)
 
     def forget_void(self) -> None:
-        """Those of lanes that were handed over or replaced don't count any more."""
+        """Drop messages of lanes that were handed over or replaced."""
         for queue in list(self._of):
             for place, known in list(self._of[queue].items()):
                 if place.lane.generation != known:

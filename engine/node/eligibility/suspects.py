@@ -1,12 +1,13 @@
-"""Which of the messages that may have killed a process may start (X11).
+"""Decides which of the messages that may have killed a process may start (X11).
 
-A suspect was in flight when a process died. On each node at most one suspect is handled at a time: it is the one that
-an in-flight record accuses, and so the cause if the process dies again. In the attempt after which a death would bury
-it, it starts only when no other recorded message is in flight, and until it has ended none starts: it may not be the
-cause, and then another one would make it look guilty. Messages that need no record go on beside it.
+A suspect was in flight when a process died. Each node handles at most one suspect at a time: its in-flight record
+accuses this one, which is therefore the cause if the process dies again. If a death in a suspect's next attempt would
+dead-letter it, it starts only when no other recorded message is in flight, and no other one starts until it has ended:
+otherwise another message might be the cause, and make the suspect look guilty. Messages that need no record run
+meanwhile.
 
-A message that has to wait is set aside; only its place is kept. When 1,024 are set aside, further queues stop handing
-out messages instead: otherwise a whole backlog below the horizon would be set aside.
+A message that has to wait is set aside, without its payload. Once 1,024 are set aside, further queues are suspended
+instead, or a whole backlog below the horizon would be set aside.
 """
 
 from __future__ import annotations
@@ -27,15 +28,15 @@ if TYPE_CHECKING:
 
 _SECOND = 1_000_000_000
 _MOST_ASIDE = 1_024
-_TURN = _SECOND  # in which a suspect that may start alone has to be chosen
+_TURN = _SECOND  # within which a suspect that may start alone must be chosen
 
 
 class Verdict(Enum):
-    """Of a recorded message that was chosen."""
+    """The decision on a recorded message that was chosen."""
 
     START = 1
-    WAIT = 2  # set aside, until `again`
-    STAY = 3  # so many are set aside that it is to stay in its queue, which is laid down until `resume`
+    WAIT = 2  # it is set aside until `again`
+    STAY = 3  # too many are set aside: it stays in its queue, which is suspended until `resume_all`
 
 
 class _Aside(NamedTuple):
@@ -45,17 +46,22 @@ class _Aside(NamedTuple):
 
     @property
     def void(self) -> bool:
-        """Its lane was handed over or replaced."""
+        """Whether its lane was handed over or replaced."""
         return self.place.lane.generation != self.generation
 
 
 class Suspects:
-    """`gate` knows whether a recorded message has started or may start, and whether none may be recorded now; `ready`
-    suspends queues. `again(queue, place, generation)` is called to bring back a message that was set aside.
+    """The suspects of a node, and the recorded messages that wait for them.
 
-    `_running` is the suspect that has started, or is about to. `_last` is one in its last attempt: it runs, or waits
-    until it is alone; in either case no other recorded message starts. It waits until `_until` at the most, and loses
-    its place then if nobody chooses it within a second: its topic may have been paused.
+    `gate` knows whether a recorded message is in flight, and whether records can't be written; `ready` suspends queues.
+    `again(queue, place, generation)` returns a message that was set aside to its queue.
+
+    Invariants:
+    - `_running` is the one suspect that has started, or is about to.
+    - `_last` is a suspect in its last attempt: it runs, or waits until it is alone. While it is set, no other recorded
+      message starts.
+    - `_waiting` is `_last` while it waits. It waits until `_until` (monotonic ns) at most. When its turn comes it must
+      be chosen within a second, or it loses its turn: its topic may have been paused.
     """
 
     def __init__(
@@ -67,20 +73,20 @@ class Suspects:
         self._gate, self._ready, self._again = gate, ready, again
         self._running: MessageRef | None = None
         self._last: MessageRef | None = None
-        self._waiting: _Aside | None = None  # it is `_last`
+        self._waiting: _Aside | None = None
         self._until = 0
         self._alarm = WakeTimer(self._rung)
         self._aside: list[_Aside] = []
 
     def of(self, queue: Queue) -> list[MessageRef]:
-        """Those of a queue that are set aside."""
+        """The messages of a queue that are set aside."""
         aside = [*self._aside, *([self._waiting] if self._waiting is not None else [])]
         return [each.place for each in aside if each.queue is queue and not each.void]
 
-    # ---- before the start
+    # ---- before an attempt
 
     def may_start(self, queue: Queue, place: MessageRef, *, suspect: bool, last: bool, now: int) -> Verdict:
-        """What becomes of a recorded message. `last`: it is a suspect whose attempts are over with this one."""
+        """Decide on a recorded message. `last`: it is a suspect whose next attempt is its last."""
         if self._gate.failing or (self._last is not None and self._last != place):
             return self._set_aside(queue, place)
         if not suspect:
@@ -109,7 +115,7 @@ class Suspects:
         self._waiting = None
         return True
 
-    # ---- afterwards
+    # ---- after an attempt
 
     def ended(self, place: MessageRef) -> None:
         """A suspect has ended, or won't be handled now."""
@@ -123,8 +129,8 @@ class Suspects:
         self._begin_last()
 
     def bring_back(self) -> None:
-        """All that are set aside: whichever is chosen first goes. One by one, the others might wait for a message that
-        expires.
+        """Return all messages that are set aside to their queues; the one that is chosen first starts. If they returned
+        one by one, the others might wait for a message that expires.
         """
         aside, self._aside = self._aside, []
         for each in reversed(aside):
@@ -132,7 +138,7 @@ class Suspects:
         self._ready.resume_all()
 
     def forget_void(self) -> None:
-        """A lane was handed over or replaced."""
+        """Drop messages of lanes that were handed over or replaced."""
         self._aside = [each for each in self._aside if not each.void]
         if self._waiting is not None and self._waiting.void:
             self._give_way()
@@ -141,7 +147,7 @@ class Suspects:
         self._alarm.cancel()
 
     def _begin_last(self) -> None:
-        """Have the suspect that waits to be alone chosen next."""
+        """Return the suspect that waited to be alone to its queue."""
         if self._waiting is not None:
             waiting, self._waiting = self._waiting, None
             self._until = now_ns()
@@ -156,7 +162,7 @@ class Suspects:
             self._give_way()
 
     def _give_way(self) -> None:
-        """Whoever was to run alone won't: it waits for its turn like any other."""
+        """Give up the turn of the suspect that should have run alone: it waits like any other."""
         self._last = self._waiting = None
         self._alarm.cancel()
         self.bring_back()

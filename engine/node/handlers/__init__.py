@@ -1,1 +1,1 @@
-"""Running handlers: slots, threads, deadlines."""
+"""Runs handlers: slots, threads, deadlines."""

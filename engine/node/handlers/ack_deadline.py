@@ -1,4 +1,6 @@
-"""ack_wait: who gives no sign of life for so long is cancelled, or, in a thread, left to itself."""
+"""Enforces ack_wait: cancels a handler that gives no sign of life for that long, or abandons it if it runs
+in a thread.
+"""
 
 from __future__ import annotations
 
@@ -22,11 +24,11 @@ _log = structlog.get_logger(__name__)
 _SECOND = 1_000_000_000
 _SWEEP_S = 0.1
 _LATE = 2 * int(_SWEEP_S * _SECOND)
-_SAID = 5  # of a project, in ten seconds
+_SAID = 5  # log lines per project in ten seconds
 
 
 class HandlerTimedOut(Exception):
-    """The handler ran for longer than ack_wait without a sign of life; the message is given out again."""
+    """The handler gave no sign of life for longer than ack_wait; the message is handed out again."""
 
     for_logs = "no sign of life for longer than ack_wait"
 
@@ -35,7 +37,12 @@ class HandlerTimedOut(Exception):
 
 
 class AckDeadline:
-    """`failed(message, error)` is told of what a thread works on, `on_hung(threads)` how many are given up."""
+    """Checks all workers every 0.1 s. `failed(message, error)` is called for each message of a thread that timed out,
+    `on_hung(threads)` with the number of threads that hang.
+
+    Invariant: an attempt that has timed out has `given_up` set in each of its messages. In a thread it has then been
+    reported as failed, though the thread runs on; in the event loop, the worker's task has been cancelled.
+    """
 
     def __init__(
         self,
@@ -46,7 +53,7 @@ class AckDeadline:
         self._workers, self._failed, self._on_hung = workers, failed, on_hung
         self._said = LogThrottle(_SAID, _more)
         self.looked_at = now_ns()
-        """Grows each 0.1 s as long as the event loop turns."""
+        """The time of the last check (monotonic ns); it advances every 0.1 s while the event loop runs."""
 
     async def watch(self) -> None:
         self.looked_at = now_ns()
@@ -61,7 +68,7 @@ class AckDeadline:
 
     def _sweep(self, now: int, late: int) -> None:
         for worker in self._workers:
-            if late > 0:  # the process stood still, or its loop did: that is no silence of a handler's
+            if late > 0:  # the process or its event loop was stalled, which isn't the handler's fault
                 for message in worker.messages:
                     message.alive_at += late
             if worker.messages:
@@ -78,7 +85,7 @@ class AckDeadline:
             if worker.task is not None:
                 worker.task.cancel()
                 self._say("handler cancelled: no sign of life within ack_wait", first)
-            # a handler that swallows the cancellation gets another one only after ack_wait has passed again
+            # a handler that swallows the cancellation is cancelled again after another ack_wait
             first.alive_at = now
         elif not first.given_up:
             self._say("handler thread given up: no sign of life within ack_wait", first)

@@ -1,4 +1,6 @@
-"""Reports how attempts end: to the completion of their messages, the gate, the scheduler and the latencies."""
+"""Reports the end of attempts: to the completion of their messages, the gate, the scheduler and the latency
+statistics.
+"""
 
 from __future__ import annotations
 
@@ -24,8 +26,8 @@ if TYPE_CHECKING:
 
 
 class AttemptReporter:
-    """`succeeded(message, now)` is called for each message whose handler returned. A message that timed out in a
-    thread is reported once, when it times out; its thread's own end changes nothing.
+    """Reports each attempt once. `succeeded(message, now)` is called for each message whose handler returned. A message
+    that timed out in a thread is reported when it times out; the end of its thread changes nothing.
     """
 
     def __init__(self, ends: AttemptEnds, gate: InFlightGate, scheduler: Scheduler[Queue], times: LatencyStats) -> None:
@@ -33,18 +35,19 @@ class AttemptReporter:
         self.succeeded: Callable[[Message, int], None] = ends.succeeded
 
     def forked(self) -> None:
-        """In a child that a handler forked: the child ends where the handler returns."""
+        """Disable reports in a child process that a handler forked: the child ends where the handler returns."""
         self.succeeded = lambda _message, _now: fork_guard.end_child()
 
     def timed_out_in_thread(self, message: Message, error: BaseException) -> None:
-        """The attempt has failed, though its thread runs on: the message's copy is handled from now on."""
+        """Fail the attempt, though its thread runs on: the message's copy is handled from now on."""
         self._ends.failed(message, error)
         self._gate.left(message)
 
     def ended_well(self, worker: Worker, messages: list[Message], now: int) -> None:
-        """The handler returned."""
+        """Report a handler that returned."""
         for message in messages:
-            if message.recorded and not (message.given_up and worker.threaded):  # else it left when it timed out
+            # a message that timed out in a thread has left the gate already
+            if message.recorded and not (message.given_up and worker.threaded):
                 self._gate.left(message)
             if message.given_up:
                 self._ended_late(worker, message, now)
@@ -55,19 +58,21 @@ class AttemptReporter:
         self._scheduler.done(first.queue, now, now - first.started, len(messages))
 
     def _ended_late(self, worker: Worker, message: Message, now: int) -> None:
-        if not worker.threaded:  # it was cancelled, and returned all the same
+        if not worker.threaded:  # it was cancelled, and returned nevertheless
             if worker.task is not None and worker.task.cancelling():
                 worker.task.uncancel()
             self.succeeded(message, now)
 
     def ended_badly(self, worker: Worker, error: BaseException, *, stopping: bool, may_cancel: bool) -> None:
-        """The handler raised, or was cancelled. Raises the error if it isn't the handler's: `stopping`, the node ends
-        its workers; `may_cancel`, a cancelled task was cancelled by the node.
+        """Report a handler that raised, or was cancelled.
+
+        Re-raises the error if it isn't the handler's. `stopping`: the node is ending its workers. `may_cancel`: if the
+        task was cancelled, the node did it.
         """
         task = worker.task
         given_up = any(message.given_up for message in worker.messages)
         if given_up and task is not None and not stopping:
-            while task.cancelling():  # also where the handler made another error of it
+            while task.cancelling():  # even if the handler turned the cancellation into another error
                 task.uncancel()
         if isinstance(error, asyncio.CancelledError):
             if not given_up:
@@ -86,7 +91,7 @@ class AttemptReporter:
             self._report_one(worker, message, error)
             if message.recorded and not (message.given_up and worker.threaded):
                 self._gate.left(message)  # after the report, because a fallback may follow
-        if not isinstance(error, Untrusted):  # its handler wasn't started
+        if not isinstance(error, Untrusted):  # that is, the handler was started
             self._times.batch_ended(worker.messages, now)
         first = worker.messages[0]
         self._scheduler.done(first.queue, now, now - first.started, len(worker.messages))

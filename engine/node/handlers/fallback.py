@@ -1,4 +1,4 @@
-"""A handler of the user's own for what would become a dead letter (`--fallback`)."""
+"""Runs the user's fallback handler for messages that would otherwise be dead-lettered (`--fallback`)."""
 
 from __future__ import annotations
 
@@ -23,12 +23,15 @@ if TYPE_CHECKING:
     from evenlane.engine.node.handlers.in_flight_gate import InFlightGate
 
 _AT_ONCE = 16
-_OF_ONE = 4  # of one project
+_OF_ONE = 4  # at once, per project
 _LOOK_S = 0.1
 
 
 class Fallback:
-    """At most 16 at once, and four of one project, beside the node's slots. Raises ConfigError for one of batches."""
+    """Runs up to 16 fallbacks at once, and up to four per project, in addition to the node's slots.
+
+    Raises ConfigError for a handler of batches.
+    """
 
     def __init__(self, handler: Handler, gate: InFlightGate) -> None:
         if handler.batch:
@@ -40,7 +43,7 @@ class Fallback:
         self._running: dict[asyncio.Task[None], Message] = {}
 
     def handled_by(self, task: asyncio.Task[Any]) -> list[Message]:
-        """The message that a task of the handler's has; empty if it isn't one. For any thread."""
+        """The message whose fallback runs in a task; empty if none does. Thread-safe."""
         message = self._running.get(task)
         return [message] if message is not None else []
 
@@ -50,17 +53,17 @@ class Fallback:
             self._gate.reserve(message)
 
     def forgo(self, message: Message) -> None:
-        """End what `expect` announced: the fallback does not run here."""
+        """Withdraw what `expect` announced: the fallback does not run here."""
         self._gate.release(message)
 
     async def take(self, message: Message, may_start: Callable[[], bool]) -> bool:
-        """Have it handled; False if it may not start now. Raises what the handler raises, HandlerTimedOut after the
+        """Handle the message; False if it may not start now. Raises the handler's error, or HandlerTimedOut after the
         topic's ack_wait.
         """
         mine = self._rooms.setdefault(message.project, asyncio.Semaphore(_OF_ONE))
         async with mine, self._room:
             try:
-                if message.recorded:  # should it kill the process, that counts as an attempt
+                if message.recorded:  # if it kills the process, that counts as an attempt
                     self._gate.add(message)
                     await self._gate.named()
                 if not may_start():

@@ -1,5 +1,6 @@
-"""A handler that forks. Its child has copies of the node's sockets and believes that it has the node's lease, so it
-must never go on as the node: it may run a program of its own, but ends where it would come back to the engine.
+"""Guards against handlers that fork. The child process has copies of the node's sockets and believes that it holds the
+node's lease, so it must never continue as the node: it may run a program of its own, but ends where it would return to
+the engine.
 """
 
 from __future__ import annotations
@@ -15,21 +16,23 @@ _FAILED = 70
 _WHY = b"evenlane: a handler forked, and its child came back to the node: the child ends\n"
 
 _running: dict[Callable[[], None], asyncio.AbstractEventLoop] = {}
-_forked = False  # this process is the child of one in which a node ran
+_forked = False  # whether this process was forked from one in which a node ran
 
 
 def watch(on_fork: Callable[[], None], loop: asyncio.AbstractEventLoop) -> None:
-    """A node runs in `loop`. `on_fork` is called in each child, in which `end_child` ends the process from then on."""
+    """Register a node that runs in `loop`. `on_fork` is called in each forked child; from then on `end_child` ends that
+    child.
+    """
     _running[on_fork] = loop
 
 
 def unwatch(on_fork: Callable[[], None]) -> None:
-    """The node has ended."""
+    """Unregister a node that has ended."""
     _running.pop(on_fork, None)
 
 
 def end_child() -> None:
-    """End this process if it was forked by a handler."""
+    """End this process if a handler forked it."""
     if _forked:
         os.write(2, _WHY)
         os._exit(_FAILED)

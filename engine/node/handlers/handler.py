@@ -1,4 +1,4 @@
-"""What a handler is: async or plain, of one message or of a batch; and how one is found by its name."""
+"""Describes handlers (async or plain, of one message or of a batch), and loads one by its name."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Handler:
-    """`batch` is the most messages it takes at once, None if it takes one by one."""
+    """A handler. `batch` is the most messages that it takes at once, None if it takes one at a time."""
 
     call: Callable[[Any], Any]
     is_async: bool
@@ -30,7 +30,7 @@ class Handler:
 
     @classmethod
     def of(cls, call: Callable[[Any], Any]) -> Handler:
-        """Raises ConfigError for what can't be called with one argument."""
+        """Raises ConfigError for an object that can't be called with one argument."""
         if not callable(call):
             raise ConfigError(f"the handler {call!r} is no function: it must take a message")
         try:
@@ -38,7 +38,7 @@ class Handler:
         except TypeError as error:
             raise ConfigError(f"the handler {name_of(call)} must take one argument, the message: {error}") from error
         except ValueError:
-            pass  # a builtin without a signature: it will show
+            pass  # a builtin without a signature: the first call will tell
         if inspect.isgeneratorfunction(call) or inspect.isasyncgenfunction(call):
             raise ConfigError(f"the handler {name_of(call)} is a generator, which would never run: it must not yield")
         is_async = inspect.iscoroutinefunction(call) or inspect.iscoroutinefunction(
@@ -52,8 +52,10 @@ def name_of(call: Any) -> str:
 
 
 def load(spec: str, what: str = "handler") -> Callable[[Any], Any]:
-    """The handler `module:function`, named as `what` in errors. The current folder is searched last, so that a file of
-    the user's named quota.py can't replace ours. Raises ConfigError with the user's own error in the sentence.
+    """Load the handler `module:function`; errors call it `what`.
+
+    The current folder is searched last, so that a user's quota.py can't replace ours. Raises ConfigError, with the
+    user's own error in its text.
     """
     module_name, separator, path = spec.partition(":")
     if not separator or not module_name or not path:

@@ -1,8 +1,8 @@
-"""The gate before the handlers: what may have been in flight at a death starts once a record that names it is safe
+"""The gate before the handlers: a message that may have been in flight at a death starts once a stored record names it
 (X11).
 
-All other messages start at once (engine/core/lane/crash_horizon.py). One record is on its way at a time: what comes
-meanwhile is named together by the next one.
+All other messages bypass the gate (engine/core/lane/crash_horizon.py). One record is written at a time; messages that
+arrive meanwhile are named together by the next one.
 """
 
 from __future__ import annotations
@@ -32,56 +32,64 @@ _CLEAN_S = 0.1
 
 
 class InFlightGate:
-    """`open` holds the units that may start, in turn: single messages or batches.
+    """Holds units (single messages or batches) until their in-flight record is stored. A unit moves from `_waiting` to
+    `_sending` to `open`, from where it may start.
 
-    `events` learns when the store refuses records or takes them again, and when no recorded message is in flight any
-    more; `signal`, when units may start.
+    Invariants:
+    - `held` is the number of units in the gate, each of which occupies a slot.
+    - At most one record is under way; `_sending` isn't None exactly while one is, retries included.
+    - `_in_flight` names all messages that are in the gate, or have started and not ended. `_reserved` has those between
+      an attempt and its fallback: in flight, yet named by no record.
+    - `_by_place` has the current message of each place. A later attempt may have the same place, and so may another
+      message after a rollback; `left` ignores messages that were replaced.
+
+    `events` is notified when the store refuses records or accepts them again, and when no recorded message is in flight
+    any more; `signal`, when units may start.
     """
 
     def __init__(self, store: Store, env: str, signal: WorkSignal, events: NodeEvents) -> None:
         self._store, self._signal, self._events = store, signal, events
-        # A token, not the node's id: one that is started anew must not overwrite what its former life has left.
+        # A random token, not the node's id: a restarted node must not overwrite the record of its previous process.
         self._subject = names.busy_subject(env, token_hex(8))
         self._in_flight = InFlightSet()
-        self._reserved: set[tuple[Lane, int]] = set()  # by no record, and yet in flight
-        # The message that has a place now. A later attempt may have the same one, or another message after a roll-back.
+        self._reserved: set[tuple[Lane, int]] = set()
         self._by_place: dict[tuple[Lane, int], Message] = {}
         self.open: deque[list[Message]] = deque()
-        self._waiting: list[list[Message]] = []  # for the next record
-        self._sending: list[list[Message]] | None = None  # for the record that is on its way, or is tried again
-        self._dirty = False  # something has ended since the last record
+        self._waiting: list[list[Message]] = []  # units for the next record
+        self._sending: list[list[Message]] | None = None  # units of the record under way
+        self._dirty = False  # a message has ended since the last record
         self._cleaning: asyncio.TimerHandle | None = None
-        self._named: list[asyncio.Future[None]] = []  # resolved when the record after this one is safe
+        self._named: list[asyncio.Future[None]] = []  # resolved once the next record is stored
         self._being_named: list[asyncio.Future[None]] = []
         self.held = 0
-        """Slots taken by what has not started yet."""
+        """Slots occupied by units that haven't started yet."""
         self._failures = 0
         self._closed = False
 
     @property
     def failing(self) -> bool:
-        """The record can't be written now: nothing that needs one should be handed out."""
+        """Whether records can't be written at present: no message that needs one should be handed out."""
         return self._failures > 0
 
     @property
     def busy(self) -> bool:
-        """Whether anything that is recorded has started, or may start."""
+        """Whether any recorded message has started, or may start."""
         return self._in_flight.count > 0 or bool(self._reserved)
 
     @property
     def messages(self) -> list[Message]:
-        """What hasn't started yet."""
+        """The messages that haven't started yet."""
         return [message for unit in self._units() for message in unit]
 
     def _units(self) -> list[list[Message]]:
         return [*self.open, *(self._sending or ()), *self._waiting]
 
     def of(self, lane: Lane) -> frozenset[int]:
-        """What of a lane is recorded, and has started or may start."""
+        """The recorded messages of a lane that have started or may start."""
         return self._in_flight.of(lane)
 
     def enter(self, unit: list[Message]) -> None:
-        """Have its messages named by the next record: they start together."""
+        """Take in a unit: the next record names its messages, which then start together."""
         for message in unit:
             message.recorded = True
             self.add(message)
@@ -89,18 +97,18 @@ class InFlightGate:
         self.held += 1
 
     def reserve(self, message: Message) -> None:
-        """Its attempt has ended, and its fallback follows: it counts as in flight until `add` has it named again."""
+        """Keep a message in flight between its attempt and its fallback, until `add` has it named again."""
         self._reserved.add(message.place)
 
     def release(self, message: Message) -> None:
-        """Its fallback won't be handled here after all; no effect if it was, or none was to follow."""
+        """End `reserve`: the fallback won't run here after all. No effect if it has run, or none was reserved."""
         if message.place in self._reserved:
             self._reserved.discard(message.place)
             if not self.busy:
                 self._events.records_idle()
 
     def add(self, message: Message) -> None:
-        """Name it by the next record."""
+        """Name the message in the next record."""
         self._reserved.discard(message.place)
         lane, sequence = message.place
         self._by_place[message.place] = message
@@ -109,14 +117,14 @@ class InFlightGate:
             self._in_flight.suspect = message.place
 
     def pop(self) -> list[Message] | None:
-        """What may start next, None if nothing may: it has the slot from now on."""
+        """The next unit that may start, None if none may. Its slot passes to the caller."""
         if not self.open:
             return None
         self.held -= 1
         return self.open.popleft()
 
     def take_all(self) -> list[list[Message]]:
-        """All that hasn't started, in turn: it is in the gate no more."""
+        """Remove and return all units that haven't started, in order."""
         units = self._units()
         self.open.clear()
         self._waiting = []
@@ -126,7 +134,7 @@ class InFlightGate:
         return units
 
     def left(self, message: Message) -> None:
-        """It has ended, or won't start after all. No effect if its place is another's by now."""
+        """Remove a message that has ended, or won't start. No effect if its place belongs to another message by now."""
         if self._by_place.get(message.place) is not message:
             return
         del self._by_place[message.place]
@@ -140,20 +148,20 @@ class InFlightGate:
             self._events.records_idle()
 
     def close(self) -> None:
-        """Write nothing more."""
+        """Write no more records."""
         self._closed = True
         if self._cleaning is not None:
             self._cleaning.cancel()
 
-    # ---- records, one after another
+    # ---- records, one at a time
 
     def flush(self) -> None:
-        """Write the next record, unless nothing waits for one, or one is on its way."""
+        """Write the next record, unless no unit waits for one or one is under way."""
         if self._waiting:
             self._write()
 
     async def named(self) -> None:
-        """Wait until what was added so far is named by a record that is safe."""
+        """Wait until all messages added so far are named by a stored record."""
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._named.append(future)
         self._write()
@@ -164,7 +172,7 @@ class InFlightGate:
             self._cleaning = asyncio.get_running_loop().call_later(_CLEAN_S, self._clean)
 
     def _clean(self) -> None:
-        """What has ended long ago must not be named for ever: it would count as an attempt if the process dies."""
+        """Write a record without the messages that have ended: if the process died, each would count an attempt."""
         self._cleaning = None
         if self._dirty:
             self._write()

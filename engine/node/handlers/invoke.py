@@ -1,4 +1,4 @@
-"""How messages that may start are handled: by the node's handler, in the loop or in a thread, or pushed by HTTP."""
+"""Invokes the handler on messages that may start: in the event loop, in a thread, or by HTTP push."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 
 
 class Untrusted(Exception):
-    """The lease was over in the very moment before the handler's start; the message wasn't touched."""
+    """The lease lapsed at the very moment before the handler's start; the message wasn't touched."""
 
 
 class HandlerInvoker:
-    """`push` takes messages of topics that are pushed; without it the handler has them, too. At most `count` at once,
-    and nothing starts while the lease isn't trusted.
+    """Invokes handlers. `push` takes messages of topics with HTTP push; without it the handler takes them, too. At most
+    `count` threads run at once, and no handler starts while the lease isn't trusted.
     """
 
     def __init__(
@@ -38,7 +38,7 @@ class HandlerInvoker:
 
     @property
     def plain(self) -> Callable[[Any], Awaitable[None]] | None:
-        """The handler, if it is simply awaited with a message."""
+        """The handler, if it is simply awaited with one message; else None."""
         return self._handler.call if self._handler.is_async and not self._handler.batch else None
 
     def pushed(self, message: Message) -> bool:
@@ -46,24 +46,24 @@ class HandlerInvoker:
 
     @property
     def batched(self) -> bool:
-        """The handler takes several at once."""
+        """Whether the handler takes several messages at once."""
         return self._handler.batch is not None
 
     def most(self, message: Message) -> int:
-        """How many are handled with this one at once."""
+        """The most messages to handle in one call, this one included."""
         return 1 if self.pushed(message) else self._handler.batch or 1
 
     def threaded(self, message: Message) -> bool:
-        """Whether it is handled in a thread, which can't be cancelled."""
+        """Whether the message is handled in a thread, which can't be cancelled."""
         return not self._handler.is_async and not self.pushed(message)
 
     async def run(self, messages: list[Message]) -> None:
-        """Handle them; raises what the handler raises, or Untrusted."""
+        """Handle the messages. Raises the handler's error, or Untrusted."""
         if now_ns() >= self._trust.until:
             raise Untrusted
         if self._push is not None and messages[0].queue.pushed and len(messages) == 1:
             await self._push(messages[0])
-            return  # (a batch that was made before its topic got `push` is the handler's still)
+            return  # (a batch that was made before its topic got `push` still goes to the handler)
         given = list(messages) if self._handler.batch else messages[0]
         if self._handler.is_async:
             await self._handler.call(given)
@@ -71,7 +71,7 @@ class HandlerInvoker:
             await self.in_thread(partial(self._called, self._handler.call, given))
 
     async def in_thread(self, call: Callable[[], None]) -> None:
-        """A thread that is given up keeps its slot until it returns."""
+        """Run `call` in a thread. A thread that timed out keeps its slot until it returns."""
         if self._pool is None:
             self._pool = Threads(self._count)
         await self._pool.run(partial(contextvars.copy_context().run, call))
@@ -81,14 +81,16 @@ class HandlerInvoker:
             self._pool.close()
 
     def _called(self, call: Callable[[Any], Any], given: Any) -> None:
-        """In a thread."""
+        """Runs in a thread."""
         if now_ns() >= self._trust.until:
             raise Untrusted
         plainly(call, given)
 
 
 def plainly(call: Callable[[Any], Any], given: Any) -> None:
-    """Call a plain handler. What can't cross a future, or would be taken for the loop's own, becomes a RuntimeError."""
+    """Call a plain handler. An exception that can't cross a future, or that the event loop would take for its own,
+    becomes a RuntimeError.
+    """
     try:
         result = call(given)
         if inspect.isawaitable(result) or inspect.isgenerator(result):
@@ -100,11 +102,11 @@ def plainly(call: Callable[[Any], Any], given: Any) -> None:
 
 
 def is_of_handler(error: BaseException, task: asyncio.Task[None] | None, *, stopping: bool) -> bool:
-    """Whether a handler raised this itself, so that it is a failed attempt.
+    """Whether the handler itself raised this error, so that it counts as a failed attempt.
 
-    Python itself raises KeyboardInterrupt for Ctrl-C, wherever the program is, unless another handler of SIGINT is
-    installed: `asyncio.run` and `evenlane run` have one, and stop the node by other means. A coroutine that is closed
-    gets GeneratorExit: its task isn't running then.
+    Python raises KeyboardInterrupt for Ctrl-C wherever the program is, unless another handler of SIGINT is installed:
+    `asyncio.run` and `evenlane run` have one, and stop the node by other means. A coroutine that is closed gets
+    GeneratorExit; its task isn't running then.
     """
     if isinstance(error, KeyboardInterrupt):
         return not stopping and signal.getsignal(signal.SIGINT) is not signal.default_int_handler

@@ -1,4 +1,4 @@
-"""Time slices: handlers that never block must not keep the event loop from reading."""
+"""Time slices: keep handlers that never block from starving the event loop's reads."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ if TYPE_CHECKING:
     from evenlane.engine.node.signals.work_signal import WorkSignal
 
 _BLOCK, _LONG_BLOCK = 100_000_000, 1_000_000_000  # ns
-_TURNS_AFTER_BLOCK = 5  # of the loop
+_TURNS_AFTER_BLOCK = 5  # turns of the event loop
 _PAUSE_AFTER_LONG_S = 0.1
-_SLICE = 5_000_000  # ns; handling the ready messages before reading more keeps memory warm and small
+_SLICE = 5_000_000  # ns; handling ready messages before reading more keeps memory warm and small
 
 
 class LoopSlice:
-    """All workers together share one slice of each turn of the event loop. It ends at `end` (monotonic ns).
+    """One slice of each turn of the event loop, shared by all workers. It ends at `end` (monotonic ns).
 
-    Invariant: while `_renewal_due`, a callback of the loop is under way that begins the next slice.
+    Invariant: while `_renewal_due` is set, a callback that begins the next slice is scheduled.
     """
 
     def __init__(self, signal: WorkSignal, deadline: AckDeadline) -> None:
@@ -29,7 +29,7 @@ class LoopSlice:
         self._renewal_due = False
 
     async def wait(self) -> None:
-        """Wait for work; the worker that begins after idleness begins a slice."""
+        """Wait for work. The first worker after an idle period begins a slice."""
         await self._signal.wait()
         if not self._renewal_due:
             self.end = now_ns() + _SLICE
@@ -37,9 +37,9 @@ class LoopSlice:
     async def renew(self, late: int) -> None:
         """Wait for the next slice; this one ended `late` ns ago.
 
-        One worker goes on in the next turn, and wakes others if there is work for them; the rest wait. After a block it
-        lets some turns pass first: one reads the bytes that arrived meanwhile, a later one adds their messages to the
-        queues. Otherwise the next handler that blocks would start before all of these.
+        One worker continues in the next turn, and wakes others if there is work for them; the rest wait. After a
+        handler that blocked, it lets some turns pass first: one reads the bytes that arrived meanwhile, a later one
+        adds their messages to the queues. Otherwise the next handler that blocks would start before all of these.
         """
         if self._renewal_due:
             await self.wait()

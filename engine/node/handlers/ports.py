@@ -1,4 +1,4 @@
-"""What the workers need of the parts above them."""
+"""The ports through which workers reach the parts above them."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ if TYPE_CHECKING:
 
 
 class MessageSource(Protocol):
-    """Where workers get their messages."""
+    """The source of a worker's messages."""
 
     def next(self, now: int) -> list[Message] | None:
-        """Messages of one queue that may start together, most often one; None if none may. `now` is monotonic ns."""
+        """Messages of one queue that may start together, usually one; None if none may. `now` is monotonic ns."""
 
 
 class AttemptEnds(Protocol):
-    """Which part acts on the end of an attempt."""
+    """Acts on the end of an attempt."""
 
     def succeeded(self, message: Message, now: int) -> None:
-        """Its handler has returned."""
+        """The handler returned."""
 
     def failed(self, message: Message, error: BaseException) -> None:
-        """Its handler has raised, or timed out."""
+        """The handler raised, or timed out."""
 
     def not_started(self, message: Message) -> None:
-        """The lease was over in the moment before the handler's start."""
+        """The lease lapsed just before the handler's start."""
 
     def paused(self, message: Message, pause: Pause) -> None:
-        """Its handler asks for a pause of the topic; it wasn't handled."""
+        """The handler asked for a pause of the topic; the message wasn't handled."""

@@ -1,5 +1,5 @@
-"""Threads for plain handlers. Not a ThreadPoolExecutor: Python waits for its threads at exit, and a handler that
-hangs must not keep a node from ending.
+"""Threads for plain handlers. They aren't a ThreadPoolExecutor, because Python waits for its threads at exit, and a
+handler that hangs must not keep a node from ending.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class _Call(NamedTuple):
 
 
 class Threads:
-    """At most `most` daemon threads, started when they are needed."""
+    """At most `most` daemon threads, started on demand."""
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -32,7 +32,7 @@ class Threads:
         self._started = 0
 
     def run(self, call: Callable[[], object]) -> asyncio.Future[None]:
-        """Call it in a thread; the future ends as the call does. Cancelling it ends the wait, not the thread."""
+        """Call `call` in a thread; the future takes its result. Cancelling the future ends the wait, not the thread."""
         loop = asyncio.get_running_loop()
         ended: asyncio.Future[None] = loop.create_future()
         if not self._idle.acquire(blocking=False) and self._started < self._most:
@@ -41,7 +41,7 @@ class Threads:
         return ended
 
     def _start(self) -> None:
-        """One more thread, if the system lets us; raises RuntimeError if there is none at all then."""
+        """Start one more thread, if the system allows it. Raises RuntimeError if there is no thread at all then."""
         thread = threading.Thread(target=self._serve, name=f"handler {self._started + 1}", daemon=True)
         try:
             thread.start()
@@ -52,7 +52,7 @@ class Threads:
         self._started += 1
 
     def close(self) -> None:
-        """Threads end as soon as their calls have."""
+        """Let each thread end after its current call."""
         for _ in range(self._started):
             self._calls.put(None)
 
@@ -62,10 +62,10 @@ class Threads:
             if not given.ended.cancelled():
                 try:
                     given.call()
-                except BaseException as raised:  # noqa: BLE001 - it is told to whoever waits
+                except BaseException as raised:  # noqa: BLE001 - the future carries it to the caller
                     error = raised
             fork_guard.end_child()
-            with contextlib.suppress(RuntimeError):  # the loop has ended: nobody waits
+            with contextlib.suppress(RuntimeError):  # the loop has ended, and with it the caller
                 given.loop.call_soon_threadsafe(_tell, given.ended, error)
             self._idle.release()
 

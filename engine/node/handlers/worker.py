@@ -1,4 +1,4 @@
-"""The node's workers: one for each slot, with the messages that it handles."""
+"""The node's workers: one per slot, with the messages that it handles."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ if TYPE_CHECKING:
     from evenlane.engine.core.lane.lane import Lane
     from evenlane.engine.core.message.message import Message
 
-NOTHING: list[Message] = []  # of a worker that handles nothing; nobody changes it
+NOTHING: list[Message] = []  # the messages of an idle worker; shared, and never modified
 
 
 class Worker:
-    """One slot. `messages` are those that it handles now, in a thread if it is `threaded`."""
+    """One slot. `messages` are those being handled, in a thread if `threaded` is set."""
 
     __slots__ = ("messages", "task", "threaded")
 
@@ -25,9 +25,9 @@ class Worker:
 
 
 class Workers:
-    """All of a node's. The worker pool is the only writer; other parts ask what runs.
+    """All workers of a node. Only the worker pool writes; other parts read which messages run.
 
-    `busy` counts the workers that have messages: those of `WorkerPool` change it with `messages`.
+    Invariant: `busy` is the number of workers that have messages; `WorkerPool` changes both together.
     """
 
     def __init__(self, count: int) -> None:
@@ -51,5 +51,5 @@ class Workers:
         ]
 
     def handled_by(self, task: asyncio.Task[Any]) -> list[Message]:
-        """The messages that the worker in a task handles. For any thread."""
+        """The messages that the worker in a task handles. Thread-safe."""
         return next((worker.messages for worker in self.all if worker.task is task), [])

@@ -1,7 +1,8 @@
 """The worker pool: W tasks that take messages which may start, and run the handler on them.
 
-A worker awaits the handler in its own task: a handler that never blocks costs a function call, not a task. Idle workers
-wait for the work signal, which wakes them one at a time. All workers share a slice of each turn of the event loop.
+A worker awaits the handler in its own task, so a handler that never blocks costs a function call, not a task. Idle
+workers wait for the work signal, which wakes them one at a time. All workers share a slice of each turn of the event
+loop.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 
 
 class WorkerPool:
-    """Runs `workers` on what `source` gives. `on_hung(threads)` is called with the number of threads that hang.
+    """Runs `workers` on the messages of `source`. `on_hung(threads)` is called with the number of threads that hang.
 
     Invariant: a worker has messages exactly while its handler runs, and `workers.busy` counts these workers.
     """
@@ -59,7 +60,7 @@ class WorkerPool:
         self._on_end: Callable[[asyncio.Task[None]], None] = lambda _task: None
 
     def credit(self, now: int) -> None:
-        """Count the time of the handlers that run until now."""
+        """Count the time of running handlers up to now."""
         for worker in self._workers.all:
             if worker.messages:
                 self._times.running(worker.messages, now)
@@ -69,8 +70,10 @@ class WorkerPool:
         is_ending: Callable[[], bool] = lambda: False,
         on_end: Callable[[asyncio.Task[None]], None] = lambda _task: None,
     ) -> list[asyncio.Task[None]]:
-        """Returns the tasks, beside the workers, that must run as long as the node does. `is_ending()` is true while
-        the node itself may cancel its tasks; `on_end(task)` is called when a worker ends and isn't replaced.
+        """Start the workers. Returns the other tasks, which must run as long as the node does.
+
+        `is_ending()` is true while the node itself may cancel its tasks; `on_end(task)` is called when a worker ends
+        and isn't replaced.
         """
         self._is_ending, self._on_end = is_ending, on_end
         self._deadline.looked_at = now_ns()
@@ -86,19 +89,19 @@ class WorkerPool:
         worker.task.add_done_callback(partial(self._worker_ended, worker))
 
     def _worker_ended(self, worker: Worker, task: asyncio.Task[None]) -> None:
-        """A handler may have cancelled the task that it ran in: the worker goes on in another one."""
+        """Replace a worker whose task was cancelled by its handler."""
         if self._may_cancel() or (not task.cancelled() and task.exception() is not None):
             self._on_end(task)
         else:
             self._begin(worker)
 
     def _may_cancel(self) -> bool:
-        """Whether a cancelled worker was cancelled by the node: else it was by a handler."""
+        """Whether a cancelled worker was cancelled by the node; otherwise by a handler."""
         return self._stopping or self._is_ending()
 
     async def drain(self, deadline: float) -> list[Message]:
-        """Start nothing more, and wait until the loop's time `deadline` for handlers that run; the messages of those
-        that had to be left.
+        """Start no more messages, and wait until the loop's time `deadline` for running handlers. Returns the messages
+        of those that are still running.
         """
         self._stopping = True
         self._signal.close()
@@ -136,7 +139,7 @@ class WorkerPool:
                 await wait()
                 now = now_ns()
                 continue
-            if waiting and not signal.exhausted:  # this handler may be long
+            if waiting and not signal.exhausted:  # this handler may take long
                 signal.wake_one()
             first = messages[0]
             worker.messages = messages
@@ -146,7 +149,7 @@ class WorkerPool:
                     message.started = message.alive_at = message.ran_to = now
             workers.busy += 1
             try:
-                # The lease is looked at once more: the process may have been stopped since `now`.
+                # The lease is checked once more: the process may have been suspended since `now`.
                 if plain is not None and not first._queue.pushed and now_ns() < trust.until:  # noqa: SLF001
                     await plain(first)
                 else:
@@ -158,7 +161,7 @@ class WorkerPool:
                 now = now_ns()
                 if len(messages) > 1 or first.recorded or first.given_up:
                     reporter.ended_well(worker, messages, now)
-                else:  # (the same, without the price of its call and its loop)
+                else:  # (`ended_well` for one message, inlined)
                     reporter.succeeded(first, now)
                     times.ended(first, now)
                     done(first._queue, now, now - first.started)  # noqa: SLF001
@@ -167,4 +170,4 @@ class WorkerPool:
                 signal.exhausted = False
                 worker.messages = NOTHING
             if task.cancelling() and not self._may_cancel():
-                return  # the handler cancelled the task: the next one's must not hear of it
+                return  # the handler cancelled the task, which must not affect the next message

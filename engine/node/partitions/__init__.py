@@ -1,1 +1,1 @@
-"""Partitions that the node owns: takeover, feeds, handoff."""
+"""The partitions that the node owns: takeover, feeds, handoff."""

@@ -1,4 +1,4 @@
-"""Processes that died with messages in flight: who they were, which messages, and that these are suspects now (X11)."""
+"""Finds the owners that died with messages in flight, and marks these messages as suspects (X11)."""
 
 from __future__ import annotations
 
@@ -22,13 +22,15 @@ if TYPE_CHECKING:
 
 _log = structlog.get_logger(__name__)
 
-_CLOCKS = 1_000_000_000  # ns by which the clocks of two servers may differ
+_CLOCKS = 1_000_000_000  # ns; the largest difference assumed between the clocks of two servers
 
 
 def died(log: LogState, released: Collection[int], *, clean: bool) -> dict[int, set[int] | None]:
-    """The epochs whose owners have died as far as the log knows, oldest first, each with the sequences in question
-    (None: all). Who held something and has no key any more is one, as the log hears of the end of what is held
-    before the key is deleted. `clean`: the log's last epoch isn't one.
+    """The epochs whose owners have died as far as the log shows, oldest first, each with the sequences in question
+    (None: all).
+
+    An owner that held messages and no longer has a key has died, because the log records the end of held messages
+    before the key is deleted. `clean`: the log's last epoch ended cleanly.
     """
     held: dict[int, set[int]] = {}
     for sequence, mark in log.marks.items():
@@ -41,8 +43,10 @@ def died(log: LogState, released: Collection[int], *, clean: bool) -> dict[int, 
 def mark_suspects(
     records: Iterable[BusyRecord], lane: LaneId, epoch: int, held: Collection[int] | None
 ) -> list[InFlightListing]:
-    """What may have killed the owner of an epoch: what its in-flight record names. Of an owner that had released the
-    partition it is what it `held` at its death, recorded or not: the key, or the mark in the log, names that exactly.
+    """The messages that may have killed the owner of an epoch: those that its in-flight record names.
+
+    If the owner had released the partition, these are the messages that it `held` at its death, recorded or not: the
+    key, or the mark in the log, names them exactly.
     """
     recorded = {each.sequence: each for each in list_in_flight(records, lane, epoch)}
     if held is None:
@@ -54,8 +58,8 @@ def mark_suspects(
 async def read_in_flight(
     store: Store, lane: LaneId, records: list[BusyRecord], epoch: int, held: Collection[int] | None
 ) -> list[InFlightListing]:
-    """What of that is there. What arrived later than the record that names its sequence is another message: the stream
-    has been rolled back since. Raises Lost.
+    """The suspects of an epoch that still exist. A message that arrived after the record that names its sequence is
+    another message: the stream has been rolled back since. Raises Lost.
     """
     among = mark_suspects(records, lane, epoch, held)
     found = [each for each in among if each.counts]
@@ -63,13 +67,13 @@ async def read_in_flight(
         last = found[-1]
         stored = (await store.get(lane, [last.sequence]))[0]
         if stored is not None and stored.at <= last.at + _CLOCKS:
-            break  # and so are those before it, which arrived earlier
+            break  # earlier sequences arrived earlier, so they are still there, too
         found.pop()
     return sorted([*found, *(each for each in among if not each.counts)])
 
 
 def blocked(held: Iterable[HeldRecord], kind: str, created: str) -> dict[int, BlockedLane]:
-    """By epoch, what blocked former owners of a stream until their processes ended themselves."""
+    """By epoch, the messages that blocked previous owners of a stream until their processes ended themselves."""
     found = {record.epoch: part for record in held if (part := record.blocked.get(kind)) is not None}
     return {epoch: part for epoch, part in found.items() if part.created == created}
 
@@ -77,9 +81,10 @@ def blocked(held: Iterable[HeldRecord], kind: str, created: str) -> dict[int, Bl
 def accused(
     blockers: Mapping[int, BlockedLane], dead: Collection[int], found: Iterable[InFlightListing]
 ) -> list[InFlightListing]:
-    """What blocked owners who have `died`, of which the log hasn't heard yet: the cause is known, so an attempt counts
-    whether a record names the message or not. What is `found` as the cause counts already. Of a batch it is one of
-    several.
+    """The messages that blocked owners which have `died`, and which the log doesn't accuse yet.
+
+    The cause is known, so an attempt counts whether or not a record names the message. A message already `found` as the
+    cause isn't counted twice. A message of a batch is one of several possible causes.
     """
     counted = {each.sequence: each for each in found if each.counts}
     accusations = []
@@ -93,7 +98,7 @@ def accused(
 
 
 def suspect(lane: Lane, found: Iterable[InFlightListing]) -> None:
-    """Mark what was in flight when its process died."""
+    """Mark messages that were in flight when their process died as suspects."""
     found = [each for each in found if each.sequence not in lane.settled and each.sequence <= lane.high]
     for each in found:
         lane.log.mark_died(each.sequence, now_ns(), counts=each.counts, confirmed=each.confirmed)

@@ -1,4 +1,4 @@
-"""Feeds a delay stream: only the hours up to one ahead."""
+"""Feeds a delay stream: the hours up to one hour ahead."""
 
 from __future__ import annotations
 
@@ -14,31 +14,34 @@ if TYPE_CHECKING:
     from evenlane.engine.node.settle.stream_verifier import StreamVerifier
 
 _HOUR = 3_600_000_000_000
-_NEAR = 300_000_000_000  # ns for which an hour is fed after its end
-_SOON = 300_000_000_000  # ns before an hour begins from which it is fed even right after a take-over
-_APART = 4  # feeds of single hours; further ones, long past, share one
+_NEAR = 300_000_000_000  # ns; how long an hour is fed after its end
+_SOON = 300_000_000_000  # ns; an hour that begins within this time is fed even right after a takeover
+_APART = 4  # feeds of single hours; older hours share one
 
 
 class DelayFeed:
-    """One feed for each hour that is near, and one for those long past."""
+    """One feed per near hour, and one for all hours long past.
+
+    Invariant: `_hours` has the hours of each open feed; no hour is in two feeds.
+    """
 
     def __init__(self, store: Store, lane: FedLane, verifier: StreamVerifier, due: DueReleaser) -> None:
         self._store, self._lane, self._verifier, self._due = store, lane, verifier, due
         self._hours: dict[Feed, set[str]] = {}
-        self._turning = asyncio.Lock()  # hours are turned by the clock and after a replacement
+        self._turning = asyncio.Lock()  # by the clock and after a replacement
 
     @property
     def feeds(self) -> list[Feed]:
         return list(self._hours)
 
     async def begin(self) -> None:
-        """After a take-over: open feeds for what is due, and leave the next hour to the next `turn`, unless it is about
-        to begin. Raises Lost, Refused.
+        """Open feeds for due messages after a takeover. The next hour is left to the next `turn`, unless it begins
+        soon. Raises Lost, Refused.
         """
         await self._turn_to(_SOON)
 
     async def turn(self) -> None:
-        """Open a feed for the hours that have come near since the last call, close those of hours long empty. Raises
+        """Open feeds for hours that have come near since the last call, and close those of hours long empty. Raises
         Lost, Refused.
         """
         await self._turn_to(_HOUR)
@@ -48,8 +51,8 @@ class DelayFeed:
             await self._turn(self._store.now(), ahead)
 
     async def _turn(self, now: int, ahead: int) -> None:
-        """One feed an hour: a filter of several hours costs nats-server a walk through the stream's subjects for each
-        message (624 us at 6,000 subjects, instead of 10).
+        """Open one feed per hour: a filter with several hours costs nats-server a walk through the stream's subjects
+        for each message (624 us at 6,000 subjects, instead of 10).
         """
         hour = now // _HOUR
         held = {subject.rpartition(".")[2] for subject in await self._store.counts(self._lane.id)}
@@ -64,11 +67,11 @@ class DelayFeed:
             self._hours[feed] = {*some}
 
     async def begin_anew(self) -> None:
-        """The stream is another one. Raises Lost, Refused."""
+        """Feed a stream that was replaced. Raises Lost, Refused."""
         await self.turn()
 
     async def drop(self) -> None:
-        """Close the feeds, as others are to be made."""
+        """Close the feeds, to be replaced by others."""
         async with self._turning:
             feeds = self.feeds
             self._hours.clear()
@@ -90,9 +93,11 @@ def _hour_of(text: str) -> int:
 
 
 def _wanted(held: set[str], now: int, ahead: int) -> set[str]:
-    """The hours that are to be fed, of those which the stream holds and those near `now` (unix ns), up to the one that
-    begins within `ahead` ns. What is no hour comes in, too, and goes to the dead letters from there. So does the last
-    hour for a while: a copy may be put after its time has come, and the hour has turned.
+    """The hours to feed: those that the stream holds and those near `now` (unix ns), up to the hour that begins within
+    `ahead` ns.
+
+    Tokens that aren't hours are fed, too, so that their messages are dead-lettered. The previous hour is fed for a
+    while longer: a copy may be put after its due time, when the hour has already turned.
     """
     last = (now + ahead) // _HOUR
     return {

@@ -14,18 +14,18 @@ if TYPE_CHECKING:
 
 _SECOND = 1_000_000_000
 _LONGEST = 30 * _SECOND
-_DUE_AT_ONCE = 1_000  # of one partition, in one step
+_DUE_AT_ONCE = 1_000  # messages per partition and step
 
 
 class DueReleaser:
-    """Waits for the earliest due time of all delay streams, or for an earlier one to come in."""
+    """Waits for the earliest due time of all delay streams, or for the arrival of an earlier one."""
 
     def __init__(self, store: Store, lanes: OwnedLanes, ready: ReadyQueues, activity: Activity) -> None:
         self._store, self._lanes, self._ready, self._activity = store, lanes, ready, activity
         self._due = asyncio.Event()
 
     def delayed(self, queue: Queue | None) -> None:
-        """A delayed message of `queue` came in; None: some may have. It may be due before all others."""
+        """A delayed message of `queue` arrived, which may be due before all others; None: of any queue."""
         if queue is not None:
             self._activity.note(queue)
         self._due.set()
@@ -38,12 +38,12 @@ class DueReleaser:
                 # (not wait_for, which before Python 3.12 may swallow a cancellation)
                 async with asyncio.timeout(max(0.002, wait)):
                     await self._due.wait()
-                await asyncio.sleep(0.005)  # many come at once: look once for all of them
+                await asyncio.sleep(0.005)  # they arrive in bursts: one look serves the whole burst
             except TimeoutError:
                 pass
 
     def _release(self) -> int:
-        """Release the messages that are due; returns when the next one is, unix ns."""
+        """Release due messages. Returns the next due time, unix ns."""
         now = self._store.now()
         nearest = now + _LONGEST
         for _, later in self._lanes.lanes.values():

@@ -1,4 +1,4 @@
-"""What feeds a lane: one feed, or two while a large backlog comes in."""
+"""Feeds a lane: with one feed, or with two while a large backlog is delivered."""
 
 from __future__ import annotations
 
@@ -26,20 +26,20 @@ if TYPE_CHECKING:
 
 _log = structlog.get_logger(__name__)
 
-_AHEAD_AT_MOST = 200  # queues of one partition
-_FIRST = 4  # of them that don't wait for `catch_up`, so that something of each partition is served as it is open
+_AHEAD_AT_MOST = 200  # queues read ahead per partition
+_FIRST = 4  # queues read ahead before `catch_up`, so that each partition has messages as soon as it is open
 
 
 def _nothing() -> None:
-    """Where no backlog waits."""
+    """The catch-up of a lane without one."""
 
 
 class LaneFeed:
-    """One pull consumer for what comes from now on, and in a large backlog a second one for what there is.
+    """One pull consumer for new messages, and in a large backlog a second one for the backlog.
 
-    Until the backlog has come in, the lower bands of a group wait if it holds something more urgent of it; in a small
-    one, all lower bands. In a large one the small queues, and so what is urgent most often, are read `ahead` of it, and
-    nothing waits for those.
+    Until the backlog has been delivered, lower bands wait for more urgent messages: in a small backlog all lower bands,
+    in a large one those of a group that has more urgent messages in it. In a large backlog the small queues, which are
+    most often the urgent ones, are read ahead of it (`ahead`), and no band waits for those.
     """
 
     def __init__(
@@ -60,9 +60,9 @@ class LaneFeed:
         self._catch_up: Callable[[], None] = _nothing
 
     async def begin(self, state: LaneState) -> None:
-        """Feed what comes from now on, and what there is; but a large backlog after `catch_up`. Raises Lost."""
+        """Feed new messages, and the backlog; a large backlog only after `catch_up`. Raises Lost."""
         lane, precedence = self._lane, self._precedence
-        precedence.end()  # what was waited for in a stream that was replaced
+        precedence.end()  # the stream was replaced, perhaps: its backlog won't come any more
         if state.last <= lane.position:
             self.feeds = [
                 self._store.feed(lane.id, lane.position + 1, lane.take_in, self._resume, on_head=lane.take_in_head)
@@ -80,7 +80,7 @@ class LaneFeed:
         self._feed_tail(counts, state.last)
 
     async def _find_out(self) -> None:
-        """Whose messages there are, so that only those wait who have to."""
+        """Read the subjects of the backlog, so that only those queues wait that have to."""
         generation = self._lane.generation
         with contextlib.suppress(Lost, Refused):
             counts = await self._store.counts(self._lane.id)
@@ -92,7 +92,7 @@ class LaneFeed:
         self._reading.add_done_callback(log_failure)
 
     def _feed_all(self, last: int) -> None:
-        """One feed for what there is, up to `last`, and for what comes from now on."""
+        """Open one feed for the backlog, up to `last`, and for new messages."""
         lane = self._lane
 
         def take_in(subject: bytes, sequence: int, at: int, headers: bytes, body: bytes) -> None:
@@ -114,7 +114,7 @@ class LaneFeed:
         self.feeds = [feed]
 
     def _feed_tail(self, counts: dict[str, int], last: int) -> None:
-        """One feed for what comes from now on, and another one, after `catch_up`, for what there is, up to `last`."""
+        """Open one feed for new messages, and another one, after `catch_up`, for the backlog up to `last`."""
         lane = self._lane
         start, generation = lane.position, lane.generation
         lane.expect_backlog(counts, last)
@@ -130,7 +130,7 @@ class LaneFeed:
             for queue in by_band(behind):
                 self._ready.queue_ready(queue)
 
-        released = asyncio.Event()  # by `catch_up`
+        released = asyncio.Event()  # set by `catch_up`
 
         async def read_ahead() -> None:
             await self._ahead.read(lane, ahead[:_FIRST], self._ready.queue_ready)
@@ -151,33 +151,33 @@ class LaneFeed:
         self.feeds, self._catch_up = [tail], catch_up
 
     def _to_read_ahead(self, backlog: int) -> list[bytes]:
-        """The subjects of small queues, the most urgent first."""
+        """The subjects of small queues, most urgent first."""
         lane = self._lane
         few = lane.smallest(min(_AHEAD_AT_MOST, backlog // self._tuning.for_each))
         queues = {queue: subject for subject in few if (queue := lane.queue_of(subject)) is not None}
         return [queues[queue] for queue in by_band(queues)]
 
     def catch_up(self) -> None:
-        """Have the backlog fed, if there is one that waits for it. Whoever takes over more at the same time lets all of
-        them be open first: a catch-up takes most of what the event loop has.
+        """Start feeding a large backlog, if there is one. A node that takes over several partitions opens all of them
+        first: a catch-up takes most of the event loop's time.
         """
         self._catch_up()
         self._catch_up = _nothing
 
     async def begin_anew(self) -> None:
-        """The stream is another one. Raises Lost, Refused."""
+        """Feed a stream that was replaced. Raises Lost, Refused."""
         await self.begin(await self._store.state(self._lane.id))
         self.catch_up()
 
     async def drop(self) -> None:
-        """Close the feeds, as others are to be made or none."""
+        """Close the feeds."""
         self._precedence.give_up()
         if self._reading is not None:
             self._reading.cancel()
         feeds, self.feeds = self.feeds, []
         await asyncio.gather(*(feed.close() for feed in feeds))
 
-    # A feed breaks, too, when its stream is deleted: nothing is settled or purged until that is ruled out.
+    # A feed also breaks when its stream is deleted: nothing is settled or purged until that is ruled out.
 
     async def _resume(self, _last: int) -> int:
         self._lane.verified = -1

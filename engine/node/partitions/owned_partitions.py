@@ -1,4 +1,6 @@
-"""The partitions that a node owns: takes them over, hands them over, and takes back what previous owners held."""
+"""The partitions that a node owns: takes them over, hands them over, and takes back messages that previous
+owners held.
+"""
 
 from __future__ import annotations
 
@@ -35,25 +37,31 @@ if TYPE_CHECKING:
 
 _log = structlog.get_logger(__name__)
 
-_OPENED_AT_ONCE = 3  # so that each serves soon; a slow one holds up the others for no longer than
+_OPENED_AT_ONCE = 3  # so that each serves soon; a slow one holds up the others for at most _OPENING_S
 _OPENING_S = 0.05
-_APART_S, _SPREAD_S = 0.02, 0.5  # from one opening to the next; from the first to the last
+_APART_S, _SPREAD_S = 0.02, 0.5  # at most: from one opening to the next; from the first to the last
 _LOOKED_AT_ONCE = 2
-_OPEN_FIRST_S = 1.0  # so long a backlog waits for others to be open
-_MANY, _AFTER_MANY_S = 8, 0.5  # after opening that many together, backlogs wait so long for other nodes
+_OPEN_FIRST_S = 1.0  # how long a backlog waits for other partitions to be open
+_MANY, _AFTER_MANY_S = 8, 0.5  # after opening this many together, backlogs wait this long for other nodes
 _PAUSE_S = 0.2
 _LONGEST_PAUSE_S = 5.0
-_PATIENCE_S = 0.05  # for handlers of a partition that is handed over: short ones needn't be told of in etcd
-_SAID_S = 1.0  # for the settle log to be told that it has ended
+_PATIENCE_S = 0.05  # how long a handoff waits for handlers: short ones needn't be reported in etcd
+_SAID_S = 1.0  # how long a handoff waits for the clean end to be written to the settle log
 _HOURS_EVERY_S = 60.0
-_LOOK_S = 0.005  # between two looks at whether what is being released has ended
+_LOOK_S = 0.005  # between two checks of whether a partition that is being released has ended
 
 
 class OwnedPartitions:
-    """`partitions` are those that are open or being opened. `on_unreadable(partition, reason)` is called when a settle
-    log can't be read, and with "" when that is over.
+    """The partitions that a node owns. `on_unreadable(partition, reason)` is called when a settle log can't be read,
+    and with "" when that is over.
 
-    Invariant: a number is in `lanes` exactly if it is in `partitions`, with the lanes of that partition.
+    Invariants:
+    - `partitions` has those that are open or being opened. A number is in `lanes` exactly if it is in `partitions`,
+      with the lanes of that partition.
+    - `mine` has these numbers and those about to be added; it is shared with the quota shares.
+    - `_closing` has released partitions whose handoff isn't complete, by number and epoch; none of their messages
+      starts any more.
+    - `_behind` has open partitions whose backlog isn't fed yet.
     """
 
     def __init__(
@@ -75,29 +83,33 @@ class OwnedPartitions:
         self._queues, self._dirty, self._settler, self._failures = queues, dirty, settler, failures
         self._workers, self._counters, self._clock, self._on_unreadable = workers, counters, clock, on_unreadable
         self.partitions: dict[int, Partition] = {}
-        self.mine = mine  # those that are, or are about to be, in `partitions`; shared with the quota shares
-        self._closing: dict[tuple[int, int], Partition] = {}  # by epoch, too: nothing of them starts any more
-        self._begun: dict[int, int] = {}  # partition -> the last epoch under which a takeover has failed half-way
+        self.mine = mine
+        self._closing: dict[tuple[int, int], Partition] = {}
+        self._begun: dict[int, int] = {}  # partition -> last epoch under which a takeover failed half-way
         self._opening = Pacing(_OPENED_AT_ONCE, _OPENING_S)
-        self._unopened = self._together = 0  # partitions; the latter the most since backlogs were fed
-        self._behind: list[Partition] = []  # open, but for a backlog that is still to be fed
+        self._unopened = self._together = 0  # partitions being opened; the most at once since backlogs were last fed
+        self._behind: list[Partition] = []
         self._patience: asyncio.TimerHandle | None = None
         self._looking = asyncio.Semaphore(_LOOKED_AT_ONCE)
-        self._apart: set[asyncio.Task[None]] = set()  # tasks that no caller waits for
+        self._apart: set[asyncio.Task[None]] = set()  # background tasks
 
     def lanes(self) -> list[FedLane]:
-        """Of all partitions; not those of which the log has no record yet, so that the take-over's is still to come."""
+        """The lanes of all partitions whose log has a record of this node's epoch, that is, whose takeover
+        is complete.
+        """
         return [lane for partition in self.partitions.values() for lane in partition.both if lane.log.begun]
 
     def feed_again(self, lane: FedLane) -> None:
-        """The lane was reset, as its stream was replaced. One that is being handed over still settles."""
+        """Feed a lane from the start, after its stream was replaced. A lane that is being handed over still settles, so
+        it counts, too.
+        """
         number = lane.id.partition
         for partition in (self._closing.get((number, lane.epoch)), self.partitions.get(number)):
             if partition is not None and lane in partition.both:
                 partition.feed_again(lane)
 
     async def turn_hours(self) -> None:
-        """Each minute, measure the store's clock and feed the hours that have come near."""
+        """Every minute, measure the store's clock and feed the hours that have come near."""
         while True:
             await asyncio.sleep(_HOURS_EVERY_S)
             self._clock.measure()
@@ -122,10 +134,12 @@ class OwnedPartitions:
         known: Collection[PastOwner] | None = None,
         lease: int = 0,
     ) -> None:
-        """Own a partition under this epoch, but for what former owners hold: its messages come in when this returns.
-        A store that goes away or refuses meanwhile is waited for. Raises Fenced; UnknownEpoch if the settle log was
-        written by an owner that isn't one of `known` (None: all are), and whose end wasn't clean. `lease` is the one
-        under which the epoch was claimed.
+        """Own a partition under this epoch. Its messages are delivered from when this returns, except those that
+        previous owners still hold.
+
+        Waits for a store that is unreachable or refuses meanwhile. `lease` is the lease under which the epoch was
+        claimed. Raises Fenced; UnknownEpoch if the settle log was written by an owner that isn't in `known` (None: all
+        are known) and didn't end cleanly.
         """
         held = list(held)
         for record in held:
@@ -137,7 +151,7 @@ class OwnedPartitions:
         try:
             async with self._opening.turn(min(_APART_S, _SPREAD_S / self._unopened)):
                 partition = await self._opened(number, epoch, held, known, lease)
-            if self.partitions.get(number) is partition:  # else it was revoked meanwhile
+            if self.partitions.get(number) is partition:  # it may have been revoked meanwhile
                 self._lanes.serve(number, partition.precedence)
             self._behind.append(partition)
             self._queues.opened(number, self._ready.queue_ready)
@@ -152,7 +166,7 @@ class OwnedPartitions:
         self._spawn(self._look_again(partition), f"look again {number}")
 
     async def _look_again(self, partition: Partition) -> None:
-        """At both streams, when those that were opened together have had time to serve."""
+        """Verify both streams once the partitions that were opened together have had time to serve."""
         await asyncio.sleep(_OPEN_FIRST_S)
         async with self._looking:
             while self.partitions.get(partition.number) is partition:
@@ -170,7 +184,7 @@ class OwnedPartitions:
         task.add_done_callback(log_failure)
 
     def _tend(self, partition: Partition) -> None:
-        """What the former owner left to be settled or removed."""
+        """Settle and remove what the previous owner left to be settled or removed."""
         for lane in partition.both:
             lane.removal.last_purge = now_ns()  # (it isn't urgent)
             if lane.log.unsettled_news:
@@ -188,8 +202,8 @@ class OwnedPartitions:
             await asyncio.sleep(_PAUSE_S)
 
     def _catch_up(self) -> None:
-        """Feed backlogs when all partitions that came together are open, or a while after the first. After a death
-        other nodes may still open theirs: new messages there come before a backlog.
+        """Feed backlogs once all partitions that arrived together are open, or a while after the first one. After a
+        node's death, other nodes may still be opening theirs: new messages there come before a backlog here.
         """
         if not self._unopened and self._together < _MANY:
             self._feed_backlogs()
@@ -208,7 +222,7 @@ class OwnedPartitions:
     async def _opened(
         self, number: int, epoch: int, held: list[HeldRecord], known: Collection[PastOwner] | None, lease: int
     ) -> Partition:
-        """The partition, open; begun anew as often as the store goes away meanwhile."""
+        """Open the partition, starting over whenever the store goes away."""
         pause, said = _PAUSE_S, ""
         while True:
             partition = self.partitions[number] = Partition(self._context, number, epoch, lease)
@@ -234,7 +248,9 @@ class OwnedPartitions:
             pause = min(2 * pause, _LONGEST_PAUSE_S)
 
     async def _give_up(self, partition: Partition) -> None:
-        """A take-over has failed. If it may have written to a log, this epoch is there, and is nobody else's."""
+        """Undo a failed takeover. If it may have written to a log, the log has this epoch, which belongs to no other
+        owner.
+        """
         if any(lane.log.may_have_begun for lane in partition.both):
             self._begun[partition.number] = partition.lane.epoch
         if self.partitions.get(partition.number) is partition:
@@ -242,14 +258,14 @@ class OwnedPartitions:
             self._lanes.remove(partition.number)
         await self._abandon(partition)
 
-    # ---- handing over
+    # ---- handoff
 
     def owed(self, number: int) -> dict[str, float]:
-        """See `Shares.owed`."""
+        """See `QuotaShares.owed`."""
         return self._queues.shares.owed(number)
 
     def stop_partition(self, number: int) -> None:
-        """From this moment on nothing more of it is handed out; what is being handled may end."""
+        """Begin the handoff: hand out no more messages of the partition. Running handlers may end."""
         self.mine.discard(number)
         self._queues.forget(number)
         partition = self.partitions.pop(number, None)
@@ -262,10 +278,11 @@ class OwnedPartitions:
         self._eligibility.forget_void()
 
     async def hand_over(self, number: int, epoch: int, patience_s: float = _PATIENCE_S) -> dict[Kind, HandoffState]:
-        """After `stop_partition`: what the next owner has to know, by kind of stream, if anything. Handlers have
-        `patience_s` to end; the rest is in the hand-over. So is each stream whose log can't be told within a second
-        that its end was clean, or whose take-over was under way: that there is anything in the hand-over says so as
-        well.
+        """After `stop_partition`: the state that the next owner needs, by kind of stream.
+
+        Handlers have `patience_s` to end; those still running are in the state. A stream is in it, too, if the log
+        didn't take the record of its clean end within a second, or its takeover was under way: its mere presence says
+        that the end wasn't recorded.
         """
         partition = self._closing.get((number, epoch))
         if partition is None:
@@ -280,10 +297,12 @@ class OwnedPartitions:
                 told[lane.id.kind] = (
                     lane.handover if lane.log.begun else HandoffState(lane.generation, lane.seen, set())
                 )
-        return told if self._closing.pop((number, epoch), None) is not None else {}  # it may have been lost meanwhile
+        return told if self._closing.pop((number, epoch), None) is not None else {}  # {}: it was lost meanwhile
 
     async def _closed(self, lane: FedLane, deadline: float) -> None:
-        """Write the clean end to the log: handlers have until `deadline` to end, and the log a second to answer."""
+        """Write the clean end to the log. Handlers have until `deadline` to end, and the log a second more
+        to answer.
+        """
         loop = asyncio.get_running_loop()
         while lane.to_close or (not lane.ended and loop.time() < deadline):
             if loop.time() >= deadline + _SAID_S:
@@ -292,26 +311,28 @@ class OwnedPartitions:
             await asyncio.sleep(_LOOK_S)
 
     async def drop_partition(self, number: int, epoch: int) -> None:
-        """After `stop_partition`: it is another's by now, so nothing more of it is settled or told."""
+        """After `stop_partition`: the partition belongs to another node by now, so nothing more of it is settled or
+        reported.
+        """
         partition = self._closing.pop((number, epoch), None)
         if partition is not None:
             await self._abandon(partition)
 
     async def close(self) -> None:
-        """Nothing more comes in."""
+        """Close all feeds."""
         for task in self._apart:
             task.cancel()
         each = [*self.partitions.values(), *self._closing.values()]
         await asyncio.gather(*(partition.close() for partition in each), return_exceptions=True)
 
     def end(self) -> None:
-        """The process ends, and nothing more is handed out of any partition: the settler writes the clean ends."""
+        """Prepare the end of the process, once no message is handed out any more: the settler writes the clean ends."""
         for partition in [*self.partitions.values(), *self._closing.values()]:
             for lane in partition.both:
                 if lane.handover is None:
                     lane.stop([])
                 lane.left()
-                if lane.log.begun:  # else its take-over was broken off: nothing is to be said, or waited for
+                if lane.log.begun:  # otherwise its takeover was interrupted: there is nothing to write
                     self._dirty.mark(lane)
 
     async def _abandon(self, partition: Partition) -> None:
@@ -321,24 +342,24 @@ class OwnedPartitions:
         self._eligibility.forget_void()
         await partition.close()
 
-    # ---- what former owners hold
+    # ---- messages held by previous owners
 
     def held_changed(self, number: int, record: HeldRecord) -> None:
-        """Some of it has ended there."""
+        """Some held messages have ended at their holder."""
         if (partition := self.partitions.get(number)) is not None:
             partition.former.changed(record)
             for lane in partition.both:
                 self._dirty.mark(lane)
 
     def held_let_go(self, number: int, record: HeldRecord) -> None:
-        """Its holder lives, and doesn't handle this after all: it is handed out here."""
+        """The holder lives, and won't handle these messages after all: hand them out here."""
         if (partition := self.partitions.get(number)) is not None:
             partition.former.let_go(record)
             for lane in partition.both:
                 self._dirty.mark(lane)
 
     def held_gone(self, number: int, record: HeldRecord) -> None:
-        """Its holder has gone, and it hadn't ended: it is handed out here."""
+        """The holder is gone without ending these messages: hand them out here."""
         if (partition := self.partitions.get(number)) is not None:
             self._spawn(self._let_go(partition, record), f"let go {number}")
 
@@ -354,8 +375,8 @@ class OwnedPartitions:
             await asyncio.sleep(_PAUSE_S)
 
     def held_durable(self, number: int, record: HeldRecord) -> bool:
-        """Whether all of it that has ended is settled for good, and what was lent has run out: should this node die,
-        the next owner has to know that, too.
+        """Whether all held messages that have ended are durably settled, and all lent parts have expired. Until then
+        the next owner needs the record, in case this node dies.
         """
         partition = self.partitions.get(number)
         return partition is not None and partition.former.durable(record) and not self._queues.shares.waits_for(number)

@@ -1,4 +1,4 @@
-"""One partition under one epoch: taken over, fed, and fed again when a stream turns out to be another one."""
+"""One partition under one epoch: takes it over, feeds it, and feeds it again when a stream was replaced."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ _PAUSE_S = 0.2
 
 @dataclass(frozen=True)
 class PartitionContext:
-    """The parts of the node that all of its partitions work with. `bands` gives the band of a priority, `busy` reads
-    the in-flight records.
+    """The parts of the node that all of its partitions use. `bands` maps priorities to bands, `busy` reads the
+    in-flight records.
     """
 
     store: Store
@@ -56,7 +56,11 @@ class PartitionContext:
 
 
 class Partition:
-    """The lane and the delay stream of a partition, what feeds them, and the messages that `former` owners hold."""
+    """The lane and the delay stream of a partition, their feeds, and the messages held by previous owners (`former`).
+
+    Invariant: `opened` is set once feeds of both streams are open; `opened_at` is then the time (monotonic ns). After
+    `close`, feeds that were being opened are closed again.
+    """
 
     def __init__(self, context: PartitionContext, number: int, epoch: int, lease: int) -> None:
         self._context, self.number = context, number
@@ -72,7 +76,7 @@ class Partition:
         self._hour_feeds = DelayFeed(store, self.later, context.verifier, context.due)
         self._feeds: dict[FedLane, LaneFeed | DelayFeed] = {self.lane: self._lane_feeds, self.later: self._hour_feeds}
         self.opened = self._closed = False
-        self.made_at, self.opened_at = now_ns(), 0  # monotonic ns; the latter once all that is to come in does
+        self.made_at, self.opened_at = now_ns(), 0  # monotonic ns
         self._reopening: dict[FedLane, asyncio.Task[None]] = {}
 
     @property
@@ -81,29 +85,31 @@ class Partition:
 
     @property
     def ended_blocked_s(self) -> int:
-        """For how long a handler had blocked a former owner until its process ended itself; 0 if none has."""
+        """The longest time (s) for which a handler blocked a previous owner until its process ended itself;
+        0 if none did.
+        """
         return round(max((seconds for lane in self.both for seconds in lane.blocked.values()), default=0.0))
 
     async def open(
         self, held: Iterable[HeldRecord] = (), known: Collection[PastOwner] | None = None, *, repeated: bool = True
     ) -> None:
-        """Take over, but for what former owners still hold: when this returns, the lane's messages are coming in; a
-        large backlog after `catch_up`, and delayed messages after `complete`. `known`, `repeated`: see `recover`.
-        Raises Fenced, Lost.
+        """Take over, except for messages that previous owners still hold. When this returns, the lane's messages are
+        being delivered; a large backlog follows after `catch_up`, and delayed messages after `complete`. `known`,
+        `repeated`: see `recover`. Raises Fenced, Lost.
         """
         held = list(held)
         recovered = await _all(
             recover(self._store, lane, self._context.busy, held, known, repeated=repeated) for lane in self.both
         )
         for lane, (_, parts) in zip(self.both, recovered, strict=True):
-            await self.former.hold(lane, parts)  # of both, as a key may be out in the one and wait in the other
+            await self.former.hold(lane, parts)  # both streams: a key may be out in one and wait in the other
         await self._lane_feeds.begin(recovered[0][0])
 
     async def complete(self) -> None:
-        """What needn't hold up the first message after a take-over: feed the later stream. Raises Lost, Refused."""
+        """Feed the delay stream, which needn't hold up the first message after a takeover. Raises Lost, Refused."""
         try:
             await self._hour_feeds.begin()
-        except (Lost, Refused):  # perhaps its stream has been deleted since: then it is made anew
+        except (Lost, Refused):  # the stream may have been deleted since: verifying creates it again
             self.later.verified = -1
             await self._verifier.verify(self.later)
             raise
@@ -112,7 +118,9 @@ class Partition:
         self.opened, self.opened_at = True, now_ns()
 
     async def look_again(self) -> None:
-        """A stream that changed while its feed was made has told nobody. Raises Lost, Refused."""
+        """Verify both streams: a replacement while the feeds were being created goes unnoticed. Raises
+        Lost, Refused.
+        """
         for lane in self.both:
             lane.verified = -1
             await self._verifier.verify(lane)
@@ -129,7 +137,7 @@ class Partition:
             await self._hour_feeds.drop()
 
     async def close(self) -> None:
-        """Stop taking in."""
+        """Close the feeds."""
         self._closed = True
         for task in self._reopening.values():
             task.cancel()
@@ -155,12 +163,12 @@ class Partition:
                     await asyncio.sleep(_PAUSE_S)
         finally:
             self._reopening.pop(lane, None)
-        with contextlib.suppress(Lost, Refused):  # (else before the next settle)
+        with contextlib.suppress(Lost, Refused):  # (if it fails, the next settle verifies)
             await self._verifier.verify(lane)
 
 
 async def _all(work: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
-    """What they return. If some fail, that is raised when all have ended."""
+    """The results of all. If some fail, raises one of the errors once all have ended."""
     ends = await asyncio.gather(*work, return_exceptions=True)
     for end in ends:
         if isinstance(end, BaseException):

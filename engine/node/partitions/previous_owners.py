@@ -1,4 +1,4 @@
-"""What the handlers of a partition's former owners still work on: it is kept back here until it has ended there."""
+"""Withholds messages that a partition's previous owners still handle, until they have ended there."""
 
 from __future__ import annotations
 
@@ -21,7 +21,12 @@ if TYPE_CHECKING:
 
 
 class PreviousOwners:
-    """Of one partition with these `lanes`. `busy` reads the in-flight records."""
+    """The messages of one partition (`lanes`) that previous owners hold. `busy` reads the in-flight records.
+
+    Invariant: the held messages themselves are in `Lane.held`. `_keys` has those of ordered topics, whose keys are out
+    at their holder. `_ended` has those that were settled here for their holder, so that none is settled twice; `_freed`
+    those that were released.
+    """
 
     def __init__(
         self,
@@ -33,19 +38,19 @@ class PreviousOwners:
     ) -> None:
         self._store, self._lanes, self._busy = store, lanes, busy
         self._ready, self._eligibility = ready, eligibility
-        self._keys: dict[MessageRef, Queue] = {}  # of ordered topics: whose keys are out at a former owner's
+        self._keys: dict[MessageRef, Queue] = {}
         self._ended: dict[FedLane, set[int]] = {lane: set() for lane in lanes}
         self._freed: dict[FedLane, set[int]] = {lane: set() for lane in lanes}
 
     async def hold(self, lane: FedLane, parts: Iterable[HeldLane]) -> None:
-        """Act on what they hold: the lane keeps it back already. Raises Lost."""
+        """Act on the records of previous owners; the lane withholds their messages already. Raises Lost."""
         for part in parts:
             await self._keep_keys(lane, part.running)
             self._settle(lane, part.done)
             self._note_failed(lane, part.failed)
 
     async def _keep_keys(self, lane: FedLane, sequences: list[int]) -> None:
-        """In ordered topics, the keys of what a former owner holds are out there: nothing else of them goes here."""
+        """Take the keys of held messages in ordered topics, so that no other message of these keys starts here."""
         for stored in await self._store.get(lane.id, sequences) if sequences else ():
             if stored is None or (key := header_values.key(stored.headers)) is None:
                 continue
@@ -61,7 +66,7 @@ class PreviousOwners:
             self._eligibility.free(queue, place)
 
     def _settle(self, lane: FedLane, sequences: Iterable[int]) -> None:
-        known = lane.held.keys()  # else the stream has been replaced since, or it is known already
+        known = lane.held.keys()  # others are of a replaced stream, or known already
         for sequence in [each for each in sequences if each in known and each not in self._ended[lane]]:
             self._ended[lane].add(sequence)
             lane.settle(sequence, lane.generation, now_ns())
@@ -73,13 +78,13 @@ class PreviousOwners:
             lane.log.mark_as_told(sequence, mark, now_ns())
 
     def changed(self, record: HeldRecord) -> None:
-        """Some of what one of them holds has ended there."""
+        """Settle held messages that have ended at their holder."""
         for lane in self._lanes:
             if (part := record.lanes.get(lane.id.kind)) is not None:
                 self._settle(lane, part.done)
 
     def let_go(self, record: HeldRecord) -> None:
-        """Its holder lives, and doesn't handle this after all."""
+        """Release messages whose holder lives, but won't handle them after all."""
         for lane in self._lanes:
             if (part := record.lanes.get(lane.id.kind)) is None:
                 continue
@@ -92,8 +97,8 @@ class PreviousOwners:
             self._ready.queue_ready(queue)
 
     async def gone(self, record: HeldRecord) -> None:
-        """One of them has gone, and this was its last word: what it didn't end is handed out here, and with care, as it
-        may have died of it. Raises Lost.
+        """Release messages whose holder is gone without ending them. They become suspects, for the holder may have died
+        of them. Raises Lost.
         """
         if not record.running:
             return
@@ -101,12 +106,12 @@ class PreviousOwners:
         for lane in self._lanes:
             if (part := record.lanes.get(lane.id.kind)) is None:
                 continue
-            known = lane.held.keys() & {*part.running}  # none any more if the stream has been replaced since
+            known = lane.held.keys() & {*part.running}  # empty if the stream has been replaced since
             suspect(lane, mark_suspects(records, lane.id, record.epoch, known))
             self._let_go(lane, part.running)
 
     def durable(self, record: HeldRecord) -> bool:
-        """Whether all that one of them has ended is settled for good."""
+        """Whether all that a holder has ended or released is durably settled."""
         return not any(
             lane.log.awaits([*part.done, *(failed for failed, _ in part.failed), *self._freed[lane]])
             for lane in self._lanes

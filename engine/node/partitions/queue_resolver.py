@@ -1,4 +1,4 @@
-"""Finds the queue of a message by its subject; a message that belongs to no queue goes to the dead letters."""
+"""Finds the queue of a message by its subject; dead-letters unroutable messages."""
 
 from __future__ import annotations
 
@@ -21,9 +21,7 @@ if TYPE_CHECKING:
 
 
 class QueueResolver:
-    """The lanes of a node open their queues here, and report what they bring into them (`LaneHost`). `bands` gives the
-    band of a priority.
-    """
+    """The `LaneHost` of a node's lanes. `bands` maps priorities to bands."""
 
     def __init__(
         self,
@@ -39,13 +37,13 @@ class QueueResolver:
         self.queue_ready = ready.queue_ready
 
     def open_queue(self, lane: FedLane, subject: bytes, entry: Entry | None) -> Queue | None:
-        """The queue of a subject seen for the first time. None if it belongs nowhere: then its message, if one is
-        given, goes to the dead letters.
+        """The queue of a subject that is seen for the first time. None if it is unroutable; a message passed as `entry`
+        is then dead-lettered.
         """
         try:
             project, group, band = queue_named(subject, lane.id.kind, self._bands)
         except UnroutableSubject as error:
-            if entry is not None:  # else only its subject was asked about
+            if entry is not None:  # None: only the subject was looked up
                 self._bury(lane, subject.decode("utf-8", "replace"), entry, str(error))
             return None
         return self._queues.get(lane.id.partition, project, group, band)

@@ -1,5 +1,5 @@
-"""Reading ahead: while a large backlog comes in, the heads of small queues are read by their subject (E5). So what is
-urgent, and whoever has little, need not wait for what others have piled up before it.
+"""Reads ahead: while a large backlog is delivered, reads the heads of small queues by subject (E5). Urgent messages,
+and tenants with little backlog, need not wait for the backlogs of others.
 """
 
 from __future__ import annotations
@@ -21,23 +21,23 @@ if TYPE_CHECKING:
 
 _log = structlog.get_logger(__name__)
 
-_TOGETHER = 16  # subjects of a lane that are asked for at once
-_LANES_AT_ONCE = 4  # of the node
-_NEAR = 2_000  # messages before the backlog's end: a server looks through these at once, for all that a queue has
-_OF_ONE = 64  # messages of one queue in one answer
-_TRIES = 4  # for one queue: it may have been handled, but not been removed
+_TOGETHER = 16  # subjects of a lane that are read at once
+_LANES_AT_ONCE = 4  # per node
+_NEAR = 2_000  # messages before the backlog's end; a server scans these quickly for all that a queue has there
+_OF_ONE = 64  # messages of one queue per answer
+_TRIES = 4  # per queue; a message that is read may be settled already, and not removed yet
 
 
 class ReadAhead:
-    """Of one node, whatever the number of its lanes."""
+    """One per node, shared by all its lanes."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self._gate = asyncio.Semaphore(_LANES_AT_ONCE)
 
     async def read(self, lane: FedLane, subjects: Sequence[bytes], at_hand: Callable[[Queue], None]) -> None:
-        """Read the head of each, in this order; `at_hand` is told of the queues. What can't be read now comes in by the
-        feed.
+        """Read the heads of these subjects, in this order, and call `at_hand` with their queues. The feed delivers
+        those that can't be read now.
         """
         generation = lane.generation
         for start in range(0, len(subjects), _TOGETHER):
@@ -48,7 +48,7 @@ class ReadAhead:
                 await asyncio.gather(*(self._read(lane, generation, subject, at_hand) for subject in some))
 
     async def _read(self, lane: FedLane, generation: int, subject: bytes, at_hand: Callable[[Queue], None]) -> None:
-        """Its head; or all of it, where that lies behind most of the backlog."""
+        """Read the head of a subject, or all of its messages if they are near the backlog's end."""
         for _ in range(_TRIES):
             if (start := lane.next_ahead(subject)) is None:
                 break
@@ -64,4 +64,4 @@ class ReadAhead:
             if found and queue.hand and most == 1 and found[-1].sequence < lane.high - _NEAR:
                 return
         if not lane.lacks(subject) and (known := lane.queues.get(subject)) is not None and known.behind:
-            at_hand(known)  # what the tail feed has brought of it may go now
+            at_hand(known)  # messages that the tail feed has delivered may start now

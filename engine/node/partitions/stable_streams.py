@@ -1,7 +1,7 @@
-"""What a node has taken over for good, so that what comes in there has just been put. Pure.
+"""Finds the streams that are fed steadily, so that the messages that arrive have just been put. Pure.
 
-The backlog of a partition comes in at its new owner as new messages do, and so does what fell due while it had none.
-Who measures how fast messages arrive can't tell them apart, and begins when all of that is in.
+At a new owner, the backlog of a partition arrives like new messages, and so do messages that became due while it had no
+owner. A measurement of arrival rates can't distinguish them, and must begin once all of these have arrived.
 """
 
 from __future__ import annotations
@@ -15,13 +15,14 @@ if TYPE_CHECKING:
 
     Streams = frozenset[tuple[int, ...]]
 
-_LONGEST = 10_000_000_000  # ns; messages at a stream's end may have been deleted, and then its end never comes in
+_LONGEST = 10_000_000_000  # ns; if messages at a stream's end were deleted, its end never arrives
 
 
 def stable_streams(partitions: Mapping[int, Partition], now: int, quiet: int) -> Streams | None:
-    """Which streams under which epochs a node feeds; None until what each of them held at its take-over is in, and
-    `quiet` ns more have passed, in which what is overdue comes in. As long as this is the same, nothing has been taken
-    over, given away or replaced. `now` is monotonic ns.
+    """The streams that a node feeds, with their epochs. None until all messages that they held at their takeover have
+    arrived, and `quiet` ns more have passed for overdue ones.
+
+    While the result stays the same, no partition was taken over, released or replaced. `now` is monotonic ns.
     """
     if not all(_is_in(each, now, quiet) for each in partitions.values()):
         return None

@@ -1,4 +1,4 @@
-"""Taking a lane over: read its log, and fence the old owner with an own checkpoint."""
+"""Takes a lane over: reads its log, and fences the previous owner with a checkpoint."""
 
 from __future__ import annotations
 
@@ -41,14 +41,17 @@ async def recover(
     *,
     repeated: bool = True,
 ) -> tuple[LaneState, list[HeldLane]]:
-    """Read the lane's log and append an own checkpoint, which fences the last owner. If that one's end wasn't clean,
-    the append says up to where messages may have been in flight then, and counts an attempt of each that an in-flight
-    record names (`busy` gives the records), of what an earlier owner held, whose key is gone, and of what blocked an
-    owner until its process ended itself, as a key in `held` says. What is `held` still,
-    by former owners who speak of this very stream, is noted there; what they say is returned. Raises Fenced, Lost.
+    """Take a lane over: read its log, and append a checkpoint, which fences the last owner. Returns the stream's state,
+    and what previous owners say of this very stream. Raises Fenced, Lost.
 
-    `known` are the owners that serve no more, as etcd or this node knows; None: all are. Raises UnknownEpoch if the
-    log's is another one, or its epoch isn't lower than the lane's. `repeated`: the lane's own may be there already.
+    If the last owner didn't end cleanly, the record carries the crash horizon. It counts an attempt for each message
+    that an in-flight record names (`busy` returns the records), that an earlier owner held whose key is gone, or that
+    blocked an owner until its process ended itself, as a key in `held` says. Messages that previous owners still hold,
+    as `held` says, are withheld in the lane.
+
+    `known` are the owners that have ended, as etcd or this node knows; None: all. Raises UnknownEpoch if the log's
+    owner is none of them, or its epoch isn't below the lane's. `repeated`: the log may already have a record of the
+    lane's own epoch.
     """
     while True:
         incarnation = store.incarnation
@@ -66,7 +69,7 @@ async def recover(
             each for epoch, among in dead.items() for each in await read_in_flight(store, lane.id, said, epoch, among)
         ]
         blockers = blocked(held, lane.id.kind, state.created)
-        # From here to the append nothing is awaited: were this one stopped just then, it would say half of it.
+        # From here to the append nothing is awaited: a cancellation in between would leave half of it unlogged.
         if lane.recover(log, state, high_at, horizon_of(log, state, clean=clean)):
             lane.marks.let_go_all()
             suspect(lane, [*found, *accused(blockers, dead, found)])
@@ -81,8 +84,8 @@ async def recover(
 
 
 async def _read(store: Store, lane: Lane) -> tuple[settle_record.LogState, int, LaneState]:
-    """The log, where it stands, and the stream. Both are asked for at once; a stream that isn't the log's, or is behind
-    it, may have been read before it, so it is asked for again.
+    """The log, its position, and the stream's state. Both are read at once. A state that doesn't match the log may have
+    been read before it, so it is read again.
     """
     (log, position), state = await asyncio.gather(read_settle_log(store, lane.id), store.state(lane.id))
     report_unreadable(lane, log)
@@ -92,10 +95,11 @@ async def _read(store: Store, lane: Lane) -> tuple[settle_record.LogState, int, 
 
 
 def _released(held: Iterable[HeldRecord], lane: LaneId, log: settle_record.LogState) -> set[int]:
-    """The epochs whose owners released the partition and left a key that says what still runs. A key that tells of
-    loans alone is the supervisor's, of a process that died (engine/cli/run/lease_revoker.py): one that an owner left
-    names each stream whose log can't say that its end was clean. After etcd went back, one of the log's epoch may be
-    another's.
+    """The epochs whose owners released the partition and left a key that names the messages still running.
+
+    A key with loans alone is written by the supervisor of a process that died (engine/cli/run/lease_revoker.py): an
+    owner's key names each stream whose log doesn't record a clean end. After an etcd rollback, a key with the log's
+    epoch may be another owner's.
     """
     return {
         record.epoch
@@ -107,7 +111,7 @@ def _released(held: Iterable[HeldRecord], lane: LaneId, log: settle_record.LogSt
 def _check_owner(
     lane: Lane, log: settle_record.LogState, known: Collection[PastOwner] | None, *, clean: bool, repeated: bool
 ) -> None:
-    """Whether the log's last owner is accounted for. Raises UnknownEpoch."""
+    """Check that the log's last owner is accounted for. Raises UnknownEpoch."""
     if log.epoch == lane.epoch and log.lease == lane.lease and repeated:
         return
     is_known = known is None or any(each.epoch == log.epoch and is_same_lease(each.lease, log.lease) for each in known)
@@ -121,8 +125,8 @@ def _check_owner(
 
 
 def _check_holders(lane: Lane, epochs: Iterable[int], known: Collection[PastOwner] | None) -> None:
-    """Check that earlier owners who still held messages, and whose keys are gone, are known to have ended. If etcd has
-    forgotten such an owner, it may have lost the key as well. Raises UnknownEpoch.
+    """Check that earlier owners which held messages, and whose keys are gone, are known to have ended: an etcd that was
+    rolled back may have lost the key, too. Raises UnknownEpoch.
     """
     for epoch in sorted(epochs):
         if known is not None and not any(each.epoch == epoch for each in known):
@@ -135,12 +139,14 @@ def _check_holders(lane: Lane, epochs: Iterable[int], known: Collection[PastOwne
 
 
 async def _fenced(store: Store, lane: Lane, position: int) -> bool:
-    """Append the first record of this epoch; False if what was read was stale, or somebody is still writing."""
+    """Append the first record of this epoch. False if the log that was read is out of date, or another owner is still
+    writing.
+    """
     append = lane.cut(now_ns(), fence=True)
     if append is not None and len(settle_record.encode(append.record)) > store.max_payload - HEADERS:
         lane.log.withdraw(append)
         lane.log.put_off_checkpoint()
-        append = lane.cut(now_ns(), fence=True)  # an empty record of the new epoch fences as well
+        append = lane.cut(now_ns(), fence=True)  # an empty record of the new epoch is a fence as well
     assert append is not None, "a lane that has just recovered can always be cut"
     try:
         lane.log.position = await store.append_log(
@@ -153,7 +159,7 @@ async def _fenced(store: Store, lane: Lane, position: int) -> bool:
 
 
 async def _speaking(store: Store, lane: LaneId, held: Iterable[HeldRecord], state: LaneState) -> dict[int, HeldLane]:
-    """By epoch, what former owners who speak of this very stream hold of a lane."""
+    """The messages that previous owners hold, by epoch, from the records about this very stream."""
     found: dict[int, HeldLane] = {}
     for record in held:
         part = record.lanes.get(lane.kind)
@@ -165,7 +171,7 @@ async def _speaking(store: Store, lane: LaneId, held: Iterable[HeldRecord], stat
 
 
 def _possible(part: HeldLane, last: int) -> HeldLane:
-    """Without sequences that no message of the stream has: anybody may have written the record."""
+    """The record without sequences that no message of the stream can have: any process may have written it."""
 
     def those(sequences: Iterable[int]) -> list[int]:
         return [each for each in sequences if 0 < each <= last]

@@ -1,27 +1,27 @@
-"""Which addresses are public. Pure."""
+"""Decides which IP addresses are public. Pure."""
 
 from __future__ import annotations
 
 from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address, ip_network
 
-# Beside what `ipaddress` of every Python that we run on knows as not global.
+# In addition to the networks that `ipaddress` of all supported Python versions knows as not global.
 _NOT_PUBLIC_V4 = (
     ip_network("168.63.129.16/32"),  # Azure's platform, from within a virtual machine
     ip_network("192.0.0.0/24"),  # protocols; Oracle's metadata
     ip_network("192.88.99.0/24"),  # relays of 6to4
 )
-_UNICAST_V6 = IPv6Network("2000::/3")  # all that is given out as global
+_UNICAST_V6 = IPv6Network("2000::/3")  # all global addresses assigned so far
 _NAT64 = IPv6Network("64:ff9b::/96")
 _NOT_PUBLIC_V6 = (
-    IPv6Network("2002::/16"),  # 6to4: an IPv4 address is inside, and some gateway may go there
+    IPv6Network("2002::/16"),  # 6to4: contains an IPv4 address that a gateway may connect to
     IPv6Network("2001::/23"),  # protocols, Teredo among them
     IPv6Network("3fff::/20"),  # documentation
 )
 
 
 def is_public(address: str) -> bool:
-    """Whether it is somebody's on the Internet: neither this machine nor a private or special network, in whatever form
-    it is written. Raises ValueError for what is no IP address.
+    """Whether the address is on the public Internet: neither this machine nor in a private or special network, in
+    whatever notation. Raises ValueError for text that isn't an IP address.
     """
     ip = ip_address(address)
     return _is_public_v4(ip) if isinstance(ip, IPv4Address) else _is_public_v6(ip)

@@ -1,5 +1,5 @@
-"""A circuit breaker (M. Nygard, Release It!): who fails again and again is left alone, ever longer, and then tried with
-one request. Pure: the time is an argument, monotonic ns.
+"""A circuit breaker (M. Nygard, Release It!): pauses an endpoint that fails repeatedly, for longer each time, and then
+tries it with one request. Pure: the time is an argument, monotonic ns.
 
     CLOSED  --threshold failures in a row-->  OPEN
     OPEN    --its pause is over, a request begins-->  HALF_OPEN
@@ -33,9 +33,11 @@ class Rules:
 
 
 class Breaker:
-    """Ask `wait`; if it is 0, `begin`, and tell with its token how it ended: `succeeded`, `failed`, or `abandoned`.
+    """Ask `wait`; if it returns 0, call `begin`, and report the end with its token: `succeeded`, `failed`, or
+    `abandoned`.
 
-    What began under an earlier state says nothing about the present one, so its token is void.
+    Invariant: `_term` grows with each change of state. A token is the term in which its request began; if the state has
+    changed since, the request says nothing about the present state, and its token is ignored.
     """
 
     __slots__ = ("_failures", "_pause", "_rules", "_term", "_until", "state")
@@ -44,12 +46,12 @@ class Breaker:
         self._rules = rules
         self.state = State.CLOSED
         self._failures = 0  # in a row
-        self._pause = 0  # the present or last one
+        self._pause = 0  # the present or last one, ns
         self._until = 0
-        self._term = 0  # a token is the term it was given out in
+        self._term = 0
 
     def wait(self, now: int) -> int:
-        """How long to leave it alone, ns; 0 if a request may begin."""
+        """The time (ns) until a request may begin; 0: now."""
         if self.state is State.CLOSED:
             return 0
         if self.state is State.HALF_OPEN:
@@ -57,7 +59,7 @@ class Breaker:
         return max(0, self._until - now)
 
     def begin(self, now: int) -> int:
-        """A request begins; its token. Raises ValueError if it has to wait."""
+        """Begin a request, and return its token. Raises ValueError if it has to wait."""
         if self.wait(now):
             raise ValueError("nothing may begin while the breaker is open: ask wait() first")
         if self.state is State.OPEN:
@@ -82,7 +84,7 @@ class Breaker:
             self._turn(State.OPEN)
 
     def abandoned(self, token: int) -> None:
-        """It was called off, or its end tells nothing: the next one decides."""
+        """The request was cancelled, or its end says nothing: the next one decides."""
         if token == self._term and self.state is State.HALF_OPEN:
             self._turn(State.OPEN)
 

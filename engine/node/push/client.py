@@ -1,4 +1,6 @@
-"""The HTTP client of pushes: one request at a time to an address, with nothing in it that could hold others up."""
+"""The HTTP client of pushes: one request per call, and no shared limit through which one endpoint could
+hold up others.
+"""
 
 from __future__ import annotations
 
@@ -24,27 +26,29 @@ if TYPE_CHECKING:
     from yarl import URL
 
 MOST_ANSWER = 16_384
-"""Bytes of an answer that are read; then the connection is closed."""
+"""The most bytes of a response body that are read; then the connection is closed."""
 
-_KEPT_S = 4.0  # an idle connection; many servers close theirs after 5 s
-_LARGE = 2**20  # bytes; what is larger goes in pieces
+_KEPT_S = 4.0  # how long idle connections are kept; many servers close theirs after 5 s
+_LARGE = 2**20  # bytes; larger bodies are sent in pieces
 _GONE = (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError)
 
 
 @dataclass(frozen=True, slots=True)
 class Tuning:
+    """Values that tests change; nodes use the defaults."""
+
     kept: int = 256
-    """Connections beyond which they are closed after their request."""
+    """Connections beyond which connections are closed after their request."""
     rest_s: float = 1.0
-    """For the body of an answer whose status is known."""
+    """How long to wait for the body of a response whose status is known."""
 
 
 DEFAULT = Tuning()
 
 
 class Client:
-    """Connections aren't limited, neither by host nor in total, as a limit would make others wait: the node hands out
-    no more than its `concurrency`. Idle ones are kept for 4 s, and not beyond 256.
+    """Connections aren't limited, neither per host nor in total, because a limit would make other endpoints wait; the
+    node hands out no more than its `concurrency`. Idle connections are kept for 4 s, and up to 256 of them.
     """
 
     def __init__(self, *, private: bool, context: ssl.SSLContext, tuning: Tuning = DEFAULT) -> None:
@@ -66,7 +70,7 @@ class Client:
         )  # fmt: skip
 
     async def post(self, url: URL, headers: dict[str, str], body: bytes, within: float, where: str) -> PushResponse:
-        """`within` in s, from the name's look-up to the status. Raises PushFailed."""
+        """POST a message. `within` (s) is the time from the DNS lookup to the status. Raises PushFailed."""
         try:
             async with asyncio.timeout(within):
                 response = await self._sent(url, headers, body)
@@ -77,11 +81,11 @@ class Client:
         try:
             start = await _start_of(response, self._tuning.rest_s)
         finally:
-            response.close()  # a body that was read to its end has given its connection back
+            response.close()  # no effect if the body was read to its end: the connection is back in the pool
         return PushResponse(response.status, response.headers.get("Retry-After"), start)
 
     async def _sent(self, url: URL, headers: dict[str, str], body: bytes) -> aiohttp.ClientResponse:
-        """Once more if a kept connection was closed by the other side, as it may be at the very moment of its use."""
+        """Retry if a kept connection was closed by the other side, which may happen at the very moment of its use."""
         while True:
             seen = SimpleNamespace(reused=False)
             try:
@@ -104,7 +108,7 @@ class Client:
 
 
 async def _start_of(response: aiohttp.ClientResponse, within_s: float) -> bytes:
-    """As much of the body as comes soon; what is wrong with it changes nothing."""
+    """The part of the body that arrives soon; errors in it are ignored."""
     read = bytearray()
     with suppress(aiohttp.ClientError, OSError, TimeoutError):
         async with asyncio.timeout(within_s):
@@ -126,7 +130,7 @@ def _tracing() -> aiohttp.TraceConfig:
 
 
 def tls(ca: Path | None) -> ssl.SSLContext:
-    """Trusts the system's authorities, and those of `ca` beside them. Raises ConfigError."""
+    """A context that trusts the system's authorities and those in `ca`. Raises ConfigError."""
     context = ssl.create_default_context()
     if ca is not None:
         try:
@@ -137,7 +141,7 @@ def tls(ca: Path | None) -> ssl.SSLContext:
 
 
 def _described(error: Exception) -> str:
-    """What went wrong, in words; none of these names more than host and port."""
+    """The error in words; none of them reveals more than host and port."""
     for kind, words in _WORDS:
         if isinstance(error, kind):
             return words(error)
@@ -154,7 +158,7 @@ def _of_tls(error: Exception) -> str:
     return str(getattr(error, "verify_message", None) or getattr(error, "reason", None) or error)
 
 
-# The first that fits: some are kinds of those that come later.
+# The first match counts: some are subclasses of later ones.
 _WORDS: tuple[tuple[type[Exception], Callable[[Any], str]], ...] = (
     (
         aiohttp.ClientConnectorCertificateError,

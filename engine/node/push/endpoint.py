@@ -1,4 +1,4 @@
-"""What the pusher keeps of each topic: its address, and whether that is to be left alone."""
+"""The pusher's state of each topic: its endpoint, and whether that is paused."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ _MOST = 100_000
 
 
 class Endpoint:
-    """One topic's. Two topics with the same address are two endpoints: what goes wrong may lie in their settings, and
-    neither is to wait for the other.
+    """The endpoint of one topic. Two topics with the same address are two endpoints: a failure may lie in their
+    settings, and neither should wait for the other.
     """
 
     __slots__ = ("breaker", "confidential", "headers", "project", "settings", "told", "url", "where")
 
     def __init__(self, project: str, settings: Mapping[str, Any]) -> None:
-        """`settings` as `evenlane.quota.topics.fields.push_settings` made them."""
+        """`settings` as returned by `evenlane.quota.topics.fields.push_settings`."""
         self.project, self.settings = project, settings
-        self.url = URL(settings["url"], encoded=True)  # to the letter: some are signed
+        self.url = URL(settings["url"], encoded=True)  # unchanged: some URLs are signed
         self.where = where(settings["url"])
         self.headers: Mapping[str, str] = settings["headers"]
         self.confidential = confidential_of(settings["url"], self.headers.values())
         self.breaker = Breaker()
-        self.told: set[str] = set()  # what was said in the log once
+        self.told: set[str] = set()  # warnings that were logged already
 
 
 class Endpoints:
-    """By project. Other settings make another endpoint: who has mended them wants to see it tried."""
+    """The endpoints by project. Changed settings make a new endpoint, so that a repaired one is tried at once."""
 
     def __init__(self) -> None:
         self._of: dict[str, Endpoint] = {}

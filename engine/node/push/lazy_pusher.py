@@ -1,5 +1,5 @@
-"""The pusher of a node, made for the first message that must be pushed. Most nodes push nothing, and its HTTP client
-takes a fifth of a second to import.
+"""A pusher that is created for the first message that must be pushed. Most nodes push nothing, and importing its HTTP
+client takes a fifth of a second.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ if TYPE_CHECKING:
 
 
 class LazyPusher:
-    """`check`, `push`, then `close`."""
+    """Call `check`, then `push`, finally `close`."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._pusher: Lazy[Pusher] = Lazy("evenlane.engine.node.push.pusher", lambda module: module.Pusher(settings))
 
     async def check(self) -> None:
-        """Raises ConfigError for certificates that can't be read."""
+        """Raises ConfigError for unreadable certificates."""
         if self._settings.push_ca is not None:
             await self._pusher.get()
 
     async def push(self, message: Message) -> None:
-        """As `Pusher`."""
+        """See `Pusher`."""
         await (self._pusher.made or await self._pusher.get())(message)
 
     async def close(self) -> None:

@@ -1,4 +1,4 @@
-"""Messages pushed to the endpoints that their topics name."""
+"""Pushes messages to the endpoints of their topics."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ if TYPE_CHECKING:
 _log = structlog.get_logger(__name__)
 
 _SECOND = 1_000_000_000
-_SHORTEST_S = 0.01  # of a pause: less is not worth the trouble
-_NO_SECRET_S = 10.0  # until the next look at a secret that can't be had
-_BESIDE_S = 2.0  # what a push may take beside its timeout
+_SHORTEST_S = 0.01  # of a pause
+_NO_SECRET_S = 10.0  # until a missing secret is looked for again
+_BESIDE_S = 2.0  # what a push may take in addition to its timeout
 _ASKS_FOR_REST = (429, 503)
 
 
 class Pusher:
-    """`await pusher(message)` pushes one message of a topic with `push`: it returns if the endpoint took it, and raises
-    Pause where the endpoint is to be left alone, PushFailed for an attempt that failed.
+    """`await pusher(message)` pushes one message of a topic with `push`. It returns if the endpoint took the message;
+    it raises Pause if the endpoint should be paused, and PushFailed if the attempt failed.
     """
 
     def __init__(self, settings: Settings, tuning: Tuning = DEFAULT) -> None:
@@ -49,7 +49,7 @@ class Pusher:
         self._client: Client | None = None
 
     async def open(self) -> None:
-        """In the event loop that will push; the first push does it otherwise."""
+        """Open the client in the event loop that will push; otherwise the first push does it."""
         self._opened()
 
     def _opened(self) -> Client:
@@ -58,7 +58,7 @@ class Pusher:
         return self._client
 
     async def close(self) -> None:
-        """Connections are closed; whoever pushes afterwards opens it again."""
+        """Close all connections. A later push opens the client again."""
         client, self._client = self._client, None
         if client is not None:
             await client.close()
@@ -81,13 +81,13 @@ class Pusher:
         except PushFailed as error:
             self._failed(endpoint, token, error)
             raise
-        except BaseException:  # a pause it asked for, or the node's end: no verdict
+        except BaseException:  # a requested pause, or the node's end: no verdict on the endpoint
             endpoint.breaker.abandoned(token)
             raise
         self._succeeded(endpoint, token)
 
     def _secret(self, endpoint: Endpoint, now: int) -> Secret:
-        """Raises Pause: that it can't be had here is no fault of the message's."""
+        """Raises Pause: a secret that is missing here is no fault of the message."""
         ref = endpoint.settings["secret_ref"]
         if ref is None:
             return Secret((), ())
@@ -99,7 +99,7 @@ class Pusher:
 
     async def _post(self, endpoint: Endpoint, secret: Secret, message: Message) -> PushResponse:
         timeout: float = endpoint.settings["timeout"]
-        # A push ends by its own timeout; ack_wait, which may be shorter, is for handlers nobody knows.
+        # A push ends by its own timeout; ack_wait, which may be shorter, is for arbitrary handlers.
         message.in_progress()
         message.alive_at += int((timeout + _BESIDE_S) * _SECOND)
         identity, timestamp = webhook_id(message.project, message.id), int(time.time())
@@ -128,7 +128,7 @@ class Pusher:
 
     def _failed(self, endpoint: Endpoint, token: int, error: PushFailed) -> None:
         if not error.is_outage:
-            self._succeeded(endpoint, token)  # it is there, and has answered
+            self._succeeded(endpoint, token)  # the endpoint is up: it has answered
             return
         was, now = endpoint.breaker.state, now_ns()
         endpoint.breaker.failed(token, now)

@@ -1,4 +1,4 @@
-"""The headers of a push. Pure."""
+"""Builds the headers of a push. Pure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 _DEFAULTS = {"content-type": "application/octet-stream", "user-agent": f"Evenlane/{__version__}"}
-# A packed answer is never unpacked: nobody is to make a gigabyte of a kilobyte here.
+# Compressed responses are never decompressed, so there can be no decompression bomb.
 _OURS = {"accept-encoding": "identity"}
 
 
@@ -24,8 +24,8 @@ def headers_of(
     attempt: int,
     signature: str | None,
 ) -> dict[str, str]:
-    """Whoever put the message may set what the topic doesn't, and neither of them what is ours. What can't be sent on,
-    such as a line break that a plain NATS client let through, is left out. Names are in small letters.
+    """The headers of a push, in lower case. Ours take precedence over the topic's, and the topic's over the message's.
+    Headers that can't be sent, such as one with a line break that a plain NATS client let through, are left out.
     """
     theirs = {name.lower(): text for name, text in message.items() if may_be_sent(name) and is_value(text)}
     fixed = {name.lower(): text for name, text in topic.items()}

@@ -1,7 +1,7 @@
-"""Names to addresses, in threads of our own.
+"""Resolves host names in threads of its own.
 
-The event loop's few would be taken by names whose servers don't answer, and all other endpoints would wait for them.
-aiohttp asks for each name once at a time, so one bad name takes one thread.
+The event loop has few threads; names whose servers don't answer would occupy them, and all other endpoints would wait.
+aiohttp asks for each name once at a time, so one bad name occupies one thread.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What an endpoint answered, and how a failure reads in a dead letter. Pure."""
+"""The response of an endpoint, and the text of a failure in a dead letter. Pure."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from urllib.parse import urlsplit
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-_QUOTED = 200  # bytes of an answer
-_SHORTEST_SECRET = 4  # characters; shorter ones are found in any text
+_QUOTED = 200  # bytes of a response
+_SHORTEST_SECRET = 4  # characters; shorter ones occur in any text
 _BREAKS = re.compile(r"[\x00-\x20\x7f-\xa0\u2028\u2029\ud800-\udfff]+")
 
 
 class PushResponse(NamedTuple):
-    """`start` is as much of the body as was read."""
+    """The response of an endpoint. `start` is the part of the body that was read."""
 
     status: int
     retry_after: str | None
@@ -27,8 +27,8 @@ class PushResponse(NamedTuple):
 
 
 class PushFailed(Exception):
-    """An attempt has failed; the text is for people, and without secrets. `is_outage`: the endpoint itself has, not
-    only this message. What the endpoint `said` may repeat the message, so it isn't part of what is `for_logs`.
+    """A failed attempt. Its text is for people, and contains no secrets. `is_outage`: the endpoint as a whole has
+    failed, not only this message. `said` is from the response and may repeat the message, so `for_logs` leaves it out.
     """
 
     def __init__(self, text: str, *, is_outage: bool, said: str = "") -> None:
@@ -37,7 +37,7 @@ class PushFailed(Exception):
 
 
 def failure(answer: PushResponse, where: str, confidential: Iterable[str]) -> PushFailed:
-    """Of an answer that is no success. `confidential`: what it may repeat, and nobody is to read."""
+    """The error for a response without success. `confidential` texts are removed from the quoted body."""
     what = f"HTTP {answer.status} from {where}"
     if 300 <= answer.status < 400:
         return PushFailed(f"{what}: redirects are not followed", is_outage=False)
@@ -46,7 +46,7 @@ def failure(answer: PushResponse, where: str, confidential: Iterable[str]) -> Pu
 
 
 def quoted(start: bytes, confidential: Iterable[str]) -> str:
-    """The first 200 bytes of an answer in one line, without what is confidential."""
+    """The first 200 bytes of a response in one line, without confidential texts."""
     text = start.decode("utf-8", "replace")
     for secret in sorted(confidential, key=len, reverse=True):
         if len(secret) >= _SHORTEST_SECRET:
@@ -56,12 +56,14 @@ def quoted(start: bytes, confidential: Iterable[str]) -> str:
 
 
 def where(url: str) -> str:
-    """An address for people: without its query, which may hold a token."""
+    """A URL for people: without its query, which may hold a token."""
     return url.partition("?")[0]
 
 
 def confidential_of(url: str, headers: Iterable[str]) -> tuple[str, ...]:
-    """What of a topic's settings nobody is to read: the query, values of headers, and their words (`Bearer ...`)."""
+    """The confidential texts of a topic's settings: the query, the values of headers, and their words
+    (`Bearer ...`).
+    """
     query = urlsplit(url).query
     words = [word for text in headers for word in text.split()]
     values = [part.partition("=")[2] for part in query.split("&")]

@@ -1,4 +1,4 @@
-"""`Retry-After` (RFC 9110, 10.2.3): a number of seconds, or a date. Pure: the time is an argument."""
+"""Parses `Retry-After` (RFC 9110, 10.2.3): a number of seconds, or a date. Pure: the time is an argument."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from email.utils import parsedate_to_datetime
 LEAST_S, MOST_S = 1.0, 3_600.0
 
 _SECONDS = re.compile(r"[0-9]{1,18}", re.ASCII)
-# IMF-fixdate, and the two obsolete forms that are still to be understood.
+# IMF-fixdate, and the two obsolete forms that recipients must still accept.
 _DATE = re.compile(
     r"[A-Z][a-z]{2}, [0-9]{2} [A-Z][a-z]{2} [0-9]{4} [0-9:]{8} GMT"
     r"|[A-Z][a-z]{5,8}, [0-9]{2}-[A-Z][a-z]{2}-[0-9]{2} [0-9:]{8} GMT"
@@ -19,8 +19,8 @@ _DATE = re.compile(
 
 
 def pause_s(value: str, now: float) -> float | None:
-    """How long it asks to be left alone, s, from 1 s (an instant in the past would be asked again at once) to an hour.
-    `now` in unix s. None if it is malformed.
+    """The requested pause in seconds, from 1 (for an instant in the past, too) to 3,600. `now` in unix s. None if the
+    value is malformed.
     """
     value = value.strip()
     if _SECONDS.fullmatch(value):

@@ -1,4 +1,6 @@
-"""The node's folder of secrets: read when they are used, and again a while later, so that they can be exchanged."""
+"""The node's folder of secrets. Files are read when they are used, and re-read after a while, so that secrets can be
+rotated.
+"""
 
 from __future__ import annotations
 
@@ -15,11 +17,11 @@ _MOST_BYTES = 65_536
 
 class Secret(NamedTuple):
     keys: tuple[bytes, ...]
-    texts: tuple[str, ...]  # as they stand in the file: to be kept out of logs
+    texts: tuple[str, ...]  # as written in the file, to be removed from logs
 
 
 class NoSecret(Exception):
-    """A secret can't be had here; the text says which and why, and nothing of what is in it."""
+    """A secret is missing or unusable; the text says which and why, and reveals nothing of its content."""
 
 
 class SecretFiles:
@@ -28,7 +30,7 @@ class SecretFiles:
         self._read: dict[str, tuple[Secret, int]] = {}
 
     def get(self, ref: str, now: int) -> Secret:
-        """As the file has it now, or had it 5 s ago. `now` in monotonic ns. Raises NoSecret."""
+        """The secret, at most 5 s old. `now` in monotonic ns. Raises NoSecret."""
         known = self._read.get(ref)
         if known is not None and now < known[1]:
             return known[0]
@@ -41,7 +43,7 @@ class SecretFiles:
             raise NoSecret(f"secret {ref} can't be read: this node has no push_secrets, the folder of secrets")
         path = self._folder / ref
         try:
-            if not path.is_file():  # a pipe, say, would be waited for
+            if not path.is_file():  # opening a pipe, say, would block
                 raise NoSecret(f"secret {ref} can't be read: there is no such file in push_secrets")
             with path.open("rb") as file:
                 text = file.read(_MOST_BYTES).decode()

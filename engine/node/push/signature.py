@@ -12,13 +12,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 _PREFIX = "whsec_"
-# What stands in an id as it is. Not a full stop, which parts id, time and body, nor the percent sign of what is quoted.
+# Characters that an id keeps. The full stop isn't one, as it separates id, time and body; nor is the percent sign.
 _PLAIN = "!#$&'()*+,/:;=?@[]^`{|}"
 
 
 def keys(text: str) -> tuple[bytes, ...]:
-    """The keys in a secret's file: one or more, with white space between; `whsec_` and base64, or anything else as it
-    stands. Raises ValueError with a reason that tells nothing of them.
+    """The keys in a secret's file: one or more, separated by white space. A key is `whsec_` and base64, or any other
+    text, taken literally. Raises ValueError with a reason that reveals nothing of them.
     """
     found = tuple(_key(each) for each in text.split())
     if not found:
@@ -40,11 +40,11 @@ def _key(text: str) -> bytes:
 
 
 def webhook_id(project: str, message_id: str) -> str:
-    """One id over all attempts, whatever the message's own has in it."""
+    """One id for all attempts, whatever characters the message's own id has."""
     return f"{project}:{quote(message_id, safe=_PLAIN).replace('.', '%2E')}"
 
 
 def signature(of: Iterable[bytes], identity: str, timestamp: int, body: bytes) -> str:
-    """The value of `webhook-signature`: one signature for each key. `timestamp` in unix s."""
+    """The value of `webhook-signature`: one signature per key. `timestamp` in unix s."""
     content = b"%b.%d.%b" % (identity.encode(), timestamp, body)
     return " ".join(f"v1,{b64encode(hmac.digest(key, content, 'sha256')).decode()}" for key in of)

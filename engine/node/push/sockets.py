@@ -1,4 +1,4 @@
-"""The sockets of pushes: made one by one, each for an address that may be connected to, and counted."""
+"""The sockets of pushes: each is created for an address that may be connected to, and counted."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ if TYPE_CHECKING:
     from aiohappyeyeballs import AddrInfoType
 
 
-# Bytes that the kernel takes in at once. Answers are short; one that isn't must not keep the event loop busy.
+# Bytes; receive buffer of the kernel. Responses are short; one that isn't must not keep the event loop busy.
 _RECEIVED = 16_384
 
 
 class PrivateAddress(OSError):
-    """The address isn't public, and this node doesn't push to such."""
+    """The address isn't public, and this node pushes only to public ones."""
 
 
 class _Counted(socket.socket):
-    """Tells its end; when it is collected depends on others' references."""
+    """Reports its end; garbage collection would depend on others' references."""
 
     among: WeakSet[socket.socket]
 
@@ -31,8 +31,8 @@ class _Counted(socket.socket):
 
 
 class Sockets:
-    """Called by the connector with the very address that it connects to next, whether it was written in the url or is
-    what a name means at this moment.
+    """Called by the connector with the very address that it connects to next, whether it comes from the URL or from
+    name resolution.
     """
 
     def __init__(self, *, private: bool) -> None:
@@ -53,5 +53,5 @@ class Sockets:
 
     @property
     def count(self) -> int:
-        """How many there are, in use or kept for the next push."""
+        """The number of sockets, in use or kept for the next push."""
         return len(self._open)

@@ -1,8 +1,8 @@
-"""Which queues something may have happened to, so that nobody looks in turn at those where nothing does.
+"""Tracks active queues, so that periodic observers needn't visit idle ones.
 
-A message that comes into a queue with an empty hand is noted here, once; whoever looks at queues periodically has a
-watch, looks at what is in it, and lets go of a queue when it is silent. So a period costs what is active, not what
-exists.
+A message that enters a queue without ready messages is noted here, once. An observer that visits queues periodically
+has a watch, visits the queues in it, and releases a queue when it is silent. The cost of a period thus depends on the
+number of active queues, not of all queues.
 """
 
 from __future__ import annotations
@@ -16,19 +16,21 @@ if TYPE_CHECKING:
 
 
 class Watch:
-    """One observer's queues: all to which something may have happened that it has not seen. Ends with `close`."""
+    """One observer's queues: all queues with activity that it may not have seen. `close` ends it."""
 
     def __init__(self, activity: Activity, queues: Iterable[Queue]) -> None:
         self._activity = activity
-        self.queues: dict[Queue, None] = dict.fromkeys(queues)  # in the order in which they came
+        self.queues: dict[Queue, None] = dict.fromkeys(queues)  # in order of arrival
 
     def let_go(self, queue: Queue) -> None:
-        """It is silent, and the observer has seen all that it counted; it comes back with its next message."""
+        """Release a silent queue that the observer has fully accounted for; its next message brings it back."""
         self.queues.pop(queue, None)
         self._activity.let_go(queue)
 
     def take(self) -> dict[Queue, None]:
-        """All that came since this was asked last; the observer keeps account of them until it lets go of them."""
+        """Take all queues that came since the last call. The observer keeps track of them itself until it
+        releases them.
+        """
         taken = self.queues
         if taken:
             self.queues = {}
@@ -39,8 +41,10 @@ class Watch:
 
 
 class Activity:
-    """Invariant: a queue of the node that is not `noted` holds no message, and its next one will be noted; one that is
-    `noted` is in every watch whose observer has not let go of it since.
+    """The queues with activity, and the watches on them.
+
+    Invariant: a queue of the node that isn't in `noted` holds no message, and its next one will be noted. A queue in
+    `noted` is in every watch whose observer hasn't released it since.
     """
 
     def __init__(self) -> None:
@@ -48,24 +52,24 @@ class Activity:
         self._watches: list[Watch] = []
 
     def watch(self, queues: Iterable[Queue] = ()) -> Watch:
-        """A new observer, which has seen nothing of these queues yet."""
+        """Add an observer that hasn't seen anything of these queues yet."""
         watch = Watch(self, queues)
         self._watches.append(watch)
         return watch
 
     def note(self, queue: Queue) -> None:
-        """Something happens to it that no observer would see otherwise: it gets a message into an empty hand, say."""
+        """Note activity that no observer would see otherwise, such as the first message of an empty queue."""
         if queue not in self.noted:
             self.noted.add(queue)
             for watch in self._watches:
                 watch.queues[queue] = None
 
     def let_go(self, queue: Queue) -> None:
-        """An observer looks at it no more: all are told of its next message."""
+        """Release a queue for one observer: all observers will be notified of its next message."""
         self.noted.discard(queue)
 
     def forget(self, queues: Collection[Queue]) -> None:
-        """They are the node's no more."""
+        """Remove queues that the node no longer owns."""
         self.noted.difference_update(queues)
         for watch in self._watches:
             for queue in queues:
@@ -77,7 +81,7 @@ class Activity:
 
 
 def is_silent(queue: Queue, running: Collection[Queue]) -> bool:
-    """Whether nothing of it waits or is in flight, so that its counters stay as they are until its next message comes.
-    `running` are the queues of all messages in flight.
+    """Whether the queue has no message waiting or in flight, so that its counters stay unchanged until its next
+    message. `running` are the queues of all messages in flight.
     """
     return not (queue.backlog or queue.loading or queue in running)

@@ -1,4 +1,4 @@
-"""Makes lower priorities wait while a backlog comes in that was taken over (E5): it may hold more urgent messages."""
+"""Makes lower priorities wait during a catch-up (E5): the backlog may hold more urgent messages."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 
 
 def by_band(queues: Iterable[Queue]) -> list[Queue]:
-    """The most urgent first."""
+    """The queues, most urgent first."""
     return sorted(queues, key=attrgetter("band"))
 
 
 def most_urgent(subjects: Iterable[bytes], bands: Mapping[str, int]) -> dict[tuple[str, int], int]:
-    """Of each project's group, the most urgent band among these subjects of a lane; what names no queue is left out."""
+    """The most urgent band of each group among these subjects of a lane; unroutable subjects are skipped."""
     found: dict[tuple[str, int], int] = {}
     for subject in subjects:
         with contextlib.suppress(UnroutableSubject):
@@ -31,40 +31,45 @@ def most_urgent(subjects: Iterable[bytes], bands: Mapping[str, int]) -> dict[tup
 
 
 class CatchUpPriority:
-    """Of one partition. `on_release(queue)` is called for each deferred queue that need not wait any longer; `bands`
-    gives the band of a priority.
+    """The catch-up priority of one partition. `on_release(queue)` is called for each deferred queue that need not wait
+    any longer; `bands` maps priorities to bands.
+
+    Invariant: `_first` has the most urgent band per group that may still be delivered; while `_any` is set, every band
+    of every group may. `_waiting` has the queues that `defer` deferred, of the lane and of its delay stream.
     """
 
     def __init__(self, on_release: Callable[[Queue], None], bands: Mapping[str, int], patience_s: float) -> None:
         self._on_release, self._bands, self._patience_s = on_release, bands, patience_s
-        self._first: dict[tuple[str, int], int] = {}  # by group, the most urgent band that may still come in
-        self._any = False  # of any group anything may
-        self._waiting: dict[Queue, None] = {}  # of the lane, or of its later stream
+        self._first: dict[tuple[str, int], int] = {}
+        self._any = False
+        self._waiting: dict[Queue, None] = {}
         self._patience: asyncio.TimerHandle | None = None
 
-    # ---- what comes in
+    # ---- progress of the catch-up
 
     def expect(self, subjects: Iterable[bytes]) -> None:
-        """Of these some is still to come in."""
+        """Messages of these subjects are still to be delivered."""
         self._first = most_urgent(subjects, self._bands)
 
     def expect_anything(self) -> None:
-        """It isn't known what is to come in: all lower bands wait."""
+        """The content of the backlog is unknown: all lower bands wait."""
         self._any = True
 
     def narrow(self, subjects: Iterable[bytes]) -> None:
-        """Now it is known: only of these something may still come in. Whoever waits for nothing of it goes."""
+        """The content has become known: only these subjects may still be delivered. Queues that needn't wait for them
+        are released.
+        """
         if self._any:
             self._any = False
             self.expect(subjects)
             self._release()
 
     def begin(self) -> None:
-        """It begins to come in; a second later nobody waits for it any more."""
+        """The delivery begins; lower bands wait for at most a second from now on."""
         self._patience = asyncio.get_running_loop().call_later(self._patience_s, self.end)
 
     def end(self) -> None:
-        """All of it has come in, or never will."""
+        """The delivery is complete, or will never be: release all queues."""
         self.give_up()
         self._any, self._first = False, {}
         self._release()
@@ -75,19 +80,19 @@ class CatchUpPriority:
             self._on_release(queue)
 
     def give_up(self) -> None:
-        """No more comes in for now, and nobody is told."""
+        """Stop the timer without releasing queues: the delivery is suspended."""
         if self._patience is not None:
             self._patience.cancel()
             self._patience = None
 
-    # ---- who waits
+    # ---- queues that wait
 
     def must_wait(self, queue: Queue) -> bool:
-        """Whether something more urgent of its group may still come in."""
+        """Whether a more urgent message of the queue's group may still be delivered."""
         return queue.band > (0 if self._any else self._first.get((queue.project, queue.group), queue.band))
 
     def defer(self, queue: Queue) -> bool:
-        """Whether it must wait; if so, `on_release` is called with it later."""
+        """Whether the queue must wait; if so, `on_release` is called with it later."""
         waits = self.must_wait(queue)
         if waits:
             self._waiting[queue] = None

@@ -1,4 +1,4 @@
-"""The lanes of the partitions that the node owns, and which queues of them must wait for their partition."""
+"""The lanes of the partitions that the node owns, and which of their queues must wait for the partition."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ if TYPE_CHECKING:
 
 
 class OwnedLanes:
-    """By number of partition. Only `OwnedPartitions` changes it.
+    """The lanes by partition number. Only `OwnedPartitions` changes them.
 
-    Invariant: a partition that serves is among `lanes`.
+    Invariant: each partition in `_serving` is in `lanes`.
     """
 
     def __init__(self) -> None:
-        self.lanes: dict[int, tuple[FedLane, FedLane]] = {}  # the lane and the delay stream; open, or being opened
+        self.lanes: dict[int, tuple[FedLane, FedLane]] = {}  # (main, delay stream); open, or being opened
         self._serving: dict[int, CatchUpPriority] = {}
 
     def serve(self, number: int, priority: CatchUpPriority) -> None:
-        """From now on messages of the partition may start, as far as `priority` allows."""
+        """Let messages of the partition start, as far as `priority` allows."""
         self._serving[number] = priority
 
     def remove(self, number: int) -> None:
-        """Nothing of the partition starts any more."""
+        """Let no more messages of the partition start."""
         self.lanes.pop(number, None)
         self._serving.pop(number, None)
 
@@ -34,8 +34,8 @@ class OwnedLanes:
         return number in self._serving
 
     def wait_reason(self, queue: Queue) -> str | None:
-        """Why no message of the queue may start, if its partition is why: it isn't taken over yet, or messages of a
-        higher priority may still be in the backlog that comes in.
+        """The reason why no message of the queue may start, if it lies in the partition: the takeover isn't complete,
+        or the backlog may still hold messages of a higher priority.
         """
         priority = self._serving.get(queue.partition)
         if priority is None:
@@ -43,6 +43,8 @@ class OwnedLanes:
         return "higher_priority" if priority.must_wait(queue) else None
 
     def defer(self, queue: Queue) -> bool:
-        """Whether no message of the queue may start yet, for such a reason; it becomes ready again when one may."""
+        """Whether no message of the queue may start yet for such a reason. The queue becomes ready again
+        when one may.
+        """
         priority = self._serving.get(queue.partition)
         return priority is None or priority.defer(queue)

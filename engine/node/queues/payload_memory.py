@@ -1,4 +1,4 @@
-"""The memory for payloads of all queues together: who must wait for room, and who gives payloads up."""
+"""The payload memory of all queues together: which reads must wait for room, and which queues unload payloads."""
 
 from __future__ import annotations
 
@@ -15,12 +15,14 @@ if TYPE_CHECKING:
     from evenlane.engine.core.queue.queue import Queue
     from evenlane.engine.core.scheduler.interface import Scheduler
 
-_WAIT_S = 1.0  # for room, until queues that hold much give it up
+_WAIT_S = 1.0  # how long a read waits for room before large queues unload
 
 
 class PayloadMemory:
-    """`limits.held` are the bytes of the payloads that queues have ready; `_reserved` those that are being read, as
-    far as mean sizes tell. Reads begin only while both together stay below the limit.
+    """Accounts for payloads in memory.
+
+    Invariant: `limits.held` is the size (bytes) of payloads in memory; `_reserved` that of payloads being read,
+    estimated from mean sizes. Reads begin only while the sum is below the limit.
     """
 
     def __init__(self, limits: MemoryBudget, scheduler: Scheduler[Queue]) -> None:
@@ -28,20 +30,20 @@ class PayloadMemory:
         self._reserved = 0
         self._freed = asyncio.Event()
         self.starved = 0
-        """Reads that wait for room. Whoever takes a payload while there are some calls `freed`."""
+        """Reads that wait for room. While it isn't 0, whatever takes a payload must call `freed`."""
 
     @property
     def free(self) -> int:
-        """Bytes for further reads; may be negative."""
+        """Memory for further reads (bytes); may be negative."""
         return self.limits.payload_bytes - self.limits.held - self._reserved
 
     def freed(self) -> None:
-        """A payload was taken or given up while a read waited for room."""
+        """Wake the reads that wait for room: a payload was taken or unloaded."""
         self._freed.set()
 
     @contextmanager
     def reserve(self, size: int) -> Iterator[None]:
-        """Hold `size` bytes back while they are being read."""
+        """Reserve `size` bytes for the duration of a read."""
         self._reserved += size
         try:
             yield
@@ -50,14 +52,14 @@ class PayloadMemory:
             self._freed.set()
 
     async def has_room(self, most: int) -> bool:
-        """Wait until payloads take less than `most` bytes; False if nothing was freed for a second."""
+        """Wait until payloads take less than `most` bytes; False if no memory was freed for a second."""
         while self._used >= most:
             self.starved += 1
             self._freed.clear()
             try:
                 async with asyncio.timeout(_WAIT_S):
                     await self._freed.wait()
-            except TimeoutError:  # (a lane that is reset frees memory without a word, too)
+            except TimeoutError:  # (the reset of a lane frees memory without calling `freed`)
                 if self._used >= most:
                     return False
             finally:
@@ -69,13 +71,13 @@ class PayloadMemory:
         return self.limits.held + self._reserved
 
     def unload(self, queue: Queue, now: int) -> None:
-        """Drop the payloads that the queue has ready: they are read again when their turn comes."""
+        """Unload the queue's ready payloads; they are read again when their turn comes."""
         queue.lay_down(self.limits)
         self._scheduler.empty(queue, now)
         self.freed()
 
     def reclaim(self, queues: Iterable[Queue]) -> list[Queue]:
-        """Unload queues, those with the most payloads first, until half of the memory is free. Which they were."""
+        """Unload queues, largest first, until half of the memory is free. Returns those queues."""
         goal, reclaimed = self.limits.payload_bytes // 2, []
         for queue in sorted(queues, key=lambda queue: queue.hand_bytes, reverse=True):
             if self.limits.held <= goal or len(queue.hand) < 2:

@@ -1,6 +1,4 @@
-"""Reads payloads that were dropped, by sequence, when a queue's turn is near; and refills the index of a queue that has
-spilled, by its subject.
-"""
+"""Reads unloaded payloads, by sequence, when their turn is near, and refills queues from their spill, by subject."""
 
 from __future__ import annotations
 
@@ -24,18 +22,21 @@ if TYPE_CHECKING:
 
 _log = structlog.get_logger(__name__)
 
-_BATCH = 128  # messages of one read
-_BATCH_BYTES = 256 << 10  # of one read, as far as the queue's mean size tells
+_BATCH = 128  # messages per read
+_BATCH_BYTES = 256 << 10  # bytes per read, estimated from the queue's mean size
 _READS_AT_ONCE = 32
-_LARGE = 64 << 10  # bytes of a message; reads of larger ones never come before more than a few of themselves:
+_LARGE = 64 << 10  # bytes; reads of larger messages are limited, so that they don't hold up all others:
 _LARGE_AT_ONCE = 4
 _PAUSE_S = 0.2
-_REFILL = 16_384  # sequences of one scan
+_REFILL = 16_384  # sequences per scan
 
 
 class PayloadReader:
-    """Reads for the queues of `lanes`. `on_ready(queue)` is called when payloads are ready, `on_missing(queue, lane,
-    sequence, generation)` when a message isn't in its stream, `on_short()` when no memory was freed for a second.
+    """Reads for the queues of `lanes`, one read per queue at a time. `on_ready(queue)` is called when payloads are
+    ready, `on_missing(queue, lane, sequence, generation)` when a message isn't in its stream, `on_short()` when no
+    memory was freed for a second.
+
+    Invariant: `queue.loading` is set exactly while a task of this reader works on the queue.
     """
 
     def __init__(
@@ -54,11 +55,11 @@ class PayloadReader:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def want(self, queue: Queue) -> None:
-        """Read more payloads of this queue, unless that is under way."""
+        """Read more payloads of this queue, unless a read is under way."""
         if queue.loading or queue.asleep or not queue.behind:
             return
         if queue.order is not None and queue.order.full and not queue.order.next:
-            return  # it would be turned away
+            return  # messages would be turned away
         queue.loading = True
         task = asyncio.create_task(self._work(queue))
         self._tasks.add(task)
@@ -74,7 +75,7 @@ class PayloadReader:
         try:
             if queue.mean_size < _LARGE:
                 again = await self._pass(queue, self._memory.limits.payload_bytes)
-            else:  # neither the gate nor the last of the room: others have less to read
+            else:  # large messages get a few reads and three quarters of the memory; the rest is for small reads
                 async with self._large:
                     again = await self._pass(queue, self._memory.limits.payload_bytes * 3 // 4)
         finally:
@@ -92,13 +93,13 @@ class PayloadReader:
             return await self._bring(queue)
 
     async def _bring(self, queue: Queue) -> bool:
-        """Whether it makes sense to go on at once if nothing came of it."""
+        """Refill and read. True if it makes sense to go on at once even if no message became ready."""
         while not queue.asleep:
             lanes = self._lanes.lanes.get(queue.partition)
             if lanes is None:
                 return False
             if not queue.unread and lanes[0].lacks(self._subject_of(queue).encode()):
-                return False  # its backlog is still coming in: the end of the catch-up asks again
+                return False  # the backlog is still being delivered: the end of the catch-up asks again
             try:
                 if not queue.unread and queue.spilled:
                     await self._refill(queue, lanes[0])
@@ -106,7 +107,7 @@ class PayloadReader:
                     await self._read(queue, *lanes)
                 return True
             except (Lost, Refused) as error:
-                # perhaps it was too much at once, and the server cut the connection for it
+                # the read may have been too large, and the server may have cut the connection for it
                 queue.mean_size = min(2 * queue.mean_size, self._store.max_payload)
                 _log.debug("reading again", queue=self._subject_of(queue), error=str(error))
                 await asyncio.sleep(_PAUSE_S)
@@ -125,9 +126,9 @@ class PayloadReader:
         generation, incarnation = lane.generation, self._store.incarnation
         try:
             found = await self._store.get(lane.id, sequences)
-            # «Not there» counts only if it was said by the very stream that was indexed (E12).
+            # "Not found" counts only if the answer came from the very stream that was fed (E12).
             if None in found and lane.verified != incarnation:
-                raise Lost("the lane's identity isn't verified yet")  # noqa: TRY301 - as if it hadn't been read
+                raise Lost("the lane's identity isn't verified yet")  # noqa: TRY301 - handled like a failed read
         except BaseException:
             if queue.was_read(sequences) and lane.generation == generation:
                 queue.read_failed(sequences)
@@ -145,7 +146,7 @@ class PayloadReader:
                     queue.hold(entry, self._memory.limits)
 
     async def _refill(self, queue: Queue, lane: FedLane) -> None:
-        """The spill's next sequences; those that the feed brings meanwhile stay in the spill."""
+        """Take the spill's next sequences; messages that the feed delivers meanwhile stay in the spill."""
         subject = self._subject_of(queue)
         position, generation, before, refills = lane.fed_to, lane.generation, queue.spilled, queue.refills
         found = await self._store.scan(lane.id, subject, queue.spill_from, _REFILL)
@@ -156,7 +157,7 @@ class PayloadReader:
         if len(found) == _REFILL and len(known) == len(found):
             queue.spilled = max(1, queue.spilled - len(known))
             queue.spill_from = known[-1] + 1
-        else:  # all there was; only what came since is left
+        else:  # the scan found all; only messages that arrived since are left
             queue.spilled -= before
             queue.spill_from = position + 1
 

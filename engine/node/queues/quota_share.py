@@ -1,11 +1,13 @@
-"""A node's share of a topic: first its own part, that of the groups on its partitions; then what was lent and borrowed.
+"""Computes a node's share of a topic: first its own part, from the groups on its partitions; then lent and borrowed
+parts.
 
-Each group brings its part along, so over all nodes the parts add up to 1 and no node needs to ask another
-(docs/adr/0015). Groups that are only emptied count, too, but never for more than half of the topic altogether: else
-their queues would come on top of its quota. Weight and reserve go by the part, or by the own part if that is more: who
-lends of its rate what it doesn't use must not lose slots by it, and so use less still, and lend more. A cap on
-concurrency goes by the own part. What a bucket forgoes by being late goes by its rate
-(`evenlane.quota.rates.gcra.Pace`), so the burst needs no split.
+Each group brings its part along, so over all nodes the parts add up to 1, and no node needs to ask another
+(docs/adr/0015). Groups that are being drained count, too, but together for no more than half of the topic; otherwise
+their queues would come on top of its quota.
+
+Weight and reserve follow the part, or the own part if that is larger: a node that lends unused rate must not lose slots
+for it, or it would use less still, and lend more. A cap on concurrency follows the own part. The credit of a token
+bucket is proportional to its rate (`evenlane.quota.rates.gcra.Pace`), so the burst needs no split.
 """
 
 from __future__ import annotations
@@ -24,12 +26,14 @@ if TYPE_CHECKING:
 
 WHOLE = 1.0
 _LEAST_QPS = 1 / 60
-"""What a node has that owns nothing of a topic, but has a message of it: it waits for a loan, not for ever."""
+"""The rate (msg/s) of a node that owns none of a topic's groups but has a message of it: the message waits for a loan,
+but not for ever.
+"""
 _LEAST_WEIGHT = 0.01
 
 
 class NodeShare(NamedTuple):
-    """How many of a topic's groups a node has, and which part of the topic they bring along."""
+    """The number of a topic's groups on a node, and the fraction of the topic that they bring along."""
 
     groups: int
     part: float
@@ -38,7 +42,9 @@ class NodeShare(NamedTuple):
 def node_share(
     project: str, topic: Topic, draining: Sequence[int], is_mine: Callable[[int], bool], partitions: int
 ) -> NodeShare:
-    """By the partitions that are the node's. Costs a look-up for each of `spread`, and for each group that drains."""
+    """The share that the node's partitions bring. Costs one look-up per slot of `spread` and per group
+    being drained.
+    """
     slots = [
         slot
         for slot in range(min(topic.spread, topic.groups))
@@ -54,8 +60,8 @@ def node_share(
 
 
 def share_of(topic: Topic, own: NodeShare, part: float) -> Topic:
-    """The topic's rules for the node's groups, with this part of its rate; for one group at least, as there may be
-    messages of a group that was taken away.
+    """The topic's rules for the node's groups, with the fraction `part` of its rate. They apply to at least one group,
+    as there may be messages of a group that was removed.
     """
     pushed = topic.push.get("concurrency") if topic.push is not None else None
     if part >= WHOLE and own.groups >= topic.groups:
@@ -71,6 +77,6 @@ def share_of(topic: Topic, own: NodeShare, part: float) -> Topic:
 
 
 def _least(one: int | None, other: int | None) -> int | None:
-    """The lower of two caps; an endpoint's is each node's own, and isn't shared out."""
+    """The lower of two caps. An endpoint's cap applies to each node as it is and isn't divided."""
     caps = [cap for cap in (one, other) if cap is not None]
     return min(caps) if caps else None

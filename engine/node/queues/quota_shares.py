@@ -1,4 +1,4 @@
-"""Which part of each topic is this node's at the moment, and the scheduler told of it whenever that changes."""
+"""Keeps this node's share of each topic, and configures the scheduler whenever it changes."""
 
 from __future__ import annotations
 
@@ -22,9 +22,15 @@ _SECOND = 1_000_000_000
 
 
 class QuotaShares:
-    """`rules_of` tells by which rules a project's messages go, None if nothing of it is to be handed out, `draining_of`
-    its groups that are only emptied; `mine` are the node's partitions, `projects` those that it has queues of.
-    `on_change` is called when other messages may go than before.
+    """This node's share of each topic.
+
+    `rules_of` returns the rules of a project, None if its messages must not be handed out; `draining_of` its groups
+    that are being drained; `mine` are the node's partitions, `projects` those with queues here. `on_change` is called
+    when other messages may start than before.
+
+    Invariant: `_told` has, for each project that the scheduler has rules for, the own part by which they were computed.
+    A partition in `_later[project]` is the node's, but its previous owner has lent its part: it counts only from the
+    given time (ns) on.
     """
 
     def __init__(
@@ -43,10 +49,10 @@ class QuotaShares:
         self._rules_of, self._draining_of, self._mine, self._projects = rules_of, draining_of, mine, projects
         self.loans = Loans()
         self.revision = 0
-        """Grows whenever a project's topic, or the part of it that is the node's, may have changed."""
-        self._told: dict[str, NodeShare] = {}  # by which own parts the scheduler was told a project's rules
-        self._borrowed_of: dict[str, tuple[object, ...]] = {}  # by which division something was borrowed
-        self._later: dict[str, dict[int, int]] = {}  # by project: partitions that count for it only from then on, ns
+        """Grows whenever a project's topic, or the node's part of it, may have changed."""
+        self._told: dict[str, NodeShare] = {}  # own parts that the scheduler was configured with
+        self._borrowed_of: dict[str, tuple[object, ...]] = {}  # the division under which loans were granted
+        self._later: dict[str, dict[int, int]] = {}  # project -> partition -> ns
         self._sharing: asyncio.Handle | None = None
         self._share_at = 0.0
         self._all_anew = False
@@ -54,7 +60,7 @@ class QuotaShares:
         self._urgent: dict[str, None] = {}
 
     def configure(self, project: str) -> None:
-        """Tell the scheduler the project's rules as they are now."""
+        """Pass the project's current rules to the scheduler."""
         self.revision += 1
         topic, now = self._rules_of(project), now_ns()
         if topic is None:
@@ -62,29 +68,29 @@ class QuotaShares:
             self._scheduler.configure(project, None, now)
             return
         if self._borrowed_of.get(project, division := self._division(project, topic)) != division:
-            self.loans.drop(project)  # own parts are others now, on all nodes: what was granted went by the old ones
+            self.loans.drop(project)  # own parts have changed on all nodes: loans were granted by the old ones
         own = self._told[project] = self._own(project, topic)
         part = self.loans.part(project, own.part)
-        if part > own.part:  # as much as its groups may have
+        if part > own.part:  # borrowed: limited to the most that its groups may use
             part = max(own.part, min(part, max(1, own.groups) * self._facts.max_group_qps / topic.qps))
         self._scheduler.configure(project, share_of(topic, own, part), now, topic.qps)
 
     def own(self, project: str) -> float:
-        """The part of the topic that the node's partitions bring along."""
+        """The fraction of the topic that the node's partitions bring along."""
         topic = self._rules_of(project)
         return 0.0 if topic is None else self._own(project, topic).part
 
     def part(self, project: str) -> float:
-        """The same as it is at this moment: with what was lent and borrowed."""
+        """The fraction of the topic that the node may use now, loans included."""
         return self.loans.part(project, self.own(project))
 
     def has_rules(self, project: str) -> bool:
-        """Whether the scheduler was told any."""
+        """Whether the scheduler has rules for the project."""
         return project in self._told
 
     def standing(self, project: str) -> tuple[Topic, float, float] | None:
-        """Its topic, the node's own part, and the part that it may use now; None if it has no rules, or its groups may
-        not borrow.
+        """The project's topic, the node's own part, and the part that it may use now. None if the project has no rules,
+        or its groups may not borrow.
         """
         topic = self._rules_of(project)
         if topic is None or not topic.borrow:
@@ -105,23 +111,23 @@ class QuotaShares:
     # ---- partitions come and go
 
     def partition_acquired(self) -> None:
-        """The node's parts are larger from now on. The scheduler learns it when the partition is open."""
+        """The node's parts grow from now on; the scheduler learns of it when the partition is open."""
         self.revision += 1
 
     def more_partitions(self) -> None:
-        """A partition is open: in a moment other parts of the topics are this node's."""
+        """A partition is open: recompute the node's parts in a moment."""
         self._all_anew = True
         self._arm(self._tuning.shares_after_s)
 
     def fewer_partitions(self, gone: Iterable[str]) -> None:
-        """A partition went, with queues of these projects: give up that part before another node has it."""
+        """A partition with queues of these projects is gone: give up its part before another node uses it."""
         self.revision += 1
         self._urgent.update(dict.fromkeys(gone))
         self._all_anew = True
         self._arm(0)
 
     def changed(self, projects: Iterable[str]) -> None:
-        """Loans of these have changed."""
+        """Loans of these projects have changed."""
         for project in projects:
             self.revision += 1
             topic = self._rules_of(project)
@@ -134,17 +140,19 @@ class QuotaShares:
         self._on_change()
 
     def _division(self, project: str, topic: Topic) -> tuple[object, ...]:
-        """By what the topic is shared out, whoever owns what."""
+        """The settings by which a topic is divided among partitions, independent of their owners."""
         return topic.groups, topic.spread, topic.borrow, tuple(self._draining_of(project))
 
     def stop(self) -> None:
         if self._sharing is not None:
             self._sharing.cancel()
 
-    # ---- a partition whose former owner has lent its part
+    # ---- partitions whose previous owner has lent its part
 
     def owed(self, partition: int) -> dict[str, float]:
-        """Of a partition that is released: the projects whose part in it others may still use, and for how many s."""
+        """For a partition that is being released: the projects whose part other nodes may still use, and
+        for how long (s).
+        """
         now = now_ns()
         untils = {project: later[partition] for project, later in self._later.items() if partition in later}
         for project in self.loans.projects:
@@ -153,7 +161,7 @@ class QuotaShares:
         return {project: (until - now) / _SECOND for project, until in untils.items() if until > now}
 
     def defer(self, partition: int, owed: Mapping[str, float]) -> None:
-        """Of a partition that was taken over: what `owed` told of it."""
+        """For a partition that was taken over: count it only after the times that `owed` reported."""
         for project, seconds in owed.items():
             until = now_ns() + int(seconds * _SECOND)
             later = self._later.setdefault(project, {})
@@ -161,7 +169,7 @@ class QuotaShares:
             asyncio.get_running_loop().call_later(seconds, self._over, project, partition, until)
 
     def waits_for(self, partition: int) -> bool:
-        """Whether others may still use parts of it."""
+        """Whether other nodes may still use parts of the partition."""
         return any(partition in later for later in self._later.values())
 
     def _over(self, project: str, partition: int, until: int) -> None:
@@ -173,15 +181,15 @@ class QuotaShares:
             self.changed([project])
 
     async def repaid(self) -> None:
-        """What was lent has run out. A lease that ends by itself lasts longer than that; one that is given back before
-        its partitions were released must, too: their next owners hear nothing of loans.
+        """Wait until all lent parts have expired. A lease that expires by itself lasts longer than that. One that is
+        revoked before its partitions were released must wait, too, because their next owners don't learn of the loans.
         """
         await asyncio.sleep(max(0, self.loans.lent_until() - now_ns()) / _SECOND)
 
-    # ---- in turn
+    # ---- passes over all projects
 
     def _arm(self, after_s: float) -> None:
-        """Partitions that keep coming don't put it off."""
+        """Schedule a pass. Partitions that keep arriving don't defer it."""
         loop = asyncio.get_running_loop()
         due = loop.time() + after_s
         if self._sharing is not None and self._share_at <= due:
@@ -191,7 +199,9 @@ class QuotaShares:
         self._sharing = loop.call_at(due, self._share)
 
     def _share(self) -> None:
-        """Some projects of the pass; the rest in the next turn of the loop. What came meanwhile makes another pass."""
+        """Process some projects of the pass, and the rest in the next turn of the loop. Later changes cause
+        another pass.
+        """
         if self._all_anew and not self._to_share:
             self._all_anew, self._to_share = False, dict.fromkeys(self._projects)
         for _ in range(self._tuning.shares_at_once):

@@ -1,4 +1,4 @@
-"""Which queues have something to start, which are read for, and which give their payloads up."""
+"""Decides which queues are ready for the scheduler, which are read for, and which unload their payloads."""
 
 from __future__ import annotations
 
@@ -21,14 +21,15 @@ if TYPE_CHECKING:
     from evenlane.engine.node.signals.events import NodeEvents
     from evenlane.engine.node.signals.work_signal import WorkSignal
 
-_RECLAIMED_S = 1.0  # for which a queue whose payloads were given up isn't read again
+_RECLAIMED_S = 1.0  # how long a queue whose payloads were reclaimed isn't read again
 
 
 class ReadyQueues:
-    """The way of a queue to the scheduler: `queue_ready` is called whenever it may have something to start.
+    """A queue's way to the scheduler: `queue_ready` is called whenever the queue may have a message to start.
 
-    Invariant: the scheduler has a queue as ready only if the queue has a message ready, and `lanes` doesn't defer it.
-    `suspended` queues have messages that must wait for others; nothing is read for them until they are resumed.
+    Invariants:
+    - The scheduler has a queue as ready only if it has a ready message and `lanes` doesn't defer it.
+    - Queues in `suspended` have messages that must wait for others; nothing is read for them until they are resumed.
     """
 
     def __init__(
@@ -48,11 +49,11 @@ class ReadyQueues:
         self.reader = PayloadReader(store, memory, lanes, env, self.queue_ready, events.message_missing, self._reclaim)
 
     def queue_ready(self, queue: Queue) -> None:
-        """The queue has a first message ready, or messages to be read."""
+        """The queue has its first ready message, or messages to read."""
         if queue not in self._noted:
             self._activity.note(queue)
         if self.lanes.defer(queue):
-            return  # should its takeover begin again, nothing of it must have started
+            return  # if its takeover has to be repeated, none of its messages may have started
         if queue.hand:
             self._scheduler.ready(queue, now_ns())
             self._signal.notify()
@@ -62,19 +63,19 @@ class ReadyQueues:
             self.reader.want(queue)
 
     def all_ready(self, queues: Iterable[Queue]) -> None:
-        """Several, in this order."""
+        """`queue_ready` for several queues, in this order."""
         for queue in queues:
             self.queue_ready(queue)
 
     def became_due(self, queue: Queue) -> None:
-        """It got delayed messages whose time has come."""
+        """The queue has gained delayed messages that are due."""
         if queue.hand:
             self.reader.want(queue)
         else:
             self.queue_ready(queue)
 
     def rules_changed(self, queue: Queue) -> None:
-        """It sleeps from now on, or wakes up."""
+        """The queue has been put to sleep, or woken up."""
         if queue.asleep:
             self.memory.unload(queue, now_ns())
         else:
@@ -85,12 +86,14 @@ class ReadyQueues:
         self.suspended[queue] = None
 
     def resume_all(self) -> None:
-        """Queues that were suspended may go on."""
+        """Resume all suspended queues."""
         queues, self.suspended = self.suspended, {}
         self.all_ready(queues)
 
     def drain(self, queue: Queue) -> list[MessageRef]:
-        """All that the queue has indexed, and has no more from now on; none if its partition isn't this node's."""
+        """Remove and return all messages of the queue whose sequence is known; none if its partition isn't
+        this node's.
+        """
         lanes = self.lanes.lanes.get(queue.partition)
         if lanes is None:
             return []
@@ -100,7 +103,7 @@ class ReadyQueues:
         return found
 
     def _reclaim(self) -> None:
-        """Reads have found no room for a second."""
+        """Reads have found no room for a second: unload large queues."""
         reclaimed = self.memory.reclaim(self._noted)
-        # (others read first)
+        # (let other queues read first)
         asyncio.get_running_loop().call_later(_RECLAIMED_S, self.all_ready, reclaimed)

@@ -1,4 +1,4 @@
-"""The queues that a node knows, and their rules: a project's topic, as far as it is the node's to keep."""
+"""The registry of a node's queues, and the rules that their topics give them."""
 
 from __future__ import annotations
 
@@ -30,9 +30,14 @@ _band = attrgetter("band")
 
 
 class QueueRegistry:
-    """`topic_of` tells the topic of a project, None if there is none, `draining_of` its groups that are only emptied;
-    `mine` are the node's partitions, kept up to date by whoever opens and releases them; `on_change` is called when
-    other messages may go than before.
+    """The queues of the node's partitions, by partition and by project.
+
+    `topic_of` returns the topic of a project, None if there is none; `draining_of` its groups that are being drained.
+    `mine` are the node's partitions, kept current by their owner; `on_change` is called when other messages may start
+    than before.
+
+    Invariant: a project in `_withheld` has no rules in the scheduler. Its value has, per reason, whether the project's
+    queues sleep meanwhile, that is, hold no payloads.
     """
 
     def __init__(
@@ -50,15 +55,15 @@ class QueueRegistry:
         self._by_partition: dict[int, dict[tuple[str, int, int], Queue]] = {}
         self._by_project: dict[str, list[Queue]] = {}
         self.on_gone: list[Callable[[Iterable[Queue]], None]] = []
-        """Told of queues that are about to be another node's."""
+        """Callbacks for queues that are about to belong to another node."""
         self.activity = Activity()
-        self._withheld: dict[str, dict[str, bool]] = {}  # whether its queues sleep meanwhile, by project and reason
+        self._withheld: dict[str, dict[str, bool]] = {}
         self.shares = QuotaShares(
             facts, scheduler, self._rules_of, draining_of, mine, self._by_project.keys(), on_change, tuning
         )
 
     def get(self, partition: int, project: str, group: int, band: int) -> Queue:
-        """The queue, made if it is new."""
+        """The queue, created if it is new."""
         known = self._by_partition.setdefault(partition, {})
         queue = known.get((project, group, band))
         if queue is None:
@@ -75,11 +80,11 @@ class QueueRegistry:
         return queue
 
     def of(self, project: str) -> Sequence[Queue]:
-        """A view, which may grow."""
+        """The project's queues. A live view, which may grow."""
         return self._by_project.get(project, ())
 
     def by_priority(self, project: str) -> list[Queue]:
-        """The most urgent first: so their payloads are read first."""
+        """The project's queues, most urgent first, so that their payloads are read first."""
         return sorted(self.of(project), key=_band)
 
     def all(self) -> Iterator[Queue]:
@@ -91,29 +96,29 @@ class QueueRegistry:
 
     @property
     def project_names(self) -> Collection[str]:
-        """A view."""
+        """The projects with queues here. A live view."""
         return self._by_project.keys()
 
     @property
     def backlog(self) -> int:
-        """Messages that wait in all queues."""
+        """The number of messages that wait in all queues."""
         return sum(queue.backlog for queue in self.activity.noted)
 
     def opened(self, partition: int, at_hand: Callable[[Queue], None]) -> None:
-        """Its messages may be handed out from now on."""
+        """Report the partition's queues that have messages: they may be handed out from now on."""
         for queue in sorted(self._by_partition.get(partition, {}).values(), key=_band):
             if queue.hand or queue.behind:
                 at_hand(queue)
 
     def forget(self, partition: int) -> None:
-        """Drop those of a partition that is the node's no more, and its part of their topics."""
+        """Drop the queues of a partition that the node no longer owns, and its part of their topics."""
         now = now_ns()
         gone = self._by_partition.pop(partition, {})
         for told in self.on_gone:
             told(gone.values())
         self.activity.forget(gone.values())
         for queue in gone.values():
-            queue.asleep = True  # nothing reads for it any more
+            queue.asleep = True  # stops reads under way
             self._scheduler.empty(queue, now)
         projects = {queue.project for queue in gone.values()}
         self.shares.fewer_partitions(sorted(projects))
@@ -127,8 +132,8 @@ class QueueRegistry:
     # ---- rules
 
     def withhold(self, project: str, reason: str, on: bool, *, asleep: bool) -> None:
-        """Hand out no more of it, whatever its topic says, until that ends for each reason there was; `asleep`: for so
-        long that its queues needn't hold payloads.
+        """Hand out no messages of the project for this `reason`, whatever its topic says, or end that. Each reason must
+        be ended separately. `asleep`: the project waits for so long that its queues needn't hold payloads.
         """
         reasons = self._withheld.setdefault(project, {})
         if on:
@@ -143,7 +148,7 @@ class QueueRegistry:
             self.apply(queue, topic)
 
     def withheld(self, project: str) -> str | None:
-        """Why nothing of it is handed out, if so."""
+        """The reason why the project is withheld; None if it isn't."""
         reasons = self._withheld.get(project)
         return min(reasons) if reasons else None
 
@@ -151,7 +156,7 @@ class QueueRegistry:
         return None if project in self._withheld else self._topic_of(project)
 
     def apply(self, queue: Queue, topic: Topic | None) -> None:
-        """A topic's rules for one queue of it."""
+        """Apply a topic's rules to one of its queues."""
         queue.topic = topic
         queue.pushed = topic is not None and topic.push is not None
         queue.single_attempt = topic is not None and topic.max_attempts == 1
@@ -165,6 +170,6 @@ class QueueRegistry:
 
 
 def _needed_soon(topic: Topic, max_group_qps: float) -> int:
-    """How many messages of one queue may be handed out within about a second: more needn't be at hand."""
+    """The number of messages of one queue that may start within about a second: there is no need to prefetch more."""
     rate = min(topic.qps, max_group_qps) if topic.borrow else topic.qps / topic.groups
     return max(_LEAST_AHEAD, ceil(rate) + topic.burst)

@@ -1,4 +1,4 @@
-"""The node's only timer for work that may go later: it rings at the next instant that matters, and never before."""
+"""A timer for deferred work: it fires at the earliest instant that was set."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ _MILLISECOND = 1_000_000
 
 
 class WakeTimer:
-    """Instants are monotonic ns. The loop's timers count whole milliseconds, so it rings up to one of them late."""
+    """Instants are monotonic ns. The loop's timers have millisecond resolution, so it fires up to 1 ms late, and never
+    early.
+    """
 
     def __init__(self, ring: Callable[[], None]) -> None:
         self._ring = ring
@@ -21,7 +23,7 @@ class WakeTimer:
         self._timer: asyncio.TimerHandle | None = None
 
     def set(self, at: int | None, now: int) -> None:
-        """Ring at `at`, unless it will ring before; None: nothing to ring for."""
+        """Fire at `at`, unless the timer will fire earlier; None has no effect."""
         if at is None or (self._timer is not None and self._at <= at):
             return
         self.cancel()

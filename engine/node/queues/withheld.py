@@ -1,4 +1,4 @@
-"""Projects of which nothing is handed out for a while, whatever their topics say."""
+"""Withholds projects: hands out none of their messages for a while, whatever their topics say."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ if TYPE_CHECKING:
 
 
 class WithheldProjects:
-    """Carries out what a part of the node demands of a project: its queues go to sleep, or wake up."""
+    """Puts the queues of withheld projects to sleep, and wakes them up."""
 
     def __init__(self, queues: QueueRegistry, ready: ReadyQueues, signal: WorkSignal) -> None:
         self._queues, self._ready, self._signal = queues, ready, signal
 
     def withhold(self, project: str, reason: str, on: bool, *, for_long: bool = True) -> None:
-        """Hand out nothing of a project for this reason, or end that. Unless it is `for_long`, payloads stay ready."""
+        """Withhold a project for this reason, or end that. Unless it is `for_long`, payloads stay in memory."""
         self._queues.withhold(project, reason, on, asleep=on and for_long)
         self.rules_changed(project)
 
     def rules_changed(self, project: str) -> None:
-        """The project's queues have other rules: act on them at once."""
+        """Act at once on new rules of the project's queues."""
         for queue in self._queues.by_priority(project):
             self._ready.rules_changed(queue)
         self._signal.notify()

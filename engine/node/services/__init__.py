@@ -1,1 +1,1 @@
-"""What runs beside the work on each node."""
+"""Background services of each node."""

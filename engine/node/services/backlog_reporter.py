@@ -1,9 +1,9 @@
-"""A node's side of `max_backlog`: each second it tells producers what waits in its partitions.
+"""A node's side of `max_backlog`: reports to producers, every second, how many messages wait in its partitions.
 
 See docs/explanation/flow-control.md.
 
-Nothing is counted or sent for topics without a limit. What is counted lies in the node's memory anyway, but for
-messages due in an hour that isn't fed yet: of those the store is asked, a few projects and partitions a second in turn.
+Topics without a limit cost nothing. All counts come from the node's memory, except for messages due in an hour that
+isn't fed yet: the store is asked for those, a few projects and partitions per second in turn.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ _log = structlog.get_logger(__name__)
 
 EVERY_S = 1.0
 _HOUR = 3_600_000_000_000  # ns
-_SLICE = 200  # queues looked at in one turn of the loop
-_ASKS = 64  # of the store, in one report
-_HELD_S = 1.0  # to wait for the store in one report
+_SLICE = 200  # queues counted per turn of the loop
+_ASKS = 64  # requests to the store per report
+_HELD_S = 1.0  # how long one report waits for the store
 
 
 class BacklogReporter:
-    """`open` when the node exists, `close` before its store is closed."""
+    """Publishes backlog reports. Call `open` once the node exists, and `close` before its store is closed."""
 
     def __init__(
         self, connection: RequestBus, env: str, node: Node, book: TopicCache, *, every_s: float = EVERY_S
@@ -73,7 +73,7 @@ class BacklogReporter:
             try:
                 await self._report()
             except Disconnected:
-                continue  # producers count by themselves meanwhile
+                continue  # producers count for themselves meanwhile
             except Exception:  # noqa: BLE001 - a defect here must not end the node
                 _log.exception("the backlog could not be told")
 
@@ -86,12 +86,12 @@ class BacklogReporter:
 
 
 class Tally:
-    """What waits of each limited project in each of the node's partitions."""
+    """Counts the waiting messages of each limited project in each of the node's partitions."""
 
     def __init__(self, node: Node) -> None:
         self._node = node
-        self._limited: dict[str, tuple[int, ...]] = {}  # project: its partitions, the node's own or not
-        self._later: dict[tuple[str, int], SubjectCounts] = {}  # as the store told them, the oldest first
+        self._limited: dict[str, tuple[int, ...]] = {}  # project -> its partitions, on any node
+        self._later: dict[tuple[str, int], SubjectCounts] = {}  # (project, partition) -> delayed messages, oldest first
 
     def topic_changed(self, project: str, accepted: Accepted | None) -> None:
         if accepted is None or accepted.topic.max_backlog is None:
@@ -120,7 +120,7 @@ class Tally:
         return found
 
     def _complete(self) -> dict[int, Partition]:
-        """The partitions of which all that waits is known."""
+        """The partitions whose waiting messages are all known."""
         return {
             number: partition
             for number, partition in self._node.partitions.items()
@@ -130,7 +130,9 @@ class Tally:
     async def _of(
         self, project: str, numbers: list[int], mine: dict[int, Partition], running: Counter[tuple[str, int]]
     ) -> list[BacklogEntry]:
-        """Positions are read first: what arrives while it is counted may count twice, and is never missed."""
+        """The counts of a project. Positions are read first, so that a message that arrives during the count may count
+        twice, but never not at all.
+        """
         positions = {number: mine[number].lane.fed_to for number in numbers}
         counts = Counter({number: running[project, number] for number in numbers})
         async for queue in self._queues(project):
@@ -152,7 +154,7 @@ class Tally:
                 await asyncio.sleep(0)
 
     def _due_soon(self, queue: Queue, partition: Partition) -> int:
-        """Delayed to this hour or, late, to the one before; those of later ones the store counts."""
+        """Messages delayed to this hour or, if late, to the previous one. The store counts those of later hours."""
         delayed = partition.later.delayed
         if delayed.next_due() is None:
             return 0
@@ -164,7 +166,7 @@ class Tally:
         return count
 
     async def _ask_for_later(self, wanted: dict[tuple[str, int], None]) -> None:
-        """Those first that were never asked, then the ones asked longest ago."""
+        """Read counts of delayed messages: first those never read, then those read longest ago."""
         self._later = {key: held for key, held in self._later.items() if key in wanted}
         asked = [*(key for key in wanted if key not in self._later), *self._later][:_ASKS]
         try:
@@ -174,7 +176,7 @@ class Tally:
                     self._later.pop((project, number), None)
                     self._later[project, number] = held
         except (TimeoutError, Lost, Refused):
-            return  # the rest comes with the next report
+            return  # the next report goes on
 
 
 def _after(counts: dict[str, int], hour: int) -> int:

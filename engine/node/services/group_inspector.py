@@ -1,8 +1,8 @@
-"""What a node can say of groups: whether its partitions hold anything of them.
+"""Answers, for a node, whether its partitions hold any message of a group.
 
-A group holds something as long as a message of it stands in a stream and is not durably settled: so what waits, runs,
-is tried again, is due next month, or was put and hasn't come in yet are all found by the same look. The lane is looked
-at before the later stream, as a retry is stored there before its original is settled.
+A group is held as long as a stream has a message of it that is not durably settled. The same look thus finds messages
+that wait, run, are retried, are due next month, or were put and haven't been delivered yet. The lane is inspected
+before the delay stream, because a retry is stored there before its original is settled.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ if TYPE_CHECKING:
     from evenlane.engine.node.node import Node
     from evenlane.engine.node.partitions.partition import Partition
 
-_SLICE = 200  # queues looked at in one turn of the loop
-_AT_ONCE = 16  # partitions
-_FEW = 2  # projects; for more of them it costs less to ask for all subjects at once
-_MOST_SETTLED = 1_000  # messages of one subject that are settled and still there: they are removed in a while
+_SLICE = 200  # queues inspected per turn of the loop
+_AT_ONCE = 16  # partitions inspected at once
+_FEW = 2  # projects; for more of them it is cheaper to read all subjects at once
+_MOST_SETTLED = 1_000  # messages of one subject that may be settled and not removed yet
 
 
 class GroupInspector:
-    """A partition that can't be looked at isn't told of."""
+    """Inspects the partitions of a node. The reply leaves out partitions that can't be inspected."""
 
     def __init__(self, node: Node) -> None:
         self._node = node
@@ -51,7 +51,7 @@ class GroupInspector:
         node = self._node
         return node.partitions.get(number) is partition and partition.opened and now_ns() < node.trusted_until
 
-    # ---- what the node knows
+    # ---- the node's memory
 
     async def _known(self, wanted: Mapping[str, frozenset[int]]) -> dict[str, set[int]]:
         full: dict[str, set[int]] = {project: set() for project in wanted}
@@ -66,12 +66,12 @@ class GroupInspector:
                     await asyncio.sleep(0)
         return full
 
-    # ---- what the streams hold
+    # ---- the streams
 
     async def _stored(
         self, partitions: Mapping[int, Partition], wanted: Mapping[str, frozenset[int]], full: dict[str, set[int]]
     ) -> dict[int, Partition]:
-        """The partitions that could be looked at; what is found is added to `full`."""
+        """Inspect streams and add the groups found to `full`. Returns the partitions that could be inspected."""
         some = asyncio.Semaphore(_AT_ONCE)
 
         async def look(partition: Partition) -> bool:
@@ -87,7 +87,7 @@ class GroupInspector:
         return {n: partition for (n, partition), done in zip(partitions.items(), seen, strict=True) if done}
 
     async def _look(self, lane: Lane, wanted: Mapping[str, frozenset[int]], full: dict[str, set[int]]) -> None:
-        """Raises Lost, also for a lane that is another one meanwhile."""
+        """Raises Lost, also if the lane was handed over or replaced meanwhile."""
         generation = lane.generation
         for subject, count in (await self._counts(lane, wanted)).items():
             words = subject.split(".")
@@ -109,6 +109,8 @@ class GroupInspector:
         return counts
 
     async def _all_settled(self, lane: Lane, subject: str, count: int) -> bool:
-        """Fewer than were counted: a replica that lags, or some were removed just now. The next look will tell."""
+        """Whether all messages of a subject are settled. False if fewer are found than were counted: a replica lags, or
+        some were removed just now. The next look will tell.
+        """
         found = await self._node.store.scan(lane.id, subject, 1, count)
         return len(found) >= count and all(sequence in lane.settled for sequence in found)

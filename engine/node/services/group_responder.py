@@ -1,4 +1,4 @@
-"""A node's side: says on `ask.<env>.empty` which of the groups asked about hold something in its partitions."""
+"""Responds on `ask.<env>.empty`: which of the requested groups have messages in this node's partitions."""
 
 from __future__ import annotations
 
@@ -19,11 +19,13 @@ if TYPE_CHECKING:
 
 _log = structlog.get_logger(__name__)
 
-_AT_ONCE = 4  # who asks beyond it gets no answer
+_AT_ONCE = 4  # requests; further ones get no answer
 
 
 class GroupResponder:
-    """`listen` on a connection that is open, `close` before it is closed. A node that owns nothing doesn't answer."""
+    """Call `listen` on an open connection, and `close` before it is closed. A node without partitions
+    doesn't answer.
+    """
 
     def __init__(self, connection: RequestBus, env: str, node: Node) -> None:
         self._connection, self._env, self._node = connection, env, node
@@ -47,7 +49,7 @@ class GroupResponder:
             _log.debug("not a question", error=str(error))
             return
         if not ask.reply.startswith(INBOX) or not ask.reply.isascii() or not ask.reply.isprintable():
-            return  # else whoever may ask could have a node write to any subject
+            return  # otherwise a requester could make a node write to any subject
         task = asyncio.create_task(self._answer(ask), name="empty")
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)

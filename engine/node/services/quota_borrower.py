@@ -1,4 +1,4 @@
-"""A node's side of shares over nodes: says where it is short, answers the leader, lends and borrows as it is told."""
+"""A node's side of quota lending: reports shortages, answers the leader, lends and borrows as instructed."""
 
 from __future__ import annotations
 
@@ -40,13 +40,18 @@ if TYPE_CHECKING:
 _log = structlog.get_logger(__name__)
 
 _SECOND = 1_000_000_000
-_MOST = 2_000  # topics in one message
-_SLICE = 200  # projects looked at in one turn of the loop
+_MOST = 2_000  # topics per message
+_SLICE = 200  # projects examined per turn of the loop
 
 
 class QuotaBorrower:
-    """`open` on a connection that is open, `close` before it is closed. `on_change` are the listeners to topics.
-    `on_lent` gets what is lent of which projects, until when (ns), before the leader hears of it.
+    """Lends and borrows for one node. Call `open` on an open connection, and `close` before it is closed.
+
+    `on_change` is the list of topic listeners to join. `on_lent` receives the lent projects, each with the time
+    (monotonic ns) until which it is lent, before the leader learns of it.
+
+    Invariant: `_active` has all projects except those with no message waiting, or handed out, between their last two
+    looks; the next message of such a project arrives in `_watch`.
     """
 
     def __init__(
@@ -65,11 +70,9 @@ class QuotaBorrower:
         self._on_change, self._on_lent = on_change, on_lent
         self._shares = node.queues.shares
         self._demand = demand or Demand()
-        # Invariant: of a project that isn't active, nothing waits or was handed out between its last two looks, and its
-        # next message comes to the watch.
         self._active: set[str] = set()
         self._watch = node.queues.activity.watch(node.queues.all())
-        self._looked = now_ns()  # when the last look at all active projects began
+        self._looked = now_ns()  # start of the last look at all active projects
         self._changed: set[str] = set()
         self._change = asyncio.Event()
         self._looking: asyncio.Task[None] | None = None
@@ -93,10 +96,10 @@ class QuotaBorrower:
             self._looking = None
         self._watch.close()
 
-    # ---- what is short
+    # ---- shortages
 
     async def _look(self) -> None:
-        """In turn at all topics that are active; between that at those that change."""
+        """Look periodically at all active topics, and in between at those that change."""
         clock = asyncio.get_running_loop().time
         due = clock() + self._every_s
         while True:
@@ -109,11 +112,11 @@ class QuotaBorrower:
                 _log.exception("what is short could not be told")
 
     async def _is_changed_by(self, due: float) -> bool:
-        """Returns when a topic has changed, or at that instant of the loop's time."""
+        """Whether a topic has changed before the loop's time `due`; returns at the latest then."""
         try:
             async with asyncio.timeout_at(due):
                 await self._change.wait()
-                await asyncio.sleep(CHANGED_S)  # what changes again and again is looked at once
+                await asyncio.sleep(CHANGED_S)  # gather repeated changes into one look
         except TimeoutError:
             return False
         return True
@@ -130,20 +133,20 @@ class QuotaBorrower:
         await self._say_short(known, anew=True)
 
     async def look(self) -> None:
-        """Say what is short of all that is active."""
+        """Report all active projects that are short."""
         self._take_woken()
         self._looked = now_ns()
         await self._say_short(list(self._active))
 
     def _take_woken(self) -> None:
-        """Projects of which something came while they were silent are active from now on."""
+        """Activate projects that have had a message while they were silent."""
         for queue in self._watch.take():
             if queue.project not in self._active:
                 self._active.add(queue.project)
                 self._demand.rested(queue.project, self._looked)
 
     def _gone(self, queues: Iterable[Queue]) -> None:
-        """These are about to be another node's: what is known of their projects may be over."""
+        """These queues are about to belong to another node: look at their projects again."""
         self._active.update(queue.project for queue in queues)
 
     async def _say_short(self, projects: Collection[str], *, anew: bool = False) -> None:
@@ -159,7 +162,7 @@ class QuotaBorrower:
             self._send(Short(self._node.id, short[start : start + _MOST], anew))
 
     def _let_go_if_silent(self, project: str, state: State | None) -> None:
-        """Its next message makes it active again, and so does another rule."""
+        """Deactivate a silent project. Its next message activates it again, and so does a change of its rules."""
         queues = self._node.queues.of(project)
         if not queues:
             self._demand.forget(project)
@@ -171,8 +174,8 @@ class QuotaBorrower:
                 self._watch.let_go(queue)
 
     def _state(self, project: str) -> State | None:
-        """None if it owns and has nothing of it, or its groups may not borrow. Of what is silent, or never had a
-        message, it wants nothing.
+        """The project's own part and wanted part. None if the node owns and has nothing of it, or its groups may not
+        borrow. A silent project wants nothing.
         """
         standing = self._shares.standing(project)
         if standing is None:
@@ -188,12 +191,12 @@ class QuotaBorrower:
         return State(own, self._demand.want(project, seen, now, lambda: self._waiting(project)))
 
     def _waiting(self, project: str) -> tuple[int, float]:
-        """How many messages wait, and what their groups may have at the most."""
+        """The number of messages waiting, and the highest rate (msg/s) that their groups may have."""
         queues = [queue for queue in self._node.queues.of(project) if queue.backlog]
         groups = len({queue.group for queue in queues})
         return sum(queue.backlog for queue in queues), groups * self._node.facts.max_group_qps
 
-    # ---- what the leader says
+    # ---- requests of the leader
 
     def _heard(self, _subject: bytes, _reply: bytes, _headers: bytes, body: bytes) -> None:
         word = asked(body)
@@ -216,7 +219,8 @@ class QuotaBorrower:
     def _lend(self, word: Lend) -> None:
         now = now_ns()
         until = now + int(word.seconds * _SECOND)
-        trusted = self._node.trusted_until >= until  # should it die, its partitions have no new owner before that
+        # With trust until then, the loan ends before the partitions can have a new owner, even if the node dies.
+        trusted = self._node.trusted_until >= until
         loans, standings = self._shares.loans, {}
         for project, loan in word.loans.items():
             before = loans.standing(project)
@@ -244,7 +248,7 @@ class QuotaBorrower:
         self._shares.changed(changed)
         self._arm()
 
-    # ---- loans end
+    # ---- the end of loans
 
     def _arm(self) -> None:
         if self._ending is not None:

@@ -1,10 +1,12 @@
-"""What a node could use of a topic, measured each second. Pure.
+"""Measures how much of a topic a node could use, each second. Pure.
 
-A node whose part holds a topic up could use what it hands out and what waits, within a second. Any other could use what
-it hands out and a little more: arrivals of many senders vary by their square root. That something has to wait for the
-bucket in the instant of looking says little (at three quarters of the rate it is so three times of four); the part
-holds a topic up if nearly all of it is used as well. And that nothing was handed out for a second says little where the
-part is about one message a second: as long as it has one, it wants that much of its own.
+A node that is held up by its part could use its present rate plus all waiting messages, within a second. Any other node
+could use its present rate and a little more, since arrivals from many senders vary by their square root.
+
+That a message waits for the bucket at the instant of looking says little: at three quarters of the rate, it does three
+times out of four. The part holds a topic up only if nearly all of it is used as well. Likewise, that no message was
+handed out for a second says little where the part is about one message per second: as long as a message is there, the
+node wants that much of its own part.
 """
 
 from __future__ import annotations
@@ -18,13 +20,13 @@ if TYPE_CHECKING:
     from evenlane.engine.core.scheduler.interface import Used
 
 _SECOND = 1_000_000_000
-_LEAST = _SECOND // 2  # over less than that no rate is measured
+_LEAST = _SECOND // 2  # shortest time over which a rate is measured
 _NEARLY_ALL = 0.9
 
 
 class QueueDemand(NamedTuple):
-    """A topic on a node: what is `used` of its quota, `qps`, of which the node may use `part` at the moment, and owns
-    `own`.
+    """A topic on a node: its quota use, and its rate `qps` (msg/s), of which the node may use the fraction `part` now
+    and owns the fraction `own`.
     """
 
     used: Used
@@ -34,38 +36,40 @@ class QueueDemand(NamedTuple):
 
 
 class _Look(NamedTuple):
-    """At instant `at` (ns), `rate` messages a second had been handed out since the look before, if that is known."""
+    """One observation at instant `at` (ns). `rate` (msg/s) is the rate since the previous look, None if unknown."""
 
     seen: QueueDemand
     at: int
     rate: float | None
-    allowed: float  # messages a second, of which `rate` was had
+    allowed: float  # msg/s that the part allowed; `rate` is what was used of it
 
 
 class Demand:
-    """By project. `waiting()` tells how many messages wait, and what their groups may have at the most, msg/s."""
+    """The demand by project. `waiting()` returns the number of waiting messages, and the highest rate (msg/s) that
+    their groups may have.
+    """
 
     def __init__(self, least_ns: int = _LEAST) -> None:
         self._least = least_ns
         self._looks: dict[str, _Look] = {}
 
     def forget(self, project: str) -> None:
-        """Nothing of it is here any more."""
+        """Drop a project of which the node has nothing any more."""
         self._looks.pop(project, None)
 
     def is_at_rest(self, project: str) -> bool:
-        """Whether nothing was handed out between the last two looks, and nothing was ready at the last one."""
+        """Whether no message was handed out between the last two looks, and none was ready at the last one."""
         look = self._looks.get(project)
         return look is not None and look.rate == 0.0 and not look.seen.used.has
 
     def rested(self, project: str, until: int) -> None:
-        """It was at rest until that instant (ns), without being looked at: as a look then would have found."""
+        """Record that the project was at rest until that instant (ns), as a look at that time would have found."""
         look = self._looks.get(project)
         if look is not None and look.at < until:
             self._looks[project] = look._replace(at=until)
 
     def want(self, project: str, seen: QueueDemand, now: int, waiting: Callable[[], tuple[int, float]]) -> float:
-        """The part of the topic that the node could use."""
+        """The fraction of the topic that the node could use."""
         look = self._look(project, seen, now)
         rate = look.rate
         if not seen.used.waits:
@@ -77,8 +81,8 @@ class Demand:
         return min(1.0, min(rate + count, max(rate, most)) / seen.qps)
 
     def _look(self, project: str, seen: QueueDemand, now: int) -> _Look:
-        """What is known since an earlier look; nothing at the first one under this quota, since another one says
-        nothing of what could be used now.
+        """The rate since an earlier look. Unknown at the first look under a new quota: a rate under the old one says
+        nothing about it.
         """
         last = self._looks.get(project)
         allowed = seen.part * seen.qps
@@ -94,6 +98,6 @@ class Demand:
 
 
 def _using(rate: float, seen: QueueDemand) -> float:
-    """Of a topic that its part doesn't hold up."""
+    """The demand for a topic that isn't held up by its part."""
     wants = min(1.0, (rate + sqrt(rate)) / seen.qps)
     return max(wants, min(seen.own, 1 / seen.qps)) if seen.used.has else wants

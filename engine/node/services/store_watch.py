@@ -1,4 +1,4 @@
-"""Looks every few seconds whether a node's streams can be written, and reports those that can't."""
+"""Checks every few seconds whether a node's streams can be written, and reports those that can't."""
 
 from __future__ import annotations
 
@@ -21,11 +21,13 @@ if TYPE_CHECKING:
 
 _log = structlog.get_logger(__name__)
 
-_EVERY_S = 2.0  # so that what counts from the second look on is seen within 5 s
+_EVERY_S = 2.0  # so that a failure that counts from the second look on is seen within 5 s
 
 
 class StoreWatch:
-    """`open` when the store is open, `close` before it is closed. `partitions` are the node's at the moment."""
+    """Call `open` once the store is open, and `close` before it is closed. `partitions` returns the node's
+    partitions.
+    """
 
     def __init__(self, store: Store, env: str, troubles: Troubles, partitions: Callable[[], Collection[int]]) -> None:
         self._store, self._env, self._troubles, self._partitions = store, env, troubles, partitions
@@ -65,7 +67,7 @@ class StoreWatch:
         while True:
             try:
                 await self.look()
-            except (Lost, Refused) as error:  # what was found last is all that is known
+            except (Lost, Refused) as error:  # the last findings stay
                 _log.debug("whether streams can be written is unknown", error=str(error))
             except Exception:  # noqa: BLE001 - a defect here must not end the node
                 _log.exception("whether streams can be written could not be found out")

@@ -1,4 +1,4 @@
-"""A node's part: a message of a project without a topic, put by a plain client, has one made if a template says so."""
+"""Creates topics from templates: a message of a project without a topic, put by a plain client, triggers it."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
 
 _log = structlog.get_logger(__name__)
 
-_AGAIN_S = 10.0  # between two tries for a project that no topic could be made for
-_MOST = 10_000  # projects; more are looked at when they are seen again
-_IN_A_ROW = 100  # before the event loop gets its turn
+_AGAIN_S = 10.0  # between two tries for the same project
+_MOST = 10_000  # projects; further ones are handled when they are seen again
+_IN_A_ROW = 100  # projects before the event loop gets its turn
 
 
 class UnknownProjectWatcher:
-    """`seen(project)` when one without a topic is met; `queues_of(project)` are its queues here. `close` closes `book`,
-    too.
+    """Call `seen(project)` for each project without a topic; `queues_of(project)` returns its queues here. `close`
+    closes `book`, too.
     """
 
     def __init__(
@@ -34,14 +34,14 @@ class UnknownProjectWatcher:
     ) -> None:
         self._making, self._book, self._queues_of = making, book, queues_of
         self._projects: dict[str, None] = {}
-        self._fresh: list[str] = []  # of them those that no look was taken at
-        self._all_at: float | None = None  # when to look at all of them (the loop's time)
+        self._fresh: list[str] = []  # projects not examined yet
+        self._all_at: float | None = None  # when to examine all of them (the loop's time, s)
         self._wake = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         book.on_change = self._templates_changed
 
     def seen(self, project: str) -> None:
-        """Costs next to nothing. Must be called on the loop."""
+        """Note a project; cheap. Call it on the event loop."""
         if project in self._projects or len(self._projects) >= _MOST:
             return
         self._projects[project] = None
@@ -77,7 +77,7 @@ class UnknownProjectWatcher:
                 self._all_at = clock() + _AGAIN_S
 
     async def _again(self, projects: list[str]) -> bool:
-        """Have topics made; whether some may have one later."""
+        """Try to create topics. True if some projects may have one later."""
         again = False
         try:
             await self._book.opened()
@@ -91,10 +91,10 @@ class UnknownProjectWatcher:
         return again
 
     async def _look(self, project: str) -> bool:
-        """Whether it may have a topic later. Raises CoordinationError."""
+        """Whether the project may have a topic later. Raises CoordinationError."""
         queues = self._queues_of(project)
         if not queues:
-            self._projects.pop(project, None)  # it is another node's by now
+            self._projects.pop(project, None)  # it belongs to another node by now
             return False
         if self._making.hopeless(project):
             return False

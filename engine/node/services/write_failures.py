@@ -1,4 +1,4 @@
-"""Which of a node's streams can't be written, since when, and what that means for its work."""
+"""Tracks which of a node's streams can't be written, since when, and whether the node can still settle."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ class Ended(NamedTuple):
 
 
 class WriteFailures:
-    """What the last look found. Nothing can be settled without the stream `settle_log`. What may pass by itself, as the
-    election of a leader does, counts from the second look on.
+    """The findings of the last look. Without the stream `settle_log` no message can be settled. A failure that may pass
+    by itself, such as a leader election, counts from the second look on.
     """
 
     def __init__(self, settle_log: str) -> None:
@@ -40,8 +40,8 @@ class WriteFailures:
     def look(
         self, streams: Sequence[str], found: Mapping[str, Unwritable], now: int
     ) -> tuple[list[Began], list[Ended]]:
-        """What has changed since the last look. A stream that is no longer among `streams` is another node's now: that
-        is no end.
+        """The changes since the last look, at `now` (monotonic ns). A stream that is no longer in `streams` belongs to
+        another node, which doesn't count as an end.
         """
         last, self._last = self._last, found
         found = {stream: failure for stream, failure in found.items() if failure.restart or stream in last}
@@ -61,7 +61,7 @@ class WriteFailures:
 
     @property
     def sentence(self) -> str:
-        """What a reader puts after the node's name; empty if all can be written."""
+        """The failure as a clause to follow the node's name; empty if all streams can be written."""
         if not self._found:
             return ""
         what = "can't write all of its streams" if self.settles else "can't settle"
@@ -69,13 +69,13 @@ class WriteFailures:
         return f"{what}: {self._reason()} ({self._named()}){tail}"
 
     def _reason(self) -> str:
-        """The settle log's, or else the most frequent one."""
+        """The settle log's reason, or else the most frequent one."""
         if not self.settles:
             return self._found[self._settle_log].why
         return Counter(failure.why for failure in self._found.values()).most_common(1)[0][0]
 
     def _named(self) -> str:
-        """The settle log first."""
+        """The first streams by name, the settle log first."""
         names = sorted(self._found, key=lambda stream: (stream != self._settle_log, stream))
         more = len(names) - _NAMED
         named = ", ".join(names[:_NAMED]) + (f" and {more} more" if more > 0 else "")

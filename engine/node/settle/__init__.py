@@ -1,1 +1,1 @@
-"""What follows a handler: outcomes, settle log, truncation."""
+"""Handles the results of attempts: completion, failures, settle log, truncation."""

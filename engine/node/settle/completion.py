@@ -1,4 +1,4 @@
-"""What follows an attempt: the message is settled, tried again, dead-lettered, or returns to its queue."""
+"""Completes attempts: the message is settled, retried, dead-lettered, or returned to its queue."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _SHORTEST_PAUSE_S = 0.01
 
 
 class CompletionHandler:
-    """The workers report the end of each attempt here."""
+    """Receives the end of each attempt from the workers."""
 
     def __init__(
         self,
@@ -43,10 +43,10 @@ class CompletionHandler:
         self._failures, self._failure_log = failures, failure_log
 
     def succeeded(self, message: Message, now: int) -> None:
-        """Its handler has returned."""
+        """The handler returned."""
         entry, queue = message._entry, message._queue  # noqa: SLF001 - saves property calls for each message
         lane = entry[0]
-        if message.generation == lane.generation:  # (`Lane.settle`, without the price of its call)
+        if message.generation == lane.generation:  # (`Lane.settle`, inlined to save a call per message)
             news = lane.news
             if not news:
                 lane.log.note(now)
@@ -70,7 +70,7 @@ class CompletionHandler:
             self._eligibility.free(queue, MessageRef(*message.place))
 
     def failed(self, message: Message, error: BaseException) -> None:
-        """Its attempt has ended with `error`."""
+        """The attempt ended with `error`."""
         self._counters.failed += 1
         if message.given_up:
             self._counters.given_up += 1
@@ -94,7 +94,9 @@ class CompletionHandler:
         self._settlement.attempt_over(message)
 
     def not_started(self, message: Message) -> None:
-        """It wasn't handled, as the lease was over, say: it waits on, should the lease be renewed."""
+        """Return a message that wasn't handled, because the lease had lapsed, say. It waits for the lease
+        to be renewed.
+        """
         lane = message.lane
         if message.generation == lane.generation:
             message.queue.take_back(message.entry, self._limits)
@@ -104,7 +106,7 @@ class CompletionHandler:
         self._eligibility.returned(message)
 
     def paused(self, message: Message, pause: Pause) -> None:
-        """Its handler wants no more of this topic for a while."""
+        """The handler asked for a pause of the topic."""
         if self._pauses.begin(message.project, max(pause.after, _SHORTEST_PAUSE_S), str(pause)):
             self._failure_log.paused(message.project, pause)
         self.not_started(message)

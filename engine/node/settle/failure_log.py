@@ -1,4 +1,4 @@
-"""What is said in the log of attempts that fail, of messages that fail for good, and of topics that pause."""
+"""Logs failed attempts, messages that failed finally, and paused topics, at a limited rate."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 
 _log = structlog.get_logger(__name__)
 
-_LETTERS = 5  # of a project
+_LETTERS = 5  # dead letters per project
 
 
 class FailureLog:
-    """Of attempts the first of a kind, which is a project and a type of error; of dead letters the first five of a
-    project: then what there was more of, each ten seconds.
+    """Throttles these log events. In each ten seconds it logs the first failed attempt per project and type of error,
+    and the first five dead letters per project; the rest is summed up in one line.
     """
 
     def __init__(self) -> None:
@@ -46,12 +46,12 @@ class FailureLog:
             )
 
     def dead(self, message: Message, reason: str) -> None:
-        """It is among the dead letters."""
+        """The message was dead-lettered."""
         if self._dead.may(message.project):
             _log.warning("dead-lettered", **message_fields(message), reason=reason)
 
     def refused(self, message: Message, refusal: Refusal) -> None:
-        """One of its headers is not valid: its sender publishes to NATS directly."""
+        """A header of the message is invalid: its sender publishes to NATS directly."""
         if self._refused.may(message.project, refusal.header):
             _log.warning(
                 "a header is not valid: its message goes to the dead letters" if refusal.fatal
@@ -60,14 +60,14 @@ class FailureLog:
             )  # fmt: skip
 
     def stray(self, lane: Lane, subject: str, reason: str) -> None:
-        """It belongs to no queue: whoever put it made up its subject."""
+        """The message is unroutable: its sender made up the subject."""
         if self._dead.may(STRAY):
             _log.warning(
                 "dead-lettered: a message belongs to no queue", **lane_fields(lane), subject=cut(subject), reason=reason
             )
 
     def missing(self, lane: Lane, sequence: int, project: str | None) -> None:
-        """It was indexed, and isn't there."""
+        """A message whose sequence was known isn't in its stream."""
         if self._missing.may(project or ""):
             _log.warning(
                 "a message that was indexed is gone from its stream",
@@ -75,7 +75,7 @@ class FailureLog:
             )  # fmt: skip
 
     def stuck(self, lane: Lane, project: str, error: BaseException, tries: int, waiting: int) -> None:
-        """A copy of one of its messages can't be put."""
+        """A copy of the message can't be put."""
         if self._stuck.may(project):
             _log.warning(
                 "a copy can't be put: its message stays where it is", project=project, **lane_fields(lane),
@@ -83,7 +83,7 @@ class FailureLog:
             )  # fmt: skip
 
     def paused(self, project: str, pause: Pause) -> None:
-        """Its handler wants no more of it for a while; the reason was written for whoever asks why."""
+        """A handler asked for a pause. Its reason is for people who ask `why`."""
         if self._paused.may(project):
             _log.info("a topic pauses", project=project, seconds=round(pause.after, 3), reason=cut(str(pause)))
 

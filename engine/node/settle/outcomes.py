@@ -1,6 +1,6 @@
-"""Handles failed attempts: a copy of the message is put, for a later attempt or among the dead letters, and only when
-the store has acknowledged it is the original settled. If the put fails the original stays. A fallback handler may take
-a message that would become a dead letter.
+"""Handles failed attempts: puts a copy of the message, for a later attempt or among the dead letters, and settles the
+original only once the store has acknowledged the copy. If the put fails, the original stays. A fallback handler may
+take a message that would otherwise be dead-lettered.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ _log = structlog.get_logger(__name__)
 
 _SECOND = 1_000_000_000
 _REASON = "paused"
-_HELD_BEYOND = 64  # failed puts and fallbacks of one project that wait: then it isn't served until half have gone
-_UNTRUSTED_S = 0.1  # between two looks at the lease
+_HELD_BEYOND = 64  # waiting puts and fallbacks per project; beyond it, the project waits until half are done
+_UNTRUSTED_S = 0.1  # between two checks of the lease
 _SLOWEST_S = {Refused: 30.0, Lost: 2.0}  # between two tries
-_MOST, _MOST_BYTES = 10_000, 64 << 20  # under way at once, whatever projects they are of
+_MOST, _MOST_BYTES = 10_000, 64 << 20  # copies under way at once, over all projects
 
 
 class DeadLetterReason(NamedTuple):
-    """Why a message becomes a dead letter."""
+    """The reason why a message is dead-lettered, and the error of its last attempt."""
 
     reason: str
     error: str
@@ -59,15 +59,23 @@ class _Outcome:
     copy: copies.Copy
     counter: str
     message: Message | None = None
-    reason: str = ""  # of a message's death
+    reason: str = ""  # why the message is dead-lettered; "" if it isn't
     tries: int = 0
-    refused: str = ""  # why the last try failed
+    refused: str = ""  # the error of the last try
 
 
 class FailureHandler:
-    """A project whose copies are refused is withheld, so that it can't fill the node's memory with them. Nothing is put
-    while the lease isn't trusted: the partition may be another node's, which starts the message again. `random()` is
-    in [0, 1).
+    """Retries failed messages, or dead-letters them.
+
+    A project whose copies are refused is withheld, so that it can't fill the node's memory with them. Nothing is put
+    while the lease isn't trusted: the partition may belong to another node, which starts the message again. `random()`
+    returns a number in [0, 1).
+
+    Invariants:
+    - `_open` has the outcomes under way, until their copy is acknowledged or they become stale; `_counted` and `_bytes`
+      are their number and size, without unroutable messages.
+    - `_stuck` counts, per project, the outcomes that wait for the store after a failed put, and those with a fallback.
+      `_held` has the projects withheld for it.
     """
 
     def __init__(
@@ -86,7 +94,7 @@ class FailureHandler:
         self._store, self._env, self._counters, self._settlement = store, env, counters, settlement
         self._withheld, self._failure_log, self._fallback = withheld, failure_log, fallback
         self._trust, self._signal, self._random = trust, signal, random
-        self._falling: set[asyncio.Task[None]] = set()  # fallbacks that run, or wait for room
+        self._falling: set[asyncio.Task[None]] = set()  # fallbacks that run, or wait to
         self._open: dict[int, _Outcome] = {}
         self._stuck: Counter[str] = Counter()
         self._held: set[str] = set()
@@ -96,19 +104,21 @@ class FailureHandler:
         self._stopped = False
         self._bytes = self._counted = 0
         self.crowded = False
-        """So many copies are under way that nothing more should be started."""
+        """Whether too many copies are under way to start more messages."""
 
     @property
     def pending(self) -> int:
         return len(self._open)
 
     def stuck_of(self, project: str) -> tuple[int, str]:
-        """How many of its copies have been tried in vain more than once, and why the last of them failed."""
+        """The number of the project's copies that have failed more than once, and the last error."""
         stuck = [each for each in self._open.values() if each.project == project and each.tries > 1]
         return len(stuck), stuck[-1].refused if stuck else ""
 
     def pending_of(self, lane: Lane) -> list[int]:
-        """Messages of this lane whose copies aren't acknowledged yet; not strays: whoever feeds them finds them."""
+        """Messages of this lane whose copies aren't acknowledged yet. Unroutable messages are left out: the lane's next
+        feed finds them again.
+        """
         return [
             outcome.sequence
             for outcome in self._open.values()
@@ -116,11 +126,13 @@ class FailureHandler:
         ]
 
     def falling_back(self, task: asyncio.Task[Any]) -> list[Message]:
-        """The message whose fallback a task runs. For any thread."""
+        """The message whose fallback runs in a task. Thread-safe."""
         return self._fallback.handled_by(task) if self._fallback is not None else []
 
     def decided(self, message: Message, error: BaseException) -> DeadLetterReason | float:
-        """What follows of an attempt that ended with `error`: its end, or another attempt after so many seconds."""
+        """Decide what follows an attempt that ended with `error`: the dead letters, or another attempt
+        after a delay (s).
+        """
         topic = message.queue.topic
         attempt = message.attempt
         if isinstance(error, Reject):
@@ -133,13 +145,13 @@ class FailureHandler:
         return retry_delay_s(topic.backoff, attempt, self._random()) if topic is not None else 1.0
 
     def retry(self, message: Message, after_s: float) -> None:
-        """Another attempt, by a copy in the later stream."""
+        """Schedule another attempt by a copy in the delay stream."""
         due = self._store.now() + int(after_s * _SECOND)
         self._put(self._outcome(message, copies.retry(message, self._env, due), "retried"))
 
     def dead(self, message: Message, death: DeadLetterReason, *, fall_back: bool = True) -> bool:
-        """Its end: the fallback handler takes it, or it goes to the dead letters. Whether the fallback has it: then its
-        attempt is over only when the fallback has ended.
+        """Dead-letter a message, or pass it to the fallback handler. True if the fallback has it: the attempt is then
+        over only when the fallback has ended.
         """
         outcome = self._outcome(message, copies.dead_letter(message, self._env, *death), "dead", death.reason)
         if self._fallback is None or not fall_back:
@@ -163,13 +175,13 @@ class FailureHandler:
             ):
                 await asyncio.sleep(_UNTRUSTED_S)
                 if not lane.current(sequence, generation):
-                    break  # it is another node's, which starts it again
+                    break  # it belongs to another node, which starts it again
         except asyncio.CancelledError:
             self._end(outcome)
             raise
         except BaseException as error:  # noqa: BLE001 - SystemExit of a handler must not end the node
             self._settlement.attempt_over(message)
-            # (of both: a text is cut at 512 characters)
+            # (some of both: error texts are cut at 512 characters)
             text = f"{death.error[:240]}; its fallback failed, too: {described(error)[:240]}"
             outcome.copy = copies.dead_letter(message, self._env, death.reason, text)
             self._put(outcome)
@@ -184,11 +196,11 @@ class FailureHandler:
             self._wait_less(outcome.project)
 
     def stray(self, lane: Lane, sequence: int, copy: copies.Copy) -> None:
-        """A message that belongs to no queue."""
+        """Dead-letter an unroutable message."""
         self._put(_Outcome(lane, sequence, lane.generation, copies.STRAY, copy, "stray"))
 
     async def drain(self, deadline: float) -> bool:
-        """Wait until the loop's time `deadline` for what is under way; whether all of it was put."""
+        """Wait until the loop's time `deadline` for copies under way. True if all of them were put."""
         left = deadline - asyncio.get_running_loop().time()
         if left > 0:
             try:
@@ -259,7 +271,7 @@ class FailureHandler:
         self._timers[id(outcome)] = loop.call_later(delay, self._put, outcome)
 
     def _wait_more(self, project: str) -> None:
-        """One more of a project waits for the store, or for the fallback."""
+        """Count one more outcome of the project that waits for the store, or for the fallback."""
         self._stuck[project] += 1
         if self._stuck[project] == _HELD_BEYOND and project not in self._held:
             self._held.add(project)
@@ -274,7 +286,7 @@ class FailureHandler:
             del self._stuck[project]
 
     def _count(self, outcome: _Outcome, sign: int) -> None:
-        if outcome.project != copies.STRAY:  # strays are nobody's: they must not stop what is somebody's
+        if outcome.project != copies.STRAY:  # unroutable messages must not hold up anybody's messages
             self._counted += sign
             self._bytes += sign * len(outcome.copy.body)
         self.crowded = self._counted >= _MOST or self._bytes >= _MOST_BYTES

@@ -1,4 +1,4 @@
-"""One log line for all streams that were replaced or rolled back together, as when a store is wiped."""
+"""Logs replaced and rolled-back streams: one line for all that are found together, as after a store was wiped."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 _log = structlog.get_logger(__name__)
 
 _GATHERED_S = 2.0
-_NAMED = 20  # projects, and partitions
+_NAMED = 20  # projects, and partitions, named in the line
 
 
 class Replaced:
-    """Gathers for two seconds: when the server is back, lanes find out one after the other."""
+    """Gathers replaced streams for two seconds: once the server is back, lanes find out one after the other."""
 
     def __init__(self) -> None:
         self._lanes: set[LaneId] = set()
@@ -29,15 +29,15 @@ class Replaced:
         self._ends: asyncio.TimerHandle | None = None
 
     def note(self, lane: LaneId, gone: Mapping[Queue, int]) -> None:
-        """The lane's stream was replaced; `gone` counts the lost messages of each queue."""
+        """Note that a lane's stream was replaced; `gone` counts the lost messages per queue."""
         if self._ends is None:
             self._ends = asyncio.get_running_loop().call_later(_GATHERED_S, self._end)
-        self._lanes.add(lane)  # (at the end of an hour two feeds of a later stream find out)
+        self._lanes.add(lane)  # (a set: several feeds of a delay stream may report the same)
         for queue, count in gone.items():
             self._gone[queue.project] += count
 
     def stop(self) -> None:
-        """Log what was gathered now."""
+        """Log the gathered streams now."""
         if self._ends is not None:
             self._ends.cancel()
             self._end()

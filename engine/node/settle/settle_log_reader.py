@@ -1,4 +1,4 @@
-"""Reading a lane's settle log from the store: what can't be read is named by stream and sequence."""
+"""Reads a lane's settle log from the store, and locates unreadable records by stream and sequence."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ _log = structlog.get_logger(__name__)
 
 
 class SettleLog(NamedTuple):
-    """What a log says, and its position in the store (0 if it is empty)."""
+    """The folded state of a log, and its position in the store (0 if it is empty)."""
 
     state: settle_record.LogState
     position: int
 
 
 async def read_settle_log(store: Store, lane: LaneId, epoch: int = 0) -> SettleLog:
-    """`epoch` as in `fold`. Raises Lost, Refused, UnknownVersion."""
+    """Read and fold the log of a lane; `epoch` as in `fold`. Raises Lost, Refused, UnknownVersion."""
     records, position = await store.read_log(lane)
     try:
         state = settle_record.fold([record.body for record in records], epoch)
@@ -38,7 +38,7 @@ async def read_settle_log(store: Store, lane: LaneId, epoch: int = 0) -> SettleL
 
 
 def report_unreadable(lane: Lane, state: settle_record.LogState) -> None:
-    """Say in the log what of the settle log was passed over."""
+    """Log how many records of the settle log were skipped."""
     if state.unreadable:
         _log.error(
             "the settle log holds records that are none: passed over", **lane_fields(lane), count=state.unreadable

@@ -1,4 +1,4 @@
-"""Messages that are final: handled, replaced by a copy, dropped, expired, or gone. Each is settled here."""
+"""Settles messages whose outcome is final: handled, replaced by a copy, dropped, expired, or missing."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
 
 class MessageSettlement:
-    """Settles messages in their lanes, frees their keys, and counts what was lost. Durable once the settler has
-    written it.
+    """Settles messages in their lanes, frees their keys, and counts losses. Settled messages are durable once the
+    settler has written them.
     """
 
     def __init__(
@@ -41,17 +41,17 @@ class MessageSettlement:
         self._activity, self._failure_log, self._replaced = activity, failure_log, Replaced()
 
     def stop(self) -> None:
-        """Log what was only counted until now."""
+        """Write the pending summaries to the log."""
         self._failure_log.stop()
         self._replaced.stop()
 
     def settle(self, lane: Lane, sequence: int, generation: int) -> None:
-        """The message is final, whatever the reason."""
+        """Settle a message, whatever its outcome."""
         if lane.settle(sequence, generation, now_ns()):
             self._dirty.mark(lane)
 
     def copied(self, lane: Lane, sequence: int, generation: int, message: Message | None) -> None:
-        """Its copy is safe, for another attempt or among the dead letters."""
+        """Settle a message whose copy is stored, for another attempt or among the dead letters."""
         self.settle(lane, sequence, generation)
         if message is not None:
             self._eligibility.free(message.queue, MessageRef(lane, sequence))
@@ -62,8 +62,8 @@ class MessageSettlement:
         self._eligibility.over(message)
 
     def dropped(self, lane: Lane, sequences: Iterable[int], queue: Queue) -> int:
-        """Messages of `queue` that waited are dropped on purpose; what of them is handed out later is skipped. Returns
-        their number.
+        """Drop waiting messages of `queue` by command, and return their number. A queue that still has them skips them
+        later.
         """
         count = 0
         for sequence in sequences:
@@ -74,7 +74,7 @@ class MessageSettlement:
         return count
 
     def unread(self, queue: Queue, lane: Lane, sequence: int, generation: int) -> None:
-        """A message that is to be read isn't in its stream."""
+        """Settle a message of `queue` whose payload isn't in its stream."""
         if sequence in lane.dropped:
             lane.dropped.discard(sequence)
         else:
@@ -83,13 +83,15 @@ class MessageSettlement:
         self._eligibility.free(queue, MessageRef(lane, sequence))
 
     def missing(self, lane: Lane, sequence: int, generation: int, project: str | None = None) -> None:
-        """A message that was indexed isn't in its stream; `project` is None if the caller doesn't know it."""
+        """Settle a message whose sequence was known and which isn't in its stream. `project` is None if the caller
+        doesn't know it.
+        """
         self._counters.missing += 1
         self._failure_log.missing(lane, sequence, project)
         self.settle(lane, sequence, generation)
 
     def replaced(self, lane: FedLane, state: LaneState) -> None:
-        """Count the messages that are gone because a lane's stream was replaced; the lane isn't reset yet."""
+        """Count the messages that are lost because a lane's stream was replaced. Call it before the lane is reset."""
         gone = count_gone(lane, state, self._eligibility.resting)
         for queue, count in gone.items():
             queue.missing += count

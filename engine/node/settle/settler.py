@@ -36,10 +36,15 @@ _LOOK_S = 0.02
 
 
 class Settler:
-    """`events` learns when another owner has written to a lane's log. Beyond `most` ends that aren't durable, or twice
-    as many as usually become durable in an interval, the settler is `full`.
+    """Makes settled messages durable.
 
-    Invariant: one append of a lane is under way at a time, and no removal is planned for ends that aren't durable.
+    `events` is notified when another owner has written to a lane's log.
+
+    Invariants:
+    - At most one append per lane is under way, or one verification or resolution (`_appending`).
+    - `lagging` is set while the oldest result has waited for more than a second beyond the interval; `full` while more
+      than `most` results aren't durable, and more than twice as many as usually become durable per interval. While
+      either is set, no message should start.
     """
 
     def __init__(
@@ -59,26 +64,26 @@ class Settler:
         self._appending = LaneTasks(events)
         self._task: asyncio.Task[None] | None = None
         self.lagging = self.full = False
-        """Settles don't become durable, by time or by number: nothing more should be started."""
+        """Results don't become durable fast enough, by time or by number: no message should start."""
         self._most = most
-        self._cut = self._usual = 0  # ends that went into records in this interval, and in a busy one of late
+        self._cut = self._usual = 0  # results cut into records: in this interval, and in a recent busy one
 
     def start(self) -> asyncio.Task[None]:
         self._task = asyncio.create_task(self._run(), name="settler")
         return self._task
 
     def tend(self, lane: Lane) -> None:
-        """The lane was taken over: what its last owner left to be removed is removed here."""
+        """Remove the settled messages of a lane that its previous owner didn't remove."""
         self.truncator.watch(lane, moved=False)
         self._dirty.changed.set()
 
     def lag(self, now: int) -> int:
-        """For how long (ns) the oldest end of a message hasn't been durable; `now` is monotonic ns."""
+        """The time (ns) for which the oldest result hasn't been durable; `now` is monotonic ns."""
         waiting = [oldest for lane in self._news if (oldest := lane.log.oldest_news()) is not None]
         return max(0, now - min(waiting, default=now))
 
     def weigh(self) -> None:
-        """Look whether it is full; if so, write what there is at once."""
+        """Check whether the settler is full; if so, write everything at once."""
         if self._is_full() and not self.full:
             self.full = True
             self._flush()
@@ -92,7 +97,7 @@ class Settler:
             self._signal.notify()
 
     async def stop(self, deadline: float) -> bool:
-        """Write what is left until the loop's time `deadline`; whether all of it became durable."""
+        """Write the remaining results until the loop's time `deadline`. True if all became durable."""
         loop = asyncio.get_running_loop()
         while self._news and loop.time() < deadline:
             self._flush()
@@ -109,18 +114,18 @@ class Settler:
         return clean
 
     def forget(self, lane: Lane) -> None:
-        """Its part is over: nothing more is written for it, nothing removed."""
+        """Write and remove nothing more for this lane."""
         self._news.pop(lane, None)
         self._ease()
         self._appending.cancel(lane)
         self.truncator.forget(lane)
 
     def flush(self, lane: Lane) -> None:
-        """Write what there is now, not at the interval's end."""
+        """Write the lane's results now, not at the end of the interval."""
         self._append(lane, now_ns())
 
     async def prove(self, lanes: Callable[[], Iterable[Lane]]) -> None:
-        """Return when the log of each lane has taken a record that was cut since the call, or has fenced the lane."""
+        """Return once the log of each lane has taken a record that was cut after this call, or has fenced the lane."""
         before: dict[Lane, int] = {}
         while True:
             asked = [each for each in lanes() if not (each.fenced or each.log.closed)]
@@ -192,7 +197,7 @@ class Settler:
             await asyncio.sleep(_PAUSE_S)
 
     def _answered(self, lane: Lane, append: Append, future: asyncio.Future[int]) -> None:
-        if lane.fenced:  # it was handed over meanwhile: what this append said was told to the next owner, too
+        if lane.fenced:  # it was handed over meanwhile: the handoff has the content of this append as well
             future.cancelled() or future.exception()
             return
         try:
@@ -212,7 +217,7 @@ class Settler:
         self.truncator.watch(lane, moved=lane.removal.durable_watermark > before)
 
     async def _resolve(self, lane: Lane, append: Append) -> None:
-        """Find out from the log itself whether the append is there, or whether somebody else has taken over."""
+        """Find out from the log itself whether the append is stored, or another owner has taken over."""
         while True:
             try:
                 log, position = await read_settle_log(self._store, lane.id, lane.epoch)
@@ -220,9 +225,7 @@ class Settler:
                 break
             except (Lost, Refused):
                 await asyncio.sleep(_PAUSE_S)
-            except (
-                settle_record.UnknownVersion
-            ) as error:  # under a higher epoch: a newer owner, as far as anybody can tell
+            except settle_record.UnknownVersion as error:  # from a higher epoch: presumably a newer owner
                 if not lane.fenced:
                     lane.fenced = True
                     self._events.fenced(lane, str(error))
@@ -230,16 +233,17 @@ class Settler:
         if lane.fenced:
             return  # it was handed over meanwhile
         lane.log.position = position
-        lane.log.checkpoint_due = lane.log.checkpoint_due or log.unreadable > 0  # what is no record goes by it
+        # a checkpoint removes unreadable records
+        lane.log.checkpoint_due = lane.log.checkpoint_due or log.unreadable > 0
         same = log.epoch == lane.epoch and settle_record.is_same_lease(log.lease, lane.lease)
-        if log.epoch >= lane.epoch and not same:  # equal: after etcd went back
+        if log.epoch >= lane.epoch and not same:  # epochs can be equal after an etcd rollback
             lane.fenced = True
             self._events.fenced(lane, "a newer owner has taken over")
         elif same and log.number == append.record.number:
             self._durable(lane, append)
         else:
             lane.log.withdraw(append)
-            # if the log isn't where this epoch left it, it was lost or rolled back: say everything again
+            # if the log isn't where this epoch left it, it was lost or rolled back: write everything again
             if not same or log.number != lane.log.durable_number:
                 lane.log.checkpoint_due = True
             self._dirty.mark(lane)

@@ -20,20 +20,22 @@ _log = structlog.get_logger(__name__)
 
 
 class StreamVerifier:
-    """All parts that depend on a lane's stream have it verified here, since any of them may find out first."""
+    """Verifies streams for all parts that depend on them, since any of these may be the first to notice a
+    replacement.
+    """
 
     def __init__(self, store: Store, settlement: MessageSettlement, events: NodeEvents) -> None:
         self._store, self._settlement, self._events = store, settlement, events
 
     async def verify(self, lane: Lane) -> None:
-        """Confirm with the stream's leader that the stream is the one the lane was fed from. If it isn't, the lane is
-        reset, and its feeds begin again. Raises Lost.
+        """Confirm with the stream's leader that the stream is the one that the lane was fed from. If it isn't, the lane
+        is reset, and its feeds begin again. Raises Lost.
         """
         store = self._store
         incarnation = store.incarnation
         if lane.verified == incarnation:
             return
-        seen = lane.seen  # as of now: it may move on while the leader is asked
+        seen = lane.seen  # a snapshot: it may advance while the leader is asked
         state = await store.state(lane.id)
         high_at = await time_of(store, lane.id, seen.high, state)
         if lane.verified == incarnation:
@@ -43,7 +45,7 @@ class StreamVerifier:
                 "the stream was replaced or rolled back", **lane_fields(lane), last_sequence=state.last,
                 known_to=lane.high,
             )  # fmt: skip
-            fed = cast("FedLane", lane)  # as all lanes of a node are; whoever settles sees its lane alone
+            fed = cast("FedLane", lane)  # all lanes of a node are; the settling parts use the base class only
             self._settlement.replaced(fed, state)
             fed.reset(state)
             fed.verified = incarnation
@@ -52,7 +54,9 @@ class StreamVerifier:
 
 
 async def time_of(store: Store, lane: LaneId, high: int, state: LaneState) -> int | None:
-    """The arrival time of the message at `high`; 0 if it is gone, None if there can't be one."""
+    """The arrival time of the message with the sequence `high`, unix ns; 0 if it is gone, None if there
+    can't be one.
+    """
     if high < state.first or high > state.last or high == 0:
         return None
     if high == state.last and state.at:

@@ -1,4 +1,4 @@
-"""Partitions that a node can't take over, as this release can't read their settle logs: a trouble until it is over."""
+"""Reports partitions that a node can't take over, because this release can't read their settle logs."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ _KIND = "settle_log"
 
 
 class UnreadableLogs:
-    """Of one process, over all its terms."""
+    """The unreadable settle logs of one process, over all its sessions."""
 
     def __init__(self, troubles: Troubles) -> None:
         self._troubles = troubles
         self._reasons: dict[int, str] = {}
 
     def note(self, partition: int, reason: str) -> None:
-        """Why the partition's log can't be read; "" when it can, or is another node's matter."""
+        """Set the reason why the partition's log can't be read; "" if it can, or if the partition is another node's."""
         before = self._reasons.pop(partition, "")
         if reason:
             self._reasons[partition] = reason

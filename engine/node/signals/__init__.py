@@ -1,1 +1,1 @@
-"""What parts of the node share without knowing one another: state with one writer, and signals that wake."""
+"""Signals that connect parts of the node which don't know each other: state with one writer, and events that wake."""

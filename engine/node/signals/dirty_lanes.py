@@ -1,4 +1,4 @@
-"""The lanes whose settle logs have something to write."""
+"""The lanes whose settle logs have records to write."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ if TYPE_CHECKING:
 
 
 class DirtyLanes:
-    """Any part marks a lane as dirty; the settler is the only one that writes, and takes lanes out."""
+    """Any part marks a lane as dirty; only the settler writes, and removes lanes."""
 
     def __init__(self) -> None:
         self.lanes: dict[Lane, None] = {}  # in the order in which they became dirty
         self.changed = asyncio.Event()
 
     def mark(self, lane: Lane) -> None:
-        """The lane's log has something to write. A fenced lane writes nothing more."""
+        """Mark a lane whose log has something to write. A fenced lane is ignored: it writes nothing more."""
         if lane not in self.lanes and not lane.fenced:
             self.lanes[lane] = None
             self.changed.set()

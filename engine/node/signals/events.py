@@ -1,4 +1,4 @@
-"""What parts of the node report upwards: to parts that are built after them, and that they don't know."""
+"""Events that parts of the node report upwards, to parts that are built after them."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ if TYPE_CHECKING:
 
 
 class NodeEvents(Protocol):
-    """The node implements this, and passes each event on to the parts that act on it."""
+    """Implemented by the node, which passes each event on to the parts that act on it."""
 
     def message_missing(self, queue: Queue, lane: Lane, sequence: int, generation: int) -> None:
-        """A message that was indexed is not in its stream."""
+        """A message whose sequence was known is not in its stream."""
 
     def records_changed(self) -> None:
-        """The store refuses in-flight records, or takes them again."""
+        """The store refuses in-flight records, or accepts them again."""
 
     def records_idle(self) -> None:
         """No recorded message is in flight any more."""
 
     def stream_replaced(self, lane: FedLane) -> None:
-        """A lane was reset, as its stream is another one: it must be fed from the start."""
+        """A lane was reset because its stream was replaced: it must be fed from the start."""
 
     def fenced(self, lane: Lane, reason: str) -> None:
         """A newer owner writes to the lane's settle log."""

@@ -1,4 +1,4 @@
-"""Until when the node may act as an owner."""
+"""The time until which the node may act as an owner."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ _ALWAYS = 1 << 62
 
 
 class LeaseTrust:
-    """`until` is monotonic ns: no handler starts, and nothing is put or removed, from then on.
+    """`until` is monotonic ns: from then on, no handler starts, and nothing is put or removed.
 
     The lease's keeper sets it, through `Node.trust`; every start of a handler reads it. A node without a lease, in a
     test or a simulation, is always trusted.
@@ -24,5 +24,7 @@ class LeaseTrust:
         return now_ns() < self.until
 
     def wait_reason(self, now: int) -> str | None:
-        """Why nothing of the node may start, if so: its partitions may be another's."""
+        """The reason why no message of the node may start, if trust has lapsed: its partitions may belong
+        to another node.
+        """
         return "no_owner" if now >= self.until else None

@@ -1,4 +1,4 @@
-"""How far the store's clock is ahead of the node's."""
+"""The offset of the store's clock from the node's."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ if TYPE_CHECKING:
 
 
 class StoreClock:
-    """`offset` (ns) added to the node's monotonic time is the store's unix time. It is measured now and then: a look
-    for each message would cost a call.
+    """`offset` (ns) plus the node's monotonic time is the store's unix time. It is measured periodically: reading the
+    store's clock for each message would cost a call.
     """
 
     def __init__(self, store: Store, times: LatencyStats) -> None:

@@ -1,4 +1,4 @@
-"""Says that a message may be able to start; idle workers wait for it."""
+"""Signals that a message may be able to start; idle workers wait for it."""
 
 from __future__ import annotations
 
@@ -8,19 +8,21 @@ import asyncio
 class WorkSignal:
     """Wakes one waiting worker at a time: it looks for work, and wakes the next one if it finds some.
 
-    Invariants: `exhausted` is True only while nothing was notified since the source last had nothing; so it is False
-    while a unit of the in-flight gate may start. `_waking` is True from the moment that a worker is woken until it
-    runs, so that a burst of notifications wakes one worker, not all.
+    Invariants:
+    - `exhausted` is set only if nothing was notified since the source last had no work. It is therefore not set while a
+      unit of the in-flight gate may start.
+    - `_waking` is set from the moment a worker is woken until it runs, so that a burst of notifications wakes one
+      worker, not all.
     """
 
     def __init__(self) -> None:
         self.exhausted = False
-        self.waiting: list[asyncio.Future[None]] = []  # of idle workers; one list for good, so that it can be bound
+        self.waiting: list[asyncio.Future[None]] = []  # of idle workers; always the same list, so that it can be bound
         self._waking = False
         self._closed = False
 
     def notify(self) -> None:
-        """There may be a message that can start."""
+        """A message may be able to start."""
         self.exhausted = False
         self.wake_one()
 
@@ -32,12 +34,12 @@ class WorkSignal:
                 waiting.set_result(None)
 
     async def wait(self) -> None:
-        """Wait until this worker is woken. One at a time, the last to come first: its memory is warm."""
+        """Wait until this worker is woken. The last to wait is woken first, because its memory is warm."""
         waiting = asyncio.get_running_loop().create_future()
         self.waiting.append(waiting)
         try:
             await waiting
-        except asyncio.CancelledError:  # no other worker must wait for this one to wake it
+        except asyncio.CancelledError:  # a worker that was cancelled must not take part in the chain of wake-ups
             if waiting in self.waiting:
                 self.waiting.remove(waiting)
             raise
@@ -45,7 +47,7 @@ class WorkSignal:
             self._waking = False
 
     def close(self) -> None:
-        """Wake all that wait; from now on nobody is woken by `notify`."""
+        """Wake all waiting workers. From now on `notify` wakes none."""
         self._closed = True
         for waiting in self.waiting:
             if not waiting.done():
