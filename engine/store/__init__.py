@@ -1,1 +1,1 @@
-"""Implementations of the store port (engine/core/ports.py): JetStream for real, in-memory for tests and simulation."""
+"""Adapters of the store port (engine/core/ports.py): JetStream for production, in-memory for tests and simulation."""

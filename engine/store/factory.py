@@ -1,4 +1,4 @@
-"""Chooses the adapter of the store port by the settings. Each is imported when it is first needed."""
+"""Chooses the adapter of the store port from the settings. Each adapter is imported when it is first needed."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ if TYPE_CHECKING:
 
 
 class StoreBackend(Protocol):
-    """What the settings' `store` leads to. Nothing that it returns is open yet; `name` is what a server calls the
-    connection. Each raises ConfigError for a secret that can't be read.
+    """The adapter that the setting `store` selects. All that it returns must still be opened; `name` is the
+    connection's name at the server. Each method raises ConfigError for an unreadable secret.
     """
 
     def store(self, settings: Settings, name: str, *, feeds: bool = False) -> OpenStore:
-        """A node wants `feeds`."""
+        """A store; nodes need `feeds`."""
 
     def bus(self, settings: Settings, name: str) -> RequestBus:
-        """A connection of its own: for questions and answers, which the store must not wait for."""
+        """A separate connection for requests and responses, which must not delay the store's traffic."""
 
     def source(self, settings: Settings, name: str) -> StreamSource:
-        """For reports."""
+        """A source for reports."""
 
 
 def backend(settings: Settings) -> StoreBackend:

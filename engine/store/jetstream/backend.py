@@ -1,4 +1,4 @@
-"""JetStream as `evenlane.engine.store.factory` opens it."""
+"""The JetStream backend of `evenlane.engine.store.factory`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def store(settings: Settings, name: str, *, feeds: bool = False) -> JetStreamStore:
-    """Raises ConfigError for a secret that can't be read."""
+    """Raises ConfigError for an unreadable secret."""
     return JetStreamStore(
         nats_options(settings),
         settings.env,

@@ -1,8 +1,8 @@
-"""Slows backlogs down while other feeds are made, or are about to be.
+"""Throttles backlogs while other feeds are being created, or are about to be.
 
-A catch-up takes most of the event loop's and the server's time. The requests of a take-over and new messages would wait
-for it. While backlogs are slow, each has the messages of its first pull, and the node grants one small turn at a time,
-so every backlog keeps moving.
+A catch-up takes most of the event loop's and the server's time; the requests of a takeover, and new messages, would
+wait for it. While backlogs are throttled, each has the messages of its first pull, and the node grants one small turn
+at a time, so every backlog keeps moving.
 """
 
 from __future__ import annotations
@@ -14,14 +14,15 @@ if TYPE_CHECKING:
 
     from evenlane.engine.store.jetstream.byte_budget import FeedBudget
 
-_QUIET_S = 0.4  # after the last feed was made
-_MOST_S = 3.0  # after the hold began
+_QUIET_S = 0.4  # after the last feed was created
+_MOST_S = 3.0  # after throttling began
 _EXPECTED_S = 6.0  # after an expectation began
 _STEP_S = 0.05  # from one small turn to the next
 
 
 class BacklogThrottle:
     """Throttles the backlogs of one store. An expected feed may never come, so an expectation ends after 6 s.
+
     Invariant, until `close`: the budget is held exactly while `_timer` runs.
     """
 
@@ -32,7 +33,7 @@ class BacklogThrottle:
         self._first = self._last = self._expected_until = 0.0  # the loop's time, s
 
     def made(self) -> None:
-        """A feed has been made; others may follow."""
+        """A feed has been created; others may follow."""
         self._last = self._loop.time()
         self._begin()
 

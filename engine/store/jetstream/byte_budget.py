@@ -1,13 +1,13 @@
-"""How many bytes may be on their way to a node at once, over all its feeds.
+"""Limits the bytes that may be in transit to a node at once, over all its feeds.
 
-The server cuts a connection on which 64 MB wait to be sent. So each feed always has a small pull open, all of
-them together at most half of the budget; one that has more to fetch takes a turn with a large pull out of the
-other half, of which only a few megabytes are used at once. A message above the small size ends the small pull with
-an answer that says so, and waits for a turn.
+The server cuts a connection with 64 MB waiting to be sent. Therefore each feed always has a small pull open, all of
+them together at most half of the budget. A feed with more to fetch takes a turn with a large pull from the other half,
+of which only a few megabytes are used at once. A message above the small size ends the small pull with a status that
+says so, and waits for a turn.
 
-A patient feed, which brings a backlog, gets a turn only when nobody else waits for one. While patient feeds are held,
-`pass_one` alone grants them a turn, a small one: what a take-over asks shall not wait behind megabytes that nobody
-needs soon.
+A patient feed, which delivers a backlog, gets a turn only when no other feed waits for one. While patient feeds are
+held, only `pass_one` grants them a turn, a small one: the requests of a takeover must not wait behind megabytes that
+aren't needed soon.
 """
 
 from __future__ import annotations
@@ -20,13 +20,19 @@ if TYPE_CHECKING:
 
 _SMALLEST = 4 << 10
 _LARGEST_SMALL = 128 << 10
-_PATIENT = 256 << 10  # of a patient feed's turn: what it brings is handled in one go, and all else waits meanwhile
-_HELD = 32 << 10  # of such a turn while patient feeds are held
-_TURNS = 2 << 20  # of all turns: more wouldn't come sooner, and all else that is asked would wait for the busy server
+_PATIENT = 256 << 10  # per turn of a patient feed: its messages are taken in at one go, and all else waits
+_HELD = 32 << 10  # per turn of a patient feed while patient feeds are held
+_TURNS = 2 << 20  # over all turns: more wouldn't arrive sooner, and other requests would wait for a busy server
 
 
 class FeedBudget:
-    """`total` and `largest` (the largest message with its subjects) are bytes."""
+    """The budget of one store, in bytes: `total`, and `largest`, the largest message with its subjects.
+
+    Invariants:
+    - `turns - _free` is the size of all turns that are granted and not given back.
+    - `_passes` is set only while patient feeds are held: one of them may start nevertheless.
+    - While `_is_serving` is set, `_serve` is on the stack; calls to it return at once, because the loop goes on.
+    """
 
     def __init__(self, total: int, largest: int) -> None:
         self.total, self.largest = max(total, 2 * largest), largest
@@ -35,22 +41,22 @@ class FeedBudget:
         self.turns = self._free = min(self.total // 2, max(_TURNS, 2 * self.turn))
         self._waiting: deque[Callable[[], bool]] = deque()
         self._patient: deque[Callable[[], bool]] = deque()
-        self._held = self._passes = False  # `_passes`: one patient feed may start although all are held
-        self._is_serving = False  # a feed that starts may end at once, and give its turn back inside `_serve`
+        self._held = self._passes = False
+        self._is_serving = False
 
     @property
     def small(self) -> int:
-        """Bytes of the pull that each feed keeps open."""
+        """The size (bytes) of the pull that each feed keeps open."""
         return min(_LARGEST_SMALL, max(_SMALLEST, self.total // 2 // max(1, self._feeds)))
 
     @property
     def patient_turn(self) -> int:
-        """Bytes of a patient feed's pull in its turn."""
+        """The size (bytes) of a patient feed's pull in its turn."""
         return self.held_turn if self._held else min(self.largest, _PATIENT)
 
     @property
     def held_turn(self) -> int:
-        """Bytes of that pull while patient feeds are held."""
+        """The size (bytes) of that pull while patient feeds are held."""
         return min(self.largest, _HELD)
 
     def join(self) -> None:
@@ -60,7 +66,9 @@ class FeedBudget:
         self._feeds -= 1
 
     def ask(self, start: Callable[[], bool], *, patient: bool = False) -> None:
-        """Call `start` when it is this feed's turn: at once if there is room. It says whether it took it."""
+        """Call `start` when it is this feed's turn, at once if there is room. `start` returns whether it
+        takes the turn.
+        """
         (self._patient if patient else self._waiting).append(start)
         self._serve()
 
@@ -73,18 +81,18 @@ class FeedBudget:
         self._serve()
 
     def pass_one(self) -> None:
-        """Grant one patient feed a small turn, as soon as no other feed waits and there is room."""
+        """Grant one patient feed a small turn as soon as no other feed waits and there is room."""
         self._passes = self._held
         self._serve()
 
     def give_back(self) -> None:
-        """A turn has ended."""
+        """End a turn."""
         self._free += self.turn
         self._serve()
 
     def _serve(self) -> None:
         if self._is_serving:
-            return  # the loop below goes on: without it, each of many feeds that end at once would be a call deeper
+            return  # the loop goes on; recursion would be one call deeper for each feed that ends at once
         self._is_serving = True
         try:
             while self._free >= self.turn and (start := self._next()) is not None:
@@ -102,7 +110,7 @@ class FeedBudget:
         return None
 
     def _started(self) -> bool:
-        """Start the next patient feed, and return whether it took its turn: it may have been closed."""
+        """Start the next patient feed, and return whether it took its turn; it may have been closed."""
         has_taken = self._patient.popleft()()
         self._passes = self._passes and not has_taken
         return has_taken

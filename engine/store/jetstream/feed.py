@@ -1,8 +1,8 @@
-"""Shell of one feed: runs one pull consumer after another, whose messages are delivered in stream order.
+"""The shell of one feed: runs one pull consumer after another, whose messages are delivered in stream order.
 
-`PullConsumer` decides. The feed creates the consumer at the server, carries its actions out, and replaces it when it
-has ended; nobody downstream notices but by the call of `on_break`. A feed that lags by bytes goes on without bodies
-(engine/store/byte_lag.py), where its owner can do without them.
+`PullConsumer` decides. The feed creates the consumer at the server, carries out its actions, and replaces it when it
+has ended; the only sign of that downstream is the call of `on_break`. A feed that lags by bytes continues without
+bodies (engine/store/byte_lag.py), if its owner can do without them.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 _log = structlog.get_logger(__name__)
 
 _EXPIRES_S = 30.0
-_ENDLESS = 1_000_000  # messages; a pull must end by bytes alone, for then the server says so
+_ENDLESS = 1_000_000  # messages; a pull must end by bytes alone, because the server reports that end
 _BACKOFF_S = (0.05, 0.1, 0.2, 0.5, 1.0)
 _UNVERIFIED_S = 0.2  # before the lane is verified again
 _TRIES_FOR_LEADER = 16
@@ -52,8 +52,8 @@ _SECOND = 1_000_000_000
 
 @dataclass(frozen=True)
 class FeedSource:
-    """What a feed reads. With `leader`, which names the server that leads the stream, only consumers on that server
-    are used. Without `subjects` all are read.
+    """The stream and subjects that a feed reads; all subjects if there are none. With `leader`, which returns the
+    server that leads the stream, only consumers on that server are used.
     """
 
     stream: str
@@ -63,7 +63,7 @@ class FeedSource:
 
 @dataclass(frozen=True)
 class FeedCallbacks:
-    """What a feed calls: see `Store.feed` in engine/core/ports.py."""
+    """The callbacks of a feed: see `Store.feed` in engine/core/ports.py."""
 
     sink: Callable[[bytes, int, int, bytes, bytes], None]
     on_break: Callable[[int], Awaitable[int]]
@@ -72,7 +72,11 @@ class FeedCallbacks:
 
 
 class JetStreamFeed:
-    """Runs until `close`, or until it has delivered up to `until`."""
+    """A feed that runs until `close`, or until it has delivered up to `until`.
+
+    Invariant: `_last` is the last sequence delivered by all consumers before the present one, whose own `last` counts
+    while it runs. `_name` and `_sid` are set exactly while the consumer, and the subscription to its inbox, exist.
+    """
 
     def __init__(
         self,
@@ -88,15 +92,15 @@ class JetStreamFeed:
         self._sink, self._on_end = callbacks.sink, callbacks.on_end
         self._last, self._until = start - 1, until
         self._lag = ByteLag()
-        self._consumer: PullConsumer | None = None  # the present one, or the last one
-        self._name = ""  # of the consumer at the server; "" while there is none
-        self._sid = 0  # of the subscription to its inbox; 0 while there is none
-        self._has_progressed = False  # the last consumer that could be created brought something
+        self._consumer: PullConsumer | None = None  # the present one, or the previous one
+        self._name = ""  # of the consumer at the server; "": none
+        self._sid = 0  # of the subscription to its inbox; 0: none
+        self._has_progressed = False  # whether the last consumer that was created received messages
         self.task = asyncio.create_task(self._run(), name=f"feed {source.stream}")
 
     @property
     def sink(self) -> Callable[[bytes, int, int, bytes, bytes], None]:
-        """Takes the messages; may be exchanged while the feed runs."""
+        """Receives the messages; may be replaced while the feed runs."""
         return self._sink
 
     @sink.setter
@@ -109,12 +113,12 @@ class JetStreamFeed:
         await cancel_and_wait(self.task)
 
     def disturb(self, why: str) -> None:
-        """Replace the consumer, after `on_break`: its stream may be another one."""
+        """Replace the consumer, after `on_break`: the stream may have been replaced."""
         if self._consumer is not None:
             self._consumer.end(EndReason.DISTURBED, why)
 
     def check(self, now: float, late: float = 0.0) -> None:
-        """Notice a consumer that is silent. Called once per second, see `PullConsumer.second_passed`."""
+        """Detect a silent consumer. Call this once per second, see `PullConsumer.second_passed`."""
         if self._consumer is not None:
             self._consumer.second_passed(now, late)
 
@@ -138,7 +142,7 @@ class JetStreamFeed:
         self._call_on_end()
 
     async def _resume(self) -> int:
-        """The sequence to go on from, once the lane is verified."""
+        """Have the lane verified, and return the sequence to continue from."""
         while True:
             try:
                 return await self._callbacks.on_break(self._last)
@@ -147,7 +151,7 @@ class JetStreamFeed:
                 await asyncio.sleep(_UNVERIFIED_S)
 
     async def _run_consumer(self) -> Ended:
-        """Run one consumer until its end."""
+        """Run one consumer to its end."""
         ended: asyncio.Future[Ended] = asyncio.get_running_loop().create_future()
         consumer = self._consumer = PullConsumer(
             sink=self._sink, perform=partial(self._perform, ended), budget=self._budget, lag=self._lag, last=self._last,
@@ -196,7 +200,7 @@ class JetStreamFeed:
                 self._connection.send(f"$JS.API.CONSUMER.DELETE.{self._source.stream}.{self._name}", b"")
             self._name = ""
 
-    # ---- its actions (inside the parser: nothing may be awaited)
+    # ---- actions of the consumer (called from the parser: nothing may be awaited)
 
     def _perform(self, ended: asyncio.Future[Ended], action: Action) -> None:
         if isinstance(action, Pull):

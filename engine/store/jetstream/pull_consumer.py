@@ -1,12 +1,12 @@
-"""Protocol of one ephemeral ack-none pull consumer: when it pulls, what it accepts, and when and why it ends. Pure.
+"""The protocol of one ephemeral ack-none pull consumer: its pulls, the messages that it accepts, and its end. Pure.
 
-Events come in as calls: the consumer was created, a message or a status came, a second passed, a turn was granted.
-What follows goes out as actions. Nothing is redelivered to an ack-none consumer, so the protocol checks itself: the
-consumer's sequence must rise by one, and heartbeats must come and agree. Whatever is wrong ends the consumer; the feed
-(engine/store/jetstream/feed.py) creates another one on a new inbox, from the last sequence on.
+Events come in as calls: the consumer was created, a message or a status arrived, a second passed, a turn was granted.
+The results go out as actions. Nothing is redelivered to an ack-none consumer, so the protocol verifies itself: the
+consumer's sequence must rise by one, and heartbeats must arrive and agree with it. Any inconsistency ends the consumer;
+the feed (engine/store/jetstream/feed.py) creates another one on a new inbox, from the last sequence on.
 
-A small pull is always open. A pull that is used up while more is to come is followed by a large one, in turns that all
-feeds share (engine/store/jetstream/byte_budget.py, pure as well, and called from here).
+A small pull is always open. A pull that is used up while more messages are pending is followed by a large one, in turns
+that all feeds share (engine/store/jetstream/byte_budget.py, pure as well, and called from here).
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ if TYPE_CHECKING:
 
 HEARTBEAT_S = 5.0
 SILENT_S = 2.5 * HEARTBEAT_S
-FIRST_BYTES = 16 << 10  # of a feed's first pull: where many feeds begin together, each gets its first messages soon
+FIRST_BYTES = 16 << 10  # of a feed's first pull: small, so that many feeds that begin together all start soon
 _NEVER = -1  # no message has this sequence
 
 
 class Stage(Enum):
-    """What is open at the server."""
+    """The pull that is open at the server."""
 
     OPENING = "opening"  # nothing: the consumer is being created
     SMALL = "small"  # a small pull, which sends heartbeats
@@ -40,7 +40,7 @@ class Stage(Enum):
 
 
 class EndReason(Enum):
-    """Why a consumer ended. The value is what the log says if no detail is known."""
+    """The reason why a consumer ended. The value is logged if no detail is known."""
 
     COMPLETE = "all that was asked for has come"  # no other consumer is needed
     BODIES = "bodies must come, or need no longer come"
@@ -57,18 +57,20 @@ class EndReason(Enum):
 
 
 class Pull(NamedTuple):
-    """Ask the server for messages, `max_bytes` together: in TURN those that are there, in SMALL new ones, too."""
+    """Ask the server for messages of up to `max_bytes` together. In TURN only existing messages, in SMALL
+    new ones, too.
+    """
 
     stage: Stage
     max_bytes: int
 
 
 class CaughtUp(NamedTuple):
-    """All that was in the stream when the consumer was created has been delivered. At most once."""
+    """All messages that the stream had when the consumer was created have been delivered. Sent at most once."""
 
 
 class Ended(NamedTuple):
-    """Listen no longer, delete the consumer. The last action, and exactly one."""
+    """Stop listening, and delete the consumer. The last action, sent exactly once."""
 
     reason: EndReason
     why: str  # one sentence for the log
@@ -79,40 +81,40 @@ Action = Pull | CaughtUp | Ended
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class PullConsumer:
-    """Lives from the creation of one consumer to its end.
+    """One consumer, from its creation to its end.
 
-    Messages and actions are not returned: the parser calls `message_received` itself, for a shell in between would cost
-    one more call per message. A message goes to `sink`, or to `on_head` if it comes without its body, and an action to
-    `perform`. These may call the consumer. `sink` may be replaced at any time.
+    Messages and actions aren't returned: the parser calls `message_received` directly, because a shell in between would
+    cost one more call per message. A message goes to `sink`, or to `on_head` if it comes without its body, and an
+    action to `perform`. These may call the consumer. `sink` may be replaced at any time.
     """
 
     sink: Callable[[bytes, int, int, bytes, bytes], None]  # subject, sequence, at (unix ns), headers, body
     perform: Callable[[Action], None]
     budget: FeedBudget
-    lag: ByteLag  # outlives the consumer: it decides whether the next one brings bodies
+    lag: ByteLag  # outlives the consumer, and decides whether the next one delivers bodies
     last: int
-    """Sequence in the stream of the last message that was delivered. All up to it were delivered, or don't exist."""
+    """Stream sequence of the last delivered message. All messages up to it were delivered, or don't exist."""
     until: int | None = None  # sequence: the consumer ends there, and is patient
-    on_head: Callable[[bytes, int, int, bytes, int], bool] | None = None  # ..., bytes of the body; whether it is taken
+    on_head: Callable[[bytes, int, int, bytes, int], bool] | None = None  # as `sink`, but body size; True: taken
     awaits_end: bool = True
-    """Whether each message may be the last that was awaited: always with `until`, else until `CaughtUp`."""
+    """Whether any message may be the last one awaited: always with `until`, otherwise until `CaughtUp`."""
 
-    headless: bool = field(init=False)  # this consumer brings no bodies; needs `on_head`
+    headless: bool = field(init=False)  # this consumer delivers no bodies; needs `on_head`
     _stage: Stage = Stage.OPENING
     # Consumer sequence that the next message must have: 1 + messages so far. _NEVER exactly in ENDED, so that the check
-    # that each message passes anyway refuses what comes too late.
+    # which each message passes anyway also rejects late messages.
     _expected: int = 1
-    _received: int = 0  # messages; known when the consumer has ended
-    # Of the open pull, or of the last one, by the server's own count: 0 <= `_room` <= `_asked`, for the server sends no
-    # message that doesn't fit. `_room` is 0 exactly when the server has ended the pull without a status.
+    _received: int = 0  # messages; set at the end
+    # The open pull, or the last one, in bytes as the server counts them: 0 <= `_room` <= `_asked`, because the server
+    # sends no message that doesn't fit. `_room` is 0 exactly when the server has ended the pull without a status.
     _asked: int = 0  # bytes
-    _room: int = 0  # bytes that it may still bring
-    _begins: int = 1  # consumer sequence with which it began; <= `_expected`
-    _pending: int = 0  # messages in the stream behind the last one that came
-    # A sign of life is a message, a status, or the stage WAITING. None came from `_alive_at` to the last check.
+    _room: int = 0  # bytes that the pull may still deliver
+    _begins: int = 1  # consumer sequence at the start of the pull; <= `_expected`
+    _pending: int = 0  # messages in the stream behind the last one received
+    # A sign of life is a message, a status, or the stage WAITING. None occurred from `_alive_at` to the last check.
     _alive_at: float = 0.0  # s
     _seen: int = 1  # `_expected` at the last check
-    _has_status: bool = False  # one came since the last check
+    _has_status: bool = False  # a status arrived since the last check
 
     def __post_init__(self) -> None:
         self.headless = self.lag.leaves_bodies
@@ -124,15 +126,15 @@ class PullConsumer:
 
     @property
     def received(self) -> int:
-        """Messages that came, delivered or not."""
+        """The number of messages received, delivered or not."""
         return self._received if self._stage is Stage.ENDED else self._expected - 1
 
-    # ---- events of its life
+    # ---- lifecycle events
 
     def created(self, pending: int, now: float) -> None:
         """The consumer exists, with `pending` messages ahead of it. `now` in seconds, as in `second_passed`."""
         if self._stage is not Stage.OPENING:
-            return  # it was disturbed meanwhile
+            return  # disturbed meanwhile
         self._alive_at = now
         if self.until is not None and (pending == 0 or self.last >= self.until):
             self.end(EndReason.COMPLETE)
@@ -142,8 +144,8 @@ class PullConsumer:
         self._pull(Stage.SMALL, min(self.budget.small, FIRST_BYTES))
 
     def second_passed(self, now: float, late: float = 0.0) -> None:
-        """A second passed, or `late` seconds more, as the process or its loop was blocked: what came meanwhile is still
-        unread. A consumer that is silent for long is gone or cut off.
+        """A second has passed, plus `late` seconds for which the process or its event loop was blocked and messages
+        stayed unread. A consumer that is silent for long is gone or cut off.
         """
         if self.lag.second_passed():
             self.end(EndReason.BODIES)
@@ -154,7 +156,7 @@ class PullConsumer:
             self.end(EndReason.SILENT)
 
     def end(self, reason: EndReason, why: str = "") -> None:
-        """End it, for a reason from outside or from within. The first one counts."""
+        """End the consumer, for an external or internal reason. Only the first reason counts."""
         if self._stage is Stage.ENDED:
             return
         self._received, self._expected = self._expected - 1, _NEVER
@@ -183,7 +185,7 @@ class PullConsumer:
             self.budget.give_back()
 
     def _used_up(self) -> None:
-        """The open pull can bring nothing more, and there is more."""
+        """The open pull can't deliver more, but more messages are pending."""
         self._leave_turn(Stage.WAITING)
         came, size = self._expected - self._begins, self._asked - self._room
         if self.on_head is not None and self.lag.came(came, size, self._pending):
@@ -192,7 +194,7 @@ class PullConsumer:
             self.budget.ask(self._turn_granted, patient=self.until is not None)
 
     def _turn_granted(self) -> bool:
-        """Whether the turn is taken: the consumer may have ended."""
+        """Take the turn; False if the consumer has ended."""
         if self._stage is not Stage.WAITING:
             return False
         most = self.budget.turn
@@ -202,10 +204,10 @@ class PullConsumer:
         self._pull(Stage.TURN, most)
         return True
 
-    # ---- what comes in (inside the parser: quick, and nothing may be awaited)
+    # ---- messages (called from the parser: must be quick, and nothing may be awaited)
 
     def message_received(self, subject: bytes, reply: bytes, headers: bytes, body: bytes) -> None:
-        """A message or a status came on the inbox."""
+        """A message or a status arrived on the inbox."""
         words = reply.split(b".")
         if len(words) != 9:
             if not reply.startswith(b"$JS.ACK."):
@@ -226,7 +228,7 @@ class PullConsumer:
             return
         self.last = sequence
         self._pending = pending
-        # The server counts like this, and ends a pull that is used up to its last byte without a word.
+        # The server counts in the same way, and ends a pull without a status if it is used up to the last byte.
         self._room -= len(subject) + len(reply) + len(headers) + len(body)
         if not self._room:
             self._used_up()
@@ -245,7 +247,7 @@ class PullConsumer:
             self._catch_up()
 
     def _takes_head(self, subject: bytes, sequence: int, at: int, headers: bytes) -> bool:
-        """Whether the message is taken in without its body; else it will come with it."""
+        """Whether the message is accepted without its body; otherwise it will be delivered with it."""
         size = min(h.added_number(headers, "Nats-Msg-Size", 0), self.budget.largest)
         if self.on_head is not None and self.on_head(subject, sequence, at, headers, size):
             self.lag.left(size)
@@ -262,7 +264,7 @@ class PullConsumer:
         code = headers[9:12]
         if code == b"100":
             self._heartbeat_received(headers)
-        elif code in {b"404", b"408"}:  # nothing more is there, or was within the time
+        elif code in {b"404", b"408"}:  # no messages, or none within the time
             if self._is_of_open_pull(subject):
                 self._leave_turn(Stage.SMALL)
                 self._pull(Stage.SMALL, self.budget.small)
@@ -279,5 +281,5 @@ class PullConsumer:
             self.end(EndReason.DELETED)
 
     def _is_of_open_pull(self, subject: bytes) -> bool:
-        """Whether a status is about the pull that is open; the last token of `subject` names its stage."""
+        """Whether a status is about the open pull; the last token of `subject` names its stage."""
         return subject.rpartition(b".")[2] == self._stage.value.encode()

@@ -1,4 +1,4 @@
-"""What is read from streams: messages, sequences of a subject, counts of subjects, records."""
+"""Reads from streams: messages, sequences of a subject, counts of subjects, records."""
 
 from __future__ import annotations
 
@@ -24,21 +24,26 @@ if TYPE_CHECKING:
     from evenlane.engine.core.ports import Head
 
 _AT_ONCE = 256
-_IN_ONE_ANSWER = 1_000  # messages
+_IN_ONE_ANSWER = 1_000  # messages per response
 _LOGS_AT_ONCE = 64
 _BYTES_IN_ONE_ANSWER = 256 << 10
-_BELIEVED = 30_000_000_000  # ns
-_BYTES_OF_A_SCAN = 64 << 10  # bodies come along, though none is asked for
+_BELIEVED = 30_000_000_000  # ns; how long a replica count is relied on
+_BYTES_OF_A_SCAN = 64 << 10  # a batched get also returns the bodies, which a scan doesn't need
 
 
 class Reads:
-    """As the store port says. `restore(lanes)` makes the streams that all need, where one was deleted underneath."""
+    """The reads of the store port. `restore(lanes)` creates the shared streams, and those of `lanes`, if one was
+    deleted at runtime.
+
+    Invariant: `_stored_once` has, for each stream known to have one replica, the time (monotonic ns) until which that
+    is relied on.
+    """
 
     def __init__(
         self, connection: Connection, env: str, restore: Callable[[Sequence[LaneId]], Awaitable[None]]
     ) -> None:
         self._connection, self._env, self._restore = connection, env, restore
-        self._stored_once: dict[str, int] = {}  # streams, and until when that is believed (monotonic ns)
+        self._stored_once: dict[str, int] = {}
         self._last_records = RequestBatch(self._lasts, _LOGS_AT_ONCE)
 
     # ---- messages
@@ -65,8 +70,8 @@ class Reads:
             raise Lost(f"reading from {subject} was cut off") from error
 
     async def message(self, stream: str, which: dict[str, Any]) -> Stored | None:
-        """What the leader of a stream has; None if it isn't there. Raises Lost. A replica that lags says 404, too: only
-        the leader's word counts (E12).
+        """The message as the stream's leader has it; None if it doesn't exist. A lagging replica also answers 404, so
+        only the leader's answer counts (E12). Raises Lost.
         """
         try:
             answer = await asked(self._connection.api_as(MessageAnswer, f"STREAM.MSG.GET.{stream}", which))
@@ -75,7 +80,7 @@ class Reads:
             if code in NOT_FOUND:
                 return None
             if code == NO_STREAM and stream == names.settled_stream(self._env):
-                await self._restore([])  # deleted underneath: its owner writes down again what it knows
+                await self._restore([])  # deleted at runtime: its owner writes its state again
                 return None
             raise Lost(str(error)) from error
         found = answer.message
@@ -84,8 +89,8 @@ class Reads:
     # ---- subjects
 
     def note_replicas(self, stream: str, replicas: int, believed_ns: int = _BELIEVED) -> None:
-        """As the server says: none but the leader of a stream that is stored once answers for it. It may get replicas
-        later, so that is believed for some time only.
+        """Note a stream's replicas, as the server reports them. A stream with one replica is answered for by its leader
+        alone. It may get more replicas later, so this is relied on for a limited time only.
         """
         self._stored_once[stream] = now_ns() + believed_ns if replicas == 1 else 0
 
@@ -95,7 +100,7 @@ class Reads:
     async def scan(self, lane: LaneId, subject: str, start: int, limit: int) -> list[int]:
         stream = names.stream(self._env, lane)
         found: list[int] = []
-        if self._has_no_replicas(stream):  # one request, not two; a replica that lags would tell less
+        if self._has_no_replicas(stream):  # one request instead of two; only safe without replicas, which may lag
             some, complete = await self._some_of(stream, subject, start, min(limit, _IN_ONE_ANSWER), _BYTES_OF_A_SCAN)
             found = [each.sequence for each in some]
             if complete or len(found) >= limit:
@@ -134,7 +139,7 @@ class Reads:
             raise
 
     async def subjects(self, lane: LaneId, wanted: str) -> SubjectCounts:
-        """Page by page; the last sequence is that of the first page. Raises Lost, Refused."""
+        """Read page by page; the last sequence is that of the first page. Raises Lost, Refused."""
         stream = names.stream(self._env, lane)
         counts: dict[str, int] = {}
         last = -1
@@ -153,7 +158,7 @@ class Reads:
         stream = names.busy_stream(self._env)
         try:
             subjects = (await self.subjects(names.BUSY, names.busy_subject(self._env, "*"))).counts
-        except Refused as error:  # deleted underneath
+        except Refused as error:  # deleted at runtime
             await self._restore([])
             raise Lost(str(error)) from error
         records: list[BusyRecord] = []
@@ -167,7 +172,7 @@ class Reads:
     async def log(self, lane: LaneId) -> tuple[list[Stored], int]:
         stream, subject = names.settled_stream(self._env), names.settled_subject(self._env, lane)
         last = await self._last_records.ask(subject) if self._has_no_replicas(stream) else None
-        if last is None:  # (of a log that isn't there, only the leader says so)
+        if last is None:  # (only the leader can say that a log doesn't exist)
             last = await self.message(stream, {"last_by_subj": subject})
         if last is None:
             return [], 0
@@ -176,7 +181,7 @@ class Reads:
         return await self._log_up_to(last.sequence, stream, subject), last.sequence
 
     async def _lasts(self, subjects: Sequence[str]) -> dict[str, Stored]:
-        """The last record of each of these logs, as far as they come in one answer. Raises Lost."""
+        """The last record of each of these logs, as far as they fit one response. Raises Lost."""
         stream = names.settled_stream(self._env)
         found, _ = await self._some(stream, {"multi_last": list(subjects)})
         return {each.subject: each for each in found}
@@ -186,7 +191,7 @@ class Reads:
         found, _ = await self._some_of(stream, subject, 1, _IN_ONE_ANSWER, _BYTES_IN_ONE_ANSWER)
         if found and found[-1].sequence == position:
             return found
-        # A replica that lags, or too much for one answer: the leader is asked for each, all at once.
+        # A lagging replica, or too much for one response: ask the leader for each record, all at once.
         sequences = await Scan(self._connection, stream, subject, 1, 1_000_000, sequence_of).run()
         if position not in sequences:
             raise Lost(f"a replica of {stream} lags, or a checkpoint came in between")
@@ -198,13 +203,13 @@ class Reads:
     async def _some_of(
         self, stream: str, subject: str, start: int, most: int, most_bytes: int
     ) -> tuple[list[Stored], bool]:
-        """The messages of a subject from `start` on, as some replica has them, the first of them, in one answer; and
-        whether that is all it has. Raises Lost.
+        """The first messages of a subject from `start` on, as some replica has them, in one response; and whether these
+        are all that it has. Raises Lost.
         """
         return await self._some(stream, {"seq": start, "next_by_subj": subject, "batch": most, "max_bytes": most_bytes})
 
     async def _some(self, stream: str, request: dict[str, Any]) -> tuple[list[Stored], bool]:
-        """What a batched direct get brings, and whether that is all. Raises Lost."""
+        """The messages of a batched direct get, and whether these are all. Raises Lost."""
         try:
             replies = await self._connection.ask_all(f"$JS.API.DIRECT.GET.{stream}", msgspec.json.encode(request))
         except (Disconnected, TimeoutError) as error:
@@ -212,10 +217,10 @@ class Reads:
         *messages, end = replies
         found, before = [stored(reply) for reply in messages], 0
         for headers, sequence in [*((each.headers, each.sequence) for each in found), (end.headers, 0)]:
-            if h.added_number(headers, "Nats-Last-Sequence", before) != before:  # each names the one before it
+            if h.added_number(headers, "Nats-Last-Sequence", before) != before:  # each names its predecessor
                 raise Lost(f"a part of an answer of {stream} is missing")
             before = sequence
-        # (404 is said for whatever can't be read, too)
+        # (404 doesn't prove an end: it also means that the message can't be read)
         return found, end.headers.startswith(b"NATS/1.0 204") and h.number(end.headers, "Nats-Num-Pending", 1) == 0
 
 

@@ -1,4 +1,4 @@
-"""What is removed from streams: all below a sequence, or one message."""
+"""Removes messages from streams: all below a sequence, or a single one."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 async def purge(connection: Connection, reads: Reads, stream: str, below: int) -> None:
-    """Remove all with a sequence < `below`. Raises Lost, Refused."""
+    """Remove all messages with a sequence below `below`. Raises Lost, Refused."""
     if below <= 1:
         return  # the server takes a sequence of 0 for "all"
     bound = await _purge_bound(connection, reads, stream, below)
@@ -22,17 +22,17 @@ async def purge(connection: Connection, reads: Reads, stream: str, below: int) -
 
 
 async def _purge_bound(connection: Connection, reads: Reads, stream: str, below: int) -> int:
-    """The first message from `below` on, or the next to come. A purge up to one that was deleted makes nats-server
-    2.15 count wrong, and lose what is left when it counts none (docs/adr/0016).
+    """The sequence of the first message from `below` on, or of the next to arrive. A purge up to a deleted message
+    makes nats-server 2.15 miscount, and lose the remaining messages once it counts none (docs/adr/0016).
     """
-    # (asked in this order: what is put in between is found by the second, or comes after the first)
+    # (in this order: a message put in between is found by the second request, or comes after the first's last sequence)
     info = await asked(connection.api_as(StreamInfo, f"STREAM.INFO.{stream}"))
     found = await reads.message(stream, {"seq": below, "next_by_subj": ">"})
     return found.sequence if found is not None else info.state.last_seq + 1
 
 
 async def delete(connection: Connection, stream: str, sequence: int) -> None:
-    """Remove one, without erasing the bytes, which would be 15 times slower. Raises Lost, Refused."""
+    """Remove one message, without erasing its bytes, which would be 15 times slower. Raises Lost, Refused."""
     request = {"seq": sequence, "no_erase": True}
     try:
         await asked(connection.api(f"STREAM.MSG.DELETE.{stream}", request, timeout=30))

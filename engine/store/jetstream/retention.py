@@ -1,4 +1,4 @@
-"""How long the server keeps dead letters: the age limit of their stream. Lanes have none."""
+"""The retention of dead letters: the age limit of their stream. Lanes have none."""
 
 from __future__ import annotations
 
@@ -20,13 +20,15 @@ _SECOND = 1_000_000_000
 
 
 async def kept(connection: Connection, env: str) -> float:
-    """In seconds; 0: for ever. Raises ApiError, Disconnected, TimeoutError."""
+    """The retention in seconds; 0: for ever. Raises ApiError, Disconnected, TimeoutError."""
     info = await connection.api_as(StreamInfo, f"STREAM.INFO.{names.dead_stream(env)}")
     return float(info.config.get("max_age", 0)) / _SECOND
 
 
 async def keep(connection: Connection, env: str, seconds: float) -> None:
-    """Raises Refused for less than the stream's duplicate window, and what `kept` raises."""
+    """Set the retention in seconds. Raises Refused if it is shorter than the stream's duplicate window, and the errors
+    of `kept`.
+    """
     stream = names.dead_stream(env)
     config = (await connection.api_as(StreamInfo, f"STREAM.INFO.{stream}")).config
     window = config.get("duplicate_window", 0)
@@ -36,7 +38,7 @@ async def keep(connection: Connection, env: str, seconds: float) -> None:
 
 
 def compare(env: str, holds: float, wanted: float) -> None:
-    """Warn if the stream was made with another time than this process would have made it with."""
+    """Warn if the stream's retention differs from the one that this process would have created it with."""
     if int(holds * _SECOND) != int(wanted * _SECOND):
         _log.warning(
             "dead letters are kept for another time than dead_letter_keep says: `evenlane dlq keep` changes it",

@@ -1,4 +1,4 @@
-"""Reads the next messages of one subject without their bodies, by a consumer of its own."""
+"""Reads the next messages of one subject without their bodies, through a consumer of its own."""
 
 from __future__ import annotations
 
@@ -32,9 +32,7 @@ def head_of(words: list[bytes], headers: bytes) -> Head:
 
 
 class Scan(Generic[T]):
-    """Reads the next messages of one subject without their bodies; `read` makes something of each one's reply subject,
-    cut into words, and headers.
-    """
+    """One scan of a subject. `read` converts each message, given the tokens of its reply subject and its headers."""
 
     def __init__(
         self,
@@ -51,12 +49,12 @@ class Scan(Generic[T]):
         self._expected = 1
 
     async def run(self) -> list[T]:
-        """Raises Lost if the answer was cut off."""
+        """Raises Lost if the response was cut off."""
         await self.count()
         return self._found
 
     async def count(self) -> int:
-        """Read up to `limit`, and return how many there are in all. Raises Lost."""
+        """Read up to `limit` messages, and return how many there are in all. Raises Lost."""
         config = {
             "deliver_policy": "by_start_sequence", "opt_start_seq": self._start, "ack_policy": "none",
             "filter_subject": self._subject, "headers_only": True, "mem_storage": True, "num_replicas": 1,
@@ -68,7 +66,7 @@ class Scan(Generic[T]):
             made = await connection.api_as(ConsumerInfo, f"CONSUMER.CREATE.{stream}", request)
             if expected := min(self._limit, made.num_pending):
                 await self._collect(made.name, expected)
-            connection.send(f"$JS.API.CONSUMER.DELETE.{stream}.{made.name}", b"")  # else it goes by itself, later
+            connection.send(f"$JS.API.CONSUMER.DELETE.{stream}.{made.name}", b"")  # without it, it would expire later
         except (Disconnected, TimeoutError, ApiError) as error:
             raise Lost(f"the scan of {self._subject} was cut off: {error or 'no answer'}") from error
         return made.num_pending
@@ -81,7 +79,7 @@ class Scan(Generic[T]):
                 return
             words = reply.split(b".")
             if len(words) < 9:
-                done.set_result(None)  # the server has no more
+                done.set_result(None)  # a status: the server has no more
                 return
             if len(words) > 9:
                 del words[2:4]

@@ -1,4 +1,4 @@
-"""The store port on JetStream: one stream a lane, one for dead letters, one for the settle log."""
+"""The store port on JetStream: one stream per lane, one for dead letters, one for the settle log."""
 
 from __future__ import annotations
 
@@ -31,17 +31,17 @@ if TYPE_CHECKING:
     from evenlane.engine.base.names import LaneId
     from evenlane.engine.core.ports import BusyRecord, Head, Stored, SubjectCounts, Unwritable
 
-_OVERHEAD = 1024  # bytes of a delivery beside headers and body: its subject and its reply subject
+_OVERHEAD = 1024  # bytes per delivery in addition to headers and body: its subject and its reply subject
 _CLOCK_EVERY_S = 60
 _SECOND = 1_000_000_000
-_ANSWER_S = 6  # an acknowledgement that takes longer won't come: its server or its leader has changed
+_ANSWER_S = 6  # an acknowledgement that takes longer won't arrive: its server or its leader has changed
 
 T = TypeVar("T")
 
 
 class JetStreamStore:
-    """`storage` is file or memory (promise L holds for file alone); `replicas` is 3 in production. With
-    `feeds_apart` feeds have a connection of their own; who only puts needs none.
+    """One store, on one or two connections. `storage` is file or memory (promise L holds for file only); `replicas` is
+    3 in production. With `feeds_apart`, feeds have a connection of their own; a process that only puts needs none.
     """
 
     def __init__(
@@ -64,15 +64,15 @@ class JetStreamStore:
         self._meter_keep_s = meter_keep_s
         self._queue_limit: int | None = None
         self._connection = Connection(options, name)
-        # Acknowledgements must not queue behind the megabytes that feeds have asked for: on one connection
+        # Acknowledgements must not queue behind the megabytes that feeds have requested: on one connection,
         # settling lagged by more than a second at full load (docs/adr/0004).
         self._feeding = Connection(options, f"{name} feeds") if feeds_apart else self._connection
         self._feeds: set[JetStreamFeed] = set()
         self._budget = FeedBudget(feed_budget, 1 << 20)
-        self._backlogs: BacklogThrottle | None = None  # once it is open
+        self._backlogs: BacklogThrottle | None = None  # None until it is open
         self._watchdog: asyncio.Task[None] | None = None
         self._elections = 0
-        self._homeless = False  # a publish found no stream: the dead letters' or the settle log's may be deleted
+        self._homeless = False  # a publish found no stream: that of dead letters or the settle log may be deleted
         self._clock = ServerClock()
         self._reads = Reads(self._connection, env, self._restore)
         self._writability = Writability(self._connection, replicas, names.settled_stream(env))
@@ -102,7 +102,7 @@ class JetStreamStore:
             try:
                 await self._feeding.open()
             except Unreachable:
-                await self._connection.close()  # so that all of it can be tried again
+                await self._connection.close()  # so that `open` can be called again
                 raise
             self._feeding.on_lost.append(self._disturb)
         self._budget = FeedBudget(self._feed_budget, self.max_payload + _OVERHEAD)
@@ -138,12 +138,12 @@ class JetStreamStore:
         except Refused as error:
             raise ConfigError(f"NATS can't hold the streams: {error}") from error
         self._note_log(await self._clock.begin(self._connection, names.settled_stream(self._env)))
-        if self._feeding is not self._connection and not self._kept_compared:  # who only puts needn't care
+        if self._feeding is not self._connection and not self._kept_compared:  # a process that only puts needn't check
             self._kept_compared = True
             retention.compare(self._env, await self.dead_letters_kept(), self._keep_s)
 
     async def _restore(self, lanes: Sequence[LaneId]) -> None:
-        """Make what was deleted underneath; what can't be had now is a matter for later, not for an end."""
+        """Create streams that were deleted at runtime. A failure is reported as Lost, so that the caller retries."""
         try:
             await self.prepare(lanes)
         except ConfigError as error:
@@ -191,12 +191,12 @@ class JetStreamStore:
             result.set_exception(Lost(str(error)))
 
     def _above_limit(self, size: int) -> TooLarge | None:
-        """The server would cut the connection."""
+        """The error for a message above the limit, for which the server would cut the connection."""
         limit = self.max_payload
         return TooLarge(f"{size} bytes are more than the server's {limit}") if size > limit else None
 
     def _settle(self, result: asyncio.Future[T], read: Callable[[PubAck], T], reply: Reply | Disconnected) -> None:
-        """Settle a publish by its answer."""
+        """Settle a publish with its response."""
         if result.done():
             return
         try:
@@ -205,7 +205,7 @@ class JetStreamStore:
             result.set_exception(error)
 
     def _acknowledged(self, reply: Reply | Disconnected) -> PubAck:
-        """The answer to a publish; raises what it says is wrong."""
+        """The acknowledgement in the response to a publish; raises the error that it reports."""
         if isinstance(reply, Disconnected):
             raise Lost(str(reply))
         if reply.headers and reply.headers.startswith(NOBODY):
@@ -286,7 +286,7 @@ class JetStreamStore:
     # ---- lanes
 
     async def state(self, lane: LaneId) -> LaneState:
-        """A stream that isn't there (any more) is made: its state is that of a new one."""
+        """The state of a lane's stream. A stream that doesn't exist (any more) is created."""
         stream = names.stream(self._env, lane)
         try:
             info = await asked(self._connection.api_as(StreamInfo, f"STREAM.INFO.{stream}"))
@@ -320,7 +320,7 @@ class JetStreamStore:
             feed.disturb("the connection to NATS was lost")
 
     def _note_log(self, info: StreamInfo | None) -> None:
-        """What the server says of the settle log's stream, each time the clock is read."""
+        """Note the settle log's replicas each time the clock is read."""
         if info is not None:
             self._reads.note_replicas(info.name, info.replicas, (_CLOCK_EVERY_S + _ANSWER_S) * _SECOND)
 

@@ -1,4 +1,6 @@
-"""The streams: made by whoever comes first, and checked by everyone after."""
+"""Creates the streams, and checks existing ones. The first process that needs a stream creates it; every process checks
+it.
+"""
 
 from __future__ import annotations
 
@@ -18,15 +20,15 @@ if TYPE_CHECKING:
     from evenlane.engine.store.jetstream.client.connection import Connection
 
 _SECOND = 1_000_000_000
-_EXISTS = (10058, 10065)  # a stream of this name, or with these subjects, stands there with another config
-_NO_FILES = 10049  # of the error of its system the server says nothing but in its log
+_EXISTS = (10058, 10065)  # a stream of this name, or with these subjects, exists with another config
+_NO_FILES = 10049  # the server reports the underlying system error only in its own log
 _AT_ONCE = 16
 _BUSY_KEPT_S = 86_400
-_UNAVAILABLE = 503  # no leader at the moment, say: worth another try
+_UNAVAILABLE = 503  # no leader at the moment, for example: worth a retry
 
-# What must be as we make it, and why: any other value loses messages, or lets a publisher do so.
+# Settings that must be as we create them: any other value loses messages, or lets a publisher do so.
 _SACRED = {
-    "retention": "limits",  # work-queue streams would delete what nobody has settled
+    "retention": "limits",  # work-queue streams would delete messages that aren't settled
     "max_age": 0,
     "max_msgs": -1,
     "max_bytes": -1,
@@ -40,8 +42,9 @@ _FREE_FOR_METER = ("max_age", "max_msgs", "max_bytes", "discard")
 def lane_config(
     env: str, lane: LaneId, storage: str, replicas: int, window_s: float, limit: int | None = None
 ) -> dict[str, Any]:
-    """A lane stream. The duplicate window is the producer's total retry time. `limit` is for each queue (-1: none, and
-    None: not known here); later streams have none, since a retry must never be refused.
+    """The config of a lane's stream. The duplicate window is the producer's total retry time. `limit` is the most
+    messages per queue (-1: unlimited, None: unknown here); delay streams have no limit, because a retry must never be
+    refused.
     """
     depth = ".*.*.*" if lane.kind == "lanes" else ".*.*.*.*"
     limited = lane.kind == "lanes" and limit is not None
@@ -59,7 +62,7 @@ def lane_config(
 
 
 def dead_config(env: str, storage: str, replicas: int, window_s: float, keep_s: float) -> dict[str, Any]:
-    """Dead letters: the server removes them by itself, `keep_s` after they have died."""
+    """The config of the dead letters' stream. The server removes dead letters by itself after `keep_s`."""
     return {
         "name": names.dead_stream(env),
         "subjects": [f"dead.{env}.*"],
@@ -74,7 +77,7 @@ def dead_config(env: str, storage: str, replicas: int, window_s: float, keep_s: 
 
 
 def settled_config(env: str, storage: str, replicas: int) -> dict[str, Any]:
-    """The settle log; a checkpoint replaces what stood before it, by rollup of its subject."""
+    """The config of the settle log's stream. A checkpoint replaces all earlier records, by rollup of its subject."""
     return {
         "name": names.settled_stream(env),
         "subjects": [f"settled.{env}.*.*"],
@@ -88,7 +91,9 @@ def settled_config(env: str, storage: str, replicas: int) -> dict[str, Any]:
 
 
 def busy_config(env: str, storage: str, replicas: int) -> dict[str, Any]:
-    """In-flight records: of each process the last one. Those of the dead are read at once or never."""
+    """The config of the stream of in-flight records: the last record of each process. Records of dead processes are
+    read at once or never.
+    """
     return {
         "name": names.busy_stream(env),
         "subjects": [f"busy.{env}.*"],
@@ -104,7 +109,7 @@ def busy_config(env: str, storage: str, replicas: int) -> dict[str, Any]:
 
 
 def meter_config(env: str, storage: str, replicas: int, keep_s: float) -> dict[str, Any]:
-    """Nodes' records for reports. Whoever keeps the stream may bound it otherwise: reports take what is there."""
+    """The config of the stream of metering records. Operators may set other limits: reports use what is there."""
     return {
         "name": names.meter_stream(env),
         "subjects": [f"meter.{env}.>"],
@@ -119,7 +124,9 @@ def meter_config(env: str, storage: str, replicas: int, keep_s: float) -> dict[s
 
 
 async def ensure(connection: Connection, wanted: Sequence[dict[str, Any]]) -> None:
-    """Create what isn't there, check what is; raises ConfigError naming stream, setting and what would be right."""
+    """Create missing streams, and check existing ones. Raises ConfigError, which names stream, setting and the right
+    value.
+    """
     present = await _present(connection)
     for config in wanted:
         if config["name"] in present:
@@ -145,7 +152,7 @@ def check(wanted: dict[str, Any], found: dict[str, Any]) -> None:
             continue
         right = wanted[setting]
         if setting == "max_age" and right:
-            continue  # of what goes by itself somebody else may have said when, as by `evenlane dlq keep`
+            continue  # retention may be changed at runtime, as by `evenlane dlq keep`
         actual = found.get(setting, False if isinstance(right, bool) else right)
         if setting == "subjects":
             actual, right = sorted(actual), sorted(right)
@@ -155,13 +162,13 @@ def check(wanted: dict[str, Any], found: dict[str, Any]) -> None:
             )
     limit = queue_limit.of(found)
     if wanted["name"].startswith(("BUSY_", "METER_")):
-        return  # of each process one record; as many as whoever keeps it wants
+        return  # any limit per subject is fine: BUSY has one record per process, METER is the operator's choice
     if limit > 0 and not (wanted["name"].startswith("LANES_") and found.get("discard_new_per_subject")):
         raise ConfigError(
             f"stream {wanted['name']} has {queue_limit.LIMIT} {limit}, which would lose messages: it must be -1"
         )
     window, found_window = wanted.get("duplicate_window", 0), found.get("duplicate_window", 0)
-    if window > found_window:  # a producer would try again for longer than the server remembers ids
+    if window > found_window:  # a producer would retry for longer than the server remembers ids
         raise ConfigError(
             f"stream {wanted['name']} has a duplicate window of {found_window / _SECOND:g} s, less than the"
             f" duplicate_window of {window / _SECOND:g} s set here: set {found_window / _SECOND:g}s"
@@ -173,9 +180,9 @@ async def _explain(connection: Connection, config: dict[str, Any], error: ApiErr
         try:
             info = await connection.api_as(StreamInfo, f"STREAM.INFO.{config['name']}")
         except ApiError:
-            pass  # not this name: its subjects belong to another stream
+            pass  # the name is free: the subjects belong to another stream
         else:
-            check(config, queue_limit.unmarked(info.config))  # made by somebody else at the same moment
+            check(config, queue_limit.unmarked(info.config))  # another process has created it at the same moment
             return
     if error.code == _UNAVAILABLE:
         raise error

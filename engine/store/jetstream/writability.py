@@ -1,4 +1,4 @@
-"""Whether streams can be written: what refusals said of them, and what the server says when it is asked."""
+"""Finds out whether streams can be written, from refused puts and by asking the server."""
 
 from __future__ import annotations
 
@@ -25,15 +25,18 @@ if TYPE_CHECKING:
 
 _ANSWER_S = 1.5
 _NO_MESSAGE = msgspec.json.encode({"seq": 1 << 62, "no_erase": True})
-_ROOM = 4096  # bytes that a stream should take at least
-_BELIEVED_S = 30.0  # a refusal, where nothing is put any more
+_ROOM = 4096  # bytes that the account must have room for at least
+_BELIEVED_S = 30.0  # how long a refusal counts if no further message is put
 _AT_ONCE_IN_A_CLUSTER = 16
 
 
 class Writability:
-    """Streams are asked to delete a message that none has: one that can't be written says so, with the reason, and
-    nothing changes. Of a replicated stream that is an entry in its log: then 16 are asked at a time, in turn, but
-    `urgent` each time.
+    """Asks each stream to delete a message that doesn't exist: a stream that can't be written answers with the reason,
+    and nothing changes. In a replicated stream this is an entry in its raft log, so only 16 streams are asked at a
+    time, in turn, and `urgent` every time.
+
+    Invariant: `_refused` has streams that refused a put, with the time (s) until which that counts; `_known` has those
+    that can't be written by their last answer.
     """
 
     def __init__(
@@ -48,11 +51,11 @@ class Writability:
         self._connection, self._replicated, self._urgent, self._now = connection, replicas > 1, urgent, now
         self._refused: dict[str, tuple[Unwritable, float]] = {}
         self._known: dict[str, Unwritable] = {}
-        self._asked: defaultdict[str, int] = defaultdict(int)  # replicated ones: in which round
+        self._asked: defaultdict[str, int] = defaultdict(int)  # stream -> round, if replicated
         self._round = 0
 
     def note(self, ack: PubAck) -> None:
-        """What a stream answered to a message."""
+        """Note a stream's answer to a put."""
         if ack.error is None:
             if self._refused:
                 self._refused.pop(ack.stream, None)
@@ -60,7 +63,7 @@ class Writability:
             self._refused[ack.stream] = refused, self._now() + _BELIEVED_S
 
     async def of(self, streams: Sequence[str]) -> dict[str, Unwritable]:
-        """Raises Lost if no server answers."""
+        """The streams that can't be written. Raises Lost if no server answers."""
         account = await self._account()
         if account is not None:
             return dict.fromkeys(streams, account)
@@ -79,8 +82,8 @@ class Writability:
             return write_errors.of_deletion(error.err_code, str(error))
 
     def _turn(self, streams: Sequence[str]) -> Sequence[str]:
-        """Which are to be asked now: all, but of replicated ones the urgent one, those that are known not to take
-        anything, and of the others those that were asked the longest ago.
+        """The streams to ask now: all, unless they are replicated. Of replicated streams, the urgent one, those known
+        to be unwritable, and those asked longest ago.
         """
         if not self._replicated:
             return streams
@@ -92,7 +95,9 @@ class Writability:
         return turn
 
     async def _ask(self, streams: Sequence[str]) -> None:
-        """Where none of them answers they stay as they are known: who may not delete gets no answer either."""
+        """Ask these streams. If none of them answers, the findings stay: a client without the permission to delete gets
+        no answer either.
+        """
         found = await self._answers(streams)
         for stream in streams:
             if stream not in found:
@@ -104,8 +109,8 @@ class Writability:
                 self._known.pop(stream, None)
 
     async def _answers(self, streams: Sequence[str]) -> dict[str, Unwritable | None]:
-        """The best of each. Several servers may answer: one whose own replica is broken says that there is no leader,
-        however well the others do.
+        """The best answer of each stream. Several servers may answer: one whose own replica is broken reports a missing
+        leader even if the others are fine.
         """
         found: dict[str, Unwritable | None] = {}
 

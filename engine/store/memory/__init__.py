@@ -1,4 +1,4 @@
-"""The store port in memory, for tests and simulation: no threads, no chance; time and faults are calls."""
+"""The store port in memory, for tests and simulation: no threads, no randomness; time and faults are calls."""
 
 from evenlane.engine.store.memory.server import MemoryServer
 from evenlane.engine.store.memory.store import MemoryStore

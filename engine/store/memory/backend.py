@@ -1,7 +1,6 @@
-"""`memory://` as `evenlane.engine.store.factory` opens it: a store in the memory of this process, for tests and trials.
-
-It ends with the process, and no other process can reach it: neither other nodes nor commands. All that opens it must
-run on one event loop.
+"""The `memory://` backend of `evenlane.engine.store.factory`: a store in this process, for tests and trials. It ends
+with the process, and no other process can reach it, neither nodes nor commands. All its users must run on one event
+loop.
 """
 
 from __future__ import annotations
@@ -23,11 +22,11 @@ class _Place(NamedTuple):
     broker: MemoryBroker
 
 
-_places: dict[str, _Place] = {}  # by URL; those of this process, until it ends
+_places: dict[str, _Place] = {}  # by URL, until the process ends
 
 
 def store(settings: Settings, _name: str, *, feeds: bool = False) -> MemoryStore:
-    """The first one to be opened under its URL gives it the windows of its settings. `feeds` makes no difference."""
+    """The first store opened under a URL sets its time windows. `feeds` makes no difference."""
     del feeds
     return MemoryStore(_place(settings).server, settings.env)
 
@@ -37,7 +36,7 @@ def bus(settings: Settings, _name: str) -> MemoryBus:
 
 
 def source(_settings: Settings, _name: str) -> StreamSource:
-    """Raises ConfigError: reports are processes of their own."""
+    """Raises ConfigError: reports run in processes of their own."""
     raise ConfigError("memory:// is in the memory of one process: a report, which is another one, can't read it")
 
 

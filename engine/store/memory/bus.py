@@ -1,4 +1,4 @@
-"""Questions and answers in memory: what `MemoryBus`es of one broker send reaches all that listen there."""
+"""Request and response in memory: a message sent on a `MemoryBus` reaches all listeners of the same broker."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class _Listener(NamedTuple):
 
 
 class MemoryBroker:
-    """What all buses of one process share. It belongs to one event loop."""
+    """Shared by all buses of one process; belongs to one event loop."""
 
     def __init__(self) -> None:
         self._listeners: dict[int, _Listener] = {}
@@ -40,7 +40,7 @@ class MemoryBroker:
         self._listeners.pop(number, None)
 
     def send(self, subject: str, body: bytes, headers: bytes, reply: str) -> None:
-        """Delivered in the next turn of the loop, in the order of sending, to those that listen then."""
+        """Deliver in the next turn of the loop, in sending order, to the listeners of that moment."""
         asyncio.get_running_loop().call_soon(self._deliver, subject, body, headers, reply)
 
     def _deliver(self, subject: str, body: bytes, headers: bytes, reply: str) -> None:
@@ -49,7 +49,7 @@ class MemoryBroker:
         if not takers and reply:
             self._deliver(reply, b"", NO_RESPONDERS + b"\r\n\r\n", "")
         for number, each in takers:
-            if number in self._listeners:  # the one before may have ended it
+            if number in self._listeners:  # an earlier listener may have removed it
                 each.heard(subject.encode(), reply.encode(), headers, body)
 
 

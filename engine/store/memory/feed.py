@@ -1,4 +1,4 @@
-"""One feed of a stream in memory: in order, in small batches, each from the event loop."""
+"""A feed of a stream in memory: in order, in small batches, from the event loop."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 
 _log = structlog.get_logger(__name__)
 
-_BATCH = 64  # messages until others have their turn,
-_BATCH_BYTES = 1 << 20  # or about so many bytes
+_BATCH = 64  # messages per turn of the loop,
+_BATCH_BYTES = 1 << 20  # or about this many bytes
 _PAUSE_S = 0.05
 
 
 class MemoryFeed:
-    """Runs until `close`, or until it has delivered up to `until`. `sink` may be exchanged meanwhile."""
+    """A feed that runs until `close`, or until it has delivered up to `until`. `sink` may be replaced meanwhile."""
 
     def __init__(
         self,
@@ -54,7 +54,7 @@ class MemoryFeed:
         await cancel_and_wait(self.task)
 
     def disturb(self, why: str) -> None:
-        """Begin anew: what it stood on may be gone."""
+        """Break the feed, so that it resumes after `on_break`."""
         self._broken = why
         self._wake.set()
 
@@ -82,7 +82,7 @@ class MemoryFeed:
                     return start
 
     async def _deliver(self) -> bool:
-        """True at the end, False when it was broken."""
+        """True at the end, False if the feed was broken."""
         await asyncio.sleep(0)
         try:
             stream = self._store.server.stream(self._stream)
@@ -112,7 +112,7 @@ class MemoryFeed:
         return False
 
     def _give(self, stream: MemoryStream) -> bool:
-        """Deliver the next few; False if there was none."""
+        """Deliver the next batch; False if there was no message."""
         size = 0
         for number in range(_BATCH):
             message = stream.after(self._last, self._until, self._hours)
@@ -132,7 +132,7 @@ class MemoryFeed:
             return
         try:
             self.sink(message.subject.encode(), message.sequence, message.at, message.headers, message.body)
-        except Exception:  # noqa: BLE001 - as on JetStream: one that can't be taken in stops no feed
+        except Exception:  # noqa: BLE001 - as on JetStream: a message that can't be taken in doesn't stop the feed
             _log.exception("a message could not be taken in", subject=message.subject)
 
     def _left_body(self, message: Stored) -> bool:

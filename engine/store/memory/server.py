@@ -1,4 +1,4 @@
-"""What several memory stores share, as several connections share a server; and the faults that tests want."""
+"""The server that memory stores share, as connections share a NATS server; with faults for tests."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ if TYPE_CHECKING:
 
 FULL_DISK = Unwritable("the server can't write: no space left on its disk", restart=True)
 
-_TOKENS = {"lanes": 6, "later": 7}  # of a subject
+_TOKENS = {"lanes": 6, "later": 7}  # number of tokens of a subject
 
 
 class Unanswered(Exception):
-    """The stream can't be written: what was put brings no answer."""
+    """The stream can't be written: a put gets no answer."""
 
 
 class MemoryConnection(Protocol):
-    """A store, as the server and the store's feeds see it. `up` is set while it is connected."""
+    """A store as the server and its feeds see it. `up` is set while it is connected."""
 
     @property
     def server(self) -> MemoryServer: ...
@@ -48,7 +48,7 @@ class MemoryConnection(Protocol):
 
 
 class MemoryServer:
-    """`clock` gives unix ns; `max_payload` is bytes of headers and body."""
+    """An in-memory server. `clock` returns unix ns; `max_payload` limits headers and body together (bytes)."""
 
     def __init__(
         self,
@@ -71,7 +71,7 @@ class MemoryServer:
         self._made = 0
         self._at = 0
 
-    # ---- what a connection asks of it
+    # ---- requests of connections
 
     def prepare(self, env: str, lanes: Sequence[LaneId], queue_limit: int | None = None) -> None:
         wanted = [names.stream(env, lane) for lane in lanes]
@@ -86,7 +86,7 @@ class MemoryServer:
                 self._streams[names.stream(env, lane)].set_limit(self._queue_limits.get(env, -1))
 
     def stream(self, name: str) -> MemoryStream:
-        """Raises Lost if there is none."""
+        """Raises Lost if it doesn't exist."""
         found = self._streams.get(name)
         if found is None:
             raise Lost(f"stream {name} isn't there")
@@ -110,7 +110,7 @@ class MemoryServer:
         return receipt
 
     def append_log(self, subject: str, record: bytes, after: int, checkpoint: bool) -> int:
-        """Raises LogMoved, and what `store` raises."""
+        """Raises LogMoved, and the errors of `store`."""
         stream = self._taker(subject)
         if stream.last_of.get(subject, 0) != after:
             raise LogMoved(f"wrong last sequence: {stream.last_of.get(subject, 0)}")
@@ -123,7 +123,7 @@ class MemoryServer:
         return {name: self._unwritable[name] for name in streams if name in self._unwritable}
 
     def removable(self, name: str) -> MemoryStream:
-        """The stream, to remove something of it. Raises Refused if it can't be written, Lost if there is none."""
+        """The stream, to remove messages from it. Raises Refused if it can't be written, Lost if it doesn't exist."""
         if name in self._unwritable:
             raise Refused(self._unwritable[name].why)
         return self.stream(name)
@@ -132,30 +132,30 @@ class MemoryServer:
         if size > self.max_payload:
             raise TooLarge(f"{size} bytes are more than the server's {self.max_payload}")
 
-    # ---- what tests do to it, and ask it
+    # ---- faults and queries for tests
 
     def disconnect(self, *stores: MemoryConnection) -> None:
-        """Cut these stores off, or the server from all of them: what is pending fails with Lost."""
+        """Disconnect these stores, or all: pending calls fail with Lost."""
         if not stores:
             self.up = False
         for store in stores or tuple(self.stores):
             store.cut()
 
     def reconnect(self, *stores: MemoryConnection) -> None:
-        """End what `disconnect` began; without arguments for all."""
+        """End `disconnect` for these stores, or for all."""
         self.up = True
         for store in stores or tuple(self.stores):
             store.join()
 
     def replace(self, env: str, lane: LaneId) -> None:
-        """Delete the lane's stream and make it anew: feeds break, sequences begin at 1."""
+        """Delete the lane's stream and create it again: feeds break, sequences begin at 1."""
         name = names.stream(env, lane)
         self._streams[name] = self._make(name)
         self._disturb(lane, "the stream was deleted")
 
     def roll_back(self, env: str, lane: LaneId, to_sequence: int) -> None:
-        """Lose what came after `to_sequence`: later messages get the same sequences again. It takes a change
-        of leader, so incarnations grow.
+        """Lose all messages after `to_sequence`; later messages get the same sequences again. It implies a change of
+        leader, so incarnations grow.
         """
         self.stream(names.stream(env, lane)).roll_back(to_sequence)
         for store in self.stores:
@@ -163,34 +163,36 @@ class MemoryServer:
         self._disturb(lane, "another leader")
 
     def refuse(self, subject_prefix: str, error: Exception | None = None) -> None:
-        """Puts to such subjects raise `error` (Refused) until `accept`: "dead." for all dead letters."""
+        """Make puts to such subjects raise `error` (Refused by default) until `accept`; "dead." stands for all dead
+        letters.
+        """
         self._refused[subject_prefix] = error or Refused(f"puts to {subject_prefix} are refused")
 
     def accept(self, subject_prefix: str) -> None:
         self._refused.pop(subject_prefix, None)
 
     def fill_disk(self, *streams: str, why: Unwritable = FULL_DISK) -> None:
-        """These streams can't be written any more, or all: puts bring no answer, removals are refused."""
+        """Make these streams unwritable, or all: puts get no answer, removals are refused."""
         self._unwritable |= dict.fromkeys(streams or self._streams, why)
 
     def make_room(self, *streams: str) -> None:
-        """These can be written again, or all."""
+        """Make these streams writable again, or all."""
         for name in streams or tuple(self._unwritable):
             self._unwritable.pop(name, None)
 
     def delay_acks(self, seconds: float = math.inf) -> None:
-        """From now on answers to puts and appends come so much later, `inf`: not at all, though what they ask
-        is carried out at once. What was held back for ever comes when a new delay is set.
+        """Delay answers to puts and appends by this time from now on; with `inf` they don't come at all, though the
+        requests are carried out at once. Answers held back that way come once another delay is set.
         """
         self.ack_delay_s = seconds
         for store in self.stores:
             store.release()
 
     def messages(self, stream_name: str) -> list[Stored]:
-        """All that a stream holds."""
+        """All messages that a stream holds."""
         return list(self.stream(stream_name).messages.values())
 
-    # ---- inside
+    # ---- internals
 
     def _make(self, name: str) -> MemoryStream:
         self._made += 1
@@ -216,7 +218,9 @@ class MemoryServer:
         return self._streams[name]
 
     def _tick(self) -> int:
-        """No two messages have the same time, as identities are told by it."""
+        """The arrival time of the next message. No two messages have the same, because stream identities compare
+        arrival times.
+        """
         self._at = max(self.clock(), self._at + 1)
         return self._at
 

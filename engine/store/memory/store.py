@@ -27,7 +27,7 @@ _SECOND = 1_000_000_000
 
 
 class MemoryStore:
-    """`clock` is what `now` says, the server's own if left out: a node's estimate may be wrong."""
+    """A connection. `clock` is what `now` returns, the server's own by default: a node's estimate may be wrong."""
 
     def __init__(self, server: MemoryServer, env: str, *, clock: Callable[[], int] | None = None) -> None:
         self.server, self._env = server, env
@@ -147,7 +147,7 @@ class MemoryStore:
         return self.server.stream(names.stream(self._env, lane))
 
     async def state(self, lane: LaneId) -> LaneState:
-        """A stream that isn't there (any more) is made: its state is that of a new one."""
+        """The state of a lane's stream. A stream that doesn't exist (any more) is created."""
 
         def read() -> LaneState:
             self.server.prepare(self._env, [lane])
@@ -217,10 +217,10 @@ class MemoryStore:
         subject = names.settled_subject(self._env, lane)
         return self._ask(lambda: self.server.append_log(subject, record, after, checkpoint), self.server.ack_delay_s)
 
-    # ---- the connection, as the server's faults reach it
+    # ---- the connection under the server's faults
 
     def cut(self) -> None:
-        """The connection goes: what was asked may have been carried out, but no answer comes any more."""
+        """Lose the connection: pending requests may have been carried out, but get no answer."""
         if not self.connected:
             return
         self.incarnation += 1
@@ -235,7 +235,7 @@ class MemoryStore:
             callback()
 
     def join(self) -> None:
-        """It is back."""
+        """Restore the connection."""
         if self.connected:
             return
         self.incarnation += 1
@@ -244,30 +244,30 @@ class MemoryStore:
             callback()
 
     def elected(self) -> None:
-        """Another leader."""
+        """The stream has another leader."""
         self.incarnation += 1
 
     def disturb(self, lane: LaneId, why: str) -> None:
-        """This lane's feeds have to begin anew."""
+        """Break this lane's feeds."""
         for feed, of in list(self._feeds.items()):
             if of == lane:
                 feed.disturb(why)
 
     def release(self) -> None:
-        """Answers that were held back may go."""
+        """Send answers that were held back."""
         if not math.isinf(self.server.ack_delay_s):
             held, self._held = self._held, []
             for answer in held:
                 answer()
 
-    # ---- inside
+    # ---- internals
 
     async def _read(self, carry_out: Callable[[], T]) -> T:
         return await self._ask(carry_out, 0)
 
     def _ask(self, carry_out: Callable[[], T], delay_s: float) -> asyncio.Future[T]:
-        """Carry out now, so that all is done in the order in which it was asked, and answer later; if it can't be
-        written, when the connection goes.
+        """Carry out a request now, so that all requests take effect in order, and answer later. If the stream can't be
+        written, the answer comes only when the connection is lost.
         """
         loop = asyncio.get_running_loop()
         future: asyncio.Future[T] = loop.create_future()
@@ -314,4 +314,4 @@ def _outcome(asked: asyncio.Future[Receipt]) -> Receipt | Exception:
 def _fail(future: asyncio.Future[T], error: Exception) -> None:
     if not future.done():
         future.set_exception(error)
-        future.exception()  # whoever gave up waiting must not be reminded by the event loop
+        future.exception()  # retrieved, so that asyncio doesn't log it if the caller has given up

@@ -1,4 +1,4 @@
-"""One stream in memory: rising sequences, ids within a window, deletions that leave gaps."""
+"""A stream in memory: rising sequences, ids within a window, deletions that leave gaps."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ if TYPE_CHECKING:
 
 
 class MemoryStream:
-    """`created` tells this stream from others that had its name; ids are known for `window` ns. After `max_age` ns a
-    message goes by itself, with 0 never.
+    """One stream. `created` tells it from others that had its name; ids are remembered for `window` ns. Messages are
+    removed after `max_age` ns (0: never).
     """
 
     def __init__(self, name: str, created: str, window: int, max_age: int = 0) -> None:
         self.name, self.created, self.window, self.max_age = name, created, window, max_age
-        self.limit = -1  # messages that a subject may hold; any number if it is negative
+        self.limit = -1  # messages that a subject may hold; negative: unlimited
         self.messages: dict[int, Stored] = {}  # in sequence order
         self.last = self.last_at = 0
-        self.listeners: dict[Callable[[], None], None] = {}  # told of each message
+        self.listeners: dict[Callable[[], None], None] = {}  # called for each message
         self.last_of: dict[str, int] = {}  # the last sequence of each subject
         self._first = 1
         self._ids: dict[str, tuple[int, int]] = {}  # id -> (arrival, sequence), the oldest first
@@ -52,14 +52,16 @@ class MemoryStream:
         return Receipt(self.name, self.last, duplicate=False)
 
     def set_limit(self, limit: int) -> None:
-        """Lowered only where no subject holds more."""
+        """Set the limit. It is lowered only if no subject holds more."""
         if limit < 0 or max(self.counts().values(), default=0) <= limit:
             self.limit = limit
         elif self.limit > 0:
             self.limit = max(self.limit, limit)
 
     def after(self, sequence: int, until: int | None, hours: Container[str]) -> Stored | None:
-        """The next message above `sequence`, up to `until`; with `hours`, one whose subject ends so."""
+        """The next message above `sequence`, up to `until`; with `hours`, the next one whose subject ends
+        in one of them.
+        """
         end = self.last if until is None else min(until, self.last)
         for candidate in range(max(sequence + 1, self.first), end + 1):
             found = self.messages.get(candidate)
@@ -78,20 +80,20 @@ class MemoryStream:
             self.messages.pop(sequence, None)
 
     def keep_only(self, subject: str, sequence: int) -> None:
-        """What a rollup does."""
+        """Remove all other messages of the subject, as a rollup does."""
         for other in self.sequences(subject):
             if other != sequence:
                 del self.messages[other]
 
     def expire(self, now: int) -> None:
-        """Remove what has lain here for longer than `max_age`."""
+        """Remove messages older than `max_age`."""
         for sequence, message in list(self.messages.items()):
             if now - message.at < self.max_age:
                 break
             del self.messages[sequence]
 
     def roll_back(self, to_sequence: int) -> None:
-        """Forget all above `to_sequence`, as a server that comes back without its last data."""
+        """Lose all messages above `to_sequence`, as a server that comes back without its latest data does."""
         self.messages = {s: message for s, message in self.messages.items() if s <= to_sequence}
         self._ids = {text: known for text, known in self._ids.items() if known[1] <= to_sequence}
         self.last_of = {message.subject: s for s, message in self.messages.items()}
