@@ -1,4 +1,4 @@
-"""The export port: what reports need of the store. They read whole streams, each from one sequence to another."""
+"""The export port: the store as reports see it. Reports read whole streams, each from one sequence to another."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ if TYPE_CHECKING:
 
 
 class Stream(NamedTuple):
-    """`created` tells it from one that had its name before; `first` to `last` are sequences, of which `messages` are
-    there still; `bytes` is what the server counts for them. Of one that never had any, from 1 to 0.
+    """The state of a stream. `created` tells it from earlier streams of the same name. `first` to `last` are sequences,
+    of which `messages` still exist; `bytes` is the server's count for them. A stream that never held a message goes
+    from 1 to 0.
     """
 
     name: str
@@ -24,7 +25,9 @@ class Stream(NamedTuple):
 
 
 class Range(NamedTuple):
-    """Of a stream, from the sequence `first` to `last`; with `subjects` only of these, `bodies`: the payloads, too."""
+    """The part of a stream from the sequence `first` to `last`; with `subjects`, only messages of these. `bodies`: with
+    payloads.
+    """
 
     stream: str
     first: int
@@ -34,34 +37,32 @@ class Range(NamedTuple):
 
 
 class Read(NamedTuple):
-    """A message, and how many bytes its body has, whether it was read or not."""
+    """A message, and the size of its body (bytes), whether the body was read or not."""
 
     stored: Stored
     size: int
 
 
 class StreamSource(Protocol):
-    """A connection by which streams are read. All but `open` and `close` raise Disconnected and TimeoutError for a
-    server that doesn't answer, Refused for one that refuses.
+    """A connection through which streams are read. All methods but `open` and `close` raise Disconnected, TimeoutError
+    if the server doesn't answer, and Refused if it refuses.
     """
 
     async def open(self) -> None:
         """Raises Unreachable."""
 
     async def streams(self, subjects: str) -> list[Stream]:
-        """Those that take any of these subjects."""
+        """The streams that take any of these subjects."""
 
     async def stream(self, name: str) -> Stream | None:
-        """None if there is none."""
+        """The stream of this name; None if it doesn't exist."""
 
     async def sequence_at(self, name: str, at: int) -> int:
-        """The sequence from which on messages came at `at` (unix ns) or later, which may be one that isn't there
-        yet.
-        """
+        """The first sequence of messages that arrived at `at` (unix ns) or later. It may not exist yet."""
 
     def read(self, wanted: Range) -> AsyncGenerator[list[Read], None]:
-        """Page by page, in order and in bounded memory. What is deleted meanwhile is left out; a server that goes away
-        is waited for, and the reading goes on where it was. Raises Unreachable, EvenlaneError.
+        """Read page by page, in order and in bounded memory. Messages deleted meanwhile are left out. If the server
+        goes away, reading waits for it and resumes where it was. Raises Unreachable, EvenlaneError.
         """
 
     async def close(self) -> None: ...

@@ -1,8 +1,8 @@
-"""The store port: what the engine needs of whatever holds the messages.
+"""The store port: the engine's view of the store that holds its messages.
 
-A lane is an append-only stream with rising sequences; what is settled stands in a log beside it. JetStream
-(engine/store/jetstream) and memory (engine/store/memory) implement it; tests/contract/store/contract.py is
-what any implementation must pass, a third one (Valkey streams) included.
+A lane is an append-only stream with rising sequences; its settled messages are recorded in a separate log. JetStream
+(engine/store/jetstream) and memory (engine/store/memory) implement the port. Any implementation must pass
+tests/contract/store/contract.py, a third one (Valkey streams) included.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 UNLIMITED = -1
-"""As a queue's limit: it may hold any number of messages."""
+"""A queue's limit: it may hold any number of messages."""
 
 
 class Stored(NamedTuple):
@@ -33,7 +33,7 @@ class Stored(NamedTuple):
 
 
 class Head(NamedTuple):
-    """A message without its body, which has `size` bytes."""
+    """A message without its body, whose size is `size` bytes."""
 
     sequence: int
     at: int
@@ -42,7 +42,7 @@ class Head(NamedTuple):
 
 
 class BusyRecord(NamedTuple):
-    """What a process may have in flight (engine/core/lane/in_flight_record.py); `at` is the store's time of its
+    """The in-flight record of a process (engine/core/lane/in_flight_record.py); `at` is the store's time of its
     arrival, unix ns.
     """
 
@@ -59,7 +59,9 @@ class Receipt(NamedTuple):
 
 
 class LaneState(NamedTuple):
-    """What the lane's leader says of it; `at` is the time of `last`, unix ns, 0 if unknown."""
+    """The state of a lane's stream, as its leader reports it; `at` is the arrival time of `last`, unix ns,
+    0 if unknown.
+    """
 
     created: str
     first: int
@@ -68,15 +70,15 @@ class LaneState(NamedTuple):
 
 
 class SubjectCounts(NamedTuple):
-    """How many messages a lane held, by subject, when its last one had the sequence `last`."""
+    """The number of messages in a lane, by subject, at the time when its last message had the sequence `last`."""
 
     counts: dict[str, int]
     last: int
 
 
 class Unwritable(NamedTuple):
-    """Why a stream takes nothing, as a clause: "the server can't write: no space left on its disk". With `restart` it
-    takes nothing before its server is restarted, even if the cause is gone; else that may pass by itself.
+    """The reason why a stream can't be written, as a clause: "the server can't write: no space left on its disk". With
+    `restart`, the server must be restarted even once the cause is gone; otherwise the failure may pass by itself.
     """
 
     why: str
@@ -84,19 +86,19 @@ class Unwritable(NamedTuple):
 
 
 class Refused(Exception):
-    """The store answered no; asking again without a change won't help. The text says why."""
+    """The store has refused; the same request won't succeed later. The text says why."""
 
 
 class TooLarge(Refused):
-    """The message is above the store's limit."""
+    """The message exceeds the store's size limit."""
 
 
 class Full(Refused):
-    """The store's or the queue's limit is reached."""
+    """The limit of the store or of the queue is reached."""
 
 
 class QueueFull(Full):
-    """The queue holds as many messages as it may: `limit`, 0 if it isn't known here."""
+    """The queue holds as many messages as it may: `limit`, 0 if unknown here."""
 
     def __init__(self, limit: int) -> None:
         super().__init__(f"its queue is full, with {limit or 'all'} messages that it may hold")
@@ -104,39 +106,39 @@ class QueueFull(Full):
 
 
 class Lost(Exception):
-    """No answer came (in time): carried out or not is unknown, ask again."""
+    """No answer came (in time): whether the request was carried out is unknown. Ask again."""
 
 
 class LogMoved(Exception):
-    """Somebody else appended to the settle log: a newer owner."""
+    """The settle log was written by another process, that is, a newer owner."""
 
 
 class Disconnected(EvenlaneError):
-    """The connection went before the answer came: whether the request was carried out is unknown."""
+    """The connection was lost before the answer came: whether the request was carried out is unknown."""
 
 
 class Feed(Protocol):
-    """A running delivery of a lane, in order and without gaps: a sequence that is skipped isn't there."""
+    """A running delivery of a lane, in order and without gaps: a sequence that is skipped doesn't exist."""
 
     sink: Callable[[bytes, int, int, bytes, bytes], None]
-    """May be exchanged while the feed runs."""
+    """May be replaced while the feed runs."""
 
     def disturb(self, why: str) -> None:
-        """Have it verified and begun anew (by way of `on_break`)."""
+        """Have the lane verified, and the feed resumed (by way of `on_break`)."""
 
     async def close(self) -> None: ...
 
 
 class Store(Protocol):
-    """All times are unix ns by the store's clock. Any call may raise Lost."""
+    """A store. All times are unix ns by the store's clock. Any call may raise Lost."""
 
     @property
     def incarnation(self) -> int:
-        """Grows whenever identities must be verified again (a reconnect, a change of leader)."""
+        """Grows whenever stream identities must be verified again (after a reconnect, or a change of leader)."""
 
     @property
     def max_payload(self) -> int:
-        """Bytes of headers and body together that a message may have."""
+        """The largest size of headers and body together (bytes)."""
 
     @property
     def connected(self) -> bool: ...
@@ -145,11 +147,11 @@ class Store(Protocol):
         """The store's clock."""
 
     async def prepare(self, lanes: Sequence[LaneId], queue_limit: int | None = None) -> None:
-        """Make the streams of these lanes, of dead letters and of the settle log, or check what is there.
+        """Create the streams of these lanes, of dead letters and of the settle log, or check existing ones.
 
-        `queue_limit` is how many messages each queue's subject of a lane (not of a later stream) may hold from now on,
-        -1 for any number; whoever doesn't know it leaves it as it is. It is lowered only where no queue holds more.
-        Raises ConfigError for a stream that stands there with settings that would lose messages.
+        `queue_limit` is the most messages that each queue's subject of a lane (not of a delay stream) may hold from now
+        on, -1 for any number; None leaves it as it is. It is lowered only if no queue holds more. Raises ConfigError
+        for an existing stream with settings that would lose messages.
         """
 
     def put(self, subject: str, headers: bytes, body: bytes) -> asyncio.Future[Receipt]:
@@ -158,8 +160,8 @@ class Store(Protocol):
     def put_then(
         self, subject: str, headers: bytes, body: bytes, answered: Callable[[Receipt | Exception], None]
     ) -> None:
-        """`put` without the price of a future: `answered`, which must be quick, gets the receipt or the error, once,
-        and never before this returns. Raises Lost if nothing could be sent.
+        """`put` without the cost of a future: `answered`, which must be quick, receives the receipt or the error, once,
+        and never before this call returns. Raises Lost if nothing could be sent.
         """
 
     async def busy(self) -> list[BusyRecord]:
@@ -168,11 +170,11 @@ class Store(Protocol):
     async def state(self, lane: LaneId) -> LaneState: ...
 
     async def counts(self, lane: LaneId) -> dict[str, int]:
-        """How many messages the lane holds for each subject."""
+        """The number of messages in the lane, by subject."""
 
     async def held(self, lane: LaneId, project: str) -> SubjectCounts:
-        """How many it holds of a project, by subject, and up to where; none if the lane isn't there. Settled messages
-        count until they are removed.
+        """The number of a project's messages in the lane, by subject, and up to which sequence; empty if the lane
+        doesn't exist. Settled messages count until they are removed.
         """
 
     def feed(
@@ -189,60 +191,64 @@ class Store(Protocol):
     ) -> Feed:
         """Deliver from `start` on by calling `sink(subject, sequence, at, headers, body)`, which must be quick.
 
-        With `until`, end there and call `on_end`; without, it is called once, when all there was has come in. With
-        `hours` (of a later stream), only messages due in these.
-        With `on_head`, a feed that lags by bytes may leave bodies in the stream, and calls `on_head(subject, sequence,
-        at, headers, bytes of the body)` in place of `sink`, in the same order. Where that returns False the message
-        comes by `sink`.
-        After a break of any kind `on_break(last delivered)` is awaited; it verifies the lane's identity and names
-        the sequence to go on from.
+        - With `until`, the feed ends at this sequence and calls `on_end`; without it, `on_end` is called once, when all
+          existing messages have been delivered.
+        - With `hours` (of a delay stream), only messages due in these hours are delivered.
+        - With `on_head`, a feed that lags by bytes may leave bodies in the stream, and calls `on_head(subject,
+          sequence, at, headers, body size)` in place of `sink`, in the same order. If that returns False, the message
+          is delivered to `sink`.
+        - After a break of any kind, `on_break(last delivered)` is awaited; it verifies the lane's identity and returns
+          the sequence to continue from.
         """
 
     def expect_feeds(self, *, more: bool) -> None:
-        """Say whether feeds will follow for lanes that other nodes serve. Until then, feeds with `until` are slow."""
+        """Say whether feeds will follow for lanes that other nodes serve. Until they do, feeds with `until`
+        are throttled.
+        """
 
     async def get(self, lane: LaneId, sequences: Sequence[int]) -> list[Stored | None]:
         """Messages by sequence, None where the lane's leader says that there is none."""
 
     async def scan(self, lane: LaneId, subject: str, start: int, limit: int) -> list[int]:
-        """The next sequences, at most `limit`, of one subject."""
+        """The next sequences of one subject, at most `limit`."""
 
     async def next_of(self, lane: LaneId, subject: str, start: int, limit: int) -> list[Stored]:
-        """The next messages of one subject, at most `limit`, from the sequence `start` on. There may be more than are
-        returned; but if none is, there is none, as the lane's leader says.
+        """The next messages of one subject from the sequence `start` on, at most `limit`. There may be more than are
+        returned; but if none is returned, there is none, by the word of the lane's leader.
         """
 
     async def count(self, lane: LaneId, subject: str, start: int) -> int:
-        """How many messages of one subject there are from the sequence `start` on."""
+        """The number of messages of one subject from the sequence `start` on."""
 
     async def heads(self, lane: LaneId, subject: str, start: int, limit: int) -> list[Head]:
-        """The next messages, at most `limit`, of one subject; with their headers, but without bodies."""
+        """The next messages of one subject, at most `limit`, with their headers but without bodies."""
 
     async def read_log(self, lane: LaneId) -> tuple[list[Stored], int]:
         """The lane's settle log since its last checkpoint, and its position (0 if empty)."""
 
     def append_log(self, lane: LaneId, record: bytes, after: int, *, checkpoint: bool = False) -> asyncio.Future[int]:
-        """Append if the log still stands at `after`; a checkpoint replaces all before it.
-
-        Returns the new position; raises LogMoved.
+        """Append a record if the log's position is still `after`; a checkpoint replaces all earlier records. Returns
+        the new position; raises LogMoved.
         """
 
     async def purge(self, lane: LaneId, below: int) -> None:
-        """Remove all messages with a sequence < `below`."""
+        """Remove all messages with a sequence below `below`."""
 
     async def delete(self, lane: LaneId, sequence: int) -> None:
-        """Remove one message; no error if it is gone."""
+        """Remove one message; no error if it doesn't exist."""
 
     async def unwritable(self, streams: Sequence[str]) -> dict[str, Unwritable]:
-        """Which of these streams (by name) can't be written, as far as the store can tell without writing. A put to one
-        may bring no answer at all.
+        """The streams of these (by name) that can't be written, as far as the store can tell without writing. A put to
+        such a stream may get no answer at all.
         """
 
     async def dead_letters_kept(self) -> float:
-        """How long the store keeps dead letters before it removes them, s; 0: for ever."""
+        """The retention of dead letters, s; 0: for ever."""
 
     async def keep_dead_letters(self, seconds: float) -> None:
-        """Keep them for so long, those that are there included. Raises Refused for less than the duplicate window."""
+        """Set the retention of dead letters (s), existing ones included. Raises Refused if it is shorter than the
+        duplicate window.
+        """
 
     async def close(self) -> None: ...
 
@@ -255,35 +261,35 @@ class OpenStore(Store, Protocol):
 
 
 INBOX = "_INBOX."
-"""How a subject for answers begins. A node answers nowhere else: or a process that may ask could have it write to any
-subject.
+"""The prefix of reply subjects. A node replies to no other subject; otherwise a requester could make it
+write anywhere.
 """
 
 NO_RESPONDERS = b"NATS/1.0 503"
-"""What the headers of the answer begin with that a bus itself gives when nobody listens to a question."""
+"""The prefix of the headers of the reply that a bus itself sends if a request has no listener."""
 
 
 class RequestBus(Protocol):
-    """A connection on which questions are heard and answered."""
+    """A connection for requests and responses."""
 
     async def open(self) -> None:
         """Raises Unreachable."""
 
     def listen(self, subject: str, heard: Callable[[bytes, bytes, bytes, bytes], None]) -> int:
-        """`heard(subject, reply, headers, body)` is called for each message; a word `*` of the subject takes any word.
-        Returns what `unlisten` needs.
+        """Call `heard(subject, reply, headers, body)` for each message; the token `*` in the subject matches any token.
+        Returns the id for `unlisten`.
         """
 
     def unlisten(self, sid: int) -> None: ...
 
     def send(self, subject: str, body: bytes, headers: bytes = b"", reply: str = "") -> None:
-        """Publish to all that listen to the subject. Raises Disconnected."""
+        """Publish to all listeners of the subject. Raises Disconnected."""
 
     async def close(self) -> None: ...
 
 
 class ClusterFacts(Protocol):
-    """What the cluster has agreed on (`evenlane.engine.cluster.cluster_config.Facts`)."""
+    """The cluster config (`evenlane.engine.cluster.cluster_config.Facts`)."""
 
     @property
     def partitions(self) -> int: ...

@@ -1,7 +1,7 @@
-"""Copies of a message: to be tried again later, or kept among the dead letters. Pure.
+"""Makes copies of a message, for a later attempt or for the dead letters. Pure.
 
-A copy has an id of its own, `<project>:<id>:<stream>:<seq>:<attempt>`: under the first put's id the server would
-take it for a duplicate and drop it, and the original would then be settled.
+A copy has an id of its own, `<project>:<id>:<stream>:<seq>:<attempt>`: under the original's id the server would take it
+for a duplicate and drop it, and the original would then be settled.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from evenlane.engine.core.wire import headers as h
 if TYPE_CHECKING:
     from evenlane.engine.core.message.message import Message
 
-ROOM = 8 << 10  # bytes of headers that a copy may need beyond those of the message that was put
+ROOM = 8 << 10  # bytes of headers that a copy may need in addition to those of the original
 _HOUR = 3_600_000_000_000
 _LONGEST_TEXT = 512
 STRAY = "_stray"  # no project has such a name
@@ -27,13 +27,13 @@ class Copy(NamedTuple):
 
 
 def room(max_payload: int) -> int:
-    """Bytes below the store's limit that a put must leave free, so that its copies are taken, too."""
+    """The size (bytes) below the store's limit that a put must leave free, so that its copies are accepted, too."""
     return min(ROOM, max_payload // 8)
 
 
 def retry(message: Message, env: str, due: int) -> Copy:
-    """The same message for its next attempt, due at `due` (unix ns by the store's clock). The copy of what was recorded
-    in flight is recorded, too: else each copy of a killer would have a death that nobody counts.
+    """The copy for the next attempt, due at `due` (unix ns by the store's clock). The copy of a message that was
+    recorded in flight is recorded, too; otherwise each copy of a killer would cause a death that isn't counted.
     """
     headers = _base(message)
     headers[h.ATTEMPT] = str(message.attempt + 1)
@@ -47,7 +47,7 @@ def retry(message: Message, env: str, due: int) -> Copy:
 
 
 def dead_letter(message: Message, env: str, reason: str, error: str) -> Copy:
-    """The message as it ends: with reason, error, attempts, and the queue it came from."""
+    """The dead letter of a message: with reason, error, attempts, and the queue that it came from."""
     headers = _base(message)
     headers[h.ATTEMPT] = str(message.attempt)
     headers[h.REASON] = one_line(reason)
@@ -60,7 +60,7 @@ def dead_letter(message: Message, env: str, reason: str, error: str) -> Copy:
 
 
 def stray(subject: str, stream: str, sequence: int, at: int, block: bytes, body: bytes, env: str, reason: str) -> Copy:
-    """A message that no queue has, kept among the dead letters rather than dropped or left in the way."""
+    """The dead letter of an unroutable message, which is thus neither dropped nor left in the way."""
     headers = {name: one_line(text) for name, text in h.carried(h.decode_user(block)).items()}
     headers |= {
         h.ID: f"{STRAY}:{stream}:{sequence}:{at}",

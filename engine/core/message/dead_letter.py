@@ -1,4 +1,4 @@
-"""A dead letter as its stream holds it, and the message that a replay puts in its place. Pure; times are unix ns."""
+"""Reads dead letters, and makes the message that replays one. Pure; times are unix ns."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ if TYPE_CHECKING:
     from evenlane.engine.core.ports import ClusterFacts, Head
     from evenlane.quota.topics.topic import Accepted
 
-# What tells how a message ended: a replay begins again.
+# Headers about the message's end, which a replay drops.
 _OF_ITS_END = {h.REASON, h.ERROR, h.SUBJECT, h.ATTEMPT, h.DUE}
 
 
 class NotReplayable(EvenlaneError):
-    """The letter can't be put into a queue; it stays where it is."""
+    """The dead letter can't be put into a queue; it stays where it is."""
 
 
 class Place(NamedTuple):
-    """The queue that it came from."""
+    """The queue that a dead letter came from."""
 
     partition: int
     group: int
@@ -35,26 +35,26 @@ class Place(NamedTuple):
 
 
 class DeadLetter(NamedTuple):
-    project: str  # `_stray` for what no queue had
+    project: str  # `_stray` for an unroutable message
     sequence: int
     id: str
     reason: str
     error: str
     attempts: int
     origin: str  # <stream>:<sequence> of its last attempt
-    subject: str  # of the queue it came from, as it was written
-    place: Place | None  # None if that is the subject of no queue of the project
+    subject: str  # of the queue that it came from, as written
+    place: Place | None  # None if `subject` is no queue of the project
     key: str | None
     put_at: int  # when it was first put
     died_at: int
-    expires: int  # 0: as its topic says
-    headers: dict[str, str]  # those that the putting side set itself
+    expires: int  # 0: by its topic's ttl
+    headers: dict[str, str]  # set by the producer itself
     all_headers: dict[str, str]
     size: int  # bytes of the body
     body: bytes
 
     def document(self, *, body: bool) -> dict[str, Any]:
-        """In JSON's types; the body is text, or base64 if it is none."""
+        """In JSON's types; the body is text, or base64 if it isn't UTF-8."""
         shown: dict[str, Any] = {
             "seq": self.sequence, "id": self.id, "project": self.project, "reason": self.reason, "error": self.error,
             "attempts": self.attempts, "origin": self.origin, "subject": self.subject,
@@ -65,7 +65,7 @@ class DeadLetter(NamedTuple):
 
 
 def read(stored: Stored, env: str) -> DeadLetter:
-    """A letter that somebody else has put there, too: what is missing in it is left empty."""
+    """Read a dead letter. It may have been put there by anyone, so missing headers are left empty."""
     project = stored.subject.rpartition(".")[2]
     headers = h.decode(stored.headers)
     subject = headers.get(h.SUBJECT, "")
@@ -91,16 +91,16 @@ def read(stored: Stored, env: str) -> DeadLetter:
 
 
 def read_head(head: Head, subject: str, env: str) -> DeadLetter:
-    """The same of what was read without its body."""
+    """Read a dead letter without its body."""
     return read(Stored(head.sequence, head.at, subject, head.headers, b""), env)._replace(size=head.size)
 
 
 def replay(letter: DeadLetter, env: str, topic: Accepted, facts: ClusterFacts, now: int) -> Copy:
-    """The message for another first attempt, in the queue that it came from: a copy, as a retry is one
+    """The message for another first attempt, in the queue that the dead letter came from. It is a copy, as a retry is
     (evenlane.engine.core.message.copies).
 
-    Its id names the letter, so that it is stored once within the duplicate window, however often it is put. A group
-    that takes no puts any more gives way to the one that its key, or else its id, has now; in an ordered topic the key
+    Its id names the dead letter, so that it is stored once within the duplicate window, however often it is put. If the
+    group takes no puts any more, the group that its key, or else its id, has now is used; in an ordered topic the key
     decides anyway. Raises NotReplayable.
     """
     place = letter.place
@@ -120,7 +120,7 @@ def replay(letter: DeadLetter, env: str, topic: Accepted, facts: ClusterFacts, n
 def _headers_of_replay(letter: DeadLetter, env: str, now: int) -> dict[str, str]:
     stream = names.dead_stream(env)
     kept = {name: text for name, text in h.carried(letter.all_headers).items() if name not in _OF_ITS_END}
-    if letter.expires <= now:  # it would be gone at once: the topic's own ttl holds, from now on
+    if letter.expires <= now:  # it would expire at once: the topic's own ttl applies, from now on
         kept.pop(h.EXPIRES, None)
     return kept | {
         h.ID: f"{letter.project}:{letter.id}:{stream}:{letter.sequence}:{letter.attempts}",
@@ -130,7 +130,7 @@ def _headers_of_replay(letter: DeadLetter, env: str, now: int) -> dict[str, str]
 
 
 def _id(given: str, project: str) -> str:
-    """The message's own, out of `<project>:<id>:<stream>:<seq>:<attempt>:dead`."""
+    """The original message's id, out of `<project>:<id>:<stream>:<seq>:<attempt>:dead`."""
     if project == STRAY:
         return given
     own = given.removeprefix(f"{project}:")
@@ -140,7 +140,7 @@ def _id(given: str, project: str) -> str:
 
 
 def _place(subject: str, env: str, project: str) -> Place | None:
-    """Another tenant's queue is none, whoever wrote it there."""
+    """The queue that a subject names; None for another project's queue, for anyone may have written it."""
     words = subject.split(".")
     if len(words) != 6 or words[:2] != ["lanes", env] or words[3] != project or project == STRAY:
         return None

@@ -1,15 +1,15 @@
-"""What the log and dead letters say of an exception: one line of bounded length."""
+"""Renders exceptions for logs and dead letters: one line of bounded length."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 _LONGEST_TEXT = 4_096  # characters of an exception's text
-_LONGEST = 200  # characters of what came from outside
+_LONGEST = 200  # characters of text from outside
 
 
 def described(error: BaseException) -> str:
-    """Type and text of a handler's exception, whatever its own `__str__` does."""
+    """Type and text of a handler's exception; safe even if its `__str__` fails."""
     try:
         text = str(error)[:_LONGEST_TEXT]
     except BaseException:  # noqa: BLE001 - one tenant's odd exception must not end the node
@@ -18,22 +18,22 @@ def described(error: BaseException) -> str:
 
 
 def failure(error: BaseException) -> str:
-    """Its type, and its text if that is of our own making."""
+    """The exception's type, and its text if that is of our own making."""
     own = getattr(error, "for_logs", None)
     name = type(error).__name__
     return f"{name}: {cut(own)}" if isinstance(own, str) else name
 
 
 def refusal(error: Exception) -> str:
-    """Why a topic or a template is not valid. What is wrong with `push` is told where topics are: it is quoted there,
-    and may hold a token.
+    """The reason why a topic or a template is invalid. For `push`, it only says where to look: the full reason quotes
+    the value, which may hold a token.
     """
     field: str = getattr(error, "field", "")
     return f"{field} is not valid: `evenlane topics list` tells why" if "push" in field.split(".") else cut(str(error))
 
 
 def raised_at(error: BaseException) -> str:
-    """File and line of the innermost frame; the type alone doesn't lead to it."""
+    """File and line of the innermost frame, as the type alone doesn't lead there."""
     trace = error.__traceback__
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next
@@ -41,6 +41,6 @@ def raised_at(error: BaseException) -> str:
 
 
 def cut(text: str) -> str:
-    """One line of bounded length."""
+    """Shorten to one line of bounded length."""
     line = " ".join(text[: 2 * _LONGEST].split())
     return line if len(line) <= _LONGEST else f"{line[: _LONGEST - 1]}…"

@@ -1,8 +1,8 @@
-"""What a line of the log says of a message, a lane or a failure: the same fields everywhere, and never what a message
-holds.
+"""The log fields of a message or a lane: the same everywhere, and never the message's content.
 
-A handler's exception is told by its type and by where it was raised. Its text is not: validation errors, for one, quote
-the value that they don't like, which is the payload. It is in the dead letter, which who may see messages may see.
+A handler's exception is logged by its type and the place where it was raised, without its text: validation errors, for
+one, quote the value that they reject, which is the payload. The text is in the dead letter, for those who may see
+messages.
 """
 
 from __future__ import annotations

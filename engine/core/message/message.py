@@ -1,4 +1,4 @@
-"""What a handler gets, and what it may raise."""
+"""The message that a handler receives, and the exceptions that it may raise."""
 
 from __future__ import annotations
 
@@ -55,8 +55,8 @@ class Pause(Exception):
 
 
 def well_formed(error: BaseException) -> BaseException:
-    """What a handler raised, or a TypeError if it is a Retry, Reject or Pause without what these hold: a subclass can
-    leave it out, and anybody can overwrite it.
+    """The handler's exception; or a TypeError in place of a Retry, Reject or Pause whose attributes are invalid: a
+    subclass may omit them, and anyone can overwrite them.
     """
     try:
         if isinstance(error, Retry | Pause):
@@ -69,7 +69,7 @@ def well_formed(error: BaseException) -> BaseException:
 
 
 class _Done:
-    """An awaitable that is done: so `in_progress()` serves handlers with and without `await`."""
+    """A completed awaitable, so that `in_progress()` works with and without `await`."""
 
     def __await__(self) -> Generator[None, None, None]:
         return
@@ -96,9 +96,9 @@ class Message:
         self.node = node
         self.generation: int = entry[0].generation
         self.chosen = now  # by the scheduler, monotonic ns
-        self.started = now  # with its handler
-        self.ran_to = now  # its handler's time is counted until then
-        self.alive_at = now  # when it gave its last sign of life
+        self.started = now  # start of its handler, monotonic ns
+        self.ran_to = now  # its handler's time is counted up to then, monotonic ns
+        self.alive_at = now  # last sign of life, monotonic ns
         self.given_up = False
         self.recorded = False  # its handler starts once an in-flight record names it
 
@@ -121,7 +121,7 @@ class Message:
 
     @property
     def suspect(self) -> bool:
-        """It was in flight when a process died, and hasn't been handled since."""
+        """Whether it was in flight when a process died, and hasn't been handled since."""
         return bool(self._mark & SUSPECT)
 
     @property
@@ -132,7 +132,7 @@ class Message:
     def id(self) -> str:
         """The producer's id, the same over all retries; `<stream>-<sequence>-<time>` if it gave none."""
         own = header_values.own_id(self._entry[3], self.project)
-        # with the time, since a stream that was made anew gives its sequences to other messages
+        # with the time, because a stream that is created again reuses sequences
         return f"{self.stream}-{self.sequence}-{self._entry[2]}" if own is None else own
 
     @property
@@ -202,7 +202,7 @@ class Message:
         return datetime.fromtimestamp(due / 1e9, UTC) if due else None
 
     def dies(self, reason: str, error: str) -> None:
-        """It is to become a dead letter for this reason: for a fallback handler to see."""
+        """Note why it is about to be dead-lettered, for a fallback handler to see."""
         self._ended = (reason, error)
 
     @property
@@ -219,7 +219,7 @@ class Message:
         """Give a sign of life: ack_wait begins anew, `lasting` seconds from now. `await` it, or just call it (in a
         thread, say).
         """
-        from evenlane.engine.base.clock import now_ns  # noqa: PLC0415 - only here is a clock looked at
+        from evenlane.engine.base.clock import now_ns  # noqa: PLC0415 - the only use of a clock
 
         self.alive_at = now_ns() + int(lasting * 1_000_000_000)
         return _DONE

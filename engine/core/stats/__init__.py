@@ -1,1 +1,1 @@
-"""Figures: latencies, histograms, forecasts, tallies."""
+"""Statistics: latencies, histograms, forecasts, tallies."""

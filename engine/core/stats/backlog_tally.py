@@ -1,4 +1,4 @@
-"""What waits of a project on a node, counted from its queues; and how nodes tell it. Pure."""
+"""Tallies the backlog of a project on a node from its queues, and defines the report of it. Pure."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ _SECOND = 1_000_000_000
 
 
 class Count(msgspec.Struct):
-    """How many groups wait for a reason, and how many messages in them; None: that isn't known."""
+    """The number of groups that wait for a reason, and of messages in them; None: unknown."""
 
     groups: int = 0
     messages: int | None = 0
 
 
 class QueueCount(msgspec.Struct):
-    """What waits of one priority. `next_due_s` is in how many seconds the next delayed message is due. `waited` are the
-    seconds that the heads of its queues have waited lately, added up, by reason.
+    """The backlog of one priority. `oldest_s` is the longest wait, `next_due_s` the time until the next delayed message
+    is due (s). `waited` is the time (s) that the heads of its queues have waited recently, summed up by reason.
     """
 
     waiting: int = 0
@@ -37,10 +37,10 @@ class QueueCount(msgspec.Struct):
 
 
 class NodeAnswer(msgspec.Struct):
-    """What one node says of a project. `deepest` are the messages of the group that has the most, `waited_s` over how
-    many seconds it has noted how long heads waited, `may_use` the messages a second that its part of the topic is now,
-    `partitions` those that it serves; None: an older release doesn't say. `lost` is the project's topic if it is in
-    force on the node although etcd has lost it.
+    """One node's report of a project. `deepest` is the number of messages in its largest group; `waited_s` the period
+    (s) that `waited` covers; `may_use` the rate (msg/s) of the node's part of the topic; `partitions` those that it
+    serves (None: an older release doesn't say). `lost` is the project's topic if it is in effect on the node although
+    etcd has lost it.
     """
 
     node: str
@@ -56,7 +56,7 @@ class NodeAnswer(msgspec.Struct):
 
 
 class View(NamedTuple):
-    """One queue as it stands. Times are unix ns by the store's clock; 0 or None: there is none, or it isn't known."""
+    """The state of one queue. Times are unix ns by the store's clock; 0 or None: none, or unknown."""
 
     priority: str
     group: int
@@ -68,7 +68,7 @@ class View(NamedTuple):
 
 
 class Tally:
-    """Adds a node's queues up. `now` is the store's clock, unix ns."""
+    """Sums up a node's queues. `now` is the store's clock, unix ns."""
 
     def __init__(self, now: int) -> None:
         self._now = now
@@ -95,17 +95,17 @@ class Tally:
             self.came(view.priority, view.head_at)
 
     def came(self, priority: str, at: int) -> None:
-        """Something of this priority has waited since then."""
+        """A message of this priority has been waiting since `at`."""
         part = self.part(priority)
         part.oldest_s = _most(part.oldest_s, max(0.0, (self._now - at) / _SECOND))
 
     def waited(self, priority: str, reason: str, seconds: float) -> None:
-        """Heads of this priority have waited so long for that."""
+        """Heads of this priority have waited for this reason, in seconds."""
         found = self.part(priority).waited
         found[reason] = found.get(reason, 0.0) + seconds
 
     def running(self, priority: str) -> None:
-        """One message is being handled."""
+        """Count one message that is being handled."""
         self.part(priority).in_flight += 1
 
     def part(self, priority: str) -> QueueCount:
@@ -115,7 +115,7 @@ class Tally:
 
 
 def merged(parts: Iterable[QueueCount]) -> QueueCount:
-    """One priority on several nodes. A group is on one node, so groups add up."""
+    """The sum over several nodes for one priority. A group is on one node, so groups add up."""
     whole = QueueCount()
     for part in parts:
         whole.waiting += part.waiting
@@ -131,12 +131,12 @@ def merged(parts: Iterable[QueueCount]) -> QueueCount:
 
 
 def ranked(reasons: Mapping[str, Count]) -> list[tuple[str, Count]]:
-    """The most frequent first, by groups, then by messages."""
+    """The reasons, most frequent first: by groups, then by messages."""
     return sorted(reasons.items(), key=lambda item: (-item[1].groups, -(item[1].messages or 0), item[0]))
 
 
 def count(part: QueueCount, reason: str, groups: int, messages: int | None) -> None:
-    """So many groups, and messages in them, wait for this reason."""
+    """Count groups, and messages in them, that wait for this reason."""
     found = part.reasons.setdefault(reason, Count())
     found.groups += groups
     found.messages = None if messages is None or found.messages is None else found.messages + messages

@@ -1,11 +1,11 @@
-"""When a project's backlog will be gone, and what quota would clear it by a given time (X7). Pure.
+"""Forecasts when a project's backlog will be gone, and which quota would clear it by a given time (X7). Pure.
 
-A backlog B to which a messages a second are added, while d are taken away, is gone after B / (d - a) seconds if
-d > a, and never otherwise. To have it gone after T seconds, d must be a + B / T.
+A backlog B that gains a messages per second and loses d is gone after B / (d - a) seconds if d > a, and never
+otherwise. To have it gone after T seconds, d must be a + B / T.
 
-a and d are measured, between two samples of the node's counters. An attempt that failed counts in both: it is
-taken away, and comes back when its retry is due. d can't stay above the topic's quota; where too few messages
-ended to measure it, and the quota is what holds them up, d is the quota.
+Both a and d are measured, between two samples of the node's counters. A failed attempt counts in both: it is taken
+away, and comes back when its retry is due. d can't stay above the topic's quota; if too few messages ended to measure
+it, and messages wait for quota, d is the quota.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from evenlane.quota.topics.topic import Topic
 
 _SECOND = 1_000_000_000
-LONGEST = 30 * _SECOND  # by default, between the two samples of a measurement
-_KEPT = 32  # samples of a project
-_ENOUGH = 10  # messages that ended, for a rate to be believed
+LONGEST = 30 * _SECOND  # default of the longest time between the two samples of a measurement
+_KEPT = 32  # samples per project
+_ENOUGH = 10  # messages that must have ended for a rate to be relied on
 ANEW = "rates are measured anew, as partitions have just changed hands"
 
 
@@ -40,8 +40,8 @@ class Sample(NamedTuple):
 
 
 class Rates(msgspec.Struct, frozen=True):
-    """Messages a second, over `seconds`; over none if they aren't known. `failed` are attempts that didn't succeed, and
-    what expired.
+    """Rates in msg/s, measured over `seconds`; 0 seconds if unknown. `failed` are unsuccessful attempts and expired
+    messages.
     """
 
     arriving: float = 0.0
@@ -51,7 +51,7 @@ class Rates(msgspec.Struct, frozen=True):
 
     @property
     def leaving(self) -> float:
-        """What the backlog loses."""
+        """The rate at which the backlog shrinks."""
         return self.handled + self.failed
 
     @property
@@ -63,7 +63,7 @@ UNKNOWN = Rates()
 
 
 def between(first: Sample, last: Sample) -> Rates:
-    """The rates from one sample to a later one; raises ValueError if it isn't later."""
+    """The rates between two samples. Raises ValueError if the second isn't later."""
     if last.at <= first.at:
         raise ValueError(f"a rate needs two instants, not {first.at} and {last.at}")
     seconds = (last.at - first.at) / _SECOND
@@ -76,8 +76,8 @@ def between(first: Sample, last: Sample) -> Rates:
 
 
 def together(rates: Iterable[Rates]) -> Rates:
-    """Those of several nodes; `seconds` is the shortest time over which one of them measured. Not known if those of one
-    aren't: the rest is less than the whole.
+    """The sum over several nodes; `seconds` is the shortest measurement. Unknown if one node's rates are: a partial sum
+    would be too low.
     """
     each = list(rates)
     if not all(rate.known for rate in each):
@@ -91,7 +91,7 @@ def together(rates: Iterable[Rates]) -> Rates:
 
 
 class History:
-    """The last samples of something on one node, at least `apart` ns from one another."""
+    """The last samples of one project on one node, at least `apart` ns from one another."""
 
     __slots__ = ("_apart", "_samples")
 
@@ -104,15 +104,15 @@ class History:
             self._samples.append(sample)
 
     def rested(self, until: int) -> None:
-        """Nothing has grown since the last sample: as if it had been measured as often as it may until then."""
+        """No counter has changed since the last sample: fill in the samples that would have been taken until then."""
         if self._samples:
             last = self._samples[-1]
             for at in range(max(last.at + self._apart, until - LONGEST), until + 1, self._apart):
                 self._samples.append(last._replace(at=at))
 
     def before(self, now: int, longest: int = LONGEST) -> Sample | None:
-        """The oldest of the last `longest` ns, if it is old enough to measure from; None if there is none. What is
-        older is forgotten.
+        """The oldest sample of the last `longest` ns, if it is old enough to measure from; None if there is none. Older
+        samples are dropped.
         """
         samples = self._samples
         while samples and now - samples[0].at > longest:
@@ -121,8 +121,8 @@ class History:
 
 
 class Load(NamedTuple):
-    """What a forecast goes by. `deepest` are the messages of the group that has the most, `reason` is what most
-    queues wait for, `max_group_qps` what one group may have at the most.
+    """The input of a forecast. `deepest` is the number of messages in the largest group, `reason` the reason for which
+    most queues wait, `max_group_qps` the highest rate of one group.
     """
 
     waiting: int
@@ -134,15 +134,15 @@ class Load(NamedTuple):
 
 
 class Resumed(NamedTuple):
-    """What happens once a paused topic goes on: in how many seconds nothing waits any more, None if never."""
+    """The forecast for a paused topic once it resumes: the time until no message waits (s), None if never."""
 
     seconds: float | None
     sentence: str
 
 
 class Quota(NamedTuple):
-    """The whole QPS that clear a backlog in time; None if none does or none is needed. `flags` are those of `evenlane
-    topics set` that bring it about, empty if nothing has to be set.
+    """The whole QPS that clear a backlog in time; None if none does or none is needed. `flags` are the options of
+    `evenlane topics set` for it, empty if no change is needed.
     """
 
     qps: int | None
@@ -151,12 +151,12 @@ class Quota(NamedTuple):
 
 
 def stands_still(topic: Topic | None) -> bool:
-    """Nothing is handed out, whatever the quota."""
+    """Whether no message is handed out, whatever the quota."""
     return topic is None or topic.state == "paused"
 
 
 def leaving(load: Load) -> float:
-    """Messages a second that the backlog will lose, as far as can be told."""
+    """The rate (msg/s) at which the backlog will shrink, as far as it can be predicted."""
     topic, measured = load.topic, load.rates.leaving
     if topic is None or stands_still(topic):
         return 0.0
@@ -166,7 +166,7 @@ def leaving(load: Load) -> float:
 
 
 def gone_in(load: Load) -> tuple[float | None, str]:
-    """In how many seconds nothing waits any more, None if never at this rate or not known; and a sentence."""
+    """The time (s) until no message waits, None if never at this rate or unknown; and a sentence."""
     arriving, left = load.rates.arriving, leaving(load)
     if not load.waiting:
         return 0.0, "nothing waits"
@@ -184,7 +184,9 @@ def gone_in(load: Load) -> tuple[float | None, str]:
 
 
 def once_resumed(load: Load, deleted: bool = False) -> Resumed | None:
-    """What a paused topic's quota would do to its backlog; None if it isn't paused, nothing waits, or not known."""
+    """The effect that a paused topic's quota would have on its backlog; None if the topic isn't paused, nothing waits,
+    or it is unknown.
+    """
     topic, arriving = load.topic, load.rates.arriving
     if topic is None or topic.state != "paused" or not load.waiting or not load.rates.known:
         return None
@@ -198,7 +200,7 @@ def once_resumed(load: Load, deleted: bool = False) -> Resumed | None:
 
 
 def clears(load: Load, within: float) -> Quota:
-    """The quota with which nothing waits any more after `within` seconds (more than 0)."""
+    """The quota with which no message waits after `within` seconds (more than 0)."""
     topic, time = load.topic, spoken(within)
     if not load.waiting:
         return Quota(None, "", "nothing waits: no other quota is needed")
@@ -224,7 +226,9 @@ def _too_deep(load: Load, time: str) -> str:
 
 
 def _beside(load: Load, qps: int, within: float) -> str:
-    """What must be set with it: as many groups as that rate needs, and borrowing if one group has most of it."""
+    """The further options needed: as many groups as the rate needs, and borrowing if one group has most of
+    the backlog.
+    """
     topic = load.topic
     if topic is None:
         return ""
@@ -246,7 +250,7 @@ def _rate(rate: float) -> str:
 
 
 def figure(number: float) -> str:
-    """A rate as a person writes it: 0.05, 100, 1,000,000."""
+    """A rate as people write it: 0.05, 100, 1,000,000."""
     return f"{number:,.10g}"
 
 
@@ -254,7 +258,7 @@ _UNITS = (("d", 86_400), ("h", 3_600), ("m", 60), ("s", 1))
 
 
 def spoken(seconds: float) -> str:
-    """A duration in two units at the most, as a person says it: `3m 20s`, `0.4s`."""
+    """A duration in at most two units, as people say it: `3m 20s`, `0.4s`."""
     if seconds < 9.95:
         return f"{seconds:.{1 if seconds >= 0.95 else 2}f}".rstrip("0").rstrip(".") + "s"
     left = round(seconds)

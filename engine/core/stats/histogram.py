@@ -1,4 +1,4 @@
-"""Counts by how long something took. Pure."""
+"""Histograms of durations. Pure."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ BOUNDS_S = (
     0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 900.0, 3600.0,
     21_600.0, 86_400.0,
 )  # fmt: skip
-"""Upper bounds of the buckets, inclusive; beyond the last there is one more."""
+"""Upper bounds of the buckets, inclusive; there is one more bucket beyond the last."""
 
 BOUNDS = tuple(int(bound * _SECOND) for bound in BOUNDS_S)
-"""The same in ns."""
+"""The bounds in ns."""
 
 
 class Counted(NamedTuple):
-    """By bucket, not cumulative; and the sum of all in seconds."""
+    """Counts by bucket, not cumulative; and the sum of all durations in seconds."""
 
     counts: tuple[int, ...]
     seconds: float
 
 
 class Histogram:
-    """Of durations in ns: `counts[bisect_left(BOUNDS, ns)]`, and their `sum`. Whoever adds one for each message does so
-    where it stands, as a call would cost more than that.
+    """A histogram of durations in ns: `counts[bisect_left(BOUNDS, ns)]`, and their `sum`. It has no method to add a
+    duration: the hot path does so inline, because a call would cost more than the addition.
     """
 
     __slots__ = ("counts", "sum")

@@ -1,8 +1,8 @@
-"""How long messages waited and how long their handlers took, noted as each attempt ends.
+"""Measures how long messages waited and how long their handlers took, as each attempt ends.
 
-By priority as histograms, by queue as sums (`Queue.dwelt`, `Queue.ran`), from which a round over the queues makes those
-of the tenants: so the hot path knows no labels. It only writes durations down; some hundreds are
-added up at a time, so that the lists which they go into don't come between messages.
+By priority there are histograms, by queue sums (`Queue.dwelt`, `Queue.ran`), from which a pass over the queues computes
+those of tenants; the hot path therefore knows no labels. It only notes durations. A few hundred are added up at a time,
+so that the lists which they go into don't compete for the CPU cache with each message.
 """
 
 from __future__ import annotations
@@ -21,14 +21,16 @@ if TYPE_CHECKING:
     from evenlane.engine.core.queue.queue import Queue
 
 _AT_ONCE = 256
-_COARSE = (*(bisect_left(BOUNDS, bound) for bound in WAIT_BOUNDS), len(BOUNDS))  # of each fine bucket
-_ANOTHER = -1  # of the same batch, whose time is noted already
+_COARSE = (*(bisect_left(BOUNDS, bound) for bound in WAIT_BOUNDS), len(BOUNDS))  # coarse bucket of each fine one
+_ANOTHER = -1  # a further message of a batch, whose time is noted already
 _SHORTEST = BOUNDS[0]  # most handlers take less: the first bucket
 
 
 class LatencyStats:
-    """Of one process, by band; a batch is handled once. `offset` is how much the store's unix clock is ahead of our
-    monotonic one, in ns.
+    """The latencies of one process, by band; a batch counts as handled once. `offset` (ns) is the lead of the store's
+    unix clock over our monotonic one.
+
+    Invariant: durations in `_noted` aren't in any histogram or queue yet; `add_up` moves them there.
     """
 
     def __init__(self, bands: int) -> None:
@@ -48,7 +50,7 @@ class LatencyStats:
         return self._handling
 
     def ended(self, message: Message, now: int) -> None:
-        """An attempt at this one has ended. `now` is monotonic ns."""
+        """Note the end of an attempt. `now` is monotonic ns."""
         started, entry = message.started, message._entry  # noqa: SLF001 - saves property calls
         waited = started + self.offset - (since(entry) if entry[0].later else entry[2])
         noted = self._noted
@@ -57,20 +59,20 @@ class LatencyStats:
             self.add_up()
 
     def batch_ended(self, messages: Sequence[Message], now: int) -> None:
-        """The same of several that one handler got together."""
+        """Note the end of an attempt at several messages that one handler received together."""
         first = messages[0]
         queue, at = first.queue, first.started + self.offset
         self.ended(first, now)
         self._noted += [(queue, _ANOTHER, 0, at - since(message.entry)) for message in messages[1:]]
 
     def running(self, messages: Sequence[Message], now: int) -> None:
-        """They run still: their time until now counts already, or long ones would be seen only at their end."""
+        """Count the time of a running handler up to now; otherwise long ones would show only at their end."""
         first = messages[0]
         first.queue.ran += now - first.ran_to
         first.ran_to = now
 
     def add_up(self) -> None:
-        """All that was noted: from now on queues and histograms have it."""
+        """Move all noted durations into queues and histograms."""
         dwells, handlings = self._dwell, self._handling
         for queue, took, ran, waited in self._noted:
             queue.attempts += 1
@@ -81,7 +83,7 @@ class LatencyStats:
                 handling.counts[bisect_left(BOUNDS, took) if took > _SHORTEST else 0] += 1
                 handling.sum += took
             dwell = dwells[band]
-            if waited > 0:  # (less by the clocks of two servers)
+            if waited > 0:  # (it may be negative, as the clocks of two servers differ)
                 bucket = bisect_left(WAIT_BOUNDS, waited)
                 dwell.sum += waited
                 queue.dwelt += waited

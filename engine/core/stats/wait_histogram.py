@@ -1,13 +1,13 @@
-"""The buckets in which nodes count how long messages waited before their handler began."""
+"""The buckets in which nodes count how long messages waited until their handler began."""
 
 from evenlane.engine.core.stats.histogram import BOUNDS_S as _COARSE
 
 _LEAST_S, _MOST_S = 0.001, 30 * 86_400.0
-_STEPS = 4  # buckets each time the wait doubles: what is read from them is at most 9.5 % off
+_STEPS = 4  # buckets per doubling of the wait, so that values read from them are at most 9.5 % off
 
 
 def _bounds() -> tuple[float, ...]:
-    """A geometric row, and the bounds that Prometheus gets, so that those buckets are sums of these."""
+    """A geometric series, plus the bounds that Prometheus gets, so that its buckets are sums of these."""
     fine = {*_COARSE}
     step = 0
     while (bound := _LEAST_S * 2 ** (step / _STEPS)) <= _MOST_S:
@@ -17,7 +17,7 @@ def _bounds() -> tuple[float, ...]:
 
 
 WAIT_BOUNDS_S = _bounds()
-"""Upper bounds in seconds, inclusive; bucket 0 begins at 0, and beyond the last there is one more."""
+"""Upper bounds in seconds, inclusive; bucket 0 begins at 0, and there is one more bucket beyond the last."""
 
 WAIT_BOUNDS = tuple(int(bound * 1_000_000_000) for bound in WAIT_BOUNDS_S)
-"""The same in ns."""
+"""The bounds in ns."""

@@ -1,1 +1,1 @@
-"""What crosses the wire: headers, subjects, records and messages, written and read."""
+"""Wire formats: headers, subjects, records and messages, encoded and decoded."""

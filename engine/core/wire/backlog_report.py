@@ -1,4 +1,6 @@
-"""What a node tells all producers each second, on core NATS: the backlog, by partition, of projects with a limit."""
+"""The backlog report that a node sends to all producers every second, on core NATS: the backlog of limited projects, by
+partition.
+"""
 
 from __future__ import annotations
 
@@ -14,13 +16,13 @@ if TYPE_CHECKING:
 
     from evenlane.quota.topics.topic import Accepted
 
-_MOST_ENTRIES = 4_000  # in one message: some 300 KB
+_MOST_ENTRIES = 4_000  # per message: some 300 KB
 
 
 class BacklogEntry(msgspec.Struct, array_like=True, gc=False):
-    """`count` messages of a project wait in a partition: due, in flight or delayed.
+    """The number of a project's messages that wait in a partition: due, in flight or delayed.
 
-    It holds what the lane has up to the sequence `lane`, and what the later stream has up to `later`.
+    `lane` and `later` are the sequences up to which the count covers the lane and the delay stream.
     """
 
     partition: int
@@ -31,7 +33,7 @@ class BacklogEntry(msgspec.Struct, array_like=True, gc=False):
 
 
 class BacklogReport(msgspec.Struct):
-    """`at` is unix ns by the store's clock; `number` rises by one with each message of a node's life."""
+    """`at` is unix ns by the store's clock; `number` rises by one with each message during a node's life."""
 
     node: str
     number: int
@@ -43,19 +45,19 @@ _reports = msgspec.json.Decoder(BacklogReport)
 
 
 def subject(env: str, node: str) -> str:
-    """What a node's reports are published to; `*` for those of all nodes."""
+    """The subject of a node's reports; `*` for those of all nodes."""
     return f"backlog.{env}.{node.replace('.', '_')}"
 
 
 def encoded(node: str, number: int, at: int, entries: Sequence[BacklogEntry]) -> Iterator[bytes]:
-    """As many messages as it takes, each complete in itself."""
+    """The reports, in as many messages as needed, each complete in itself."""
     for start in range(0, len(entries), _MOST_ENTRIES):
         yield msgspec.json.encode(BacklogReport(node, number, at, list(entries[start : start + _MOST_ENTRIES])))
         number += 1
 
 
 def decoded(body: bytes) -> BacklogReport | None:
-    """None for what no node has written."""
+    """None for bytes that no node has written."""
     try:
         return _reports.decode(body)
     except UNREADABLE:
@@ -63,7 +65,7 @@ def decoded(body: bytes) -> BacklogReport | None:
 
 
 def partitions_of(project: str, accepted: Accepted, partitions: int) -> tuple[int, ...]:
-    """All that its groups lie on, those included that are only emptied."""
+    """All partitions that the project's groups are in, groups being drained included."""
     spread = accepted.topic.spread
     slots = {group % spread for group in (*range(min(accepted.active, spread)), *accepted.draining)}
     return tuple(sorted({partition_of(project, slot, spread, partitions) for slot in slots}))

@@ -1,8 +1,8 @@
-"""What is caught where bytes that anybody may have written are decoded: they are put aside, with a reason."""
+"""The errors to catch where untrusted bytes are decoded."""
 
 import msgspec
 
 UNREADABLE = (msgspec.MsgspecError, ValueError, RecursionError)
-"""What msgspec raises for bytes that aren't what they should be: text in no encoding, say, numbers of 10,000 digits, or
-lists in lists in lists.
+"""The exceptions that msgspec raises for malformed bytes, such as text in no encoding, numbers of 10,000 digits, or
+deeply nested lists.
 """

@@ -1,4 +1,4 @@
-"""What the leader asks of nodes about groups that may be empty, and what a node says."""
+"""Messages between the leader and nodes about groups that may be empty."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ import msgspec
 
 
 class GroupQuestion(msgspec.Struct, frozen=True):
-    """Groups of a project of which the leader wants to know whether they hold anything."""
+    """Groups of a project that the leader wants to know to be empty or not."""
 
     project: str
     groups: tuple[int, ...]
 
 
 class GroupRequest(msgspec.Struct, frozen=True):
-    """One question to all nodes, to be answered at `reply`. `deep`: the streams are looked at as well, and not only
-    what the node knows.
+    """A request to all nodes, to be answered at `reply`. `deep`: nodes inspect the streams as well, not
+    only their memory.
     """
 
     number: int
@@ -24,8 +24,8 @@ class GroupRequest(msgspec.Struct, frozen=True):
 
 
 class GroupReply(msgspec.Struct, frozen=True):
-    """A node's answer. `epochs`: the partitions that it has looked at, and under which epoch it owns each; `full`: of
-    each project the groups that hold something there.
+    """A node's reply. `epochs` has the partitions that it inspected, and the epoch under which it owns each; `full`
+    has, by project, the groups that hold messages there.
     """
 
     number: int
@@ -35,5 +35,5 @@ class GroupReply(msgspec.Struct, frozen=True):
 
 
 def subject(env: str) -> str:
-    """What a question is published to."""
+    """The subject of requests."""
     return f"ask.{env}.empty"

@@ -1,7 +1,7 @@
-"""What a message's headers say that Evenlane acts on: a valid value, or why it is none. Pure.
+"""Reads the headers that Evenlane acts on: a valid value, or why it is invalid. Pure.
 
-Anybody may publish to a lane, so nothing here raises. An instant that is none decides when a message is due or gone, so
-that message becomes a dead letter. Of all else a value that is none counts as absent, and the log says so.
+Anyone may publish to a lane, so nothing here raises. A message with an invalid due time or expiry is dead-lettered,
+since that header decides when the message is due or gone. Any other invalid value counts as absent, and is logged.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 _MOST_ATTEMPTS = 1_000_000
-_FIRST = 10**17  # ns: in 1973; any instant of today is above it, and below it in any other unit
+_FIRST = 10**17  # ns: in 1973; any instant of today is above it in ns, and below it in any other unit
 _LAST = (1 << 63) - 1
 _UNITS = ((10**8, 10**11, "seconds"), (10**11, 10**14, "milliseconds"), (10**14, _FIRST, "microseconds"))
 _SHOWN = 80  # characters
@@ -26,11 +26,13 @@ _PLAIN = re.compile(
     rb"\r\nEvenlane-(?:(?:Due|Expires|Put): [1-8][0-9]{17,18}|Attempt: [1-9][0-9]{0,5}|Key: [!-~]{1,256}"
     rb"|(?:Origin|Recorded): [!-~]*)(?=\r\n)"
 )
-"""Each header of ours, as it nearly always is. Where all are so, none is looked at: that takes five times as long."""
+"""Each of our headers in its usual form. If all are in this form none is checked further, which would take five times
+as long.
+"""
 
 
 class Refusal(NamedTuple):
-    """Why a header's value is not valid. `fatal`: the message can't be handled as its sender wants it."""
+    """The reason why a header's value is invalid. `fatal`: the message can't be handled as its sender intends."""
 
     header: str
     value: str
@@ -42,26 +44,26 @@ class Refusal(NamedTuple):
 
 
 def attempt(block: bytes) -> int:
-    """The number of the attempt; 1 if nothing valid says otherwise."""
+    """The number of the attempt; 1 if there is no valid header."""
     number = h.number(block, h.ATTEMPT, 1)
     return number if 1 <= number <= _MOST_ATTEMPTS else 1
 
 
 def instant(block: bytes, name: str, default: int) -> int:
-    """The time under this name, unix ns; `default` if it is absent or not valid."""
+    """The time under this name, unix ns; `default` if it is absent or invalid."""
     number = h.number(block, name, default)
     return number if _FIRST <= number <= _LAST else default
 
 
 def key(block: bytes) -> str | None:
-    """None if there is none, or none that is valid."""
+    """The key; None if it is absent or invalid."""
     text = h.value(block, h.KEY)
     return text if text is not None and names.is_key(text) else None
 
 
 def own_id(block: bytes, project: str) -> str | None:
-    """The id that the message was put under, the same over all its copies; None if it has none, or none that is valid:
-    it is part of the ids of its copies, and a header of pushes.
+    """The id that the message was put under, the same for all its copies. None if it is absent or invalid: it becomes
+    part of the ids of copies, and a header of pushes.
     """
     given = h.value(block, h.ID)
     if given is None:
@@ -73,7 +75,9 @@ def own_id(block: bytes, project: str) -> str | None:
 
 
 def message_id(project: str, stream: str, sequence: int, at: int, block: bytes) -> str:
-    """The id of a message, the same over all attempts: `own_id`, or one made of its first place (`Message.id`)."""
+    """The id of a message, the same over all attempts: `own_id`, or one made from its original location
+    (`Message.id`).
+    """
     return own_id(block, project) or f"{stream}-{sequence}-{at}"
 
 
@@ -81,7 +85,7 @@ _PARTS_OF_A_COPY = 3  # stream, sequence and attempt, behind the id
 
 
 def refusals(block: bytes) -> list[Refusal]:
-    """What of a message's headers is not valid, the fatal ones first."""
+    """The invalid headers of a message, fatal ones first."""
     if len(_PLAIN.findall(block)) == block.count(h.PREFIX):
         return []
     found = []
@@ -94,7 +98,7 @@ def refusals(block: bytes) -> list[Refusal]:
 
 
 def _no_instant(text: str) -> str:
-    """Why it is no time in ns since 1970; empty if it is one."""
+    """The reason why the text isn't a time in ns since 1970; empty if it is one."""
     if not (text.isascii() and text.isdigit()):
         return "it must be a whole number of nanoseconds since 1970"
     number = int(text) if len(text) < 20 else _LAST + 1

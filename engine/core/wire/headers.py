@@ -1,5 +1,5 @@
-"""The header block of a message: `NATS/1.0`, then `Name: value` lines. Encoded and read without a library,
-since at a hundred thousand messages a second most headers are never looked at.
+"""Encodes and decodes the header block of a message: `NATS/1.0`, then `Name: value` lines. No library is used, because
+at a hundred thousand messages per second most headers are never read.
 """
 
 import re
@@ -10,7 +10,7 @@ from evenlane.engine.errors import InvalidName
 FIRST_LINE = b"NATS/1.0\r\n"
 _END = b"\r\n"
 PREFIX = b"\r\nEvenlane-"
-"""How each header of ours begins, with the line break before it."""
+"""The prefix of each of our headers, with the preceding line break."""
 
 ID = "Nats-Msg-Id"
 KEY = "Evenlane-Key"
@@ -31,7 +31,7 @@ _RESERVED = ("nats-", "evenlane-")
 
 
 def encode(values: Mapping[str, str]) -> bytes:
-    """The block for these headers, b"" for none. Names and values must have been checked."""
+    """The block for these headers, b"" for none. Names and values must be checked before."""
     if not values:
         return b""
     lines = "".join([f"{name}: {value}\r\n" for name, value in values.items()])
@@ -46,12 +46,12 @@ def value(block: bytes, name: str) -> str | None:
     if start < 0:
         return None
     start += len(name) + 3
-    end = block.find(_END, start)  # the server checks no block that a stranger sends
+    end = block.find(_END, start)  # the server doesn't check blocks
     return block[start : end if end >= 0 else None].strip().decode("utf-8", "replace")
 
 
 def number(block: bytes, name: str, default: int) -> int:
-    """A header's value as an integer; `default` if it is absent or no number."""
+    """A header's value as an integer; `default` if it is absent or not a number."""
     return _number(value(block, name), default)
 
 
@@ -60,25 +60,25 @@ def _number(text: str | None, default: int) -> int:
 
 
 def decode(block: bytes) -> dict[str, str]:
-    """All headers of a block; a line that is no header is passed over."""
+    """All headers of a block; malformed lines are skipped."""
     found: dict[str, str] = {}
     for line in block.split(_END)[1:]:
         name, separator, text = line.partition(b":")
-        if separator:  # (of two with one name the first counts, as in `value`)
+        if separator:  # (of two headers with one name the first counts, as in `value`)
             found.setdefault(name.strip().decode("utf-8", "replace"), text.strip().decode("utf-8", "replace"))
     return found
 
 
 def decode_user(block: bytes) -> dict[str, str]:
-    """What the putting side set itself: all but `Nats-*` and `Evenlane-*`."""
+    """The headers that the producer set itself: all but `Nats-*` and `Evenlane-*`."""
     if not block:
         return {}
     return {name: text for name, text in decode(block).items() if not name.lower().startswith(_RESERVED)}
 
 
 def carried(found: Mapping[str, str]) -> dict[str, str]:
-    """Of a message's headers those that its copies have, too, as they can be sent: none of the server's, which may ask
-    something of it that it then refuses (`Nats-Expected-Stream`), and nothing that would break the block.
+    """The headers that a message's copies keep, in a form that can be sent: none of the server's, which might make it
+    refuse the copy (`Nats-Expected-Stream`), and nothing that would break the block.
     """
     return {
         name: _CONTROL.sub(" ", text)
@@ -88,20 +88,20 @@ def carried(found: Mapping[str, str]) -> dict[str, str]:
 
 
 def added(block: bytes, name: str) -> str | None:
-    """The value of a header that the server has added behind the sender's own, which may have the same name; None if
-    there is none.
+    """The value of a header that the server has added behind the sender's own headers, which may include the same name;
+    None if absent.
     """
     start = block.rfind(b"\r\n%b: " % name.encode())
     return value(block[start:], name) if start >= 0 else None
 
 
 def added_number(block: bytes, name: str, default: int) -> int:
-    """The same as an integer; `default` if it is absent or no number."""
+    """`added` as an integer; `default` if it is absent or not a number."""
     return _number(added(block, name), default)
 
 
 def check_user(values: Mapping[str, str]) -> None:
-    """Raises InvalidName for a header that can't be sent or isn't the user's to set."""
+    """Raises InvalidName for a header that can't be sent, or that users may not set."""
     for name, text in values.items():
         if not isinstance(name, str) or not _NAME.fullmatch(name):
             raise InvalidName(f"header {name!r} is not a valid name: letters, digits and !#$%&'*+-.^_`|~")

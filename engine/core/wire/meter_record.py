@@ -1,13 +1,12 @@
-"""What a node publishes to `METER_<env>` each interval: of each queue that changed, what waits, and counters.
+"""The record that a node publishes to `METER_<env>` each interval: backlog and counters of each queue that changed.
 
-A record is a byte that says its version, one that says how it is compressed (z: zlib, x: LZMA, which makes a large
-one a fifth smaller), then msgpack of three tables: lanes (a partition under an epoch), topics, and queues, which name
-a lane and a topic by their place. Tables are made of columns (engine/core/wire/varint_columns.py);
-one that isn't there is all zeros, and one that a reader doesn't know is passed over: so columns may be added without a
-new version.
+A record is a byte with its version, one with its compression (z: zlib, x: LZMA, which makes a large one a fifth
+smaller), then msgpack of three tables: lanes (a partition under an epoch), topics, and queues, which refer to a lane
+and a topic by index. Tables are made of columns (engine/core/wire/varint_columns.py). A missing column is all zeros,
+and a reader ignores unknown columns, so columns may be added without a new version.
 
-Counters begin at 0 with the epoch and never fall, so a record that is lost or comes twice changes no total. A record
-tells every queue that changed since the last one that the store has acknowledged (`after`), and others now and then.
+Counters begin at 0 with the epoch and never fall, so a record that is lost or repeated changes no total. A record has
+every queue that changed since the last record that the store has acknowledged (`after`), and others now and then.
 """
 
 from __future__ import annotations
@@ -26,42 +25,44 @@ if TYPE_CHECKING:
 
 VERSION = 1
 INTERVAL_S = 10.0
-"""From one record of a node to its next, unless it is set otherwise."""
+"""Default time between two records of a node, s."""
 REFRESH = 30
-"""Each queue is told at least once in so many records, changed or not."""
+"""Each queue is in at least one out of this many records, changed or not."""
 
 LANE_COLUMNS = ("partition", "epoch", "since", "closed")
-"""`since` is when the epoch's counters began, unix ns; `closed` 1 if the node has handed the partition over: what these
-rows say is the last word, but for handlers that run on. Lanes that no queue names come last: they say whose the
-partition is now, so that what a killed owner told to wait there is known to be gone.
+"""`since` is when the epoch's counters began, unix ns. `closed` is 1 if the node has handed the partition over: these
+rows are final, except for handlers that are still running. Lanes that no queue refers to come last: they say which node
+owns the partition now, so that a backlog reported by a killed owner is known to be obsolete.
 """
 TOPIC_COLUMNS = ("qps", "may_use", "weight", "reserve", "concurrency", "fairness")
-"""In thousandths, plus 1000; 0 is "not known", or not set. `may_use` is the node's part of `qps` in messages/s, loans
-included; `fairness` is the share of handling time that the tenant got over the one it was due on this node.
+"""In thousandths, plus 1000; 0: unknown, or not set. `may_use` is the node's part of `qps` in msg/s, loans included;
+`fairness` is the tenant's share of handling time divided by its due share on this node.
 """
 COUNTERS = ("arrived", "handled", "retried", "dead", "expired", "dropped", "attempts", "dwelt", "ran")
-"""Cumulative for a queue and epoch. `arrived` are messages that came in under this epoch: put, due, or found at the
-take-over; `retried` attempts that failed and will be tried again, `dead` and `expired` how messages ended otherwise,
-`dropped` on purpose; `attempts` are handlers begun, `dwelt` for how long their messages had waited, `ran` for how long
-they ran, both in ms.
+"""Cumulative per queue and epoch. `arrived` are messages that arrived under this epoch: put, due, or found at the
+takeover. `retried` are failed attempts that will be retried; `dead`, `expired` and `dropped` are the other ends of
+messages. `attempts` are handlers started, `dwelt` the time that their messages had waited, `ran` the time that they
+ran, both in ms.
 """
 GAUGES = ("backlog", "oldest", "in_flight", "longest")
-"""`backlog` waits now; `oldest` is for how long the oldest has, in units of 10 ms plus 1 (0: not known); `longest` ms
-is the longest wait that ended since the last record.
+"""`backlog` is the number of messages waiting now; `oldest` the wait of the oldest in units of 10 ms plus 1 (0:
+unknown); `longest` (ms) the longest wait that ended since the last record.
 """
 WAITED = "waited."
-"""Before a reason (engine/telemetry/wait_reasons.py) it names a counter: tenths of a second that messages waited for
-it, times their number.
+"""The prefix of a column for a reason (engine/telemetry/wait_reasons.py): the time that messages waited for it, times
+their number, in tenths of a second.
 """
 _PLACES = ("lane", "topic", "group", "band")
-_MOST_BYTES = 64 << 20  # of a record when it is unpacked
+_MOST_BYTES = 64 << 20  # of a decompressed record
 _MOST_ROWS = 4_000_000
-_SMALL = 8 << 10  # bytes: below it LZMA takes longer to set up than zlib to do it
+_SMALL = 8 << 10  # bytes; for smaller records, zlib is done before LZMA is set up
 _LEVEL = 9
 
 
 class Unreadable(ValueError):
-    """It is no record that this release can read; the text says why. `newer` if a later release may have written it."""
+    """The bytes are no record that this release can read; the text says why. `newer`: a later release may
+    have written it.
+    """
 
     def __init__(self, why: str, *, newer: bool = False) -> None:
         super().__init__(why)
@@ -78,7 +79,7 @@ class LaneRow(NamedTuple):
 
 
 class TopicRow(NamedTuple):
-    """See TOPIC_COLUMNS; None: not known, or not set."""
+    """See TOPIC_COLUMNS; None: unknown, or not set."""
 
     project: str
     qps: float | None = None
@@ -90,8 +91,8 @@ class TopicRow(NamedTuple):
 
 
 class QueueRow(NamedTuple):
-    """`lane` and `topic` are places in their tables. Counters and gauges in the units of the columns; `waited` by
-    reason; `waits` are (bucket, messages) of those buckets (engine/core/stats/wait_histogram.py) that changed,
+    """`lane` and `topic` are indices into their tables. Counters and gauges are in the units of the columns; `waited`
+    is by reason; `waits` has (bucket, messages) of the buckets (engine/core/stats/wait_histogram.py) that changed,
     cumulative.
     """
 
@@ -109,8 +110,8 @@ class QueueRow(NamedTuple):
 
 
 class Block(NamedTuple):
-    """Rows of queues and of their topics, packed once and written in many records. `lanes` and `projects` are what the
-    rows name; `queues` and `buckets` are numbers of rows. A column of zeros is left out.
+    """Rows of queues and their topics, packed once and written into many records. `lanes` and `projects` are those that
+    the rows refer to; `queues` and `buckets` are numbers of rows. A column of zeros is left out.
     """
 
     lanes: tuple[LaneRow, ...] = ()
@@ -122,21 +123,21 @@ class Block(NamedTuple):
     bucket_columns: Mapping[str, bytes] = {}
 
     def with_fairness(self, ratios: Mapping[str, float]) -> Block:
-        """The same block with this ratio of each project."""
+        """The block with this fairness of each project."""
         if ratios.keys().isdisjoint(self.projects):
             return self
         fairness = pack([_thousandths(ratios.get(project)) for project in self.projects])
         return self._replace(topic_columns={**self.topic_columns, "fairness": fairness})
 
     def with_topics(self, topics: Sequence[TopicRow]) -> Block:
-        """The same block with these rows, one for each of its projects."""
+        """The block with these rows, one for each of its projects."""
         return self._replace(topic_columns=_topic_columns(topics))
 
 
 class Head(NamedTuple):
-    """Of a record. `run` is when the node began to count, unix ns, `number` counts its records from 1, `after` is the
-    last before this one that the store has acknowledged, 0 if none. `at` is the store's clock, unix ns; `span` for how
-    long (ns) this record speaks; `slots` how many handlers may run.
+    """The head of a record. `run` is when the node began to count, unix ns; `number` counts its records from 1; `after`
+    is the last earlier record that the store has acknowledged, 0 if none. `at` is the store's clock, unix ns; `span`
+    the period (ns) that this record covers; `slots` the number of handlers that may run.
     """
 
     node: str
@@ -150,7 +151,7 @@ class Head(NamedTuple):
 
 
 class Record(msgspec.Struct, omit_defaults=True, kw_only=True):
-    """As it is written; see Head. Columns by name."""
+    """A record as it is encoded; see Head. Columns are by name."""
 
     node: str
     run: int
@@ -170,15 +171,15 @@ class Record(msgspec.Struct, omit_defaults=True, kw_only=True):
     bucket_columns: dict[str, bytes] = {}
 
     def lane(self, column: str) -> bytearray:
-        """One of LANE_COLUMNS, as words (engine/core/wire/varint_columns.py); so the others below."""
+        """One of LANE_COLUMNS, as words (engine/core/wire/varint_columns.py); likewise for the methods below."""
         return unpack(self.lane_columns.get(column, b"\0"), self.lanes)
 
     def topic(self, column: str) -> bytearray:
         return unpack(self.topic_columns.get(column, b"\0"), len(self.projects))
 
     def queue(self, column: str) -> bytearray:
-        """`lane`, `topic`, `group`, `band`, one of COUNTERS or GAUGES, `waited.<reason>`, or `waits`: how many of the
-        buckets, in their order, are this queue's.
+        """`lane`, `topic`, `group`, `band`, one of COUNTERS or GAUGES, `waited.<reason>`, or `waits`: the number of
+        buckets, in order, that belong to this queue.
         """
         return unpack(self.queue_columns.get(column, b"\0"), self.queues)
 
@@ -194,8 +195,9 @@ def encode(
     queues: Sequence[QueueRow],
     ready: Block = Block(),  # noqa: B008 - immutable
 ) -> bytes:
-    """A record. It is smallest where neighbouring queues are alike: sorted by project, group and band. The rows of
-    `ready` come first: `lanes` begin with its lanes, `topics` are those beyond its projects, and queues count both.
+    """Encode a record. It is smallest if neighbouring queues are alike, so sort them by project, group and band. The
+    rows of `ready` come first: `lanes` begin with its lanes, `topics` are those after its projects, and queues index
+    both.
     """
     rest = pack_block(lanes, topics, queues)
     record = Record(
@@ -216,7 +218,7 @@ def encode(
 
 
 def pack_block(lanes: Sequence[LaneRow], topics: Sequence[TopicRow], queues: Sequence[QueueRow]) -> Block:
-    """The rows as a record has them."""
+    """The rows in packed form."""
     buckets = [each for queue in queues for each in queue.waits]
     return Block(
         tuple(lanes),
@@ -230,7 +232,7 @@ def pack_block(lanes: Sequence[LaneRow], topics: Sequence[TopicRow], queues: Seq
 
 
 def version_of(body: bytes) -> int | None:
-    """What it says of itself, whether it can be read or not; None if it is empty."""
+    """The version that a record claims, readable or not; None if it is empty."""
     return body[0] if body else None
 
 
@@ -273,14 +275,14 @@ def _topic_columns(topics: Sequence[TopicRow]) -> dict[str, bytes]:
 
 
 def _joined(first: Mapping[str, bytes], count: int, second: Mapping[str, bytes], more: int) -> dict[str, bytes]:
-    """The columns of two tables, one behind the other."""
+    """The columns of two tables, concatenated."""
     if not count or not more:
         return {**first, **second}
     return {name: join(first.get(name, b"\0"), count, second.get(name, b"\0"), more) for name in {**first, **second}}
 
 
 def _columns(names: Sequence[str], values: Sequence[Sequence[int]]) -> dict[str, bytes]:
-    """Those that aren't all zeros."""
+    """The columns that aren't all zeros."""
     packed = {name: pack(column) for name, column in zip(names, values, strict=False)}
     return {name: column for name, column in packed.items() if column != b"\0"}
 

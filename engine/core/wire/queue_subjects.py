@@ -1,4 +1,4 @@
-"""The subjects that hold a project's messages. Pure."""
+"""The subjects of a project's messages. Pure."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ HOUR = 3_600_000_000_000
 
 
 class Subject(NamedTuple):
-    """One queue's messages in one stream; in a later stream those of one `hour` since 1970."""
+    """One queue's messages in one stream; in a delay stream those of one `hour` since 1970."""
 
     lane: LaneId
     name: str
@@ -23,11 +23,13 @@ class Subject(NamedTuple):
     priority: str
     hour: int
     held: int  # messages, settled ones included
-    last: int  # the stream's last sequence when they were counted
+    last: int  # the stream's last sequence at the time of the count
 
 
 def parse(lane: LaneId, counts: Mapping[str, int], last: int, priorities: Collection[str]) -> Iterator[Subject]:
-    """Of these priorities; a subject that no queue has is none of the backlog, but soon among the dead letters."""
+    """The subjects of queues with these priorities. Unroutable subjects aren't part of the backlog: their messages will
+    soon be dead-lettered.
+    """
     for name, count in counts.items():
         words = name.split(".")
         if len(words) != (7 if lane.kind == "later" else 6):

@@ -1,4 +1,4 @@
-"""What the head of a queue may wait for (X8): the words of the surface."""
+"""The reasons for which the head of a queue may wait (X8), as public surface words."""
 
 REASONS = (
     "quota", "concurrency", "headroom", "higher_priority", "fairness", "not_due", "ordered", "endpoint", "paused",

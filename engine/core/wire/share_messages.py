@@ -1,6 +1,6 @@
-"""What nodes and leader tell each other about shares, on core NATS: `shares.<env>.*`.
+"""Messages between nodes and the leader about quota shares, on core NATS: `shares.<env>.*`.
 
-Parts are fractions of the whole topic. `epoch` and `number` name the leader and its round.
+Parts are fractions of the whole topic. `epoch` and `number` identify the leader and its round.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ Epoch: TypeAlias = Annotated[int, msgspec.Meta(ge=0, lt=1 << 62)]
 Seconds: TypeAlias = Annotated[float, msgspec.Meta(gt=0, le=60)]
 T = TypeVar("T")
 
-# How fast shares move over nodes, in seconds. The simulator keeps the same time.
+# How fast shares move between nodes, in seconds. The simulator uses the same times.
 EVERY_S = 1.0
 """Between two looks of a node, and between two rounds of the leader."""
 SOON_S = 0.25
-"""After a round until the next, if something is newly short, or short under new rules."""
+"""From a round to the next, if a topic has newly become short, or is short under new rules."""
 CHANGED_S = 0.05
-"""After a change of a topic until a node looks whether it is short of it: it may have lent what it needs now."""
+"""From a change of a topic until a node checks whether it is short: it may have lent what it needs now."""
 DURATION_S = 3.0
-"""Of a loan."""
+"""Duration of a loan."""
 
 
 class Short(msgspec.Struct, tag=True):
-    """A node to the leader: of these topics more waits than its part allows; `anew` if their rules are new."""
+    """Node to leader: more messages of these topics wait than the node's part allows; `anew` if their rules are new."""
 
     node: str
     projects: list[str]
@@ -36,7 +36,7 @@ class Short(msgspec.Struct, tag=True):
 
 
 class Ask(msgspec.Struct, tag=True):
-    """The leader to all nodes, which answer what they have of these topics, and what they want."""
+    """Leader to all nodes: report your own part of these topics, and the part that you want."""
 
     epoch: Epoch
     number: int
@@ -44,7 +44,7 @@ class Ask(msgspec.Struct, tag=True):
 
 
 class _OfNode(msgspec.Struct):
-    """To or from one node, in a round."""
+    """A message to or from one node, in a round."""
 
     node: str
     epoch: Epoch
@@ -58,20 +58,20 @@ class Report(_OfNode, tag=True):
 
 
 class Lend(_OfNode, tag=True):
-    """The leader to a node: leave this unused for `seconds`, and keep no more than this of what you borrowed."""
+    """Leader to a node: leave this part unused for `seconds`, and keep no more than this of what you borrowed."""
 
     seconds: Seconds
     loans: dict[str, Loan]
 
 
 class Confirm(_OfNode, tag=True):
-    """A node's answer: so it is from now on."""
+    """A node's answer: this applies from now on."""
 
     standings: dict[str, NodeStanding]
 
 
 class Grant(_OfNode, tag=True):
-    """The leader to a node: borrow these parts; forget what you promised of `freed` before this round."""
+    """Leader to a node: borrow these parts; your promises for `freed` from before this round are cancelled."""
 
     seconds: Seconds
     parts: dict[str, Part]
@@ -98,12 +98,12 @@ def to_node(env: str, node: str) -> str:
 
 
 def told(body: bytes) -> Told | None:
-    """None for what no node has written."""
+    """None for bytes that no node has written."""
     return _decoded(_told, body)
 
 
 def asked(body: bytes) -> Asked | None:
-    """None for what no leader has written."""
+    """None for bytes that no leader has written."""
     return _decoded(_asked, body)
 
 

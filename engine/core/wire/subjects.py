@@ -1,4 +1,4 @@
-"""Which queue a subject names. What names none is a stray, and goes to the dead letters. Pure."""
+"""Finds the queue that a subject names. Messages with an unroutable subject are dead-lettered. Pure."""
 
 from __future__ import annotations
 
@@ -13,15 +13,17 @@ if TYPE_CHECKING:
     from evenlane.engine.base.names import Kind
 
 _WORDS = {"lanes": 6, "later": 7}
-_GROUPS = 1_000_000  # fewer of them has a topic
+_GROUPS = 1_000_000  # more than any topic has
 
 
 class UnroutableSubject(ValueError):
-    """Why a subject names no queue."""
+    """The subject names no queue; the text says why."""
 
 
 def queue_named(subject: bytes, kind: Kind, bands: Mapping[str, int]) -> tuple[str, int, int]:
-    """Project, group and band, of a subject of this kind of stream; `bands` are known by priority. Raises Stray."""
+    """Project, group and band of a subject in this kind of stream; `bands` maps priorities to bands. Raises
+    UnroutableSubject.
+    """
     words = [word.decode("utf-8", "replace") for word in subject.split(b".")]
     if len(words) != _WORDS[kind]:
         raise UnroutableSubject(f"it has {len(words)} words, not {_WORDS[kind]}")

@@ -1,7 +1,7 @@
-"""Whole numbers as columns of bytes, small once they are compressed. Pure.
+"""Columns of integers as bytes that compress well. Pure.
 
-A column is one byte that says how wide its numbers are (0 to 8 bytes), then all lowest bytes, then all second lowest,
-and so on: neighbours are alike that way (the shuffle filter of Blosc and HDF5). A column of zeros is that one byte.
+A column is one byte for the width of its numbers (0 to 8 bytes), then all lowest bytes, then all second lowest, and so
+on: neighbours are alike that way (the shuffle filter of Blosc and HDF5). A column of zeros is a single byte.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _WORD = 8
 
 
 def pack(values: Sequence[int]) -> bytes:
-    """`values` are from 0 to 2**64 - 1; raises OverflowError for others."""
+    """Pack integers from 0 to 2**64 - 1; raises OverflowError for others."""
     words = array("Q", values)
     width = (max(words, default=0).bit_length() + 7) // 8
     raw = _little(words)
@@ -24,7 +24,7 @@ def pack(values: Sequence[int]) -> bytes:
 
 
 def join(first: bytes, count: int, second: bytes, more: int) -> bytes:
-    """The packed column of `count` numbers with that of `more` numbers behind it."""
+    """The packed column of `count` numbers, followed by that of `more` numbers."""
     width = max(first[0], second[0])
     planes = (_plane(first, count, n) + _plane(second, more, n) for n in range(width))
     return bytes((width,)) + b"".join(planes)
@@ -35,7 +35,9 @@ def _plane(column: bytes, count: int, number: int) -> bytes:
 
 
 def unpack(column: bytes, count: int) -> bytearray:
-    """`count` numbers as little-endian words of 8 bytes. Raises ValueError for what is no column of so many."""
+    """`count` numbers as little-endian words of 8 bytes. Raises ValueError for bytes that aren't a column
+    of this length.
+    """
     width = column[0] if column else _WORD + 1
     if width > _WORD or len(column) != 1 + width * count:
         raise ValueError(f"a column of {count} numbers has {len(column)} bytes")
@@ -46,7 +48,7 @@ def unpack(column: bytes, count: int) -> bytearray:
 
 
 def numbers(words: bytes | bytearray) -> list[int]:
-    """What `unpack` gave, as Python's numbers."""
+    """The result of `unpack` as Python integers."""
     found = array("Q")
     found.frombytes(words)
     if _BIG_ENDIAN:
