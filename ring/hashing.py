@@ -1,7 +1,7 @@
-"""The formulas by which any producer, in any language, finds a message's group and partition.
+"""The formulas by which a producer, in any language, finds a message's group and partition.
 
-They are part of the public surface (docs/reference/headers-and-subjects.md holds test vectors) and never change: a
-change would send a key to another group while its older messages still wait in the first one.
+They are part of the public surface (docs/reference/headers-and-subjects.md has test vectors) and never change: a change
+would send a key to another group while its older messages still wait in the first one.
 """
 
 from functools import lru_cache
@@ -17,7 +17,7 @@ def digest(text: str) -> int:
 
 
 def jump_hash(key: int, buckets: int) -> int:
-    """Bucket in [0, buckets) for a 64-bit key; growing n to n + 1 moves 1 / (n + 1) of the keys.
+    """The bucket in [0, buckets) of a 64-bit key. Growing from n to n + 1 buckets moves 1 / (n + 1) of the keys.
 
     Source: Lamping, Veach, "A Fast, Minimal Memory, Consistent Hash Algorithm", 2014.
     """
@@ -32,12 +32,12 @@ def jump_hash(key: int, buckets: int) -> int:
 
 
 def group_of(key: str, groups: int) -> int:
-    """The group that all messages of this key go to."""
+    """The group of all messages with this key."""
     return jump_hash(digest(key) & _LOW_64, groups)
 
 
 @lru_cache(maxsize=1 << 16)
 def partition_of(project: str, group: int, spread: int, partitions: int) -> int:
-    """The partition of a project's group: a project lies on at most `spread` of them (P13)."""
+    """The partition of a project's group. A project is on at most `spread` partitions (P13)."""
     slot = group % spread
     return digest(project if slot == 0 else f"{project}/{slot}") % partitions

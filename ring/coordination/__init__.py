@@ -1,1 +1,1 @@
-"""The coordination port, its adapter of etcd, and one in memory."""
+"""The coordination port, and its adapters for etcd and in memory."""

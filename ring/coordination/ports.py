@@ -1,4 +1,4 @@
-"""The coordination port: what the engine asks of etcd, and nothing of how it is asked.
+"""The coordination port: the engine's view of etcd.
 
 `evenlane.ring.coordination.etcd` and `evenlane.ring.coordination.memory` implement it; one test suite runs on both.
 Revisions are etcd's: one counter for the whole store, raised by every change.
@@ -14,19 +14,19 @@ class CoordinationError(Exception):
 
 
 class Unavailable(CoordinationError):
-    """The store didn't answer in time: a write may or may not have been done."""
+    """The store didn't answer in time: whether a write was carried out is unknown."""
 
 
 class LeaseGone(CoordinationError):
-    """A key was to be put under a lease that has expired or was revoked; nothing was put."""
+    """The lease under which a key was to be put has expired or was revoked; nothing was put."""
 
 
 @dataclass(frozen=True, slots=True)
 class KeyValue:
     """One key as stored.
 
-    `create_revision` is that of the put that made the key (it serves as an epoch), `mod_revision` that of
-    its last put; `lease` is 0 without a lease.
+    `create_revision` is that of the put that created the key (it serves as an epoch), `mod_revision` that of its last
+    put; `lease` is 0 without a lease.
     """
 
     key: str
@@ -38,7 +38,7 @@ class KeyValue:
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """All keys under a prefix as they stood at `revision`, sorted by key."""
+    """All keys under a prefix at `revision`, sorted by key."""
 
     revision: int
     items: tuple[KeyValue, ...]
@@ -46,7 +46,7 @@ class Listing:
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One change. Of a deleted key only `key` and `mod_revision` (of the deletion) are told."""
+    """One change. For a deleted key, only `key` and `mod_revision` (of the deletion) are set."""
 
     kind: Literal["put", "delete"]
     item: KeyValue
@@ -61,7 +61,9 @@ class Absent:
 
 @dataclass(frozen=True, slots=True)
 class CreatedAt:
-    """Holds if the key exists and was created at this revision: nobody else has made it anew since."""
+    """Holds if the key exists and was created at this revision, that is, hasn't been deleted and created
+    again since.
+    """
 
     key: str
     revision: int
@@ -77,7 +79,7 @@ class ModifiedAt:
 
 @dataclass(frozen=True, slots=True)
 class HeldUnder:
-    """Holds if the key stands under this lease; 0: if it stands under none, or there is no such key."""
+    """Holds if the key is attached to this lease; 0: to none, or the key doesn't exist."""
 
     key: str
     lease: int
@@ -94,7 +96,7 @@ class Put:
 
 @dataclass(frozen=True, slots=True)
 class Delete:
-    """Removes the key if it is there."""
+    """Removes the key if it exists."""
 
     key: str
 
@@ -105,18 +107,18 @@ Op = Put | Delete
 
 @dataclass(frozen=True, slots=True)
 class TxnResult:
-    """Which arm was done (`succeeded`: the first), and the store's revision after it."""
+    """The branch that was taken (`succeeded`: `then`), and the store's revision after it."""
 
     succeeded: bool
     revision: int
 
 
 class Watch(Protocol):
-    """What happens under a prefix, forever.
+    """The changes under a prefix, without end.
 
-    First a `Listing`, then each `Event` after it in the order of revisions, none missing. After a lost
-    connection, a compaction or any other error comes a new `Listing`, which replaces all that was known,
-    and so on. Ends only by `aclose`, which also ends a waiting `__anext__`.
+    It yields a `Listing` first, then each later `Event` in the order of revisions, without gaps. After a lost
+    connection, a compaction or any other error it yields a new `Listing`, which replaces everything before, and so on.
+    It ends only by `aclose`, which also ends a pending `__anext__`.
     """
 
     def __aiter__(self) -> "Watch": ...
@@ -127,7 +129,7 @@ class Watch(Protocol):
 
 
 class Coordination(Protocol):
-    """A client of the store. Every call may raise `Unavailable`, after 2 s at the most by default."""
+    """A client of the store. Every call may raise `Unavailable`, by default after at most 2 s."""
 
     async def get(self, key: str) -> KeyValue | None: ...
 
@@ -138,41 +140,42 @@ class Coordination(Protocol):
         ...
 
     async def delete(self, key: str) -> bool:
-        """Returns whether there was such a key."""
+        """Returns whether the key existed."""
         ...
 
     async def txn(self, compare: Sequence[Compare], then: Sequence[Op], otherwise: Sequence[Op] = ()) -> TxnResult:
-        """All of `then` at one revision if all of `compare` hold, else all of `otherwise`.
+        """Carry out all of `then` at one revision if all of `compare` hold, otherwise all of `otherwise`.
 
-        At most 128 operations an arm, no key put twice. Raises `LeaseGone`.
+        At most 128 operations per branch, no key put twice. Raises `LeaseGone`.
         """
         ...
 
     async def grant(self, ttl_s: int) -> int:
-        """A new lease's id; its keys are deleted together when nobody has kept it alive for `ttl_s` seconds.
+        """Create a lease, and return its id. Its keys are deleted together once it hasn't been kept alive for `ttl_s`
+        seconds.
 
-        The store may keep it longer (after a change of etcd's leader by a full TTL), never shorter.
+        The store may keep it for longer (for a full TTL after a change of etcd's leader), but never for less.
         """
         ...
 
     async def keep_alive(self, lease: int) -> int:
-        """The seconds which the lease now has again; 0 if it is gone."""
+        """Renew the lease, and return its time to live, s; 0 if it is gone."""
         ...
 
     async def lease_keys(self, lease: int) -> frozenset[str] | None:
-        """The keys that stand under the lease now; None if it is gone."""
+        """The keys attached to the lease; None if it is gone."""
         ...
 
     async def revoke(self, lease: int) -> None:
-        """Ends the lease and deletes its keys now; nothing happens if it is gone already."""
+        """End the lease and delete its keys now; no effect if it is gone already."""
         ...
 
     def watch(self, prefix: str) -> Watch: ...
 
     async def status(self) -> str:
-        """The server's version, after a read that needed a quorum."""
+        """The server's version, after a read that needs a quorum."""
         ...
 
     async def close(self) -> None:
-        """Ends all watches and calls; may be called twice. Leases live on until they expire."""
+        """End all watches and calls; may be called twice. Leases live on until they expire."""
         ...

@@ -1,4 +1,4 @@
-"""Whether etcd has gone back to a backup, told by the revisions of the keys that a watch follows."""
+"""Detects that etcd was restored from a backup, by the revisions of the keys that a watch follows."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ class _Revisions(NamedTuple):
 
 
 _NONE = _Revisions(0, 0)
-_UNREADABLE = "\ufffd"  # several keys that are no UTF-8 may look like one
+_UNREADABLE = "\ufffd"  # several keys that aren't UTF-8 may be decoded to the same text
 
 
 class KeyRevisions:
-    """The revisions of the keys under one prefix, as the watch of it tells them.
+    """The revisions of the keys under one prefix, as reported by its watch.
 
-    A watch leaves nothing out. So a key that was made or put before the newest revision told must be known with
-    exactly that revision. If it isn't, or if the whole store's revision is lower, etcd has gone back.
+    A watch leaves nothing out. A key that was created or put before the newest reported revision must therefore be
+    known with exactly that revision. If it isn't, or if the revision of the whole store is lower, etcd was rolled back.
 
-    Two things together hide it. The store's revision has caught up, by later changes or by `--bump-revision`. And no
-    key in the listing is older than it was told. Then keys that were made after the backup look deleted.
+    Two things together hide a rollback: the store's revision has caught up, by later changes or by `--bump-revision`,
+    and no key in the listing is older than reported. Keys that were created after the backup then look deleted.
     """
 
     def __init__(self) -> None:
-        self._newest = 0  # told
+        self._newest = 0  # newest reported revision
         self._keys: dict[str, _Revisions] = {}
 
     def take(self, told: Listing | Event) -> bool:
-        """Returns whether it shows that etcd has gone back since what was told before."""
+        """Take in an item of the watch, and return whether it shows that etcd was rolled back since."""
         if isinstance(told, Listing):
             items = [item for item in told.items if _UNREADABLE not in item.key]
             gone_back = told.revision < self._newest or any(map(self._contradicts, items))
@@ -49,7 +49,9 @@ class KeyRevisions:
         return False
 
     def _contradicts(self, item: KeyValue) -> bool:
-        """A watch may break off in the middle of a transaction: a key of the newest revision itself proves nothing."""
+        """Whether a listed key contradicts the known revisions. A key of the newest revision itself proves nothing,
+        because a watch may break off in the middle of a transaction.
+        """
         known, now = self._keys.get(item.key, _NONE), _of(item)
         return any(revision != before and revision < self._newest for revision, before in zip(now, known, strict=True))
 

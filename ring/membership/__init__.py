@@ -1,1 +1,1 @@
-"""What a node and the leader do about ownership: state machines without I/O."""
+"""State machines, without I/O, for the ownership of partitions: a node's part, and the leader's."""

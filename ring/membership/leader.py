@@ -1,8 +1,8 @@
-"""The leader's part: when to plan anew, and what. Pure.
+"""The leader's decisions: when to make a new plan, and which one. Pure.
 
-The whole placement is computed each time from the facts: the nodes that are alive and fit, the load of each
-partition, and who is to own it now (E6). So no error accumulates, and a new leader goes on where the last one
-stopped, even in the middle of writing a plan: where two plan keys name a partition, the newer generation counts.
+The whole placement is computed each time from the facts: the nodes that are alive and fit, the load of each partition,
+and its present owner (E6). So no error accumulates, and a new leader continues where the last one stopped, even in the
+middle of writing a plan: where two plan keys name a partition, the newer generation counts.
 """
 
 from __future__ import annotations
@@ -19,22 +19,22 @@ if TYPE_CHECKING:
     from evenlane.ring.membership.records import PlanRecord
 
 _MS = 1_000_000
-GONE_NS = 20 * _MS  # after a node went: others that went with it are told in the same moment
-CAME_NS = 300 * _MS  # after a node came: perhaps more of them start
+GONE_NS = 20 * _MS  # after a node has gone: others that went with it are reported at nearly the same time
+CAME_NS = 300 * _MS  # after a node has come: more of them may be starting
 CAME_AT_LATEST_NS = 2_000 * _MS
-LOAD_NS = 2_000 * _MS  # after a topic changed: perhaps more of them do
+LOAD_NS = 2_000 * _MS  # after a topic has changed: more of them may change
 LOAD_AT_LATEST_NS = 10_000 * _MS
 
 
 class Phase(StrEnum):
-    ELECTED = "elected"  # it learns what there is
+    ELECTED = "elected"  # reading plans and nodes
     LEADING = "leading"
     PLANNING = "planning"  # a plan is being written
     DEPOSED = "deposed"
 
 
 class Draft(NamedTuple):
-    """A plan to be written: the keys that change, and those of nodes that are gone."""
+    """A plan to be written: the plan keys that change, and those of nodes that are gone."""
 
     generation: int
     plans: dict[str, list[int]]
@@ -43,18 +43,26 @@ class Draft(NamedTuple):
 
 @dataclass
 class Leader:
-    """One term. Times are monotonic ns. `generation` is the newest known, of whichever leader."""
+    """One term of a leader. Times are monotonic ns. `generation` is the newest known generation, of any leader.
+
+    Invariants:
+    - `_plans` is the content of the plan keys, except those in `_spoilt`, which another process has changed; the next
+      plan writes these again.
+    - `_owners` counts only before the first plan of this term is written.
+    - While `_drafted` isn't None, a plan is being written, and no other one becomes due. `_nodes_since` and
+      `_loads_since` are the times of the first changes that no plan covers yet.
+    """
 
     partitions: int
     generation: int = 0
     deposed: bool = False
     load_ns: int = LOAD_NS
     _nodes: dict[str, NodeRecord] = field(default_factory=dict)
-    _plans: dict[str, list[int]] = field(default_factory=dict)  # as they stand in etcd
-    _spoilt: set[str] = field(default_factory=set)  # plan keys that somebody else has changed
-    _owners: dict[int, str] = field(default_factory=dict)  # from before the first plan of this term
+    _plans: dict[str, list[int]] = field(default_factory=dict)  # by node
+    _spoilt: set[str] = field(default_factory=set)  # nodes
+    _owners: dict[int, str] = field(default_factory=dict)  # partition -> node
     _nodes_due: int | None = None
-    _nodes_since: int | None = None  # when the first change came that no plan covers yet
+    _nodes_since: int | None = None
     _loads_due: int | None = None
     _loads_since: int | None = None
     _drafted: Draft | None = None
@@ -77,7 +85,7 @@ class Leader:
     # ---- facts
 
     def begin(self, generation: int, plans: Mapping[str, PlanRecord], owners: Mapping[int, str], now: int) -> None:
-        """What stands in etcd at the beginning of the term; `owners` by the owner keys."""
+        """Take in etcd's content at the beginning of the term; `owners` are from the owner keys."""
         self._plans = _resolved(plans)
         self._spoilt = {name for name, record in plans.items() if record.partitions != self._plans[name]}
         self._owners = dict(owners)
@@ -86,13 +94,13 @@ class Leader:
         self._soon(now, GONE_NS)
 
     def nodes(self, records: Mapping[str, NodeRecord], now: int) -> None:
-        """All that are registered."""
+        """Take in all registered nodes."""
         self.only(records.keys(), now)
         for name, record in records.items():
             self.node(name, record, now)
 
     def only(self, names: Collection[str], now: int) -> None:
-        """No others are registered."""
+        """No other nodes are registered."""
         self._knows_nodes = True
         for name in self._nodes.keys() - names:
             self.node_gone(name, now)
@@ -106,7 +114,7 @@ class Leader:
             self._came(now)
 
     def node_spoilt(self, name: str, now: int) -> None:
-        """It lives, and what it last said of itself holds."""
+        """The node lives, but its record is invalid: its last valid record holds."""
         self.node(name, self._nodes.get(name, NodeRecord()), now)
 
     def node_gone(self, name: str, now: int) -> None:
@@ -118,7 +126,9 @@ class Leader:
         self._loads_due = min(now + self.load_ns, self._loads_since + LOAD_AT_LATEST_NS)
 
     def plan_seen(self, name: str, record: PlanRecord | None, now: int) -> bool:
-        """A plan key was changed by somebody else (None: deleted, or not valid); whether it is to be written anew."""
+        """Another process has changed a plan key (None: deleted, or not valid). Returns whether it must be
+        written again.
+        """
         if record is not None:
             self.generation = max(self.generation, record.generation)
         if name not in self._plans and record is None:
@@ -127,30 +137,30 @@ class Leader:
         self._soon(now, GONE_NS)
         return True
 
-    # ---- when, and what
+    # ---- plans
 
     def due(self) -> int | None:
-        """When to plan; None: nothing has changed."""
+        """The time at which to make a plan; None: nothing has changed."""
         if self.phase is not Phase.LEADING:
             return None
         return min((due for due in (self._nodes_due, self._loads_due) if due is not None), default=None)
 
     @property
     def present(self) -> dict[int, str]:
-        """The node that each partition is planned for, or else owned by."""
+        """The node of each partition: by plan, or else by owner key."""
         planned = {p: name for name, plan in self._plans.items() for p in plan if 0 <= p < self.partitions}
         return {p: name for p, name in self._owners.items() if p not in planned} | planned
 
     def facts(self) -> tuple[list[str], dict[int, str]]:
-        """What to place by: `fit` and `present`. What changes from now on makes another plan due."""
+        """The facts to place by: `fit` and `present`. Later changes make another plan due."""
         self._nodes_due = self._nodes_since = self._loads_due = self._loads_since = None
         return self.fit, self.present
 
     def draft(self, placement: Sequence[str | None]) -> Draft | None:
-        """The plan that makes `placement` (by `facts`) true; None if it is true already. What it gives to a node that
-        has gone since is left to the next plan, as are nodes that have come.
+        """The plan that carries out `placement` (made from `facts`); None if no key has to change. Nodes that have come
+        or gone since are left to the next plan.
 
-        With no fit node the partitions of those that live stay where they are: nobody would be better off.
+        Without any fit node, the partitions of living nodes stay where they are: moving them would help nobody.
         """
         wanted = self._wanted(placement)
         gone = sorted((self._plans.keys() | self._spoilt) - self._nodes.keys())
@@ -162,7 +172,7 @@ class Leader:
         if not plans and not gone:
             return None
         self._drafted = Draft(self.generation + 1, plans, gone)
-        self._spoilt = set()  # what is spoilt from now on isn't mended by this draft
+        self._spoilt = set()  # keys spoilt from now on aren't repaired by this draft
         return self._drafted
 
     def _wanted(self, placement: Sequence[str | None]) -> dict[str, list[int]]:
@@ -175,7 +185,7 @@ class Leader:
         return wanted
 
     def written(self, now: int) -> None:
-        """The draft stands in etcd."""
+        """The draft is stored in etcd."""
         draft = self._drafted
         if draft is None:
             return
@@ -189,7 +199,7 @@ class Leader:
             self._soon(now, GONE_NS)
 
     def not_written(self, now: int) -> None:
-        """Whether all, some or nothing of the draft stands in etcd is unknown: the next plan says everything."""
+        """How much of the draft is stored in etcd is unknown: the next plan writes everything."""
         draft, self._drafted = self._drafted, None
         if draft is not None:
             self.generation = max(self.generation, draft.generation)
@@ -201,14 +211,14 @@ class Leader:
         self._nodes_due = min(now + pause, self._nodes_due or now + pause)
 
     def _came(self, now: int) -> None:
-        """Put off while more come, but not for ever, nor what is due at once."""
+        """Defer the plan while more nodes come, but not for ever, and not if it is due for another reason."""
         self._nodes_since = now if self._nodes_since is None else self._nodes_since
         if self._nodes_due is None or self._nodes_due > now + GONE_NS:
             self._nodes_due = min(now + CAME_NS, self._nodes_since + CAME_AT_LATEST_NS)
 
 
 def _resolved(plans: Mapping[str, PlanRecord]) -> dict[str, list[int]]:
-    """Each partition in the newest plan that names it, and in no other."""
+    """The plans with each partition in only the newest plan that names it."""
     newest: dict[int, tuple[int, str]] = {}
     for name in sorted(plans):
         for partition in plans[name].partitions:

@@ -1,16 +1,16 @@
-"""A node's part in ownership: which partitions it asks for, opens, closes and releases, and when. Pure.
+"""A node's part in ownership: which partitions it acquires, opens, closes and releases, and when. Pure.
 
-What happens is told by calls (a plan, an owner key seen or gone, an answer); each returns what is to be done. The
-rules that keep two owners apart:
+Events are reported by calls (a plan, an owner key seen or gone, an answer); each call returns the actions to carry out.
+These rules keep two owners apart:
 
-- A partition is asked for only after its owner key was *seen* to be absent, never because time has passed; the
-  transaction then demands that it is absent still, and that the node's plan is the one that wanted it.
-- The key's create-revision tells one owner from the next; it is the epoch here, whatever base is added to it outside
-  (`evenlane.engine.cluster.ownership.epochs`). A key under the node's own lease that nobody has answered for (the
-  answer to the transaction was lost) is adopted when it is seen; one of an epoch given up before is not.
-- A key that vanishes, or is another's, while the node works under it ends the work at once.
+- A node acquires a partition only after its owner key was *seen* to be absent, never because time has passed. The
+  transaction then requires that the key is still absent, and that the node's plan is still the one that demanded it.
+- The key's create-revision distinguishes owners; it is the epoch here, whatever base is added to it outside
+  (`evenlane.engine.cluster.ownership.epochs`). A key under the node's own lease whose transaction was never answered
+  (the answer was lost) is adopted when it is seen; one of an epoch given up before is not.
+- If a key vanishes, or becomes another node's, while the node works under it, the work ends at once.
 
-What a plan takes away goes step by step (`evenlane.ring.membership.departures`).
+Partitions that a plan takes away leave step by step (`evenlane.ring.membership.departures`).
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from evenlane.ring.membership.departures import Departures
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
-AGAIN_NS = 200_000_000  # before what had no answer, or was refused without a visible reason, is asked again
+AGAIN_NS = 200_000_000  # before a request without an answer, or refused without a visible reason, is repeated
 
 
 class Phase(StrEnum):
-    """What the node is doing, as a person would ask."""
+    """The state of the node, for people."""
 
-    FENCED = "fenced"  # its lease can't be trusted: nothing starts
+    FENCED = "fenced"  # its lease can't be trusted: no message starts
     RELEASING = "releasing"
     WAITING = "waiting for release"
     OWNING = "owning"
@@ -40,12 +40,12 @@ class Phase(StrEnum):
 
 
 class Stage(Enum):
-    """How far a partition is."""
+    """The progress of a partition."""
 
     ASKING = 1  # for the owner key
-    OPENING = 2  # the key is ours; the take-over is under way
+    OPENING = 2  # the key is ours; the takeover is under way
     OPEN = 3
-    CLOSING = 4  # nothing more starts; what has ended is being settled
+    CLOSING = 4  # no message starts any more; results are being settled
     RELEASING = 5  # the key is being deleted
 
 
@@ -53,28 +53,28 @@ _SERVED = frozenset({Stage.OPENING, Stage.OPEN, Stage.CLOSING})
 
 
 class Acquire(NamedTuple):
-    """Create the owner key, if there is none and the node's plan key still has this mod-revision."""
+    """Create the owner key if there is none and the node's plan key still has this mod-revision."""
 
     partition: int
     plan_revision: int
 
 
 class Open(NamedTuple):
-    """Take the partition over; and write the owner key's value again, since the epoch is known only now."""
+    """Take the partition over, and write the owner key's value again, now with the epoch, which wasn't known before."""
 
     partition: int
     epoch: int
 
 
 class Close(NamedTuple):
-    """Start nothing more of it, from this moment on; then settle what has ended."""
+    """Start no more messages of the partition, from this moment on; then settle the results."""
 
     partition: int
     epoch: int
 
 
 class Release(NamedTuple):
-    """Delete the owner key, if it is still of this epoch."""
+    """Delete the owner key if it is still of this epoch."""
 
     partition: int
     epoch: int
@@ -82,7 +82,7 @@ class Release(NamedTuple):
 
 class Mark(NamedTuple):
     """Write the owner key's value again, with the epoch and under the node's lease, if it is still of this epoch and
-    stands under no lease.
+    under no lease.
     """
 
     partition: int
@@ -90,21 +90,21 @@ class Mark(NamedTuple):
 
 
 class Clear(NamedTuple):
-    """Delete the owner key, if it still has this mod-revision: it stands under no lease, and so would stay for ever."""
+    """Delete the owner key if it still has this mod-revision: it is under no lease, and would stay for ever."""
 
     partition: int
     revision: int
 
 
 class Drop(NamedTuple):
-    """It isn't ours any more: start nothing, settle nothing."""
+    """The partition isn't ours any more: start nothing, settle nothing."""
 
     partition: int
     epoch: int
 
 
 class Confirm(NamedTuple):
-    """Say that this generation has been carried out."""
+    """Report that this generation has been carried out."""
 
     generation: int
 
@@ -113,7 +113,7 @@ Action = Acquire | Clear | Mark | Open | Close | Release | Drop | Confirm
 
 
 class Owner(NamedTuple):
-    """An owner key as seen: its create-revision, the lease that it stands under, its mod-revision."""
+    """An owner key as seen: its create-revision, the lease that it is attached to, its mod-revision."""
 
     epoch: int
     lease: int
@@ -124,15 +124,26 @@ class Owner(NamedTuple):
 class _Part:
     stage: Stage
     epoch: int = 0
-    again_at: int = 0  # 0: an answer is awaited
+    again_at: int = 0  # when to repeat the request; 0: an answer is awaited
 
 
 @dataclass
 class Member:
-    """One term of a node: from a lease's grant to its end. Times are monotonic ns. After `patience` an owner key under
-    no lease is cleared away: a living owner would have put it under its lease again, or can't trust that any more.
+    """One session of a node: from the grant of its lease to its end. Times are monotonic ns. An owner key that has been
+    under no lease for `patience` is cleared: a living owner would have put it back under its lease, or can't trust that
+    lease any more.
 
-    An event costs O(log partitions) at the most; a plan or a listing is gone through as a whole.
+    Invariants:
+    - `_parts` has the partitions whose owner key is this node's, or is being acquired; `_owners` all owner keys as last
+      seen.
+    - A partition is in `_todo` unless it is wanted and open, or neither wanted nor ours. `done` follows `generation`
+      once `_todo` is empty.
+    - `_departures` has partitions that are open and not wanted, until they close.
+    - `_given_up` has the last epoch of each partition that was ours and no longer is; a late answer for it is ignored.
+    - A timer in `_timers` is valid if it equals `again_at` or the time in `_detached` of its partition; others are
+      stale.
+
+    An event costs at most O(log partitions), except plans and listings, which are processed as a whole.
     """
 
     lease: int
@@ -144,47 +155,49 @@ class Member:
     done: int = 0
     stale_plans: int = 0
     leaving: bool = False
-    serving: bool = True  # else nobody is the better off if what is not wanted waits for its turn
+    serving: bool = True  # without it, unwanted partitions close at once: waiting for their turn would help nobody
     knows_owners: bool = False
     _listed: int = 0  # the revision of the last listing
     _owners: dict[int, Owner] = field(default_factory=dict)
     _parts: dict[int, _Part] = field(default_factory=dict)
-    _given_up: dict[int, int] = field(default_factory=dict)  # the last epoch that was ours and is no more
-    _departures: Departures = field(default_factory=Departures)  # what is open and not wanted, until it closes
-    _todo: set[int] = field(default_factory=set)  # neither wanted and open nor unwanted and not ours
-    _detached: dict[int, int] = field(default_factory=dict)  # owner keys under no lease, and when to clear them away
-    _timers: list[tuple[int, int]] = field(default_factory=list)  # (instant, partition), some of them void by now
+    _given_up: dict[int, int] = field(default_factory=dict)  # partition -> epoch
+    _departures: Departures = field(default_factory=Departures)
+    _todo: set[int] = field(default_factory=set)
+    _detached: dict[int, int] = field(default_factory=dict)  # owner keys under no lease, and when to clear them
+    _timers: list[tuple[int, int]] = field(default_factory=list)  # (instant, partition)
 
-    # ---- what can be asked
+    # ---- queries
 
     @property
     def owned(self) -> list[int]:
-        """Partitions that are open, in order."""
+        """The partitions that are open, in order."""
         return sorted(p for p, part in self._parts.items() if part.stage is Stage.OPEN)
 
     @property
     def epochs(self) -> dict[int, int]:
-        """By partition, under which epoch it is this node's: open, being opened, or not released yet."""
+        """The epoch of each partition that is this node's: open, being opened, or not released yet."""
         return {p: part.epoch for p, part in self._parts.items() if part.stage is not Stage.ASKING}
 
     @property
     def busy(self) -> bool:
-        """Some partition is neither open nor given up."""
+        """Whether some partition is neither open nor given up."""
         return any(p in self._parts for p in self._todo)
 
     @property
     def expects_more(self) -> bool:
-        """The plan gives the node a partition that isn't open."""
+        """Whether the plan gives the node a partition that isn't open."""
         return bool(self.wanted) and any(p in self.wanted for p in self._todo)
 
     @property
     def known(self) -> frozenset[int]:
-        """Partitions whose owner keys may be this node's, asked for or not released yet. For any thread."""
+        """The partitions whose owner keys may be this node's: being acquired, owned, or not released yet.
+        Thread-safe.
+        """
         return frozenset(self._parts)
 
     @property
     def served(self) -> frozenset[int]:
-        """Those whose owner keys are this node's: there, unless etcd has lost them. For any thread."""
+        """The partitions whose owner keys are this node's, and exist unless etcd has lost them. Thread-safe."""
         parts = self._parts.copy()
         return frozenset(p for p, part in parts.items() if part.stage in _SERVED)
 
@@ -201,7 +214,7 @@ class Member:
         return Phase.OWNING if self.wanted else Phase.STANDBY
 
     def wake_at(self) -> int | None:
-        """When `tick` has something to do."""
+        """The next time at which `tick` has something to do; None if there is none."""
         due = (self._next_timer(), self._departures.wake_at())
         return min((at for at in due if at is not None), default=None)
 
@@ -211,7 +224,7 @@ class Member:
         return self._timers[0][0] if self._timers else None
 
     def _is_due(self, at: int, partition: int) -> bool:
-        """Whether a timer means something still."""
+        """Whether a timer is still valid."""
         part = self._parts.get(partition)
         return (part is not None and part.again_at == at) or self._detached.get(partition) == at
 
@@ -224,7 +237,7 @@ class Member:
     # ---- the plan
 
     def planned(self, revision: int, generation: int, partitions: Collection[int], now: int) -> list[Action]:
-        """The node's plan key was put. One of an older generation than the present one is passed over (Z5)."""
+        """The node's plan key was put. A plan of an older generation than the present one is ignored (Z5)."""
         if generation < self.generation:
             self.stale_plans += 1
             return []
@@ -232,7 +245,7 @@ class Member:
         return self._want(frozenset() if self.leaving else frozenset(partitions), now)
 
     def leave(self, now: int) -> list[Action]:
-        """Want nothing more, whatever is planned."""
+        """Want no more partitions, whatever is planned."""
         self.leaving = True
         return self._want(frozenset(), now)
 
@@ -241,10 +254,10 @@ class Member:
         self._departures.expect(sum(part.stage is Stage.OPEN for p, part in self._parts.items() if p not in partitions))
         return self._decide(now, sorted((before ^ partitions) | self._todo))
 
-    # ---- owner keys, as the watch tells of them
+    # ---- owner keys, as the watch reports them
 
     def listed(self, revision: int, owners: Mapping[int, Owner], now: int) -> list[Action]:
-        """All owner keys as they stood at this revision."""
+        """All owner keys, as of this revision."""
         self.knows_owners, self._listed = True, revision
         gone = [p for p in {*self._owners, *self._parts} if p not in owners]
         self._owners = {}
@@ -257,30 +270,30 @@ class Member:
         return self._seen(partition, owner, now) + self._decide(now, (partition,))
 
     def owner_gone(self, partition: int, revision: int, now: int) -> list[Action]:
-        """The key was deleted at this revision."""
+        """The owner key was deleted at this revision."""
         return self._gone(partition, revision) + self._decide(now, (partition,))
 
     def _seen(self, partition: int, owner: Owner, now: int) -> list[Action]:
         self._owners[partition] = owner
         self._attach(partition, owner, now)
         if owner.lease != self.lease and owner.revision > owner.epoch:
-            self._departures.arrived(partition)  # (an owner writes its key again when it serves)
+            self._departures.arrived(partition)  # (an owner writes its key again once it serves)
         part = self._parts.get(partition)
         if owner.lease == self.lease:
             if owner.epoch > self._given_up.get(partition, 0) and (part is None or part.stage is Stage.ASKING):
                 return self._ours(partition, owner.epoch)
             if part is not None and owner.epoch < part.epoch <= self._listed:
-                return self._lost(partition, part)  # etcd has gone back to an earlier claim, and come this far since
+                return self._lost(partition, part)  # etcd was rolled back to an earlier claim, and has advanced since
         elif part is not None and part.epoch == owner.epoch and not owner.lease:
             if part.stage is Stage.RELEASING:
-                return []  # the release takes it away
-            return [Mark(partition, part.epoch)]  # somebody put it under no lease: nobody would see us die
-        elif part is not None and 0 < part.epoch <= owner.epoch:  # equal: of an etcd that has gone back
+                return []  # the release will delete it
+            return [Mark(partition, part.epoch)]  # detached from the lease: our death would go unnoticed
+        elif part is not None and 0 < part.epoch <= owner.epoch:  # epochs can be equal after an etcd rollback
             return self._lost(partition, part)
         return []
 
     def _attach(self, partition: int, owner: Owner, now: int) -> None:
-        """Note since when a key stands under no lease."""
+        """Note when a key was first seen under no lease."""
         if owner.lease:
             self._detached.pop(partition, None)
         elif partition not in self._detached:
@@ -296,7 +309,7 @@ class Member:
         self._detached.pop(partition, None)
         part = self._parts.get(partition)
         if part is None or part.stage is Stage.ASKING or revision <= part.epoch:
-            return []  # (a listing or a deletion from before our own key says nothing of it)
+            return []  # (a listing or deletion from before our own key doesn't concern it)
         if part.stage is Stage.RELEASING:
             self._give_up(partition, part)
             return []
@@ -314,18 +327,16 @@ class Member:
     # ---- answers
 
     def acquired(self, partition: int, epoch: int, now: int) -> list[Action]:
-        """The transaction's answer; epoch 0: refused."""
+        """The answer to the transaction of `Acquire`; epoch 0: refused."""
         part = self._parts.get(partition)
         if part is None or part.stage is not Stage.ASKING or 0 < epoch <= self._given_up.get(partition, 0):
-            return []  # the watch was quicker, or it answers an earlier question
-        if epoch == 0:  # the key or the plan has changed, and the watch will tell; or it has told already
+            return []  # the watch was faster, or this answers an earlier request
+        if epoch == 0:  # the key or the plan has changed; the watch reports it, or has done so already
             self._again(partition, part, now)
             return []
         owner = self._owners.get(partition)
         if epoch <= self._listed and (owner is None or owner.epoch != epoch):
-            part.epoch = (
-                epoch  # a newer listing came before this answer: the key has gone since, and nobody tells again
-            )
+            part.epoch = epoch  # a newer listing came before this answer: the key is gone, and won't be reported again
             self._give_up(partition, part)
             return self._decide(now, (partition,))
         return [*self._ours(partition, epoch), *self._decide(now, (partition,))]
@@ -348,7 +359,7 @@ class Member:
         return self._decide(now, (partition,))
 
     def withdrawn(self, partition: int, epoch: int) -> list[Action]:
-        """It can't be taken over under this epoch: the key is released, and asked for again."""
+        """The partition can't be taken over under this epoch: release the key, and acquire it again."""
         part = self._held(partition, epoch)
         if part is None or part.stage is not Stage.OPENING:
             return []
@@ -363,14 +374,16 @@ class Member:
         return [Release(partition, epoch)]
 
     def released(self, partition: int, epoch: int, now: int) -> list[Action]:
-        """The transaction's answer, either way: the key isn't ours any more."""
+        """The transaction was answered, either way: the key isn't ours any more."""
         part = self._held(partition, epoch)
         if part is not None and part.stage is Stage.RELEASING:
             self._give_up(partition, part)
         return self._decide(now, (partition,))
 
     def tick(self, now: int) -> list[Action]:
-        """Ask again for what had no answer, or was refused; clear away what stands under no lease; close what goes."""
+        """Repeat requests that had no answer or were refused, clear keys under no lease, close partitions whose turn it
+        is.
+        """
         actions = self._decide(now, ())
         while (due := self._next_timer()) is not None and due <= now:
             partition = heappop(self._timers)[1]
@@ -392,7 +405,7 @@ class Member:
     # ---- the decision
 
     def _decide(self, now: int, partitions: Iterable[int]) -> list[Action]:
-        """What follows for these, of which something was told."""
+        """The actions that follow from a report about these partitions."""
         actions = [action for partition in partitions for action in self._next(partition, now)]
         actions = [*self._depart(now), *actions]
         if self.done < self.generation and not self._todo:
@@ -419,7 +432,7 @@ class Member:
         return actions
 
     def _depart(self, now: int) -> list[Action]:
-        """Close what goes now: all, if the node leaves and nobody plans for it, or if it can't serve."""
+        """Close the partitions whose turn it is; all of them if the node leaves or can't serve."""
         going = self._departures.take(now, everything=self.leaving or not self.serving)
         return [self._close(partition, self._parts[partition]) for partition in going]
 

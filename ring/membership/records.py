@@ -1,6 +1,6 @@
-"""The values under the keys of an environment: who is alive, who leads, what is planned, who owns what.
+"""The values of an environment's keys: the nodes that are alive, the leader, the plans, and the owners.
 
-Anyone with `etcdctl` can write them, so what is read is checked: `decode` takes nothing for granted.
+Anyone with `etcdctl` can write them, so `decode` validates everything that is read.
 """
 
 from __future__ import annotations
@@ -12,22 +12,22 @@ import msgspec
 MOST_BYTES = 1 << 20
 
 _Whole: TypeAlias = Annotated[int, msgspec.Meta(ge=0)]
-# Any epoch is a base and a revision, and must go into a settle log.
+# An epoch is a base plus a revision, and must fit a settle log.
 _Base: TypeAlias = Annotated[int, msgspec.Meta(ge=0, lt=1 << 53)]
 _Seconds: TypeAlias = Annotated[float, msgspec.Meta(ge=0, le=60)]
 _Mark: TypeAlias = Annotated[int, msgspec.Meta(ge=0, lt=1 << 54)]
 
 
 class RecordError(ValueError):
-    """The value is no record of this kind; the text says where and why."""
+    """The value is not a valid record of this kind; the text says where and why."""
 
 
 class NodeRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """`nodes/<id>`, under the node's lease. `cpu` is of one core (1.0: all of it), `at` unix seconds; `passed_over`
-    counts the values in etcd that it has found not to be valid. `troubles` are sentences by kind about what keeps the
-    node from its work; each goes on from the node's name ("is ...", "has ...").
+    """`nodes/<id>`, under the node's lease. `cpu` is a fraction of one core (1.0: all of it), `at` unix seconds;
+    `passed_over` is the number of invalid values that the node has found in etcd. `troubles` are clauses by kind about
+    what keeps the node from its work; each follows the node's name ("is ...", "has ...").
 
-    A node without `store` (it has no connection to NATS) or that is `leaving` gets no partitions.
+    A node without `store` (it has no connection to NATS), or one that is `leaving`, gets no partitions.
     """
 
     host: str = ""
@@ -56,22 +56,22 @@ class LeaderRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PlanRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """`plan/<id>`, written by the leader: what this node is to own, as of this generation."""
+    """`plan/<id>`, written by the leader: the partitions that this node must own, as of this generation."""
 
     generation: int
     partitions: list[int]
 
 
 class GenerationRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """`generation`, written by the leader with each plan: the newest, so that none is ever used twice."""
+    """`generation`, written by the leader with each plan: the newest generation, so that none is ever reused."""
 
     generation: int
     strategy: str = ""
 
 
 class PastOwner(NamedTuple):
-    """Who has owned a partition: its epoch, and the lease under which it was claimed. An etcd that goes back may give
-    an epoch to another owner, too; the id of a lease it never gives twice.
+    """A previous owner of a partition: its epoch, and the lease under which it was claimed. After a rollback, etcd may
+    assign the same epoch to another owner, but never the same lease id.
     """
 
     epoch: _Whole
@@ -80,7 +80,7 @@ class PastOwner(NamedTuple):
 
 class OwnerRecord(msgspec.Struct, frozen=True, kw_only=True):
     """`owners/<partition>`, under the owner's lease. The owner's epoch is `base` plus the key's create-revision;
-    `epoch` says the same once the owner serves the partition, and is 0 until then. `before` as in `EpochRecord`.
+    `epoch` repeats it once the owner serves the partition, and is 0 until then. `before` as in `EpochRecord`.
     """
 
     id: str
@@ -90,10 +90,10 @@ class OwnerRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class EpochRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """`epochs/<partition>`, put in the transaction that makes an owner key, and under no lease. The last owner's epoch
-    is `base` plus this key's mod-revision, and it has claimed under `lease`: 0 if nobody has since the base was raised.
-    `before` are some owners before it, the latest first: an owner that gives its claim up again leaves a settle log
-    of one of these.
+    """`epochs/<partition>`, under no lease, put in the transaction that creates an owner key. The last owner's epoch is
+    `base` plus this key's mod-revision, and it claimed under `lease`; 0: there was no claim since the base was raised.
+    `before` has some earlier owners, latest first: an owner that gives up its claim leaves the settle log of one of
+    these.
     """
 
     base: _Base = 0
@@ -102,16 +102,16 @@ class EpochRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DoneRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """`done/<id>`, under the node's lease: the newest generation that it has carried out."""
+    """`done/<id>`, under the node's lease: the newest generation that the node has carried out."""
 
     generation: int
 
 
 class HeldLane(msgspec.Struct, frozen=True, kw_only=True):
-    """Of one stream of a released partition: sequences whose handlers still run under the old owner, and those that
-    have ended since, or whose settle wasn't durable yet; `failed` are those whose attempt has failed since and that
-    stay where they are, with what is known of them, an integer of the engine's own. The stream is known by its creation
-    time, the highest sequence seen and that message's time of arrival.
+    """One stream of a released partition: `running` are messages whose handlers still run under the old owner; `done`
+    are those that have ended since, or whose settling wasn't durable yet; `failed` are those whose attempt has failed
+    since and that stay in their lane, each with its attempt mark. The stream is identified by its creation time, the
+    highest sequence seen and the arrival time of that message.
     """
 
     created: str
@@ -123,8 +123,8 @@ class HeldLane(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BlockedLane(msgspec.Struct, frozen=True, kw_only=True):
-    """Of one stream: the sequences whose handler, one for all of them, blocked its node's event loop for so many
-    `seconds` that the process ended itself. The stream is known by its creation time.
+    """One stream's messages whose handler (one for all of them) blocked its node's event loop for `seconds`, until the
+    process ended itself. The stream is identified by its creation time.
     """
 
     created: str
@@ -133,11 +133,12 @@ class BlockedLane(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class HeldRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """`held/<partition>/<epoch>`, written by the owner of that epoch when it releases the partition. By kind of
-    stream (`lanes`, `later`). Under the owner's lease as long as anything runs. `lent` are projects whose part in
-    this partition other nodes may use for so many seconds more. An owner that a handler `blocked` until its process
-    ended itself says which; then nothing runs any more. `lease` is the one under which the owner claimed the partition,
-    0 in a record of an older release.
+    """`held/<partition>/<epoch>`, written by the owner of that epoch when it releases the partition; by kind of stream
+    (`lanes`, `later`). Under the owner's lease as long as any handler runs.
+
+    `lent` are projects whose part in this partition other nodes may still use, each with the time left, s. `blocked`
+    names the messages whose handler blocked the owner until its process ended itself; no handler runs any more then.
+    `lease` is the lease under which the owner claimed the partition, 0 in a record of an older release.
     """
 
     id: str

@@ -1,1 +1,1 @@
-"""Which node gets which partition: consistent hashing with bounded loads."""
+"""Placement of partitions on nodes: consistent hashing with bounded loads."""

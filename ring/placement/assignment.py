@@ -1,4 +1,4 @@
-"""Who has which partition while a placement is being made, and by how much bounds are broken."""
+"""The assignment of partitions to nodes while a placement is computed, and by how much bounds are violated."""
 
 from __future__ import annotations
 
@@ -14,15 +14,18 @@ NOBODY = -1
 
 
 class Strain(NamedTuple):
-    """By how much a node is outside of its bounds; 0 is inside."""
+    """The distance of a node from its bounds; 0: within."""
 
     load: int
     partitions: int
 
 
 class Assignment:
-    """Nodes and partitions are numbers. `home` is the present owner if it lives; `held` has (weight, partition),
-    lightest first.
+    """Nodes and partitions are numbers.
+
+    Invariant: `load[n]` and `held[n]` always match `owner`: `held` has (weight, partition) of the node's partitions,
+    lightest first, and `load` is the sum of their weights. `home` is the present owner of each partition if it lives,
+    and doesn't change.
     """
 
     def __init__(self, weights: Sequence[int], nodes: int, bounds: Bounds) -> None:
@@ -39,7 +42,7 @@ class Assignment:
         return len(self.held[node])
 
     def give(self, partition: int, node: int) -> None:
-        """Moves it there, from whoever had it."""
+        """Move the partition to the node, from its owner if it has one."""
         if self.owner[partition] != NOBODY:
             self.take(partition)
         self.owner[partition] = node
@@ -47,22 +50,22 @@ class Assignment:
         insort(self.held[node], (self.weights[partition], partition))
 
     def take(self, partition: int) -> None:
-        """Leaves it without an owner."""
+        """Leave the partition without an owner."""
         node, weight = self.owner[partition], self.weights[partition]
         self.owner[partition] = NOBODY
         self.load[node] -= weight
         del self.held[node][bisect_left(self.held[node], (weight, partition))]
 
     def pressure(self, node: int) -> int:
-        """Load and number of partitions in one, each against its mean."""
+        """Load and number of partitions combined, each relative to its mean."""
         return self.load[node] * len(self.weights) + self.count(node) * self._total
 
     def weighs(self, partition: int) -> int:
-        """What a partition adds to a node's pressure."""
+        """A partition's contribution to a node's pressure."""
         return self.weights[partition] * len(self.weights) + self._total
 
     def strain(self, node: int, minus: int = NOBODY, plus: int = NOBODY) -> Strain:
-        """The node's, if it gave the partition `minus` away and got `plus`."""
+        """The node's strain if it gave the partition `minus` away and received `plus`."""
         bounds, held = self.bounds, self.held[node]
         load, count = self.load[node], len(held)
         heaviest = held[-1][0] if held else 0
@@ -82,8 +85,8 @@ class Assignment:
 def better(before: tuple[Strain, Strain], after: tuple[Strain, Strain], grain: int) -> bool:
     """Whether a move is worth it, by the strains of its two nodes.
 
-    The worse load gets better by a grain or both are inside; or no load gets worse and the numbers of partitions get
-    better. In that order, so that moves come to an end: sorted strains of all nodes only fall.
+    It is if the worse load improves by a grain, or both loads get within bounds; or if no load gets worse and the
+    numbers of partitions improve. This order makes moves come to an end: the sorted strains of all nodes only fall.
     """
     load_before, load_after = _falling(before, 0), _falling(after, 0)
     worst = load_after[0] + grain if load_after[0] else 1

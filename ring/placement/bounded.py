@@ -1,7 +1,7 @@
-"""Consistent hashing with bounded loads, sticky: what lives stays, and what must move moves once.
+"""Consistent hashing with bounded loads, sticky: partitions of living nodes stay, and those that must move, move once.
 
-Mirrokni, Thorup, Zadimoghaddam, "Consistent Hashing with Bounded Loads", 2016, with weights, a bound from below, and
-a second bound for the number of partitions. docs/explanation/placement.md derives the bounds and has the figures.
+Mirrokni, Thorup, Zadimoghaddam, "Consistent Hashing with Bounded Loads", 2016, with weights, a lower bound, and a
+second bound for the number of partitions. docs/explanation/placement.md derives the bounds and has the figures.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ def _keep(made: Assignment, nodes: Sequence[str], present: Mapping[int, str]) ->
 
 
 def _let_go(made: Assignment, node: int) -> None:
-    """A node with far too much, as when many others have just come, keeps its share and no more.
+    """Reduce a heavily overfull node to its share, as when many other nodes have just come.
 
-    What goes would go anyway; `Repair` would find a place for one after the other, which takes longer.
+    These partitions would move anyway; `Repair` would place them one by one, which takes longer.
     """
     bounds, held = made.bounds, made.held[node]
     heaviest, first = held[-1] if held else (0, NOBODY)
@@ -62,7 +62,7 @@ def _let_go(made: Assignment, node: int) -> None:
 
 
 def _take_back(made: Assignment) -> None:
-    """Leaves a partition where it was if, in hindsight, all bounds are kept without its move."""
+    """Return a partition to its home if, in hindsight, all bounds hold without its move."""
     if any(any(made.strain(node)) for node in made.nodes):
         return
     for partition, owner in enumerate(made.owner):

@@ -1,4 +1,4 @@
-"""Between what a node's load and its number of partitions must lie (docs/explanation/placement.md tells why)."""
+"""The bounds of a node's load and number of partitions (docs/explanation/placement.md explains them)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-FINE = 10  # partitions for each node: with fewer, no bound near the mean can be kept at a sensible price
+FINE = 10  # partitions per node; with fewer, no bound near the mean can be kept at a reasonable cost
 JITTERS = 1024
 _BITS = 32  # of the heaviest weight
 
@@ -21,14 +21,14 @@ class Bounds(NamedTuple):
     `most` partitions, and underfull below `least_load` or with fewer than `least` partitions.
     """
 
-    level: int  # what each node would carry, those aside that one heavy partition fills
+    level: int  # even load of the nodes, without those that a single heavy partition fills
     slack: int
     cap: int
     low_target: int
     high_target: int
     least_load: int
-    aim: int  # an underfull node pulls up to here
-    grain: int  # a move that gains less is none worth its hand-over
+    aim: int  # an underfull node pulls up to this load
+    grain: int  # a move that gains less isn't worth its handoff
     least: int
     most: int
     roomy_most: int  # partitions are placed up to this number
@@ -36,15 +36,15 @@ class Bounds(NamedTuple):
     even_most: int
 
     def target(self, jitter: int) -> int:
-        """Up to which load a node is filled at first; `jitter` is the node's own, below `JITTERS`.
+        """The load up to which a node is filled at first; `jitter` is the node's own, below `JITTERS`.
 
-        Were all filled up to one line, all would come to their cap at once when the mean sinks with the next nodes.
+        With a single target, all nodes would reach their cap at once when the mean falls as further nodes come.
         """
         return self.low_target + (self.high_target - self.low_target) * jitter // JITTERS
 
 
 def weights_of(loads: Sequence[float]) -> list[int]:
-    """Loads as integers, so that sums are the same in whatever order they are made.
+    """Loads as integers, so that sums don't depend on the order of summation.
 
     Scaled by a power of two. Raises ValueError for a load that is negative, infinite or not a number.
     """
@@ -55,7 +55,7 @@ def weights_of(loads: Sequence[float]) -> list[int]:
 
 
 def bounds_of(weights: Sequence[int], nodes: int) -> Bounds:
-    """The bounds for these weights on so many nodes (1 or more)."""
+    """The bounds for these weights on `nodes` nodes (1 or more)."""
     mean = sum(weights) // nodes
     rest, left = _shared(weights, nodes)
     level = sum(rest) // left
@@ -84,7 +84,7 @@ def bounds_of(weights: Sequence[int], nodes: int) -> Bounds:
 
 
 def _shared(weights: Sequence[int], nodes: int) -> tuple[list[int], int]:
-    """The weights without those that fill a node each, heaviest first, and how many nodes are left for them."""
+    """The weights without those that fill a node each, heaviest first, and the number of nodes left for them."""
     falling = sorted(weights, reverse=True)
     total = sum(falling)
     alone = 0
@@ -97,8 +97,8 @@ def _shared(weights: Sequence[int], nodes: int) -> tuple[list[int], int]:
 def _longest_first(falling: Sequence[int], nodes: int) -> tuple[int, int]:
     """(lightest, heaviest) node when each weight goes to the lightest node so far.
 
-    Graham, "Bounds on Multiprocessing Timing Anomalies", 1969: at most 4/3 of the best there is. So it tells what
-    these weights make possible.
+    Graham, "Bounds on Multiprocessing Timing Anomalies", 1969: at most 4/3 of the optimum, so it shows what these
+    weights make possible.
     """
     loads = [0] * nodes
     for weight in falling:

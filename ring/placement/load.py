@@ -1,4 +1,4 @@
-"""What partitions carry: the quotas of all projects, laid on the partitions of their groups."""
+"""The load of partitions: the quotas of all projects, distributed over the partitions of their groups."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class Demand(NamedTuple):
-    """A project's `qps` (msg/s), shared by its groups, which lie on `spread` partitions at the most."""
+    """A project's `qps` (msg/s), shared by its groups, which are on at most `spread` partitions."""
 
     project: str
     qps: float
@@ -20,12 +20,12 @@ class Demand(NamedTuple):
     spread: int
 
     def partitions(self, partitions: int) -> set[int]:
-        """Those of `partitions` on which the project lies (P13)."""
+        """The project's partitions, out of `partitions` (P13)."""
         return {partition for partition, _groups in _places(self, partitions)}
 
 
 def partition_loads(demands: Iterable[Demand], partitions: int) -> list[float]:
-    """The load of each partition in msg/s; each group carries qps / groups. The order of `demands` changes nothing."""
+    """The load of each partition in msg/s; each group carries qps / groups. Independent of the order of `demands`."""
     shares: list[list[float]] = [[] for _ in range(partitions)]
     for demand in demands:
         for partition, groups in _places(demand, partitions):
@@ -34,7 +34,7 @@ def partition_loads(demands: Iterable[Demand], partitions: int) -> list[float]:
 
 
 def queues_of(demands: Iterable[Demand], partitions: int, bands: int) -> list[int]:
-    """How many queues each partition has: one for each group and priority (`bands` is how many of these)."""
+    """The number of queues in each partition: one per group and priority (`bands` is the number of priorities)."""
     queues = [0] * partitions
     for demand in demands:
         for partition, groups in _places(demand, partitions):
@@ -43,7 +43,7 @@ def queues_of(demands: Iterable[Demand], partitions: int, bands: int) -> list[in
 
 
 def _places(demand: Demand, partitions: int) -> Iterator[tuple[int, int]]:
-    """(partition, groups there). Group i lies where group i mod spread does, so few hashes serve many groups."""
+    """(partition, groups there). Group i is in the partition of group i mod spread, so few hashes serve many groups."""
     for slot in range(min(demand.groups, demand.spread)):
         groups = (demand.groups - slot - 1) // demand.spread + 1
         yield partition_of(demand.project, slot, demand.spread, partitions), groups

@@ -1,4 +1,4 @@
-"""Where partitions go that nobody has."""
+"""Places partitions without an owner."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Orphans:
-    """Heaviest first, as light ones fit into what these leave.
+    """Places the heaviest first, because light ones fit into the gaps that these leave.
 
     Each goes where its ring prefers, as long as enough is left for the nodes that have too little.
     """
@@ -62,7 +62,7 @@ class Orphans:
         return self._poorest()
 
     def _roomy(self, nodes: Iterable[int], weight: int, loads: Sequence[int], count: int) -> Iterator[int]:
-        """Those that have room; what is too heavy for any goes to one that has no load."""
+        """The nodes that have room. A partition too heavy for any of them goes to one without load."""
         load, held = self._made.load, self._made.held
         for node in nodes:
             if len(held[node]) < count and (load[node] + weight <= loads[node] or not (load[node] and weight)):

@@ -1,7 +1,7 @@
-"""Which node owns which partition: a pure function of the nodes, the loads and who has what now.
+"""Places partitions on nodes: a pure function of the nodes, the loads and the present owners.
 
-The strategies can be exchanged by one setting. `range` and `round-robin` are those of Kafka's assignors, for
-comparison; they look at neither loads nor present owners.
+One setting selects the strategy. `range` and `round-robin` are those of Kafka's assignors, for comparison; they
+consider neither loads nor present owners.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ def place(
 ) -> list[str | None]:
     """The owner of each partition; None only if there are no nodes.
 
-    `loads` in msg/s, one for each partition. `present` may name nodes that are gone, and leave partitions out. The
-    order of `nodes` doesn't matter. Raises ValueError for an unknown strategy or a load that is no load.
+    `loads` in msg/s, one per partition. `present` may name nodes that are gone, and omit partitions. The order of
+    `nodes` doesn't matter. Raises ValueError for an unknown strategy or an invalid load.
     """
     if strategy not in _STRATEGIES:
         raise ValueError(f"strategy {strategy!r} is unknown: there are {', '.join(STRATEGIES)}")

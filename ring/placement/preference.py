@@ -10,14 +10,14 @@ from uhashring import HashRing
 from evenlane.ring.hashing import digest
 from evenlane.ring.placement.bounds import JITTERS
 
-_POINTS = 40  # of each node on the ring
-_NEAR = 16  # nodes that a partition prefers: on further ones it is at home no more than anywhere
+_POINTS = 40  # per node on the ring
+_NEAR = 16  # nodes that a partition prefers; all further ones are equal
 
 
 class Preference:
     """For each partition the `_NEAR` nodes that follow its hash on the ring, nearest first, as indices of `nodes`.
 
-    `jitters` are a number of each node's own (see `Bounds.target`).
+    `jitters` has one number per node (see `Bounds.target`).
     """
 
     def __init__(self, nodes: tuple[str, ...]) -> None:
@@ -46,5 +46,5 @@ class Preference:
 
 @lru_cache(maxsize=4)
 def preference(nodes: tuple[str, ...]) -> Preference:
-    """A leader computes plan after plan for the same nodes, and the ring is what takes longest."""
+    """Cached: a leader computes many plans for the same nodes, and the ring takes the longest."""
     return Preference(nodes)

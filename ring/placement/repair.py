@@ -1,4 +1,4 @@
-"""What moves when a placement breaks its bounds: as little as helps."""
+"""Repairs a placement that violates its bounds, with as few moves as possible."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from evenlane.ring.placement.assignment import Assignment
     from evenlane.ring.placement.preference import Preference
 
-_PARTNERS = 16  # nodes that are looked at beside those which the ring prefers
-_NEAREST = 2  # on each side, of the partitions of about the weight that is looked for
+_PARTNERS = 16  # nodes considered in addition to those that the ring prefers
+_NEAREST = 2  # partitions considered on each side of the desired weight
 
 
 class _Step(NamedTuple):
@@ -27,10 +27,10 @@ class _Step(NamedTuple):
 
 
 class Repair:
-    """The underfull pull, then the overfull shed or swap.
+    """Underfull nodes pull; then overfull ones shed or swap.
 
-    Which steps are looked at depends on the assignment alone. So when none is worth it any more, none will be when
-    the plan is made again from it.
+    The steps considered depend on the assignment alone. Once none is worthwhile, none will be if a plan is computed
+    again from the result.
     """
 
     def __init__(self, made: Assignment, ring: Preference) -> None:
@@ -42,7 +42,7 @@ class Repair:
             pass
 
     def _strained(self) -> list[int]:
-        """The emptiest first: what they pull needs no other place."""
+        """Nodes outside their bounds, emptiest first: partitions that they pull need no other place."""
         made = self._made
         strained = [node for node in made.nodes if any(made.strain(node))]
         return sorted(strained, key=lambda node: (made.pressure(node), node))
@@ -50,10 +50,12 @@ class Repair:
     def _relieve(self, node: int) -> bool:
         return self._pull(node) or self._exchange(node)
 
-    # ---- an underfull node
+    # ---- underfull nodes
 
     def _pull(self, node: int) -> bool:
-        """Once below a bound, up to where it ought to be: else the next small change would find it below again."""
+        """Fill a node that is below a bound up to its target, or the next small change would find it below the bound
+        again.
+        """
         made, bounds = self._made, self._made.bounds
         load = bounds.aim if made.load[node] < bounds.least_load else 0
         count = bounds.even_least if made.count(node) < bounds.least else 0
@@ -67,7 +69,9 @@ class Repair:
         return moved
 
     def _wanted(self, node: int) -> int:
-        """Of about the weight that brings the node's load and its number of partitions to the mean together."""
+        """A partition of about the weight that brings the node's load and its number of partitions to the
+        mean together.
+        """
         made, bounds = self._made, self._made.bounds
         missing = max(1, bounds.even_least - made.count(node))
         weight = max(0, bounds.level - made.load[node]) // missing
@@ -82,7 +86,7 @@ class Repair:
         return NOBODY
 
     def _donors(self, node: int) -> list[int]:
-        """Overfull ones first, then who has most."""
+        """Overfull nodes first, then those with the highest pressure."""
         made = self._made
         donors = [donor for donor in made.nodes if donor != node]
         return sorted(donors, key=lambda donor: (-self._excess(donor), -made.pressure(donor), donor))
@@ -92,7 +96,7 @@ class Repair:
         return made.strain(node).load if made.load[node] > made.bounds.cap else 0
 
     def _offers(self, donor: int, weight: int) -> list[int]:
-        """First what makes an overfull donor fit, then what is nearest to the weight that is wanted."""
+        """First the partitions that make an overfull donor fit, then those nearest to the desired weight."""
         made, excess = self._made, self._excess(donor)
         offers = self._about(donor, weight)
         if excess:
@@ -110,7 +114,7 @@ class Repair:
         return made.load[donor] - made.weights[partition] < bounds.least_load or made.count(donor) <= bounds.least
 
     def _evens(self, partition: int, node: int) -> bool:
-        """Whether it harms neither node and the giver still has more than the taker."""
+        """Whether the move harms neither node, and the giver still has more than the taker."""
         made = self._made
         donor, piece = made.owner[partition], made.weighs(partition)
         if made.pressure(donor) - piece < made.pressure(node) + piece:
@@ -118,13 +122,13 @@ class Repair:
         return not any(made.strain(donor, minus=partition)) and not made.strain(node, plus=partition).load
 
     def _about(self, node: int, weight: int) -> list[int]:
-        """Some of the node's partitions, those nearest to this weight first."""
+        """Some of the node's partitions, nearest to this weight first."""
         held = self._made.held[node]
         at = bisect_left(held, (weight, NOBODY))
         near = held[max(0, at - _NEAREST) : at + _NEAREST]
         return [partition for _, partition in sorted(near, key=lambda item: (abs(item[0] - weight), item[1]))]
 
-    # ---- an overfull node, or one to which no single partition helps
+    # ---- overfull nodes, and those that no single partition helps
 
     def _exchange(self, node: int) -> bool:
         best = min(self._moves(node), default=None) or min(self._swaps(node), default=None)
@@ -153,7 +157,7 @@ class Repair:
         return better(before, after, made.bounds.grain)
 
     def _swaps(self, node: int) -> Iterator[_Step]:
-        """Two partitions change places."""
+        """Steps that exchange two partitions."""
         made = self._made
         surplus = made.load[node] - made.bounds.level
         for other in self._partners(node, surplus):
@@ -167,7 +171,7 @@ class Repair:
                         yield _Step(one.load + two.load, one.partitions + two.partitions, difference, gifts)
 
     def _partners(self, node: int, surplus: int) -> list[int]:
-        """The lightest for an overfull node, the heaviest for an underfull one."""
+        """The lightest nodes for an overfull node, the heaviest for an underfull one."""
         made = self._made
         sign = 1 if surplus > 0 else -1
         ranked = sorted(made.nodes, key=lambda other: (sign * made.load[other], other))
