@@ -1,1 +1,1 @@
-"""How nodes share one quota: division, loans and rounds."""
+"""Sharing of one quota between nodes: division, loans and rounds."""

@@ -1,12 +1,12 @@
-"""How a topic's rate is divided between nodes that want more or less of it than their groups bring along. Pure.
+"""Divides a topic's rate between nodes that want more or less of it than their groups bring along. Pure.
 
-Parts are fractions of the whole topic. Each node has its own part, by the groups that it owns, and wants some part:
-what it could use. First each gets what it wants of its own. Then what nobody wants of his own goes to those who are
-short, max-min: who lacks little gets all of it, and the rest in even parts. What is left then is spread evenly, so that
-whoever gets more to do in the next second can begin with it.
+Parts are fractions of the whole topic. Each node has its own part, from the groups that it owns, and wants some part:
+what it could use. First, each node gets what it wants of its own part. Then unwanted parts go to nodes that are short,
+max-min: a node that lacks little gets all of it, and the rest is shared evenly. The remainder is spread evenly over all
+nodes, so that a node with more work in the next second can start at once.
 
-A node keeps a little of its own in any case, so that work that comes to it is seen to wait; and one that has nothing of
-its own, but something to do (a group that was taken away and isn't empty yet), gets at least as little.
+A node always keeps a little of its own part, so that its shortage shows once it has work. A node without a part of its
+own, but with work (from a group that was removed and isn't empty yet), also gets at least a little.
 """
 
 from __future__ import annotations
@@ -19,11 +19,13 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 LEAST = 0.02
-"""The part of its own that a node keeps, and of the whole that one gets which has none and wants some."""
+"""The fraction of its own part that a node keeps, and the fraction of the whole for a node that owns nothing and wants
+some.
+"""
 
 
 def divide(own: Mapping[str, float], wants: Mapping[str, float]) -> dict[str, float]:
-    """The part of each node in `own`; together as much as they own. `wants` has the same nodes."""
+    """The part of each node in `own`; the sum stays the same. `wants` has the same nodes."""
     whole = sum(own.values())
     due = {node: min(part, max(wants[node], LEAST * part)) for node, part in own.items()}
     homeless = [node for node, part in own.items() if part == 0 and wants[node] > 0]
@@ -40,7 +42,7 @@ def divide(own: Mapping[str, float], wants: Mapping[str, float]) -> dict[str, fl
 
 
 def _make_room(due: dict[str, float], homeless: list[str], wants: Mapping[str, float], whole: float) -> None:
-    """Those who own nothing get a little, of what the others were to have."""
+    """Give nodes that own nothing a little, out of the other nodes' parts."""
     asked = {node: min(wants[node], LEAST * whole) for node in homeless}
     taken = sum(asked.values())
     missing = taken - (whole - sum(due.values()))

@@ -1,14 +1,15 @@
-"""What a node has lent of its parts of topics to other nodes, and what it has borrowed (docs/adr/0019). Pure.
+"""A node's loans: the parts of topics that it has lent to other nodes, and those that it has borrowed (docs/adr/0019).
+Pure.
 
-A loan is safe if whoever lends stops using it before whoever borrows begins, and begins again only after the other has
-stopped. Nobody's clock is compared with another's:
+A loan is safe if the lender stops using it before the borrower begins, and begins again only after the borrower has
+stopped. No two clocks are compared:
 
-- A lender promises at instant a (its own clock) to leave a part unused until a + duration. It promises only as long as
-  it trusts its lease: should it die, its groups have no new owner before the promise has run out.
+- At instant a (its own clock), a lender promises to leave a part unused until a + duration. It promises only as long as
+  it trusts its lease: if it dies, its groups have no new owner before the promise has expired.
 - A borrower may use a grant until r + duration, where r (its own clock) is when it sent the report that the grant
   answers. The leader had that report before it asked for the promise, so r was before a, and the grant ends first.
-- Within an epoch the leader sees to it that grants never exceed promises (`evenlane.quota.lending.rounds`). Promises to
-  leaders of different epochs add up; of one leader's the largest holds.
+- Within an epoch, the leader ensures that grants never exceed promises (`evenlane.quota.lending.rounds`). Promises to
+  leaders of different epochs add up; of one leader's promises, the largest counts.
 
 Times are monotonic ns of this node, parts are fractions of a topic.
 """
@@ -22,19 +23,21 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 MARGIN = 0.1
-"""The share of a loan's duration by which a borrower ends early: what it has handed out is still to start."""
+"""The fraction of a loan's duration by which a borrower ends early, because messages that it has handed out must still
+start.
+"""
 
 
 @dataclass(slots=True)
 class _Account:
-    """A topic's. `promises`: (epoch, round) -> (part, until)."""
+    """The loans of one topic. `promises`: (epoch, round) -> (part, until). `borrowed` may be used until `until`."""
 
     promises: dict[tuple[int, int], tuple[float, int]] = field(default_factory=dict)
     borrowed: float = 0.0
     until: int = 0
 
     def expire(self, now: int) -> bool:
-        """Whether anything ran out."""
+        """Drop expired loans; True if there were any."""
         over = [made for made, (_, until) in self.promises.items() if until <= now]
         for made in over:
             del self.promises[made]
@@ -44,7 +47,7 @@ class _Account:
         return bool(over) or ended
 
     def lent(self, but: int | None = None) -> float:
-        """To all leaders, or all but one; to each the most that it was promised."""
+        """The part lent to all leaders, or to all but one; for each leader its largest promise."""
         most: dict[int, float] = {}
         for (epoch, _), (part, _until) in self.promises.items():
             if epoch != but:
@@ -53,40 +56,44 @@ class _Account:
 
     @property
     def ends(self) -> int:
-        """When the next of it runs out."""
+        """The time at which the next loan expires; 0 if there is none."""
         untils = [until for _, until in self.promises.values()]
         return min(untils + ([self.until] if self.borrowed else []), default=0)
 
 
 class Loans:
-    """What isn't from the leader and round heard of last is passed over: it was long under way."""
+    """The loans of a node. Messages that are older than the newest leader and round seen (`_heard`) are ignored: they
+    were delayed.
+
+    Invariant: a project is in `_accounts` only while something is lent or borrowed.
+    """
 
     def __init__(self) -> None:
         self._accounts: dict[str, _Account] = {}
         self._heard = (0, 0)
         self._reported: dict[tuple[int, int], int] = {}
 
-    # ---- how things stand
+    # ---- state
 
     def part(self, project: str, own: float) -> float:
-        """What the node may use, if `own` is what its groups bring along."""
+        """The part that the node may use, if its groups bring along `own`."""
         account = self._accounts.get(project)
         return own if account is None else max(0.0, own - account.lent()) + account.borrowed
 
     def standing(self, project: str) -> tuple[float, float]:
-        """What it has lent, and what it has borrowed."""
+        """The lent part, and the borrowed part."""
         account = self._accounts.get(project)
         return (0.0, 0.0) if account is None else (account.lent(), account.borrowed)
 
     def owing(self, project: str, own: float, now: int) -> int:
-        """For how many ns more others may use of it what the node no longer owns: 0 if none is."""
+        """The time (ns) for which other nodes may still use a part that the node no longer owns; 0 if there is none."""
         account = self._accounts.get(project)
         if account is None or account.lent() <= own:
             return 0
         return max((until for _, until in account.promises.values()), default=now) - now
 
     def lent(self) -> dict[str, int]:
-        """The projects of which anything is lent, and when the last promise runs out."""
+        """The projects of which a part is lent, each with the time at which its last promise expires."""
         return {
             project: max(until for _, until in account.promises.values())
             for project, account in self._accounts.items()
@@ -94,18 +101,18 @@ class Loans:
         }
 
     def lent_until(self) -> int:
-        """When the last promise runs out, 0 if there is none."""
+        """The time at which the last promise expires; 0 if there is none."""
         return max(self.lent().values(), default=0)
 
     @property
     def projects(self) -> Iterable[str]:
-        """Those with anything lent or borrowed."""
+        """The projects with anything lent or borrowed."""
         return self._accounts.keys()
 
-    # ---- what the leader says
+    # ---- requests of the leader
 
     def reports(self, epoch: int, number: int, now: int) -> bool:
-        """The leader has asked in this round, and is answered now; False if a newer one has been heard of."""
+        """Note that the leader's request of this round is answered now; False if a newer round has been seen."""
         if not self._hear(epoch, number):
             return False
         self._reported[epoch, number] = now
@@ -114,7 +121,7 @@ class Loans:
         return True
 
     def lend(self, project: str, epoch: int, number: int, part: float, own: float, until: int) -> float:
-        """Promise to leave so much of the own part unused, or as much of it as there is; returns what is promised."""
+        """Promise to leave `part` of the own part unused, or as much of it as there is. Returns the part promised."""
         if not self._hear(epoch, number):
             return 0.0
         account = self._accounts.setdefault(project, _Account())
@@ -125,7 +132,7 @@ class Loans:
         return promised
 
     def keep(self, project: str, epoch: int, number: int, most: float) -> float:
-        """Give up what is borrowed beyond `most`; returns what is borrowed still."""
+        """Give up borrowed parts beyond `most`. Returns the part that is still borrowed."""
         current, account = self._hear(epoch, number), self._accounts.get(project)
         if account is None:
             return 0.0
@@ -136,7 +143,7 @@ class Loans:
         return borrowed
 
     def grant(self, project: str, epoch: int, number: int, part: float, duration: int, now: int) -> bool:
-        """Borrow so much in place of what was borrowed; whether that changed anything."""
+        """Borrow `part` in place of what was borrowed. Returns whether that is a change."""
         reported = self._reported.get((epoch, number))
         if reported is None or not self._hear(epoch, number):
             return False
@@ -150,14 +157,14 @@ class Loans:
         return changed
 
     def drop(self, project: str) -> None:
-        """Borrow no more, whatever was granted."""
+        """Stop borrowing, whatever was granted."""
         account = self._accounts.get(project)
         if account is not None:
             account.borrowed = 0.0
         self._tidy(project)
 
     def free(self, project: str, epoch: int, number: int) -> bool:
-        """The leader needs its promises of earlier rounds no more; whether there was any."""
+        """Drop promises of earlier rounds that the leader no longer needs. Returns whether there were any."""
         account = self._accounts.get(project)
         if account is None:
             return False
@@ -168,24 +175,24 @@ class Loans:
         return bool(old)
 
     def _hear(self, epoch: int, number: int) -> bool:
-        """Whether it is of the leader and round heard of last, or newer: what comes late must not undo what was said
-        since.
+        """Whether the message is from the newest leader and round seen, or newer: a late message must not undo a later
+        one.
         """
         current = (epoch, number) >= self._heard
         self._heard = max(self._heard, (epoch, number))
         return current
 
-    # ---- time
+    # ---- expiry
 
     def expire(self, now: int) -> list[str]:
-        """The projects of which something has run out."""
+        """Drop expired loans, and return the projects concerned."""
         changed = [project for project, account in self._accounts.items() if account.expire(now)]
         for project in changed:
             self._tidy(project)
         return changed
 
     def ends(self) -> int | None:
-        """When the next loan runs out, None if there is none."""
+        """The time at which the next loan expires, None if there is none."""
         return min((account.ends for account in self._accounts.values()), default=None)
 
     def _tidy(self, project: str) -> None:

@@ -2,16 +2,15 @@
 
 The nodes' side is `evenlane.quota.lending.loans`.
 
-A round, about once a second, and only about topics that are short somewhere:
+A round takes place about once per second, and covers only topics that are short on some node:
 
-1. `begin`, and every node is asked. Each reports its own part of these topics, and what it wants (`reported`).
-2. `loans` divides anew: who is to leave how much of its own unused, and what borrowers may keep of what they have.
-   Nodes do so, and confirm (`confirmed`).
-3. `grants`: what was confirmed to be unused is given to those who are short. Who borrowed before, and hasn't confirmed
-   that it shrank, is counted with all that it may still use.
+1. `begin`: all nodes are asked. Each reports its own part of these topics, and what it wants (`reported`). 2. `loans`
+divides the topics: how much of its own part each node must leave unused, and how much each borrower may keep. Nodes
+comply, and confirm (`confirmed`). 3. `grants`: parts confirmed to be unused are granted to nodes that are short. A
+borrower that hasn't confirmed a reduction is counted with everything that it may still use.
 
-So at any instant the grants that stand are no more than the promises of the newest round that was confirmed. Then the
-promises of rounds before it are void (`freed`), and lenders who want more again can have it.
+At any instant, the grants in effect thus never exceed the promises of the newest confirmed round. Promises of earlier
+rounds are then void (`freed`), and lenders that want more again can have it.
 """
 
 from __future__ import annotations
@@ -27,11 +26,11 @@ if TYPE_CHECKING:
 
 
 _ROUNDING = 1e-9
-"""By so much sums of parts may differ that are the same."""
+"""The tolerance when sums of parts are compared."""
 
 
 Part: TypeAlias = Annotated[float, msgspec.Meta(ge=0, le=1 + _ROUNDING)]
-"""A fraction of a topic, as what comes from outside has to be."""
+"""A fraction of a topic, as accepted from outside."""
 
 
 class State(NamedTuple):
@@ -42,35 +41,35 @@ class State(NamedTuple):
 
 
 class Loan(NamedTuple):
-    """What a node is to leave unused of its own, and the most that it may keep of what it borrowed."""
+    """The part of its own that a node must leave unused, and the most that it may keep of what it borrowed."""
 
     lend: Part
     keep: Part
 
 
 class NodeStanding(NamedTuple):
-    """What a node has confirmed."""
+    """The parts that a node has confirmed."""
 
     lent: Part
     borrowed: Part
 
 
 class Grants(NamedTuple):
-    """To one node: what it may borrow, by topic; and the topics whose older promises it may forget."""
+    """For one node: the part of each topic that it may borrow, and the topics whose older promises it may drop."""
 
     parts: dict[str, float]
     freed: list[str]
 
 
 class _Most(NamedTuple):
-    """What a borrower may be using, until then (ns of the leader's clock)."""
+    """The most that a borrower may be using, until then (ns of the leader's clock)."""
 
     part: float
     until: int
 
 
 class LendingRounds:
-    """`duration` of a loan in ns. What comes for another round than the present one is passed over."""
+    """`duration` of a loan in ns. Messages for another round than the present one are ignored."""
 
     def __init__(self, duration: int) -> None:
         self.number = 0
@@ -81,7 +80,7 @@ class LendingRounds:
         self._most: dict[str, dict[str, _Most]] = {}  # by topic and borrower
 
     def begin(self) -> int:
-        """The number of the new round."""
+        """Begin a round, and return its number."""
         self.number += 1
         self._states, self._loans, self._confirmed = {}, {}, {}
         return self.number
@@ -92,7 +91,7 @@ class LendingRounds:
                 self._states.setdefault(project, {})[node] = state
 
     def loans(self) -> dict[str, dict[str, Loan]]:
-        """Node -> topic -> what it is to do, for all who have reported."""
+        """Node -> topic -> loan, for all nodes that have reported."""
         made: dict[str, dict[str, Loan]] = {}
         for project, states in self._states.items():
             self._loans[project] = _divided(states)
@@ -107,7 +106,7 @@ class LendingRounds:
                     self._confirmed.setdefault(project, {})[node] = standing
 
     def grants(self, now: int) -> dict[str, Grants]:
-        """By node; `now` in ns."""
+        """The grants by node; `now` in ns."""
         made: dict[str, Grants] = {}
         for project in self._loans:
             parts, freed = self._granted(project, now)
@@ -118,7 +117,7 @@ class LendingRounds:
         return made
 
     def lasting(self, now: int) -> set[str]:
-        """The topics of which something is borrowed at `now`, ns."""
+        """The topics of which a part is borrowed at `now`, ns."""
         for project in list(self._most):
             self._most[project] = {node: most for node, most in self._most[project].items() if most.until > now}
             if not self._most[project]:
@@ -126,7 +125,7 @@ class LendingRounds:
         return set(self._most)
 
     def _granted(self, project: str, now: int) -> tuple[dict[str, float], list[str]]:
-        """What borrowers get, and which nodes may forget older promises."""
+        """The parts of borrowers, and the nodes that may drop older promises."""
         standings, loans = self._confirmed.get(project, {}), self._loans[project]
         most = self._most.setdefault(project, {})
         lent = sum(standing.lent for standing in standings.values())
@@ -150,7 +149,7 @@ class LendingRounds:
 
 
 def _divided(states: Mapping[str, State]) -> dict[str, Loan]:
-    """If nobody is short of its own, everybody has just that."""
+    """The loans of one topic. If no node is short of its own part, each has just that."""
     if all(state.want <= state.own for state in states.values()):
         return dict.fromkeys(states, Loan(0.0, 0.0))
     due = divide({node: state.own for node, state in states.items()}, {node: s.want for node, s in states.items()})

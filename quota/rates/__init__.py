@@ -1,1 +1,1 @@
-"""Rates in time: token buckets, guarantees of groups, backoff."""
+"""Rates over time: token buckets, guarantees of groups, backoff."""

@@ -1,20 +1,20 @@
 """The generic cell rate algorithm: a rate limit whose whole state is one number.
 
-A bucket is one integer `at`, the instant (ns) from which the next message conforms. A message conforms at `now` if
-`at <= now`, and then moves `at` on by one interval. What a bucket forgoes is bounded twice:
+A bucket is one integer `at`, the instant (ns) from which the next message conforms. A message conforms at `now` if `at
+<= now`, and then advances `at` by one interval. The credit of a bucket is bounded twice:
 
-- idle: while nobody asks, at most `burst - 1` messages are saved up, so `burst` may come at once;
-- late: while somebody waits, an answer that comes late (a timer tick, a busy loop) is forgiven up to
-  `max(burst - 1, 1)` messages, or else a bucket of burst 1 would lose its rate to each tick.
+- idle: while no message waits, at most `burst - 1` messages are saved up, so `burst` may start at once;
+- late: while messages wait, a late decision (after a timer tick or a busy loop) is made up for by up to `max(burst - 1,
+  1)` messages; otherwise a bucket of burst 1 would lose rate at each tick.
 
-So any window of w seconds admits at most `rate * w + max(burst - 1, 1) + 1` messages: never more than
-`rate * w + burst + 1`, promise Q.
+So any window of w seconds admits at most `rate * w + max(burst - 1, 1) + 1` messages: never more than `rate * w + burst
++ 1`, promise Q.
 
-A rate may be shared out over several buckets. Each then forgoes as long as one bucket of the whole rate would, and so
-by its part of the messages: n buckets of one rate admit `rate * w + max(burst - 1, 1) + n` together, whichever part
-each has at the moment (docs/adr/0019).
+A rate may be divided over several buckets. Each then has the time credit of one bucket of the whole rate, and so credit
+in proportion to its part of the messages: n buckets of one rate together admit `rate * w + max(burst - 1, 1) + n`,
+whatever part each has at the moment (docs/adr/0019).
 
-Source: ITU-T I.371, virtual scheduling form; the refusal that says when to come back is governor's.
+Source: ITU-T I.371, virtual scheduling form; a refusal that says when to come back is from governor.
 """
 
 from __future__ import annotations
@@ -27,10 +27,11 @@ NEVER = 1 << 62
 
 
 class Pace:
-    """How fast a bucket goes: `rate` in messages per second (0.01 .. 1,000,000), `burst` in messages of `whole`, the
-    rate that this one is a part of; left out: it is the whole.
+    """The pace of a bucket: `rate` in messages per second (0.01 .. 1,000,000), `burst` in messages of `whole`, the rate
+    of which this one is a part (None: it is the whole).
 
-    The interval is whole nanoseconds, rounded up: below 10,000 QPS that costs less than 0.01 %.
+    The interval is in whole nanoseconds, rounded up: below 10,000 QPS that costs less than 0.01 %. `idle` and `late`
+    (ns) are the bounds of the credit.
     """
 
     __slots__ = ("idle", "interval", "late")
@@ -42,7 +43,7 @@ class Pace:
         self.late = max(self.idle, one)
 
     def woken(self, at: int, now: int) -> int:
-        """`at` when somebody asks again after nobody did."""
+        """`at` when a message arrives after an idle period."""
         floor = now - self.idle
         return at if at > floor else floor
 
@@ -52,8 +53,8 @@ class Pace:
         return (at if at > floor else floor) + self.interval
 
     def retuned(self, at: int, now: int, before: Pace) -> int:
-        """`at` of a bucket that had the pace `before`: what it owes or has saved up stays the same number of messages.
-        So what was slow before doesn't hold up what is fast now (X4), and a rate that grows mints nothing (Q).
+        """`at` of a bucket that had the pace `before`. Its debt or credit stays the same number of messages, so that an
+        earlier slow rate doesn't hold up a fast one (X4), and a rising rate creates no credit (Q).
         """
         if at > now:
             return now + -(-(at - now) * self.interval // before.interval)
@@ -63,5 +64,5 @@ class Pace:
 
 @lru_cache(4096)
 def pace(rate: float, burst: int = 1, whole: float | None = None) -> Pace:
-    """The pace, one object for all buckets that share it: tens of thousands of topics have few different rates."""
+    """The pace, shared by all buckets that have it: tens of thousands of topics have few different rates."""
     return Pace(rate, burst, whole)

@@ -1,19 +1,18 @@
-"""A topic's quota over its groups: guarantee first, then borrowing.
+"""Applies a topic's quota to its groups: guarantees first, then borrowing.
 
-Two levels of buckets. The topic's own admits `qps`. Each group's admits `qps / groups`, its guarantee. Groups inside
-their guarantee come before all that are not, in turn. With `borrow`, a group beyond its guarantee takes what its
-siblings leave: groups in turn, each up to `max_group_qps`, without moving its own bucket, so that a loan costs it
-nothing of its guarantee.
+There are two levels of buckets. The topic's bucket admits `qps`; each group's bucket admits `qps / groups`, its
+guarantee. Groups within their guarantee come before all others, in turn. With `borrow`, a group beyond its guarantee
+takes what its siblings leave: in turn, each up to `max_group_qps`, without moving its own bucket, so that borrowing
+doesn't reduce its guarantee.
 
-The guarantees add up to the topic's rate, so as long as all groups ask, each gets its share; and since borrowers come
-last, a group that wakes inside its guarantee waits for one interval of the topic at the most for each sibling that
-does so, too.
+The guarantees add up to the topic's rate, so if all groups have messages, each gets its share. Since borrowers come
+last, a group that wakes within its guarantee waits for at most one interval of the topic per sibling that wakes, too.
 
-What a group gets inside its guarantee counts towards its most, but never waits for it: a group may be one message
+Messages within the guarantee count towards the maximum of a group, but never wait for it: a group may be one message
 above `max_group_qps` in a window.
 
-`choose` costs O(log ready groups) at the most, and O(1) while the topic gets less than its quota, whatever the number
-of groups that have nothing.
+`choose` costs at most O(log ready groups), and O(1) while the topic gets less than its quota, however many groups are
+empty.
 """
 
 from __future__ import annotations
@@ -26,25 +25,40 @@ from evenlane.quota.rates.gcra import NEVER, Pace, pace
 
 
 class Group:
-    """A group's buckets. `at` is its guarantee's, `cap_at` that of what it may have at the most."""
+    """The buckets of a group: `at` for its guarantee, `cap_at` for its maximum.
+
+    Invariants:
+    - `listed`: it is in the list of groups within their guarantee, or in the heap of those that will be. An entry of a
+      group that isn't `ready` any more is removed when it is reached.
+    - `in_line`: it is in the line of borrowers, or in the heap of capped ones.
+    """
 
     __slots__ = ("after", "at", "cap_at", "in_line", "listed", "ready")
 
     def __init__(self) -> None:
         self.at = self.cap_at = 0
-        self.ready = False  # it has something to hand out
-        self.listed = False  # it stands among those inside their guarantee, or in the heap of those who will be
-        self.after: Group | None = None  # who comes next inside the guarantee
-        self.in_line = False  # it stands in the line of borrowers, or among the capped
+        self.ready = False  # has a message to hand out
+        self.listed = False
+        self.after: Group | None = None  # the next group within its guarantee
+        self.in_line = False
 
 
 G = TypeVar("G", bound=Group)
-_UNSET = pace(1.0)  # of a topic that isn't known yet, of which nothing is asked
+_UNSET = pace(1.0)  # of a topic without rules, whose messages aren't handed out
 
 
 class TopicQuota(Generic[G]):
-    """`ready` counts the groups that have something, `spent` the messages charged since the beginning. After `choose`
-    gave None, `wakes_at` (ns) is the first instant at which it may answer otherwise.
+    """The quota of one topic. `ready` is the number of groups with messages, `spent` the number of messages charged
+    since the beginning. After `choose` has returned None, `wakes_at` (ns) is the first instant at which it may answer
+    differently.
+
+    Invariants:
+    - Each listed group is in exactly one place: in the linked list from `_first` to `_last`, which is served in turn,
+      or in the heap `_later`, by the instant at which it will be within its guarantee.
+    - `_served` is a group whose turn has ended but which is still first; the next `choose` moves it. This saves the
+      work if it is the only group.
+    - `_line` is None until a group borrows for the first time under these rules. From then on each ready group is in
+      `_line`, or in the heap `_capped`.
     """
 
     __slots__ = (
@@ -60,31 +74,31 @@ class TopicQuota(Generic[G]):
         self._pace = self._guarantee = _UNSET
         self._cap: Pace | None = None
         self._borrow = False
-        self._rests = True  # it has no rules yet, or had none for a while
+        self._rests = True  # has no rules yet, or had none for a while
         self._count = 0  # breaks ties: first come, first served
-        # Inside their guarantee: a linked list, since a deque costs 600 bytes for each topic.
+        # Groups within their guarantee: a linked list, since a deque costs 600 bytes per topic.
         self._first: G | None = None
         self._last: G | None = None
-        self._served: G | None = None  # the first has had its turn
-        self._later: list[tuple[int, int, G]] = []  # those beyond it, by when they will be inside
-        self._line: deque[G] | None = None  # of borrowers; made when somebody borrows for the first time
+        self._served: G | None = None
+        self._later: list[tuple[int, int, G]] = []
+        self._line: deque[G] | None = None
         self._capped: list[tuple[int, int, G]] = []
 
     def configure(
         self, qps: float, groups: int, burst: int, now: int, *, borrow: bool, max_group_qps: float, known: list[G],
         whole: float | None = None,
     ) -> None:  # fmt: skip
-        """New rates, msg/s, at once for the topic and its `known` groups. `whole`: the topic's rate, of which `qps` is
-        what its groups here have; `burst` is the whole topic's.
+        """Set the rates (msg/s), at once, for the topic and its `known` groups. `whole` is the topic's rate if `qps` is
+        only the rate of its groups here; `burst` is the whole topic's.
         """
         share = -(-burst // groups)
         if self._rests:
-            self.at, self._rests = max(self.at, now), False  # another node may have had its burst just now
+            self.at, self._rests = max(self.at, now), False  # another node may have used the burst just now
         before = self._pace, self._guarantee, self._cap
         self._pace, self._guarantee = pace(qps, burst, whole), pace(qps / groups, share)
         self._borrow = borrow and groups > 1
         self._cap = pace(max_group_qps, share) if self._borrow and max_group_qps < qps else None
-        if (self._pace, self._guarantee, self._cap) != before:  # else their debts stand
+        if (self._pace, self._guarantee, self._cap) != before:  # otherwise debts stay as they are
             self._retune(known, now, *before)
         self._first = self._last = self._served = self._line = None
         self._later, self._capped = [], []
@@ -94,20 +108,20 @@ class TopicQuota(Generic[G]):
                 self._list(group)
 
     def rest(self) -> None:
-        """The topic goes elsewhere, or has no rules for a while: what it saved up here is forgotten."""
+        """The topic moves to another node, or has no rules for a while: its credit here is lost."""
         self._rests = True
 
     def _retune(self, known: list[G], now: int, whole: Pace, guarantee: Pace, cap: Pace | None) -> None:
         self.at = self._pace.retuned(self.at, now, whole)
         for group in known:
             group.at = self._guarantee.retuned(group.at, now, guarantee)
-            if self._cap and cap:  # (what it had inside its guarantee may be far above its most: that is forgiven)
+            if self._cap and cap:  # (messages within the guarantee may exceed the maximum by far: that is dropped)
                 group.cap_at = min(self._cap.retuned(group.cap_at, now, cap), now + self._cap.interval)
             else:
                 group.cap_at = 0
 
     def enter(self, group: G, now: int) -> None:
-        """The group has something to hand out, and hadn't before."""
+        """The group has messages again."""
         if self.ready == 0:
             self.at = self._pace.woken(self.at, now)
         self.ready += 1
@@ -120,7 +134,7 @@ class TopicQuota(Generic[G]):
             group.in_line = True
 
     def leave(self, group: G) -> None:
-        """The group has nothing any more."""
+        """The group has no messages any more."""
         self.ready -= 1
         group.ready = False
 
@@ -144,7 +158,7 @@ class TopicQuota(Generic[G]):
         return self._choose(now)
 
     def _choose(self, now: int) -> G | None:
-        """As `choose`, where the first has gone, or somebody may borrow."""
+        """`choose`, where the first group is gone or a group may borrow."""
         while (first := self._first) is not None:
             if first.ready and first.at <= now:
                 return first
@@ -157,21 +171,21 @@ class TopicQuota(Generic[G]):
         return self._borrower(now) if self._borrow else None
 
     def admits(self, group: G, now: int) -> bool:
-        """Whether `group` may have one more message right after its last, for a batch."""
+        """Whether `group` may have one more message right after its last one, for a batch."""
         if self.at > now:
             return False
         if group.at <= now:
             return True
         if not self._borrow or group.cap_at > now:
             return False
-        first = self.choose(now)  # it borrows on only if nobody waits inside the guarantee
+        first = self.choose(now)  # it may keep borrowing only if no group within its guarantee waits
         return first is None or first.at > now
 
     def spend(self, group: G, now: int) -> None:
         """Charge one message of `group`."""
         topic_at, at = self.at, group.at
         self.spent += 1
-        # (`Pace.spent` twice, without the price of two calls)
+        # (`Pace.spent` twice, inlined to save two calls per message)
         own = self._pace
         floor = now - own.late
         self.at = (topic_at if topic_at > floor else floor) + own.interval
@@ -186,7 +200,7 @@ class TopicQuota(Generic[G]):
             group.cap_at = self._cap.spent(group.cap_at, now)
 
     def refund(self, group: G, count: int) -> None:
-        """So many messages of `group` were charged in vain. What it had borrowed becomes part of its guarantee. Costs
+        """Refund `count` messages of `group` that were charged in vain. Borrowed ones become part of its guarantee.
         O(ready groups).
         """
         self.spent -= count
@@ -194,13 +208,13 @@ class TopicQuota(Generic[G]):
         group.at -= count * self._guarantee.interval
         if self._cap is not None:
             group.cap_at -= count * self._cap.interval
-        # it may stand among those who wait, under an instant that is too late
+        # its entries in the heaps may have instants that are too late now
         self._later = [(entry[2].at, *entry[1:]) if entry[2] is group else entry for entry in self._later]
         self._capped = [(entry[2].cap_at, *entry[1:]) if entry[2] is group else entry for entry in self._capped]
         heapify(self._later)
         heapify(self._capped)
 
-    # ---- inside the guarantee, and beyond it
+    # ---- guarantees
 
     def _list(self, group: G) -> None:
         group.listed = True
@@ -211,7 +225,7 @@ class TopicQuota(Generic[G]):
             self._last.after = self._last = group
 
     def _unlink(self) -> None:
-        """Take the first out."""
+        """Remove the first group."""
         first = self._first
         assert first is not None
         self._first = first.after  # type: ignore[assignment]
@@ -219,7 +233,7 @@ class TopicQuota(Generic[G]):
             self._last = None
 
     def _end_turn(self, now: int) -> None:
-        """Whoever was served goes to the end, or waits until it is inside its guarantee again."""
+        """Move the group that was served to the end, or defer it until it is within its guarantee again."""
         served, self._served = self._served, None
         if served is not self._first or served is None or not served.ready:
             return
@@ -249,7 +263,7 @@ class TopicQuota(Generic[G]):
 
     def _borrower(self, now: int) -> G | None:
         line = self._line
-        if line is None:  # nobody is inside: those who may borrow all stand in the heap
+        if line is None:  # no group is within its guarantee, so all that may borrow are in `_later`
             line = self._line = deque(entry[2] for entry in sorted(self._later) if entry[2].ready)
             for waiting in line:
                 waiting.in_line = True

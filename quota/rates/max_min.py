@@ -9,12 +9,13 @@ if TYPE_CHECKING:
 
 
 def fair_shares(capacity: float, weights: Sequence[float], demands: Sequence[float]) -> list[float]:
-    """What each gets of the capacity: nobody more than it demands, and what one leaves goes to the others by weight.
+    """The share of each in the capacity: none gets more than it demands, and what one leaves goes to the others by
+    weight.
 
-    Nobody's share can be raised but at the cost of one that has less for its weight. Any unit; weights above 0.
+    No share can be raised without lowering that of one with less per weight. Any unit; weights above 0.
     """
     shares = [0.0] * len(weights)
-    level = capacity  # what is left for those still thirsty
+    level = capacity  # left for those whose demand isn't met yet
     thirsty = float(sum(weights))
     for one in sorted(range(len(weights)), key=lambda each: demands[each] / weights[each]):
         fair = level * weights[one] / thirsty if thirsty > 0 else 0.0

@@ -1,4 +1,4 @@
-"""What each field of a topic may hold. Docs of the fields: `evenlane.quota.topics.topic.Topic`."""
+"""The rules for each field of a topic. The fields are documented in `evenlane.quota.topics.topic.Topic`."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, replace
@@ -10,7 +10,7 @@ from evenlane.quota.topics.strict_json import TopicError, shown
 
 Rule = Callable[[str, object], Any]  # (field, value) -> the value in its own type; raises TopicError
 
-MOST_GROUPS = 20_000  # what the largest topic, 1,000,000 QPS, has at 50 QPS a group
+MOST_GROUPS = 20_000  # groups of the largest topic, 1,000,000 QPS, at 50 QPS per group
 MOST_QPS = 1_000_000
 STATES = ("active", "paused", "draining")
 _YEARS_10 = 315_360_000  # s
@@ -52,7 +52,7 @@ def state(field: str, value: object) -> str:
 
 
 def backoff(field: str, value: object) -> Backoff:
-    """The parts that aren't named have their defaults."""
+    """Parts that aren't given have their defaults."""
     named = {name: BACKOFF[name](f"{field}.{name}", part) for name, part in parts(field, value, BACKOFF)}
     made = replace(Backoff(), **named)
     if made.cap < made.base:
@@ -72,7 +72,7 @@ def parts(field: str, value: object, known: Mapping[str, Rule]) -> list[tuple[st
 
 
 def push_settings(field: str, value: object) -> dict[str, Any]:
-    """A plain dict, complete, always in the same order."""
+    """A plain dict with all settings, always in the same order."""
     named = {name: PUSH[name](f"{field}.{name}", part) for name, part in parts(field, value, PUSH)}
     if "url" not in named:
         raise TopicError(f"{field}.url", "is missing: it says where to POST messages to")

@@ -1,4 +1,4 @@
-"""What the settings of a push may hold: an address, headers, the name of a secret (docs/reference/http-push.md)."""
+"""The rules for push settings: an address, headers, the name of a secret (docs/reference/http-push.md)."""
 
 import re
 from collections.abc import Mapping
@@ -9,13 +9,13 @@ from urllib.parse import SplitResult, urlsplit
 from evenlane.quota.topics.strict_json import TopicError, shown
 
 DEFAULTS: Mapping[str, Any] = {"timeout": 10.0, "secret_ref": None, "headers": {}, "concurrency": None}
-"""Of all but `url`, which is needed. `timeout` in seconds."""
+"""Defaults of all settings but `url`, which is required. `timeout` in seconds."""
 
 MOST_URL = 2_048  # characters
 MOST_HEADERS = 32
 MOST_HEADER_VALUE = 4_096  # characters
 
-# Of one connection, and so nobody's to send on (RFC 9110, 7.6.1), or made by the client from the rest.
+# Headers of one connection, which must not be forwarded (RFC 9110, 7.6.1), or which the client sets itself.
 _OF_THE_CONNECTION = frozenset((
     "connection", "keep-alive", "proxy-authenticate", "proxy-authorization", "proxy-connection", "te", "trailer",
     "transfer-encoding", "upgrade", "http2-settings", "host", "content-length", "expect", "accept-encoding",
@@ -33,7 +33,7 @@ _SECRET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 
 
 def url(field: str, value: object) -> str:
-    """An absolute http or https address, kept to the letter. Raises TopicError."""
+    """An absolute http or https URL, kept unchanged. Raises TopicError."""
     if not isinstance(value, str):
         raise TopicError(field, f"must be a text such as https://example.com/hook, not {shown(value)}")
     if len(value) > MOST_URL:
@@ -43,7 +43,7 @@ def url(field: str, value: object) -> str:
     try:
         parts = urlsplit(value)
         port = parts.port
-    except ValueError:  # a port that is no number, brackets that don't match
+    except ValueError:  # an invalid port, or unbalanced brackets
         raise TopicError(field, f"must have a valid host and port, not {_seen(value)}") from None
     _check_parts(field, value, parts)
     if port == 0:
@@ -69,7 +69,7 @@ def _is_host(parts: SplitResult) -> bool:
     try:
         if parts.netloc.startswith("["):
             return IPv6Address(host).scope_id is None
-        if _ENDS_IN_NUMBER.search(host):  # 127.1 and 0x7f000001 are addresses to some programs, and names to others
+        if _ENDS_IN_NUMBER.search(host):  # some programs take 127.1 and 0x7f000001 for addresses, others for names
             return str(IPv4Address(host)) == host
     except AddressValueError:
         return False
@@ -77,12 +77,12 @@ def _is_host(parts: SplitResult) -> bool:
 
 
 def _seen(value: str) -> str:
-    """For a sentence, without a password."""
+    """The URL for an error text, without a password."""
     return shown(_USER.sub("//***@", value))
 
 
 def secret_ref(field: str, value: object) -> str:
-    """A plain file name, as it must not lead out of the node's folder. Raises TopicError."""
+    """A plain file name, so that it can't lead out of the node's folder. Raises TopicError."""
     if not isinstance(value, str) or not _SECRET.fullmatch(value):
         rule = "letters, digits, '.', '_' and '-', the first a letter or digit"
         raise TopicError(field, f"must be the name of a file in the node's push_secrets ({rule}), not {shown(value)}")
@@ -90,7 +90,7 @@ def secret_ref(field: str, value: object) -> str:
 
 
 def headers(field: str, value: object) -> dict[str, str]:
-    """Raises TopicError. Values are never shown: they may be credentials."""
+    """Raises TopicError, which never shows values: they may be credentials."""
     if not isinstance(value, Mapping):
         raise TopicError(field, f"must be an object with names and texts, not {shown(value)}")
     if len(value) > MOST_HEADERS:
@@ -114,7 +114,7 @@ def _check_header(field: str, name: object, text: object) -> None:
 
 
 def may_be_sent(name: str) -> bool:
-    """Whether a header of this name is for users to set."""
+    """Whether users may set a header of this name."""
     low = name.lower()
     return bool(_TOKEN.fullmatch(name)) and low not in _OF_THE_CONNECTION and not low.startswith(_OURS)
 

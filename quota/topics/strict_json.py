@@ -1,7 +1,7 @@
-"""JSON as people and programs write it into etcd, read without mercy.
+"""Reads JSON that people and programs write into etcd, strictly.
 
-Python's reader takes much that isn't sound: the last of two fields of one name, NaN, UTF-16, numbers that
-become infinite. Whatever comes in, this module answers with an object or one `TopicError`.
+Python's reader accepts much that isn't sound: the last of two fields of one name, NaN, UTF-16, numbers that become
+infinite. For any input, this module returns an object or raises one `TopicError`.
 """
 
 import codecs
@@ -14,17 +14,17 @@ BOM = "begins with a byte order mark (BOM): save it as UTF-8 without one"
 
 
 class TopicError(ValueError):
-    """A topic is wrong. `field` is its field ("" for the whole), `reason` the rest of the sentence."""
+    """A topic is invalid. `field` is its field ("" for the whole), `reason` the rest of the sentence."""
 
     def __init__(self, field: str, reason: str) -> None:
-        # It may come from anybody: no line break or lone surrogate is to reach a log or a terminal.
+        # The name may come from anyone: no line break or lone surrogate may reach a log or a terminal.
         self.field = (field if field.isprintable() and field.isascii() else json.dumps(field))[:64]
         self.reason = reason
         super().__init__(f"{self.field or 'it'} {reason}")
 
 
 class Huge(float):
-    """A number too large for a float: it compares as infinite, and is shown as it was written."""
+    """A number too large for a float: it compares as infinite, and is shown as written."""
 
     text: str
 
@@ -35,7 +35,7 @@ class Huge(float):
 
 
 def real(text: str) -> float:
-    """A number, `Huge` if it has become infinite by its size. Raises ValueError."""
+    """A number; `Huge` if it is too large for a float. Raises ValueError."""
     value = float(text)
     return Huge(text) if math.isinf(value) and any(map(str.isdigit, text)) else value
 
@@ -46,8 +46,8 @@ def has_bom(raw: bytes) -> bool:
 
 
 def read_object(raw: bytes, most_bytes: int, *, example: str = '{"qps": 100}') -> dict[str, Any]:
-    """The JSON object in `raw`. Infinite numbers and NaN are left in, for the field's rule to name. `example` is what
-    the error shows if it is something else.
+    """The JSON object in `raw`. Infinite numbers and NaN are left in, to be named by the field's rule. `example` is
+    shown in the error if it is something else.
 
     Raises TopicError.
     """
@@ -75,12 +75,12 @@ def read_object(raw: bytes, most_bytes: int, *, example: str = '{"qps": 100}') -
 
 
 def write_object(fields: Mapping[str, object]) -> bytes:
-    """Compact, in the order given. Raises ValueError for NaN and infinity."""
+    """Compact JSON, in the given order. Raises ValueError for NaN and infinity."""
     return json.dumps(fields, separators=(",", ":"), allow_nan=False).encode()
 
 
 def shown(value: object) -> str:
-    """A value for a sentence: as it stands in JSON, cut short."""
+    """A value for an error text: as in JSON, shortened."""
     if isinstance(value, Mapping):
         return "an object"
     if isinstance(value, Sequence) and not isinstance(value, str):
@@ -104,5 +104,5 @@ def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _integer(text: str) -> int | float:
-    """No field takes 19 digits; and thousands of them would cost a square of time."""
+    """No field takes 19 digits, and parsing thousands of them would take quadratic time."""
     return int(text) if len(text) < 19 else real(text)

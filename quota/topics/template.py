@@ -1,7 +1,8 @@
-"""Templates: which topic a project gets that appears without one. Off by default: there is none.
+"""Templates: the topic that a project gets which appears without one. Off by default: there is no template.
 
-A template stands in etcd where anyone may write, and is read as strictly as a topic. It says which projects it is for
-(`match`: `*` stands for any characters, `?` for one), what topic they get, and how many it may have made at a time.
+A template is stored in etcd, where anyone may write, and is read as strictly as a topic. It says which projects it is
+for (`match`: `*` stands for any characters, `?` for one), which topic they get, and how many topics it may have created
+at a time.
 """
 
 import re
@@ -22,7 +23,7 @@ _MATCH = re.compile(r"[A-Za-z0-9_*?-]{1,64}")
 
 
 class Template(msgspec.Struct, frozen=True, kw_only=True):
-    """`topic` is a wish as it would be written for a project, checked field by field; `limit` counts topics."""
+    """`topic` is a spec as it would be written for a project, checked field by field; `limit` is a number of topics."""
 
     name: str
     match: str
@@ -35,12 +36,12 @@ class Template(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def literal(self) -> int:
-        """How many characters `match` names: the more, the more specific it is."""
+        """The number of literal characters in `match`: the more, the more specific it is."""
         return sum(letter not in "*?" for letter in self.match)
 
 
 def best(templates: Iterable[Template], project: str) -> Template | None:
-    """The most specific of those that match, the first by name of equal ones; None if none does."""
+    """The most specific template that matches; of equal ones the first by name. None if none matches."""
     matching = (each for each in templates if each.matches(project))
     return min(matching, key=lambda each: (-each.literal, each.name), default=None)
 
@@ -51,9 +52,9 @@ def parse_template(name: str, raw: bytes) -> Template:
 
 
 def template_merged(name: str, old: bytes | None, fields: Mapping[str, object], topic: Mapping[str, object]) -> bytes:
-    """The present template with what is named changed; None as a value of `topic` means the default again.
+    """The present template with the given changes; None as a value of `topic` restores the default.
 
-    Raises TopicError, as well if `match` or `topic`'s `qps` are named neither here nor there.
+    Raises TopicError, also if `match` or `topic`'s `qps` are given neither here nor there.
     """
     read = {} if old is None else read_object(old, MOST_BYTES)
     was = read.get("topic")
@@ -88,7 +89,7 @@ def _template(name: str, read: Mapping[str, object]) -> Template:
 
 
 def _under_topic(old: bytes | None, changes: Mapping[str, object]) -> bytes:
-    """The wish, merged; its errors name the field inside the template."""
+    """The merged spec; its errors name the field inside the template."""
     try:
         return merge(old, changes)
     except TopicError as error:

@@ -1,8 +1,8 @@
-"""Topics as data: a wish is read strictly, completed by the cluster's facts, and published as accepted.
+"""Topics as data: a spec is read strictly, completed by the cluster config, and published as accepted.
 
-A wish stands in etcd where anyone may write; it is one JSON object. `parse_spec` checks each field by itself,
-`complete` fills in what is left out and checks the fields against one another and the cluster, `accept`
-carries on which groups are in use. All refuse with a `TopicError`, one sentence with field and reason.
+A spec is stored in etcd, where anyone may write; it is one JSON object. `parse_spec` checks each field by itself,
+`complete` fills in missing fields and checks the fields against one another and the cluster, `accept` keeps track of
+the groups in use. All reject with a `TopicError`: one sentence with field and reason.
 """
 
 import math
@@ -21,48 +21,48 @@ from evenlane.quota.topics.strict_json import TopicError, read_object, write_obj
 __all__ = ["Accepted", "Topic", "TopicError", "TopicFacts", "TopicSpec", "accept", "complete", "decode_accepted"]
 __all__ += ["delete", "encode", "merge", "moves_keys", "parse_spec", "without"]
 
-MOST_BYTES = 65_536  # of a wish
+MOST_BYTES = 65_536  # of a spec
 _MOST_ACCEPTED_BYTES = 1_048_576
 _MOST_REVISION = 2**53
-_LATER = ("dead_letter_expired", "number", "deleted")  # an older leader does not write these yet: defaults hold
-_BESIDE = ("active", "draining", "revision", "number", "deleted")  # fields of what is accepted, after the topic's own
+_LATER = ("dead_letter_expired", "number", "deleted")  # an older leader does not write these yet: defaults apply
+_BESIDE = ("active", "draining", "revision", "number", "deleted")  # fields of an accepted topic, after the topic's own
 
 
 class TopicFacts(Protocol):
-    """What the cluster has agreed on (`evenlane.engine.cluster.cluster_config.Facts`)."""
+    """The cluster config (`evenlane.engine.cluster.cluster_config.Facts`)."""
 
     @property
     def partitions(self) -> int: ...
 
     @property
     def group_qps(self) -> float:
-        """Wanted capacity of a group, msg/s."""
+        """Desired rate of a group, msg/s."""
         ...
 
     @property
     def max_group_qps(self) -> float:
-        """What one group may have at the most, msg/s."""
+        """Highest rate of a group, msg/s."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class TopicSpec:
-    """The fields that somebody has named, each valid by itself. `qps` is always among them."""
+    """The fields that were given, each valid by itself. `qps` is always among them."""
 
     given: Mapping[str, Any]
 
 
 class Topic(msgspec.Struct, frozen=True, kw_only=True):
-    """A topic with nothing left open. Times in seconds, rates in messages per second."""
+    """A complete topic. Times in seconds, rates in messages per second."""
 
     qps: float
     groups: int  # each has qps / groups
-    burst: int  # messages that may come at once after a pause; it never doubles the first second
-    borrow: bool = True  # whether a group takes what its siblings leave
+    burst: int  # messages that may start at once after a pause; it never doubles the first second
+    borrow: bool = True  # whether a group may use the unused rate of its siblings
     weight: float  # share between tenants
     reserve: float = 0.0
-    concurrency: int | None = None  # messages in flight at the most
-    spread: int  # partitions at the most (P13)
+    concurrency: int | None = None  # most messages in flight
+    spread: int  # most partitions (P13)
     max_attempts: int = 5
     backoff: Backoff = Backoff()
     ttl: float = 259_200.0
@@ -70,17 +70,17 @@ class Topic(msgspec.Struct, frozen=True, kw_only=True):
     ack_wait: float = 5.0
     max_backlog: int | None = None  # messages
     ordered: bool = False  # by key and priority
-    ageing: float | None = None  # share that goes to what waits longest
+    ageing: float | None = None  # share of the turns for lower priorities
     state: Literal["active", "paused", "draining"] = "active"  # draining refuses puts
     push: dict[str, Any] | None = None
 
 
 class Accepted(msgspec.Struct, frozen=True, kw_only=True):
-    """The last good wish, as nodes and producers read it.
+    """The last valid spec, as nodes and producers read it.
 
-    Groups 0 .. `active` - 1 take puts; those in `draining` are only emptied. `revision` is the wish's. `number` says
-    how many changes of the project were accepted before. The topic of a project that was `deleted` takes no puts, and
-    is paused or drains: what waits is kept until somebody drains or drops it.
+    Groups 0 .. `active` - 1 take puts; those in `draining` only empty. `revision` is the spec's. `number` is the number
+    of earlier accepted changes of the project. The topic of a project that was `deleted` takes no puts, and is paused
+    or draining: its backlog is kept until it is drained or dropped.
     """
 
     topic: Topic
@@ -101,10 +101,10 @@ def parse_spec(raw: bytes) -> TopicSpec:
 
 
 def complete(wish: TopicSpec, facts: TopicFacts, before: Accepted | None = None) -> Topic:
-    """The wish with defaults, as this cluster can carry it out. Raises TopicError.
+    """The spec with defaults, as this cluster can carry it out. Raises TopicError.
 
-    An ordered topic keeps its groups and its spread as they were `before`, unless it comes back from draining: with
-    another number of them a key's next messages would pass by those that wait.
+    An ordered topic keeps its groups and its spread as they were `before`, unless it resumes from draining: with other
+    numbers, a key's next messages would overtake those that wait.
     """
     given = wish.given
     kept = before if before is not None and _keeps_its_keys(given, before.topic) else None
@@ -119,9 +119,9 @@ def complete(wish: TopicSpec, facts: TopicFacts, before: Accepted | None = None)
 
 
 def accept(topic: Topic, revision: int, before: Accepted | None) -> Accepted:
-    """What is published for this topic after `before`: no group that was ever in use is forgotten (K6).
+    """The accepted topic to publish after `before`: no group that was ever in use is lost (K6).
 
-    A group that is taken away drains first; one that is taken again while it drains is simply active.
+    A group that is removed drains first; one that is added again while it drains simply becomes active.
     """
     known = () if before is None else (*range(before.active), *before.draining)
     draining = tuple(sorted({group for group in known if group >= topic.groups}))
@@ -130,8 +130,8 @@ def accept(topic: Topic, revision: int, before: Accepted | None) -> Accepted:
 
 
 def moves_keys(before: Accepted | None, after: Topic) -> bool:
-    """Whether keys of an ordered topic get other groups than those where their messages may wait: only as it comes back
-    from draining, and to be refused as long as anything waits.
+    """Whether keys of an ordered topic move to other groups than those where their messages may wait. This can happen
+    only when the topic resumes from draining, and must be refused as long as any message waits.
     """
     if before is None or not before.topic.ordered:
         return False
@@ -139,8 +139,8 @@ def moves_keys(before: Accepted | None, after: Topic) -> bool:
 
 
 def delete(before: Accepted) -> Accepted:
-    """What is published when the wish is gone: nobody's work is thrown away, and nothing more is handled unless it was
-    being drained already.
+    """The accepted topic to publish once the spec is gone: no message is thrown away, and none is handled any more
+    unless the topic was draining already.
     """
     state: Literal["draining", "paused"] = "draining" if before.topic.state == "draining" else "paused"
     after = replace(before, topic=replace(before.topic, state=state), deleted=True)
@@ -148,7 +148,7 @@ def delete(before: Accepted) -> Accepted:
 
 
 def without(before: Accepted, empty: Collection[int]) -> Accepted | None:
-    """What is published when these groups hold nothing any more; None if the whole topic is to go: it was deleted, and
+    """The accepted topic to publish once these groups are empty; None if the whole topic can go: it was deleted, and
     all of its groups are empty.
     """
     gone = frozenset(empty)
@@ -167,7 +167,7 @@ def encode(value: Topic | Accepted) -> bytes:
 
 
 def decode_accepted(raw: bytes) -> Accepted:
-    """Raises TopicError. Fields it doesn't know are passed over: a newer release may have written it."""
+    """Raises TopicError. Unknown fields are ignored: a newer release may have written them."""
     read = read_object(raw, _MOST_ACCEPTED_BYTES)
     for field in (*FIELDS, *_BESIDE):
         if field not in read and field not in _LATER:
@@ -185,10 +185,10 @@ def decode_accepted(raw: bytes) -> Accepted:
 
 
 def merge(old_raw: bytes | None, changes: Mapping[str, object]) -> bytes:
-    """The present wish with the named fields changed; None as a value means the default again.
+    """The present spec with the given fields changed; None as a value restores the default.
 
-    Of `backoff`, too, only the parts named are changed. Raises TopicError, as well if no wish was there and
-    `qps` isn't named. What is wrong in the present wish does no harm if it is changed.
+    Of `backoff`, too, only the given parts change. Raises TopicError, also if there was no spec and `qps` isn't given.
+    An error in the present spec does no harm if that field is changed.
     """
     old = {} if old_raw is None else read_object(old_raw, MOST_BYTES)
     named = dict(changes)
@@ -213,13 +213,13 @@ def _wish(read: Mapping[str, object]) -> TopicSpec:
 
 
 def _next_number(before: Accepted, after: Accepted) -> int:
-    """A wish that says the same again changes nothing."""
+    """A spec that changes nothing keeps the number."""
     same = before.topic == after.topic and before.deleted == after.deleted
     return before.number if same else before.number + 1
 
 
 def _groups(qps: float, wanted: int | None, facts: TopicFacts) -> int:
-    """E3: qps / groups is never above the most that a group may have."""
+    """The number of groups. qps / groups never exceeds the highest rate of a group (E3)."""
     least = _share_out(qps, facts.max_group_qps)
     groups = max(least, _share_out(qps, facts.group_qps)) if wanted is None else wanted
     if groups < least:
@@ -235,12 +235,12 @@ def _groups(qps: float, wanted: int | None, facts: TopicFacts) -> int:
 
 @lru_cache(4096)
 def _shared(topic: Topic) -> Topic:
-    """The same object for equal topics: a node keeps tens of thousands, and few are different."""
+    """The same object for equal topics: a node keeps tens of thousands, few of which differ."""
     return topic
 
 
 def _burst(qps: float) -> int:
-    """10 ms of the rate: as late as a busy node's timer may come without costing the topic any of it."""
+    """10 ms of the rate: a busy node's timer may be this late without costing the topic any of it."""
     return max(1, math.ceil(qps / 100))
 
 
@@ -266,7 +266,7 @@ def _kept_groups(given: Mapping[str, Any], facts: TopicFacts, before: Accepted) 
 
 
 def _share_out(qps: float, most: float) -> int:
-    """The smallest number of shares of which none is above `most`; the quotient alone may round down."""
+    """The smallest number of shares none of which is above `most`; the quotient alone may round down."""
     groups = max(1, math.ceil(qps / most))
     return groups if qps / groups <= most else groups + 1
 
