@@ -1,4 +1,4 @@
-"""Who is next: bands inside a group, fairness between tenants, the cap on what a tenant has in flight. Pure."""
+"""The order of messages: bands inside a group, fairness between tenants, headroom between slots. Pure."""
 
-if __name__ != "evenlane.priority":  # found as a folder of the checkout: each module would be there twice
+if __name__ != "evenlane.priority":  # imported as a folder of the checkout: each module would exist twice
     raise ImportError("import evenlane.priority, not " + __name__)

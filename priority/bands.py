@@ -1,8 +1,8 @@
-"""Strict priority inside a group, and ageing for those who ask for it.
+"""Strict priority inside a group, and ageing for topics that ask for it.
 
-A group's ready queues are a set of bands kept as the bits of one integer; band 0 is the highest priority, so the
-lowest set bit is next (E5). Ageing bends that, with a stated share: of the messages handed out while more than one
-band waits, the share goes to the lower ones, in turn.
+A group's ready queues are a set of bands, stored as the bits of one integer; band 0 is the highest priority, so the
+lowest set bit is next (E5). Ageing relaxes that by a stated share: of the messages handed out while more than one band
+waits, this share goes to the lower bands, in turn.
 """
 
 from __future__ import annotations
@@ -14,17 +14,19 @@ def first(mask: int) -> int:
 
 
 class Ageing:
-    """`share` (0 .. 1) of the turns goes to the lower bands. An accumulator, so it is exact and draws no number."""
+    """Gives `share` (0 .. 1) of the turns to the lower bands. It is exact and needs no randomness, because it
+    accumulates: `_debt` is the number of turns, 0 .. 1, that the lower bands are due.
+    """
 
     __slots__ = ("_band", "_debt", "share")
 
     def __init__(self, share: float) -> None:
         self.share = share
         self._debt = 0.0
-        self._band = 0  # the lower band that had the last such turn
+        self._band = 0  # the lower band that had the last turn of theirs
 
     def choose(self, mask: int) -> int:
-        """The band whose turn it is; nothing changes until it is `taken`."""
+        """The band whose turn it is; nothing changes until `taken`."""
         lower = mask & (mask - 1)
         if not lower or self._debt + self.share < 1.0:
             return first(mask)

@@ -1,18 +1,18 @@
-"""Start-time fair queueing between tenants, charged by the time that handlers take.
+"""Start-time fair queueing between tenants, charged by handler time.
 
-Each tenant is a flow with a weight w and a start tag S, in handler time per unit of weight. The tenant with the
-lowest S is next. Its message is charged an estimated cost c at once: S += c / w; when it ends after s, the rest
-follows: S += (s - c) / w. The virtual time V is the highest start tag handed out so far, and a tenant that begins to
-ask enters with S = max(S, V): it neither saved up a claim while it was idle, nor does it pay for what it used while
-nobody else wanted it.
+Each tenant is a flow with a weight w and a start tag S, in handler time per unit of weight. The tenant with the lowest
+S is next. Its message is charged an estimated cost c at once: S += c / w; when it ends after s, the difference follows:
+S += (s - c) / w. The virtual time V is the highest start tag handed out so far. A tenant that begins to ask enters with
+S = max(S, V): it has neither saved up a claim while it was idle, nor does it pay for what it used while no other tenant
+wanted it.
 
 Over any interval in which tenants i and j both wait all the time, the handler time T that each got satisfies
 
     | T_i / w_i - T_j / w_j |  <=  l_i / w_i + l_j / w_j
 
-with l the most that a tenant has charged and not yet corrected (its in flight times its longest message, and one more,
-since a correction of less than a message waits for the next charge). Charging
-the tenant and not its queues makes splitting into groups gain nothing (X2).
+with l the most that a tenant has been charged and not yet corrected (its in flight times its longest message, and one
+more, since a correction of less than a message waits for the next charge). Because the tenant is charged and not its
+queues, splitting into groups gains nothing (X2).
 
 Sources: Goyal, Vin, Cheng, "Start-time Fair Queueing" (SIGCOMM 1996); the correction when a request ends is that of
 Kubernetes' API priority and fairness (KEP-1040).
@@ -24,19 +24,28 @@ from heapq import heapify, heappop, heappush, heapreplace
 from typing import Generic, TypeVar
 
 UNIT = 1 << 20
-"""Start tags are whole numbers of ns / weight / UNIT: as floats they would lose short messages after some days."""
+"""Start tags are whole numbers of ns / weight / UNIT; as floats they would lose short messages after some days."""
 OVERHEAD = 10_000.0
-"""ns that a message costs the node itself, beside its handler: so handlers of no time count by number."""
+"""The cost (ns) of a message to the node itself, in addition to its handler, so that handlers that take no time count
+by number.
+"""
 _FIRST_GUESS = 1_000_000.0
 _NONE = 0.01  # messages
 _FEW = 64
-_SMOOTHING = 8  # the mean of a tenant's service times moves by 1/8 of the difference
+_SMOOTHING = 8  # the mean of service times moves by 1/8 of the difference
 
 
 class Flow:
-    """A tenant's standing. `running` counts its messages in flight, `charged` what they were charged, ns. So many of
-    them as `former` says began under other weights, of which `former_scale` is the mean: a fraction, as nobody knows
-    which of them have ended.
+    """The state of a tenant in fair queueing.
+
+    Invariants:
+    - `running` is the number of its messages in flight, `charged` (ns) what they were charged in total.
+    - `former` of the running messages began under other weights, whose mean scale is `former_scale`. It is a fraction,
+      because it isn't known which of them have ended.
+    - `owed` (ns) are corrections not yet applied to `start`; at most a message's worth, so that most messages move the
+      flow in its line only once.
+    - `line` is the line that it is in. `entered`, `ticket` and `noted` describe its valid entry in a line's heap (line,
+      number, start tag), which may remain from before it left.
     """
 
     __slots__ = (
@@ -48,16 +57,14 @@ class Flow:
         self.weight = 1.0
         self.scale = float(UNIT)  # UNIT / weight
         self.start = 0
-        self.mean = 0.0  # ns of a message with OVERHEAD, moving average; 0: none has ended yet
+        self.mean = 0.0  # ns per message, OVERHEAD included, moving average; 0: none has ended yet
         self.charged = 0.0
-        # ns of corrections that stand over: up to a message's worth waits for the next charge, so that most messages
-        # move the flow in its line only once
         self.owed = 0.0
         self.running = 0
         self.former = self.former_scale = 0.0
         self.line: Line[Flow] | None = None
-        self.entered: Line[Flow] | None = None  # where its entry stands that counts, perhaps from before it left
-        self.ticket = self.noted = 0  # of that entry: its number, its start tag
+        self.entered: Line[Flow] | None = None
+        self.ticket = self.noted = 0
 
     def weigh(self, weight: float) -> None:
         """Set the weight, above 0."""
@@ -68,17 +75,16 @@ F = TypeVar("F", bound=Flow)
 
 
 class Line(Generic[F]):
-    """Flows by start tag, ties in turn. A flow leaves by having its `line` set otherwise; its entry stays for when it
-    comes back, until it comes to the top. There entries are brought up to date, so a flow whose tag falls meanwhile is
-    at most one message late.
+    """Flows by start tag, ties in turn. A flow leaves when its `line` is changed; its entry stays for its return, until
+    it reaches the top. Entries are updated there, so a flow whose tag falls meanwhile is at most one message late.
     """
 
     __slots__ = ("_most", "_ticket", "entries")
 
     def __init__(self) -> None:
-        self.entries: list[tuple[int, int, F]] = []  # not all of them count: `first` tells
+        self.entries: list[tuple[int, int, F]] = []  # some are stale: see `first`
         self._ticket = 0
-        self._most = _FEW  # entries until those that don't count are thrown away
+        self._most = _FEW  # number of entries at which stale ones are removed
 
     def enter(self, flow: F) -> None:
         if flow.entered is not self or flow.noted > flow.start:
@@ -102,12 +108,12 @@ class Line(Generic[F]):
         return flow.start, self._ticket, flow
 
     def fell(self, flow: F) -> None:
-        """A correction was in the flow's favour; if by more than a message's worth, it moves forward at once."""
+        """A correction was in the flow's favour. If it exceeds a message's worth, the flow moves forward at once."""
         if flow.noted - flow.start > flow.mean * flow.scale:
             self._push(flow)
 
     def charged(self, flow: F) -> None:
-        """The tag of a flow has grown; most often it is the first."""
+        """The flow's tag has grown; usually the flow is the first."""
         entries = self.entries
         if flow.line is self and entries[0][1] == flow.ticket:
             ticket = flow.ticket = self._ticket = self._ticket + 1
@@ -115,7 +121,7 @@ class Line(Generic[F]):
             heapreplace(entries, (start, ticket, flow))
 
     def first(self) -> F | None:
-        """The flow whose turn it is."""
+        """The flow whose turn it is; None if there is none."""
         entries = self.entries
         while entries:
             start, ticket, flow = entries[0]
@@ -133,20 +139,20 @@ class Line(Generic[F]):
 
 
 class VirtualTime:
-    """Charges flows. With `fair` False nothing is charged: flows come in turn."""
+    """Charges flows. Without `fair`, nothing is charged: flows take turns."""
 
     __slots__ = ("_fair", "_highest", "_mean", "now")
 
     def __init__(self, *, fair: bool = True) -> None:
         self.now = 0
-        self._highest = 0  # start tag of those who have left
+        self._highest = 0  # highest start tag of flows that have left
         self._fair = fair
-        self._mean = _FIRST_GUESS  # of first messages: the guess for a flow of which nothing is known
+        self._mean = _FIRST_GUESS  # of flows' first messages: the estimate for a new flow
 
     def reweigh(self, flow: Flow, weight: float) -> None:
-        """Set the weight, above 0: what the flow was charged ahead of the others counts by the new one, so that it acts
-        at once (X4). What runs is corrected by the weights under which it began, if they were higher: else many small
-        corrections at a weight of 50 would be worth whole messages at a weight of 1, all at once.
+        """Set the weight, above 0. Charges ahead of the other flows are converted to it, so that it takes effect at
+        once (X4). Running messages are corrected by the weights under which they began, if those were higher; otherwise
+        many small corrections at a weight of 50 would be worth whole messages at a weight of 1, all at once.
         """
         before = flow.scale
         if weight == flow.weight:
@@ -163,21 +169,21 @@ class VirtualTime:
             flow.start = self.now + int(ahead * flow.scale / before)
 
     def catch_up(self, flow: Flow) -> None:
-        """The flow begins to ask, or may go on after a rule of its own held it up."""
+        """The flow begins to ask, or may continue after one of its own rules held it up."""
         if flow.start < self.now:
             flow.start = self.now
 
     def leave(self, flow: Flow, *, last: bool) -> None:
-        """The flow has nothing any more. When the last one leaves all begin anew: what they used while nobody else
-        wanted it is forgotten.
+        """The flow has no messages any more. When the last one leaves, all start over: service that no other flow
+        wanted isn't counted.
         """
         self._highest = max(self._highest, flow.start)
         if last:
             self.now = max(self.now, self._highest)
 
     def charge(self, flow: Flow, first: Flow) -> float:
-        """Charge the estimated cost of one message, and return it (ns). `first` is the flow whose turn it is: most
-        often `flow` itself.
+        """Charge the estimated cost of one message, and return it (ns). `first` is the flow whose turn it is, usually
+        `flow` itself.
         """
         if first.start > self.now:
             self.now = first.start
@@ -193,7 +199,7 @@ class VirtualTime:
         return cost
 
     def refund(self, flow: Flow, count: int) -> None:
-        """`count` charged messages did not start: each counts as charged the mean of all that are in flight."""
+        """`count` charged messages did not start: each counts as charged with the mean of all in flight."""
         cost = flow.charged * count / flow.running
         scale = self._scale_of_last(flow, count) if flow.former else flow.scale
         flow.running -= count
@@ -201,7 +207,7 @@ class VirtualTime:
         flow.start -= int(cost * scale)
 
     def correct(self, flow: Flow, service: int, count: int) -> None:
-        """`count` messages have taken `service` ns together; each is taken to have been charged the mean of all."""
+        """`count` messages have taken `service` ns together; each counts as charged with the mean of all in flight."""
         running = flow.running
         if running == count:
             cost = flow.charged
@@ -231,8 +237,8 @@ class VirtualTime:
 
     @staticmethod
     def _scale_of_any(flow: Flow, running: int, count: int) -> float:
-        """By which scale `count` of the messages that were `running` are corrected when they end: the mean of all, but
-        no more than that of the present weight.
+        """The scale by which `count` of the `running` messages are corrected when they end: the mean of all, but no
+        more than that of the present weight.
         """
         part = flow.former / running
         flow.former = flow.former - part * count if count < running else 0.0
@@ -242,7 +248,7 @@ class VirtualTime:
 
     @staticmethod
     def _scale_of_last(flow: Flow, count: int) -> float:
-        """By which scale `count` messages are undone: those that were charged last."""
+        """The scale by which `count` messages are refunded: that of those charged last."""
         former = max(0.0, count - (flow.running - flow.former))
         flow.former -= former
         return flow.scale + min(0.0, flow.former_scale - flow.scale) * former / count

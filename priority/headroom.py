@@ -1,21 +1,20 @@
-"""How many slots tenants that want more than their share must leave free for the others.
+"""Headroom: how many slots heavy tenants must leave free for the others.
 
-Fair queueing orders what waits; it can't take back a slot from a handler that runs for long. So a tenant at its fair
-share that still has a backlog (a heavy one) may take a further slot only while all heavy tenants together hold fewer
-than
+Fair queueing orders waiting messages; it can't take back a slot from a long-running handler. So a tenant at its fair
+share that still has a backlog (a heavy one) may take another slot only while all heavy tenants together hold fewer than
 
     W - (a + 2 sqrt(a) + 1)  =  W - (sqrt(a) + 1)^2
 
-of the W slots, where a is the moving average of what the light tenants (all others) hold. Arrivals of many
+of the W slots, where a is the moving average of the slots that light tenants (all others) hold. Arrivals of many
 independent tenants are close to Poisson: their in flight has mean a and deviation sqrt(a), so two deviations and one
-slot above the mean leave a light tenant a free slot nearly always.
+slot above the mean nearly always leave a light tenant a free slot.
 
 Up to its fair share, max(1, floor(W w / sum w)), a tenant is never held up: without that term ten busy tenants would
-get a third of their due. Nor is it up to its part, by weight, of what the heavy tenants may have together: a light
-tenant with two messages at once counts as heavy for that moment, and must not wait for the one that holds ten times
+get a third of their due. Nor is it held up to its part, by weight, of the slots that all heavy tenants may have: a
+light tenant with two messages at once counts as heavy for that moment, and must not wait for one that holds ten times
 as many (measured: without this term the victims' p99 with a hot tenant was 1.39 of that without, with it 1.05).
 
-Where nobody else is active, or was a moment ago, there is nobody to leave room for: a lone tenant uses all of W.
+If no other tenant is active, or was a moment ago, there is none to leave room for: a lone tenant uses all of W.
 """
 
 from __future__ import annotations
@@ -24,17 +23,18 @@ import math
 
 SECOND = 1_000_000_000
 TAU = SECOND
-"""ns over which in flight is averaged."""
+"""The time constant (ns) of averages of in flight."""
 _SPAN = TAU // 16
 _STEP = TAU // 500
 LINGER = 5 * TAU
-"""ns for which a tenant that has nothing any more still counts as active."""
-_NOBODY = 0.001  # an average below this is nobody
+"""How long (ns) a tenant without messages still counts as active."""
+_NOBODY = 0.001  # an average below this counts as zero
 
 
 class Average:
-    """A moving average of a count over time: exact over spans of up to TAU / 16, which are then weighed
-    exponentially.
+    """A moving average of a count over time: exact over spans of up to TAU / 16, which are then weighted exponentially.
+
+    Invariant: `value` is the average up to `_since`, `_area` the integral of the count from there to `at`.
     """
 
     __slots__ = ("_area", "_since", "at", "count", "value")
@@ -43,11 +43,11 @@ class Average:
         self.value = 0.0
         self.count = 0
         self.at = self._since = now
-        self._area = 0  # of the count over the time since `_since`
+        self._area = 0
 
     def move(self, by: int, now: int) -> None:
-        """The count changes at `now`, ns."""
-        if now - self.at > _SPAN:  # it stood still for long
+        """The count changes by `by` at `now`, ns."""
+        if now - self.at > _SPAN:  # unchanged for long
             self.read(now)
         else:
             self._area += self.count * (now - self.at)
@@ -57,7 +57,7 @@ class Average:
         self.count += by
 
     def read(self, now: int) -> float:
-        """The average at `now`, ns; worked out again when a step has passed since the last time."""
+        """The average at `now`, ns; recomputed when a step has passed since the last time."""
         if now - self.at < _STEP:
             return self.value
         if self.at > self._since:
@@ -68,7 +68,7 @@ class Average:
         return self.value
 
     def add(self, value: float, now: int) -> None:
-        """Somebody's average joins this one, or leaves it."""
+        """Add the average of a tenant that joins, or subtract that of one that leaves."""
         self.value = max(0.0, self.read(now) + value)
 
     def _fold(self, now: int) -> None:
@@ -79,13 +79,13 @@ class Average:
 
 
 def room(average: float) -> float:
-    """Slots to leave free for light tenants that hold `average` of them."""
+    """The slots to leave free for light tenants that hold `average` of them."""
     return (math.sqrt(average) + 1.0) ** 2
 
 
 def opens_in(average: float, count: int, held: float, slots: int) -> int | None:
-    """In how many ns, if nothing else changes, `held + room(average) < slots` comes to hold as the average falls
-    towards `count`; None: never.
+    """The time (ns) until `held + room(average) < slots` holds, as the average falls towards `count` and nothing else
+    changes; None: never.
     """
     free = slots - held
     if free <= 1:
