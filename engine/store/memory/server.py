@@ -163,8 +163,8 @@ class MemoryServer:
         self._disturb(lane, "another leader")
 
     def refuse(self, subject_prefix: str, error: Exception | None = None) -> None:
-        """Make puts to such subjects raise `error` (Refused by default) until `accept`; "dead." stands for all dead
-        letters.
+        """Make puts to such subjects raise `error` (Refused by default) until `accept`. The prefix "dead." means all
+        dead letters.
         """
         self._refused[subject_prefix] = error or Refused(f"puts to {subject_prefix} are refused")
 

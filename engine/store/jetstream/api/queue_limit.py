@@ -1,10 +1,11 @@
-"""How many messages a queue may hold, as the server enforces it: `max_msgs_per_subject`, by refusing what is new.
+"""Sets the most messages that a queue may hold, which the server enforces: `max_msgs_per_subject`, by refusing new
+ones.
 
-A stream that is there is raised by a plain update. Lowering is another matter: nats-server deletes the oldest messages
-of each subject that holds more than the new limit, `discard_new_per_subject` or not (2.15.1). So it is done only
-when no subject holds more, and between looking and lowering the stream takes no puts: `max_msgs` of 1 refuses them all
-(and deletes nothing under `discard: new`), producers try again. A mark in the stream's metadata says who is at it; what
-one who died has left behind is taken up by whoever comes later.
+The limit of an existing stream is raised by a plain update. Lowering is different: nats-server deletes the oldest
+messages of each subject that holds more than the new limit, with or without `discard_new_per_subject` (2.15.1). So the
+limit is lowered only if no subject holds more, and between check and update the stream takes no puts: a `max_msgs` of 1
+refuses them all (and deletes nothing under `discard: new`), and producers retry. A mark in the stream's metadata names
+the process at work; a later process completes what one that died has left behind.
 """
 
 from __future__ import annotations
@@ -28,14 +29,14 @@ _log = structlog.get_logger(__name__)
 
 LIMIT = "max_msgs_per_subject"
 _MARK = "evenlane-lowering"
-_STILL_S = 0.3  # without a new message, until what was under way to other replicas has come to an end
-_TRUSTED_S = 10.0  # what was counted so long ago counts no more
+_STILL_S = 0.3  # without a new message, until puts in transit between replicas have ended
+_TRUSTED_S = 10.0  # how long a count is relied on
 _ABANDONED_S = 30.0
 _AT_ONCE = 16
 
 
 def settings(limit: int) -> dict[str, Any]:
-    """What a stream's config says of the limit."""
+    """The config of a stream with this limit."""
     return {LIMIT: limit, "discard_new_per_subject": True} if limit > 0 else {LIMIT: UNLIMITED}
 
 
@@ -44,7 +45,7 @@ def of(config: dict[str, Any]) -> int:
 
 
 def unmarked(config: dict[str, Any]) -> dict[str, Any]:
-    """The config as it is when nobody lowers its limit."""
+    """The config without the changes of a process that is lowering the limit."""
     metadata: dict[str, str] = config.get("metadata") or {}
     if _MARK not in metadata:
         return config
@@ -52,7 +53,7 @@ def unmarked(config: dict[str, Any]) -> dict[str, Any]:
 
 
 async def adjust(connection: Connection, wanted: Iterable[dict[str, Any]], present: dict[str, dict[str, Any]]) -> None:
-    """Give the streams that are there the limit that is wanted, as far as no message is lost by it."""
+    """Give existing streams the desired limit, unless messages would be lost by it."""
     gate = asyncio.Semaphore(_AT_ONCE)
 
     async def one(found: dict[str, Any], limit: int) -> None:
@@ -75,7 +76,7 @@ def _differs(found: dict[str, Any], limit: int) -> bool:
     mark = (found.get("metadata") or {}).get(_MARK)
     if mark is None:
         return of(found) != limit
-    since = mark.partition(" ")[0]  # by another machine's clock, perhaps: to come early does no harm
+    since = mark.partition(" ")[0]  # perhaps by another machine's clock: being early does no harm
     return not since.isdigit() or time.time() - int(since) > _ABANDONED_S
 
 
@@ -101,7 +102,7 @@ async def _lower(connection: Connection, found: dict[str, Any], limit: int) -> N
             after = _with_limit(before, limit)
     finally:
         info = await connection.api_as(StreamInfo, f"STREAM.INFO.{name}")
-        if (info.config.get("metadata") or {}).get(_MARK) == mark:  # else somebody else is at it
+        if (info.config.get("metadata") or {}).get(_MARK) == mark:  # unless another process is at work now
             await _update(connection, after if time.monotonic() - since < _TRUSTED_S else before)
 
 

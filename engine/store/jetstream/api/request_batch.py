@@ -1,4 +1,4 @@
-"""Questions that are asked at the same time go out as one."""
+"""Combines requests made at the same time into one."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Value = TypeVar("Value")
 
 
 class RequestBatch(Generic[Key, Value]):
-    """`answer` is asked for all keys that were asked for since the event loop's last round, at most `most` at once."""
+    """Calls `answer` for all keys requested in one turn of the event loop, at most `most` at once."""
 
     def __init__(self, answer: Callable[[Sequence[Key]], Awaitable[Mapping[Key, Value]]], most: int) -> None:
         self._answer, self._most = answer, most
@@ -21,7 +21,7 @@ class RequestBatch(Generic[Key, Value]):
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def ask(self, key: Key) -> Value | None:
-        """The answer for this key, None if there is none. Raises what `answer` raises."""
+        """The answer for this key, None if there is none. Raises the errors of `answer`."""
         if not self._asked:
             asyncio.get_running_loop().call_soon(self._begin)
         if key not in self._asked:
@@ -40,10 +40,10 @@ class RequestBatch(Generic[Key, Value]):
     async def _carry_out(self, asked: Mapping[Key, asyncio.Future[Value | None]]) -> None:
         try:
             answers = await self._answer(list(asked))
-        except Exception as error:  # noqa: BLE001 - it is raised where it was asked
+        except Exception as error:  # noqa: BLE001 - it is raised in the callers
             for future in asked.values():
                 future.set_exception(error)
-                future.exception()  # whoever gave up waiting must not be reminded by the event loop
+                future.exception()  # retrieved, so that asyncio doesn't log it if the caller has given up
         else:
             for key, future in asked.items():
                 future.set_result(answers.get(key))

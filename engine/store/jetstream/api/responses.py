@@ -1,4 +1,4 @@
-"""What JetStream answers, in the port's words."""
+"""Translates JetStream's responses into the values and errors of the store port."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ NO_STREAM = 10059
 NOBODY = b"NATS/1.0 503"
 _TOO_LARGE = 10054
 _FULL = (10077, 10076, 10119, 10122)
-_NOT_STORED = 10077  # one number for all that can go wrong in a store
-_LATER_ON = (10008, 10009, 10005, 10074, 10003)  # no leader, no responder, no resources: ask again
+_NOT_STORED = 10077  # one number for all failures of a store
+_LATER_ON = (10008, 10009, 10005, 10074, 10003)  # no leader, no responder, no resources: worth a retry
 
 T = TypeVar("T")
 
@@ -32,7 +32,7 @@ _puback = msgspec.json.Decoder(PubAck)
 
 
 def was_gone(error: BaseException | None) -> bool:
-    """Whether what was to be deleted isn't there: the server has one number for all that can go wrong with it."""
+    """Whether a message to be deleted didn't exist. The server has one number for all failures of a delete."""
     if not isinstance(error, ApiError):
         return False
     gone = "no message found" in str(error) or "deleted message" in str(error)
@@ -40,7 +40,7 @@ def was_gone(error: BaseException | None) -> bool:
 
 
 def stored(reply: Reply) -> Stored:
-    """The message of a direct get. Raises Lost if it has none of what the server adds to one."""
+    """The message of a direct get. Raises Lost if the headers that the server adds are missing."""
     block = reply.headers
     sequence, subject = h.added_number(block, "Nats-Sequence", 0), h.added(block, "Nats-Subject")
     try:
@@ -53,8 +53,8 @@ def stored(reply: Reply) -> Stored:
 
 
 def has_message(reply: Reply) -> bool:
-    """Whether a direct get brought a message, and not a status; the first line of a message's headers may say anything,
-    as whoever put it wrote it.
+    """Whether a direct get returned a message, and not a status. The first line of a message's headers doesn't tell, as
+    its producer may write anything there.
     """
     return h.added(reply.headers, TIME) is not None
 
@@ -71,7 +71,7 @@ def _read(reply: Reply) -> PubAck:
 
 
 def checked(reply: Reply, note: Callable[[PubAck], None]) -> PubAck:
-    """The acknowledgement of a publish, of which `note` is told; raises what it says is wrong."""
+    """The acknowledgement of a publish, after passing it to `note`. Raises the error that it reports."""
     if reply.headers.startswith(NOBODY):
         raise Lost("no stream takes this subject at the moment")
     ack = _read(reply)

@@ -1,4 +1,4 @@
-"""The server's clock, as read from its answers."""
+"""Estimates the server's clock from its responses."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from evenlane.engine.store.jetstream.api.values import StreamInfo
 if TYPE_CHECKING:
     from evenlane.engine.store.jetstream.client.connection import Connection
 
-_READINGS = 4  # of the server's clock, one a minute
+_READINGS = 4  # of the server's clock, one per minute
 
 
 class ServerClock:
-    """What the server says when it answers, less when we hear it: too low by the answer's way, and never too high,
-    so that nothing is due early. The highest of the last readings is the best.
+    """The server's time in a response, less our time of receiving it. A reading is too low by the response's travel
+    time, and never too high, so nothing is due early. The highest of the last readings is the best.
     """
 
     def __init__(self) -> None:
@@ -25,14 +25,16 @@ class ServerClock:
         self._readings: deque[int] = deque(maxlen=_READINGS)
 
     async def begin(self, connection: Connection, stream: str) -> StreamInfo | None:
-        """Read it as often as is good for a start, unless that was done; as `read`. Raises Lost, Refused."""
+        """Take the initial readings, unless that was done. Returns and raises as `read` does."""
         info = None
         for _ in range(_READINGS - len(self._readings)):
             info = await self.read(connection, stream)
         return info
 
     async def read(self, connection: Connection, stream: str) -> StreamInfo:
-        """Read it once more, by asking for a stream that is there; what was said of that. Raises Lost, Refused."""
+        """Take one more reading, from a request for an existing stream's info, which is returned. Raises
+        Lost, Refused.
+        """
         info = await asked(connection.api_as(StreamInfo, f"STREAM.INFO.{stream}"))
         if info.now:
             self._readings.append(info.now - now_ns())

@@ -1,7 +1,7 @@
-"""What JetStream's API answers, by kind: read into these values, or refused as a whole.
+"""The responses of JetStream's API as values: a response is decoded as a whole, or refused.
 
-The one place for their shape. `Connection.api_as` makes them, and raises Disconnected for what isn't like this, as for
-any other answer that is none of JetStream's: whoever asked tries again.
+This is the only place that knows their shape. `Connection.api_as` decodes them, and raises Disconnected for any other
+shape, as for any response that isn't JetStream's: the caller retries.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def parse_time(text: str) -> int:
 
 
 class _Config(msgspec.Struct):
-    """Of a stream's config what Evenlane reads; there is more, and all of it goes back with a change."""
+    """The part of a stream's config that Evenlane reads. A change sends back the whole config."""
 
     name: str
     subjects: list[str] = []
@@ -53,17 +53,17 @@ class _State(msgspec.Struct):
 
     @property
     def at(self) -> int:
-        """When its last message came, unix ns; 0 if it never had one."""
+        """The arrival time of the last message, unix ns; 0 if there never was one."""
         return max(0, parse_time(self.last_ts)) if self.last_seq else 0
 
     def __post_init__(self) -> None:
-        """Raises ValueError for a time that is none."""
+        """Raises ValueError for an invalid time."""
         _ = self.at
 
 
 class StreamInfo(msgspec.Struct):
-    """`total` is how many subjects there are, where pages of them were asked for; `ts` is the server's time, if it says
-    so.
+    """`total` is the number of subjects, if pages of them were requested; `ts` is the server's time, "" if
+    it isn't given.
     """
 
     config: dict[str, Any]
@@ -92,19 +92,19 @@ class StreamInfo(msgspec.Struct):
 
     @property
     def now(self) -> int:
-        """The server's time of the answer, unix ns; 0 if it didn't say."""
+        """The server's time of the response, unix ns; 0 if it isn't given."""
         return parse_time(self.ts) if self.ts else 0
 
 
 class StreamPage(msgspec.Struct):
-    """Of all streams of the account, `entries` of whatever shape: one that somebody else has made is none of ours."""
+    """A page of the account's streams. `entries` may have any shape: a stream that we can't read isn't ours."""
 
     total: _Number
     entries: list[Any] | None = msgspec.field(name="streams", default=None)
 
     @property
     def streams(self) -> list[StreamInfo]:
-        """Those that can be read."""
+        """The streams that can be read."""
         read = (_read_stream(entry) for entry in self.entries or ())
         return [stream for stream in read if stream is not None]
 
@@ -121,9 +121,9 @@ class _Delivered(msgspec.Struct):
 
 
 class ConsumerInfo(msgspec.Struct):
-    """Of a consumer that was made just now."""
+    """A consumer that was just created."""
 
-    name: Annotated[str, msgspec.Meta(pattern=r"^[^\s.*>]+$")]  # it becomes a part of subjects
+    name: Annotated[str, msgspec.Meta(pattern=r"^[^\s.*>]+$")]  # it becomes part of subjects
     num_pending: _Number
     delivered: _Delivered = msgspec.field(default_factory=_Delivered)
     cluster: _Cluster | None = None
@@ -146,7 +146,7 @@ class _Message(msgspec.Struct):
         return parse_time(self.time)
 
     def __post_init__(self) -> None:
-        """Raises ValueError for a time that is none."""
+        """Raises ValueError for an invalid time."""
         _ = self.at
 
 

@@ -1,4 +1,4 @@
-"""Why nats-server doesn't store, in words: it quotes its system's errors, with the path of a file."""
+"""Translates nats-server's write errors, which quote system errors with the path of a file, into plain words."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ SILENT = Unwritable("no server answers for it")
 
 
 def of_system(text: str) -> str:
-    """`write /data/.../1.blk: no space left on device` in our words."""
+    """`write /data/.../1.blk: no space left on device` in plain words."""
     for theirs, ours in _SYSTEM.items():
         if theirs in text:
             return ours
@@ -43,13 +43,15 @@ def of_system(text: str) -> str:
 
 
 def _is_write_error(text: str) -> bool:
-    """The same number is for a message that isn't there. What isn't known counts as that."""
+    """Whether a refused delete is due to a write error. The same number stands for a missing message, as which unknown
+    texts count.
+    """
     return text.startswith("write ") or any(theirs in text for theirs in _SYSTEM)
 
 
 def of_deletion(err_code: int, text: str) -> Unwritable | None:
-    """What the refusal to delete a message that no stream has tells of the stream; None: it can be written, or it isn't
-    there, which others find out.
+    """The state of a stream, from the refusal to delete a message that doesn't exist. None: it can be written, or
+    doesn't exist, which others find out.
     """
     if err_code == _DELETE_FAILED and _is_write_error(text):
         return Unwritable(f"the server can't write: {of_system(text)}", restart=True)
@@ -63,13 +65,13 @@ def of_deletion(err_code: int, text: str) -> Unwritable | None:
 
 
 def of_refusal(ack: PubAck) -> Unwritable | None:
-    """What the refusal of a message tells of its stream; None: it is the message's own matter."""
+    """The state of a stream, from the refusal of a message. None: the refusal concerns only the message."""
     quota = _QUOTA.get(ack.error.err_code) if ack.error else None
     return Unwritable(f"the server takes no more: {quota}") if quota else None
 
 
 def of_account(info: dict[str, object], room: int) -> Unwritable | None:
-    """What the account's figures tell of all its streams: whether there is no room for so many bytes."""
+    """The state of all streams, from the account's figures: unwritable if there is no room for `room` bytes."""
     limits, used = info.get("limits"), info.get("storage")
     most = limits.get("max_storage") if isinstance(limits, dict) else None
     if not isinstance(most, int) or not isinstance(used, int) or most <= 0 or most - used >= room:

@@ -1,4 +1,4 @@
-"""One connection to NATS: raw subscriptions, pipelined requests, and JetStream's API, over nats-py."""
+"""One connection to NATS: raw subscriptions, pipelined requests, and JetStream's API, on top of nats-py."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ T = TypeVar("T")
 _FAREWELL_S = 0.5
 _CLOSING_S = 2.0
 TIME = "Nats-Time-Stamp"
-"""A header that the server adds to each message that it is asked for, and to nothing else."""
+"""A header that the server adds to each stored message that it returns, and to nothing else."""
 NONE_OF_JETSTREAM = "an answer came that is none of JetStream's"
 
 
@@ -56,7 +56,7 @@ class ApiError(EvenlaneError):
 
 
 def answered(verb: str, reply: Reply) -> dict[str, Any]:
-    """What JetStream's API answers; raises ApiError, and Disconnected for what is none of its answers."""
+    """The decoded response of JetStream's API. Raises ApiError, and Disconnected for a malformed response."""
     if reply.headers.startswith(b"NATS/1.0 503"):
         raise ApiError(verb, 503, 0, "JetStream is not available")
     try:
@@ -70,7 +70,7 @@ def answered(verb: str, reply: Reply) -> dict[str, Any]:
 
 
 def read_as(kind: type[T], verb: str, answer: dict[str, Any]) -> T:
-    """An answer of JetStream's API as a value; raises Disconnected for one that is of another shape."""
+    """The response of JetStream's API as a value. Raises Disconnected for one of another shape."""
     try:
         return msgspec.convert(answer, kind)
     except UNREADABLE as error:
@@ -79,7 +79,7 @@ def read_as(kind: type[T], verb: str, answer: dict[str, Any]) -> T:
 
 @dataclass(frozen=True)
 class NatsOptions:
-    """Where NATS is and how to log in there. `connect_timeout` is in seconds."""
+    """Addresses and credentials of NATS. `connect_timeout` is in seconds."""
 
     servers: tuple[str, ...] = ("nats://127.0.0.1:4222",)
     user: str | None = None
@@ -91,12 +91,12 @@ class NatsOptions:
     connect_timeout: float = 5.0
 
     def login(self) -> dict[str, Any]:
-        """What nats-py is to be told of it. Raises ConfigError."""
+        """The login options for nats-py. Raises ConfigError."""
         found: dict[str, Any] = {}
         if self.user:
             found |= {"user": self.user, "password": self.password or ""}
         if self.creds_file:
-            from evenlane.engine.store.jetstream.client import creds  # noqa: PLC0415 - brings libsodium, which few need
+            from evenlane.engine.store.jetstream.client import creds  # noqa: PLC0415 - imports libsodium, which few need
 
             found["user_credentials"] = creds.checked(self.creds_file)
         if (context := tls.context("nats", self.ca, self.cert, self.key)) is not None:
@@ -105,8 +105,10 @@ class NatsOptions:
 
 
 class Connection:
-    """Reconnects for ever. What was asked when the connection went fails with Disconnected; nothing is
-    sent twice by this class, and nothing is buffered while there is no server.
+    """A connection that reconnects for ever. Requests pending when the connection is lost fail with Disconnected. This
+    class sends nothing twice, and buffers nothing while there is no server.
+
+    Invariant: `_asked` has the requests without a complete response, by token.
     """
 
     def __init__(self, options: NatsOptions, name: str) -> None:
@@ -116,10 +118,10 @@ class Connection:
         self._parser = LeanParser(self._client)
         self._client._ps = self._parser  # type: ignore[assignment]
         self._inbox = f"_INBOX.{NUID().next().decode()}"
-        self._answers = f"{self._inbox}.".encode()  # before the token of a question
+        self._answers = f"{self._inbox}.".encode()  # prefix of reply subjects, before the token
         self._asked: dict[bytes, asyncio.Future[Reply] | Callable[[Reply | Disconnected], None]] = {}
         self._tokens = 0
-        # grows whenever what is known of the servers may have ceased to hold
+        # grows whenever earlier answers of the servers may no longer hold
         self.incarnation = 0
         self.on_lost: list[Callable[[], None]] = []
         self.on_back: list[Callable[[], None]] = []
@@ -134,7 +136,7 @@ class Connection:
 
     async def open(self) -> None:
         """Raises Unreachable if no server answers within the connect timeout, EvenlaneError if one refuses, ConfigError
-        for a file that holds no credentials or certificates.
+        for a file without valid credentials or certificates.
         """
         login = self._options.login()
         try:
@@ -153,7 +155,7 @@ class Connection:
         self.listen(f"{self._inbox}.*", self._on_reply)
 
     def _why(self, error: Exception) -> str:
-        """nats-py knows more than the time that ran out, if a try of it failed."""
+        """The cause of the failure. nats-py knows more than that the time ran out, if an attempt of it failed."""
         cause = self._client.last_error or error
         if isinstance(cause, TimeoutError):
             return f"{type(cause).__name__}; if something listens there, it doesn't speak as NATS does"
@@ -161,7 +163,7 @@ class Connection:
 
     async def _connect(self, login: dict[str, Any]) -> None:
         options = self._options
-        # A server answers in two pieces: nats-py retries for ever once it was connected, but must not here.
+        # A server answers in two pieces. Once it was connected, nats-py retries for ever; the timeout prevents that.
         async with asyncio.timeout(options.connect_timeout):
             await self._client.connect(
                 list(options.servers),
@@ -170,7 +172,7 @@ class Connection:
                 reconnect_time_wait=0.2,  # type: ignore[arg-type]
                 connect_timeout=2,
                 ping_interval=3,
-                max_outstanding_pings=1,  # a connection that is dead without a word is noticed within 6 s
+                max_outstanding_pings=1,  # detects a silently dead connection within 6 s
                 pending_size=64 << 20,
                 error_cb=self._on_error,
                 disconnected_cb=self._on_lost,
@@ -180,13 +182,13 @@ class Connection:
 
     async def _abandon(self) -> None:
         try:
-            async with asyncio.timeout(_FAREWELL_S):  # of TLS that failed nobody says that it has ended
+            async with asyncio.timeout(_FAREWELL_S):  # the end of a failed TLS handshake isn't reported
                 await self._client.close()
         except (OSError, nats.errors.Error, asyncio.CancelledError):
             _log.debug("closing a connection that never was")
 
     async def close(self) -> None:
-        """What was sent goes out, unless the server reads nothing for 2 s."""
+        """Flush pending data, unless the server reads nothing for 2 s, and close."""
         self.on_lost.clear()
         self.on_back.clear()
         try:
@@ -196,7 +198,7 @@ class Connection:
             self._fail_asked("the connection was closed")
 
     async def _close(self) -> None:
-        """nats-py would wait without end for a server that hangs to read what was sent."""
+        """Bounded in time: nats-py would wait without end for a hanging server to read pending data."""
         try:
             async with asyncio.timeout(_CLOSING_S):
                 await self._client.close()
@@ -208,15 +210,15 @@ class Connection:
 
     async def _on_error(self, error: Exception) -> None:
         _log.debug("nats", error=str(error) or type(error).__name__)
-        # nats-py would try again until the time is over; where there are several, another one may let us in
+        # nats-py would retry until the timeout; with several servers, another one may accept the login
         if not self._opened and len(self._options.servers) == 1 and (refusal := refused(error)) is not None:
             raise refusal
 
     async def _on_lost(self) -> None:
-        if not self._client.is_closed:  # by whoever opened it
+        if not self._client.is_closed:  # closed by us
             _log.warning("NATS is out of reach", connection=self._name)
         self.incarnation += 1
-        # nats-py would send it to the next server, long after whoever asked was told that it is lost
+        # nats-py would send it to the next server, long after the caller got Disconnected
         self._client._pending.clear()
         self._client._pending_data_size = 0
         self._fail_asked("NATS went away before it answered")
@@ -236,10 +238,10 @@ class Connection:
                 waiting(Disconnected(why))
             elif not waiting.done():
                 waiting.set_exception(Disconnected(why))
-                waiting.exception()  # whoever gave up waiting must not be reminded by the event loop
+                waiting.exception()  # retrieved, so that asyncio doesn't log it if the caller has given up
 
     def send(self, subject: str, body: bytes, headers: bytes = b"", reply: str = "") -> None:
-        """Queue one publish; raises Disconnected when there is no connection to send it by."""
+        """Queue one publish. Raises Disconnected if there is no connection."""
         self._send(subject.encode(), body, headers, reply.encode())
 
     def _send(self, subject: bytes, body: bytes, headers: bytes, reply: bytes) -> None:
@@ -259,15 +261,15 @@ class Connection:
             queue.put_nowait(asyncio.get_running_loop().create_future())
 
     def ask(self, subject: str, body: bytes, headers: bytes = b"") -> asyncio.Future[Reply]:
-        """Send and return the answer's future; cancelling it forgets the question."""
+        """Send a request and return the future of its response. Cancelling the future drops the request."""
         future: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
         token = self.ask_then(subject, body, headers, future)
         future.add_done_callback(lambda _: self._asked.pop(token, None))
         return future
 
     def ask_several(self, subject: str, body: bytes, is_last: Callable[[Reply], bool]) -> asyncio.Future[Reply]:
-        """Send what several servers may answer, and return the future of the last answer: `is_last` is called with
-        each. Cancelling the future forgets the question.
+        """Send a request that several servers may answer, and return the future of the last response: `is_last` is
+        called with each. Cancelling the future drops the request.
         """
         future: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
 
@@ -292,9 +294,8 @@ class Connection:
         headers: bytes,
         waiting: asyncio.Future[Reply] | Callable[[Reply | Disconnected], None],
     ) -> bytes:
-        """Send; a callable is called with the answer inside the parser, which saves the price of a future.
-
-        Returns the question's token.
+        """Send a request, and return its token. A callable is called with the response inside the parser, which saves
+        the cost of a future.
         """
         self._tokens += 1
         token = b"%x" % self._tokens
@@ -303,8 +304,9 @@ class Connection:
         return token
 
     async def ask_all(self, subject: str, body: bytes, timeout: float = 10.0) -> list[Reply]:  # noqa: ASYNC109
-        """Send, and collect the messages of the answer, up to the status that ends it, which is the last of the list.
-        (A server before 2.11 knows no such answers, and sends one message.) Raises Disconnected or TimeoutError.
+        """Send a request, and collect the messages of the response up to the status that ends it, which is the last of
+        the list. (A server before 2.11 doesn't support this, and sends one message.) Raises Disconnected or
+        TimeoutError.
         """
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         replies: list[Reply] = []
@@ -317,7 +319,7 @@ class Connection:
                 return
             replies.append(reply)
             if h.added(reply.headers, TIME) is not None and h.added(reply.headers, "Nats-Num-Pending") is not None:
-                self._asked[token] = take  # no status yet: there is more to come
+                self._asked[token] = take  # not a status: more messages follow
             else:
                 done.set_result(None)
 
@@ -331,11 +333,11 @@ class Connection:
 
     @property
     def asked(self) -> int:
-        """How much has been asked so far: a mark for `give_up`."""
+        """The number of requests so far: a mark for `give_up`."""
         return self._tokens
 
     def give_up(self, mark: int) -> None:
-        """End what was asked by `ask_then` before this mark and still has no answer: none will come."""
+        """Fail requests of `ask_then` from before this mark that still have no response: none will come."""
         silent = []
         for token, waiting in self._asked.items():
             if int(token, 16) > mark:
@@ -357,23 +359,23 @@ class Connection:
             waiting.set_result(Reply(headers, body))
 
     async def request(self, subject: str, body: bytes, headers: bytes = b"", timeout: float = 5.0) -> Reply:  # noqa: ASYNC109
-        """Ask and wait; raises Disconnected or TimeoutError."""
+        """Send a request and wait for the response. Raises Disconnected or TimeoutError."""
         # (Python 3.11's wait_for swallows a cancellation that comes together with the answer)
         async with asyncio.timeout(timeout):
             return await self.ask(subject, body, headers)
 
     async def api(self, verb: str, request: Any = None, timeout: float = 5.0) -> dict[str, Any]:  # noqa: ASYNC109
-        """One call of JetStream's API; raises ApiError, Disconnected, TimeoutError."""
+        """Call JetStream's API. Raises ApiError, Disconnected, TimeoutError."""
         payload = b"" if request is None else msgspec.json.encode(request)
         reply = await self.request(f"$JS.API.{verb}", payload, timeout=timeout)
         return answered(verb, reply)
 
     async def api_as(self, kind: type[T], verb: str, request: Any = None, timeout: float = 5.0) -> T:  # noqa: ASYNC109
-        """The same, for an answer that is read (engine/store/jetstream/api/values.py)."""
+        """`api`, with the response decoded (engine/store/jetstream/api/values.py)."""
         return read_as(kind, verb, await self.api(verb, request, timeout))
 
     def listen(self, subject: str, callback: Callable[[bytes, bytes, bytes, bytes], None]) -> int:
-        """Subscribe; the callback runs inside the parser and must be quick. Survives reconnects."""
+        """Subscribe. The callback runs inside the parser and must be quick. The subscription survives reconnects."""
         client = self._client
         client._sid += 1
         sid = int(client._sid)
@@ -395,7 +397,7 @@ class Connection:
 
 
 class _Quiet:
-    """What nats-py keeps of a subscription in order to renew it; the parser delivers its messages."""
+    """The record of a subscription that nats-py needs in order to renew it; the parser delivers the messages."""
 
     _queue = ""
     _max_msgs = 0

@@ -1,4 +1,4 @@
-"""A file of NATS credentials: a user's JWT and the seed of its key, as `nsc` writes it."""
+"""Checks a NATS credentials file: a user's JWT and the seed of its key, as written by `nsc`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _JWT, _SEED = (re.compile(_PART % (name, name)) for name in (b"NATS USER JWT", b
 
 
 def checked(path: str) -> str:
-    """The path; nats-py reads the file itself, each time it logs in. Raises ConfigError."""
+    """The path, checked; nats-py reads the file itself at each login. Raises ConfigError."""
     try:
         text = Path(path).read_bytes()
     except OSError as error:

@@ -1,4 +1,4 @@
-"""nats-py's client, which says nothing in clear text to who should have TLS; and what is a refusal of a server's."""
+"""A nats-py client that never falls back from TLS to clear text; and the recognition of refusals."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from nats.aio.client import Client
 
 
 class GuardedClient(Client):
-    """nats-py's client goes on in clear text with a server that offers no TLS, whatever it was told to use; then the
-    password follows.
+    """Refuses a server that doesn't offer TLS if TLS is configured. nats-py's own client would continue in clear text,
+    whatever its options, and send the password.
     """
 
     async def _process_info(self, info: dict[str, Any], initial_connection: bool = False) -> None:
@@ -20,7 +20,7 @@ class GuardedClient(Client):
             return
         if not info.get("tls_required") and not info.get("tls_available"):
             raise ServerRefused("it offers no TLS, which tls:// or nats_ca or nats_cert asks for")
-        info["tls_required"] = True  # else nats-py would not use what is merely offered
+        info["tls_required"] = True  # nats-py doesn't use TLS that is merely offered
 
     def _wants_tls(self) -> bool:
         server = self._current_server
@@ -28,11 +28,11 @@ class GuardedClient(Client):
 
 
 class ServerRefused(nats.errors.Error):
-    """The server answered, and time mends nothing."""
+    """The server has refused; retrying won't help."""
 
 
 def refused(error: Exception | None) -> ServerRefused | None:
-    """What was an answer, in our words."""
+    """The refusal in an error, in our words; None if the server didn't refuse."""
     if isinstance(error, ServerRefused):
         return error
     if isinstance(error, ssl.SSLCertVerificationError):

@@ -1,9 +1,9 @@
-"""A NATS protocol parser that hands the messages of chosen subscriptions over as raw bytes.
+"""A NATS protocol parser that delivers the messages of chosen subscriptions as raw bytes.
 
-nats-py's own parser costs about as much as all the rest of a message's way through the engine: it matches
-a regular expression at each step, deletes from the front of one growing buffer, and decodes every header.
-This one cuts the chunk that was read at known lengths. Subscriptions of nats-py itself (requests, its own
-API) still get their messages through `Client._process_msg`. See docs/adr/0002.
+nats-py's own parser costs about as much as the rest of a message's way through the engine: it matches a regular
+expression at each step, deletes from the front of one growing buffer, and decodes every header. This one slices the
+received chunk at known lengths. nats-py's own subscriptions (requests, its API) still get their messages through
+`Client._process_msg`. See docs/adr/0002.
 """
 
 from __future__ import annotations
@@ -21,29 +21,33 @@ if TYPE_CHECKING:
 _log = structlog.get_logger(__name__)
 
 _M, _H, _P, _I, _MINUS, _PLUS = b"MHPI-+"
-_FULL = 32 << 10  # bytes of a chunk; behind a full one more has come already
-_LONGEST_LINE = 1 << 20  # INFO of a large cluster is long; anything above this is no NATS server
+_FULL = 32 << 10  # bytes; after a chunk of this size, more data is already waiting
+_LONGEST_LINE = 1 << 20  # bytes; INFO of a large cluster is long, but a NATS server sends nothing longer
 
 
 class LeanParser:
-    """Takes the place of `nats.protocol.parser.Parser` in a client (`nc._ps`)."""
+    """Replaces `nats.protocol.parser.Parser` in a client (`nc._ps`).
+
+    Invariant: at most one of `_rest` and `_parts` has data. `_rest` is an incomplete control line. `_parts` are the
+    chunks of an incomplete message, of which `_missing` bytes are still to come.
+    """
 
     def __init__(self, client: Any) -> None:
         self._client = client
-        # by subscription id as it stands in a line: takes (subject, reply, header block or b"", body)
+        # by subscription id as in the protocol line: called with (subject, reply, header block or b"", body)
         self.raw: dict[bytes, Callable[[bytes, bytes, bytes, bytes], None]] = {}
         self.reset()
 
     def reset(self) -> None:
-        """Forget a half-read message: the connection it came by is gone."""
+        """Drop a half-read message: its connection is gone."""
         self._rest = b""
         self._parts: list[bytes] = []
         self._missing = 0
 
     async def parse(self, data: bytes = b"") -> None:
-        """Take a chunk as read from the socket; raises ProtocolError on what no NATS server sends."""
+        """Parse a chunk as read from the socket. Raises ProtocolError for bytes that no NATS server sends."""
         await self._take(data)
-        if len(data) >= _FULL:  # reading goes on without a pause: let the event loop do all else in between
+        if len(data) >= _FULL:  # reads follow without a pause: let other callbacks of the event loop run in between
             await asyncio.sleep(0)
 
     async def _take(self, data: bytes) -> None:
@@ -65,7 +69,7 @@ class LeanParser:
         position, end = 0, len(data)
         find, raw = data.find, self.raw
         while position < end:
-            newline = find(b"\n", position)  # (one byte is found in half the time of two)
+            newline = find(b"\n", position)  # (searching one byte takes half the time of two)
             if newline < 0:
                 if end - position > _LONGEST_LINE:
                     raise ProtocolError("nats: a control line without end")
@@ -75,7 +79,7 @@ class LeanParser:
             if kind == _H or kind == _M:  # noqa: PLR1714, SIM109 - a tuple would be built for each message
                 words = data[position:newline].split()
                 try:
-                    if kind == _H and len(words) == 6:  # what feeds bring
+                    if kind == _H and len(words) == 6:  # messages of feeds
                         _, subject, sid, reply, of_headers, of_all = words
                         block, stop = body + int(of_headers), body + int(of_all)
                     else:
@@ -92,7 +96,7 @@ class LeanParser:
                 if callback is not None:
                     try:
                         callback(subject, reply, data[body:block], data[block:stop])
-                    except Exception:  # noqa: BLE001 - an exception here would end nats-py's reading loop, and with it all
+                    except Exception:  # noqa: BLE001 - an exception would end nats-py's reading loop, and all else
                         _log.exception("a message could not be taken in", subject=subject[:200])
                 else:
                     await self._pass_on(sid, subject, reply, data[body:block], data[block:stop])
@@ -103,7 +107,7 @@ class LeanParser:
         self._rest = data[position:]
 
     async def _pass_on(self, sid: bytes, subject: bytes, reply: bytes, block: bytes, body: bytes) -> None:
-        """To a subscription of nats-py itself."""
+        """Deliver to a subscription of nats-py itself."""
         if not sid.isdigit():
             raise ProtocolError("nats: malformed message line")
         await self._client._process_msg(int(sid), subject, reply, body, block or None)
@@ -127,7 +131,7 @@ class LeanParser:
             raise ProtocolError(f"nats: unknown protocol {line[:40]!r}")
 
     async def _error(self, text: str) -> None:
-        # nats-py closes for good on any error it doesn't know; a node must come back instead.
+        # nats-py closes finally on any unknown error; a node must reconnect instead.
         if "authorization" in text or "permissions" in text:
             await self._client._process_err(text)
         else:
@@ -135,8 +139,8 @@ class LeanParser:
 
 
 def _sizes(words: list[bytes], body: int) -> tuple[bytes, bytes, bytes, int, int]:
-    """Of a message's line: subject, sid, reply, where its headers end, and where its body does. Raises ValueError or
-    IndexError for what is none.
+    """The fields of a message's protocol line: subject, sid, reply, and the ends of its headers and its body. Raises
+    ValueError or IndexError for a malformed line.
     """
     has_headers = words[0] == b"HMSG"
     sizes = words[-2:] if has_headers else words[-1:]

@@ -1,1 +1,1 @@
-"""Reading whole streams, for reports."""
+"""Reads whole streams, for reports."""

@@ -1,5 +1,5 @@
-"""A range of a stream's messages, read in order and in bounded memory: some megabytes are asked for, and the next ones
-when these have been taken.
+"""Reads a range of a stream's messages in order and in bounded memory: it requests some megabytes, and the next ones
+when these have been consumed.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ if TYPE_CHECKING:
     from evenlane.engine.store.jetstream.client.connection import Connection
 
 _SECOND = 1_000_000_000
-_BYTES = 4 << 20  # in one pull, or one message if that is larger
+_BYTES = 4 << 20  # per pull; a single message may be larger
 _MESSAGES = 20_000
-_OVERHEAD = 4_096  # bytes of subjects and headers that the server counts beside a payload
+_OVERHEAD = 4_096  # bytes of subjects and headers that the server counts in addition to a payload
 _ANSWER_S = 10.0
-_PATIENCE_S = 60.0  # for a server that is away, or a stream without a leader
+_PATIENCE_S = 60.0  # how long to wait for an unreachable server, or a stream without a leader
 _PAUSE_S = 0.25
 _IDLE_S = 60
-_FULL = (b"MaxBytes", b"Batch Completed")  # other refusals (409) are of a server that is in trouble
+_FULL = (b"MaxBytes", b"Batch Completed")  # regular ends of a pull (409); other ones mean a failing server
 
 
 async def read(
     connection: Connection, wanted: Range, *, messages: int = _MESSAGES, patience_s: float = _PATIENCE_S
 ) -> AsyncGenerator[list[Read], None]:
-    """Page by page, each of `messages` at most. What is deleted meanwhile is left out. A server that goes away is
-    waited for, `patience_s` at most. Raises Unreachable, EvenlaneError.
+    """Read page by page, up to `messages` each. Messages deleted meanwhile are left out. Waits up to `patience_s` for a
+    server that goes away. Raises Unreachable, EvenlaneError.
     """
     clock = asyncio.get_running_loop().time
     position, since = wanted.first - 1, clock()
@@ -68,7 +68,7 @@ def _give_up(waited: float, patience_s: float, wanted: Range, error: Exception) 
 
 
 class _Consumer:
-    """One ephemeral, ack-none consumer; nothing is on its way but what `page` asks for."""
+    """One ephemeral ack-none consumer; only the messages that `page` requests are in transit."""
 
     def __init__(self, connection: Connection, wanted: Range, start: int, messages: int, patience_s: float) -> None:
         self._connection, self._wanted, self._start = connection, wanted, start
@@ -102,7 +102,7 @@ class _Consumer:
         try:
             self._connection.send(f"$JS.API.CONSUMER.DELETE.{self._wanted.stream}.{self._name}", b"")
         except Disconnected:
-            return  # it goes by itself, later
+            return  # the server removes it later
 
     async def page(self) -> list[Read]:
         """The next messages, none if there are no more. Raises Disconnected, TimeoutError."""
@@ -117,7 +117,7 @@ class _Consumer:
             await self._done
         return self._page
 
-    # ---- inside the parser
+    # ---- called from the parser
 
     def _take(self, subject: bytes, reply: bytes, headers: bytes, body: bytes) -> None:
         if self._done is None or self._done.done():

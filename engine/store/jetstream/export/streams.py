@@ -1,4 +1,4 @@
-"""The streams of an environment, as the server describes them."""
+"""The streams of an environment, as reported by the server."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _SECOND = 1_000_000_000
 
 
 async def streams(connection: Connection, subjects: str) -> list[Stream]:
-    """Those that take any of these subjects. Raises ApiError, Disconnected, TimeoutError."""
+    """The streams that take any of these subjects. Raises ApiError, Disconnected, TimeoutError."""
     found: list[Stream] = []
     while True:
         request = {"offset": len(found), "subject": subjects}
@@ -31,7 +31,7 @@ async def streams(connection: Connection, subjects: str) -> list[Stream]:
 
 
 async def stream(connection: Connection, name: str) -> Stream | None:
-    """None if there is none. Raises as above."""
+    """The stream of this name; None if it doesn't exist. Raises ApiError, Disconnected, TimeoutError."""
     try:
         return _stream(await connection.api_as(StreamInfo, f"STREAM.INFO.{name}", timeout=_ANSWER_S))
     except ApiError as error:
@@ -42,13 +42,13 @@ async def stream(connection: Connection, name: str) -> Stream | None:
 
 def _stream(said: StreamInfo) -> Stream:
     state = said.state
-    first = max(1, state.first_seq)  # the server says 0 of a stream that never had a message
+    first = max(1, state.first_seq)  # the server reports 0 for a stream that never had a message
     return Stream(said.name, said.created, first, state.last_seq, state.messages, state.bytes)
 
 
 async def sequence_at(connection: Connection, name: str, at: int) -> int:
-    """The sequence from which on messages came at `at` (unix ns) or later, which may be one that isn't there yet.
-    Raises as above.
+    """The first sequence of messages that arrived at `at` (unix ns) or later. It may not exist yet. Raises ApiError,
+    Disconnected, TimeoutError.
     """
     config = {
         "deliver_policy": "by_start_time", "opt_start_time": rfc3339(at), "ack_policy": "none", "mem_storage": True,
@@ -61,6 +61,6 @@ async def sequence_at(connection: Connection, name: str, at: int) -> int:
 
 
 def rfc3339(at: int) -> str:
-    """To the nanosecond."""
+    """RFC 3339 with nanoseconds."""
     whole = datetime.fromtimestamp(at // _SECOND, UTC).strftime("%Y-%m-%dT%H:%M:%S")
     return f"{whole}.{at % _SECOND:09d}Z"
