@@ -1,4 +1,4 @@
-"""One connection to etcd: where to, with what options, and what its errors mean."""
+"""One connection to etcd: its address, its options, and the meaning of its errors."""
 
 import os
 import socket
@@ -10,7 +10,7 @@ from evenlane.ring.coordination.etcd.protos import install
 from evenlane.ring.coordination.ports import CoordinationError, LeaseGone, Unavailable
 
 install()
-# Its fork handlers now and then kill a child between fork and exec; nobody here uses gRPC in a child without exec.
+# gRPC's fork handlers sometimes kill a child between fork and exec; no child here uses gRPC without exec.
 os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
 
 import etcd3  # noqa: E402 - needs the stand-ins
@@ -18,20 +18,19 @@ import grpc  # noqa: E402
 
 _SILENT = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.CANCELLED)
 _OPTIONS: tuple[tuple[str, int | str], ...] = (
-    # A peer that is gone without a word is noticed after 8 s at the most. etcd punishes pings that come
-    # more often than every 5 s, hence 6.
+    # Detects a silently dead peer within 8 s. etcd punishes pings that come more often than every 5 s, hence 6.
     ("grpc.keepalive_time_ms", 6_000),
     ("grpc.keepalive_timeout_ms", 2_000),
-    ("grpc.http2.ping_timeout_ms", 2_000),  # the one that newer releases of gRPC go by; theirs is a minute
+    ("grpc.http2.ping_timeout_ms", 2_000),  # used by newer releases of gRPC, whose default is a minute
     ("grpc.http2.max_pings_without_data", 0),
-    # Back soon after a restart: the default grows to two minutes.
+    # Reconnect soon after a restart: the default backoff grows to two minutes.
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.min_reconnect_backoff_ms", 2_000),
     ("grpc.max_reconnect_backoff_ms", 1_000),
-    # Channels share connections otherwise, and a fresh client would get the broken one.
+    # By default channels share connections, and a fresh client would get the broken one.
     ("grpc.use_local_subchannel_pool", 1),
     ("grpc.max_receive_message_length", -1),
-    # etcd is inside; a proxy meant for the web is not to be asked.
+    # etcd is on the internal network; a proxy for the web must not be used.
     ("grpc.enable_http_proxy", 0),
 )
 _ROUND_ROBIN = ("grpc.service_config", '{"loadBalancingConfig": [{"round_robin": {}}]}')
@@ -39,7 +38,7 @@ _ROUND_ROBIN = ("grpc.service_config", '{"loadBalancingConfig": [{"round_robin":
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Where etcd is and how to be let in. With TLS all members' certificates must name the first host."""
+    """Endpoints and credentials of etcd. With TLS, all members' certificates must name the first host."""
 
     endpoints: tuple[str, ...]
     user: str | None = None
@@ -91,13 +90,13 @@ def connect(address: Address) -> etcd3.Etcd3Client:
 
 
 def token_is_stale(error: grpc.RpcError) -> bool:
-    """The login has run out, or users changed since: a new login is all it takes."""
+    """Whether the login has expired, or users have changed since: a new login suffices."""
     told = error.details() or ""
     return "invalid auth token" in told or "revision of auth store is old" in told
 
 
 def explained(address: Address, error: grpc.RpcError) -> CoordinationError:
-    """The error as ours, with one sentence."""
+    """The error as one of the port's, in one sentence."""
     code, told = error.code(), (error.details() or "no reason given").removeprefix("etcdserver: ")
     if code in _SILENT or "context deadline exceeded" in told:
         return Unavailable(f"etcd at {address} does not answer: {_short(address, code, told)}")
@@ -148,7 +147,9 @@ def _version(endpoint: str) -> int | None:
 
 
 def _resolved(endpoints: Sequence[str]) -> list[str]:
-    """Names as IPv4 addresses, as gRPC takes a list of those only; a name unknown for now is left out."""
+    """Endpoints with IPv4 addresses in place of names, because gRPC takes a list of addresses only. Names that can't be
+    resolved now are left out.
+    """
     found, unknown = [], []
     for endpoint in endpoints:
         host, _, port = endpoint.rpartition(":")

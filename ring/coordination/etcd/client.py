@@ -1,7 +1,7 @@
 """The coordination port on etcd, with the client etcd3.
 
-Calls are started on the event loop and carried out by gRPC's own threads: no call waits for another one, each
-has its deadline from the moment it is made, and giving up an `await` gives up the call.
+Calls are started on the event loop and carried out by gRPC's own threads: no call waits for another one, each has its
+deadline from the moment it is made, and cancelling an `await` cancels the call.
 """
 
 import asyncio
@@ -37,8 +37,8 @@ T = TypeVar("T")
 class EtcdCoordination:
     """`evenlane.ring.coordination.ports.Coordination` on an etcd of one or more members.
 
-    `endpoints` are `HOST:PORT`; `deadline_s` bounds every call. Connects when first asked. Raises ValueError
-    for an endpoint that is none.
+    `endpoints` are `HOST:PORT`; `deadline_s` bounds every call. Connects on the first call. Raises ValueError for an
+    invalid endpoint.
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class EtcdCoordination:
         self._address = Address(tuple(endpoints), user, password, ca_cert, cert_key, cert_cert, deadline_s)
         self._client: etcd3.Etcd3Client | None = None
         self._connecting: asyncio.Future[None] | None = None
-        # For what gRPC offers in blocking form only: to connect, and the stream that keeps a lease alive.
+        # For calls that gRPC offers in blocking form only: connecting, and the stream that keeps a lease alive.
         self._blocking = _threads()
         self._watches: set[EtcdWatch] = set()
         self._is_closed = False
@@ -69,7 +69,7 @@ class EtcdCoordination:
             try:
                 return await self._list(prefix)
             except CoordinationError as error:
-                # Between two pages the revision of the first was compacted away.
+                # Between two pages, the first one's revision was compacted away.
                 if "compacted" not in str(error) or attempt + 1 == _LISTING_TRIES:
                     raise
         raise AssertionError("not reached")
@@ -127,11 +127,11 @@ class EtcdCoordination:
         return watch
 
     async def status(self) -> str:
-        # Any member tells its version, even one cut off from the others; the read needs a quorum.
+        # Any member reports its version, even one cut off from the others; the read needs a quorum.
         try:
             await self._unary("kvstub", "Range", _rpc.RangeRequest(key=b"\0", count_only=True))
         except CoordinationError as error:
-            if "permission denied" not in str(error):  # said after the quorum was asked
+            if "permission denied" not in str(error):  # checked after the quorum was reached
                 raise
         reply = await self._unary("maintenancestub", "Status", _rpc.StatusRequest())
         return str(reply.version)
@@ -151,7 +151,7 @@ class EtcdCoordination:
         return await self._call(start)
 
     async def _call(self, start: _Call) -> Any:
-        """Carries out one call; with a fresh login, once, if the present one has run out."""
+        """Carry out one call; with a fresh login, once, if the present one has expired."""
         client = await self._connected()
         try:
             return await self._once(start, client)
@@ -168,16 +168,16 @@ class EtcdCoordination:
         try:
             return await self._answered(start(client), client)
         except grpc.RpcError as error:
-            # A member that hangs keeps its connection, and its turn. It gets none in a fresh client.
+            # A hanging member keeps its connection, and its turn in the round-robin; a fresh client won't use it.
             if error.code() is grpc.StatusCode.DEADLINE_EXCEEDED and len(self._address.endpoints) > 1:
                 self._retire(client)
             raise
-        except (RuntimeError, ValueError) as error:  # executor or channel were closed under it
+        except (RuntimeError, ValueError) as error:  # executor or channel was closed meanwhile
             raise closed(self._address) from error
 
     async def _answered(self, call: "asyncio.Future[T]", client: etcd3.Etcd3Client | None = None) -> T:
         """Wait for the answer; gRPC keeps the deadline. If a handler has used up the memory, a thread of gRPC or of the
-        pool may have died as it started, and then nobody answers: replace them all. Raises Unavailable.
+        pool may have died at its start, and no answer comes: replace them all. Raises Unavailable.
         """
         try:
             done, _ = await asyncio.wait({call}, timeout=2 * self._address.deadline_s)
@@ -200,7 +200,7 @@ class EtcdCoordination:
                 self._connecting = asyncio.ensure_future(self._connect())
                 self._connecting.add_done_callback(_retrieved)
             try:
-                # All who wait share one attempt, and none waits longer than its own deadline.
+                # All callers share one attempt, and none waits longer than its own deadline.
                 async with asyncio.timeout(self._address.deadline_s):
                     await asyncio.shield(self._connecting)
             except TimeoutError:
@@ -221,7 +221,7 @@ class EtcdCoordination:
             self._connecting = None
 
     def _retire(self, client: etcd3.Etcd3Client) -> None:
-        """Lets the other calls that run on this client end before it is closed."""
+        """Replace the client, and close it once its other calls have ended."""
         if self._client is not None and self._client is client:
             self._client = None
             asyncio.get_running_loop().call_later(self._address.deadline_s, client.close)
@@ -232,13 +232,13 @@ def _threads() -> ThreadPoolExecutor:
 
 
 def _retrieved(done: "asyncio.Future[None]") -> None:
-    """Nobody may be left who waits; asyncio would complain of an error that nobody asked for."""
+    """Retrieve the error: asyncio would log it if no caller is left that waits."""
     if not done.cancelled():
         done.exception()
 
 
 def _reply(call: grpc.Future) -> "asyncio.Future[Any]":
-    """A future of gRPC as one of the loop; what gives up the one gives up the other."""
+    """A gRPC future as one of the event loop; cancelling either cancels the other."""
     loop = asyncio.get_running_loop()
     reply: asyncio.Future[Any] = loop.create_future()
 

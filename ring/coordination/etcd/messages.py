@@ -1,4 +1,4 @@
-"""The port's values as etcd's messages, and back."""
+"""Converts the port's values to etcd's messages, and back."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -10,11 +10,11 @@ install()
 
 from etcd3 import etcdrpc  # noqa: E402 - needs the stand-ins
 
-_PAGE = 1_000  # keys a request, so that no reply takes longer than its deadline
+_PAGE = 1_000  # keys per request, so that no reply takes longer than its deadline
 
 
 class Paging:
-    """A listing in pages, all of them as of the first one's revision. Used by calls and by watches."""
+    """A listing in pages, all as of the first one's revision. Used by calls and by watches."""
 
     def __init__(self, prefix: str) -> None:
         self._first = prefix.encode() or b"\0"
@@ -38,13 +38,13 @@ class Paging:
 
 
 def range_end(prefix: str) -> bytes:
-    """The first key after all that begin with the prefix; UTF-8 has no byte 255, so that no carry arises."""
+    """The first key after all that begin with the prefix. UTF-8 has no byte 255, so there is no carry."""
     raw = prefix.encode()
     return raw[:-1] + bytes([raw[-1] + 1]) if raw else b"\0"
 
 
 def key_value(stored: Any) -> KeyValue:
-    """A key which is no UTF-8 isn't ours; it is shown with replacement characters."""
+    """A key that isn't UTF-8 isn't ours; it is decoded with replacement characters."""
     return KeyValue(
         stored.key.decode(errors="replace"),
         stored.value,
@@ -72,7 +72,7 @@ def watch_request(prefix: str, revision: int) -> Any:
             key=prefix.encode() or b"\0",
             range_end=range_end(prefix),
             start_revision=revision,
-            progress_notify=True,  # so that one that says nothing can be told from one that is dead
+            progress_notify=True,  # distinguishes a quiet stream from a dead one
         )
     )
 

@@ -1,9 +1,9 @@
-"""Makes `import etcd3` work under today's protobuf.
+"""Makes `import etcd3` work under current protobuf.
 
-etcd3 0.12 brings modules which protoc generated in 2019; protobuf 4 and later refuse to run them. What they
-hold is still good: the descriptors of etcd's messages, in serialized form. They are read out of the text of
-those files, put into a descriptor pool of our own (another library may bring its own `rpc.proto`), and the
-message classes made from them stand in for the generated modules. Nothing else in the process changes.
+etcd3 0.12 has modules that protoc generated in 2019; protobuf 4 and later refuse to run them. Their content is still
+valid: the descriptors of etcd's messages, in serialized form. They are extracted from the text of those files and put
+into a descriptor pool of our own (another library may have its own `rpc.proto`); the message classes made from them
+replace the generated modules. Nothing else in the process changes.
 """
 
 import ast
@@ -24,9 +24,9 @@ _lock = threading.Lock()
 
 
 def install() -> None:
-    """Registers the stand-ins once, from whatever thread; to be called before etcd3 is imported.
+    """Register the replacement modules once, from any thread. Call it before etcd3 is imported.
 
-    Raises ImportError if etcd3 isn't installed or isn't the version whose files we know.
+    Raises ImportError if etcd3 isn't installed, or isn't the version whose files are known.
     """
     with _lock:
         if f"{_PACKAGE}.rpc_pb2" in sys.modules:

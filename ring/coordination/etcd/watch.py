@@ -1,8 +1,8 @@
-"""A watch on etcd that outlives everything: lost connections, restarted servers, compactions.
+"""A watch on etcd that survives lost connections, restarted servers and compactions.
 
-etcd3's own watcher is left aside: after a disconnect its thread dies or spins, and adding a watch inside a
-callback deadlocks. Here every session has a client, a connection and a stream of its own. It lists, then
-follows the stream from the next revision; whatever goes wrong ends it, and the next session lists again.
+etcd3's own watcher isn't used: after a disconnect its thread dies or spins, and adding a watch inside a callback
+deadlocks. Here each session has a client, a connection and a stream of its own. It lists, then follows the stream from
+the next revision; any error ends it, and the next session lists again.
 """
 
 import asyncio
@@ -26,17 +26,20 @@ import grpc  # isort: skip
 
 _FIRST_PAUSE_S = 0.1
 _LONGEST_PAUSE_S = 2.0
-_SILENT_S = 21 * 60.0  # etcd says at least every 10 minutes that there is nothing to say
+_SILENT_S = 21 * 60.0  # etcd sends a progress notification at least every 10 minutes
 _CLOSING_S = 2.0
-_MOST_WAITING = 10_000  # events; more stay in etcd until the consumer has caught up
+_MOST_WAITING = 10_000  # events; further ones stay in etcd until the consumer has caught up
 _log = logging.getLogger(__name__)
 
 
 class EtcdWatch:
-    """`evenlane.ring.coordination.ports.Watch` on etcd; for one consumer, on the loop that made it.
+    """`evenlane.ring.coordination.ports.Watch` on etcd; for one consumer, on the loop that created it.
 
-    A session that receives nothing for `silent_s` seconds is replaced: a thread of it may have died when a handler used
-    up the memory.
+    A session that receives nothing for `silent_s` seconds is replaced: its thread may have died when a handler used up
+    the memory.
+
+    Invariant: only the thread with the present `_number` delivers; one that was replaced ends. `_swap` guards
+    `_client`, so that a client created during `aclose` is closed, too.
     """
 
     def __init__(
@@ -54,11 +57,11 @@ class EtcdWatch:
         self._wake = asyncio.Event()
         self._closed = threading.Event()
         self._client: etcd3.Etcd3Client | None = None
-        self._swap = threading.Lock()  # so that a client made while closing doesn't stay open
-        self._number = 0  # of the present thread; one that has been replaced delivers nothing more
+        self._swap = threading.Lock()
+        self._number = 0  # of the present thread
         self._heard = time.monotonic()
         self._silent_s = silent_s
-        self._context = contextvars.copy_context()  # the caller's, which says whose log lines these are
+        self._context = contextvars.copy_context()  # the caller's, which identifies it in log lines
         self._start()
         self._looking = self._loop.call_later(silent_s / 2, self._look)
 
@@ -72,7 +75,7 @@ class EtcdWatch:
     def _look(self) -> None:
         self._looking = self._loop.call_later(self._silent_s / 2, self._look)
         if time.monotonic() - self._heard >= self._silent_s:
-            self._note_heard()  # the next one gets as long
+            self._note_heard()  # the next session gets the full time
             _log.info("a watch of etcd hears nothing, and is made anew", extra={"prefix": self._prefix})
             self._start()
 
@@ -80,7 +83,7 @@ class EtcdWatch:
         self._heard = time.monotonic()
 
     def _is_over(self, number: int) -> bool:
-        """Whether a thread has nothing more to do."""
+        """Whether a thread must end."""
         return self._closed.is_set() or number != self._number
 
     def __aiter__(self) -> "EtcdWatch":
@@ -104,7 +107,7 @@ class EtcdWatch:
             await asyncio.to_thread(self._use, None)
 
     def _use(self, client: etcd3.Etcd3Client | None) -> None:
-        """Closes the session's client, which ends its stream at once, and keeps the new one."""
+        """Close the session's client, which ends its stream at once, and keep the new one."""
         with self._swap:
             before, self._client = self._client, client
             if client is not None and self._closed.is_set():
@@ -121,12 +124,12 @@ class EtcdWatch:
                         return
                     self._deliver(told)
                     pause = _FIRST_PAUSE_S
-            except Exception as error:  # noqa: BLE001 - whatever it was, the consumer has to hear again
+            except Exception as error:  # noqa: BLE001 - after any error the watch must go on
                 self._report(error, first=pause == _FIRST_PAUSE_S)
             finally:
                 if number == self._number:
                     self._use(None)
-            # Not all watchers of a restarted etcd are to list in the same instant.
+            # Jitter: not all watchers of a restarted etcd should list at the same instant.
             self._closed.wait(pause * random.uniform(0.5, 1.0))  # noqa: S311 - no secret
             pause = min(_LONGEST_PAUSE_S, pause * 2)
 
@@ -140,7 +143,7 @@ class EtcdWatch:
                 yield from batches
         except grpc.RpcError as error:
             raise explained(self._address, error) from error
-        except ValueError as error:  # gRPC's way to say that the channel was closed under it
+        except ValueError as error:  # raised by gRPC if the channel was closed meanwhile
             raise Unavailable(str(error)) from error
 
     def _deliver(self, told: Sequence[Listing | Event]) -> None:
@@ -167,10 +170,10 @@ def _listed(client: etcd3.Etcd3Client, prefix: str, deadline_s: float) -> Listin
 def _stream(
     client: etcd3.Etcd3Client, prefix: str, revision: int, heard: Callable[[], None] = lambda: None
 ) -> Generator[list[Event], None, None]:
-    """What happens from this revision on; `heard` is called for each reply."""
+    """The events from this revision on; `heard` is called for each reply."""
     requests: SimpleQueue[Any] = SimpleQueue()
     requests.put(watch_request(prefix, revision))
-    # A member which has lost its leader would go on saying nothing; with this it ends the stream.
+    # A member that has lost its leader would stay silent; with this it ends the stream.
     metadata = (*(client.metadata or ()), ("hasleader", "true"))
     stub = etcd3.etcdrpc.WatchStub(client.channel)
     stream = stub.Watch(iter(requests.get, None), metadata=metadata)
@@ -183,12 +186,12 @@ def _stream(
                 yield [event(told) for told in reply.events]
         raise Unavailable("etcd has ended the stream")
     finally:
-        requests.put(None)  # lets go gRPC's thread that reads the requests
+        requests.put(None)  # ends gRPC's thread that reads the requests
         stream.cancel()
 
 
 def _close(client: etcd3.Etcd3Client) -> None:
-    """Wait for gRPC's threads, but not for ever: one of them may have died."""
+    """Wait for gRPC's threads, but for a limited time: one of them may have died."""
     closing = threading.Thread(target=client.close, name="etcd closes", daemon=True)
     closing.start()
     closing.join(_CLOSING_S)

@@ -1,4 +1,4 @@
-"""The coordination port in memory, for tests and simulation: time and faults are calls."""
+"""A client of the coordination port in memory, for tests and simulation: time and faults are calls."""
 
 import asyncio
 from collections import deque
@@ -19,7 +19,7 @@ from evenlane.ring.coordination.ports import (
 
 
 class MemoryCoordination:
-    """`evenlane.ring.coordination.ports.Coordination`; several clients of one store are made by `peer`."""
+    """`evenlane.ring.coordination.ports.Coordination`; `peer` creates further clients of the same store."""
 
     def __init__(self, store: MemoryStore | None = None) -> None:
         self.store = store if store is not None else MemoryStore()
@@ -31,33 +31,33 @@ class MemoryCoordination:
         return MemoryCoordination(self.store)
 
     def advance(self, seconds: float) -> None:
-        """Lets the store's time pass: leases not kept alive expire."""
+        """Let the store's time pass: leases that aren't kept alive expire."""
         self.store.advance(seconds)
 
     def compact(self, revision: int) -> None:
-        """Forgets the history up to `revision`; a watch that is behind lists again."""
+        """Drop the history up to `revision`; a watch that is behind lists again."""
         self.store.compact(revision)
 
     def roll_back(self, revision: int) -> None:
-        """Forgets what came after; watches list again, as with a server that was restored."""
+        """Drop all later changes; watches list again, as with a restored server."""
         self.store.roll_back(revision)
 
     def restore(self, backup: Backup) -> None:
-        """Goes back to a backup; watches list again."""
+        """Restore a backup; watches list again."""
         self.store.restore(backup)
 
     def disconnect_watches(self) -> None:
-        """This client's watches lose their streams, and list again."""
+        """Break the streams of this client's watches; they list again."""
         for watch in self._watches:
             watch.disconnect()
 
     def cut(self) -> None:
-        """From now on the store doesn't answer this client."""
+        """Stop the store from answering this client."""
         self._unanswered = "the connection is cut"
         self.disconnect_watches()
 
     def heal(self) -> None:
-        """Ends what `cut` began."""
+        """End `cut`."""
         self._unanswered = None
         for watch in self._watches:
             watch.wake()
@@ -123,12 +123,12 @@ _CLOSED = "this connection has been closed"
 
 
 class MemoryWatch:
-    """`evenlane.ring.coordination.ports.Watch`: reads the store's history from where it stands."""
+    """`evenlane.ring.coordination.ports.Watch`: reads the store's history from its position, `_seen`."""
 
     def __init__(self, client: MemoryCoordination, prefix: str) -> None:
         self._client = client
         self._prefix = prefix
-        self._seen: int | None = None  # revision; None: it has to list
+        self._seen: int | None = None  # revision; None: it must list
         self._restored = client.store.restored
         self._read: deque[Event] = deque()
         self._closed = False

@@ -22,12 +22,12 @@ from evenlane.ring.coordination.ports import (
 
 MOST_OPS = 128
 MOST_BYTES = 1_572_864  # a request, as etcd's default
-_MOST_HISTORY = 100_000  # events; beyond, the oldest are compacted away as an operator of etcd would
+_MOST_HISTORY = 100_000  # events; beyond this the oldest are compacted away, as an operator of etcd would do
 
 
 @dataclass(frozen=True)
 class Backup:
-    """What a store held at some time; `leases` by their seconds. As made: that of a new store."""
+    """The content of a store at some time; `leases` maps ids to their TTL, s. By default, that of a new store."""
 
     revision: int = 1
     compacted: int = 0
@@ -37,14 +37,14 @@ class Backup:
 
 
 class MemoryStore:
-    """What a cluster of etcd members holds; shared by the clients of a test or a simulation."""
+    """The content of an etcd cluster; shared by the clients of a test or a simulation."""
 
     def __init__(self, *, most_history: int = _MOST_HISTORY) -> None:
         self._most_history = most_history
-        self.revision = 1  # as a new etcd's
-        self.compacted = 0  # events up to this revision are forgotten
-        self.restored = 0  # times
-        self.changed: list[Callable[[], None]] = []  # told after every change of keys
+        self.revision = 1  # as in a new etcd
+        self.compacted = 0  # events up to this revision are dropped
+        self.restored = 0  # number of rollbacks and restores
+        self.changed: list[Callable[[], None]] = []  # called after every change of keys
         self._keys: dict[str, KeyValue] = {}
         self._history: deque[Event] = deque()
         self._now_s = 0.0
@@ -59,7 +59,7 @@ class MemoryStore:
         return Listing(self.revision, tuple(self._keys[key] for key in keys))
 
     def events_after(self, revision: int, prefix: str) -> Iterator[Event]:
-        """In order. Ask `compacted` first: it must not be above `revision`."""
+        """Later events, in order. Check `compacted` first: it must not be above `revision`."""
         newer: list[Event] = []
         for event in reversed(self._history):
             if event.item.mod_revision <= revision:
@@ -98,7 +98,7 @@ class MemoryStore:
             self._apply([Delete(key) for key in sorted(ended.keys)])
 
     def advance(self, seconds: float) -> None:
-        """Lets time pass; leases that nobody has kept alive expire, the earliest first."""
+        """Let time pass; leases that weren't kept alive expire, the earliest first."""
         self._now_s += seconds
         due = sorted((kept.expires_s, lease) for lease, kept in self._leases.items())
         for expires_s, lease in due:
@@ -106,7 +106,7 @@ class MemoryStore:
                 self.revoke(lease)
 
     def compact(self, revision: int) -> None:
-        """Forgets the events up to `revision`."""
+        """Drop the events up to `revision`."""
         if not self.compacted < revision <= self.revision:
             raise CoordinationError(
                 f"revision {revision} can't be compacted: it must be above {self.compacted}"
@@ -117,7 +117,9 @@ class MemoryStore:
             self._history.popleft()
 
     def roll_back(self, revision: int) -> None:
-        """Forgets what came after, as etcd does that is restored from a backup; leases stay. Before any compaction."""
+        """Drop all later changes, as an etcd that was restored from a backup does; leases stay. Only before any
+        compaction.
+        """
         if self.compacted:
             raise CoordinationError("what was compacted away can't be had again")
         while self._history and self._history[-1].item.mod_revision > revision:
@@ -133,13 +135,13 @@ class MemoryStore:
             tell()
 
     def backup(self) -> Backup:
-        """All that there is now."""
+        """The present content."""
         leases = {number: lease.ttl_s for number, lease in self._leases.items()}
         return Backup(self.revision, self.compacted, dict(self._keys), tuple(self._history), leases)
 
     def restore(self, backup: Backup) -> None:
-        """Goes back to a backup, as etcd does that is restored from one; `Backup()` is a new etcd's, which has nothing.
-        Its leases have their full time again. No lease's id is ever given twice, whatever was restored.
+        """Restore a backup, as etcd does; `Backup()` is that of a new, empty etcd. Its leases have their full time
+        again. No lease id is ever reused, whatever was restored.
         """
         self.revision, self.compacted = backup.revision, backup.compacted
         self._keys, self._history = dict(backup.keys), deque(backup.history)
