@@ -1,1 +1,1 @@
-"""HTTP server of a node (docs/reference/wait-reasons.md): health, metrics, explanations of waits."""
+"""HTTP server of a node (docs/reference/http-api.md): health, metrics, explanations of waits."""

@@ -45,7 +45,7 @@ async def on_http(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, HTTPException)
     takes = (error.headers or {}).get("Allow", "GET").replace(", HEAD", "").replace("HEAD, ", "")
     sentences = {
-        HTTPStatus.NOT_FOUND: f"there is nothing at {request.url.path}: see docs/reference/wait-reasons.md for what is",
+        HTTPStatus.NOT_FOUND: f"there is nothing at {request.url.path}: see docs/reference/http-api.md for what is",
         HTTPStatus.METHOD_NOT_ALLOWED: f"{request.url.path} takes no {request.method}: ask by {takes}",
     }
     response = told(sentences.get(HTTPStatus(error.status_code), error.detail), error.status_code)

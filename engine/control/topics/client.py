@@ -126,7 +126,7 @@ class TopicClient:
 
     async def moves_keys(self, project: str, changes: Mapping[str, object], *, known: bool = False) -> bool:
         """Whether this change of an ordered topic sends keys to groups other than those where their messages may wait.
-        This happens only on return from draining (docs/reference/messages.md).
+        This happens only on return from draining (docs/explanation/delivery-guarantees.md).
         """
         wish, accepted = await self._read(project)
         before = decoded(accepted)
