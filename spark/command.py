@@ -63,7 +63,7 @@ def report(
 
     Writes report.html (one page for people), report.json, tenants.parquet/ and quotas.json, which `evenlane topics
     apply` takes. Without --since: 6 hours of 5m, a day of 1h, a week of 1d. Needs `pip install "evenlane[spark]"`.
-    docs/tutorials/reports.md tells what each figure means.
+    docs/reference/report-figures.md tells what each figure means.
 
     Example:
       evenlane report --out report

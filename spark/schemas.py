@@ -1,4 +1,4 @@
-"""Schemas of the rows of `spark.read.format("evenlane")`, by kind (docs/tutorials/reports.md)."""
+"""Schemas of the rows of `spark.read.format("evenlane")`, by kind (docs/reference/data-source.md)."""
 
 from __future__ import annotations
 
