@@ -23,7 +23,7 @@ from tests.support.until import until
 
 pytestmark = pytest.mark.real
 
-_BROKEN = f"from evenlane.engine.cli.top import choice; choice.lines = lambda *_: 1 / 0; {CODE}"
+_BROKEN = f"from evenlane.engine.cli.top import view_state; view_state.lines = lambda *_: 1 / 0; {CODE}"
 _COMMAND = [sys.executable, "-c", CODE, "top"]
 
 

@@ -4,6 +4,7 @@ import asyncio
 import json
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from functools import partial
 
 import nats
 import pytest
@@ -11,7 +12,7 @@ import pytest
 from evenlane.engine.base.config.settings import Settings
 from evenlane.engine.cluster.cluster_config import agree_cluster_config
 from evenlane.engine.cluster.connections import etcd as connect
-from evenlane.engine.control.templates import provisioner as making_module
+from evenlane.engine.control.templates.provisioner import TopicProvisioner, Tuning
 from evenlane.engine.control.topics.history import author_of
 from evenlane.engine.core.ports import Receipt
 from evenlane.engine.errors import UnknownProject
@@ -152,7 +153,8 @@ async def test_random_names_do_not_fill_etcd(settings, etcd):
 
 async def test_a_plain_clients_message_waits_until_there_is_room(settings, servers, etcd, monkeypatch):
     monkeypatch.setattr(unknown_module, "_AGAIN_S", 0.1)
-    monkeypatch.setattr(making_module, "_FULL_S", 0.1)
+    soon = partial(TopicProvisioner, tuning=Tuning(full_s=0.1))
+    monkeypatch.setattr("evenlane.engine.runtime.topics.TopicProvisioner", soon)
     await template(etcd, limit=1)
     handled = []
     async with node(settings, handled) as engine:
