@@ -4,6 +4,7 @@ import asyncio
 
 from evenlane.engine.admin.backlog.peek import peek
 from evenlane.engine.admin.backlog.scan import count_waiting, list_subjects, peek_stream, views, waiting
+from evenlane.engine.node.tuning import Tuning
 from tests.support.node.gated import gated
 from tests.support.node.world import FACTS, SECOND, World, topic
 from tests.support.until import until
@@ -33,7 +34,7 @@ async def test_what_is_settled_and_not_yet_removed_does_not_wait():
                 await world.gate.wait()
             world.handled.append(message)
 
-        node = await world.node(handle, concurrency=2)
+        node = await world.node(handle, concurrency=2, tuning=Tuning(pinned_for=1 << 62))
         await world.put(priority="high")
         await until(lambda: node.workers.running)
         lane = world.busy_lane
