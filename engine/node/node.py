@@ -105,84 +105,104 @@ class Node:
         tuning: Tuning = DEFAULT,
     ) -> None:
         self.store, self.facts, self.env, self.id = store, facts, env, node_id
-        self.counters = counters = counters or Counters()
-        self.limits = limits = limits or MemoryBudget()
-        self.times = times = times or LatencyStats(len(facts.priorities))
-        self.scheduler = scheduler = scheduler or FairScheduler(concurrency, facts.max_group_qps)
-        self._concurrency = concurrency
+        self.counters, self.limits = counters or Counters(), limits or MemoryBudget()
+        self.times = times or LatencyStats(len(facts.priorities))
+        self.scheduler: Scheduler[Queue] = scheduler or FairScheduler(concurrency, facts.max_group_qps)
+        self._concurrency, self._tuning = concurrency, tuning
         self._on_stop = on_stop or (lambda _reason: None)
         self._on_fenced = on_fenced or self._on_stop
+        self._on_unreadable = on_unreadable or (lambda _partition, _reason: None)
         self._tasks: list[asyncio.Task[None]] = []
         self._owner: asyncio.Task[Any] | None = None
-
-        # signals
         self.signal, self.dirty, self.trusted = WorkSignal(), DirtyLanes(), LeaseTrust()
-        self.clock = clock = StoreClock(store, times)
-        signal, dirty, trust, mine = self.signal, self.dirty, self.trusted, set[int]()
+        self.clock = StoreClock(store, self.times)
+        self._owned_numbers: set[int] = set()  # of partitions: written by `owned`, read by the quota shares
+        self._failure_log = FailureLog()
+        # Each step builds on the parts of those before it.
+        self._build_handlers(handler, push)
+        self._build_queues(topic_of, draining_of)
+        self._build_eligibility()
+        self._build_settle(fallback, settle_interval, purge_interval)
+        self._build_partitions()
+        self._build_dispatcher()
 
-        # handlers
-        self.gate = InFlightGate(store, env, signal, self)
-        self.workers = Workers(concurrency)
-        calls = HandlerInvoker(handler, push, concurrency, trust)
+    # ---- parts, from the bottom up
 
-        # queues
+    def _build_handlers(self, handler: Handler, push: Callable[[Message], Awaitable[None]] | None) -> None:
+        self.gate = InFlightGate(self.store, self.env, self.signal, self)
+        self.workers = Workers(self._concurrency)
+        self._calls = HandlerInvoker(handler, push, self._concurrency, self.trusted)
+
+    def _build_queues(
+        self, topic_of: Callable[[str], Topic | None], draining_of: Callable[[str], Sequence[int]]
+    ) -> None:
         self.lanes = OwnedLanes()
-        self.queues = QueueRegistry(facts, limits, scheduler, topic_of, draining_of, mine, signal.notify, tuning)
-        activity = self.queues.activity
+        self.queues = QueueRegistry(
+            self.facts, self.limits, self.scheduler, topic_of, draining_of, self._owned_numbers, self.signal.notify,
+            self._tuning,
+        )  # fmt: skip
         self.ready = ReadyQueues(
-            store, env, PayloadMemory(limits, scheduler), self.lanes, activity, scheduler, signal, self
-        )
-        self.withheld = WithheldProjects(self.queues, self.ready, signal)
+            self.store, self.env, PayloadMemory(self.limits, self.scheduler), self.lanes, self.queues.activity,
+            self.scheduler, self.signal, self,
+        )  # fmt: skip
+        self.withheld = WithheldProjects(self.queues, self.ready, self.signal)
 
-        # eligibility
-        self.eligibility = Eligibility(limits, self.ready, self.withheld, self.gate, dirty, store.now)
+    def _build_eligibility(self) -> None:
+        self.eligibility = Eligibility(self.limits, self.ready, self.withheld, self.gate, self.dirty, self.store.now)
         self.pauses = TopicPauses(self.withheld)
-        self.wait_rules = WaitRules(self.queues, trust, self.lanes, scheduler)
+        self.wait_rules = WaitRules(self.queues, self.trusted, self.lanes, self.scheduler)
 
-        # settle
-        failure_log = FailureLog()
-        self.settlement = MessageSettlement(counters, dirty, self.eligibility, activity, failure_log)
+    def _build_settle(self, fallback: Handler | None, settle_interval: float, purge_interval: float) -> None:
+        self.settlement = MessageSettlement(
+            self.counters, self.dirty, self.eligibility, self.queues.activity, self._failure_log
+        )
         self.failures = FailureHandler(
-            store, env, counters, self.settlement, self.withheld, failure_log,
-            Fallback(fallback, self.gate) if fallback is not None else None, trust, signal, random.random,
+            self.store, self.env, self.counters, self.settlement, self.withheld, self._failure_log,
+            Fallback(fallback, self.gate) if fallback is not None else None, self.trusted, self.signal, random.random,
         )  # fmt: skip
-        completion = CompletionHandler(
-            counters, limits, dirty, self.ready, self.eligibility, self.pauses, self.settlement, self.failures,
-            failure_log,
+        self._completion = CompletionHandler(
+            self.counters, self.limits, self.dirty, self.ready, self.eligibility, self.pauses, self.settlement,
+            self.failures, self._failure_log,
         )  # fmt: skip
-        self.verifier = verifier = StreamVerifier(store, self.settlement, self)
+        self.verifier = StreamVerifier(self.store, self.settlement, self)
         truncator = StreamTruncator(
-            store, verifier, self.settlement, trust, self, limited=facts.max_queue_backlog is not None,
-            purge_interval_s=purge_interval, pinned_for=tuning.pinned_for,
+            self.store, self.verifier, self.settlement, self.trusted, self,
+            limited=self.facts.max_queue_backlog is not None, purge_interval_s=purge_interval,
+            pinned_for=self._tuning.pinned_for,
         )  # fmt: skip
         self.settler = Settler(
-            store, settle_interval, dirty, verifier, truncator, signal, self, most=max(_LEAST_FULL, 4 * concurrency)
-        )
+            self.store, settle_interval, self.dirty, self.verifier, truncator, self.signal, self,
+            most=max(_LEAST_FULL, 4 * self._concurrency),
+        )  # fmt: skip
 
-        # partitions
-        bands = {name: band for band, name in enumerate(facts.priorities)}
-        self._due = DueReleaser(store, self.lanes, self.ready, activity)
-        resolver = QueueResolver(env, bands, self.queues, self.ready, self.failures, failure_log)
+    def _build_partitions(self) -> None:
+        bands = {name: band for band, name in enumerate(self.facts.priorities)}
+        self._due = DueReleaser(self.store, self.lanes, self.ready, self.queues.activity)
+        resolver = QueueResolver(self.env, bands, self.queues, self.ready, self.failures, self._failure_log)
         context = PartitionContext(
-            store, limits, bands, resolver, self.ready, self.eligibility, verifier, self._due,
-            SingleFlight(store.busy).read, ReadAhead(store), tuning,
+            self.store, self.limits, bands, resolver, self.ready, self.eligibility, self.verifier, self._due,
+            SingleFlight(self.store.busy).read, ReadAhead(self.store), self._tuning,
         )  # fmt: skip
         self.owned = OwnedPartitions(
-            context, self.lanes, mine, self.queues, dirty, self.settler, self.failures, self.workers, counters, clock,
-            on_unreadable or (lambda _partition, _reason: None),
+            context, self.lanes, self._owned_numbers, self.queues, self.dirty, self.settler, self.failures,
+            self.workers, self.counters, self.clock, self._on_unreadable,
         )  # fmt: skip
-        self._renewal = TrustRenewal(trust, self.owned, self.settler, signal, self._part_ended)
+        self._renewal = TrustRenewal(self.trusted, self.owned, self.settler, self.signal, self._part_ended)
 
-        # dispatcher
+    def _build_dispatcher(self) -> None:
         self.dispatcher = Dispatcher(
-            env, node_id, limits, counters, scheduler, self.ready, self.eligibility, self.settlement, self.failures,
-            failure_log, self.settler, trust, clock, signal,
+            self.env, self.id, self.limits, self.counters, self.scheduler, self.ready, self.eligibility,
+            self.settlement, self.failures, self._failure_log, self.settler, self.trusted, self.clock, self.signal,
         )  # fmt: skip
-        source = WorkSource(self.dispatcher, self.gate, self.workers, calls, scheduler, completion, trust, signal)
-        reporter = AttemptReporter(completion, self.gate, scheduler, times)
+        source = WorkSource(
+            self.dispatcher, self.gate, self.workers, self._calls, self.scheduler, self._completion, self.trusted,
+            self.signal,
+        )  # fmt: skip
+        reporter = AttemptReporter(self._completion, self.gate, self.scheduler, self.times)
         self.pool = WorkerPool(
-            self.workers, source, calls, reporter, scheduler, times, trust, signal, self._threads_hang
-        )
+            self.workers, source, self._calls, reporter, self.scheduler, self.times, self.trusted, self.signal,
+            self._threads_hang,
+        )  # fmt: skip
 
     # ---- life
 

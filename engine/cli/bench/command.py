@@ -51,7 +51,7 @@ def bench(
     as_json: Json = False,
     debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
 ) -> None:
-    """Run a scenario, the unfair control beside it, and compare the figures with its bars.
+    """Run a scenario and its unfair control, and compare the figures with the bars.
 
     NAME is hot-burst, hot-slow, shares, reserve, priority, skewed-quota, scale, rebalance, live, delay, push, or
     all; docs/explanation/benchmarks.md tells their story. The first six can run over several nodes, each a

@@ -66,7 +66,7 @@ def purge(
 ) -> None:
     """Drop all messages of a project that wait at this moment, delayed ones and retries included.
 
-    They are gone for good, and count as dropped. What is being handled goes on to its end.
+    They can't be restored, and count as dropped. Handlers that run go on to their end.
 
     Example:
       evenlane backlog purge acme --priority low

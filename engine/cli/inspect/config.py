@@ -7,7 +7,7 @@ from evenlane.engine.cli.output import print_json, print_table
 
 @common
 def config(given: Given, *, as_json: Json = False) -> None:
-    """Show what is in force, and where each value comes from.
+    """Show the settings in effect, and where each value comes from.
 
     Flags win over EVENLANE_* variables, those over the file (--config, else EVENLANE_CONFIG, else
     ./evenlane.toml), that over the defaults. Nothing is contacted.

@@ -59,7 +59,7 @@ def list_(
     given: Given,
     project: Project,
     *,
-    limit: Annotated[int, typer.Option(parser=_positive, metavar="N", help="So many at the most.")] = 100,
+    limit: Annotated[int, typer.Option(parser=_positive, metavar="N", help="At most N dead letters.")] = 100,
     as_json: Json = False,
 ) -> None:
     """List a project's dead letters, the oldest first.
@@ -125,14 +125,14 @@ def replay(
     seq: _Seq = None,
     everything: _All = False,
     rate: Annotated[
-        float | None, typer.Option(parser=_rate, metavar="N", help="So many a second; left out: the topic's QPS.")
+        float | None, typer.Option(parser=_rate, metavar="N", help="Dead letters per second. Default: the topic's QPS.")
     ] = None,
     as_json: Json = False,
 ) -> None:
     """Put dead letters into their queues again, for a new first attempt.
 
-    A letter goes when its message is stored. With --all those go that are there now, in a controlled stream; it can be
-    interrupted and begun again at any moment. Full queues are waited for. Exit code 1 if one was left behind.
+    A dead letter is removed once its message is stored. --all replays those that exist now, at a limited rate; it can
+    be interrupted and repeated at any time. It waits for full queues. Exit code 1 if a dead letter had to stay.
 
     Example:
       evenlane dlq replay acme --seq 1
@@ -177,7 +177,7 @@ def drop(
     everything: _All = False,
     as_json: Json = False,
 ) -> None:
-    """Remove dead letters for good.
+    """Remove dead letters; they can't be restored.
 
     Example:
       evenlane dlq drop acme --seq 2

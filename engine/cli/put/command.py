@@ -74,7 +74,7 @@ def put(
     """Put a message, or many from a file. It returns when the messages are stored.
 
     A line of the file: {"project", "body" or "body_base64", "priority", "key", "group", "delay", "due",
-    "ttl", "id", "headers"}; all but project and body may be left out. A wrong line stops nothing and is told
+    "ttl", "id", "headers"}; all but project and body may be left out. A wrong line stops nothing and is reported
     with its number. What was stored already under its id counts as a duplicate, not as put. Exit code 1 if
     anything was refused.
 

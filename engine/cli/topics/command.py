@@ -51,11 +51,11 @@ def set_(
     max_backlog: Annotated[str | None, typer.Option(metavar="N", help="Messages.")] = None,
     dead_letter_expired: Annotated[
         bool | None,
-        typer.Option("--dead-letter-expired/--drop-expired", help="What becomes of a message that outlives its ttl."),
+        typer.Option("--dead-letter-expired/--drop-expired", help="Whether an expired message becomes a dead letter."),
     ] = None,
     ordered: Annotated[bool | None, typer.Option("--ordered/--not-ordered", help="By key and priority.")] = None,
     borrow: Annotated[bool | None, typer.Option("--borrow/--no-borrow", help="What sibling groups leave.")] = None,
-    ageing: Annotated[str | None, typer.Option(metavar="SHARE", help="For what waits longest, 0 to 1.")] = None,
+    ageing: Annotated[str | None, typer.Option(metavar="SHARE", help="Share of the longest waiting, 0 to 1.")] = None,
     backoff_base: _Seconds = None,
     backoff_factor: _Number = None,
     backoff_cap: _Seconds = None,
@@ -123,7 +123,7 @@ def resume(
 def drain(
     given: Given, project: Project, *, if_revision: IfRevision = None, by: By = None, as_json: Json = False
 ) -> None:
-    """Refuse puts from now on; what waits is still handled, of a deleted topic, too.
+    """Refuse puts from now on; waiting messages are still handled, also of a deleted topic.
 
     Example:
       evenlane topics drain acme
@@ -137,10 +137,10 @@ def drain(
 def delete(
     given: Given, project: Project, *, if_revision: IfRevision = None, by: By = None, as_json: Json = False
 ) -> None:
-    """Take a project's topic away: puts are refused, and what waits is kept and paused.
+    """Delete a project's topic: puts are refused, and waiting messages are kept and paused.
 
-    `topics drain PROJECT` has what waits handled, `backlog purge PROJECT` drops it. The topic goes when nothing of it
-    is left. One that is draining already goes on draining.
+    `topics drain PROJECT` has them handled, `backlog purge PROJECT` drops them. The topic is removed when none are
+    left. A topic that is draining goes on draining.
 
     Example:
       evenlane topics delete acme
@@ -155,7 +155,7 @@ def delete(
 @app.command()
 @common
 def get(given: Given, project: Project, *, as_json: Json = False) -> None:
-    """Show a project's topic: what is wished and what is in force.
+    """Show a project's topic: its spec, and the settings in effect.
 
     Example:
       evenlane topics get acme

@@ -33,8 +33,8 @@ def export(given: Given, *, file: _File = _STDOUT) -> None:
     """Write all topics as the file that `topics apply` reads, to back them up or to take them to another etcd.
 
     The file is JSON, and the same topics make the same file. It has what was set for each topic, with its state; for
-    ordered topics also the groups and the spread in force. Deleted topics are left out. Where a topic's settings are
-    refused, the file has those in force. A note on stderr names each of these topics. Templates and history are not
+    ordered topics also the groups and the spread in effect. Deleted topics are left out. Where a topic's settings are
+    refused, the file has those in effect. A note on stderr names each of these topics. Templates and history are not
     exported. --file FILE is replaced in one step once everything is written; without topics it stays as it is.
 
     Example:

@@ -236,13 +236,13 @@ class TestLosing:
         """L: the lease was over when its thread came to it, and the partition was released."""
         begun, gate = [], asyncio.Event()
         a = await world.bare("a", handler=begun.append)
-        run = a.pool._calls.in_thread
+        run = a._calls.in_thread
 
         async def late(call):
             await gate.wait()
             return await run(call)
 
-        monkeypatch.setattr(a.pool._calls, "in_thread", late)
+        monkeypatch.setattr(a._calls, "in_thread", late)
         await world.put()
         await a.owned.open(P, 1)
         await until(lambda: a.workers.running)
