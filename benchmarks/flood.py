@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 PARTITIONS = 4
-FACTS = ClusterConfig(partitions=PARTITIONS, max_group_qps=1_000_000)
+CLUSTER_CONFIG = ClusterConfig(partitions=PARTITIONS, max_group_qps=1_000_000)
 LANES = [LaneId(kind, number) for kind in ("lanes", "later") for number in range(PARTITIONS)]
 SMALL = 50  # messages a second of each small project
 PLACES = {"beside": 0, "elsewhere": 1}  # their partitions; the flood's is 0
@@ -74,7 +74,7 @@ async def flood(url: str, env: str, options: argparse.Namespace) -> None:
             await asyncio.sleep(0.002)
             continue
         await free.acquire()
-        subject = lane_subject(env, 0, "flood", count % options.groups, FACTS.priorities[1])
+        subject = lane_subject(env, 0, "flood", count % options.groups, CLUSTER_CONFIG.priorities[1])
         stored = store.put(subject, h.encode({h.ID: f"flood:{count:x}"}), body)
         stored.add_done_callback(lambda _: free.release())
         count += 1
@@ -105,7 +105,7 @@ async def put_small(store: JetStreamStore, env: str, waits: Waits, seconds: floa
             number += 1
             body = b"%d" % number
             waits.put[body] = monotonic()
-            subject = lane_subject(env, partition, project, 0, FACTS.priorities[1])
+            subject = lane_subject(env, partition, project, 0, CLUSTER_CONFIG.priorities[1])
             store.put(subject, h.encode({h.ID: f"{project}:{number:x}"}), body)
         await asyncio.sleep(1 / SMALL)
 
@@ -116,8 +116,8 @@ async def run(url: str, env: str, arm: str, options: argparse.Namespace) -> dict
     putting, waits = await opened(url, env), Waits()
     wishes = dict.fromkeys(PLACES, b'{"qps": 100000}')
     wishes["flood"] = b'{"qps": %d, "groups": %d}' % (options.qps, options.groups)
-    topics = {name: complete(parse_spec(wish), FACTS) for name, wish in wishes.items()}
-    node = Node(store, FACTS, Handler.of(waits.handle), topics.get, env=env)
+    topics = {name: complete(parse_spec(wish), CLUSTER_CONFIG) for name, wish in wishes.items()}
+    node = Node(store, CLUSTER_CONFIG, Handler.of(waits.handle), topics.get, env=env)
     await node.start()
     await node.take_over(range(PARTITIONS), 1)
     found: dict[str, float] = {}

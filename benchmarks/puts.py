@@ -54,8 +54,8 @@ PATIENCE_S = 300
 class Topics:
     """`projects` tenants of 8 groups each."""
 
-    def __init__(self, facts: ClusterConfig, projects: int) -> None:
-        topic = complete(parse_spec(b'{"qps": 400}'), facts)
+    def __init__(self, cluster_config: ClusterConfig, projects: int) -> None:
+        topic = complete(parse_spec(b'{"qps": 400}'), cluster_config)
         self.all = {f"p{n}": Accepted(topic=topic, active=topic.groups, revision=1) for n in range(projects)}
 
     def get(self, project: str) -> Accepted | None:
@@ -65,8 +65,8 @@ class Topics:
 class Bench:
     def __init__(self, url: str, options: argparse.Namespace) -> None:
         self.url, self.options = url, options
-        self.facts = ClusterConfig(partitions=options.partitions)
-        self.topics = Topics(self.facts, options.projects)
+        self.cluster_config = ClusterConfig(partitions=options.partitions)
+        self.topics = Topics(self.cluster_config, options.projects)
         self.figures: dict[str, list[float]] = {}
         self._env = 0
 
@@ -84,7 +84,7 @@ class Bench:
         env = f"e{self._env}"
         store = JetStreamStore(NatsOptions((self.url,)), env, feeds_apart=False)
         await store.open()
-        await store.prepare([LaneId(k, p) for k in ("lanes", "later") for p in range(self.facts.partitions)])
+        await store.prepare([LaneId(k, p) for k in ("lanes", "later") for p in range(self.cluster_config.partitions)])
         await arm(store, env, min(5_000, self.options.messages))  # subjects, caches, the stream's first block
         gc.collect()
         start, processor = time.perf_counter(), time.process_time()
@@ -106,7 +106,7 @@ class Bench:
     # ---- the controls
 
     def _subjects(self, env: str) -> list[str]:
-        topics, partitions = self.topics.all.items(), self.facts.partitions
+        topics, partitions = self.topics.all.items(), self.cluster_config.partitions
         return [
             lane_subject(env, partition_of(project, group, each.topic.spread, partitions), project, group, "mid")
             for group in range(8)
@@ -156,7 +156,9 @@ class Bench:
     # ---- the producer
 
     def _producer(self, store: JetStreamStore, env: str) -> Producer:
-        return Producer(env=env, store=store, topics=self.topics, facts=self.facts, window_messages=self.options.window)
+        return Producer(
+            env=env, store=store, topics=self.topics, facts=self.cluster_config, window_messages=self.options.window
+        )
 
     def _puts(self, messages: int):
         names = list(self.topics.all)
@@ -198,7 +200,7 @@ class Bench:
         process, messages = psutil.Process(), self.options.memory
         store = JetStreamStore(NatsOptions((self.url,)), "memory", feeds_apart=False)
         await store.open()
-        await store.prepare([LaneId(k, p) for k in ("lanes", "later") for p in range(self.facts.partitions)])
+        await store.prepare([LaneId(k, p) for k in ("lanes", "later") for p in range(self.cluster_config.partitions)])
         await self.put_each(store, "memory", 20_000)
         gc.collect()
         at_first = most = process.memory_info().rss

@@ -60,10 +60,10 @@ class Topics:
     second and group.
     """
 
-    def __init__(self, facts: ClusterConfig) -> None:
-        self.facts = facts
-        wish = b'{"qps": %d, "groups": %d, "spread": %d}' % ((facts.partitions,) * 3)
-        self.topic: Topic = complete(parse_spec(wish), facts)
+    def __init__(self, cluster_config: ClusterConfig) -> None:
+        self.cluster_config = cluster_config
+        wish = b'{"qps": %d, "groups": %d, "spread": %d}' % ((cluster_config.partitions,) * 3)
+        self.topic: Topic = complete(parse_spec(wish), cluster_config)
 
     def of(self, _project: str) -> Topic:
         return self.topic
@@ -72,7 +72,9 @@ class Topics:
         """Of the messages of a lane, in their order."""
         hot = lane_subject(ENV, partition, "large", partition, "mid")
         small = [
-            lane_subject(ENV, partition, f"small-{number // 3}", partition, self.facts.priorities[2 - number % 3])
+            lane_subject(
+                ENV, partition, f"small-{number // 3}", partition, self.cluster_config.priorities[2 - number % 3]
+            )
             for number in range(QUEUES - 1)
         ]
         for number in range(count):
@@ -97,8 +99,8 @@ class Figures:
 class Bench:
     def __init__(self, url: str, options: argparse.Namespace) -> None:
         self.url, self.options = url, options
-        self.facts = ClusterConfig(partitions=options.partitions)
-        self.topics = Topics(self.facts)
+        self.cluster_config = ClusterConfig(partitions=options.partitions)
+        self.topics = Topics(self.cluster_config)
         self.lanes = [LaneId(kind, p) for kind in ("lanes", "later") for p in range(options.partitions)]
         self.figures: dict[str, list[float]] = {}
         self.requests: dict[int, dict[str, float]] = {}
@@ -146,7 +148,7 @@ class Bench:
 
     async def _node(self, store: JetStreamStore, figures: Figures, epoch: int, *, then: int) -> float:
         """Take all over, and wait until all that waits has come in and of each queue something was handled."""
-        node = Node(store, self.facts, Handler.of(figures.handle), self.topics.of, env=ENV)
+        node = Node(store, self.cluster_config, Handler.of(figures.handle), self.topics.of, env=ENV)
         await node.start()
         figures.start = time.perf_counter()
         await node.take_over(range(self.options.partitions), epoch)

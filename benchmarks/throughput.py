@@ -61,13 +61,13 @@ DECISIONS = 20_000
 class Topics:
     """Two tenants: `busy`, whose messages are handled, and `still`, which is paused."""
 
-    def __init__(self, facts: ClusterConfig, groups: int) -> None:
+    def __init__(self, cluster_config: ClusterConfig, groups: int) -> None:
         qps = 1_000_000  # no quota to speak of
         wishes = {
-            "busy": b'{"qps": %d, "groups": %d, "spread": %d}' % (qps, groups, facts.partitions),
+            "busy": b'{"qps": %d, "groups": %d, "spread": %d}' % (qps, groups, cluster_config.partitions),
             "still": b'{"qps": 100, "state": "paused"}',
         }
-        self._topics = {name: complete(parse_spec(wish), facts) for name, wish in wishes.items()}
+        self._topics = {name: complete(parse_spec(wish), cluster_config) for name, wish in wishes.items()}
 
     def get(self, project: str) -> Accepted | None:
         topic = self._topics.get(project)
@@ -78,9 +78,9 @@ class Bench:
     def __init__(self, url: str, server_pid: int, options: argparse.Namespace) -> None:
         self.url, self.options = url, options
         self.server = psutil.Process(server_pid)
-        self.facts = ClusterConfig(partitions=options.partitions, max_group_qps=1_000_000)
+        self.cluster_config = ClusterConfig(partitions=options.partitions, max_group_qps=1_000_000)
         self.groups = max(1, options.queues // 3)
-        self.topics = Topics(self.facts, self.groups)
+        self.topics = Topics(self.cluster_config, self.groups)
         self.figures: dict[str, list[float]] = {}
         self._env = 0
 
@@ -169,7 +169,9 @@ class Bench:
         store = JetStreamStore(NatsOptions((self.url,)), env)
         await store.open()
         if prepared:
-            await store.prepare([LaneId(k, p) for k in ("lanes", "later") for p in range(self.facts.partitions)])
+            await store.prepare(
+                [LaneId(k, p) for k in ("lanes", "later") for p in range(self.cluster_config.partitions)]
+            )
         return store
 
     async def _publish(self, store: JetStreamStore, messages) -> None:
@@ -183,8 +185,8 @@ class Bench:
 
     def _busy_subjects(self, env: str, count: int):
         for n in range(count):
-            group, priority = n // 3 % self.groups, self.facts.priorities[n % 3]
-            yield lane_subject(env, group % self.facts.partitions, "busy", group, priority), n
+            group, priority = n // 3 % self.groups, self.cluster_config.priorities[n % 3]
+            yield lane_subject(env, group % self.cluster_config.partitions, "busy", group, priority), n
 
     async def node(self, figure: str, pinned: int) -> None:
         """Feeds are closed while the messages are put, so that only the engine's own work is timed."""
@@ -200,7 +202,7 @@ class Bench:
                 done.set()
 
         if pinned:
-            heads = (lane_subject(env, p, "still", 0, "low") for p in range(self.facts.partitions))
+            heads = (lane_subject(env, p, "still", 0, "low") for p in range(self.cluster_config.partitions))
             await self._publish(store, ((s, ((p + 1) << 32) + n) for p, s in enumerate(heads) for n in range(pinned)))
         node = await self._started(store, env, handle)
         partitions = list(node.partitions.values())
@@ -226,9 +228,9 @@ class Bench:
             return accepted.topic if accepted else None
 
         limits = MemoryBudget(payload_bytes=256 << 20, index=1 << 20)
-        node = Node(store, self.facts, Handler.of(handle), topic_of, env=env, limits=limits)
+        node = Node(store, self.cluster_config, Handler.of(handle), topic_of, env=env, limits=limits)
         await node.start()
-        await node.take_over(range(self.facts.partitions), 1)
+        await node.take_over(range(self.cluster_config.partitions), 1)
         return node
 
     async def _remove(self, store: JetStreamStore, env: str) -> None:
@@ -247,7 +249,7 @@ class Bench:
         start = time.perf_counter()
         await self._publish(store, self._busy_subjects(env, count))
         self.note("publish", count / (time.perf_counter() - start))
-        async with Producer(env=env, store=store, topics=self.topics, facts=self.facts) as producer:
+        async with Producer(env=env, store=store, topics=self.topics, facts=self.cluster_config) as producer:
             puts = [Put("busy", BODY, priority="mid") for _ in range(count)]
             start = time.perf_counter()
             outcomes = await producer.put_many(puts)

@@ -42,7 +42,7 @@ from evenlane.ring.coordination.etcd.client import EtcdCoordination
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-FACTS = ClusterConfig()
+CLUSTER_CONFIG = ClusterConfig()
 FEW = 100
 BARS = {"memory_mb": 20.0, "load_s": 3.0, "change_ratio": 2.0, "edits_last_s": 1.0}
 _AT_ONCE = 50  # puts
@@ -65,7 +65,7 @@ def described(prefix: str, count: int) -> dict[str, dict[str, object]]:
 
 
 async def made(etcd: EtcdCoordination, env: str, count: int) -> None:
-    applying = ApplyPlan(etcd, env, FACTS)
+    applying = ApplyPlan(etcd, env, CLUSTER_CONFIG)
     wishes = {project: json.dumps(fields).encode() for project, fields in described("customer", count).items()}
     outcome = await applying.carry_out(await applying.plan(PlannedTopic(wishes, {})))
     assert (count, []) == (len(outcome.written), outcome.waiting)
@@ -103,7 +103,7 @@ async def load(endpoint: str, env: str, traced: str) -> dict[str, float]:
 @asynccontextmanager
 async def leader(endpoint: str, env: str) -> AsyncIterator[TopicController]:
     etcd = EtcdCoordination([endpoint])
-    acceptor = TopicController(etcd, env, FACTS, "leader")
+    acceptor = TopicController(etcd, env, CLUSTER_CONFIG, "leader")
     await acceptor.start()
     await acceptor.leading.wait()
     try:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, get_type_hints
 
 from markup import joined, table
 
-from evenlane.engine.base.config.settings import CLUSTER_FACTS, Settings
+from evenlane.engine.base.config.settings import CLUSTER_SETTINGS, Settings
 from evenlane.engine.base.durations import written
 from evenlane.engine.cluster.cluster_config import ClusterConfig
 
@@ -64,8 +64,8 @@ def _texts() -> dict[str, str]:
 
 
 def _defaults() -> dict[str, object]:
-    facts = ClusterConfig()
-    return Settings().shown() | {key: getattr(facts, key) for key in CLUSTER_FACTS}
+    cluster_config = ClusterConfig()
+    return Settings().shown() | {key: getattr(cluster_config, key) for key in CLUSTER_SETTINGS}
 
 
 def _default(key: str, value: object) -> str:
@@ -77,7 +77,7 @@ def _default(key: str, value: object) -> str:
             text = text.lower()
         case list() | tuple():
             text = f"`{','.join(map(str, value))}`"
-        case float() if key not in CLUSTER_FACTS:
+        case float() if key not in CLUSTER_SETTINGS:
             text = f"`{written(value)}`"
         case int() if key.endswith("budget"):
             text = _size(value)

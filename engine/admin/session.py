@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from evenlane.engine.base import names
 from evenlane.engine.cluster import connections
-from evenlane.engine.control.topics.client import read_topic_facts
+from evenlane.engine.control.topics.client import read_config_or_defaults
 from evenlane.engine.errors import InvalidName, UnknownProject
 from evenlane.quota.topics.topic import TopicError, decode_accepted
 
@@ -28,7 +28,7 @@ class AdminSession(NamedTuple):
     project: str
     etcd: Coordination
     store: Store
-    facts: ClusterConfig
+    cluster_config: ClusterConfig
     accepted: Accepted | None
 
     @property
@@ -38,9 +38,9 @@ class AdminSession(NamedTuple):
     def priorities(self, only: str | None) -> tuple[str, ...]:
         """Return all priorities, or only this one. Raises InvalidName."""
         if only is None:
-            return self.facts.priorities
-        if only not in self.facts.priorities:
-            known = ", ".join(self.facts.priorities)
+            return self.cluster_config.priorities
+        if only not in self.cluster_config.priorities:
+            known = ", ".join(self.cluster_config.priorities)
             raise InvalidName(f"priority {only!r} is none of this cluster's: {known}")
         return (only,)
 
@@ -60,12 +60,12 @@ async def reached(settings: Settings, project: str) -> AsyncIterator[AdminSessio
         opened.enter_context(connections.translate_errors())
         etcd = connections.etcd(settings)
         opened.push_async_callback(etcd.close)
-        facts = await read_topic_facts(etcd, settings.env)
+        cluster_config = await read_config_or_defaults(etcd, settings.env)
         accepted = await accepted_of(etcd, settings.env, project)
         store = connections.store(settings, "evenlane backlog")
         await store.open()
         opened.push_async_callback(store.close)
-        yield AdminSession(settings, project, etcd, store, facts, accepted)
+        yield AdminSession(settings, project, etcd, store, cluster_config, accepted)
 
 
 async def accepted_of(etcd: Coordination, env: str, project: str) -> Accepted | None:

@@ -40,7 +40,7 @@ async def agree_cluster_config(coordination: Coordination, env: str, wanted: Map
     `wanted` holds the values that were set explicitly for this process. Raises ConfigError if one of them is invalid or
     differs from the value in etcd; CoordinationError.
     """
-    own = _facts(wanted)
+    own = _decode(wanted)
     key = names.key(env, "settings")
     while (stored := await coordination.get(key)) is None:
         created = await coordination.txn([Absent(key)], [Put(key, write_object(asdict(own)))])
@@ -70,7 +70,7 @@ def _read(raw: bytes, key: str) -> ClusterConfig:
         stored = read_object(raw, _MOST_BYTES)
         version = whole(1, 10**6)("version", stored.get("version"))
         if version == FORMAT_VERSION:
-            return _facts(stored)
+            return _decode(stored)
     except (TopicError, ConfigError) as error:
         raise ConfigError(f"the settings in etcd ({key}) are damaged: {error}") from error
     raise ConfigError(
@@ -79,7 +79,7 @@ def _read(raw: bytes, key: str) -> ClusterConfig:
     )
 
 
-def _facts(values: Mapping[str, object]) -> ClusterConfig:
+def _decode(values: Mapping[str, object]) -> ClusterConfig:
     for name in values:
         if name not in _RULES:
             raise ConfigError(f"{shown(name)} is no fact of a cluster: there are {', '.join(_RULES)}")

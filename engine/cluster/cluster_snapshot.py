@@ -37,7 +37,7 @@ async def read_config(etcd: Coordination, env: str) -> ClusterConfig:
     return await agree_cluster_config(etcd, env, {})
 
 
-async def read_snapshot(etcd: Coordination, env: str, facts: ClusterConfig) -> ClusterSnapshot:
+async def read_snapshot(etcd: Coordination, env: str, cluster_config: ClusterConfig) -> ClusterSnapshot:
     """Read the snapshot. Values that can't be decoded are skipped without a log entry, as the nodes log them. Raises
     CoordinationError.
     """
@@ -46,7 +46,9 @@ async def read_snapshot(etcd: Coordination, env: str, facts: ClusterConfig) -> C
     listed, owned, leads = await asyncio.gather(
         etcd.list(living), etcd.list(owning), etcd.get(names.key(env, "leader"))
     )
-    owners = records.owners(((item.key.removeprefix(owning), item.value) for item in owned.items), facts.partitions)
+    owners = records.owners(
+        ((item.key.removeprefix(owning), item.value) for item in owned.items), cluster_config.partitions
+    )
     nodes = {
         item.key.removeprefix(living): record
         for item in listed.items
@@ -56,5 +58,10 @@ async def read_snapshot(etcd: Coordination, env: str, facts: ClusterConfig) -> C
         nodes.setdefault(node, NodeRecord())
     leader = records.read(LeaderRecord, leads.key, leads.value) if leads is not None else None
     return ClusterSnapshot(
-        env, facts.priorities, facts.partitions, nodes, owners, leader.id if leader is not None else None
+        env,
+        cluster_config.priorities,
+        cluster_config.partitions,
+        nodes,
+        owners,
+        leader.id if leader is not None else None,
     )

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from evenlane.engine.base import tls
 from evenlane.engine.base.aio.loop_thread import LoopThread
-from evenlane.engine.base.config.settings import CLUSTER_FACTS
+from evenlane.engine.base.config.settings import CLUSTER_SETTINGS
 from evenlane.engine.core.ports import Lost, Refused
 from evenlane.engine.errors import ConfigError, EvenlaneError, Unreachable
 from evenlane.engine.store.factory import backend
@@ -80,7 +80,7 @@ class Connections:
 
 def config_known_so_far(settings: Settings) -> dict[str, object]:
     """Return the cluster settings that were set explicitly for this process, for `agree_cluster_config`."""
-    told = {key: getattr(settings, key) for key in CLUSTER_FACTS}
+    told = {key: getattr(settings, key) for key in CLUSTER_SETTINGS}
     return {key: value for key, value in told.items() if value is not None}
 
 

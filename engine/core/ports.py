@@ -288,7 +288,7 @@ class RequestBus(Protocol):
     async def close(self) -> None: ...
 
 
-class ClusterFacts(Protocol):
+class ClusterLayout(Protocol):
     """The cluster config (`evenlane.engine.cluster.cluster_config.Facts`)."""
 
     @property

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import structlog
 
 from evenlane.engine.cluster import connections
-from evenlane.engine.control.topics.client import TopicClient, read_topic_facts
+from evenlane.engine.control.topics.client import TopicClient, read_config_or_defaults
 from evenlane.engine.control.topics.switch import VERBS, set_paused
 from evenlane.engine.errors import EvenlaneError, InvalidTopic
 
@@ -22,7 +22,7 @@ _log = structlog.get_logger(__name__)
 async def change_state(coordination: Coordination, env: str, project: str, state: State, by: str) -> dict[str, Any]:
     """Set the state; return the topic like `evenlane topics get --json`. `by` is its author. Raises EvenlaneError."""
     with connections.translate_errors():
-        wishes = TopicClient(coordination, env, await read_topic_facts(coordination, env), by)
+        wishes = TopicClient(coordination, env, await read_config_or_defaults(coordination, env), by)
         standing = await set_paused(wishes, project, state, f"topics {VERBS[state]}")
     _log.info("a topic was changed by HTTP", project=project, state=state, accepted=standing.accepted)
     _check(standing)

@@ -83,7 +83,7 @@ class Node:
     def __init__(
         self,
         store: Store,
-        facts: ClusterConfig,
+        cluster_config: ClusterConfig,
         handler: Handler,
         topic_of: Callable[[str], Topic | None],
         *,
@@ -104,10 +104,10 @@ class Node:
         on_unreadable: Callable[[int, str], None] | None = None,
         tuning: Tuning = DEFAULT,
     ) -> None:
-        self.store, self.facts, self.env, self.id = store, facts, env, node_id
+        self.store, self.cluster_config, self.env, self.id = store, cluster_config, env, node_id
         self.counters, self.limits = counters or Counters(), limits or MemoryBudget()
-        self.times = times or LatencyStats(len(facts.priorities))
-        self.scheduler: Scheduler[Queue] = scheduler or FairScheduler(concurrency, facts.max_group_qps)
+        self.times = times or LatencyStats(len(cluster_config.priorities))
+        self.scheduler: Scheduler[Queue] = scheduler or FairScheduler(concurrency, cluster_config.max_group_qps)
         self._concurrency, self._tuning = concurrency, tuning
         self._on_stop = on_stop or (lambda _reason: None)
         self._on_fenced = on_fenced or self._on_stop
@@ -138,7 +138,7 @@ class Node:
     ) -> None:
         self.lanes = OwnedLanes()
         self.queues = QueueRegistry(
-            self.facts, self.limits, self.scheduler, topic_of, draining_of, self._owned_numbers, self.signal.notify,
+            self.cluster_config, self.limits, self.scheduler, topic_of, draining_of, self._owned_numbers, self.signal.notify,
             self._tuning,
         )  # fmt: skip
         self.ready = ReadyQueues(
@@ -167,7 +167,7 @@ class Node:
         self.verifier = StreamVerifier(self.store, self.settlement, self)
         truncator = StreamTruncator(
             self.store, self.verifier, self.settlement, self.trusted, self,
-            limited=self.facts.max_queue_backlog is not None, purge_interval_s=purge_interval,
+            limited=self.cluster_config.max_queue_backlog is not None, purge_interval_s=purge_interval,
             pinned_for=self._tuning.pinned_for,
         )  # fmt: skip
         self.settler = Settler(
@@ -176,7 +176,7 @@ class Node:
         )  # fmt: skip
 
     def _build_partitions(self) -> None:
-        bands = {name: band for band, name in enumerate(self.facts.priorities)}
+        bands = {name: band for band, name in enumerate(self.cluster_config.priorities)}
         self._due = DueReleaser(self.store, self.lanes, self.ready, self.queues.activity)
         resolver = QueueResolver(self.env, bands, self.queues, self.ready, self.failures, self._failure_log)
         context = PartitionContext(

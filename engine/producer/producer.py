@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from datetime import datetime
     from types import TracebackType
 
-    from evenlane.engine.core.ports import ClusterFacts, Receipt, RequestBus, Store
+    from evenlane.engine.core.ports import ClusterLayout, Receipt, RequestBus, Store
     from evenlane.engine.producer.put import Outcome
     from evenlane.engine.producer.router import Topics
 
@@ -62,7 +62,7 @@ class Producer:
         settings: Settings | None = None,
         store: Store | str | None = None,
         topics: Topics | None = None,
-        facts: ClusterFacts | None = None,
+        facts: ClusterLayout | None = None,
         duplicate_protection: bool = True,
         timeout: float | None = None,
         admission: float | None = None,
@@ -75,7 +75,7 @@ class Producer:
         self._store = None if isinstance(store, str) else store
         if self._store is None:
             connections.load_store(self._settings)
-        self._topics, self._facts = topics, facts
+        self._topics, self._cluster_config = topics, facts
         self._protected = duplicate_protection
         self._timeout_s = self._settings.duplicate_window if timeout is None else timeout
         self._factor, self._counts = checked(admission), counts
@@ -139,8 +139,8 @@ class Producer:
             return None
         return lambda: connections.bus(self._settings, "evenlane producer counts")
 
-    async def _connected(self, opened: AsyncExitStack) -> tuple[Store, Topics, ClusterFacts]:
-        store, topics, facts = self._store, self._topics, self._facts
+    async def _connected(self, opened: AsyncExitStack) -> tuple[Store, Topics, ClusterLayout]:
+        store, topics, facts = self._store, self._topics, self._cluster_config
         with connections.translate_errors():
             if topics is None or facts is None:
                 etcd = connections.etcd(self._settings)
@@ -236,5 +236,5 @@ def _settings(settings: Settings | None, given: Mapping[str, object]) -> Setting
     return replace(settings, **changes)
 
 
-def _all_lanes(facts: ClusterFacts) -> list[LaneId]:
+def _all_lanes(facts: ClusterLayout) -> list[LaneId]:
     return [LaneId(kind, number) for number in range(facts.partitions) for kind in ("lanes", "later")]

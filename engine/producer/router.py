@@ -17,7 +17,7 @@ from evenlane.engine.producer.put import PendingPut, Put
 from evenlane.ring.hashing import group_of, partition_of
 
 if TYPE_CHECKING:
-    from evenlane.engine.core.ports import ClusterFacts, Store
+    from evenlane.engine.core.ports import ClusterLayout, Store
     from evenlane.quota.topics.topic import Accepted
 
 
@@ -50,15 +50,15 @@ class Router:
         self,
         env: str,
         topics: Topics,
-        facts: ClusterFacts,
+        cluster_config: ClusterLayout,
         store: Store,
         *,
         duplicate_protection: bool = True,
     ) -> None:
-        self._env, self._topics, self._facts, self._store = env, topics, facts, store
+        self._env, self._topics, self._cluster_config, self._store = env, topics, cluster_config, store
         self._protected = duplicate_protection
-        self._priorities = frozenset(facts.priorities)
-        self._middle = facts.priorities[len(facts.priorities) // 2]
+        self._priorities = frozenset(cluster_config.priorities)
+        self._middle = cluster_config.priorities[len(cluster_config.priorities) // 2]
         self._routes: dict[str, Route] = {}
         self._ids = f"{token_hex(8)}-"
         self._numbers = 0
@@ -125,14 +125,14 @@ class Router:
 
     def _checked_priority(self, wanted: str) -> str:
         if not isinstance(wanted, str) or wanted not in self._priorities:
-            valid = ", ".join(self._facts.priorities)
+            valid = ", ".join(self._cluster_config.priorities)
             raise InvalidName(f"priority {shown(wanted)} is none of this cluster's: {valid}")
         return wanted
 
     def _subject(self, route: Route, project: str, group: int, priority: str, due: int) -> str:
         if not due and (known := route.subjects.get((group, priority))) is not None:
             return known
-        partition = partition_of(project, group, route.accepted.topic.spread, self._facts.partitions)
+        partition = partition_of(project, group, route.accepted.topic.spread, self._cluster_config.partitions)
         if due:
             return names.later_subject(self._env, partition, project, group, priority, due // HOUR)
         subject = names.lane_subject(self._env, partition, project, group, priority)

@@ -23,7 +23,7 @@ def condition(
     return Condition(
         leader=leads and now < node.trusted_until,
         generation=max(0, membership.member.done),
-        partitions=node.facts.partitions,
+        partitions=node.cluster_config.partitions,
         epochs=membership.epochs,
         lease_age_s=(now - lease.renewed_at) / _SECOND,
         lease_left_s=(node.trusted_until - now) / _SECOND,

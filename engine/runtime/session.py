@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import structlog
 
-from evenlane.engine.base.config.settings import CLUSTER_FACTS
+from evenlane.engine.base.config.settings import CLUSTER_SETTINGS
 from evenlane.engine.cluster import connections
 from evenlane.engine.cluster.cluster_config import agree_cluster_config
 from evenlane.engine.cluster.ownership.membership import Membership
@@ -201,7 +201,7 @@ class Session:
         try:
             await process.leases.revoke_former()
             if self._is_rejoin:  # an etcd that was wiped may have lost the config
-                config = {name: getattr(self._cluster.config, name) for name in CLUSTER_FACTS}
+                config = {name: getattr(self._cluster.config, name) for name in CLUSTER_SETTINGS}
                 await agree_cluster_config(process.coordination, process.settings.env, config)
             await self._answered(lease.join)
         except NodeIdInUse:

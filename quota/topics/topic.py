@@ -18,7 +18,7 @@ from evenlane.quota.rates.backoff import Backoff
 from evenlane.quota.topics.fields import BACKOFF, FIELDS, MOST_GROUPS, flag, parts, whole
 from evenlane.quota.topics.strict_json import TopicError, read_object, write_object
 
-__all__ = ["Accepted", "Topic", "TopicError", "TopicFacts", "TopicSpec", "accept", "complete", "decode_accepted"]
+__all__ = ["Accepted", "ClusterLimits", "Topic", "TopicError", "TopicSpec", "accept", "complete", "decode_accepted"]
 __all__ += ["delete", "encode", "merge", "moves_keys", "parse_spec", "without"]
 
 MOST_BYTES = 65_536  # of a spec
@@ -28,7 +28,7 @@ _LATER = ("dead_letter_expired", "number", "deleted")  # an older leader does no
 _BESIDE = ("active", "draining", "revision", "number", "deleted")  # fields of an accepted topic, after the topic's own
 
 
-class TopicFacts(Protocol):
+class ClusterLimits(Protocol):
     """The cluster config (`evenlane.engine.cluster.cluster_config.Facts`)."""
 
     @property
@@ -100,7 +100,7 @@ def parse_spec(raw: bytes) -> TopicSpec:
     return _wish(read_object(raw, MOST_BYTES))
 
 
-def complete(wish: TopicSpec, facts: TopicFacts, before: Accepted | None = None) -> Topic:
+def complete(wish: TopicSpec, limits: ClusterLimits, before: Accepted | None = None) -> Topic:
     """The spec with defaults, as this cluster can carry it out. Raises TopicError.
 
     An ordered topic keeps its groups and its spread as they were `before`, unless it resumes from draining: with other
@@ -108,12 +108,12 @@ def complete(wish: TopicSpec, facts: TopicFacts, before: Accepted | None = None)
     """
     given = wish.given
     kept = before if before is not None and _keeps_its_keys(given, before.topic) else None
-    groups = _groups(given["qps"], given.get("groups"), facts) if kept is None else _kept_groups(given, facts, kept)
-    spread = given.get("spread", max(1, facts.partitions // 10) if kept is None else kept.topic.spread)
+    groups = _groups(given["qps"], given.get("groups"), limits) if kept is None else _kept_groups(given, limits, kept)
+    spread = given.get("spread", max(1, limits.partitions // 10) if kept is None else kept.topic.spread)
     if kept is not None and spread != kept.topic.spread:
         raise TopicError("spread", f"of an ordered topic stays {kept.topic.spread:,} until it is drained{_DRAIN}")
-    if spread > facts.partitions:
-        raise TopicError("spread", f"must be at most {facts.partitions:,}, the number of partitions, not {spread:,}")
+    if spread > limits.partitions:
+        raise TopicError("spread", f"must be at most {limits.partitions:,}, the number of partitions, not {spread:,}")
     defaults = {"weight": given["qps"], "burst": _burst(given["qps"])}
     return Topic(**{**defaults, **given, "groups": groups, "spread": spread})
 
@@ -218,15 +218,15 @@ def _next_number(before: Accepted, after: Accepted) -> int:
     return before.number if same else before.number + 1
 
 
-def _groups(qps: float, wanted: int | None, facts: TopicFacts) -> int:
+def _groups(qps: float, wanted: int | None, limits: ClusterLimits) -> int:
     """The number of groups. qps / groups never exceeds the highest rate of a group (E3)."""
-    least = _share_out(qps, facts.max_group_qps)
-    groups = max(least, _share_out(qps, facts.group_qps)) if wanted is None else wanted
+    least = _share_out(qps, limits.max_group_qps)
+    groups = max(least, _share_out(qps, limits.group_qps)) if wanted is None else wanted
     if groups < least:
         raise TopicError(
             "groups",
             f"must be at least {least:,} for {qps:,.10g} QPS, as one group may have"
-            f" {facts.max_group_qps:,.10g} at the most, not {groups:,}",
+            f" {limits.max_group_qps:,.10g} at the most, not {groups:,}",
         )
     if groups > MOST_GROUPS:
         raise TopicError("qps", f"must be less than {qps:,.10g}: it would need more than {MOST_GROUPS:,} groups")
@@ -252,14 +252,14 @@ def _keeps_its_keys(given: Mapping[str, Any], before: Topic) -> bool:
     return before.ordered and bool(given.get("ordered", False)) and not comes_back
 
 
-def _kept_groups(given: Mapping[str, Any], facts: TopicFacts, before: Accepted) -> int:
+def _kept_groups(given: Mapping[str, Any], limits: ClusterLimits, before: Accepted) -> int:
     groups = before.active
     if given.get("groups", groups) != groups:
         raise TopicError("groups", f"of an ordered topic stay {groups:,} until it is drained{_DRAIN}")
-    if given["qps"] / groups > facts.max_group_qps:
+    if given["qps"] / groups > limits.max_group_qps:
         raise TopicError(
             "qps",
-            f"of this ordered topic can be {groups * facts.max_group_qps:,.10g} at the most, as it keeps its"
+            f"of this ordered topic can be {groups * limits.max_group_qps:,.10g} at the most, as it keeps its"
             f" {groups:,} groups until it is drained{_DRAIN}",
         )
     return groups

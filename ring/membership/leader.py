@@ -151,14 +151,14 @@ class Leader:
         planned = {p: name for name, plan in self._plans.items() for p in plan if 0 <= p < self.partitions}
         return {p: name for p, name in self._owners.items() if p not in planned} | planned
 
-    def facts(self) -> tuple[list[str], dict[int, str]]:
+    def placement_input(self) -> tuple[list[str], dict[int, str]]:
         """The facts to place by: `fit` and `present`. Later changes make another plan due."""
         self._nodes_due = self._nodes_since = self._loads_due = self._loads_since = None
         return self.fit, self.present
 
     def draft(self, placement: Sequence[str | None]) -> Draft | None:
-        """The plan that carries out `placement` (made from `facts`); None if no key has to change. Nodes that have come
-        or gone since are left to the next plan.
+        """The plan that carries out `placement` (made from `placement_input`); None if no key has to change. Nodes that
+        have come or gone since are left to the next plan.
 
         Without any fit node, the partitions of living nodes stay where they are: moving them would help nobody.
         """

@@ -171,8 +171,8 @@ async def test_everything_at_once_is_accounted_for(tmp_path, size):
     """P12, L, D, K1, K2, K4, K5, X11, E11, E12, E13: put = handled + dead + expired + dropped + waiting, and nothing
     twice but what a killed process had in hand; keys in order.
     """
-    facts = {"partitions": size.partitions, "group_qps": 50_000, "max_queue_backlog": mixture.MOST_WAITING}
-    async with ProcessWorld(tmp_path, **facts) as world:
+    settings = {"partitions": size.partitions, "group_qps": 50_000, "max_queue_backlog": mixture.MOST_WAITING}
+    async with ProcessWorld(tmp_path, **settings) as world:
         began = now_ns()
         async with AsyncExitStack() as stack:
             nodes = [

@@ -22,7 +22,7 @@ from tests.support.until import until
 
 TOPIC = {"qps": 100_000, "max_attempts": 3, "backoff": {"base": 0.2, "factor": 1, "jitter": 0}}
 # Few partitions, as their streams take time to make; one group of a topic may have all of its rate.
-_FACTS = {"partitions": 8, "group_qps": 100_000, "max_group_qps": 100_000}
+_SETTINGS = {"partitions": 8, "group_qps": 100_000, "max_group_qps": 100_000}
 _KEYS_AT_ONCE = 100
 
 
@@ -39,7 +39,7 @@ class ProcessWorld:
         self.folder = folder
         self._beside = beside
         self.servers = beside.servers if beside else Servers(folder / "servers", fast=True, nats_config=nats_config)
-        self._wanted = _FACTS | settings
+        self._wanted = _SETTINGS | settings
         self._open = AsyncExitStack()
         self.nodes: list[NodeProcess] = []
         self.acknowledged: dict[str, tuple[str, int]] = {}

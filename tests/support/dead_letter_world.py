@@ -7,15 +7,15 @@ from evenlane.engine.admin.dead_letters.client import DeadLetterClient
 from evenlane.engine.base import names
 from evenlane.engine.core.wire import headers as h
 from tests.support.dead_letters import bury
-from tests.support.producer_world import FACTS, ProducerWorld
+from tests.support.producer_world import CLUSTER_CONFIG, ProducerWorld
 
 
 class DeadLetterWorld(ProducerWorld):
     async def __aenter__(self) -> Self:
         await self.store.open()
-        await self.store.prepare([names.LaneId("lanes", number) for number in range(FACTS.partitions)])
-        await self.store.prepare([names.LaneId("later", number) for number in range(FACTS.partitions)])
-        self.letters = DeadLetterClient(self.store, self.env, self.topics, FACTS)
+        await self.store.prepare([names.LaneId("lanes", number) for number in range(CLUSTER_CONFIG.partitions)])
+        await self.store.prepare([names.LaneId("later", number) for number in range(CLUSTER_CONFIG.partitions)])
+        self.letters = DeadLetterClient(self.store, self.env, self.topics, CLUSTER_CONFIG)
         return self
 
     async def __aexit__(self, *_: object) -> None:

@@ -10,11 +10,11 @@ from evenlane.engine.store.memory.server import MemoryServer
 from evenlane.engine.store.memory.store import MemoryStore
 from evenlane.quota.topics.topic import accept, complete, parse_spec
 
-FACTS = ClusterConfig(partitions=16)
+CLUSTER_CONFIG = ClusterConfig(partitions=16)
 
 
 def accepted(wish: str, before=None):
-    return accept(complete(parse_spec(wish.encode()), FACTS), 1, before)
+    return accept(complete(parse_spec(wish.encode()), CLUSTER_CONFIG), 1, before)
 
 
 class Topics(dict):
@@ -42,7 +42,7 @@ class ProducerWorld:
             "settings": Settings(env=self.env),
             "store": self.store,
             "topics": self.topics,
-            "facts": FACTS,
+            "facts": CLUSTER_CONFIG,
         }
         tuning = more.pop("tuning", Tuning())
         made = Producer(**given | more)

@@ -29,7 +29,7 @@ def new_of(tenants, looks):
     """The looks with what is new of each queue since the round before: one queue is told from another of its project
     and band by its turn.
     """
-    told = tenants.__dict__.setdefault("told", {})
+    told = tenants.__dict__.setdefault("published", {})
     turns = Counter()
     for each in looks:
         queue = each.project, each.band, turns[each.project, each.band]

@@ -4,13 +4,13 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class PlainFacts:
+class PlainLimits:
     partitions: int = 128
     group_qps: float = 50.0
     max_group_qps: float = 150.0
 
 
-FACTS = PlainFacts()
+LIMITS = PlainLimits()
 
 NUMBERS = ("qps", "weight", "reserve", "ttl", "ack_wait", "ageing")
 WHOLE = ("groups", "burst", "concurrency", "spread", "max_attempts", "max_backlog")

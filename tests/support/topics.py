@@ -8,9 +8,11 @@ from evenlane.engine.control.topics.plan import PlannedTopic
 from evenlane.ring.coordination.ports import Coordination
 
 
-async def wished(coordination: Coordination, env: str, facts: ClusterConfig, wishes: Mapping[str, str]) -> None:
+async def wished(
+    coordination: Coordination, env: str, cluster_config: ClusterConfig, wishes: Mapping[str, str]
+) -> None:
     """As `topics apply` does. Fails unless all are in force."""
-    applying = ApplyPlan(coordination, env, facts)
+    applying = ApplyPlan(coordination, env, cluster_config)
     described = PlannedTopic({project: wish.encode() for project, wish in wishes.items()}, {})
     outcome = await applying.carry_out(await applying.plan(described))
     assert (len(wishes), [], None) == (len(outcome.written), outcome.waiting, outcome.broken)

@@ -44,7 +44,7 @@ from evenlane.ring.coordination.ports import KeyValue
 from evenlane.ring.membership import records
 from evenlane.ring.membership.records import RecordError
 from tests.support import hostile
-from tests.support.producer_world import FACTS, accepted
+from tests.support.producer_world import CLUSTER_CONFIG, accepted
 from tests.support.store.api_samples import SAMPLES
 
 LANE, LATER = LaneId("lanes", 3), LaneId("later", 3)
@@ -73,7 +73,7 @@ def all_of(message):
 def from_dead_letters(block):
     found = dead_letter.read(Stored(5, AT, "dead.online.acme", block, b"\xff"), "online")
     found.document(body=True)
-    return dead_letter.replay(found, "online", TOPIC, FACTS, AT)
+    return dead_letter.replay(found, "online", TOPIC, CLUSTER_CONFIG, AT)
 
 
 def reports(block):

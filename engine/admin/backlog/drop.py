@@ -71,7 +71,7 @@ class DropTask:
 
     async def _purge(self) -> None:
         node, project = self._node, self._project
-        priorities = node.facts.priorities if self._ask.priority is None else (self._ask.priority,)
+        priorities = node.cluster_config.priorities if self._ask.priority is None else (self._ask.priority,)
         self.word.busy = sum(m.project == project and m.priority in priorities for m in node.in_flight)
         open_ones = [partition for partition in node.partitions.values() if partition.opened]
         ends = await asyncio.gather(
@@ -156,7 +156,7 @@ class DropTask:
             self._check(later)
             try:
                 held = await self._node.store.held(later.id, self._project)
-                return list(parse(later.id, held.counts, held.last, self._node.facts.priorities))
+                return list(parse(later.id, held.counts, held.last, self._node.cluster_config.priorities))
             except (Lost, Refused):
                 await asyncio.sleep(_PAUSE_S)
 
@@ -209,7 +209,7 @@ class DropTask:
         """Return the queue of a subject. A delayed message may not have one yet."""
         words = subject.split(".")
         return self._node.queues.get(
-            lane.id.partition, self._project, int(words[4]), self._node.facts.priorities.index(words[5])
+            lane.id.partition, self._project, int(words[4]), self._node.cluster_config.priorities.index(words[5])
         )
 
     async def _durable(self, lane: FedLane) -> None:

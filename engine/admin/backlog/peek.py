@@ -43,14 +43,20 @@ class Waiting(NamedTuple):
 
 
 async def peek(
-    store: Store, env: str, facts: ClusterConfig, project: str, priorities: Sequence[str], limit: int, ttl: float
+    store: Store,
+    env: str,
+    cluster_config: ClusterConfig,
+    project: str,
+    priorities: Sequence[str],
+    limit: int,
+    ttl: float,
 ) -> list[dict[str, Any]]:
     """Return, for each priority, the number of waiting messages and the first `limit` of them. `ttl` (s) is the
     topic's, 0 if it has none.
 
     Raises Lost, Refused, ConfigError.
     """
-    subjects = await list_subjects(store, facts, project, priorities)
+    subjects = await list_subjects(store, cluster_config, project, priorities)
     known = await views(store, subjects)
 
     def heads(subject: Subject) -> AsyncIterator[list[Head]]:

@@ -17,7 +17,7 @@ async def peek(settings: Settings, project: str, priority: str | None, limit: in
     async with reached(settings, project) as outside:
         ttl = outside.accepted.topic.ttl if outside.accepted is not None else 0.0
         parts = await look(
-            outside.store, settings.env, outside.facts, project, outside.priorities(priority), limit, ttl
+            outside.store, settings.env, outside.cluster_config, project, outside.priorities(priority), limit, ttl
         )
         if outside.accepted is None and not any(part["waiting"] or part["delayed"] for part in parts):
             raise outside.unknown()

@@ -90,7 +90,7 @@ async def purge(
     Raises InvalidName, UnknownProject, Unreachable; EvenlaneError if some of the backlog couldn't be dropped.
     """
     async with reached(settings, project) as outside:
-        subjects = await list_subjects(outside.store, outside.facts, project, outside.priorities(priority))
+        subjects = await list_subjects(outside.store, outside.cluster_config, project, outside.priorities(priority))
         if not subjects and outside.accepted is None:
             raise outside.unknown()
         tally = Tally({subject.lane.partition for subject in subjects}, tell)
@@ -157,7 +157,7 @@ async def _rounds(
 
 
 async def _owners(outside: AdminSession) -> dict[int, str]:
-    return await read_owners(outside.etcd, outside.env, outside.facts.partitions)
+    return await read_owners(outside.etcd, outside.env, outside.cluster_config.partitions)
 
 
 async def _ask(outside: AdminSession, tally: Tally, ask: DropRequest, owned: dict[int, str]) -> None:
@@ -178,7 +178,7 @@ async def _ask(outside: AdminSession, tally: Tally, ask: DropRequest, owned: dic
 async def _find(outside: AdminSession, wanted: str) -> list[Found]:
     """Find all messages with this id that wait or are being handled: briefly, a message and its retry."""
     store, project = outside.store, outside.project
-    subjects = await list_subjects(store, outside.facts, project, outside.facts.priorities)
+    subjects = await list_subjects(store, outside.cluster_config, project, outside.cluster_config.priorities)
     if not subjects and outside.accepted is None:
         raise outside.unknown()
     known = await views(store, subjects)

@@ -40,13 +40,13 @@ class View(NamedTuple):
 
 async def list_subjects(
     store: Store,
-    facts: ClusterConfig,
+    cluster_config: ClusterConfig,
     project: str,
     priorities: Collection[str],
     partitions: Iterable[int] | None = None,
 ) -> list[Subject]:
     """Return the subjects that hold messages of the project, settled or not. Raises Lost, Refused."""
-    numbers = range(facts.partitions) if partitions is None else partitions
+    numbers = range(cluster_config.partitions) if partitions is None else partitions
 
     async def one(lane: LaneId) -> list[Subject]:
         held = await store.held(lane, project)

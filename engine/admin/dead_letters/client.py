@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from evenlane.engine.admin.dead_letters.replay import Progress, Replayed
     from evenlane.engine.base.config.settings import Settings
-    from evenlane.engine.core.ports import ClusterFacts, Head, Store, Stored
+    from evenlane.engine.core.ports import ClusterLayout, Head, Store, Stored
     from evenlane.engine.producer.router import Topics
     from evenlane.quota.topics.topic import Accepted
 
@@ -54,7 +54,7 @@ async def opened(settings: Settings) -> AsyncIterator[DeadLetterClient]:
                 f"there is no environment {settings.env!r} yet: "
                 f"`evenlane topics set PROJECT --qps 100 --env {settings.env}` makes it"
             )
-        facts = await agree_cluster_config(etcd, settings.env, connections.config_known_so_far(settings))
+        cluster_config = await agree_cluster_config(etcd, settings.env, connections.config_known_so_far(settings))
         topics = TopicCache(etcd, settings.env)
         await topics.start()
         stack.push_async_callback(topics.close)
@@ -62,7 +62,7 @@ async def opened(settings: Settings) -> AsyncIterator[DeadLetterClient]:
         await store.open()
         stack.push_async_callback(store.close)
         await store.prepare([])
-        yield DeadLetterClient(store, settings.env, topics, facts, patience_s=settings.duplicate_window)
+        yield DeadLetterClient(store, settings.env, topics, cluster_config, patience_s=settings.duplicate_window)
 
 
 class DeadLetterClient:
@@ -71,9 +71,9 @@ class DeadLetterClient:
     """
 
     def __init__(
-        self, store: Store, env: str, topics: Topics, facts: ClusterFacts, *, patience_s: float = 30.0
+        self, store: Store, env: str, topics: Topics, cluster_config: ClusterLayout, *, patience_s: float = 30.0
     ) -> None:
-        self._store, self._env, self._topics, self._facts = store, env, topics, facts
+        self._store, self._env, self._topics, self._cluster_config = store, env, topics, cluster_config
         self._patience_s = patience_s
 
     async def count(self, project: str) -> int:
@@ -160,7 +160,7 @@ class DeadLetterClient:
             ahead = max(1, int(topic.qps if rate is None else rate))
             letters = self._all(project, await self._last(), min(self._at_once(), ahead))
         replay = Replay(
-            self._store, self._env, self, lambda: self._taking(project), self._facts, total=total, rate=rate,
+            self._store, self._env, self, lambda: self._taking(project), self._cluster_config, total=total, rate=rate,
             timeout_s=self._patience_s, tell=tell,
         )  # fmt: skip
         return await replay.run(letters)

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from evenlane.engine.core.message.copies import Copy
     from evenlane.engine.core.message.dead_letter import DeadLetter
-    from evenlane.engine.core.ports import ClusterFacts, Receipt, Store
+    from evenlane.engine.core.ports import ClusterLayout, Receipt, Store
     from evenlane.quota.topics.topic import Accepted
 
 IN_FLIGHT = 256
@@ -102,16 +102,22 @@ class Replay:
         env: str,
         shelf: DeadLetterSource,
         topic: Callable[[], Accepted],
-        facts: ClusterFacts,
+        cluster_config: ClusterLayout,
         *,
         total: int,
         rate: float | None,
         timeout_s: float,
         tell: Callable[[Progress], None] | None,
     ) -> None:
-        self._store, self._env, self._shelf, self._topic, self._facts = store, env, shelf, topic, facts
+        self._store, self._env, self._shelf, self._topic, self._cluster_config = (
+            store,
+            env,
+            shelf,
+            topic,
+            cluster_config,
+        )
         self._total, self._rate, self._tell = total, rate, tell
-        self._backlog = BacklogLimiter(env, store, facts.partitions, None)
+        self._backlog = BacklogLimiter(env, store, cluster_config.partitions, None)
         self._timeout_s, self._restored_at = timeout_s, 0.0
         self._silence = ReplyTimeouts(store)
         self._window = Window(IN_FLIGHT, _BYTES)
@@ -175,7 +181,7 @@ class Replay:
         return True
 
     def _copy(self, letter: DeadLetter) -> Copy:
-        return replay(letter, self._env, self._topic(), self._facts, self._store.now())
+        return replay(letter, self._env, self._topic(), self._cluster_config, self._store.now())
 
     async def _carry(self, letter: DeadLetter) -> None:
         try:
@@ -272,4 +278,4 @@ class Replay:
             return
         self._restored_at = now
         with contextlib.suppress(Lost, Refused, EvenlaneError):
-            await self._store.prepare([LaneId("lanes", number) for number in range(self._facts.partitions)])
+            await self._store.prepare([LaneId("lanes", number) for number in range(self._cluster_config.partitions)])

@@ -43,7 +43,7 @@ class OverviewClient:
     ) -> None:
         self._etcd, self._env, self._line = etcd, env, line
         self.timeout_s = timeout_s
-        self._facts: ClusterConfig | None = None  # constant for an environment
+        self._cluster_config: ClusterConfig | None = None  # constant for an environment
 
     async def overview(self) -> dict[str, Any]:
         """Return the state and figures of all nodes: see `evenlane.engine.admin.overview.document`. Nodes that don't
@@ -51,9 +51,9 @@ class OverviewClient:
 
         Raises EvenlaneError if there is no such environment; Unreachable; CoordinationError.
         """
-        if self._facts is None:
-            self._facts = await read_config(self._etcd, self._env)
-        cluster = await read_snapshot(self._etcd, self._env, self._facts)
+        if self._cluster_config is None:
+            self._cluster_config = await read_config(self._etcd, self._env)
+        cluster = await read_snapshot(self._etcd, self._env, self._cluster_config)
         bodies: list[bytes] = []
         if cluster.nodes:
             async with self._line() as line:

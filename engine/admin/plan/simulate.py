@@ -57,8 +57,9 @@ class Fleet:
 
 def demands(projects: int, partitions: int, seed: int) -> list[Demand]:
     """Return `projects` projects with skewed quotas; equal seeds give equal ones."""
-    facts = ClusterConfig(partitions=partitions)
-    return [_demand(f"project-{number}", qps, facts) for number, qps in enumerate(_quotas(projects, Random(seed)))]  # noqa: S311 - a simulation
+    cluster_config = ClusterConfig(partitions=partitions)
+    quotas = _quotas(projects, Random(seed))  # noqa: S311 - a simulation
+    return [_demand(f"project-{number}", qps, cluster_config) for number, qps in enumerate(quotas)]
 
 
 def simulate(fleet: Fleet) -> dict[str, Any]:
@@ -114,8 +115,8 @@ def _quotas(projects: int, random: Random) -> Iterator[float]:
         yield round(min(max(drawn, 0.1), _MOST_QPS), 1)
 
 
-def _demand(project: str, qps: float, facts: ClusterConfig) -> Demand:
-    topic = complete(TopicSpec({"qps": qps}), facts)
+def _demand(project: str, qps: float, cluster_config: ClusterConfig) -> Demand:
+    topic = complete(TopicSpec({"qps": qps}), cluster_config)
     return Demand(project, topic.qps, topic.groups, topic.spread)
 
 

@@ -43,31 +43,31 @@ async def read(settings: Settings) -> View:
             await etcd.close()
 
 
-def view(env: str, facts: ClusterConfig, values: Mapping[str, bytes]) -> View:
+def view(env: str, cluster_config: ClusterConfig, values: Mapping[str, bytes]) -> View:
     """Build the view. `values` are those of the environment's keys, without their common prefix."""
     seen = _Keys(env, values)
     nodes = {name: seen.record(NodeRecord, "nodes", name) or NodeRecord() for name in seen.under("nodes")}
     plans = {name: found for name in seen.under("plan") if (found := seen.record(PlanRecord, "plan", name))}
-    owners = seen.owners(facts.partitions)
+    owners = seen.owners(cluster_config.partitions)
     demands = seen.demands()
     newest = seen.record(GenerationRecord, "generation")
     leader = seen.record(LeaderRecord, "leader")
     generation = max([newest.generation if newest else 0, *(plan.generation for plan in plans.values())])
     cluster = _Cluster(
         generation=generation,
-        loads=partition_loads(demands, facts.partitions),
-        queues=queues_of(demands, facts.partitions, len(facts.priorities)),
+        loads=partition_loads(demands, cluster_config.partitions),
+        queues=queues_of(demands, cluster_config.partitions, len(cluster_config.priorities)),
         owners=owners,
     )
     rows = []
     for name, node in nodes.items():
-        planned = seen.known(plans[name].partitions, facts.partitions, name) if name in plans else []
+        planned = seen.known(plans[name].partitions, cluster_config.partitions, name) if name in plans else []
         done = cluster.done(plans.get(name), seen.record(DoneRecord, "done", name))
         rows.append(cluster.row(name, node, planned, done))
     document = {
         "env": env, "generation": generation, "leader": leader.id if leader else None,
-        "partitions": facts.partitions, "nodes": rows,
-        "unowned": [partition for partition in range(facts.partitions) if partition not in owners],
+        "partitions": cluster_config.partitions, "nodes": rows,
+        "unowned": [partition for partition in range(cluster_config.partitions) if partition not in owners],
         "corrupt": len(seen.problems),
     }  # fmt: skip
     return View(document, seen.problems)

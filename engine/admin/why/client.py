@@ -18,7 +18,7 @@ from evenlane.engine.base import names
 from evenlane.engine.base.troubles import sentences
 from evenlane.engine.cluster import connections
 from evenlane.engine.cluster.owners import read_owners, read_troubles
-from evenlane.engine.control.topics.client import read_topic_facts
+from evenlane.engine.control.topics.client import read_config_or_defaults
 from evenlane.engine.core.stats.backlog_tally import NodeAnswer
 from evenlane.engine.errors import ConfigError, EvenlaneError, InvalidName, UnknownProject, hint
 from evenlane.ring.hashing import partition_of
@@ -41,7 +41,7 @@ class Cluster:
     """etcd's view of an environment. `owners`: partition -> node; `troubles`: node -> kind -> sentence."""
 
     env: str
-    facts: ClusterConfig
+    cluster_config: ClusterConfig
     accepted: Accepted | None
     owners: dict[int, str]
     troubles: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
@@ -61,7 +61,7 @@ class Cluster:
         """
         served = {answer.node: answer.partitions for answer in answers if answer.partitions is not None}
         owned = {p for p, node in self.owners.items() if node not in served or p in served[node]}
-        count = self.facts.partitions
+        count = self.cluster_config.partitions
         if self.accepted is None:
             return sum(number not in owned for number in range(count))
         spread = self.accepted.topic.spread
@@ -108,8 +108,8 @@ class WhyClient:
         if within is not None and within <= 0:
             raise ConfigError("within must be more than 0 seconds")
         cluster = await self._cluster(project)
-        if priority is not None and priority not in cluster.facts.priorities:
-            known = ", ".join(cluster.facts.priorities)
+        if priority is not None and priority not in cluster.cluster_config.priorities:
+            known = ", ".join(cluster.cluster_config.priorities)
             raise InvalidName(f"priority {priority!r} is none of this cluster's: {known}")
         nodes = sorted(set(cluster.owners.values()))
         if not nodes:
@@ -125,10 +125,10 @@ class WhyClient:
         return document(_question(project, cluster, answers, silent, priority, within), answers)
 
     async def _cluster(self, project: str) -> Cluster:
-        facts = await read_topic_facts(self._etcd, self._env)
+        cluster_config = await read_config_or_defaults(self._etcd, self._env)
         accepted = await accepted_of(self._etcd, self._env, project)
-        owned = await read_owners(self._etcd, self._env, facts.partitions)
-        return Cluster(self._env, facts, accepted, owned, await read_troubles(self._etcd, self._env))
+        owned = await read_owners(self._etcd, self._env, cluster_config.partitions)
+        return Cluster(self._env, cluster_config, accepted, owned, await read_troubles(self._etcd, self._env))
 
 
 def _question(
@@ -139,14 +139,14 @@ def _question(
     priority: str | None,
     within: float | None,
 ) -> Question:
-    accepted, facts = cluster.accepted, cluster.facts
+    accepted, cluster_config = cluster.accepted, cluster.cluster_config
     known = {answer.node: answer.lost for answer in answers if answer.lost is not None and accepted is None}
     topic = accepted.topic if accepted is not None else next(iter(known.values()), None)
     return Question(
-        project=project, env=cluster.env, at=time.time_ns(), priorities=facts.priorities,
+        project=project, env=cluster.env, at=time.time_ns(), priorities=cluster_config.priorities,
         topic=topic, lost=accepted is None and (bool(known) or cluster.has_lost_topics),
         deleted=accepted is not None and accepted.deleted,
-        max_group_qps=facts.max_group_qps, unserved=cluster.unserved(project, answers),
+        max_group_qps=cluster_config.max_group_qps, unserved=cluster.unserved(project, answers),
         silent=silent, only=priority, within=within, troubles=[*sentences(_but_lost_topics(cluster.troubles, known))],
     )  # fmt: skip
 

@@ -168,7 +168,7 @@ class QueueInspector:
             return 0.0
         waited, over_s = self._tenants.waits.lately(project, now_ns())
         for (band, reason), seconds in waited.items():
-            tally.waited(self._node.facts.priorities[band], reason, seconds)
+            tally.waited(self._node.cluster_config.priorities[band], reason, seconds)
         return over_s
 
     # ---- age of heads that aren't loaded

@@ -182,7 +182,7 @@ class Settings:
 
 
 KEYS: tuple[str, ...] = tuple(each.name for each in fields(Settings))
-CLUSTER_FACTS = ("partitions", "priorities", "group_qps", "max_group_qps", "max_queue_backlog")
+CLUSTER_SETTINGS = ("partitions", "priorities", "group_qps", "max_group_qps", "max_queue_backlog")
 _PARSERS: dict[str, values.Parser] = {
     key: annotation.__metadata__[0] for key, annotation in get_type_hints(Settings, include_extras=True).items()
 }

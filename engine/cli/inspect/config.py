@@ -1,6 +1,6 @@
 """Command `evenlane config`: shows the settings in effect and their sources."""
 
-from evenlane.engine.base.config.settings import CLUSTER_FACTS
+from evenlane.engine.base.config.settings import CLUSTER_SETTINGS
 from evenlane.engine.cli.options import Given, Json, common
 from evenlane.engine.cli.output import print_json, print_table
 
@@ -27,5 +27,5 @@ def config(given: Given, *, as_json: Json = False) -> None:
 
 def _cell(key: str, value: object) -> str:
     if value is None:
-        return {"node": "HOST-PID"}.get(key, "what the cluster says" if key in CLUSTER_FACTS else "-")
+        return {"node": "HOST-PID"}.get(key, "what the cluster says" if key in CLUSTER_SETTINGS else "-")
     return ",".join(map(str, value)) if isinstance(value, list) else str(value)

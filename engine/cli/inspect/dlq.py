@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
-from evenlane.engine.cli.inspect.dlq_format import LIST_HEADER, body_line, facts, line
+from evenlane.engine.cli.inspect.dlq_format import LIST_HEADER, body_line, dead_letter_fields, line
 from evenlane.engine.cli.options import Given, Json, common, number, seconds
 from evenlane.engine.cli.output import new_app, print_json, print_table
 from evenlane.engine.errors import ConfigError, EvenlaneError
@@ -111,7 +111,7 @@ def show(
     if as_json:
         print_json(letter.document(body=True))
         return
-    for name, text in facts(letter):
+    for name, text in dead_letter_fields(letter):
         print(f"{name:<11}{text}")  # noqa: T201
     print(f"\n{body_line(letter)}")  # noqa: T201
 

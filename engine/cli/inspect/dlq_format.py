@@ -25,7 +25,7 @@ def line(letter: DeadLetter) -> tuple[str, ...]:
     )  # fmt: skip
 
 
-def facts(letter: DeadLetter) -> Iterator[tuple[str, str]]:
+def dead_letter_fields(letter: DeadLetter) -> Iterator[tuple[str, str]]:
     """Yield names and values of everything except the body."""
     from evenlane.engine.core.message.dead_letter import instant
 

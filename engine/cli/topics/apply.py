@@ -85,10 +85,12 @@ def apply(
 def _planned(given: Given, described: PlannedTopic) -> list[PlanRow]:
     from evenlane.engine.control.topics.plan import plan_changes
 
-    async def work(etcd: Coordination, settings: Settings, facts: ClusterConfig) -> list[PlanRow]:
+    async def work(etcd: Coordination, settings: Settings, cluster_config: ClusterConfig) -> list[PlanRow]:
         from evenlane.engine.control.topics.apply import ApplyPlan
 
-        return await ApplyPlan(etcd, settings.env, facts, waiting=partial(count_waiting, settings)).plan(described)
+        return await ApplyPlan(etcd, settings.env, cluster_config, waiting=partial(count_waiting, settings)).plan(
+            described
+        )
 
     from evenlane.engine.cli.progress import Shown
 
@@ -107,10 +109,10 @@ def _planned(given: Given, described: PlannedTopic) -> list[PlanRow]:
 def _carried_out(given: Given, rows: list[PlanRow], due: int, by: str) -> ApplyOutcome:
     from evenlane.engine.cli.progress import Shown
 
-    async def work(etcd: Coordination, settings: Settings, facts: ClusterConfig) -> ApplyOutcome:
+    async def work(etcd: Coordination, settings: Settings, cluster_config: ClusterConfig) -> ApplyOutcome:
         from evenlane.engine.control.topics.apply import ApplyPlan
 
-        applying = ApplyPlan(etcd, settings.env, facts, by, partial(count_waiting, settings))
+        applying = ApplyPlan(etcd, settings.env, cluster_config, by, partial(count_waiting, settings))
         return await applying.carry_out(
             rows, lambda written, waiting: shown.tell(written, due, f"{written - waiting:,} accepted")
         )

@@ -70,10 +70,10 @@ def _checked(by: str) -> str:
 def asked(given: Given, work: Callable[[TopicClient], Awaitable[T]], *, by: str | None = None) -> T:
     """Run the work with a topic client. `by` is the author of changes; None if the work only reads."""
 
-    async def with_wishes(etcd: Coordination, settings: Settings, facts: ClusterConfig) -> T:
+    async def with_wishes(etcd: Coordination, settings: Settings, cluster_config: ClusterConfig) -> T:
         from evenlane.engine.control.topics.client import TopicClient
 
-        return await work(TopicClient(etcd, settings.env, facts, by))
+        return await work(TopicClient(etcd, settings.env, cluster_config, by))
 
     return connected(given, with_wishes, writes=by is not None)
 
@@ -89,18 +89,18 @@ def connected(
     setup(settings.log_format, settings.log_level)
     from evenlane.engine.cluster import connections
     from evenlane.engine.cluster.cluster_config import agree_cluster_config
-    from evenlane.engine.control.topics.client import read_topic_facts
+    from evenlane.engine.control.topics.client import read_config_or_defaults
 
     async def ask() -> T:
         with connections.translate_errors():
             etcd = connections.etcd(settings)
             try:
-                facts = (
+                cluster_config = (
                     await agree_cluster_config(etcd, settings.env, connections.config_known_so_far(settings))
                     if writes
-                    else await read_topic_facts(etcd, settings.env)
+                    else await read_config_or_defaults(etcd, settings.env)
                 )
-                return await work(etcd, settings, facts)
+                return await work(etcd, settings, cluster_config)
             finally:
                 await etcd.close()
 

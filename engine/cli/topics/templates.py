@@ -178,9 +178,9 @@ def _changes(name: str, named: Mapping[str, object], fields: dict[str, object]) 
 
 
 def _asked(given: Given, work: Callable[[TemplateClient], Awaitable[T]], *, writes: bool = False) -> T:
-    async def with_stored(etcd: Coordination, settings: Settings, facts: ClusterConfig) -> T:
+    async def with_stored(etcd: Coordination, settings: Settings, cluster_config: ClusterConfig) -> T:
         from evenlane.engine.control.templates.client import TemplateClient
 
-        return await work(TemplateClient(etcd, settings.env, facts))
+        return await work(TemplateClient(etcd, settings.env, cluster_config))
 
     return connected(given, with_stored, writes=writes)

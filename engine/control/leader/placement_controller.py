@@ -55,7 +55,7 @@ class PlacementController:
         self,
         coordination: Coordination,
         env: str,
-        facts: ClusterConfig,
+        cluster_config: ClusterConfig,
         book: TopicCache,
         strategy: str,
         records: RecordReader,
@@ -64,7 +64,7 @@ class PlacementController:
         self._tuning = tuning
         self._coordination, self._env, self._book, self._strategy = coordination, env, book, strategy
         self._records = records
-        self._partitions = facts.partitions
+        self._partitions = cluster_config.partitions
         self._loads: list[float] | None = None
         self._leader = Leader(self._partitions, load_ns=tuning.load_ns)
         self._changes = 0  # number of topic changes
@@ -202,7 +202,7 @@ class PlacementController:
             if due is None or due > now_ns():
                 await self._pause(due)
                 continue
-            nodes, present = self._leader.facts()
+            nodes, present = self._leader.placement_input()
             placement = await self._placed(nodes, present)
             draft = self._leader.draft(placement)
             if draft is not None and not await self._write(draft, fence):

@@ -55,7 +55,7 @@ class TopicController:
         self,
         coordination: Coordination,
         env: str,
-        facts: ClusterConfig,
+        cluster_config: ClusterConfig,
         holder: str,
         lease_ttl_s: int = 10,
         *,
@@ -65,12 +65,12 @@ class TopicController:
     ) -> None:
         self._coordination = coordination
         self._env = env
-        self._facts = facts
+        self._cluster_config = cluster_config
         self._leadership = LeaderElection(
             coordination, env, holder, self._lead, lease_ttl_s=lease_ttl_s, node_lease=node_lease
         )
         self._beside, self._last_good = beside, last_good
-        self._acceptance = TopicReconciler(env, facts, {})
+        self._acceptance = TopicReconciler(env, cluster_config, {})
         self._inbox: WorkQueue | None = None  # of the present term
         self._refused_before = 0  # in earlier terms
 
@@ -127,7 +127,7 @@ class TopicController:
             if not isinstance(found, Listing):
                 return _End.DISCONNECTED
             stands = AcceptedView(self._env, found.items)
-            self._acceptance = TopicReconciler(self._env, self._facts, self._in_force(stands))
+            self._acceptance = TopicReconciler(self._env, self._cluster_config, self._in_force(stands))
             writer = AcceptedWriter(self._coordination, self._env, self._leadership.fence(epoch), stands)
             self._inbox = inbox = WorkQueue(wishes, accepted)
             try:
@@ -144,7 +144,10 @@ class TopicController:
                 return _End.DISCONNECTED
             finally:
                 self._inbox = None
-                self._refused_before, self._acceptance = self.refused, TopicReconciler(self._env, self._facts, {})
+                self._refused_before, self._acceptance = (
+                    self.refused,
+                    TopicReconciler(self._env, self._cluster_config, {}),
+                )
                 await inbox.close()
 
     async def _publish(self, batch: Batch, writer: AcceptedWriter) -> bool:

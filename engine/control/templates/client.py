@@ -48,8 +48,8 @@ class TemplateStatus(NamedTuple):
 class TemplateClient:
     """Reads and changes templates. Each call may raise CoordinationError, and InvalidName for an invalid name."""
 
-    def __init__(self, coordination: Coordination, env: str, facts: ClusterConfig) -> None:
-        self._coordination, self._env, self._facts = coordination, env, facts
+    def __init__(self, coordination: Coordination, env: str, cluster_config: ClusterConfig) -> None:
+        self._coordination, self._env, self._cluster_config = coordination, env, cluster_config
         self._counter = CreatedTopicCounter(coordination, env)
 
     async def change(self, name: str, fields: Mapping[str, object], topic: Mapping[str, object]) -> TemplateStatus:
@@ -97,7 +97,7 @@ class TemplateClient:
     def _unfit(self, template: Template) -> str | None:
         """Return why this cluster can't carry out the template's topics, None if it can."""
         try:
-            SpecWriter(self._coordination, self._env, self._facts).completed("?", template.topic, None)
+            SpecWriter(self._coordination, self._env, self._cluster_config).completed("?", template.topic, None)
         except InvalidTopic as error:
             return str(error).removeprefix("topic ?: ")
         return None

@@ -54,13 +54,19 @@ class TopicProvisioner:
         self,
         coordination: Coordination,
         env: str,
-        facts: ClusterConfig,
+        cluster_config: ClusterConfig,
         book: TemplateCache,
         via: str,
         tuning: Tuning = Tuning(),
     ) -> None:
         self._tuning = tuning
-        self._coordination, self._env, self._facts, self._book, self._via = coordination, env, facts, book, via
+        self._coordination, self._env, self._cluster_config, self._book, self._via = (
+            coordination,
+            env,
+            cluster_config,
+            book,
+            via,
+        )
         self._counter = CreatedTopicCounter(coordination, env)
         self._one = asyncio.Lock()  # otherwise tasks of this process would contend with each other
         self._full: dict[str, tuple[int, int]] = {}  # template -> its revision, time (ns) until which it isn't tried
@@ -114,7 +120,7 @@ class TopicProvisioner:
         same, raised = self._counter.raised(template.name, made)
         unchanged = ModifiedAt(key(self._env, template.name), found.revision)
         free = Absent(names.key(self._env, "accepted", project))
-        writing = SpecWriter(self._coordination, self._env, self._facts, created_by(template.name))
+        writing = SpecWriter(self._coordination, self._env, self._cluster_config, created_by(template.name))
         intended = SpecChange(project, template.topic, None, None)
         done = await writing.write([intended], self._via, only_if=[unchanged, free, same], beside=[raised])
         if done is None:
@@ -139,7 +145,7 @@ class TopicProvisioner:
         """Whether this cluster can't carry out the template; logged once per revision."""
         template = found.template
         try:
-            SpecWriter(self._coordination, self._env, self._facts).completed(project, template.topic, None)
+            SpecWriter(self._coordination, self._env, self._cluster_config).completed(project, template.topic, None)
         except InvalidTopic as error:
             if self._unfit.get(template.name) != found.revision:
                 self._unfit[template.name] = found.revision

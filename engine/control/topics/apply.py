@@ -52,7 +52,7 @@ class ApplyPlan:
         self,
         coordination: Coordination,
         env: str,
-        facts: ClusterConfig,
+        cluster_config: ClusterConfig,
         by: str | None = None,
         waiting: Callable[[str], Awaitable[int]] = _unknown,
         *,
@@ -60,8 +60,8 @@ class ApplyPlan:
     ) -> None:
         self._waiting, self._patience_s = waiting, patience_s
         self._silent: Unreachable | None = None  # a retry per topic would take seconds each
-        self._coordination, self._env, self._facts = coordination, env, facts
-        self._writing = SpecWriter(coordination, env, facts, by)
+        self._coordination, self._env, self._cluster_config = coordination, env, cluster_config
+        self._writing = SpecWriter(coordination, env, cluster_config, by)
         self._written: dict[str, int] = {}  # project -> revision
         self._pending: dict[str, int] = {}  # the part of `_written` that the leader must accept
         self._refused: dict[str, str] = {}
@@ -71,7 +71,7 @@ class ApplyPlan:
         Raises CoordinationError.
         """
         wishes, accepted = await asyncio.gather(self._under("topics"), self._under("accepted"))
-        return [await self._drained(row) for row in plan_changes(described, wishes, accepted, self._facts)]
+        return [await self._drained(row) for row in plan_changes(described, wishes, accepted, self._cluster_config)]
 
     async def carry_out(
         self, rows: Iterable[PlanRow], tell: Callable[[int, int], None] = lambda _written, _waiting: None

@@ -46,18 +46,23 @@ class TopicClient:
         self,
         coordination: Coordination,
         env: str,
-        facts: ClusterConfig,
+        cluster_config: ClusterConfig,
         by: str | None = None,
         *,
         patience_s: float = wait.WAIT_S,
     ) -> None:
-        self._coordination, self._env, self._facts, self._patience_s = coordination, env, facts, patience_s
-        self._writing = SpecWriter(coordination, env, facts, by)
+        self._coordination, self._env, self._cluster_config, self._patience_s = (
+            coordination,
+            env,
+            cluster_config,
+            patience_s,
+        )
+        self._writing = SpecWriter(coordination, env, cluster_config, by)
 
     @property
     def priorities(self) -> Sequence[str]:
         """Priorities of the environment."""
-        return self._facts.priorities
+        return self._cluster_config.priorities
 
     async def get(self, project: str) -> TopicStatus:
         """Return one topic's status. Raises UnknownProject."""
@@ -65,13 +70,13 @@ class TopicClient:
         wish, accepted = await self._read(project)
         if wish is None and accepted is None:
             raise self._unknown(project)
-        return read_status(project, wish, accepted, self._facts)
+        return read_status(project, wish, accepted, self._cluster_config)
 
     async def all(self) -> list[TopicStatus]:
         """Return all topics' status by name."""
         wishes, accepted = await asyncio.gather(self._under("topics"), self._under("accepted"))
         return [
-            read_status(project, wishes.get(project), accepted.get(project), self._facts)
+            read_status(project, wishes.get(project), accepted.get(project), self._cluster_config)
             for project in sorted({*wishes, *accepted})
         ]
 
@@ -153,7 +158,9 @@ class TopicClient:
                 if not written.in_force and (raw is not None or accepted is not None):
                     wanted = {project: 0 if raw is None else written.revision}
                     await wait.wait_until_accepted(self._coordination, self._env, wanted, patience_s=self._patience_s)
-                return replace(read_status(project, *await self._read(project), self._facts), replaced=replaces)
+                return replace(
+                    read_status(project, *await self._read(project), self._cluster_config), replaced=replaces
+                )
         raise EvenlaneError(f"topic {project}: others keep changing it at the same time: try again")
 
     def _changed(
@@ -174,13 +181,13 @@ class TopicClient:
                 raise InvalidTopic(f"topic {project} was deleted and is paused: {_reviving(project, self._env)}")
             old = self._as_wish(before)
         elif before is not None and not before.deleted:
-            replaces = read_status(project, wish, accepted, self._facts).problem
+            replaces = read_status(project, wish, accepted, self._cluster_config).problem
             old = old if replaces is None else self._as_wish(before)
         return _Made(checked(project, partial(merge, old, changes)), replaces)
 
     def _as_wish(self, before: Accepted) -> bytes:
         """Convert an accepted topic to a spec that names only fields that differ from their defaults."""
-        usual = msgspec.to_builtins(complete(TopicSpec({"qps": before.topic.qps}), self._facts))
+        usual = msgspec.to_builtins(complete(TopicSpec({"qps": before.topic.qps}), self._cluster_config))
         fields = msgspec.to_builtins(before.topic)
         return write_object({name: fields[name] for name in fields if name == "qps" or fields[name] != usual[name]})
 
@@ -226,7 +233,7 @@ class TopicClient:
         )
 
 
-async def read_topic_facts(coordination: Coordination, env: str) -> ClusterConfig:
+async def read_config_or_defaults(coordination: Coordination, env: str) -> ClusterConfig:
     """Return the environment's config, or the defaults if there is none yet, without writing them."""
     if await coordination.get(names.key(env, "settings")) is None:
         return ClusterConfig()

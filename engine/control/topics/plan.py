@@ -68,21 +68,26 @@ def counts(rows: Iterable[PlanRow]) -> dict[str, int]:
 
 
 def plan_changes(
-    described: PlannedTopic, wishes: Mapping[str, KeyValue], accepted: Mapping[str, KeyValue], facts: ClusterConfig
+    described: PlannedTopic,
+    wishes: Mapping[str, KeyValue],
+    accepted: Mapping[str, KeyValue],
+    cluster_config: ClusterConfig,
 ) -> list[PlanRow]:
     """Plan changes by project, from etcd's values."""
     wrong = [PlanRow(project, "wrong", {}, problem) for project, problem in described.wrong.items()]
     rows = (
-        _row(project, raw, wishes.get(project), accepted.get(project), facts)
+        _row(project, raw, wishes.get(project), accepted.get(project), cluster_config)
         for project, raw in described.wishes.items()
     )
     return sorted((*wrong, *rows), key=lambda row: row.project)
 
 
-def _row(project: str, raw: bytes, wish: KeyValue | None, accepted: KeyValue | None, facts: ClusterConfig) -> PlanRow:
+def _row(
+    project: str, raw: bytes, wish: KeyValue | None, accepted: KeyValue | None, cluster_config: ClusterConfig
+) -> PlanRow:
     try:
         wanted, in_force = parse_spec(raw), decoded(accepted)
-        topic = complete(wanted, facts, in_force)
+        topic = complete(wanted, cluster_config, in_force)
     except TopicError as error:
         return PlanRow(project, "wrong", {}, str(error))
     before, after = _present(wish), _plain(wanted.given)

@@ -16,7 +16,7 @@ from evenlane.ring.coordination.ports import Event, KeyValue, Listing
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
-    from evenlane.quota.topics.topic import TopicFacts
+    from evenlane.quota.topics.topic import ClusterLimits
 
 _log = structlog.get_logger(__name__)
 
@@ -65,12 +65,12 @@ class TopicReconciler:
     `_bad` and `alarms` have the same projects.
     """
 
-    def __init__(self, env: str, facts: TopicFacts, accepted: Mapping[str, Accepted]) -> None:
+    def __init__(self, env: str, cluster_config: ClusterLimits, accepted: Mapping[str, Accepted]) -> None:
         self.accepted = dict(accepted)
         self.alarms: dict[str, str] = {}
         self.refused = 0
         self._prefix = names.key(env, "topics", "")
-        self._facts = facts
+        self._cluster_config = cluster_config
         self._bad: dict[str, _Refused] = {}
 
     def unaccepted(self, told: Iterable[Listing | Event]) -> set[str]:
@@ -157,7 +157,7 @@ class TopicReconciler:
     def _judged(self, project: str, wish: KeyValue, before: Accepted | None) -> Accepted | None:
         try:
             names.check_project(project)
-            topic = complete(parse_spec(wish.value), self._facts, before)
+            topic = complete(parse_spec(wish.value), self._cluster_config, before)
         except (TopicError, InvalidName) as error:
             self._alarm(project, wish, error)
             return None

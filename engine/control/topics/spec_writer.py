@@ -49,8 +49,10 @@ class WriteResult(NamedTuple):
 class SpecWriter:
     """Writes specs. `by` is recorded as their author, none if it is None."""
 
-    def __init__(self, coordination: Coordination, env: str, facts: ClusterConfig, by: str | None = None) -> None:
-        self._coordination, self._env, self._facts, self._by = coordination, env, facts, by
+    def __init__(
+        self, coordination: Coordination, env: str, cluster_config: ClusterConfig, by: str | None = None
+    ) -> None:
+        self._coordination, self._env, self._cluster_config, self._by = coordination, env, cluster_config, by
 
     async def write(
         self, intended: Sequence[SpecChange], via: str, *, only_if: Sequence[Compare] = (), beside: Sequence[Op] = ()
@@ -89,7 +91,7 @@ class SpecWriter:
         return intended.raw is not None and moves_keys(before, self.completed(intended.project, intended.raw, before))
 
     def _complete(self, raw: bytes, before: Accepted | None) -> Topic:
-        return complete(parse_spec(raw), self._facts, before)
+        return complete(parse_spec(raw), self._cluster_config, before)
 
     def _author(self, each: SpecChange, via: str) -> ChangeAuthor | None:
         replaced = 0 if each.wish is None else each.wish.mod_revision
@@ -117,7 +119,7 @@ class SpecWriter:
 
     def _was_in_force(self, each: SpecChange) -> bool:
         """Whether the spec to change was accepted: otherwise part of the change is another author's."""
-        found = read_status(each.project, each.wish, each.accepted, self._facts)
+        found = read_status(each.project, each.wish, each.accepted, self._cluster_config)
         return found.accepted or (found.wish is None and found.in_force is None)
 
     def _as_read(self, kind: str, project: str, found: KeyValue | None) -> Compare:

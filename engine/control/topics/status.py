@@ -75,14 +75,16 @@ class TopicStatus:
         }
 
 
-def read_status(project: str, wish: KeyValue | None, accepted: KeyValue | None, facts: ClusterConfig) -> TopicStatus:
+def read_status(
+    project: str, wish: KeyValue | None, accepted: KeyValue | None, cluster_config: ClusterConfig
+) -> TopicStatus:
     in_force, damage = _read(project, accepted)
     if wish is None:
         return TopicStatus(project, None, None, in_force, damage=damage)
     try:
         names.check_project(project)
         parsed = parse_spec(wish.value)
-        wanted = complete(parsed, facts, in_force)
+        wanted = complete(parsed, cluster_config, in_force)
     except (TopicError, InvalidName) as error:
         return TopicStatus(project, written(wish.value), None, in_force, str(error), wish.mod_revision, damage)
     return TopicStatus(project, dict(parsed.given), wanted, in_force, None, wish.mod_revision, damage)

@@ -15,7 +15,7 @@ from evenlane.engine.errors import EvenlaneError
 from evenlane.ring.hashing import group_of, partition_of
 
 if TYPE_CHECKING:
-    from evenlane.engine.core.ports import ClusterFacts, Head
+    from evenlane.engine.core.ports import ClusterLayout, Head
     from evenlane.quota.topics.topic import Accepted
 
 # Headers about the message's end, which a replay drops.
@@ -95,7 +95,7 @@ def read_head(head: Head, subject: str, env: str) -> DeadLetter:
     return read(Stored(head.sequence, head.at, subject, head.headers, b""), env)._replace(size=head.size)
 
 
-def replay(letter: DeadLetter, env: str, topic: Accepted, facts: ClusterFacts, now: int) -> Copy:
+def replay(letter: DeadLetter, env: str, topic: Accepted, cluster_config: ClusterLayout, now: int) -> Copy:
     """The message for another first attempt, in the queue that the dead letter came from. It is a copy, as a retry is
     (evenlane.engine.core.message.copies).
 
@@ -106,13 +106,13 @@ def replay(letter: DeadLetter, env: str, topic: Accepted, facts: ClusterFacts, n
     place = letter.place
     if place is None:
         raise NotReplayable(f"it doesn't say which queue of {letter.project} it came from, but {letter.subject!r}")
-    if place.priority not in facts.priorities:
-        known = ", ".join(facts.priorities)
+    if place.priority not in cluster_config.priorities:
+        known = ", ".join(cluster_config.priorities)
         raise NotReplayable(f"its priority {place.priority!r} is none of this cluster's: {known}")
     group = place.group
     if group >= topic.active or (topic.topic.ordered and letter.key is not None):
         group = group_of(letter.id if letter.key is None else letter.key, topic.active)
-    partition = partition_of(letter.project, group, topic.topic.spread, facts.partitions)
+    partition = partition_of(letter.project, group, topic.topic.spread, cluster_config.partitions)
     subject = names.lane_subject(env, partition, letter.project, group, place.priority)
     return Copy(subject, h.encode(_headers_of_replay(letter, env, now)), letter.body)
 

@@ -35,7 +35,7 @@ class QuotaShares:
 
     def __init__(
         self,
-        facts: ClusterConfig,
+        cluster_config: ClusterConfig,
         scheduler: Scheduler[Queue],
         rules_of: Callable[[str], Topic | None],
         draining_of: Callable[[str], Sequence[int]],
@@ -45,7 +45,7 @@ class QuotaShares:
         tuning: Tuning = DEFAULT,
     ) -> None:
         self._tuning = tuning
-        self._facts, self._scheduler, self._on_change = facts, scheduler, on_change
+        self._cluster_config, self._scheduler, self._on_change = cluster_config, scheduler, on_change
         self._rules_of, self._draining_of, self._mine, self._projects = rules_of, draining_of, mine, projects
         self.loans = Loans()
         self.revision = 0
@@ -72,7 +72,7 @@ class QuotaShares:
         own = self._told[project] = self._own(project, topic)
         part = self.loans.part(project, own.part)
         if part > own.part:  # borrowed: limited to the most that its groups may use
-            part = max(own.part, min(part, max(1, own.groups) * self._facts.max_group_qps / topic.qps))
+            part = max(own.part, min(part, max(1, own.groups) * self._cluster_config.max_group_qps / topic.qps))
         self._scheduler.configure(project, share_of(topic, own, part), now, topic.qps)
 
     def own(self, project: str) -> float:
@@ -101,12 +101,12 @@ class QuotaShares:
     def _own(self, project: str, topic: Topic) -> NodeShare:
         draining = self._draining_of(project)
         later = self._later.get(project)
-        if later is None and len(self._mine) >= self._facts.partitions:
+        if later is None and len(self._mine) >= self._cluster_config.partitions:
             return NodeShare(topic.groups + len(draining), WHOLE)
         if later is None:
-            return node_share(project, topic, draining, self._mine.__contains__, self._facts.partitions)
+            return node_share(project, topic, draining, self._mine.__contains__, self._cluster_config.partitions)
         here = {*self._mine} - {number for number, at in later.items() if at > now_ns()}
-        return node_share(project, topic, draining, here.__contains__, self._facts.partitions)
+        return node_share(project, topic, draining, here.__contains__, self._cluster_config.partitions)
 
     # ---- partitions come and go
 

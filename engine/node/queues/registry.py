@@ -42,7 +42,7 @@ class QueueRegistry:
 
     def __init__(
         self,
-        facts: ClusterConfig,
+        cluster_config: ClusterConfig,
         limits: MemoryBudget,
         scheduler: Scheduler[Queue],
         topic_of: Callable[[str], Topic | None],
@@ -51,7 +51,12 @@ class QueueRegistry:
         on_change: Callable[[], None],
         tuning: Tuning = DEFAULT,
     ) -> None:
-        self._facts, self._limits, self._scheduler, self._topic_of = facts, limits, scheduler, topic_of
+        self._cluster_config, self._limits, self._scheduler, self._topic_of = (
+            cluster_config,
+            limits,
+            scheduler,
+            topic_of,
+        )
         self._by_partition: dict[int, dict[tuple[str, int, int], Queue]] = {}
         self._by_project: dict[str, list[Queue]] = {}
         self.on_gone: list[Callable[[Iterable[Queue]], None]] = []
@@ -59,7 +64,7 @@ class QueueRegistry:
         self.activity = Activity()
         self._withheld: dict[str, dict[str, bool]] = {}
         self.shares = QuotaShares(
-            facts, scheduler, self._rules_of, draining_of, mine, self._by_project.keys(), on_change, tuning
+            cluster_config, scheduler, self._rules_of, draining_of, mine, self._by_project.keys(), on_change, tuning
         )
 
     def get(self, partition: int, project: str, group: int, band: int) -> Queue:
@@ -67,7 +72,9 @@ class QueueRegistry:
         known = self._by_partition.setdefault(partition, {})
         queue = known.get((project, group, band))
         if queue is None:
-            queue = known[project, group, band] = Queue(project, group, self._facts.priorities[band], band, partition)
+            queue = known[project, group, band] = Queue(
+                project, group, self._cluster_config.priorities[band], band, partition
+            )
             topic = self._topic_of(project)
             if project not in self._by_project:
                 self._by_project[project] = []
@@ -162,7 +169,7 @@ class QueueRegistry:
         queue.single_attempt = topic is not None and topic.max_attempts == 1
         queue.keep_order(topic is not None and topic.ordered, self._limits)
         if topic is not None:
-            queue.read_ahead(min(self._limits.read_ahead, _needed_soon(topic, self._facts.max_group_qps)))
+            queue.read_ahead(min(self._limits.read_ahead, _needed_soon(topic, self._cluster_config.max_group_qps)))
         withheld = self._withheld.get(queue.project)
         queue.asleep = topic is None or topic.state == "paused" or (withheld is not None and any(withheld.values()))
         queue.ttl = int(topic.ttl * _SECOND) if topic is not None else 0

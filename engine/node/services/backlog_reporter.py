@@ -97,7 +97,7 @@ class Tally:
         if accepted is None or accepted.topic.max_backlog is None:
             self._limited.pop(project, None)
         else:
-            self._limited[project] = partitions_of(project, accepted, self._node.facts.partitions)
+            self._limited[project] = partitions_of(project, accepted, self._node.cluster_config.partitions)
 
     async def entries(self) -> list[BacklogEntry]:
         if not self._limited:

@@ -194,7 +194,7 @@ class QuotaBorrower:
         """The number of messages waiting, and the highest rate (msg/s) that their groups may have."""
         queues = [queue for queue in self._node.queues.of(project) if queue.backlog]
         groups = len({queue.group for queue in queues})
-        return sum(queue.backlog for queue in queues), groups * self._node.facts.max_group_qps
+        return sum(queue.backlog for queue in queues), groups * self._node.cluster_config.max_group_qps
 
     # ---- requests of the leader
 

@@ -32,9 +32,9 @@ _KINDS: tuple[Kind, Kind] = ("lanes", "later")
 
 class Environment:
     def __init__(
-        self, name: str, facts: ClusterConfig, topic_of: Callable[[str], Topic | None], store: JetStreamStore
+        self, name: str, cluster_config: ClusterConfig, topic_of: Callable[[str], Topic | None], store: JetStreamStore
     ) -> None:
-        self.name, self._facts, self._topic_of, self._store = name, facts, topic_of, store
+        self.name, self._cluster_config, self._topic_of, self._store = name, cluster_config, topic_of, store
 
     @asynccontextmanager
     async def serving(
@@ -49,13 +49,13 @@ class Environment:
     ) -> AsyncIterator[Node]:
         """A node that owns all partitions; it is stopped at the end, whatever its backlog is."""
         node = Node(
-            self._store, self._facts, Handler.of(handle), self._topic_of,
+            self._store, self._cluster_config, Handler.of(handle), self._topic_of,
             env=self.name, concurrency=slots, limits=limits, scheduler=scheduler, on_stop=on_stop,
             push=push,
         )  # fmt: skip
         await node.start()
         try:
-            await node.take_over(range(self._facts.partitions), 1)
+            await node.take_over(range(self._cluster_config.partitions), 1)
             yield node
         finally:
             await node.stop(_GRACE_S)
@@ -63,13 +63,13 @@ class Environment:
 
 @asynccontextmanager
 async def environment(
-    url: str, name: str, facts: ClusterConfig, topic_of: Callable[[str], Topic | None]
+    url: str, name: str, cluster_config: ClusterConfig, topic_of: Callable[[str], Topic | None]
 ) -> AsyncIterator[Environment]:
     """All lanes are there; they are deleted in the end. Raises Unreachable."""
     async with open_store(url, name, feeds=True) as store:
-        await store.prepare(lanes(facts.partitions))
-        yield Environment(name, facts, topic_of, store)
-    await _delete(url, name, facts)  # (after a failure the server goes, with all it has)
+        await store.prepare(lanes(cluster_config.partitions))
+        yield Environment(name, cluster_config, topic_of, store)
+    await _delete(url, name, cluster_config)  # (after a failure the server goes, with all it has)
 
 
 @asynccontextmanager
@@ -87,10 +87,10 @@ def lanes(partitions: int) -> list[LaneId]:
     return [LaneId(kind, number) for kind in _KINDS for number in range(partitions)]
 
 
-async def _delete(url: str, env: str, facts: ClusterConfig) -> None:
+async def _delete(url: str, env: str, cluster_config: ClusterConfig) -> None:
     async with plain_client(url) as client:
         streams = client.jetstream()
-        own = (names.stream(env, lane) for lane in lanes(facts.partitions))
+        own = (names.stream(env, lane) for lane in lanes(cluster_config.partitions))
         for stream in (*own, *names.other_streams(env)):
             with suppress(NotFoundError):
                 await cancellable(streams.delete_stream(stream))

@@ -20,8 +20,10 @@ if TYPE_CHECKING:
 
 
 class Puts:
-    def __init__(self, store: JetStreamStore, env: str, facts: ClusterConfig, spreads: Mapping[str, int]) -> None:
-        self._store, self._env, self._facts = store, env, facts
+    def __init__(
+        self, store: JetStreamStore, env: str, cluster_config: ClusterConfig, spreads: Mapping[str, int]
+    ) -> None:
+        self._store, self._env, self._cluster_config = store, env, cluster_config
         self._spreads = spreads
         self._subjects: dict[tuple[str, int, int], str] = {}
 
@@ -30,14 +32,14 @@ class Puts:
         key = (project, group, band)
         subject = self._subjects.get(key)
         if subject is None:
-            partition = partition_of(project, group, self._spreads[project], self._facts.partitions)
-            priority = self._facts.priorities[band]
+            partition = partition_of(project, group, self._spreads[project], self._cluster_config.partitions)
+            priority = self._cluster_config.priorities[band]
             subject = self._subjects[key] = names.lane_subject(self._env, partition, project, group, priority)
         return self._store.put(subject, h.encode({h.ID: f"{project}:{number}"}), body)
 
 
 @asynccontextmanager
-async def putting(url: str, env: str, facts: ClusterConfig, spreads: Mapping[str, int]) -> AsyncIterator[Puts]:
+async def putting(url: str, env: str, cluster_config: ClusterConfig, spreads: Mapping[str, int]) -> AsyncIterator[Puts]:
     """`spreads` are the projects' own. The streams must be there. Raises Unreachable."""
     async with open_store(url, env) as store:
-        yield Puts(store, env, facts, spreads)
+        yield Puts(store, env, cluster_config, spreads)

@@ -40,7 +40,7 @@ class PutOrder(msgspec.Struct):
 
     url: str
     env: str
-    facts: ClusterConfig
+    cluster_config: ClusterConfig
     projects: list[str]
     spreads: list[int]
     at: bytes
@@ -69,7 +69,7 @@ class Putter(ModuleProcess):
         at, tenant, group, band = (each.tobytes() for each in (load.at, load.tenant, load.group, load.band))
         projects, spreads = [each.name for each in load.tenants], [each.topic.spread for each in load.tenants]
         service = load.service.tobytes() if with_service else b""
-        super().__init__(PutOrder(url, env, load.facts, projects, spreads, at, tenant, group, band, service))
+        super().__init__(PutOrder(url, env, load.cluster_config, projects, spreads, at, tenant, group, band, service))
         self._lasts_s = load.until / SECOND
 
     async def on_started(self) -> None:
@@ -154,7 +154,7 @@ class Schedule:
 
 async def _carry_out(order: PutOrder) -> PutReport:
     spreads = dict(zip(order.projects, order.spreads, strict=True))
-    async with putting(order.url, order.env, order.facts, spreads) as puts:
+    async with putting(order.url, order.env, order.cluster_config, spreads) as puts:
         write_record(PutReport())
         origin = await asyncio.to_thread(read_record, int)
         return PutReport(sent=(await Schedule(order, puts, origin).carry_out()).tobytes())

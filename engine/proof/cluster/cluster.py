@@ -105,7 +105,7 @@ class Cluster:
 async def cluster(
     url: str,
     tenants: Sequence[Tenant],
-    facts: ClusterConfig,
+    cluster_config: ClusterConfig,
     settings: Mapping[str, object],
     *,
     env: str = ENV,
@@ -121,22 +121,22 @@ async def cluster(
         etcd = EtcdServer(folder)
         stack.push_async_callback(etcd.stop)
         await etcd.start()
-        await stack.enter_async_context(environment(url, env, facts, topics.get))
+        await stack.enter_async_context(environment(url, env, cluster_config, topics.get))
         history = await stack.enter_async_context(History(etcd.endpoint, env))
-        await _accept(etcd.endpoint, env, facts, {name: encode(topic) for name, topic in topics.items()})
+        await _accept(etcd.endpoint, env, cluster_config, {name: encode(topic) for name, topic in topics.items()})
         store = await stack.enter_async_context(open_store(url, env))
-        puts = Puts(store, env, facts, {name: topic.spread for name, topic in topics.items()})
+        puts = Puts(store, env, cluster_config, {name: topic.spread for name, topic in topics.items()})
         of_nodes = {"nats": url, "etcd": etcd.endpoint, "env": env, **settings}
-        made = Cluster(folder, history, store, puts, facts.partitions, of_nodes, service_s)
+        made = Cluster(folder, history, store, puts, cluster_config.partitions, of_nodes, service_s)
         stack.push_async_callback(made.end)
         yield made
 
 
-async def _accept(endpoint: str, env: str, facts: ClusterConfig, specs: Mapping[str, bytes]) -> None:
+async def _accept(endpoint: str, env: str, cluster_config: ClusterConfig, specs: Mapping[str, bytes]) -> None:
     """Before any node starts, so that the first plan knows all loads."""
     coordination = EtcdCoordination((endpoint,))
     try:
-        async with accepted_topics(coordination, env, facts, specs):
+        async with accepted_topics(coordination, env, cluster_config, specs):
             pass
     finally:
         await coordination.close()

@@ -24,10 +24,10 @@ _PATIENCE_S = 60.0
 
 @asynccontextmanager
 async def accepted_topics(
-    coordination: Coordination, env: str, facts: ClusterConfig, specs: Mapping[str, bytes]
+    coordination: Coordination, env: str, cluster_config: ClusterConfig, specs: Mapping[str, bytes]
 ) -> AsyncIterator[TopicCache]:
     """The topics of these specs, by project, accepted as a leader would. Raises CoordinationError, UnknownProject."""
-    agreed = await agree_cluster_config(coordination, env, asdict(facts))
+    agreed = await agree_cluster_config(coordination, env, asdict(cluster_config))
     controller, cache = TopicController(coordination, env, agreed, env), TopicCache(coordination, env)
     try:
         await controller.start()

@@ -30,7 +30,7 @@ SLOTS = 16
 SERVICE_S = 0.04
 QUOTA, BURST = 50, 10  # msg/s and messages, of each project
 HOT_RATE = 1_000.0  # msg/s
-FACTS = ClusterConfig(partitions=16)
+CLUSTER_CONFIG = ClusterConfig(partitions=16)
 SPEC = msgspec.json.encode({"qps": QUOTA, "burst": BURST})
 HOT = "hot"
 
@@ -77,12 +77,12 @@ class Plan:
     def load(self, arm: Arm, number: int) -> Load:
         """The load of round `number`: that of the victims is the same in all arms."""
         until = int(self.turn_s * SECOND)
-        topic = complete(parse_spec(SPEC), FACTS)
+        topic = complete(parse_spec(SPEC), CLUSTER_CONFIG)
         tenants = [Tenant(name, topic) for name in (*self.victims, HOT)]
         arrivals = [*self._of_victims(number, until - int(LAST_S * SECOND))]
         if arm != "without hot":
             arrivals += [Arrival(at, len(tenants) - 1, 0, _BAND, _SERVICE) for at in uniform(HOT_RATE, 0, until)]
-        return Load.of(tenants, arrivals, until, FACTS)
+        return Load.of(tenants, arrivals, until, CLUSTER_CONFIG)
 
     def _of_victims(self, number: int, until: int) -> Iterator[Arrival]:
         """Each at random; drawn for all together, as their number may be large."""
@@ -95,4 +95,4 @@ def scheduler(arm: Arm) -> Scheduler[Queue]:
     """The product's own, or the control: first come, first served."""
     if arm == "control":
         return FifoScheduler(stored_at)
-    return FairScheduler(SLOTS, FACTS.max_group_qps)
+    return FairScheduler(SLOTS, CLUSTER_CONFIG.max_group_qps)

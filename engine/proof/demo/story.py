@@ -17,7 +17,7 @@ from evenlane.engine.base.config.settings import Settings
 from evenlane.engine.cluster import connections
 from evenlane.engine.errors import EvenlaneError
 from evenlane.engine.proof.cluster.topics import accepted_topics
-from evenlane.engine.proof.demo.plan import ARMS, FACTS, HOT, SPEC, Plan
+from evenlane.engine.proof.demo.plan import ARMS, CLUSTER_CONFIG, HOT, SPEC, Plan
 from evenlane.engine.proof.demo.result import Result
 from evenlane.engine.proof.demo.table import intro, preparing, running
 from evenlane.engine.proof.demo.turn import Turn
@@ -74,7 +74,7 @@ class Demo:
             coordination = connections.etcd(settings)
             opened.push_async_callback(coordination.close)
             self._settings[arm] = settings
-            topics = accepted_topics(coordination, settings.env, FACTS, dict.fromkeys(projects, SPEC))
+            topics = accepted_topics(coordination, settings.env, CLUSTER_CONFIG, dict.fromkeys(projects, SPEC))
             self._caches[arm] = await opened.enter_async_context(topics)
 
     async def _take_turn(self, arm: Arm, number: int, live: Live) -> None:

@@ -11,7 +11,7 @@ from evenlane.engine.producer.producer import Producer
 from evenlane.engine.producer.put import Put
 from evenlane.engine.proof.broker.environment import environment, open_store
 from evenlane.engine.proof.demo.ledger import Ledger, dead_letters, waiting
-from evenlane.engine.proof.demo.plan import FACTS, HOT, SLOTS, scheduler
+from evenlane.engine.proof.demo.plan import CLUSTER_CONFIG, HOT, SLOTS, scheduler
 from evenlane.engine.proof.figures import percentile, worst_window
 from evenlane.engine.proof.load.trace import NEVER
 from evenlane.engine.proof.runners.one_node import Run
@@ -56,15 +56,15 @@ class Turn(Run):
 
         url, env, own = settings.nats[0], settings.env, scheduler(self.arm)
         async with (
-            environment(url, env, FACTS, topic_of) as made,
+            environment(url, env, CLUSTER_CONFIG, topic_of) as made,
             open_store(url, env) as store,
             dead_letters(url, env) as dead,
         ):
-            producer = Producer(settings=settings, store=store, topics=cache, facts=FACTS)
+            producer = Producer(settings=settings, store=store, topics=cache, facts=CLUSTER_CONFIG)
             limits = MemoryBudget()
             async with producer, made.serving(self.handle, own, slots=SLOTS, limits=limits, on_stop=self.fail):
                 await self.through(lambda _origin: self._put_all(producer))
-            self._close(await dead.numbers(), await waiting(store, FACTS.partitions))
+            self._close(await dead.numbers(), await waiting(store, CLUSTER_CONFIG.partitions))
 
     @property
     def elapsed_s(self) -> float:

@@ -17,12 +17,12 @@ if TYPE_CHECKING:
     from evenlane.quota.topics.topic import Topic
 
 PARTITIONS = 16  # of each environment that the broker runner makes
-FACTS = ClusterConfig(partitions=PARTITIONS)
+CLUSTER_CONFIG = ClusterConfig(partitions=PARTITIONS)
 
 
-def facts_of(nodes: int) -> ClusterConfig:
+def config_for(nodes: int) -> ClusterConfig:
     """The config of an environment for this number of nodes: over several, the default one."""
-    return FACTS if nodes == 1 else ClusterConfig()
+    return CLUSTER_CONFIG if nodes == 1 else ClusterConfig()
 
 
 class Arrival(NamedTuple):
@@ -41,9 +41,9 @@ class Tenant:
     topic: Topic
 
 
-def tenant(name: str, facts: ClusterConfig = FACTS, **spec: object) -> Tenant:
+def tenant(name: str, cluster_config: ClusterConfig = CLUSTER_CONFIG, **spec: object) -> Tenant:
     """A tenant whose topic has this spec, completed as the cluster would. Raises TopicError."""
-    return Tenant(name, complete(parse_spec(json.dumps(spec).encode()), facts))
+    return Tenant(name, complete(parse_spec(json.dumps(spec).encode()), cluster_config))
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class Load:
 
     tenants: tuple[Tenant, ...]
     until: int
-    facts: ClusterConfig = FACTS
+    cluster_config: ClusterConfig = CLUSTER_CONFIG
     at: array[int] = field(default_factory=lambda: array("q"))
     tenant: array[int] = field(default_factory=lambda: array("l"))
     group: array[int] = field(default_factory=lambda: array("l"))
@@ -67,10 +67,14 @@ class Load:
 
     @classmethod
     def of(
-        cls, tenants: Iterable[Tenant], arrivals: Iterable[Arrival], until: int, facts: ClusterConfig = FACTS
+        cls,
+        tenants: Iterable[Tenant],
+        arrivals: Iterable[Arrival],
+        until: int,
+        cluster_config: ClusterConfig = CLUSTER_CONFIG,
     ) -> Load:
         """Sorts by time; what comes at the same instant stays in the order given."""
-        made = cls(tuple(tenants), until, facts)
+        made = cls(tuple(tenants), until, cluster_config)
         for arrival in sorted(arrivals, key=lambda each: each.at):
             made.at.append(arrival.at)
             made.tenant.append(arrival.tenant)
@@ -81,21 +85,30 @@ class Load:
 
     @classmethod
     def steady(
-        cls, tenants: Iterable[Tenant], rate: float, seconds: float, facts: ClusterConfig, *, band: int, turn: int = 0
+        cls,
+        tenants: Iterable[Tenant],
+        rate: float,
+        seconds: float,
+        cluster_config: ClusterConfig,
+        *,
+        band: int,
+        turn: int = 0,
     ) -> Load:
         """`rate` messages per second, for the first groups of all tenants in turn, beginning with number `turn`."""
-        made = cls(tuple(tenants), int(seconds * SECOND), facts)
+        made = cls(tuple(tenants), int(seconds * SECOND), cluster_config)
         arrivals = enumerate(uniform(rate, 0, made.until), turn)
         come = (Arrival(at, number % len(made.tenants), 0, band, 0) for number, at in arrivals)
-        return cls.of(made.tenants, come, made.until, facts)
+        return cls.of(made.tenants, come, made.until, cluster_config)
 
     def without(self, *names: str) -> Load:
         """The same load with these tenants silent: topics and numbers of tenants stay."""
         silent = {number for number, each in enumerate(self.tenants) if each.name in names}
-        return self.of(self.tenants, (each for each in self if each.tenant not in silent), self.until, self.facts)
+        return self.of(
+            self.tenants, (each for each in self if each.tenant not in silent), self.until, self.cluster_config
+        )
 
     def only_band(self, band: int) -> Load:
-        return self.of(self.tenants, (each for each in self if each.band == band), self.until, self.facts)
+        return self.of(self.tenants, (each for each in self if each.band == band), self.until, self.cluster_config)
 
     def in_one_band(self) -> Load:
         """The same with all messages of a group in one queue; the order of arrivals stays."""
@@ -103,7 +116,7 @@ class Load:
 
     def with_spec(self, name: str, **spec: object) -> Load:
         """The same with another topic for one tenant."""
-        changed = tenant(name, self.facts, **spec)
+        changed = tenant(name, self.cluster_config, **spec)
         return replace(self, tenants=tuple(changed if each.name == name else each for each in self.tenants))
 
     def numbers(self, *, tenants: Iterable[str] | None = None, but: str = "", band: int | None = None) -> list[int]:

@@ -20,8 +20,8 @@ NAMES = tuple(f"node-{letter}" for letter in "abcdefghijklmnopqrstuvwxyz")
 class Placement:
     """`owners` has the number of each partition's node."""
 
-    def __init__(self, facts: ClusterConfig, owners: Sequence[int], nodes: int) -> None:
-        self.owners, self.nodes, self._partitions = owners, nodes, facts.partitions
+    def __init__(self, cluster_config: ClusterConfig, owners: Sequence[int], nodes: int) -> None:
+        self.owners, self.nodes, self._partitions = owners, nodes, cluster_config.partitions
         self.partitions = [frozenset(p for p, owner in enumerate(owners) if owner == node) for node in range(nodes)]
         """Each node's own."""
 
@@ -36,17 +36,17 @@ class Placement:
         return found
 
 
-def on_one(facts: ClusterConfig) -> Placement:
+def on_one(cluster_config: ClusterConfig) -> Placement:
     """All on one node."""
-    return Placement(facts, [0] * facts.partitions, 1)
+    return Placement(cluster_config, [0] * cluster_config.partitions, 1)
 
 
 def placed(load: Load, nodes: int) -> Placement:
     """As a leader would with these topics, if all nodes came at once."""
     if nodes == 1:
-        return on_one(load.facts)
-    owners = place(NAMES[:nodes], partition_loads_of(load.tenants, load.facts.partitions), {})
-    return Placement(load.facts, [NAMES.index(owner) for owner in owners if owner is not None], nodes)
+        return on_one(load.cluster_config)
+    owners = place(NAMES[:nodes], partition_loads_of(load.tenants, load.cluster_config.partitions), {})
+    return Placement(load.cluster_config, [NAMES.index(owner) for owner in owners if owner is not None], nodes)
 
 
 def partition_loads_of(tenants: Iterable[Tenant], partitions: int) -> list[float]:

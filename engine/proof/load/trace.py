@@ -25,7 +25,7 @@ class Trace:
     """
 
     def __init__(self, load: Load, put: array[int] | None = None, where: Placement | None = None) -> None:
-        self.load, self.where = load, where or on_one(load.facts)
+        self.load, self.where = load, where or on_one(load.cluster_config)
         self.put = array("q", load.at if put is None else put)
         self.started = array("q", [NEVER]) * len(load)
         self.ended = array("q", [NEVER]) * len(load)

@@ -54,7 +54,7 @@ class Broker:
         env, limits = f"bench-{next(_environments)}", WIDE if arm.at_hand else MemoryBudget()
         topics = {each.name: each.topic for each in load.tenants}
         async with (
-            environment(self.url, env, load.facts, topics.get) as made,
+            environment(self.url, env, load.cluster_config, topics.get) as made,
             Putter(self.url, env, load) as putter,
             made.serving(
                 run.handle,

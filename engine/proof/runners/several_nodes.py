@@ -45,13 +45,15 @@ class NodesBroker:
     async def run(self, arm: Arm, passed: Callable[[float], None]) -> Trace:
         """`passed` gets the share of the load's time that is over. Raises EvenlaneError, CoordinationError."""
         env, names = f"bench-nodes-{next(_environments)}", NAMES[: arm.nodes or self.nodes]
-        tenants, facts = arm.load.tenants, arm.load.facts
+        tenants, cluster_config = arm.load.tenants, arm.load.cluster_config
         limits = {"read_ahead": _MOST_AHEAD, "payload_budget": _MUCH} if arm.at_hand else {}
         settings = {"lease_ttl": _LEASE_TTL, "concurrency": self.slots, **limits}
-        async with cluster(self.url, tenants, facts, settings, env=env) as made:
+        async with cluster(self.url, tenants, cluster_config, settings, env=env) as made:
             await made.start(*names, program=_program(arm, len(names)))
             owners = made.history.owners
-            where = Placement(facts, [names.index(owners[each]) for each in range(facts.partitions)], len(names))
+            where = Placement(
+                cluster_config, [names.index(owners[each]) for each in range(cluster_config.partitions)], len(names)
+            )
             load = arm.aim(arm.load, where)
             async with Putter(self.url, env, load, with_service=True) as putter:
                 origin = now_ns() + _LEAD_NS

@@ -112,7 +112,9 @@ class ClusterScenario(Scenario):
             progress(f"{self.name}: {what}", share)
 
         step("servers and topics", 0.0)
-        async with cluster(url, projects.all, projects.facts, self.settings(), service_s=self.service_s) as made:
+        async with cluster(
+            url, projects.all, projects.cluster_config, self.settings(), service_s=self.service_s
+        ) as made:
             run = self.run_type(made, projects, seed, step)
             await run.happen()
         return run.arms()

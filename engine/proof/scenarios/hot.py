@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from evenlane.engine.proof.arms import Arm, evenly, fifo, product, without_headroom
 from evenlane.engine.proof.figures import dwell, ratio, since, utilisation
 from evenlane.engine.proof.load import arrivals as a
-from evenlane.engine.proof.load.load import Arrival, Load, facts_of, tenant
+from evenlane.engine.proof.load.load import Arrival, Load, config_for, tenant
 from evenlane.engine.proof.report import Bar
 from evenlane.engine.proof.scenarios.trace_scenario import TraceScenario
 
@@ -52,9 +52,11 @@ class _Hot(TraceScenario):
         return Arm(load, make, self._read, aim=evenly)
 
     def _load(self, seed: int) -> Load:
-        facts, spec = facts_of(self.nodes), {**_SPEC, "qps": _QPS * self.nodes, "groups": self._groups}
-        tenants = [tenant(name, facts, **spec) for name in (*(f"victim-{n:02d}" for n in range(_VICTIMS)), HOT)]
-        return Load.of(tenants, [*self._victims(seed), *self._burst()], self.ns(_UNTIL), facts)
+        cluster_config, spec = config_for(self.nodes), {**_SPEC, "qps": _QPS * self.nodes, "groups": self._groups}
+        tenants = [
+            tenant(name, cluster_config, **spec) for name in (*(f"victim-{n:02d}" for n in range(_VICTIMS)), HOT)
+        ]
+        return Load.of(tenants, [*self._victims(seed), *self._burst()], self.ns(_UNTIL), cluster_config)
 
     @property
     def _groups(self) -> int:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from evenlane.engine.proof.arms import Arm, product
 from evenlane.engine.proof.figures import dwell, ratio
 from evenlane.engine.proof.load import arrivals as a
-from evenlane.engine.proof.load.load import Arrival, Load, facts_of, tenant
+from evenlane.engine.proof.load.load import Arrival, Load, config_for, tenant
 from evenlane.engine.proof.report import Bar
 from evenlane.engine.proof.scenarios.trace_scenario import TraceScenario
 
@@ -51,8 +51,8 @@ class Priority(TraceScenario):
         times = a.poisson(rng, offered * _QPS * self.nodes, self.ns(_LEAD), self.ns(_UNTIL))
         groups = a.chooser(rng, a.even(self.nodes))
         high = (Arrival(at, 0, next(groups) if self.nodes > 1 else 0, 0, _SERVICE) for at in times)
-        facts = facts_of(self.nodes)
-        return Load.of([tenant(_NAME, facts, **self._spec())], [*low, *high], self.ns(_UNTIL), facts)
+        cluster_config = config_for(self.nodes)
+        return Load.of([tenant(_NAME, cluster_config, **self._spec())], [*low, *high], self.ns(_UNTIL), cluster_config)
 
     def _spec(self, ageing: float | None = None) -> dict[str, Any]:
         """A group of 100 QPS for each node."""

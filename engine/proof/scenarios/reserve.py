@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from evenlane.engine.proof.arms import Arm, evenly, product, round_robin
 from evenlane.engine.proof.figures import ratio, shares, shares_on_nodes, utilisation
 from evenlane.engine.proof.load import arrivals as a
-from evenlane.engine.proof.load.load import Arrival, Load, facts_of, tenant
+from evenlane.engine.proof.load.load import Arrival, Load, config_for, tenant
 from evenlane.engine.proof.report import Bar
 from evenlane.engine.proof.scenarios.trace_scenario import BacklogScenario
 
@@ -66,9 +66,9 @@ class Reserve(BacklogScenario):
         return self.load(self._tenants(), come())
 
     def _tenants(self) -> list[Tenant]:
-        facts = facts_of(self.nodes)
-        others = [tenant(f"weight-{weight}", facts, **self._spec(weight)) for weight in _WEIGHTS]
-        return [tenant(RESERVED, facts, **self._spec(1, _RESERVE)), *others]
+        cluster_config = config_for(self.nodes)
+        others = [tenant(f"weight-{weight}", cluster_config, **self._spec(weight)) for weight in _WEIGHTS]
+        return [tenant(RESERVED, cluster_config, **self._spec(1, _RESERVE)), *others]
 
     def _spec(self, weight: float, reserve: float = 0) -> dict[str, Any]:
         rates = {"qps": _QPS_OF_WEIGHT * weight * self.nodes, "reserve": reserve * self.nodes}

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from evenlane.engine.proof.arms import Arm, product, round_robin
 from evenlane.engine.proof.figures import busy, ratio, shares, shares_on_nodes, utilisation
 from evenlane.engine.proof.load import arrivals as a
-from evenlane.engine.proof.load.load import Arrival, Load, facts_of, tenant
+from evenlane.engine.proof.load.load import Arrival, Load, config_for, tenant
 from evenlane.engine.proof.report import Bar
 from evenlane.engine.proof.scenarios.trace_scenario import BacklogScenario
 
@@ -79,7 +79,7 @@ class Shares(BacklogScenario):
     def _tenant(self, name: str, **spec: Any) -> Tenant:
         """A tenant whose quota is out of reach; `spec` overrides what most have."""
         usual = {"qps": _QPS * self.nodes, "groups": self.groups, "burst": 50, "weight": 1}
-        return tenant(name, facts_of(self.nodes), **{**usual, **spec})
+        return tenant(name, config_for(self.nodes), **{**usual, **spec})
 
     def _read_alone(self, trace: Trace) -> Figures:
         start, end = self.span

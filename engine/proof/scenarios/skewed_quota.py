@@ -12,7 +12,7 @@ from evenlane.engine.errors import ConfigError
 from evenlane.engine.proof.arms import Arm, product, round_robin
 from evenlane.engine.proof.figures import dwell, worst_window
 from evenlane.engine.proof.load import arrivals as a
-from evenlane.engine.proof.load.load import Arrival, Load, facts_of, tenant
+from evenlane.engine.proof.load.load import Arrival, Load, config_for, tenant
 from evenlane.engine.proof.report import Bar
 from evenlane.engine.proof.scenarios.trace_scenario import TraceScenario
 
@@ -83,14 +83,14 @@ class SkewedQuota(TraceScenario):
 
     def _load_over_nodes(self, seed: int, offered: float) -> Load:
         """The group says for which node a message is meant, until `aimed` knows where groups are."""
-        facts, rng = facts_of(NODES), a.stream_of(seed, "skewed", "nodes", offered)
+        cluster_config, rng = config_for(NODES), a.stream_of(seed, "skewed", "nodes", offered)
         ranks, turn = a.chooser(rng, _SKEW), self.ns(_TURN)
 
         def come() -> Iterator[Arrival]:
             for at in a.poisson(rng, offered, 0, self.ns(_UNTIL)):
                 yield Arrival(at, 0, (next(ranks) + at // turn) % NODES, 1, _SERVICE)
 
-        return Load.of([tenant(_NAME, facts, **_WHOLE)], come(), self.ns(_UNTIL), facts)
+        return Load.of([tenant(_NAME, cluster_config, **_WHOLE)], come(), self.ns(_UNTIL), cluster_config)
 
     def sim_bars(self, figures: Arms) -> list[Bar]:
         product_, split, free = (figures[arm] for arm in ("borrowing", "each group its tenth", "no quota"))

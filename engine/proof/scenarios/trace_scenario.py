@@ -6,7 +6,7 @@ import asyncio
 from abc import abstractmethod
 from typing import TYPE_CHECKING, ClassVar
 
-from evenlane.engine.proof.load.load import Load, facts_of
+from evenlane.engine.proof.load.load import Load, config_for
 from evenlane.engine.proof.load.placement import NAMES
 from evenlane.engine.proof.runners.one_node import Broker
 from evenlane.engine.proof.runners.several_nodes import NodesBroker
@@ -132,7 +132,7 @@ class BacklogScenario(TraceScenario):
         return self.ns(self.comes_in), self.ns(self.comes_in + _MEASURED)
 
     def load(self, tenants: Iterable[Tenant], arrivals: Iterable[Arrival]) -> Load:
-        return Load.of(tenants, arrivals, self.span[1], facts_of(self.nodes))
+        return Load.of(tenants, arrivals, self.span[1], config_for(self.nodes))
 
     def backlog(self, messages: int) -> int:
         """These messages, or as many more as they have to last longer than usual."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from evenlane.engine.core.wire.share_messages import DURATION_S, EVERY_S, SOON_S
 from evenlane.engine.node.services.quota_demand import Demand, QueueDemand
 from evenlane.engine.proof.load.arrivals import MILLISECOND, SECOND
-from evenlane.engine.proof.load.load import FACTS
+from evenlane.engine.proof.load.load import CLUSTER_CONFIG
 from evenlane.quota.lending.loans import Loans
 from evenlane.quota.lending.rounds import LendingRounds, NodeStanding, State
 
@@ -83,7 +83,7 @@ class BorrowingNode:
 
     def _waiting(self, project: str) -> tuple[int, float]:
         waiting, groups = self._node.backlog(project)
-        return waiting, groups * FACTS.max_group_qps
+        return waiting, groups * CLUSTER_CONFIG.max_group_qps
 
 
 class LendingLeader:

@@ -143,7 +143,9 @@ class MeterPublisher:
         for start, end, block in shared_out(len(found), blocks, self._most):
             part = found[start:end]
             self._number += 1
-            head = Head(node.id, self._run, self._number, self._after, at, span, self._slots, node.facts.priorities)
+            head = Head(
+                node.id, self._run, self._number, self._after, at, span, self._slots, node.cluster_config.priorities
+            )
             body = await asyncio.to_thread(_record, head, part, came, topics, bare, block.with_fairness(fairness))
             try:
                 async with asyncio.timeout(_ACK_S):

@@ -35,8 +35,8 @@ def told(servers, **more) -> Settings:
 async def make_topics(servers, env="online", **topics):
     etcd = EtcdCoordination([servers.etcd.endpoint])
     try:
-        facts = await agree_cluster_config(etcd, env, {"partitions": 16})
-        await wished(etcd, env, facts, topics)
+        cluster_config = await agree_cluster_config(etcd, env, {"partitions": 16})
+        await wished(etcd, env, cluster_config, topics)
     finally:
         await etcd.close()
 

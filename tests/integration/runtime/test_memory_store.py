@@ -39,8 +39,8 @@ async def settings(etcd_server):
         partitions=2,
     )  # fmt: skip
     coordination = connections.etcd(made)
-    facts = await agree_cluster_config(coordination, made.env, {"partitions": 2})
-    await TopicClient(coordination, made.env, facts).change("acme", {"qps": 100})
+    cluster_config = await agree_cluster_config(coordination, made.env, {"partitions": 2})
+    await TopicClient(coordination, made.env, cluster_config).change("acme", {"qps": 100})
     await coordination.close()
     return made
 

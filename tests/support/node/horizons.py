@@ -5,7 +5,7 @@ from evenlane.engine.core.lane.settle_record import decode
 from evenlane.ring.hashing import partition_of
 from tests.support.node.keyed import Deadly
 from tests.support.node.two import P, lane_of
-from tests.support.node.world import FACTS, topic
+from tests.support.node.world import CLUSTER_CONFIG, topic
 from tests.support.until import until
 
 
@@ -15,7 +15,7 @@ class Horizons(Deadly):
     async def put_paused(self):
         """A message of a topic that is paused, in the same lane: it stays there, and what comes after it."""
         self.topics.setdefault("still", topic(state="paused"))
-        group = next(group for group in range(10) if partition_of("still", group, 2, FACTS.partitions) == P)
+        group = next(group for group in range(10) if partition_of("still", group, 2, CLUSTER_CONFIG.partitions) == P)
         return await self.put(project="still", group=group)
 
     async def node_with(self, *ids, **options):

@@ -30,16 +30,16 @@ async def handle(_message) -> None:
 
 
 async def main(tenants: int) -> None:
-    facts = ClusterConfig()
-    wishes = [complete(parse_spec(b'{"qps": %d}' % (10 + n % 40)), facts) for n in range(40)]
+    cluster_config = ClusterConfig()
+    wishes = [complete(parse_spec(b'{"qps": %d}' % (10 + n % 40)), cluster_config) for n in range(40)]
     topics = {  # as they come from etcd, each read by itself
         f"tenant-{n}": decode_accepted(encode(accept(wishes[n % 40], 1, None))).topic for n in range(tenants)
     }
     store = MemoryStore(MemoryServer(), "online")
     await store.open()
-    node = Node(store, facts, Handler.of(handle), topics.get, concurrency=tenants)
+    node = Node(store, cluster_config, Handler.of(handle), topics.get, concurrency=tenants)
     node.lanes.defer = lambda _queue: False
-    bands = {name: band for band, name in enumerate(facts.priorities)}
+    bands = {name: band for band, name in enumerate(cluster_config.priorities)}
 
     def open_queue(_lane: FedLane, subject: bytes, _entry: object) -> Queue:
         return node.queues.get(0, *queue_named(subject, "lanes", bands))

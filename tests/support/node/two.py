@@ -11,10 +11,10 @@ from evenlane.engine.node.node import Node
 from evenlane.engine.store.memory.store import MemoryStore
 from evenlane.ring.hashing import partition_of
 from evenlane.ring.membership.records import HeldLane, HeldRecord
-from tests.support.node.world import FACTS, SECOND, World
+from tests.support.node.world import CLUSTER_CONFIG, SECOND, World
 
-P = partition_of("acme", 0, 2, FACTS.partitions)
-GROUPS = [group for group in range(10) if partition_of("acme", group, 2, FACTS.partitions) == P]
+P = partition_of("acme", 0, 2, CLUSTER_CONFIG.partitions)
+GROUPS = [group for group in range(10) if partition_of("acme", group, 2, CLUSTER_CONFIG.partitions) == P]
 
 
 class Two(World):
@@ -48,7 +48,9 @@ class Two(World):
             "limits": MemoryBudget(),
             **options,
         }
-        node = Node(store, FACTS, Handler.of(options.pop("handler", handle)), self.topics.get, node_id=name, **options)
+        node = Node(
+            store, CLUSTER_CONFIG, Handler.of(options.pop("handler", handle)), self.topics.get, node_id=name, **options
+        )
         self.nodes.append(node)
         await node.start()
         return node

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
     from evenlane.engine.core.message.message import Message
 
-FACTS = ClusterConfig(partitions=2, max_group_qps=1_000_000)
-LANES = [LaneId(kind, p) for kind in ("lanes", "later") for p in range(FACTS.partitions)]
+CLUSTER_CONFIG = ClusterConfig(partitions=2, max_group_qps=1_000_000)
+LANES = [LaneId(kind, p) for kind in ("lanes", "later") for p in range(CLUSTER_CONFIG.partitions)]
 SECOND = 1_000_000_000
 
 
@@ -35,7 +35,7 @@ def topic(**fields: Any) -> Topic:
 
     backoff = {"base": 0.05, "factor": 2, "jitter": 0}
     wish = {"qps": 100_000, "groups": 10, "spread": 2, "backoff": backoff, **fields}
-    return complete(parse_spec(msgspec.json.encode(wish)), FACTS)
+    return complete(parse_spec(msgspec.json.encode(wish)), CLUSTER_CONFIG)
 
 
 def change(world: World, node: Node, rules: Topic, project: str = "acme") -> None:
@@ -74,7 +74,7 @@ class World:
     async def node(self, handler: Callable[[Any], Any] | None = None, **options: Any) -> Node:
         """One that owns all partitions, under the next epoch."""
         node = await self.idle_node(handler, **options)
-        await node.take_over(range(FACTS.partitions), self.next_epoch())
+        await node.take_over(range(CLUSTER_CONFIG.partitions), self.next_epoch())
         return node
 
     def next_epoch(self) -> int:
@@ -91,7 +91,7 @@ class World:
             "limits": MemoryBudget(),
             **options,
         }
-        node = Node(store, FACTS, Handler.of(handler or self.note), self.topics.get, **options)
+        node = Node(store, CLUSTER_CONFIG, Handler.of(handler or self.note), self.topics.get, **options)
         self.nodes.append(node)
         await node.start()
         return node
@@ -99,11 +99,11 @@ class World:
     def opening(self, node: Node) -> list[asyncio.Task[None]]:
         """A node that takes all partitions over, each by a task of that name."""
         epoch = self.next_epoch()
-        return [asyncio.create_task(node.owned.open(p, epoch), name=str(p)) for p in range(FACTS.partitions)]
+        return [asyncio.create_task(node.owned.open(p, epoch), name=str(p)) for p in range(CLUSTER_CONFIG.partitions)]
 
     @staticmethod
     def partition_of(group: int, project: str = "acme") -> int:
-        return partition_of(project, group, 2, FACTS.partitions)
+        return partition_of(project, group, 2, CLUSTER_CONFIG.partitions)
 
     async def crash(self, node: Node) -> None:
         """As kill -9: nothing more of it reaches the store."""
@@ -117,7 +117,7 @@ class World:
         """Returns the id."""
         own = str(options.get("id") or f"m{next(self._ids)}")
         headers = {h.ID: f"{project}:{own}", **options.get("headers", {})}
-        partition = partition_of(project, group, 2, FACTS.partitions)
+        partition = partition_of(project, group, 2, CLUSTER_CONFIG.partitions)
         priority = options.get("priority", "mid")
         subject = names.lane_subject("online", partition, project, group, priority)
         if due := options.get("due"):

@@ -12,7 +12,7 @@ from evenlane.engine.errors import InvalidName, InvalidPut, PayloadTooLarge, Top
 from evenlane.engine.producer.put import Put
 from evenlane.quota.topics.topic import delete
 from evenlane.ring.hashing import group_of, partition_of
-from tests.support.producer_world import FACTS, ProducerWorld
+from tests.support.producer_world import CLUSTER_CONFIG, ProducerWorld
 
 SECOND = 1_000_000_000
 
@@ -336,4 +336,4 @@ async def test_a_deleted_topic_takes_nothing_until_it_is_made_again(world):
 
 
 def test_the_middle_priority_of_the_facts_is_what_the_tests_take_for_it():
-    assert "mid" == FACTS.priorities[len(FACTS.priorities) // 2]
+    assert "mid" == CLUSTER_CONFIG.priorities[len(CLUSTER_CONFIG.priorities) // 2]

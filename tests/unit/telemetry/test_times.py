@@ -9,14 +9,14 @@ from evenlane.engine.telemetry import metric_names
 from evenlane.engine.telemetry.loop_lag import LoopLag, Worst
 from evenlane.engine.telemetry.tenants.registry import TenantRegistry
 from evenlane.engine.telemetry.tenants.sampler import QueueSampler
-from tests.support.node.world import FACTS, World, topic
+from tests.support.node.world import CLUSTER_CONFIG, World, topic
 from tests.support.until import until
 
 SECOND = 1_000_000_000
 
 
 async def looked(node, known=None):
-    known = known or TenantRegistry(FACTS.priorities, 20, FACTS.max_group_qps)
+    known = known or TenantRegistry(CLUSTER_CONFIG.priorities, 20, CLUSTER_CONFIG.max_group_qps)
     await QueueSampler(node, known).round(now_ns())
     return known
 
@@ -60,7 +60,7 @@ async def test_a_partition_that_goes_hides_nothing_of_the_others():
         for group in (0, 1):
             await world.put_many(40, group=group)
         node = await world.node(handle)
-        known = TenantRegistry(FACTS.priorities, 20, FACTS.max_group_qps)
+        known = TenantRegistry(CLUSTER_CONFIG.priorities, 20, CLUSTER_CONFIG.max_group_qps)
         looking = QueueSampler(node, known)
         looking.open()
         try:

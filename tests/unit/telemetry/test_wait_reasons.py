@@ -10,7 +10,7 @@ from evenlane.engine.core.queue.entry import MemoryBudget
 from evenlane.engine.telemetry.tenants.registry import TenantRegistry
 from evenlane.engine.telemetry.tenants.sampler import QueueSampler
 from tests.support.node.gated import Clock, gated, looked
-from tests.support.node.world import FACTS, SECOND, World, topic, turns
+from tests.support.node.world import CLUSTER_CONFIG, SECOND, World, topic, turns
 from tests.support.until import until
 
 BOUND = {"qps": 10_000, "groups": 100, "burst": 100}
@@ -38,11 +38,11 @@ def why(node, project="acme", priority="mid"):
 
 async def waited(node):
     """What a scrape would tell: seconds by (project, priority, reason), if all stands still for 7 s."""
-    tenants = TenantRegistry(FACTS.priorities, 10, FACTS.max_group_qps)
+    tenants = TenantRegistry(CLUSTER_CONFIG.priorities, 10, CLUSTER_CONFIG.max_group_qps)
     sampling, now = QueueSampler(node, tenants), now_ns()
     await sampling.round(now)
     await sampling.round(now + 7 * SECOND)
-    return {(key.label, FACTS.priorities[key.band], key.reason): s for key, s in tenants.waits.seconds.items()}
+    return {(key.label, CLUSTER_CONFIG.priorities[key.band], key.reason): s for key, s in tenants.waits.seconds.items()}
 
 
 async def agreed(node, reason, *, project="acme", priority="mid", groups=1):

@@ -57,7 +57,7 @@ class Projects:
     """The tenants of a size."""
 
     def __init__(self, size: Size) -> None:
-        self.size, self.facts = size, ClusterConfig(partitions=size.partitions)
+        self.size, self.cluster_config = size, ClusterConfig(partitions=size.partitions)
         self.far = [self._tenant(f"{FAR}-{number}", _QPS) for number in range(size.far)]
         self.timed = [self._tenant(f"{TIMED}-{number}", _QPS) for number in range(size.timed)]
         self.paced = [self._tenant(f"{PACED}-{number}", _QPS) for number in range(size.paced)]
@@ -65,7 +65,7 @@ class Projects:
         self.free = self._tenant(FREE, _FREE_QPS, _FREE_GROUPS)
 
     def _tenant(self, name: str, qps: float, groups: int = 1) -> Tenant:
-        return tenant(name, self.facts, qps=qps, groups=groups, ack_wait=_ACK_WAIT_S)
+        return tenant(name, self.cluster_config, qps=qps, groups=groups, ack_wait=_ACK_WAIT_S)
 
     @property
     def all(self) -> list[Tenant]:
@@ -73,7 +73,7 @@ class Projects:
 
     def steady(self, seconds: float, turn: int) -> Load:
         """All paced queues in turn. Loads that differ in `turn` share no message id."""
-        return Load.steady(self.paced, self.size.paced_rate, seconds, self.facts, band=_MIDDLE, turn=turn)
+        return Load.steady(self.paced, self.size.paced_rate, seconds, self.cluster_config, band=_MIDDLE, turn=turn)
 
     def waiting(self, seed: int, now: int) -> Iterator[Put]:
         """Messages due much later, evenly on a logarithmic scale except those due soon; `now` in unix ns."""

@@ -113,13 +113,14 @@ class Projects:
     """The tenants of a size."""
 
     def __init__(self, size: Size) -> None:
-        self.size, self.facts = size, ClusterConfig(partitions=size.partitions)
+        self.size, self.cluster_config = size, ClusterConfig(partitions=size.partitions)
         # two edits of one topic are far from one another: kinds come in turn
         self.edited = [self._edited(toggle, number) for number in range(size.topics) for toggle in TOGGLES]
         self.peer = self._tenant(f"{PEER}-0", {"weight": _HEAVY})
         self.storm = self._tenant(f"{STORM}-0", self._stormy(STORM_QPS[0]))
         self.crowd = [
-            tenant(f"{CROWD}-{number}", self.facts, qps=_CROWD_QPS, groups=1, weight=1) for number in range(size.crowd)
+            tenant(f"{CROWD}-{number}", self.cluster_config, qps=_CROWD_QPS, groups=1, weight=1)
+            for number in range(size.crowd)
         ]
 
     def _edited(self, toggle: Toggle, number: int) -> EditedTopic:
@@ -143,7 +144,7 @@ class Projects:
 
     def _tenant(self, name: str, spec: dict[str, Any]) -> Tenant:
         whole = {"qps": _FREE_QPS, "groups": self.size.groups} | spec
-        return tenant(name, self.facts, **whole, spread=min(whole["groups"], self.size.partitions))
+        return tenant(name, self.cluster_config, **whole, spread=min(whole["groups"], self.size.partitions))
 
     @cached_property
     def by_name(self) -> dict[str, EditedTopic]:
@@ -155,7 +156,7 @@ class Projects:
 
     def steady(self) -> Load:
         """For the crowd, in turn."""
-        return Load.steady(self.crowd, self.size.rate, self.size.most_s, self.facts, band=HIGH)
+        return Load.steady(self.crowd, self.size.rate, self.size.most_s, self.cluster_config, band=HIGH)
 
     def waiting(self) -> Iterator[Load]:
         """The backlog at the beginning, the groups in turn, in loads that a process can put."""
@@ -191,4 +192,4 @@ class Projects:
         for number, (each, band, count) in enumerate(backlogs):
             groups = in_turn(each.topic.groups)
             arrivals += [Arrival(0, number, next(groups), band, 0) for _ in range(count)]
-        return Load.of([each for each, _, _ in backlogs], arrivals, 0, self.facts)
+        return Load.of([each for each, _, _ in backlogs], arrivals, 0, self.cluster_config)

@@ -52,15 +52,15 @@ class Projects:
     """The tenants of a size."""
 
     def __init__(self, size: Size) -> None:
-        self.size, self.facts = size, ClusterConfig(partitions=size.partitions)
+        self.size, self.cluster_config = size, ClusterConfig(partitions=size.partitions)
         self.paced = [self._tenant(f"{PACED}-{number}", _PACED_QPS) for number in range(size.projects)]
         self.deep = [self._tenant(name, DEEP_QPS) for name in one_for_each(DEEP, size.partitions)]
-        groups = 1 if size.each is None else ceil(size.queues / len(self.facts.priorities))
+        groups = 1 if size.each is None else ceil(size.queues / len(self.cluster_config.priorities))
         self.full = [self._tenant(name, _FULL_QPS, groups) for name in one_for_each(FULL, size.partitions)]
 
     def _tenant(self, name: str, qps: float, groups: int = 1) -> Tenant:
         spread = {"spread": 1} if groups > 1 else {}
-        return tenant(name, self.facts, qps=qps, groups=groups, ack_wait=_ACK_WAIT_S, **spread)
+        return tenant(name, self.cluster_config, qps=qps, groups=groups, ack_wait=_ACK_WAIT_S, **spread)
 
     @property
     def all(self) -> list[Tenant]:
@@ -68,10 +68,10 @@ class Projects:
 
     def steady(self, seed: int, seconds: float, turn: int) -> Load:
         """All paced queues in turn, in an order of the seed's. Loads that differ in `turn` share no message id."""
-        count, bands = len(self.paced), len(self.facts.priorities)
+        count, bands = len(self.paced), len(self.cluster_config.priorities)
         queues = [(number, band) for number in range(count) for band in range(bands)]
         stream_of(seed, "order").shuffle(queues)
-        load = Load(tuple(self.paced), int(seconds * SECOND), self.facts)
+        load = Load(tuple(self.paced), int(seconds * SECOND), self.cluster_config)
         for number, at in enumerate(uniform(self.size.rate, 0, load.until)):
             project, band = queues[number % len(queues)]
             _add(load, at, (project + turn) % count, band, 1)
@@ -81,7 +81,7 @@ class Projects:
         """These numbers of messages at once in each of the partitions, in loads of about 100,000: a process puts each,
         and its outcome grows with its load.
         """
-        load = Load((), 0, self.facts)
+        load = Load((), 0, self.cluster_config)
         for partition, count in counts.items():
             load = replace(load, tenants=(*load.tenants, of[partition]))
             if of[partition].topic.groups == 1:
@@ -90,13 +90,13 @@ class Projects:
                 self._add_in_turn(load, len(load.tenants) - 1, count)
             if len(load) >= _AT_ONCE:
                 yield load
-                load = Load((), 0, self.facts)
+                load = Load((), 0, self.cluster_config)
         if len(load):
             yield load
 
     def _add_in_turn(self, load: Load, project: int, count: int) -> None:
         """One message of each of its queues after another, the least urgent first."""
-        bands = len(self.facts.priorities)
+        bands = len(self.cluster_config.priorities)
         for number in range(count):
             group, band = divmod(number % self.size.queues, bands)
             _add(load, 0, project, bands - 1 - band, 1, group)

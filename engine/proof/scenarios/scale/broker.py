@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from evenlane.engine.proof.figures import Figures
 
 _QPS = 1_000_000  # no quota is to be met here
-_FACTS = ClusterConfig(partitions=PARTITIONS, group_qps=_QPS, max_group_qps=_QPS)
+_CLUSTER_CONFIG = ClusterConfig(partitions=PARTITIONS, group_qps=_QPS, max_group_qps=_QPS)
 _BODY = b"x" * 100
 _WINDOW = 2_000
 _PATIENCE_S = 120.0
@@ -38,13 +38,16 @@ _environments = count(1)
 
 async def measured(url: str, queues: int, busy: int, messages: int) -> Figures:
     """Every queue has a message; then `messages` come on `busy` of them. Raises EvenlaneError."""
-    tenants = [tenant(f"tenant-{number}", _FACTS, qps=_QPS, groups=1) for number in range(queues // BANDS)]
+    tenants = [tenant(f"tenant-{number}", _CLUSTER_CONFIG, qps=_QPS, groups=1) for number in range(queues // BANDS)]
     keys = [(each.name, 0, band) for each in tenants for band in range(BANDS)]
     chosen = keys if busy >= queues else keys[1 :: queues // busy][:busy]
     spreads = {each.name: each.topic.spread for each in tenants}
     topics = {each.name: each.topic for each in tenants}
     env = f"scale-{next(_environments)}"
-    async with environment(url, env, _FACTS, topics.get) as made, putting(url, env, _FACTS, spreads) as puts:
+    async with (
+        environment(url, env, _CLUSTER_CONFIG, topics.get) as made,
+        putting(url, env, _CLUSTER_CONFIG, spreads) as puts,
+    ):
         try:
             async with asyncio.timeout(_PATIENCE_S):
                 return await _rates(made, puts, keys, chosen, messages)

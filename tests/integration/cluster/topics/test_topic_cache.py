@@ -8,14 +8,14 @@ from evenlane.engine.cluster.topics.topic_cache import TopicCache
 from evenlane.engine.runtime.embedded.etcd import EtcdServer
 from evenlane.quota.topics.topic import accept, complete, encode, parse_spec
 from evenlane.ring.coordination.etcd.client import EtcdCoordination
-from tests.support.topic_cases import FACTS
+from tests.support.topic_cases import LIMITS
 from tests.support.until import until
 
 PREFIX = "/evenlane/online/accepted/"
 
 
 def accepted(qps, revision=1):
-    return accept(complete(parse_spec(b'{"qps": %g}' % qps), FACTS), revision, None)
+    return accept(complete(parse_spec(b'{"qps": %g}' % qps), LIMITS), revision, None)
 
 
 def reported(book):

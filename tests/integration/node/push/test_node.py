@@ -10,7 +10,7 @@ from evenlane.engine.proof.broker.environment import environment
 from evenlane.engine.proof.broker.puts import putting
 from evenlane.engine.push import handle
 from evenlane.engine.runtime.embedded.nats import NatsServer
-from tests.support.node.world import FACTS, topic
+from tests.support.node.world import CLUSTER_CONFIG, topic
 from tests.support.until import until
 
 
@@ -32,8 +32,8 @@ async def test_on_a_real_server_nothing_is_lost_through_a_bad_endpoint(receiver,
     await server.start()
     try:
         async with (
-            environment(server.url, "push", FACTS, topics.get) as made,
-            putting(server.url, "push", FACTS, {"acme": 2}) as puts,
+            environment(server.url, "push", CLUSTER_CONFIG, topics.get) as made,
+            putting(server.url, "push", CLUSTER_CONFIG, {"acme": 2}) as puts,
             made.serving(
                 Handler.of(handle).call, FairScheduler(16), slots=16, limits=MemoryBudget(), on_stop=print, push=pusher
             ) as node,

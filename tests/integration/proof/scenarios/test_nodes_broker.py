@@ -81,7 +81,7 @@ async def test_other_schedulers_run_over_nodes_too(url):
     """X10: the unfair controls beside the product: round robin is blind to weights and reserves."""
     arm = Reserve(0.1, 2).arms(1)["no rules"]
     load = arm.load
-    few = replace(arm, load=Load.of(load.tenants, list(load)[:2_000], load.until, load.facts))
+    few = replace(arm, load=Load.of(load.tenants, list(load)[:2_000], load.until, load.cluster_config))
     trace = await NodesBroker(url, 50, 2).run(few, lambda _share: None)
     assert {0, 1} == {node for node in trace.node if node != NEVER}
     assert placed(load, 2).nodes == trace.where.nodes

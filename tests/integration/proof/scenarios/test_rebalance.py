@@ -236,7 +236,7 @@ def test_steady_loads_share_no_message_id_and_reach_all_queues():
 def test_the_default_is_that_of_the_table():
     """scenarios.md: 3,000 queues, 2,000 msg/s; the issue: 100,000 waiting, a million to be fed again."""
     size = Size()
-    queues = size.projects * len(Projects(SMALL).facts.priorities)
+    queues = size.projects * len(Projects(SMALL).cluster_config.priorities)
     assert (3_000, 2_000, 100_000, 1_000_000, 5) == (queues, size.rate, size.waiting, size.backlog, size.held_s)
 
 

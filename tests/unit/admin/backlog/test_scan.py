@@ -6,7 +6,7 @@ from evenlane.engine.admin.backlog.peek import peek
 from evenlane.engine.admin.backlog.scan import count_waiting, list_subjects, peek_stream, views, waiting
 from evenlane.engine.node.tuning import Tuning
 from tests.support.node.gated import gated
-from tests.support.node.world import FACTS, SECOND, World, topic
+from tests.support.node.world import CLUSTER_CONFIG, SECOND, World, topic
 from tests.support.until import until
 
 DAY = 86_400 * SECOND
@@ -14,7 +14,7 @@ DAY = 86_400 * SECOND
 
 async def found(world, project="acme"):
     """(how many wait, their sequences) of each of the project's subjects."""
-    subjects = await list_subjects(world.store, FACTS, project, FACTS.priorities)
+    subjects = await list_subjects(world.store, CLUSTER_CONFIG, project, CLUSTER_CONFIG.priorities)
     known = await views(world.store, subjects)
     counts, sequences = {}, {}
     for subject in subjects:
@@ -79,7 +79,7 @@ async def test_settled_ones_among_those_that_wait_are_told_apart():
         assert [[1], [1]] == list(sequences.values())
         (part,) = [
             part
-            for part in await peek(world.store, "online", FACTS, "acme", FACTS.priorities, 10, 60.0)
+            for part in await peek(world.store, "online", CLUSTER_CONFIG, "acme", CLUSTER_CONFIG.priorities, 10, 60.0)
             if part["messages"]
         ]
         assert [("pin", 1), ("fails", 2)] == [(message["id"], message["attempt"]) for message in part["messages"]]
@@ -106,7 +106,7 @@ async def test_delayed_ones_come_by_their_time_whatever_their_order_in_the_strea
         await world.put(id="due")
         parts = {
             part["priority"]: part
-            for part in await peek(world.store, "online", FACTS, "acme", FACTS.priorities, 4, 60.0)
+            for part in await peek(world.store, "online", CLUSTER_CONFIG, "acme", CLUSTER_CONFIG.priorities, 4, 60.0)
         }
         assert (1, 30) == (parts["mid"]["waiting"], parts["mid"]["delayed"])
         assert ["due", "d29", "d28", "d27"] == [message["id"] for message in parts["mid"]["messages"]]

@@ -13,7 +13,7 @@ from evenlane.engine.core.ports import Full, Lost, Refused
 from evenlane.engine.errors import TopicDraining, UnknownProject
 from evenlane.quota.topics.topic import delete
 from tests.support.dead_letters import bury
-from tests.support.producer_world import FACTS
+from tests.support.producer_world import CLUSTER_CONFIG
 from tests.support.until import until
 
 FAST = 1e6
@@ -75,7 +75,7 @@ async def _lost(*_):
 async def test_two_replays_at_once_put_each_message_once(place):
     """D."""
     await place.fill(500)
-    another = DeadLetterClient(place.store, place.env, place.topics, FACTS)
+    another = DeadLetterClient(place.store, place.env, place.topics, CLUSTER_CONFIG)
     results = await asyncio.gather(place.letters.replay("acme", rate=2_000), another.replay("acme", rate=3_000))
     assert [[], []] == [result.failed for result in results]
     assert ([], {f"m{number}": 1 for number in range(500)}) == (place.dead(), place.queued())
@@ -173,7 +173,7 @@ async def test_a_topic_that_holds_as_much_as_it_may_is_waited_for(place):
 def _partition() -> int:
     from evenlane.ring.hashing import partition_of
 
-    return partition_of("acme", 0, 1, FACTS.partitions)
+    return partition_of("acme", 0, 1, CLUSTER_CONFIG.partitions)
 
 
 async def test_one_that_can_not_be_replayed_stays_and_the_others_go(place):

@@ -8,11 +8,11 @@ from evenlane.engine.admin.plan.view import view
 from evenlane.engine.cluster.cluster_config import ClusterConfig
 from evenlane.quota.topics.topic import accept, complete, encode, parse_spec
 
-FACTS = ClusterConfig(partitions=4, priorities=("high", "low"))
+CLUSTER_CONFIG = ClusterConfig(partitions=4, priorities=("high", "low"))
 
 
 def topic(**fields):
-    return encode(accept(complete(parse_spec(json.dumps(fields).encode()), FACTS), 5, None))
+    return encode(accept(complete(parse_spec(json.dumps(fields).encode()), CLUSTER_CONFIG), 5, None))
 
 
 def values(**changes):
@@ -39,7 +39,7 @@ def values(**changes):
 
 
 def document(**changes):
-    return view("online", FACTS, values(**changes)).document
+    return view("online", CLUSTER_CONFIG, values(**changes)).document
 
 
 def node(name, **changes):
@@ -48,7 +48,7 @@ def node(name, **changes):
 
 def test_the_document():
     """E7: sha256("acme") mod 4 is 3, so all of acme's load and its 2 groups x 2 priorities are a's."""
-    told, problems = view("online", FACTS, values())
+    told, problems = view("online", CLUSTER_CONFIG, values())
     assert [] == problems
     assert {
         "env": "online", "generation": 7, "leader": "b", "partitions": 4, "unowned": [2], "corrupt": 0,
@@ -111,7 +111,7 @@ def test_the_newest_generation_may_stand_in_a_plan_only():
     ],
 )
 def test_what_is_corrupt_is_passed_over_named_and_counted(key, value, said):
-    told, problems = view("online", FACTS, values() | {key: value})
+    told, problems = view("online", CLUSTER_CONFIG, values() | {key: value})
     asked_for = key != "done/c"  # of a node that isn't there
     assert (told["corrupt"], len(problems)) == (asked_for, asked_for)
     assert all(said in problem for problem in problems)
@@ -120,6 +120,8 @@ def test_what_is_corrupt_is_passed_over_named_and_counted(key, value, said):
 
 
 def test_a_plan_with_partitions_that_are_none():
-    told, problems = view("online", FACTS, values() | {"plan/a": b'{"generation": 5, "partitions": [0, 4, -1]}'})
+    told, problems = view(
+        "online", CLUSTER_CONFIG, values() | {"plan/a": b'{"generation": 5, "partitions": [0, 4, -1]}'}
+    )
     assert ([0], 1) == (told["nodes"][0]["partitions"], told["corrupt"])
     assert ["/evenlane/online/plan/a names partitions that don't exist: there are 4"] == problems

@@ -19,7 +19,7 @@ from evenlane.ring.hashing import partition_of
 from evenlane.ring.membership.records import NodeRecord
 from evenlane.ring.membership.records import encode as record_of
 
-FACTS = ClusterConfig(partitions=16)
+CLUSTER_CONFIG = ClusterConfig(partitions=16)
 TOPIC = Topic(qps=100.0, groups=20, burst=1, weight=100.0, spread=8)
 ACCEPTED = accept(TOPIC, 1, None)
 
@@ -28,27 +28,29 @@ def test_groups_of_partitions_that_nobody_owns():
     """X8: `no_owner` counts the project's own groups, wherever they hash to; draining ones as well."""
     own = [partition_of("acme", group, 8, 16) for group in range(20)]
     all_owned = dict.fromkeys(range(16), "a")
-    assert 0 == Cluster("online", FACTS, ACCEPTED, all_owned).unserved("acme")
-    assert 20 == Cluster("online", FACTS, ACCEPTED, {}).unserved("acme")
+    assert 0 == Cluster("online", CLUSTER_CONFIG, ACCEPTED, all_owned).unserved("acme")
+    assert 20 == Cluster("online", CLUSTER_CONFIG, ACCEPTED, {}).unserved("acme")
     left = {number: "a" for number in range(16) if number != own[3]}
-    assert own.count(own[3]) == Cluster("online", FACTS, ACCEPTED, left).unserved("acme")
+    assert own.count(own[3]) == Cluster("online", CLUSTER_CONFIG, ACCEPTED, left).unserved("acme")
     fewer = accept(Topic(qps=1.0, groups=1, burst=1, weight=1.0, spread=8), 2, ACCEPTED)
-    assert own.count(own[3]) == Cluster("online", FACTS, fewer, left).unserved("acme")
+    assert own.count(own[3]) == Cluster("online", CLUSTER_CONFIG, fewer, left).unserved("acme")
 
 
 def test_of_a_project_that_etcd_has_lost_the_groups_may_lie_anywhere():
     """F3: `why` never says that nothing waits of partitions that nobody answers for."""
-    assert 16 == Cluster("online", FACTS, None, {}).unserved("acme")
-    assert 6 == Cluster("online", FACTS, None, dict.fromkeys(range(10), "a")).unserved("acme")
-    assert 0 == Cluster("online", FACTS, None, dict.fromkeys(range(16), "a")).unserved("acme")
-    assert not Cluster("online", FACTS, None, {}, {"a": {"blocked": "is blocked"}}).goes_back
-    assert Cluster("online", FACTS, None, {}, {"a": {"topics": "misses acme"}}).goes_back
+    assert 16 == Cluster("online", CLUSTER_CONFIG, None, {}).unserved("acme")
+    assert 6 == Cluster("online", CLUSTER_CONFIG, None, dict.fromkeys(range(10), "a")).unserved("acme")
+    assert 0 == Cluster("online", CLUSTER_CONFIG, None, dict.fromkeys(range(16), "a")).unserved("acme")
+    assert not Cluster("online", CLUSTER_CONFIG, None, {}, {"a": {"blocked": "is blocked"}}).goes_back
+    assert Cluster("online", CLUSTER_CONFIG, None, {}, {"a": {"topics": "misses acme"}}).goes_back
 
 
 def test_groups_of_partitions_whose_owner_does_not_serve_them():
     """F3, X8: etcd names an owner, which says what it serves; one of an older release doesn't."""
     own = [partition_of("acme", group, 8, 16) for group in range(20)]
-    cluster = Cluster("online", FACTS, ACCEPTED, dict.fromkeys(range(8), "a") | dict.fromkeys(range(8, 16), "b"))
+    cluster = Cluster(
+        "online", CLUSTER_CONFIG, ACCEPTED, dict.fromkeys(range(8), "a") | dict.fromkeys(range(8, 16), "b")
+    )
     some = {own[0], own[1]}
     unserved = sum(partition < 8 and partition not in some for partition in own)
     served = NodeAnswer("a", partitions=sorted(some))

@@ -10,7 +10,7 @@ from evenlane.engine.base.clock import now_ns
 from evenlane.engine.telemetry.tenants.registry import TenantRegistry
 from evenlane.engine.telemetry.tenants.sampler import QueueSampler
 from tests.support.node.gated import looked
-from tests.support.node.world import FACTS, World, topic
+from tests.support.node.world import CLUSTER_CONFIG, World, topic
 from tests.support.until import until
 
 pytestmark = pytest.mark.full  # they go by the clock on the wall
@@ -21,8 +21,8 @@ QPS, ARRIVING, BACKLOG = 120, 40, 480  # gone in 9 s; nothing is told for the fi
 def forecast(answer, own, within=None):
     """What `why` says of it."""
     question = Question(
-        project="acme", env="online", at=0, priorities=FACTS.priorities, topic=own,
-        max_group_qps=FACTS.max_group_qps, within=within,
+        project="acme", env="online", at=0, priorities=CLUSTER_CONFIG.priorities, topic=own,
+        max_group_qps=CLUSTER_CONFIG.max_group_qps, within=within,
     )  # fmt: skip
     return document(question, [answer])["forecast"]
 
@@ -58,7 +58,7 @@ async def test_a_forecast_comes_true():
         node = await world.node()
         putting = asyncio.create_task(arriving(world))
         await until(lambda: node.backlog <= BACKLOG + ARRIVING, 20)
-        tenants = TenantRegistry(FACTS.priorities, 10, FACTS.max_group_qps)
+        tenants = TenantRegistry(CLUSTER_CONFIG.priorities, 10, CLUSTER_CONFIG.max_group_qps)
         sampling = QueueSampler(node, tenants)
         looking = QueueInspector(node, 1.0)
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from evenlane.engine.base.config.settings import CLUSTER_FACTS, KEYS, Settings, load
+from evenlane.engine.base.config.settings import CLUSTER_SETTINGS, KEYS, Settings, load
 from evenlane.engine.errors import ConfigError
 
 
@@ -265,7 +265,7 @@ def test_a_node_without_a_name_is_host_and_pid():
 
 
 def test_cluster_facts_are_what_the_cluster_says_unless_set():
-    assert [None] * 5 == [getattr(Settings(), fact) for fact in CLUSTER_FACTS]
+    assert [None] * 5 == [getattr(Settings(), fact) for fact in CLUSTER_SETTINGS]
 
 
 def test_settings_cannot_change_and_can_be_shown_as_json():

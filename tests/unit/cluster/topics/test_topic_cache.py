@@ -14,14 +14,14 @@ from evenlane.quota.topics.topic import accept, complete, encode, parse_spec
 from evenlane.ring.coordination.memory.client import MemoryCoordination
 from evenlane.ring.coordination.memory.server import Backup
 from evenlane.ring.coordination.ports import Put, Unavailable
-from tests.support.topic_cases import BAD, FACTS
+from tests.support.topic_cases import BAD, LIMITS
 from tests.support.until import until
 
 PREFIX = "/evenlane/online/accepted/"
 
 
 def accepted(qps, revision=1):
-    return accept(complete(parse_spec(b'{"qps": %g}' % qps), FACTS), revision, None)
+    return accept(complete(parse_spec(b'{"qps": %g}' % qps), LIMITS), revision, None)
 
 
 @pytest.fixture

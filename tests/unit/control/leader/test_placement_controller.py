@@ -40,19 +40,19 @@ class Book:
     def all(self):
         return dict(self.topics)
 
-    def put(self, project, qps, facts):
+    def put(self, project, qps, cluster_config):
         raw = b'{"qps": %d, "groups": 4}' % qps
-        self.topics[project] = accept(complete(parse_spec(raw), facts), 1, None)
+        self.topics[project] = accept(complete(parse_spec(raw), cluster_config), 1, None)
         for told in self.on_change:
             told(project, self.topics[project])
 
 
 class PlacementCluster:
     def __init__(self, partitions=PARTITIONS, tuning=Tuning()):  # noqa: B008 - frozen
-        self.facts = ClusterConfig(partitions=partitions, max_group_qps=1_000_000)
+        self.cluster_config = ClusterConfig(partitions=partitions, max_group_qps=1_000_000)
         self.client, self.book = Client(), Book()
         self.placing = PlacementController(
-            self.client, ENV, self.facts, self.book, "bounded-ring", RecordReader(ENV), tuning
+            self.client, ENV, self.cluster_config, self.book, "bounded-ring", RecordReader(ENV), tuning
         )
         self.leases, self.serving = {}, None
 
@@ -86,7 +86,7 @@ class PlacementCluster:
     async def planned(self):
         """Partition -> node; None while some partition is nobody's, or two nodes'."""
         found = [(p, name) for name, record in (await self.plans()).items() for p in record.partitions]
-        return dict(found) if len(found) == len(dict(found)) == self.facts.partitions else None
+        return dict(found) if len(found) == len(dict(found)) == self.cluster_config.partitions else None
 
     async def among(self, *names):
         """Waits until these nodes, and no others, have a plan, and it is whole."""
@@ -363,13 +363,13 @@ class TestLoad:
     async def test_a_topic_that_grows_moves_partitions(self, world, monkeypatch):
         """E6: the load of each node stays near the mean."""
         await world.join("a", "b")
-        world.book.put("x", 1, world.facts)
+        world.book.put("x", 1, world.cluster_config)
         await world.lead()
         await world.among("a", "b")
         asked = []
         place = module.place
         monkeypatch.setattr(module, "place", lambda *given: asked.append(given[1]) or place(*given))
-        world.book.put("x", 100_000, world.facts)
+        world.book.put("x", 100_000, world.cluster_config)
         await until(lambda: asked and max(asked[-1]) > 10_000)
 
     async def test_one_that_changes_while_a_thread_computes_counts_too(self, monkeypatch):
@@ -386,10 +386,10 @@ class TestLoad:
         monkeypatch.setattr(module, "place", slow)
         try:
             await world.join("a", "b")
-            world.book.put("x", 1, world.facts)
+            world.book.put("x", 1, world.cluster_config)
             await world.lead()
             await until(begun.is_set)
-            world.book.put("x", 100_000, world.facts)
+            world.book.put("x", 100_000, world.cluster_config)
             gate.set()
             await until(lambda: asked[-1] > 10_000)
             assert asked[0] < 10
@@ -401,9 +401,11 @@ class TestLoad:
 async def test_leader_and_nodes_together():
     """P2-P5, Z1: nodes join, leave and die; in the end each partition has one owner, as planned."""
     async with MembershipCluster() as cluster:
-        facts, book = ClusterConfig(partitions=4, max_group_qps=1_000_000), Book()
-        placing = PlacementController(cluster.client.peer(), ENV, facts, book, "bounded-ring", RecordReader(ENV))
-        acceptor = TopicController(cluster.client.peer(), ENV, facts, "l", 600, beside=placing.serve)
+        cluster_config, book = ClusterConfig(partitions=4, max_group_qps=1_000_000), Book()
+        placing = PlacementController(
+            cluster.client.peer(), ENV, cluster_config, book, "bounded-ring", RecordReader(ENV)
+        )
+        acceptor = TopicController(cluster.client.peer(), ENV, cluster_config, "l", 600, beside=placing.serve)
         await acceptor.start()
         try:
             a, b = await cluster.join("a", "b")

@@ -18,7 +18,7 @@ from evenlane.engine.node.services.quota_borrower import QuotaBorrower
 from evenlane.engine.node.services.quota_demand import Demand
 from evenlane.quota.lending.rounds import Loan
 from evenlane.ring.coordination.ports import CreatedAt
-from tests.support.node.world import FACTS, topic
+from tests.support.node.world import CLUSTER_CONFIG, topic
 from tests.support.until import until
 
 ENV = "online"
@@ -70,7 +70,7 @@ class Node:
     """As much of one as shares need: it owns one of the two partitions."""
 
     def __init__(self, bus, name, partition):
-        self.id, self.facts, self.bus = name, FACTS, bus
+        self.id, self.cluster_config, self.bus = name, CLUSTER_CONFIG, bus
         self.mine = {partition}
         self.topics = {PROJECT: WHOLE}
         self.scheduler = SimpleNamespace(configure=lambda *_: None, used=self.used)
@@ -86,7 +86,7 @@ class Node:
             on_gone=[],
         )
         self.queues.shares = QuotaShares(
-            FACTS, self.scheduler, self.topics.get, lambda _: (), self.mine, {PROJECT}, lambda: None
+            CLUSTER_CONFIG, self.scheduler, self.topics.get, lambda _: (), self.mine, {PROJECT}, lambda: None
         )
         self.queues.shares.configure(PROJECT)
         self.on_change = []

@@ -27,10 +27,10 @@ def etcd():
     return MemoryCoordination()
 
 
-def maker(etcd, facts=None, tuning=Tuning()):  # noqa: B008 - frozen
+def maker(etcd, cluster_config=None, tuning=Tuning()):  # noqa: B008 - frozen
     client = etcd.peer()
     book = TemplateCache(client, "online")
-    return TopicProvisioner(client, "online", facts or ClusterConfig(), book, "a put", tuning)
+    return TopicProvisioner(client, "online", cluster_config or ClusterConfig(), book, "a put", tuning)
 
 
 @pytest.fixture

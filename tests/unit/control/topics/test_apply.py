@@ -18,7 +18,7 @@ from evenlane.engine.errors import ConfigError, Unreachable
 from evenlane.ring.coordination.memory.client import MemoryCoordination
 from evenlane.ring.coordination.ports import Unavailable
 
-FACTS = ClusterConfig()
+CLUSTER_CONFIG = ClusterConfig()
 
 
 @pytest.fixture
@@ -28,12 +28,12 @@ def etcd():
 
 @pytest.fixture
 def applying(etcd):
-    return ApplyPlan(etcd, "online", FACTS, "ann@host")
+    return ApplyPlan(etcd, "online", CLUSTER_CONFIG, "ann@host")
 
 
 @pytest.fixture
 def wishes(etcd):
-    return TopicClient(etcd, "online", FACTS)
+    return TopicClient(etcd, "online", CLUSTER_CONFIG)
 
 
 def described(**topics):
@@ -122,7 +122,7 @@ class TestOrder:
                 raise answer
             return answer
 
-        return ApplyPlan(etcd, "online", FACTS, "ann@host", waiting)
+        return ApplyPlan(etcd, "online", CLUSTER_CONFIG, "ann@host", waiting)
 
     NEW: ClassVar = {"a": {"qps": 1_000, "ordered": True}, "b": {"qps": 1}}
 
@@ -181,7 +181,7 @@ class TestCarryingOut:
         assert ("ann@host", "topics apply", (None, 8.0)) == (entry.by, entry.via, entry.changes["qps"])
 
     async def test_the_leader_accepts_them(self, applying, wishes, etcd):
-        acceptor = TopicController(etcd.peer(), "online", FACTS, "n1")
+        acceptor = TopicController(etcd.peer(), "online", CLUSTER_CONFIG, "n1")
         await acceptor.start()
         await asyncio.wait_for(acceptor.leading.wait(), 5)
         try:
@@ -195,7 +195,7 @@ class TestCarryingOut:
             await acceptor.close()
 
     async def test_those_that_no_leader_accepts_are_told(self, etcd):
-        applying = ApplyPlan(etcd, "online", FACTS, patience_s=0.05)
+        applying = ApplyPlan(etcd, "online", CLUSTER_CONFIG, patience_s=0.05)
         await etcd.put(names.key("online", "leader"), b"{}")
         outcome = await applied(applying, b={"qps": 1}, a={"qps": 1})
         assert (["a", "b"], ["a", "b"]) == (sorted(outcome.written), outcome.waiting)
@@ -239,7 +239,7 @@ class TestCarryingOut:
         outcome = await applying.carry_out(rows)
         assert (60, "etcd is silent") == (len(outcome.written), outcome.broken)
         monkeypatch.setattr(etcd, "txn", txn)
-        again = ApplyPlan(etcd, "online", FACTS)
+        again = ApplyPlan(etcd, "online", CLUSTER_CONFIG)
         assert {"new": 40, "changed": 0, "unchanged": 60, "wrong": 0, "held": 0} == counts(
             await again.plan(described(**{f"p{n}": {"qps": 1} for n in range(100)}))
         )

@@ -10,12 +10,12 @@ from evenlane.engine.base import names
 from evenlane.engine.cluster.cluster_config import ClusterConfig
 from evenlane.engine.cluster.topics.topic_cache import TopicCache
 from evenlane.engine.control.leader.topic_controller import TopicController
-from evenlane.engine.control.topics.client import TopicClient, read_topic_facts
+from evenlane.engine.control.topics.client import TopicClient, read_config_or_defaults
 from evenlane.engine.control.topics.status import written
 from evenlane.engine.errors import EvenlaneError, InvalidName, InvalidTopic, UnknownProject
 from evenlane.ring.coordination.memory.client import MemoryCoordination
 
-FACTS = ClusterConfig()
+CLUSTER_CONFIG = ClusterConfig()
 
 
 @pytest.fixture
@@ -25,7 +25,7 @@ def etcd():
 
 @pytest.fixture
 def wishes(etcd):
-    return TopicClient(etcd, "online", FACTS)
+    return TopicClient(etcd, "online", CLUSTER_CONFIG)
 
 
 async def in_force(etcd, project):
@@ -80,7 +80,7 @@ async def test_a_wrong_wish_names_field_and_reason_and_is_not_written(etcd, wish
 
 
 async def test_with_a_leader_the_leader_accepts_and_is_waited_for(etcd, wishes):
-    acceptor = TopicController(etcd.peer(), "online", FACTS, "n1")
+    acceptor = TopicController(etcd.peer(), "online", CLUSTER_CONFIG, "n1")
     await acceptor.start()
     await asyncio.wait_for(acceptor.leading.wait(), 5)
     try:
@@ -98,7 +98,7 @@ async def test_a_leader_that_comes_later_takes_over_what_was_accepted_without_it
     await wishes.change("acme", {"qps": 200})
     await wishes.change("acme", {"qps": 100})
     before = await in_force(etcd, "acme")
-    acceptor = TopicController(etcd.peer(), "online", FACTS, "n1")
+    acceptor = TopicController(etcd.peer(), "online", CLUSTER_CONFIG, "n1")
     await acceptor.start()
     try:
         await asyncio.wait_for(acceptor.leading.wait(), 5)
@@ -112,7 +112,7 @@ async def test_a_leader_that_comes_later_takes_over_what_was_accepted_without_it
 
 
 async def test_a_leader_that_is_silent_is_waited_for_2_s_and_nothing_is_accepted_over_its_head(etcd):
-    wishes = TopicClient(etcd, "online", FACTS, patience_s=0.05)
+    wishes = TopicClient(etcd, "online", CLUSTER_CONFIG, patience_s=0.05)
     await etcd.put(names.key("online", "leader"), b"{}")
     standing = await wishes.change("acme", {"qps": 100})
     assert (False, None, None) == (standing.accepted, standing.problem, standing.in_force)
@@ -123,7 +123,7 @@ async def test_a_leader_that_is_silent_is_waited_for_2_s_and_nothing_is_accepted
 
 @pytest.mark.parametrize("leads", [False, True])
 async def test_who_changes_the_same_topic_at_the_same_time_loses_nothing(etcd, wishes, leads):
-    acceptor = TopicController(etcd.peer(), "online", FACTS, "n1")
+    acceptor = TopicController(etcd.peer(), "online", CLUSTER_CONFIG, "n1")
     if leads:
         await acceptor.start()
         await asyncio.wait_for(acceptor.leading.wait(), 5)
@@ -193,7 +193,7 @@ class TestIfRevision:
         assert 3 == (await wishes.change("acme", {"qps": 3}, if_revision=0)).in_force.topic.qps
 
     async def test_another_one_changes_nothing_and_says_who_was_quicker(self, etcd):
-        ann, bob = (TopicClient(etcd, "online", FACTS, by) for by in ("ann@host", "bob@host"))
+        ann, bob = (TopicClient(etcd, "online", CLUSTER_CONFIG, by) for by in ("ann@host", "bob@host"))
         seen = await ann.change("acme", {"qps": 1})
         now = await bob.change("acme", {"qps": 2})
         for change in (
@@ -206,7 +206,7 @@ class TestIfRevision:
         assert 2 == (await ann.get("acme")).in_force.topic.qps
 
     async def test_nobody_is_named_who_did_not_say_so_in_that_very_write(self, etcd, wishes):
-        seen = await TopicClient(etcd, "online", FACTS, "ann@host").change("acme", {"qps": 1})
+        seen = await TopicClient(etcd, "online", CLUSTER_CONFIG, "ann@host").change("acme", {"qps": 1})
         now = await etcd.put(names.key("online", "topics", "acme"), b'{"qps": 2}')
         with pytest.raises(EvenlaneError, match=f"at revision {now}, whose author is unknown"):
             await wishes.change("acme", {"qps": 3}, if_revision=seen.revision)
@@ -294,5 +294,5 @@ async def test_names_are_checked_and_an_unknown_project_is_told(wishes):
 
 
 async def test_to_look_makes_no_environment(etcd):
-    assert ClusterConfig() == await read_topic_facts(etcd, "online")
+    assert ClusterConfig() == await read_config_or_defaults(etcd, "online")
     assert None is await etcd.get(names.key("online", "settings"))

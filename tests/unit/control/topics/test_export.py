@@ -15,7 +15,7 @@ from evenlane.engine.control.topics.export import export_topics, format_export
 from evenlane.engine.control.topics.manifest import load_manifest
 from evenlane.ring.coordination.memory.client import MemoryCoordination
 
-FACTS = ClusterConfig()
+CLUSTER_CONFIG = ClusterConfig()
 HEADERS = st.dictionaries(st.sampled_from(["A", "X-Key"]), st.text("abc é", max_size=5).map(str.strip), max_size=2)
 PUSH = st.fixed_dictionaries(
     {"url": st.just("https://acme.example/hook?a=1")},
@@ -65,7 +65,7 @@ class Etcd:
 
     def __init__(self):
         self.coordination = MemoryCoordination()
-        self.wishes = TopicClient(self.coordination, "online", FACTS)
+        self.wishes = TopicClient(self.coordination, "online", CLUSTER_CONFIG)
 
     async def export(self):
         return format_export(export_topics(await self.wishes.all()))
@@ -77,7 +77,7 @@ class Etcd:
         file.write_bytes(raw)
         described = load_manifest(file)
         assert {} == described.wrong
-        applying = ApplyPlan(self.coordination, "online", FACTS)
+        applying = ApplyPlan(self.coordination, "online", CLUSTER_CONFIG)
         outcome = await applying.carry_out(await applying.plan(described))
         assert ({}, [], None) == (outcome.refused, outcome.waiting, outcome.broken)
 

@@ -27,7 +27,7 @@ from evenlane.ring.coordination.memory.client import MemoryCoordination
 from evenlane.ring.coordination.ports import Delete, KeyValue
 from tests.support.until import until
 
-FACTS = ClusterConfig()
+CLUSTER_CONFIG = ClusterConfig()
 OLD = b'{"number": %d, "revision": 1, "at": "", "by": null, "via": null, "changes": {}}'
 DEEP = b'{"changes": ' + b"[" * 100_000
 
@@ -39,7 +39,7 @@ def etcd():
 
 @pytest.fixture
 async def leader(etcd):
-    made = TopicController(etcd.peer(), "online", FACTS, "n1")
+    made = TopicController(etcd.peer(), "online", CLUSTER_CONFIG, "n1")
     await made.start()
     await asyncio.wait_for(made.leading.wait(), 5)
     yield made
@@ -47,11 +47,11 @@ async def leader(etcd):
 
 
 def by(etcd, who, **tuning):
-    return TopicClient(etcd, "online", FACTS, who, **tuning)
+    return TopicClient(etcd, "online", CLUSTER_CONFIG, who, **tuning)
 
 
 def accepted(wish, before=None, revision=5):
-    return accept(complete(parse_spec(wish), FACTS), revision, before)
+    return accept(complete(parse_spec(wish), CLUSTER_CONFIG), revision, before)
 
 
 def said(entries):
@@ -92,7 +92,7 @@ async def test_a_leader_that_comes_later_adds_nothing_to_it(etcd):
     await by(etcd, "ann").change("acme", {"qps": 5})
     before = (await by(etcd, None).history("acme")).entries
     for name in ("n1", "n2"):
-        acceptor = TopicController(etcd.peer(), "online", FACTS, name)
+        acceptor = TopicController(etcd.peer(), "online", CLUSTER_CONFIG, name)
         await acceptor.start()
         await asyncio.wait_for(acceptor.leading.wait(), 5)
         await by(etcd, "dan").change("other", {"qps": 1})
@@ -133,7 +133,7 @@ async def test_a_deletion_that_no_leader_saw_has_its_author(etcd, leader):
     gone = Delete(names.key("online", "topics", "acme"))
     await etcd.txn([], [gone, author_put("online", "acme", ChangeAuthor("bob", "topics delete", made.revision))])
     await etcd.delete(names.key("online", "leader"))
-    other = TopicController(etcd.peer(), "online", FACTS, "n2")
+    other = TopicController(etcd.peer(), "online", CLUSTER_CONFIG, "n2")
     await other.start()
     try:
 
@@ -171,7 +171,7 @@ class TestOvertaken:
         await by(etcd, "ann", patience_s=0.02).change("other", {"qps": 2})
         await by(etcd, "ann", patience_s=0.02).change("mine", {"qps": 2})
         await etcd.delete(names.key("online", "leader"))
-        acceptor = TopicController(etcd.peer(), "online", FACTS, "n1")
+        acceptor = TopicController(etcd.peer(), "online", CLUSTER_CONFIG, "n1")
         await acceptor.start()
         try:
 

@@ -10,14 +10,14 @@ from evenlane.engine.core.ports import Head
 from evenlane.engine.core.wire import headers as h
 from evenlane.ring.hashing import group_of, partition_of
 from tests.support.dead_letters import DIED, PUT, block, stored
-from tests.support.producer_world import FACTS, accepted
+from tests.support.producer_world import CLUSTER_CONFIG, accepted
 
 SECOND = 1_000_000_000
 TOPIC = accepted('{"qps": 400}')  # 8 groups
 
 
 def replayed(letter, topic=TOPIC, now=DIED + SECOND):
-    return replay(read(letter, "online"), "online", topic, FACTS, now)
+    return replay(read(letter, "online"), "online", topic, CLUSTER_CONFIG, now)
 
 
 def test_a_letter_tells_all_of_its_end():
@@ -79,7 +79,7 @@ def test_a_stray_tells_where_it_lay():
 def test_a_replay_goes_to_its_queue_as_a_first_attempt_of_the_same_message():
     """Its group and priority; the partition by the formulas, which may have changed since."""
     copy = replayed(stored(group=3, priority="high"))
-    partition = partition_of("acme", 3, TOPIC.topic.spread, FACTS.partitions)
+    partition = partition_of("acme", 3, TOPIC.topic.spread, CLUSTER_CONFIG.partitions)
     assert names.lane_subject("online", partition, "acme", 3, "high") == copy.subject
     assert {
         h.ID: "acme:m1:DEAD_online:7:5",

@@ -13,7 +13,7 @@ from evenlane.engine.core.lane import settle_record
 from evenlane.engine.errors import Fenced, UnknownEpoch
 from evenlane.engine.node.tuning import Tuning
 from evenlane.ring.membership.records import HeldLane, HeldRecord, PastOwner
-from tests.support.node.world import FACTS, World, topic
+from tests.support.node.world import CLUSTER_CONFIG, World, topic
 from tests.support.store.feeding import logged
 from tests.support.until import until
 
@@ -87,7 +87,7 @@ async def test_pinned_lane_settles_in_the_log_and_is_erased_lazily():
 def _same_lane(group, lane):
     from evenlane.ring.hashing import partition_of
 
-    return partition_of("acme", group, 2, FACTS.partitions) == lane.partition
+    return partition_of("acme", group, 2, CLUSTER_CONFIG.partitions) == lane.partition
 
 
 async def test_newer_owner_fences_the_older():

@@ -14,7 +14,7 @@ from tests.support.membership_cluster import MembershipCluster
 from tests.support.node.world import LANES, World
 from tests.support.until import until
 
-FACTS = ClusterConfig(partitions=2, max_group_qps=1_000_000)
+CLUSTER_CONFIG = ClusterConfig(partitions=2, max_group_qps=1_000_000)
 LONG_S = 0.3  # longer than a hand-over waits for handlers
 
 
@@ -40,8 +40,8 @@ class Moving(MembershipCluster):
 
         limits = MemoryBudget(read_ahead=8, index=20)
         node = Node(
-            store, FACTS, Handler.of(handle), self.world.topics.get, node_id=name, concurrency=6, settle_interval=0.02,
-            limits=limits, on_stop=self.world.reasons.append, on_fenced=self.world.reasons.append,
+            store, CLUSTER_CONFIG, Handler.of(handle), self.world.topics.get, node_id=name, concurrency=6,
+            settle_interval=0.02, limits=limits,on_stop=self.world.reasons.append, on_fenced=self.world.reasons.append,
         )  # fmt: skip
         self.world.nodes.append(node)
         await node.start()

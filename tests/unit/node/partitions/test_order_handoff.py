@@ -14,7 +14,7 @@ from evenlane.engine.node.node import Node
 from evenlane.engine.store.memory.store import MemoryStore
 from tests.support.node.keyed import Keyed, ordered
 from tests.support.node.two import P, Two, due_soon
-from tests.support.node.world import FACTS, SECOND, turns
+from tests.support.node.world import CLUSTER_CONFIG, SECOND, turns
 from tests.support.until import until
 
 
@@ -225,7 +225,7 @@ async def test_from_owner_to_owner_and_back(shape, seed):
 async def _bare(world, limits):
     store = MemoryStore(world.server, "online")
     await store.open()
-    node = Node(store, FACTS, Handler.of(world.handle), world.topics.get, limits=limits, settle_interval=0.02)
+    node = Node(store, CLUSTER_CONFIG, Handler.of(world.handle), world.topics.get, limits=limits, settle_interval=0.02)
     world.nodes.append(node)
     await node.start()
     return node

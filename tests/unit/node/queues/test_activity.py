@@ -25,7 +25,7 @@ from evenlane.engine.telemetry.tenants.sampler import QueueSampler
 from tests.support.lane_host import Host
 from tests.support.meter_totals import rows
 from tests.support.node.two import GROUPS, P, Two, due_soon
-from tests.support.node.world import FACTS, LANES, SECOND, change, topic, turns
+from tests.support.node.world import CLUSTER_CONFIG, LANES, SECOND, change, topic, turns
 from tests.support.until import until
 
 PROJECTS = {
@@ -90,7 +90,7 @@ class Run:
 
     def __init__(self, world, draw):
         self._world, self._draw, self._epochs = world, draw, {P: 1, 1 - P: 2}
-        self.known = TenantRegistry(FACTS.priorities, 3, FACTS.max_group_qps)
+        self.known = TenantRegistry(CLUSTER_CONFIG.priorities, 3, CLUSTER_CONFIG.max_group_qps)
 
     async def begin(self, limits):
         self.node = node = await self._world.bare(handler=self._handle, limits=limits)
@@ -120,7 +120,7 @@ class Run:
         draw = self._draw
         for _ in range(draw.randint(0, 12)):
             project = draw.choice([*PROJECTS])
-            options = {"group": draw.choice(GROUPS[:3]), "priority": draw.choice(FACTS.priorities)}
+            options = {"group": draw.choice(GROUPS[:3]), "priority": draw.choice(CLUSTER_CONFIG.priorities)}
             if project == "keyed":
                 options["headers"] = {headers.KEY: draw.choice("ab")}
             if draw.random() < 0.25:

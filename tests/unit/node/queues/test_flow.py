@@ -12,7 +12,7 @@ from evenlane.engine.core.wire import headers as h
 from evenlane.engine.node.tuning import Tuning
 from evenlane.ring.hashing import partition_of
 from tests.support.node.two import P, Two
-from tests.support.node.world import FACTS, SECOND, World, change, topic, turns
+from tests.support.node.world import CLUSTER_CONFIG, SECOND, World, change, topic, turns
 from tests.support.until import until
 
 
@@ -58,7 +58,7 @@ async def test_lower_bands_do_not_wait_for_what_is_gone(gone):
         await world.put(priority="high")
         await world.put(priority="low")
         for sequence in gone:
-            await world.store.delete(LaneId("lanes", partition_of("acme", 0, 2, FACTS.partitions)), sequence)
+            await world.store.delete(LaneId("lanes", partition_of("acme", 0, 2, CLUSTER_CONFIG.partitions)), sequence)
         await world.node(tuning=PATIENT)
         await world.all_gone()
         assert len(world.handled) == 12 - len(gone)
@@ -69,7 +69,7 @@ async def test_what_is_due_waits_no_longer_than_the_backlog(late):
     """E5, E10: of the later stream, whose queue has nothing in the lane that comes in."""
     async with World() as world:
         await world.put_many(3, priority="high")
-        await world.store.delete(LaneId("lanes", partition_of("acme", 0, 2, FACTS.partitions)), 3)
+        await world.store.delete(LaneId("lanes", partition_of("acme", 0, 2, CLUSTER_CONFIG.partitions)), 3)
         due = await world.put(priority="mid", due=world.store.now() + late)
         await world.node(tuning=PATIENT)
         await world.all_gone()

@@ -7,7 +7,7 @@ from evenlane.engine.node.services.quota_borrower import QuotaBorrower
 from evenlane.engine.telemetry.metering.publisher import MeterPublisher
 from evenlane.engine.telemetry.tenants.registry import TenantRegistry
 from evenlane.engine.telemetry.tenants.sampler import QueueSampler
-from tests.support.node.world import FACTS, SECOND, World, topic
+from tests.support.node.world import CLUSTER_CONFIG, SECOND, World, topic
 from tests.support.until import until
 
 PROJECTS = 5_000
@@ -29,7 +29,7 @@ async def test_five_thousand_silent_projects_are_looked_at_by_nobody():
     projects = [f"tenant-{number}" for number in range(PROJECTS)]
     async with World(**dict.fromkeys(projects, topic())) as world:
         node = await world.node()
-        known = TenantRegistry(FACTS.priorities, 20, FACTS.max_group_qps)
+        known = TenantRegistry(CLUSTER_CONFIG.priorities, 20, CLUSTER_CONFIG.max_group_qps)
         sampling, taking = QueueSampler(node, known), QuotaBorrower(Nobody(), "online", node, [])
         meters = MeterPublisher(node, known, 3600.0, 8)
         meters.open()

@@ -19,7 +19,7 @@ from evenlane.engine.store.memory.store import MemoryStore
 from evenlane.quota.topics.topic import complete, parse_spec
 from evenlane.ring.hashing import partition_of
 from evenlane.ring.membership.records import HeldRecord
-from tests.support.node.world import FACTS, SECOND, World, topic, turns
+from tests.support.node.world import CLUSTER_CONFIG, SECOND, World, topic, turns
 from tests.support.until import until
 
 PARTITIONS = 16
@@ -158,7 +158,7 @@ async def bare(world, **tuning):
     await store.open()
     node = Node(
         store,
-        FACTS,
+        CLUSTER_CONFIG,
         Handler.of(world.note),
         world.topics.get,
         concurrency=8,
@@ -172,7 +172,7 @@ async def bare(world, **tuning):
 
 
 def _group(project, partition):
-    return next(group for group in range(10) if partition_of(project, group, 2, FACTS.partitions) == partition)
+    return next(group for group in range(10) if partition_of(project, group, 2, CLUSTER_CONFIG.partitions) == partition)
 
 
 def _of(world, project, partition):
@@ -183,7 +183,7 @@ def _of(world, project, partition):
 
 
 def _own(world, project, mine):
-    return node_share(project, world.topics[project], (), mine.__contains__, FACTS.partitions)
+    return node_share(project, world.topics[project], (), mine.__contains__, CLUSTER_CONFIG.partitions)
 
 
 async def put(world, project, partition):

@@ -11,7 +11,7 @@ from evenlane.engine.producer.tuning import DEFAULT
 from evenlane.quota.topics.topic import Accepted
 from evenlane.ring.hashing import partition_of
 from tests.support.node.gated import gated
-from tests.support.node.world import FACTS, SECOND, topic
+from tests.support.node.world import CLUSTER_CONFIG, SECOND, topic
 from tests.support.producer_world import accepted
 from tests.support.until import until
 
@@ -190,7 +190,7 @@ async def test_a_node_counts_what_waits_what_runs_and_what_is_delayed_however_fa
         for due in (now + 30 * SECOND, now + 2 * 3600 * SECOND, now + 30 * 86_400 * SECOND):
             await world.put(due=due)
         tally = tallied(node, acme=limited, free=topic())
-        partitions = partitions_of("acme", Accepted(topic=limited, active=10, revision=1), FACTS.partitions)
+        partitions = partitions_of("acme", Accepted(topic=limited, active=10, revision=1), CLUSTER_CONFIG.partitions)
         await until(lambda: node.backlog >= 12 - 1 and node.workers.running)
         entries = await tally.entries()
         assert {("acme", number) for number in partitions} == {(e.project, e.partition) for e in entries}

@@ -13,7 +13,7 @@ from evenlane.engine.telemetry.tenants.registry import TenantRegistry
 from evenlane.engine.telemetry.tenants.sampler import QueueSampler
 from tests.support.log_tables import OTHERS
 from tests.support.node.keyed import QUICK
-from tests.support.node.world import FACTS, LANES, SECOND, World, topic
+from tests.support.node.world import CLUSTER_CONFIG, LANES, SECOND, World, topic
 from tests.support.until import until
 
 EVENT = "streams were replaced or rolled back: beginning anew from their first messages"
@@ -48,7 +48,7 @@ def wipe(world):
 
 def rounds_of(node):
     """What the metrics know of tenants, and what has them look, often enough to let go of silent queues."""
-    known = TenantRegistry(FACTS.priorities, 20, FACTS.max_group_qps)
+    known = TenantRegistry(CLUSTER_CONFIG.priorities, 20, CLUSTER_CONFIG.max_group_qps)
     sampling = QueueSampler(node, known)
 
     async def look():

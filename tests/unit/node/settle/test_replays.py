@@ -5,7 +5,7 @@ import pytest
 from evenlane.engine.admin.dead_letters.client import DeadLetterClient
 from evenlane.engine.base import names
 from evenlane.engine.core.message.message import Reject
-from tests.support.node.world import FACTS, World, topic
+from tests.support.node.world import CLUSTER_CONFIG, World, topic
 from tests.support.producer_world import accepted
 from tests.support.until import until
 
@@ -22,7 +22,7 @@ class Topics:
 @pytest.fixture
 async def world():
     async with World(acme=topic(max_attempts=2), other=topic()) as made:
-        made.letters = DeadLetterClient(made.store, "online", Topics(), FACTS)
+        made.letters = DeadLetterClient(made.store, "online", Topics(), CLUSTER_CONFIG)
         yield made
 
 

@@ -16,7 +16,7 @@ from evenlane.engine.proof.figures import (
     worst_window,
 )
 from evenlane.engine.proof.load.arrivals import MILLISECOND, SECOND
-from evenlane.engine.proof.load.load import FACTS, Arrival, Load, tenant
+from evenlane.engine.proof.load.load import CLUSTER_CONFIG, Arrival, Load, tenant
 from evenlane.engine.proof.load.trace import NEVER, Trace
 from tests.oracles.examples import examples
 
@@ -84,10 +84,10 @@ def test_busy_counts_what_lies_in_the_window():
 
 def test_shares_on_nodes_are_of_what_each_node_has_of_the_weights():
     """Tenant 0 has 3 of its 4 groups on node 0, tenant 1 one of 4: there 3 : 1 is even, and 1 : 1 is not."""
-    tenants = [tenant(f"t{n}", FACTS, qps=100, weight=1, groups=4, spread=4) for n in range(2)]
+    tenants = [tenant(f"t{n}", CLUSTER_CONFIG, qps=100, weight=1, groups=4, spread=4) for n in range(2)]
     where = Parts([[[0, 1, 2], [3]], [[0], [1, 2, 3]]])
     come = [Arrival(0, of, group, 1, SECOND) for of, group in ((0, 0), (0, 1), (0, 2), (1, 0), (1, 1), (1, 2))]
-    made = Trace(Load.of(tenants, come * 9, 10 * SECOND, FACTS), where=where)
+    made = Trace(Load.of(tenants, come * 9, 10 * SECOND, CLUSTER_CONFIG), where=where)
     for n, message in enumerate(made.load):
         if n < 4:  # one from each group on node 0
             made.started[n], made.ended[n] = 0, message.service

@@ -10,7 +10,7 @@ from evenlane.engine.cluster.cluster_config import ClusterConfig
 from evenlane.engine.proof.arms import evenly, product
 from evenlane.engine.proof.figures import worst_window
 from evenlane.engine.proof.load import arrivals as a
-from evenlane.engine.proof.load.load import Arrival, Load, facts_of, tenant
+from evenlane.engine.proof.load.load import Arrival, Load, config_for, tenant
 from evenlane.engine.proof.load.placement import Placement, placed
 from evenlane.engine.proof.scenarios.skewed_quota import SHARED, STATIC, SkewedQuota
 from evenlane.engine.proof.simulator.simulator import simulate
@@ -19,20 +19,20 @@ from evenlane.ring.hashing import partition_of
 from tests.oracles.examples import examples
 
 MS = a.MILLISECOND
-FACTS = facts_of(3)
+CLUSTER_CONFIG = config_for(3)
 
 
 def load_of(counts, seconds=10, **wish):
     """One topic of 12 groups, and per node so many messages a second, aimed at its groups; 4 groups for each node."""
-    topic = tenant("acme", FACTS, **{"qps": 300, "groups": 12, "spread": 12, **wish})
+    topic = tenant("acme", CLUSTER_CONFIG, **{"qps": 300, "groups": 12, "spread": 12, **wish})
     until = seconds * a.SECOND
-    groups = placed(Load((topic,), until, FACTS), 3).groups_of(topic)
+    groups = placed(Load((topic,), until, CLUSTER_CONFIG), 3).groups_of(topic)
     come = [
         Arrival(at, 0, own[n % len(own)], 1, 10 * MS)
         for own, rate in zip(groups, counts, strict=True)
         for n, at in enumerate(a.uniform(rate, 0, until))
     ]
-    return Load.of([topic], come, until, FACTS)
+    return Load.of([topic], come, until, CLUSTER_CONFIG)
 
 
 def per_node(trace, start, end):
@@ -42,12 +42,14 @@ def per_node(trace, start, end):
 
 
 def test_groups_lie_where_the_leader_would_place_their_partitions():
-    topic = tenant("acme", FACTS, qps=300, groups=12, spread=12)
-    where = placed(Load((topic,), 0, FACTS), 3)
+    topic = tenant("acme", CLUSTER_CONFIG, qps=300, groups=12, spread=12)
+    where = placed(Load((topic,), 0, CLUSTER_CONFIG), 3)
     assert [4, 4, 4] == [len(own) for own in where.groups_of(topic)], "the only topic there is: in equal parts"
-    assert FACTS.partitions == sum(map(len, where.partitions))
+    assert CLUSTER_CONFIG.partitions == sum(map(len, where.partitions))
     for node, own in enumerate(where.groups_of(topic)):
-        assert all(partition_of("acme", group, 12, FACTS.partitions) in where.partitions[node] for group in own)
+        assert all(
+            partition_of("acme", group, 12, CLUSTER_CONFIG.partitions) in where.partitions[node] for group in own
+        )
 
 
 def test_the_trace_says_on_which_node():
@@ -76,7 +78,7 @@ def test_whoever_lent_has_its_own_again_when_it_wants_it():
     """E3: node 1 has nothing to do for 5 s, then as much as its own part."""
     early = load_of([250, 0.1, 20])
     late = [each for each in load_of([0.1, 100, 0.1]) if each.at >= 5 * a.SECOND]
-    load = Load.of(early.tenants, [*early, *late], early.until, FACTS)
+    load = Load.of(early.tenants, [*early, *late], early.until, CLUSTER_CONFIG)
     trace = simulate(load, product, 50, nodes=3)
     assert per_node(trace, 3, 5)[0] >= 2 * 230
     assert per_node(trace, 8, 10)[1] >= 2 * 97
@@ -93,7 +95,7 @@ def test_no_window_has_more_than_the_quota(quotas):
         for number, counts in enumerate(phases):
             begin, end = (3 * number * a.SECOND, 3 * (number + 1) * a.SECOND)
             come += [each for each in load_of(counts) if begin <= each.at < end]
-        load = Load.of(load_of([1, 1, 1]).tenants, come, 3 * len(phases) * a.SECOND, FACTS)
+        load = Load.of(load_of([1, 1, 1]).tenants, come, 3 * len(phases) * a.SECOND, CLUSTER_CONFIG)
         trace = simulate(load, product, 50, 3, quotas)
         assert worst_window(trace, range(len(load))) <= 300 + load.tenants[0].topic.burst + 3
 
@@ -129,8 +131,8 @@ def test_a_skewed_load_is_aimed_at_the_nodes_in_turn():
 
 
 def test_evenly_is_the_same_on_each_node_and_leaves_one_node_alone():
-    topic = tenant("acme", FACTS, qps=300, groups=30)
-    load = Load.of([topic], [Arrival(n, 0, n % 30, 1, MS) for n in range(300)], 300, FACTS)
+    topic = tenant("acme", CLUSTER_CONFIG, qps=300, groups=30)
+    load = Load.of([topic], [Arrival(n, 0, n % 30, 1, MS) for n in range(300)], 300, CLUSTER_CONFIG)
     where = placed(load, 3)
     nodes = Counter(where.node_of(topic, group) for group in evenly(load, where).group)
     assert {100} == set(nodes.values())

@@ -30,8 +30,8 @@ class Puts:
 def schedule(puts):
     nothing = array("l", [0, 0, 0]).tobytes()
     order = PutOrder(
-        url="", env="", facts=ClusterConfig(), projects=["acme"], spreads=[1], at=array("q", [0, 0, 0]).tobytes(),
-        tenant=nothing, group=nothing, band=bytes(3), service=b"",
+        url="", env="", cluster_config=ClusterConfig(), projects=["acme"], spreads=[1],
+        at=array("q", [0, 0, 0]).tobytes(), tenant=nothing,group=nothing, band=bytes(3), service=b"",
     )  # fmt: skip
     return Schedule(order, puts, now_ns())
 

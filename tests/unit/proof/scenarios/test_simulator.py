@@ -65,7 +65,7 @@ def test_slots_are_respected_each_message_is_served_once_and_none_before_its_put
     @given(loads(), st.integers(1, 5))
     def holds(load, slots):
         node = Watched(0, make, slots, Trace(load))
-        trace = Simulator(load, [node], on_one(load.facts)).run()
+        trace = Simulator(load, [node], on_one(load.cluster_config)).run()
         running = Counter()
         for n, each in enumerate(load):
             started, ended = trace.started[n], trace.ended[n]

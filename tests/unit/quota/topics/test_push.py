@@ -8,13 +8,13 @@ from hypothesis import strategies as st
 
 from evenlane.quota.topics import push
 from evenlane.quota.topics.topic import TopicError, accept, complete, decode_accepted, encode, merge, parse_spec
-from tests.support.topic_cases import FACTS
+from tests.support.topic_cases import LIMITS
 
 URL = "https://example.com/hook"
 
 
 def made(**parts):
-    return complete(parse_spec(json.dumps({"qps": 5, "push": parts}).encode()), FACTS).push
+    return complete(parse_spec(json.dumps({"qps": 5, "push": parts}).encode()), LIMITS).push
 
 
 def refused(parts):
@@ -34,7 +34,7 @@ def test_what_is_left_out_has_its_default():
 def test_what_is_accepted_is_read_back():
     """Nodes read it as JSON under `accepted/`."""
     given = {"url": URL, "timeout": 2, "secret_ref": "acme.key", "headers": {"A": "b"}, "concurrency": 3}
-    topic = complete(parse_spec(json.dumps({"qps": 5, "push": given}).encode()), FACTS)
+    topic = complete(parse_spec(json.dumps({"qps": 5, "push": given}).encode()), LIMITS)
     assert given == topic.push
     assert topic == decode_accepted(encode(accept(topic, 1, None))).topic
 

@@ -23,7 +23,7 @@ from evenlane.quota.topics.topic import (
     parse_spec,
     without,
 )
-from tests.support.topic_cases import BAD, FACTS, FLAGS, LARGE_NUMBERS, NUMBERS, OPTIONAL, PlainFacts
+from tests.support.topic_cases import BAD, FLAGS, LARGE_NUMBERS, LIMITS, NUMBERS, OPTIONAL, PlainLimits
 
 ALL_DEFAULTS = {
     "qps": 100.0, "groups": 2, "burst": 1, "borrow": True, "weight": 100.0, "reserve": 0.0,
@@ -45,8 +45,8 @@ ALL_GIVEN = {
 PUSHES = [{"url": "http://a"}, {"url": "https://b/c?d", "timeout": 3}, {"url": "http://a", "headers": {"A": "b"}}]
 
 
-def topic_of(fields, facts=FACTS):
-    return complete(parse_spec(json.dumps(fields).encode()), facts)
+def topic_of(fields, limits=LIMITS):
+    return complete(parse_spec(json.dumps(fields).encode()), limits)
 
 
 def refused(raw):
@@ -85,7 +85,7 @@ class TestWish:
 
     @pytest.mark.parametrize(("raw", "qps"), [(b"0.01", 0.01), (b"1e6", 1e6), (b"5", 5.0), (b"5.0E0", 5.0)])
     def test_numbers_may_be_written_as_json_allows(self, raw, qps):
-        assert qps == complete(parse_spec(b' { "qps" : %s }\n' % raw), FACTS).qps
+        assert qps == complete(parse_spec(b' { "qps" : %s }\n' % raw), LIMITS).qps
 
     def test_a_whole_number_may_have_a_point(self):
         assert topic_of({"qps": 5, "groups": 3.0}).groups == 3
@@ -151,7 +151,7 @@ class TestComplete:
     @pytest.mark.parametrize(("partitions", "spread"), [(1, 1), (9, 1), (10, 1), (20, 2), (128, 12), (1_000, 100)])
     def test_spread_is_a_tenth_of_the_partitions(self, partitions, spread):
         """P13."""
-        assert spread == topic_of({"qps": 5}, PlainFacts(partitions=partitions)).spread
+        assert spread == topic_of({"qps": 5}, PlainLimits(partitions=partitions)).spread
 
     @pytest.mark.parametrize("groups", [7, 8, 20_000])
     def test_groups_may_be_named(self, groups):
@@ -171,7 +171,7 @@ class TestComplete:
 
     def test_more_groups_than_there_may_be_are_refused(self):
         with pytest.raises(TopicError, match="qps must be less than 1,000,000"):
-            topic_of({"qps": 1_000_000}, PlainFacts(group_qps=1.0))
+            topic_of({"qps": 1_000_000}, PlainLimits(group_qps=1.0))
 
     def test_part_of_a_backoff_leaves_the_rest(self):
         assert topic_of({"qps": 5, "backoff": {"cap": 30}}).backoff == Backoff(cap=30.0)
@@ -179,11 +179,11 @@ class TestComplete:
     @given(qps=st.floats(0.01, 1_000_000), most=st.floats(50, 1_000), share=st.floats(0.5, 1.0))
     def test_a_group_is_never_above_the_most(self, qps, most, share):
         """E3, whatever the rounding."""
-        facts = PlainFacts(group_qps=max(50.0, most * share), max_group_qps=most)
-        topic = topic_of({"qps": qps}, facts)
+        limits = PlainLimits(group_qps=max(50.0, most * share), max_group_qps=most)
+        topic = topic_of({"qps": qps}, limits)
         assert topic.qps / topic.groups <= most
         with pytest.raises(TopicError):
-            topic_of({"qps": qps, "groups": math.ceil(qps / most) - 1}, facts)
+            topic_of({"qps": qps, "groups": math.ceil(qps / most) - 1}, limits)
 
 
 ORDERED = {"qps": 100, "ordered": True}
@@ -196,7 +196,7 @@ class TestOrdered:
         return accept(topic_of({**ORDERED, **fields}), 1, None)
 
     def after(self, before, **fields):
-        return complete(parse_spec(json.dumps({**ORDERED, **fields}).encode()), FACTS, before)
+        return complete(parse_spec(json.dumps({**ORDERED, **fields}).encode()), LIMITS, before)
 
     def test_groups_and_spread_stay_when_the_rate_changes(self):
         before = self.accepted(spread=3)
@@ -370,7 +370,7 @@ class TestMerge:
         backoff = {**old.get("backoff", {}), **changes.get("backoff", {})}
         whole = {**old, **changes, **({"backoff": backoff} if backoff else {})}
         merged = merge(json.dumps(old).encode(), changes)
-        assert topic_of(whole) == complete(parse_spec(merged), FACTS)
+        assert topic_of(whole) == complete(parse_spec(merged), LIMITS)
         assert merged == merge(merged, {})
 
 

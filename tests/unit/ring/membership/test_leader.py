@@ -23,7 +23,7 @@ def plan(generation, *partitions):
 
 
 def draft(leader, placement):
-    leader.facts()
+    leader.placement_input()
     return leader.draft(placement)
 
 

@@ -18,12 +18,12 @@ from evenlane.engine.telemetry.tenants.sampler import QueueSampler
 from tests.support.meter_totals import rows, totals
 from tests.support.node.gated import Clock, gated
 from tests.support.node.two import P, Two
-from tests.support.node.world import FACTS, SECOND, World, topic
+from tests.support.node.world import CLUSTER_CONFIG, SECOND, World, topic
 from tests.support.until import until
 
 
 def tenants():
-    return TenantRegistry(FACTS.priorities, 10, FACTS.max_group_qps)
+    return TenantRegistry(CLUSTER_CONFIG.priorities, 10, CLUSTER_CONFIG.max_group_qps)
 
 
 def meter(node, known=None, **tuning):
@@ -115,7 +115,7 @@ async def test_whose_a_partition_is_is_told_though_nothing_waits_there():
             await meters.tell()
         records = [decode(body) for body in told(world)]
         counts = Counter(number for record in records for number in numbers(record.lane("partition")))
-        assert (FACTS.partitions, set(range(FACTS.partitions))) == (records[0].lanes, set(counts))
+        assert (CLUSTER_CONFIG.partitions, set(range(CLUSTER_CONFIG.partitions))) == (records[0].lanes, set(counts))
         assert {2, 3} >= set(counts.values())
         assert [0] == numbers(records[0].queue("lane"))
         assert {1} == {epoch for record in records for epoch in numbers(record.lane("epoch"))}
@@ -201,7 +201,7 @@ async def test_a_hand_over_counts_nothing_twice():
     async with Two() as world:
         first = await world.bare("a", concurrency=2)
         world.slow = {("a", "m1")}
-        await first.take_over(range(FACTS.partitions), 1)
+        await first.take_over(range(CLUSTER_CONFIG.partitions), 1)
         old = meter(first)
         await world.put_many(3, group=0)
         await until(lambda: len(world.handled) == 2)
@@ -237,7 +237,7 @@ async def test_a_partition_handed_over_while_a_record_is_on_its_way_has_its_last
     """Issue 8.1: that record doesn't say that it is the end, nor what came after it; the next one does."""
     async with Two() as world:
         first = await world.bare("a")
-        await first.take_over(range(FACTS.partitions), 1)
+        await first.take_over(range(CLUSTER_CONFIG.partitions), 1)
         meters, put = meter(first), first.store.put
         await world.put_many(2, group=0)
         await until(lambda: len(world.handled) == 2)

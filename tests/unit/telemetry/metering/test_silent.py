@@ -14,14 +14,14 @@ from evenlane.engine.telemetry.tenants.fairness import Round
 from evenlane.engine.telemetry.tenants.registry import TenantRegistry
 from tests.support.meter_totals import rows, totals
 from tests.support.node.two import P, Two
-from tests.support.node.world import FACTS, SECOND, World, change, topic
+from tests.support.node.world import CLUSTER_CONFIG, SECOND, World, change, topic
 from tests.support.until import until
 
 BANDS = ("high", "mid", "low")
 
 
 def tenants():
-    return TenantRegistry(FACTS.priorities, 10, FACTS.max_group_qps)
+    return TenantRegistry(CLUSTER_CONFIG.priorities, 10, CLUSTER_CONFIG.max_group_qps)
 
 
 def opened(node, known=None, **tuning):
@@ -110,7 +110,7 @@ async def test_a_silent_queue_that_is_handed_over_has_its_last_word():
     """Issue 8.1: and is told no more, by whoever had it."""
     async with Two() as world:
         first = await world.bare("a")
-        await first.take_over(range(FACTS.partitions), 1)
+        await first.take_over(range(CLUSTER_CONFIG.partitions), 1)
         meters = opened(first)
         await world.put_many(2, group=0)
         await until(lambda: len(world.handled) == 2)

@@ -18,7 +18,7 @@ from evenlane.engine.telemetry.prometheus.snapshot import Snapshot, of_tenants
 from evenlane.engine.telemetry.tenants.flows import Flow
 from evenlane.engine.telemetry.tenants.registry import TenantRegistry
 from evenlane.engine.telemetry.tenants.sampler import QueueSampler
-from tests.support.node.world import FACTS, World, topic
+from tests.support.node.world import CLUSTER_CONFIG, World, topic
 from tests.support.tenant_rounds import NOW, PRIORITIES, SECOND, go_round, look
 from tests.support.tenant_rounds import tenants as few
 from tests.support.until import until
@@ -242,10 +242,10 @@ async def test_five_hundred_tenants_on_a_node():
     projects = [f"t{number}" for number in range(500)]
     async with World(**dict.fromkeys(projects, topic())) as world:
         for number, project in enumerate(projects):
-            await world.put_many(1 + (number < 30) * 4, project=project, priority=FACTS.priorities[number % 3])
+            await world.put_many(1 + (number < 30) * 4, project=project, priority=CLUSTER_CONFIG.priorities[number % 3])
         node = await world.node()
         await until(lambda: node.queues.projects == 500)
-        known, before = TenantRegistry(FACTS.priorities, 20, FACTS.max_group_qps), {}
+        known, before = TenantRegistry(CLUSTER_CONFIG.priorities, 20, CLUSTER_CONFIG.max_group_qps), {}
         looking = QueueSampler(node, known)
         for step in range(4):
             await looking.round(now_ns())

@@ -9,12 +9,12 @@ from evenlane.engine.telemetry.tenants import sampler
 from evenlane.engine.telemetry.tenants.registry import TenantRegistry
 from evenlane.engine.telemetry.tenants.sampler import QueueSampler, Tuning
 from tests.support.node.gated import Clock, gated
-from tests.support.node.world import FACTS, SECOND, World, change, topic
+from tests.support.node.world import CLUSTER_CONFIG, SECOND, World, change, topic
 from tests.support.until import until
 
 
 def tenants(most=10) -> TenantRegistry:
-    return TenantRegistry(FACTS.priorities, most, FACTS.max_group_qps)
+    return TenantRegistry(CLUSTER_CONFIG.priorities, most, CLUSTER_CONFIG.max_group_qps)
 
 
 @asynccontextmanager
@@ -73,7 +73,7 @@ async def test_many_queues_are_looked_at_in_slices():
     """X8: 2,400 queues don't hold the loop."""
     async with gated(acme=topic(qps=40_000, groups=800)) as world:
         for group in range(800):
-            for priority in FACTS.priorities:
+            for priority in CLUSTER_CONFIG.priorities:
                 await world.put(group=group, priority=priority)
         node = await world.node(world.handle, concurrency=1)
         await until(lambda: node.backlog == 2_399)
