@@ -83,19 +83,19 @@ async def in_child(*arguments: object) -> dict[str, Any]:
 async def load(endpoint: str, env: str, traced: str) -> dict[str, float]:
     """In a process of its own."""
     etcd = EtcdCoordination([endpoint])
-    book = TopicCache(etcd, env)
+    topic_cache = TopicCache(etcd, env)
     await etcd.get("warm")
     gc.collect()
     if traced == "traced":
         tracemalloc.start()
     before, began = psutil.Process().memory_info().rss, time.perf_counter()
-    await book.start()
+    await topic_cache.start()
     took = time.perf_counter() - began
     grown = psutil.Process().memory_info().rss - before
     gc.collect()
     held = tracemalloc.get_traced_memory()[0] if traced == "traced" else 0
-    figures = {"topics": len(book.all()), "load_s": took, "held_mb": held / 1e6, "rss_mb": grown / 1e6}
-    await book.close()
+    figures = {"topics": len(topic_cache.all()), "load_s": took, "held_mb": held / 1e6, "rss_mb": grown / 1e6}
+    await topic_cache.close()
     await etcd.close()
     return figures
 
@@ -116,18 +116,18 @@ async def leader(endpoint: str, env: str) -> AsyncIterator[TopicController]:
 @asynccontextmanager
 async def node(endpoint: str, env: str) -> AsyncIterator[TopicCache]:
     etcd = EtcdCoordination([endpoint])
-    book = TopicCache(etcd, env)
-    await book.start()
+    topic_cache = TopicCache(etcd, env)
+    await topic_cache.start()
     try:
-        yield book
+        yield topic_cache
     finally:
-        await book.close()
+        await topic_cache.close()
         await etcd.close()
 
 
-async def change_seconds(book: TopicCache, etcd: EtcdCoordination, env: str, count: int) -> list[float]:
+async def change_seconds(topic_cache: TopicCache, etcd: EtcdCoordination, env: str, count: int) -> list[float]:
     changed = asyncio.Event()
-    book.on_change.append(lambda _project, _now: changed.set())
+    topic_cache.on_change.append(lambda _project, _now: changed.set())
     taken = []
     for number in range(count):
         await asyncio.sleep(0.03)  # else the leader's pause after the last one would be measured
@@ -136,7 +136,7 @@ async def change_seconds(book: TopicCache, etcd: EtcdCoordination, env: str, cou
         await etcd.put(names.key(env, "topics", "customer-1"), b'{"qps": %d}' % (number + 10))
         await changed.wait()
         taken.append(time.perf_counter() - began)
-    book.on_change.clear()
+    topic_cache.on_change.clear()
     return taken
 
 
@@ -145,9 +145,9 @@ async def changes(endpoint: str, etcd: EtcdCoordination, options: argparse.Names
     taken: dict[str, list[float]] = {"few": [], "many": []}
     for _ in range(options.rounds):
         for env in taken:
-            async with leader(endpoint, env), node(endpoint, env) as book:
-                await change_seconds(book, etcd, env, 10)
-                taken[env] += await change_seconds(book, etcd, env, 50)
+            async with leader(endpoint, env), node(endpoint, env) as topic_cache:
+                await change_seconds(topic_cache, etcd, env, 10)
+                taken[env] += await change_seconds(topic_cache, etcd, env, 50)
     few, many = (statistics.median(taken[env]) for env in ("few", "many"))
     worst = max(taken["many"])
     return {
@@ -182,10 +182,10 @@ async def applied(endpoint: str, folder: Path, count: int) -> dict[str, float]:
 
 async def edited(endpoint: str, etcd: EtcdCoordination, count: int) -> dict[str, float]:
     key, done = names.key("edited", "topics", "acme"), asyncio.Event()
-    async with leader(endpoint, "edited"), node(endpoint, "edited") as book:
+    async with leader(endpoint, "edited"), node(endpoint, "edited") as topic_cache:
         published = []
-        book.on_change.append(lambda _project, now: published.append(now.topic.qps))
-        book.on_change.append(lambda _project, now: done.set() if now.topic.qps == 7_777 else None)
+        topic_cache.on_change.append(lambda _project, now: published.append(now.topic.qps))
+        topic_cache.on_change.append(lambda _project, now: done.set() if now.topic.qps == 7_777 else None)
         began = time.perf_counter()
         for first in range(0, count, _AT_ONCE):
             await asyncio.gather(*(etcd.put(key, b'{"qps": %d}' % (first + n + 1)) for n in range(_AT_ONCE)))

@@ -38,7 +38,7 @@ class NodeServices:
         connect: Connections,
         settings: Settings,
         node: Node,
-        book: TopicCache,
+        topic_cache: TopicCache,
         tenants: TenantRegistry,
         troubles: Troubles,
         condition: Callable[[], Condition | None] = lambda: None,
@@ -47,11 +47,11 @@ class NodeServices:
         env = settings.env
         self.line: RequestBus | None = None
         self._questions = connect.questions(settings, f"{node.id} answers")
-        self._answering = WhyResponder(self._questions, env, node, tenants, lost=book.lost_topic)
+        self._answering = WhyResponder(self._questions, env, node, tenants, lost=topic_cache.lost_topic)
         self._emptiness = GroupResponder(self._questions, env, node)
-        self._showing = OverviewResponder(self._questions, env, node, tenants, book.get, condition)
-        self._taking = QuotaBorrower(self._questions, env, node, book.on_change, on_lent)
-        self._counting = BacklogReporter(connect.questions(settings, f"{node.id} counts"), env, node, book)
+        self._showing = OverviewResponder(self._questions, env, node, tenants, topic_cache.get, condition)
+        self._taking = QuotaBorrower(self._questions, env, node, topic_cache.on_change, on_lent)
+        self._counting = BacklogReporter(connect.questions(settings, f"{node.id} counts"), env, node, topic_cache)
         self._store_watch = StoreWatch(node.store, env, troubles, lambda: node.owned.mine)
         self._sampling = QueueSampler(node, tenants)
         self._metering = MeterPublisher(node, tenants, settings.meter_interval, settings.concurrency)

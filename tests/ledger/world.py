@@ -97,15 +97,15 @@ class ProcessWorld:
         writes = [Write(names.key(self.settings.env, "topics", project), value) for project in projects]
         for start in range(0, len(writes), _KEYS_AT_ONCE):
             await self.etcd.txn([], writes[start : start + _KEYS_AT_ONCE])
-        book = TopicCache(self.etcd, self.settings.env)
-        await book.start()
+        topic_cache = TopicCache(self.etcd, self.settings.env)
+        await topic_cache.start()
         state = fields.get("state", "active")
 
         def in_force() -> bool:
-            return all((known := book.get(each)) and known.topic.state == state for each in projects)
+            return all((known := topic_cache.get(each)) and known.topic.state == state for each in projects)
 
         await until(in_force, 30, "the topics to be accepted")
-        await book.close()
+        await topic_cache.close()
 
     async def producer(self) -> Producer:
         producer = Producer(settings=self.settings)

@@ -97,7 +97,7 @@ class TestPlans:
         told(log, "standing by", env="online", partitions=0, generation=8)
 
     async def test_a_plan_made(self, log):
-        class Book:
+        class FakeTopicCache:
             on_change = []  # noqa: RUF012
 
             def all(self):
@@ -109,7 +109,7 @@ class TestPlans:
             await client.put(key("nodes", name), encode(NodeRecord()), lease)
         epoch = await client.put(key("leader"), b"{}")
         placing = PlacementController(
-            client, ENV, ClusterConfig(partitions=4), Book(), "bounded-ring", RecordReader(ENV)
+            client, ENV, ClusterConfig(partitions=4), FakeTopicCache(), "bounded-ring", RecordReader(ENV)
         )
         serving = asyncio.ensure_future(placing.serve(CreatedAt(key("leader"), epoch)))
         await until(lambda: "planned" in events(log))

@@ -51,7 +51,7 @@ class GroupCollector:
         coordination: Coordination,
         env: str,
         partitions: int,
-        book: TopicCache,
+        topic_cache: TopicCache,
         connect: Callable[[], RequestBus],
         emptied: Callable[[str, Collection[int], int], Awaitable[bool]],
         known_s: float,
@@ -68,7 +68,7 @@ class GroupCollector:
         self._number = 0
         self._heard: dict[str, GroupReply] = {}
         self._news = asyncio.Event()
-        book.on_change.append(self._changed)
+        topic_cache.on_change.append(self._changed)
 
     def _changed(self, project: str, accepted: Accepted | None) -> None:
         self._candidates.changed(project, accepted, now_ns())

@@ -27,7 +27,7 @@ def build_leader(
     connect: Connections,
     settings: Settings,
     cluster_config: ClusterConfig,
-    book: TopicCache,
+    topic_cache: TopicCache,
     records: RecordReader,
     node_lease: Callable[[], int],
     *,
@@ -39,15 +39,15 @@ def build_leader(
     async def emptied(project: str, groups: Collection[int], number: int) -> bool:
         return await acceptor.emptied(project, groups, number)
 
-    placing = PlacementController(coordination, env, cluster_config, book, settings.placement, records)
+    placing = PlacementController(coordination, env, cluster_config, topic_cache, settings.placement, records)
     emptying = GroupCollector(
-        coordination, env, cluster_config.partitions, book, lambda: connect.questions(settings, f"{holder} empties"), emptied,
-        settings.duplicate_window,
+        coordination, env, cluster_config.partitions, topic_cache,
+        lambda: connect.questions(settings, f"{holder} empties"), emptied, settings.duplicate_window,
     )  # fmt: skip
     giving = QuotaLender(lambda: connect.questions(settings, f"{holder} shares"), env, settings.lease_ttl)
     duties = [placing.serve, emptying.serve, *([giving.serve] if shares else [])]
     acceptor = TopicController(
         coordination, env, cluster_config, holder, int(settings.lease_ttl), beside=run_together(*duties), node_lease=node_lease,
-        last_good=book.get,
+        last_good=topic_cache.get,
     )  # fmt: skip
     return acceptor

@@ -56,13 +56,13 @@ class PlacementController:
         coordination: Coordination,
         env: str,
         cluster_config: ClusterConfig,
-        book: TopicCache,
+        topic_cache: TopicCache,
         strategy: str,
         records: RecordReader,
         tuning: Tuning = Tuning(),
     ) -> None:
         self._tuning = tuning
-        self._coordination, self._env, self._book, self._strategy = coordination, env, book, strategy
+        self._coordination, self._env, self._topic_cache, self._strategy = coordination, env, topic_cache, strategy
         self._records = records
         self._partitions = cluster_config.partitions
         self._loads: list[float] | None = None
@@ -74,7 +74,7 @@ class PlacementController:
         self._sent: dict[str, bytes | None] = {}  # value last written under each plan key
         self._sent_at: dict[str, int] = {}  # revision of that write
         self._changed: set[str] = set()  # plans that others have changed; logged once they are rewritten
-        book.on_change.append(self._topic_changed)
+        topic_cache.on_change.append(self._topic_changed)
 
     async def serve(self, fence: CreatedAt) -> None:
         """Return when another process leads. Raises CoordinationError."""
@@ -217,7 +217,7 @@ class PlacementController:
             pass
 
     async def _placed(self, nodes: list[str], present: dict[int, str]) -> list[str | None]:
-        topics, changes = self._book.all(), self._changes
+        topics, changes = self._topic_cache.all(), self._changes
 
         def compute() -> tuple[list[float], list[str | None]]:
             loads = self._loads if self._loads_of == changes else None

@@ -44,8 +44,8 @@ class Tuning:
 
 
 class TopicProvisioner:
-    """Creates topics from templates. `via` names the cause in a topic's history. `book` may be opened by others, and is
-    not closed here.
+    """Creates topics from templates. `via` names the cause in a topic's history. `template_cache` may be opened by
+    others, and is not closed here.
 
     Invariant: an entry of `_full` or `_unfit` holds for one revision of its template.
     """
@@ -55,16 +55,16 @@ class TopicProvisioner:
         coordination: Coordination,
         env: str,
         cluster_config: ClusterConfig,
-        book: TemplateCache,
+        template_cache: TemplateCache,
         via: str,
         tuning: Tuning = Tuning(),
     ) -> None:
         self._tuning = tuning
-        self._coordination, self._env, self._cluster_config, self._book, self._via = (
+        self._coordination, self._env, self._cluster_config, self._template_cache, self._via = (
             coordination,
             env,
             cluster_config,
-            book,
+            template_cache,
             via,
         )
         self._counter = CreatedTopicCounter(coordination, env)
@@ -74,7 +74,7 @@ class TopicProvisioner:
 
     def hopeless(self, project: str) -> bool:
         """Whether the known templates rule out a topic for this project. Doesn't access etcd."""
-        return self._book.listed and self._book.best(project) is None
+        return self._template_cache.listed and self._template_cache.best(project) is None
 
     async def make(self, project: str) -> bool:
         """Create the project's topic, unless it has one, and wait until it is accepted. Returns False if no template
@@ -83,10 +83,10 @@ class TopicProvisioner:
         Raises InvalidName, CoordinationError; UnknownProject if the template has reached its limit.
         """
         names.check_project(project)
-        await self._book.opened()
+        await self._template_cache.opened()
         async with self._one:
             for _ in range(self._tuning.tries):
-                found = self._book.best(project)
+                found = self._template_cache.best(project)
                 if found is None or self._is_unfit(project, found):
                     return False
                 revision = await self._made(project, found)

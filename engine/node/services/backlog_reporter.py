@@ -42,9 +42,9 @@ class BacklogReporter:
     """Publishes backlog reports. Call `open` once the node exists, and `close` before its store is closed."""
 
     def __init__(
-        self, connection: RequestBus, env: str, node: Node, book: TopicCache, *, every_s: float = EVERY_S
+        self, connection: RequestBus, env: str, node: Node, topic_cache: TopicCache, *, every_s: float = EVERY_S
     ) -> None:
-        self._connection, self._node, self._book, self._every_s = connection, node, book, every_s
+        self._connection, self._node, self._topic_cache, self._every_s = connection, node, topic_cache, every_s
         self._subject = subject(env, node.id)
         self._tally = Tally(node)
         self._number = 0
@@ -53,15 +53,15 @@ class BacklogReporter:
     async def open(self) -> None:
         """Raises Unreachable."""
         await self._connection.open()
-        for project, accepted in self._book.all().items():
+        for project, accepted in self._topic_cache.all().items():
             self._tally.topic_changed(project, accepted)
-        self._book.on_change.append(self._tally.topic_changed)
+        self._topic_cache.on_change.append(self._tally.topic_changed)
         self._telling = asyncio.create_task(self._tell(), name="backlog counts")
 
     async def close(self) -> None:
         """Harmless when it was never opened."""
-        if self._tally.topic_changed in self._book.on_change:
-            self._book.on_change.remove(self._tally.topic_changed)
+        if self._tally.topic_changed in self._topic_cache.on_change:
+            self._topic_cache.on_change.remove(self._tally.topic_changed)
         if self._telling is not None:
             self._telling.cancel()
             await asyncio.gather(self._telling, return_exceptions=True)

@@ -26,19 +26,19 @@ _IN_A_ROW = 100  # projects before the event loop gets its turn
 
 class UnknownProjectWatcher:
     """Call `seen(project)` for each project without a topic; `queues_of(project)` returns its queues here. `close`
-    closes `book`, too.
+    closes `template_cache`, too.
     """
 
     def __init__(
-        self, making: TopicProvisioner, book: TemplateCache, queues_of: Callable[[str], Collection[Queue]]
+        self, making: TopicProvisioner, template_cache: TemplateCache, queues_of: Callable[[str], Collection[Queue]]
     ) -> None:
-        self._making, self._book, self._queues_of = making, book, queues_of
+        self._making, self._template_cache, self._queues_of = making, template_cache, queues_of
         self._projects: dict[str, None] = {}
         self._fresh: list[str] = []  # projects not examined yet
         self._all_at: float | None = None  # when to examine all of them (the loop's time, s)
         self._wake = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
-        book.on_change = self._templates_changed
+        template_cache.on_change = self._templates_changed
 
     def seen(self, project: str) -> None:
         """Note a project; cheap. Call it on the event loop."""
@@ -55,7 +55,7 @@ class UnknownProjectWatcher:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
             self._task = None
-        await self._book.close()
+        await self._template_cache.close()
 
     def _templates_changed(self) -> None:
         self._all_at = 0.0
@@ -80,7 +80,7 @@ class UnknownProjectWatcher:
         """Try to create topics. True if some projects may have one later."""
         again = False
         try:
-            await self._book.opened()
+            await self._template_cache.opened()
             for number, project in enumerate(projects, start=1):
                 again = await self._look(project) or again
                 if number % _IN_A_ROW == 0:

@@ -44,17 +44,17 @@ async def topics(servers, **wishes):
     coordination = etcd(told(servers))
     cluster_config = await agree_cluster_config(coordination, "online", {"partitions": PARTITIONS})
     await wished(coordination, "online", cluster_config, wishes)
-    book = TopicCache(coordination, "online")
-    await book.start()
+    topic_cache = TopicCache(coordination, "online")
+    await topic_cache.start()
     try:
-        yield cluster_config, book
+        yield cluster_config, topic_cache
     finally:
-        await book.close()
+        await topic_cache.close()
         await coordination.close()
 
 
 @asynccontextmanager
-async def node(servers, cluster_config, book, handle):
+async def node(servers, cluster_config, topic_cache, handle):
     """A node, as the engine puts it together, with nothing but its store and its counts."""
     settings = told(servers)
     store = connections.store(settings, "node", feeds=True)
@@ -62,11 +62,11 @@ async def node(servers, cluster_config, book, handle):
     await store.prepare([LaneId(kind, n) for kind in ("lanes", "later") for n in range(PARTITIONS)])
 
     def topic_of(project):
-        found = book.get(project)
+        found = topic_cache.get(project)
         return found.topic if found else None
 
     made = Node(store, cluster_config, Handler.of(handle), topic_of, node_id="node.1")
-    counting = BacklogReporter(connections.bus(settings, "counts"), "online", made, book)
+    counting = BacklogReporter(connections.bus(settings, "counts"), "online", made, topic_cache)
     await made.start()
     await made.take_over(range(PARTITIONS), 1)
     await counting.open()
@@ -115,8 +115,8 @@ async def test_with_a_node_two_producers_overshoot_by_what_the_other_puts_betwee
         await asyncio.Event().wait()
 
     async with (
-        topics(servers, acme='{"qps": 150, "max_backlog": 400}') as (cluster_config, book),
-        node(servers, cluster_config, book, handle),
+        topics(servers, acme='{"qps": 150, "max_backlog": 400}') as (cluster_config, topic_cache),
+        node(servers, cluster_config, topic_cache, handle),
     ):
         producers = [Producer(settings=told(servers), admission=1.0) for _ in range(2)]
         async with producers[0], producers[1]:
@@ -140,8 +140,8 @@ async def test_a_node_tells_what_waits_and_puts_are_taken_again_when_it_has_hand
         await gate.wait()
 
     async with (
-        topics(servers, acme='{"qps": 100000, "max_backlog": 300}') as (cluster_config, book),
-        node(servers, cluster_config, book, handle),
+        topics(servers, acme='{"qps": 100000, "max_backlog": 300}') as (cluster_config, topic_cache),
+        node(servers, cluster_config, topic_cache, handle),
         Producer(settings=told(servers)) as producer,
     ):
         await producer.put_many(Put("acme", b"x", delay=86_400.0) for _ in range(100))
@@ -170,10 +170,10 @@ async def test_a_node_that_is_gone_leaves_the_limit_to_the_store(servers):
         await gate.wait()
 
     async with (
-        topics(servers, acme='{"qps": 100000, "max_backlog": 50}') as (cluster_config, book),
+        topics(servers, acme='{"qps": 100000, "max_backlog": 50}') as (cluster_config, topic_cache),
         impatient as producer,
     ):
-        async with node(servers, cluster_config, book, handle):
+        async with node(servers, cluster_config, topic_cache, handle):
             assert 50 == await put_until_full(producer, 1_000)
             await until(lambda: by_nodes(producer._pipeline._limits[0]._backlogs["acme"]), what="the node to tell it")
             gate.set()

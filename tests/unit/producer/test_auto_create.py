@@ -37,15 +37,15 @@ def etcd():
 async def made(etcd, request):
     """What a producer has, whose watch hasn't told it anything yet."""
     client = etcd.peer()
-    book, topics = TemplateCache(client, "online"), TopicCache(client, "online")
+    template_cache, topics = TemplateCache(client, "online"), TopicCache(client, "online")
     asked = Counting(client)
     missing = TopicAutoCreate(
-        asked, "online", TopicProvisioner(client, "online", ClusterConfig(), book, via="a put"), topics,
+        asked, "online", TopicProvisioner(client, "online", ClusterConfig(), template_cache, via="a put"), topics,
         again_s=getattr(request, "param", 1.0),
     )  # fmt: skip
     yield client, asked, missing, topics
     await topics.close()
-    await book.close()
+    await template_cache.close()
 
 
 async def test_a_topic_that_is_in_force_is_waited_for(etcd, made):

@@ -18,10 +18,10 @@ def accepted(qps, revision=1):
     return accept(complete(parse_spec(b'{"qps": %g}' % qps), LIMITS), revision, None)
 
 
-def reported(book):
+def reported(topic_cache):
     """What is lost, each time that it is told."""
     lost = []
-    book.on_lost = lambda now: lost.append(now.all())
+    topic_cache.on_lost = lambda now: lost.append(now.all())
     return lost
 
 
@@ -37,18 +37,18 @@ async def test_a_real_etcd_has_overtaken_before_anybody_looks(tmp_path):
     await server.start()
     store, backup = server.data_dir / server.kind, tmp_path / "backup"
     client = EtcdCoordination([server.endpoint])
-    book = TopicCache(client, "online")
+    topic_cache = TopicCache(client, "online")
     try:
         await put(client, "a", 1)
         await server.stop()
         shutil.copytree(store, backup)
         await server.start()
-        await book.start()
+        await topic_cache.start()
         await put(client, "a", 5)
         await put(client, "b", 2)
-        await until(lambda: book.get("b"))
+        await until(lambda: topic_cache.get("b"))
         newest = (await client.get(PREFIX + "b")).mod_revision
-        lost = reported(book)
+        lost = reported(topic_cache)
         await server.kill()
         shutil.rmtree(store)
         shutil.copytree(backup, store)
@@ -56,9 +56,9 @@ async def test_a_real_etcd_has_overtaken_before_anybody_looks(tmp_path):
         await server.start()
         await until(lambda: lost, timeout=20.0)
         assert (await client.list(PREFIX)).revision > newest
-        assert ([{"b"}], accepted(1), accepted(2)) == (lost, book.get("a"), book.get("b"))
+        assert ([{"b"}], accepted(1), accepted(2)) == (lost, topic_cache.get("a"), topic_cache.get("b"))
     finally:
-        await book.close()
+        await topic_cache.close()
         await client.close()
         await server.stop()
 

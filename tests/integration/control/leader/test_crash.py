@@ -26,24 +26,24 @@ async def test_on_a_real_etcd_that_is_killed_on_the_way(tmp_path):
     await server.start()
     clients = [EtcdCoordination([server.endpoint]) for _ in range(3)]
     acceptors = [TopicController(client, "online", ClusterConfig(), "n") for client in clients[:2]]
-    book = TopicCache(clients[2], "online")
+    topic_cache = TopicCache(clients[2], "online")
     try:
-        await book.start()
+        await topic_cache.start()
         for each in acceptors:
             await each.start()
         await until(lambda: any(each.leading.is_set() for each in acceptors))
         await wish(clients[2], "a", b'{"qps": 100}')
-        await book.wait_for("a", 1.0)
+        await topic_cache.wait_for("a", 1.0)
         leader = next(each for each in acceptors if each.leading.is_set())
         await leader.close()
         await server.kill()
         await server.start()
         await until(lambda: _put_again(clients[2]), timeout=20.0)
-        await until(lambda: book.get("a").topic.qps == 200, timeout=15.0)
+        await until(lambda: topic_cache.get("a").topic.qps == 200, timeout=15.0)
         await wish(clients[2], "a", b'{"qps": 300}')
-        await until(lambda: book.get("a").topic.qps == 300, timeout=1.0)
+        await until(lambda: topic_cache.get("a").topic.qps == 300, timeout=1.0)
     finally:
-        await asyncio.gather(book.close(), *(each.close() for each in acceptors))
+        await asyncio.gather(topic_cache.close(), *(each.close() for each in acceptors))
         await asyncio.gather(*(client.close() for client in clients))
         await server.stop()
 

@@ -44,13 +44,13 @@ class TopicEdits:
         self.clients = [EtcdCoordination([endpoint]) for _ in range(3)]
         self.hand = self.clients[0]
         self.acceptor = TopicController(self.clients[1], "online", ClusterConfig(), "n1")
-        self.book = TopicCache(self.clients[2], "online")
+        self.topic_cache = TopicCache(self.clients[2], "online")
         self.seen: list[float] = []  # what nodes were told of acme
-        self.book.on_change.append(lambda _project, now: self.seen.append(now.topic.qps if now else 0.0))
+        self.topic_cache.on_change.append(lambda _project, now: self.seen.append(now.topic.qps if now else 0.0))
 
     @property
     def now(self):
-        return self.book.get("acme")
+        return self.topic_cache.get("acme")
 
 
 @asynccontextmanager
@@ -58,11 +58,11 @@ async def world(endpoint):
     """Every process anew."""
     made = TopicEdits(endpoint)
     try:
-        await made.book.start()
+        await made.topic_cache.start()
         await made.acceptor.start()
         yield made
     finally:
-        await asyncio.gather(made.acceptor.close(), made.book.close())
+        await asyncio.gather(made.acceptor.close(), made.topic_cache.close())
         await asyncio.gather(*(client.close() for client in made.clients))
 
 
@@ -75,7 +75,9 @@ async def test_a_bad_wish_raises_the_alarm_and_changes_nothing_until_it_is_mende
             await cluster.hand.put(WISH, raw)
             await until(lambda said=sentence: cluster.acceptor.alarms.get("acme", "").startswith(said), what=sentence)
             await cluster.hand.put(WISH.replace("acme", "other"), b'{"qps": %d}' % (number + 1))
-            await until(lambda wanted=number + 1: (found := cluster.book.get("other")) and found.topic.qps == wanted)
+            await until(
+                lambda wanted=number + 1: (found := cluster.topic_cache.get("other")) and found.topic.qps == wanted
+            )
             assert (before, number + 1) == (cluster.now, cluster.acceptor.refused)
             await cluster.hand.put(WISH, b'{"qps": %d}' % (200 + number))
             await until(lambda wanted=200 + number: cluster.now.topic.qps == wanted)

@@ -21,16 +21,16 @@ async def test_on_a_real_etcd_nodes_go_on_and_new_ones_learn_it(tmp_path):
     server = EtcdServer(tmp_path)  # that syncs: else it forgets, when it is killed, what it said it had
     await server.start()
     hand, leading, reading, fresh = (EtcdCoordination([server.endpoint]) for _ in range(4))
-    book, late = TopicCache(reading, "online"), TopicCache(fresh, "online")
-    acceptor = TopicController(leading, "online", ClusterConfig(), "n1", last_good=book.get)
+    topic_cache, late = TopicCache(reading, "online"), TopicCache(fresh, "online")
+    acceptor = TopicController(leading, "online", ClusterConfig(), "n1", last_good=topic_cache.get)
     try:
-        await book.start()
+        await topic_cache.start()
         await acceptor.start()
         for n in range(300):
             await hand.put(f"{ROOT}topics/p{n}", b'{"qps": 5}')
-        await until(lambda: len(book.all()) == 300, timeout=10.0)
+        await until(lambda: len(topic_cache.all()) == 300, timeout=10.0)
         seen = []
-        book.on_change.append(lambda project, now: seen.append((project, now)))
+        topic_cache.on_change.append(lambda project, now: seen.append((project, now)))
         good = {item.key: item.value for item in (await hand.list(ROOT + "accepted/")).items}
         await asyncio.gather(*(hand.put(f"{ROOT}accepted/p{n}", b"rubbish") for n in range(300)))
 
@@ -50,9 +50,9 @@ async def test_on_a_real_etcd_nodes_go_on_and_new_ones_learn_it(tmp_path):
             await until(mended, timeout=60.0)  # the lead may be free only when its lease has ended
         assert {} == await spoilt()
         await late.start()
-        assert (300, [], 300) == (len(book.all()), seen, len(late.all()))
+        assert (300, [], 300) == (len(topic_cache.all()), seen, len(late.all()))
     finally:
-        await asyncio.gather(book.close(), late.close(), acceptor.close())
+        await asyncio.gather(topic_cache.close(), late.close(), acceptor.close())
         await asyncio.gather(*(client.close() for client in (hand, leading, reading, fresh)))
         await server.stop()
 

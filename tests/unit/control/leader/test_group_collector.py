@@ -79,22 +79,24 @@ async def leading():
         await etcd.put(names.key("online", "owners", number), encoded(OwnerRecord(id=node, epoch=0)))
     items = (await etcd.list(names.key("online", "owners", ""))).items
     nodes.epochs = {number: items[number].create_revision for number in nodes.owners}
-    nodes.book = book = TopicCache(etcd, "online")
+    nodes.topic_cache = topic_cache = TopicCache(etcd, "online")
 
     async def emptied(project, groups, number):
         gone.append((project, groups, number))
         await etcd.delete(names.key("online", "accepted", project))
         return True
 
-    duty = GroupCollector(etcd, "online", PARTITIONS, book, lambda: wire, emptied, 0.05, every_s=0.01, answer_s=0.05)
-    await book.start()
+    duty = GroupCollector(
+        etcd, "online", PARTITIONS, topic_cache, lambda: wire, emptied, 0.05, every_s=0.01, answer_s=0.05
+    )
+    await topic_cache.start()
     serving = asyncio.create_task(duty.serve(None))
     try:
         yield etcd, nodes, gone
     finally:
         serving.cancel()
         await asyncio.gather(serving, return_exceptions=True)
-        await book.close()
+        await topic_cache.close()
 
 
 async def lower(etcd, accepted=LOWERED, project="acme"):
@@ -104,7 +106,7 @@ async def lower(etcd, accepted=LOWERED, project="acme"):
 async def test_nothing_is_asked_about_what_does_not_drain(leading):
     etcd, nodes, gone = leading
     await lower(etcd, accept(fields(4), 1, None))
-    await until(lambda: nodes.book.get("acme"))
+    await until(lambda: nodes.topic_cache.get("acme"))
     assert 0 == nodes.wire.opened
     await lower(etcd, project="other")
     await until(lambda: gone)

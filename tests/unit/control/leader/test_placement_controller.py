@@ -31,7 +31,7 @@ PARTITIONS = 4
 LEADER = key("leader")
 
 
-class Book:
+class FakeTopicCache:
     """Topics, as the leader knows them."""
 
     def __init__(self):
@@ -50,9 +50,9 @@ class Book:
 class PlacementCluster:
     def __init__(self, partitions=PARTITIONS, tuning=Tuning()):  # noqa: B008 - frozen
         self.cluster_config = ClusterConfig(partitions=partitions, max_group_qps=1_000_000)
-        self.client, self.book = Client(), Book()
+        self.client, self.topic_cache = Client(), FakeTopicCache()
         self.placing = PlacementController(
-            self.client, ENV, self.cluster_config, self.book, "bounded-ring", RecordReader(ENV), tuning
+            self.client, ENV, self.cluster_config, self.topic_cache, "bounded-ring", RecordReader(ENV), tuning
         )
         self.leases, self.serving = {}, None
 
@@ -363,13 +363,13 @@ class TestLoad:
     async def test_a_topic_that_grows_moves_partitions(self, world, monkeypatch):
         """E6: the load of each node stays near the mean."""
         await world.join("a", "b")
-        world.book.put("x", 1, world.cluster_config)
+        world.topic_cache.put("x", 1, world.cluster_config)
         await world.lead()
         await world.among("a", "b")
         asked = []
         place = module.place
         monkeypatch.setattr(module, "place", lambda *given: asked.append(given[1]) or place(*given))
-        world.book.put("x", 100_000, world.cluster_config)
+        world.topic_cache.put("x", 100_000, world.cluster_config)
         await until(lambda: asked and max(asked[-1]) > 10_000)
 
     async def test_one_that_changes_while_a_thread_computes_counts_too(self, monkeypatch):
@@ -386,10 +386,10 @@ class TestLoad:
         monkeypatch.setattr(module, "place", slow)
         try:
             await world.join("a", "b")
-            world.book.put("x", 1, world.cluster_config)
+            world.topic_cache.put("x", 1, world.cluster_config)
             await world.lead()
             await until(begun.is_set)
-            world.book.put("x", 100_000, world.cluster_config)
+            world.topic_cache.put("x", 100_000, world.cluster_config)
             gate.set()
             await until(lambda: asked[-1] > 10_000)
             assert asked[0] < 10
@@ -401,9 +401,9 @@ class TestLoad:
 async def test_leader_and_nodes_together():
     """P2-P5, Z1: nodes join, leave and die; in the end each partition has one owner, as planned."""
     async with MembershipCluster() as cluster:
-        cluster_config, book = ClusterConfig(partitions=4, max_group_qps=1_000_000), Book()
+        cluster_config, topic_cache = ClusterConfig(partitions=4, max_group_qps=1_000_000), FakeTopicCache()
         placing = PlacementController(
-            cluster.client.peer(), ENV, cluster_config, book, "bounded-ring", RecordReader(ENV)
+            cluster.client.peer(), ENV, cluster_config, topic_cache, "bounded-ring", RecordReader(ENV)
         )
         acceptor = TopicController(cluster.client.peer(), ENV, cluster_config, "l", 600, beside=placing.serve)
         await acceptor.start()

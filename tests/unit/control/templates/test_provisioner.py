@@ -29,15 +29,15 @@ def etcd():
 
 def maker(etcd, cluster_config=None, tuning=Tuning()):  # noqa: B008 - frozen
     client = etcd.peer()
-    book = TemplateCache(client, "online")
-    return TopicProvisioner(client, "online", cluster_config or ClusterConfig(), book, "a put", tuning)
+    template_cache = TemplateCache(client, "online")
+    return TopicProvisioner(client, "online", cluster_config or ClusterConfig(), template_cache, "a put", tuning)
 
 
 @pytest.fixture
 async def making(etcd, request):
     made = maker(etcd, tuning=getattr(request, "param", Tuning()))
     yield made
-    await made._book.close()
+    await made._template_cache.close()
 
 
 @pytest.fixture
@@ -141,7 +141,7 @@ class TestMade:
         await template(etcd)
         await making.make("dev-1")
         await template(etcd, qps=20)
-        await until(lambda: making._book.best("dev-2").template.topic == b'{"qps":20.0}')
+        await until(lambda: making._template_cache.best("dev-2").template.topic == b'{"qps":20.0}')
         await making.make("dev-2")
         assert 20 == (await accepted(etcd, "dev-2")).topic.qps
         await etcd.delete(f"{ROOT}templates/dev")
@@ -152,8 +152,8 @@ class TestMade:
     async def test_by_a_template_that_is_another_one_by_now_nothing_is_made(self, etcd, making):
         """The watch is late: what was deleted or changed must not act."""
         await template(etcd)
-        await making._book.opened()
-        await making._book.close()  # from here on it hears of nothing
+        await making._template_cache.opened()
+        await making._template_cache.close()  # from here on it hears of nothing
         await template(etcd, qps=20)
         assert not await making.make("dev-1")
         assert [] == await topics(etcd)
@@ -235,7 +235,7 @@ class TestLimit:
         await asyncio.gather(*(make(one, number) for number, one in enumerate(makers)))
         assert 50 == len(await topics(etcd))
         for one in makers:
-            await one._book.close()
+            await one._template_cache.close()
 
     async def test_the_same_name_from_all_sides_is_one_topic(self, etcd):
         await template(etcd)
@@ -243,7 +243,7 @@ class TestLimit:
         assert all(await asyncio.gather(*(one.make("dev-1") for one in makers)))
         assert (["dev-1"], 1) == (await topics(etcd), (await CreatedTopicCounter(etcd, "online").made("dev", 9)).topics)
         for one in makers:
-            await one._book.close()
+            await one._template_cache.close()
 
     @pytest.mark.parametrize("making", [Tuning(full_s=0.0)], indirect=True)
     async def test_what_was_deleted_or_is_somebody_elses_by_now_makes_room(self, etcd, making):

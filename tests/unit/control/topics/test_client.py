@@ -29,10 +29,10 @@ def wishes(etcd):
 
 
 async def in_force(etcd, project):
-    book = TopicCache(etcd, "online")
-    await book.start()
-    await book.close()
-    return book.get(project)
+    topic_cache = TopicCache(etcd, "online")
+    await topic_cache.start()
+    await topic_cache.close()
+    return topic_cache.get(project)
 
 
 async def test_before_any_node_runs_a_wish_is_in_force_at_once(etcd, wishes):

@@ -268,9 +268,9 @@ async def test_one_that_is_spoilt_in_that_very_moment_holds_up_no_other(etcd, wi
 
 async def test_what_etcd_has_forgotten_is_written_anew(etcd, wishes):
     """It was restored from a backup, or lost its last writes as it was killed: what the leader knew is newer."""
-    book = TopicCache(etcd.peer(), "online")
-    await book.start()
-    async with leader(etcd, last_good=book.get):
+    topic_cache = TopicCache(etcd.peer(), "online")
+    await topic_cache.start()
+    async with leader(etcd, last_good=topic_cache.get):
         await begun(wishes)
         good = await value(etcd)
         spoilt = await etcd.put(KEY, b"rubbish")
@@ -279,7 +279,7 @@ async def test_what_etcd_has_forgotten_is_written_anew(etcd, wishes):
         assert b"rubbish" == await value(etcd)
         await stands_again(etcd, good)
         assert (await wishes.change("acme", {"qps": 7})).accepted
-    await book.close()
+    await topic_cache.close()
 
 
 async def test_a_former_leader_mends_nothing(etcd):
@@ -304,14 +304,14 @@ class TestAnotherLeader:
         """A node that follows the topics has read it."""
         async with leader(etcd):
             await begun(wishes)
-        book = TopicCache(etcd.peer(), "online")
-        await book.start()
+        topic_cache = TopicCache(etcd.peer(), "online")
+        await topic_cache.start()
         before = await value(etcd)
         await etcd.put(KEY, b"rubbish")
-        async with leader(etcd, last_good=book.get):
+        async with leader(etcd, last_good=topic_cache.get):
             await stands_again(etcd, before)
             assert 2 == len((await wishes.history("acme")).entries)
-        await book.close()
+        await topic_cache.close()
 
     async def test_who_does_not_makes_it_from_the_wish(self, etcd, wishes):
         """Its history goes on."""

@@ -162,7 +162,7 @@ def test_what_no_node_has_written_is_none(body):
 # ---- what a node counts
 
 
-class Book:
+class FakeTopicCache:
     def __init__(self, **topics):
         self.on_change = []
         self.topics = topics
@@ -173,7 +173,7 @@ class Book:
 
 def tallied(node, **topics) -> Tally:
     tally = Tally(node)
-    for name, each in Book(**topics).all().items():
+    for name, each in FakeTopicCache(**topics).all().items():
         tally.topic_changed(name, each)
     return tally
 
@@ -255,13 +255,13 @@ async def test_a_node_tells_it_each_second_and_stops_when_closed():
     limited = topic(max_backlog=100)
     async with gated(acme=limited) as world:
         node = await world.node(world.handle)
-        wire, book = Wire(), Book(acme=limited)
-        counting = BacklogReporter(wire, "online", node, book, every_s=0.01)
+        wire, topic_cache = Wire(), FakeTopicCache(acme=limited)
+        counting = BacklogReporter(wire, "online", node, topic_cache, every_s=0.01)
         await counting.open()
         await until(lambda: len(wire.sent) > 2)
         assert {"backlog.online.node"} == {to for to, _ in wire.sent}
         assert [0, 1, 2] == [report.number for _, report in wire.sent[:3]]
-        book.on_change[0]("acme", None)
+        topic_cache.on_change[0]("acme", None)
         await until(lambda: len(wire.sent))
         await counting.close()
-        assert (True, 0, []) == (counting._telling.done(), wire.opened, book.on_change)
+        assert (True, 0, []) == (counting._telling.done(), wire.opened, topic_cache.on_change)
