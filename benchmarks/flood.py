@@ -114,9 +114,9 @@ async def run(url: str, env: str, arm: str, options: argparse.Namespace) -> dict
     byte_lag.LAG_BYTES = int(arm) << 20 if arm.isdigit() else _LAG_BYTES
     store = await opened(url, env, AllBodies if arm == "bodies" else JetStreamStore)
     putting, waits = await opened(url, env), Waits()
-    wishes = dict.fromkeys(PLACES, b'{"qps": 100000}')
-    wishes["flood"] = b'{"qps": %d, "groups": %d}' % (options.qps, options.groups)
-    topics = {name: complete(parse_spec(wish), CLUSTER_CONFIG) for name, wish in wishes.items()}
+    specs = dict.fromkeys(PLACES, b'{"qps": 100000}')
+    specs["flood"] = b'{"qps": %d, "groups": %d}' % (options.qps, options.groups)
+    topics = {name: complete(parse_spec(spec), CLUSTER_CONFIG) for name, spec in specs.items()}
     node = Node(store, CLUSTER_CONFIG, Handler.of(waits.handle), topics.get, env=env)
     await node.start()
     await node.take_over(range(PARTITIONS), 1)

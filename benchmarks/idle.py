@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
 BAR = 1.25  # of the node without projects, in CPU
-_WISH = b'{"qps": 10}'
+_SPEC = b'{"qps": 10}'
 _AT_ONCE = 2_000  # puts
 _WITHIN_S = 300.0
 
@@ -134,12 +134,12 @@ async def filled(child: Child, nats: str, endpoint: str, etcd: EtcdCoordination)
     child.rss_before = (await child.seen())[2]
     if not size.topics:
         return
-    wishes = {f"tenant-{number}": _WISH for number in range(size.topics)}
+    specs = {f"tenant-{number}": _SPEC for number in range(size.topics)}
     applying = ApplyPlan(etcd, size.env, ClusterConfig())
-    await applying.carry_out(await applying.plan(PlannedTopic(wishes, {})))
+    await applying.carry_out(await applying.plan(PlannedTopic(specs, {})))
     await _until_accepted(etcd, size)
     async with Producer(nats=[nats], etcd=[endpoint], env=size.env) as producer:
-        puts = [(project, priority) for project in wishes for priority in ClusterConfig().priorities[: size.priorities]]
+        puts = [(project, priority) for project in specs for priority in ClusterConfig().priorities[: size.priorities]]
         for start in range(0, len(puts), _AT_ONCE):
             some = puts[start : start + _AT_ONCE]
             await asyncio.gather(*(producer.put(project, b"x", priority=band) for project, band in some))

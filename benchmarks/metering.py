@@ -76,8 +76,8 @@ async def run(options: argparse.Namespace) -> dict[str, Any]:
             while await etcd.get(names.key("online", "leader")) is None:
                 await asyncio.sleep(0.1)
             applying = ApplyPlan(etcd, "online", ClusterConfig())
-            wishes = dict.fromkeys(projects, b'{"qps": 10, "groups": 1}')
-            await applying.carry_out(await applying.plan(PlannedTopic(wishes, {})))
+            specs = dict.fromkeys(projects, b'{"qps": 10, "groups": 1}')
+            await applying.carry_out(await applying.plan(PlannedTopic(specs, {})))
             async with Producer(nats=[nats.url], etcd=[server.endpoint]) as producer:
                 await child.held_ms()
                 await put(producer, projects, options.qps, options.seconds)

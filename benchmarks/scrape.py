@@ -101,10 +101,10 @@ class Child:
 
 async def backlog(nats: str, etcd: EtcdCoordination, endpoint: str, tenants: int) -> None:
     """Tenants that are paused, with three messages in each priority of each."""
-    wish = b'{"qps": 10, "groups": 1, "state": "paused"}'
-    wishes = {f"tenant-{number}": wish for number in range(tenants)}
+    spec = b'{"qps": 10, "groups": 1, "state": "paused"}'
+    specs = {f"tenant-{number}": spec for number in range(tenants)}
     applying = ApplyPlan(etcd, "online", ClusterConfig())
-    outcome = await applying.carry_out(await applying.plan(PlannedTopic(wishes, {})))
+    outcome = await applying.carry_out(await applying.plan(PlannedTopic(specs, {})))
     assert len(outcome.written) == tenants, outcome
     accepted = names.key("online", "accepted", "")
     while len((await etcd.list(accepted)).items) < tenants:
@@ -112,7 +112,7 @@ async def backlog(nats: str, etcd: EtcdCoordination, endpoint: str, tenants: int
     async with Producer(nats=[nats], etcd=[endpoint]) as producer:
         for priority in ("high", "mid", "low"):
             for _ in range(3):
-                await asyncio.gather(*(producer.put(project, b"x", priority=priority) for project in wishes))
+                await asyncio.gather(*(producer.put(project, b"x", priority=priority) for project in specs))
 
 
 async def scraped(client: aiohttp.ClientSession, address: str) -> tuple[float, str]:

@@ -62,8 +62,8 @@ class Topics:
 
     def __init__(self, cluster_config: ClusterConfig) -> None:
         self.cluster_config = cluster_config
-        wish = b'{"qps": %d, "groups": %d, "spread": %d}' % ((cluster_config.partitions,) * 3)
-        self.topic: Topic = complete(parse_spec(wish), cluster_config)
+        spec = b'{"qps": %d, "groups": %d, "spread": %d}' % ((cluster_config.partitions,) * 3)
+        self.topic: Topic = complete(parse_spec(spec), cluster_config)
 
     def of(self, _project: str) -> Topic:
         return self.topic

@@ -63,11 +63,11 @@ class Topics:
 
     def __init__(self, cluster_config: ClusterConfig, groups: int) -> None:
         qps = 1_000_000  # no quota to speak of
-        wishes = {
+        specs = {
             "busy": b'{"qps": %d, "groups": %d, "spread": %d}' % (qps, groups, cluster_config.partitions),
             "still": b'{"qps": 100, "state": "paused"}',
         }
-        self._topics = {name: complete(parse_spec(wish), cluster_config) for name, wish in wishes.items()}
+        self._topics = {name: complete(parse_spec(spec), cluster_config) for name, spec in specs.items()}
 
     def get(self, project: str) -> Accepted | None:
         topic = self._topics.get(project)

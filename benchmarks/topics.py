@@ -48,7 +48,7 @@ BARS = {"memory_mb": 20.0, "load_s": 3.0, "change_ratio": 2.0, "edits_last_s": 1
 _AT_ONCE = 50  # puts
 
 
-def wish(number: int) -> dict[str, object]:
+def spec(number: int) -> dict[str, object]:
     """One of five shapes."""
     push = {"url": "https://acme.example/hook", "timeout": 5}
     return [
@@ -61,13 +61,13 @@ def wish(number: int) -> dict[str, object]:
 
 
 def described(prefix: str, count: int) -> dict[str, dict[str, object]]:
-    return {f"{prefix}-{number}": wish(number) for number in range(count)}
+    return {f"{prefix}-{number}": spec(number) for number in range(count)}
 
 
 async def made(etcd: EtcdCoordination, env: str, count: int) -> None:
     applying = ApplyPlan(etcd, env, CLUSTER_CONFIG)
-    wishes = {project: json.dumps(fields).encode() for project, fields in described("customer", count).items()}
-    outcome = await applying.carry_out(await applying.plan(PlannedTopic(wishes, {})))
+    specs = {project: json.dumps(fields).encode() for project, fields in described("customer", count).items()}
+    outcome = await applying.carry_out(await applying.plan(PlannedTopic(specs, {})))
     assert (count, []) == (len(outcome.written), outcome.waiting)
 
 

@@ -184,5 +184,5 @@ def _asked(given: Given) -> tuple[Sequence[str], dict[str, dict[str, Any]] | Non
     except EvenlaneError as error:
         print(f"quotas.json is left out, as it holds whole topics: {error}", file=sys.stderr)  # noqa: T201
         return (), None
-    usable = (each for each in found if each.problem is None and isinstance(each.wish, dict))
-    return priorities if found else (), {each.project: msgspec.to_builtins(each.wish) for each in usable}
+    usable = (each for each in found if each.problem is None and isinstance(each.spec, dict))
+    return priorities if found else (), {each.project: msgspec.to_builtins(each.spec) for each in usable}

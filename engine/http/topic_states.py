@@ -22,19 +22,19 @@ _log = structlog.get_logger(__name__)
 async def change_state(coordination: Coordination, env: str, project: str, state: State, by: str) -> dict[str, Any]:
     """Set the state; return the topic like `evenlane topics get --json`. `by` is its author. Raises EvenlaneError."""
     with connections.translate_errors():
-        wishes = TopicClient(coordination, env, await read_config_or_defaults(coordination, env), by)
-        standing = await set_paused(wishes, project, state, f"topics {VERBS[state]}")
-    _log.info("a topic was changed by HTTP", project=project, state=state, accepted=standing.accepted)
-    _check(standing)
-    return standing.document()
+        topic_client = TopicClient(coordination, env, await read_config_or_defaults(coordination, env), by)
+        status = await set_paused(topic_client, project, state, f"topics {VERBS[state]}")
+    _log.info("a topic was changed by HTTP", project=project, state=state, accepted=status.accepted)
+    _check(status)
+    return status.document()
 
 
-def _check(standing: TopicStatus) -> None:
+def _check(status: TopicStatus) -> None:
     """Raise EvenlaneError if the written spec isn't in effect."""
-    if standing.problem is not None or standing.damage is not None:
-        raise InvalidTopic(f"the wish of topic {standing.project} can't be accepted: {standing.why_not}")
-    if not standing.accepted:
+    if status.problem is not None or status.damage is not None:
+        raise InvalidTopic(f"the wish of topic {status.project} can't be accepted: {status.why_not}")
+    if not status.accepted:
         raise EvenlaneError(
-            f"the change of topic {standing.project} is written, but the leader has not accepted it yet: look again in"
+            f"the change of topic {status.project} is written, but the leader has not accepted it yet: look again in"
             " a moment"
         )

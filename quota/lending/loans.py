@@ -80,7 +80,7 @@ class Loans:
         account = self._accounts.get(project)
         return own if account is None else max(0.0, own - account.lent()) + account.borrowed
 
-    def standing(self, project: str) -> tuple[float, float]:
+    def totals(self, project: str) -> tuple[float, float]:
         """The lent part, and the borrowed part."""
         account = self._accounts.get(project)
         return (0.0, 0.0) if account is None else (account.lent(), account.borrowed)

@@ -99,11 +99,11 @@ class LendingRounds:
                 made.setdefault(node, {})[project] = loan
         return made
 
-    def confirmed(self, node: str, number: int, standings: Mapping[str, NodeStanding]) -> None:
+    def confirmed(self, node: str, number: int, reported: Mapping[str, NodeStanding]) -> None:
         if number == self.number:
-            for project, standing in standings.items():
+            for project, node_loans in reported.items():
                 if node in self._loans.get(project, {}):
-                    self._confirmed.setdefault(project, {})[node] = standing
+                    self._confirmed.setdefault(project, {})[node] = node_loans
 
     def grants(self, now: int) -> dict[str, Grants]:
         """The grants by node; `now` in ns."""
@@ -126,12 +126,14 @@ class LendingRounds:
 
     def _granted(self, project: str, now: int) -> tuple[dict[str, float], list[str]]:
         """The parts of borrowers, and the nodes that may drop older promises."""
-        standings, loans = self._confirmed.get(project, {}), self._loans[project]
+        reported, loans = self._confirmed.get(project, {}), self._loans[project]
         most = self._most.setdefault(project, {})
-        lent = sum(standing.lent for standing in standings.values())
-        silent = sum(each.part for node, each in most.items() if node not in standings and each.until > now)
+        lent = sum(node_loans.lent for node_loans in reported.values())
+        silent = sum(each.part for node, each in most.items() if node not in reported and each.until > now)
         held = {
-            node: standing.borrowed for node, standing in standings.items() if loans[node].keep or standing.borrowed
+            node: node_loans.borrowed
+            for node, node_loans in reported.items()
+            if loans[node].keep or node_loans.borrowed
         }
         left = lent - silent - sum(held.values())
         covered, left = left > -_ROUNDING, max(0.0, left)
@@ -140,12 +142,12 @@ class LendingRounds:
             lacking = {node: max(0.0, loans[node].keep - part) for node, part in held.items()}
             scale = min(1.0, left / sum(lacking.values())) if any(lacking.values()) else 0.0
             parts = {node: part + scale * lacking[node] for node, part in held.items()}
-        for node in standings:
+        for node in reported:
             most.pop(node, None)
         for node, part in (held | parts).items():
             if part:
                 most[node] = _Most(part, now + self._duration)
-        return {node: part for node, part in parts.items() if part}, [*standings] if covered else []
+        return {node: part for node, part in parts.items() if part}, [*reported] if covered else []
 
 
 def _divided(states: Mapping[str, State]) -> dict[str, Loan]:

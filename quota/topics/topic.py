@@ -97,16 +97,16 @@ class Accepted(msgspec.Struct, frozen=True, kw_only=True):
 
 def parse_spec(raw: bytes) -> TopicSpec:
     """Raises TopicError."""
-    return _wish(read_object(raw, MOST_BYTES))
+    return _spec(read_object(raw, MOST_BYTES))
 
 
-def complete(wish: TopicSpec, limits: ClusterLimits, before: Accepted | None = None) -> Topic:
+def complete(spec: TopicSpec, limits: ClusterLimits, before: Accepted | None = None) -> Topic:
     """The spec with defaults, as this cluster can carry it out. Raises TopicError.
 
     An ordered topic keeps its groups and its spread as they were `before`, unless it resumes from draining: with other
     numbers, a key's next messages would overtake those that wait.
     """
-    given = wish.given
+    given = spec.given
     kept = before if before is not None and _keeps_its_keys(given, before.topic) else None
     groups = _groups(given["qps"], given.get("groups"), limits) if kept is None else _kept_groups(given, limits, kept)
     spread = given.get("spread", max(1, limits.partitions // 10) if kept is None else kept.topic.spread)
@@ -194,7 +194,7 @@ def merge(old_raw: bytes | None, changes: Mapping[str, object]) -> bytes:
     named = dict(changes)
     if isinstance(named.get("backoff"), Mapping) and isinstance(old.get("backoff"), Mapping):
         named["backoff"] = {**old["backoff"], **dict(parts("backoff", named["backoff"], BACKOFF))}
-    merged = _wish({name: value for name, value in {**old, **named}.items() if value is not None})
+    merged = _spec({name: value for name, value in {**old, **named}.items() if value is not None})
     ordered = {field: merged.given[field] for field in FIELDS if field in merged.given}
     if "backoff" in ordered:
         ordered["backoff"] = asdict(ordered["backoff"])
@@ -203,7 +203,7 @@ def merge(old_raw: bytes | None, changes: Mapping[str, object]) -> bytes:
     return raw
 
 
-def _wish(read: Mapping[str, object]) -> TopicSpec:
+def _spec(read: Mapping[str, object]) -> TopicSpec:
     for name in read:
         if name not in FIELDS:
             raise TopicError(str(name), f"is no field of a topic: there are {', '.join(FIELDS)}")

@@ -37,7 +37,7 @@ class Acme:
         self.cluster, self.count = cluster, 0
         self.keys = {}  # id -> its key
 
-    async def wish(self, **fields):
+    async def put_spec(self, **fields):
         await self.cluster.etcdctl_put("topics/acme", json.dumps({"spread": SPREAD, **fields}).encode())
 
         async def in_force():
@@ -97,12 +97,12 @@ async def test_up_and_down_under_load(tmp_path):
         await cluster.start("a", "b", concurrency=16)
         await cluster.carried_out(*cluster.nodes)
         acme = Acme(cluster)
-        assert 2 == (await acme.wish(qps=100)).active
+        assert 2 == (await acme.put_spec(qps=100)).active
         producer = await cluster.producer()
         await acme.put(producer, 450, 150)
-        assert 8 == (await acme.wish(qps=400)).active
+        assert 8 == (await acme.put_spec(qps=400)).active
         await acme.put(producer, 1_000, 1_000)  # a backlog that outlasts the two commands below
-        lowered = await acme.wish(qps=50)
+        lowered = await acme.put_spec(qps=50)
         assert (1, tuple(range(1, 8))) == (lowered.active, lowered.draining)
         since = now_ns() + SECOND  # X4: by then it acts
         assert acme.waiting() > 100, "nothing waits, so this test shows nothing"
@@ -148,13 +148,13 @@ async def test_groups_that_hold_something_due_later_stay(tmp_path):
     async with cluster_of(tmp_path) as cluster:
         await cluster.start("a", "b")
         acme = Acme(cluster)
-        await acme.wish(qps=200)
+        await acme.put_spec(qps=200)
         producer = await cluster.producer()
         key = next(f"key-{number}" for number in range(100) if group_of(f"key-{number}", 4) == 2)
         await producer.put("acme", b"", key=key, delay=86_400 * 300, id="far")
         await producer.put("acme", b"", key=key, delay=12, id="near")
         cluster.acknowledged["near"] = ("", 0)
-        await acme.wish(qps=50)
+        await acme.put_spec(qps=50)
 
         async def left():
             return (2,) == (await acme.accepted()).draining
@@ -172,10 +172,10 @@ async def test_the_leader_dies_while_groups_drain(tmp_path):
         await cluster.start("a", "b", concurrency=16)
         await cluster.carried_out(*cluster.nodes)
         acme = Acme(cluster)
-        await acme.wish(qps=400)
+        await acme.put_spec(qps=400)
         producer = await cluster.producer()
         await acme.put(producer, 500, 2_000)
-        lowered = await acme.wish(qps=100)
+        lowered = await acme.put_spec(qps=100)
         assert (tuple(range(2, 8)), True) == (lowered.draining, acme.waiting() > 100)
         dead = cluster.named(cluster.history.leader)
         pid = dead.pid
@@ -193,7 +193,7 @@ async def test_a_deleted_topic_goes_when_it_is_empty(tmp_path, how):
     async with cluster_of(tmp_path) as cluster:
         await cluster.start("a", "b")
         acme = Acme(cluster)
-        await acme.wish(qps=200, state="paused")
+        await acme.put_spec(qps=200, state="paused")
         producer = await cluster.producer()
         await acme.put(producer, 100, 1_000)
         await evenlane(cluster, "topics", "delete", "acme")
@@ -219,12 +219,12 @@ async def test_order_is_kept_through_every_change(tmp_path):
         await cluster.start("a", "b", concurrency=16)
         await cluster.carried_out(*cluster.nodes)
         acme = Acme(cluster)
-        await acme.wish(qps=100, ordered=True)
+        await acme.put_spec(qps=100, ordered=True)
         producer = await cluster.producer()
         load = {"rate": 150, "headers": {"order": "sleep 0.01"}}
         groups = []
         for qps in (100, 300, 50, 250):
-            groups.append((await acme.wish(qps=qps, ordered=True)).active)
+            groups.append((await acme.put_spec(qps=qps, ordered=True)).active)
             await acme.put(producer, 200, **load)
         assert [2, 2, 2, 2] == groups
         await evenlane(cluster, "topics", "drain", "acme")

@@ -39,12 +39,12 @@ class Live:
         self, cluster: ProcessCluster, nodes: list[NodeProcess], producer: Producer, topics: TopicCache
     ) -> None:
         self.cluster, self.nodes, self.producer, self._topics = cluster, nodes, producer, topics
-        self._wishes: dict[str, dict[str, object]] = {}
+        self._specs: dict[str, dict[str, object]] = {}
         self._counts: Counter[str] = Counter()
 
     async def topic(self, project: str, **fields: object) -> None:
-        self._wishes[project] = ON_BOTH | fields
-        await self.cluster.topics(project, **self._wishes[project])
+        self._specs[project] = ON_BOTH | fields
+        await self.cluster.topics(project, **self._specs[project])
         await self._topics.wait_for(project, 20)
 
     async def put(self, project: str, count: int, *, order: str = "", priority: str | None = None) -> set[str]:
@@ -61,9 +61,9 @@ class Live:
 
     async def write(self, project: str, **changes: object) -> int:
         """As anyone may, with `etcdctl`; the revision."""
-        self._wishes[project] |= changes
-        wish = msgspec.json.encode(TOPIC | self._wishes[project])
-        return await self.cluster.etcd.put(names.key("online", "topics", project), wish)
+        self._specs[project] |= changes
+        spec = msgspec.json.encode(TOPIC | self._specs[project])
+        return await self.cluster.etcd.put(names.key("online", "topics", project), spec)
 
     async def edit(self, project: str, **changes: object) -> None:
         """Returns when the change is accepted."""
@@ -73,14 +73,14 @@ class Live:
 
     async def taken_up(self) -> None:
         """By both nodes: all that was accepted before."""
-        mark = f"mark-{len(self._wishes)}"
+        mark = f"mark-{len(self._specs)}"
         await self.topic(mark, state="paused")
         await self.put(mark, GROUPS)
         await self.edit(mark, state="active")
         await self.begun(mark, 1)
 
     async def a_while(self) -> None:
-        clock = f"clock-{len(self._wishes)}"
+        clock = f"clock-{len(self._specs)}"
         await self.topic(clock, qps=A_WHILE)
         await self.cluster.handled(*await self.put(clock, A_WHILE))
 

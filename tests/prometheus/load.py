@@ -111,7 +111,7 @@ class Load:
         self.put += self._trouble.put
         self.began_at = now_ns()
         self.putting_s = (self.began_at - before) / 1e9
-        await self._trouble.bad_wish()
+        await self._trouble.bad_spec()
         going = await self._open.enter_async_context(asyncio.TaskGroup())
         self._open.callback(self._end.set)
         going.create_task(each(BEAT_S, self._end, self._beat))
@@ -144,7 +144,7 @@ class Load:
     async def _mishaps(self) -> None:
         """Each second."""
         await self._trouble.drop("purged")
-        await self._trouble.bad_wish()
+        await self._trouble.bad_spec()
 
     async def _send(self, puts: list[Put]) -> None:
         before = len(self._world.refused)

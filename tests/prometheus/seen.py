@@ -17,7 +17,7 @@ _MEASURED_S = 30.0  # for so long a node measures rates of which it makes foreca
 _SECOND = 1_000_000_000
 _FAILED = ("fail", "cancelled")
 
-STANDING = ("hot", load.BULK, load.GOLD, "paused", "aged", "ranked", "ordered", "capped")
+BACKLOGGED = ("hot", load.BULK, load.GOLD, "paused", "aged", "ranked", "ordered", "capped")
 """Of whom something has waited since the beginning."""
 
 OWN_LIMIT = ("hot", "paused", "aged", "ranked", "ordered", "capped", "expiring", "holes")
@@ -97,7 +97,7 @@ class Seen(NamedTuple):
             return ZERO
         if project == "holes":
             return about(load.HOLES, 0.25)
-        if project not in STANDING:
+        if project not in BACKLOGGED:
             return Span(0.0, 2 * load.EXPIRING_A_SECOND)
         begun = sorted(
             each.at
@@ -136,7 +136,7 @@ class Seen(NamedTuple):
             return Span(load.AGED_S, load.AGED_S + self.putting + self.waited + 1)
         if project == "holes":
             return about(load.HOLES / load.HOLES_QPS, 0.4)
-        if project not in STANDING:
+        if project not in BACKLOGGED:
             return Span(0.0, 2.0)
         return Span(self.waited - 4, self.putting + self.waited + 2)
 

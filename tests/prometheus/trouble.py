@@ -55,7 +55,7 @@ class Trouble:
             await self._stream.publish(subject, b"x", headers=wanted)
         self.put[project, "low"] += count
 
-    async def bad_wish(self) -> None:
+    async def bad_spec(self) -> None:
         """As anyone can write it with etcdctl."""
         await self._world.etcd.txn([], [Write(names.key(self._env, "topics", "wishful"), b'{"qps": NaN}')])
 

@@ -41,8 +41,8 @@ class Putting:
     def apply(self) -> int:
         """As `evenlane topics apply` does while there is a leader: the wishes."""
         topics = {project: self._topic(rules) for project, rules in self._w.script.topics.items()}
-        wishes = [Put(names.key(ENV, "topics", project), encode(topic)) for project, topic in topics.items()]
-        return self._w.etcd.txn((), wishes, ()).revision
+        specs = [Put(names.key(ENV, "topics", project), encode(topic)) for project, topic in topics.items()]
+        return self._w.etcd.txn((), specs, ()).revision
 
     def _topic(self, rules: Rules) -> Topic:
         return Topic(

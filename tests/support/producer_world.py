@@ -13,15 +13,15 @@ from evenlane.quota.topics.topic import accept, complete, parse_spec
 CLUSTER_CONFIG = ClusterConfig(partitions=16)
 
 
-def accepted(wish: str, before=None):
-    return accept(complete(parse_spec(wish.encode()), CLUSTER_CONFIG), 1, before)
+def accepted(spec: str, before=None):
+    return accept(complete(parse_spec(spec.encode()), CLUSTER_CONFIG), 1, before)
 
 
 class Topics(dict):
     """The accepted topics, by project; stands in for the TopicBook."""
 
-    def set(self, project: str, wish: str) -> None:
-        self[project] = accepted(wish, self.get(project))
+    def set(self, project: str, spec: str) -> None:
+        self[project] = accepted(spec, self.get(project))
 
 
 @dataclass

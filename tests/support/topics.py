@@ -8,11 +8,11 @@ from evenlane.engine.control.topics.plan import PlannedTopic
 from evenlane.ring.coordination.ports import Coordination
 
 
-async def wished(
-    coordination: Coordination, env: str, cluster_config: ClusterConfig, wishes: Mapping[str, str]
+async def put_specs(
+    coordination: Coordination, env: str, cluster_config: ClusterConfig, specs: Mapping[str, str]
 ) -> None:
     """As `topics apply` does. Fails unless all are in force."""
     applying = ApplyPlan(coordination, env, cluster_config)
-    described = PlannedTopic({project: wish.encode() for project, wish in wishes.items()}, {})
+    described = PlannedTopic({project: spec.encode() for project, spec in specs.items()}, {})
     outcome = await applying.carry_out(await applying.plan(described))
-    assert (len(wishes), [], None) == (len(outcome.written), outcome.waiting, outcome.broken)
+    assert (len(specs), [], None) == (len(outcome.written), outcome.waiting, outcome.broken)

@@ -123,7 +123,7 @@ async def etcd():
     return MemoryCoordination()
 
 
-async def wish(etcd, project, raw):
+async def spec(etcd, project, raw):
     return await etcd.put(f"/evenlane/online/topics/{project}", raw)
 
 
@@ -131,14 +131,14 @@ class TestTopics:
     async def test_who_leads_and_what_becomes_of_topics(self, etcd, log):
         acceptor = TopicController(etcd.peer(), "online", ClusterConfig(), "n1")
         await acceptor.start()
-        revision = await wish(etcd, "acme", b'{"qps": 100}')
+        revision = await spec(etcd, "acme", b'{"qps": 100}')
         await until(lambda: "a topic is in force" in events(log))
         epoch = told(log, "leads", node="n1")["epoch"]
         told(log, "a topic is in force", project="acme", state="active", before="none", qps=100, revision=revision)
         for state, before in (("paused", "active"), ("draining", "paused"), ("active", "draining")):
-            await wish(etcd, "acme", b'{"qps": 100, "state": "%s"}' % state.encode())
+            await spec(etcd, "acme", b'{"qps": 100, "state": "%s"}' % state.encode())
             await until(lambda wanted=("a topic is in force", state, before): wanted in self.states(log))
-        bad = await wish(etcd, "acme", b'{"qps": -1}')
+        bad = await spec(etcd, "acme", b'{"qps": -1}')
         await until(lambda: acceptor.alarms)
         line = told(log, "a topic is refused, the last good one stays", project="acme", field="qps", revision=bad)
         assert line["reason"].startswith("qps must be a number")
@@ -168,7 +168,7 @@ class TestTopics:
     async def test_a_refusal_names_the_field_and_no_secret(self, etcd, log, push):
         acceptor = TopicController(etcd.peer(), "online", ClusterConfig(), "n1")
         await acceptor.start()
-        await wish(etcd, "acme", f'{{"qps": 1, "push": {push}}}'.encode())
+        await spec(etcd, "acme", f'{{"qps": 1, "push": {push}}}'.encode())
         await until(lambda: acceptor.alarms)
         await acceptor.close()
         assert told(log, "a topic is refused, the last good one stays")["field"].startswith("push")

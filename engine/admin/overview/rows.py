@@ -63,18 +63,18 @@ def encoded(
 
 def chosen(seen: NodeReading, most: int) -> tuple[list[tuple[str, list[Band]]], Rest | None]:
     """Return up to `most` projects with their bands, busiest first, and the sum of all others, if any."""
-    standings: dict[str, list[TenantBacklog | None]] = {}
-    for (label, band), standing in seen.table.items():
-        standings.setdefault(label, [None] * seen.bands)[band] = standing
-    others = standings.pop(OTHER, None)
-    order = sorted(standings, key=lambda label: _rank(label, standings[label]))
-    beyond = [standings[label] for label in order[most:]]
+    tenant_backlogs: dict[str, list[TenantBacklog | None]] = {}
+    for (label, band), tenant_backlog in seen.table.items():
+        tenant_backlogs.setdefault(label, [None] * seen.bands)[band] = tenant_backlog
+    others = tenant_backlogs.pop(OTHER, None)
+    order = sorted(tenant_backlogs, key=lambda label: _rank(label, tenant_backlogs[label]))
+    beyond = [tenant_backlogs[label] for label in order[most:]]
     projects = seen.left_out + len(beyond)
     rest = None
     if projects or others:
         columns = zip(*(map(_band, each) for each in ([others] if others else []) + beyond), strict=True)
         rest = Rest(projects, [of_many(column) for column in columns] or [of_many([])] * seen.bands)
-    return [(label, [_band(each) for each in standings[label]]) for label in order[:most]], rest
+    return [(label, [_band(each) for each in tenant_backlogs[label]]) for label in order[:most]], rest
 
 
 def of_many(bands: Iterable[Band]) -> Band:
@@ -82,26 +82,26 @@ def of_many(bands: Iterable[Band]) -> Band:
     return replace(together(bands), gone_s=None, never=False)
 
 
-def _rank(label: str, standings: Sequence[TenantBacklog | None]) -> tuple[int, float, str]:
-    known = [each for each in standings if each is not None]
+def _rank(label: str, tenant_backlogs: Sequence[TenantBacklog | None]) -> tuple[int, float, str]:
+    known = [each for each in tenant_backlogs if each is not None]
     leaving = sum(each.rates.leaving for each in known if each.rates is not None)
     return -sum(each.backlog for each in known), -leaving, label
 
 
-def _band(standing: TenantBacklog | None) -> Band:
-    if standing is None:
+def _band(tenant_backlog: TenantBacklog | None) -> Band:
+    if tenant_backlog is None:
         return Band()
-    rates, gone = standing.rates, standing.empty_in
+    rates, gone = tenant_backlog.rates, tenant_backlog.empty_in
     never = gone is not None and isinf(gone)
     return Band(
-        backlog=standing.backlog,
-        in_flight=standing.in_flight,
-        oldest_s=to_thousandths(standing.age_s) if standing.backlog else None,
+        backlog=tenant_backlog.backlog,
+        in_flight=tenant_backlog.in_flight,
+        oldest_s=to_thousandths(tenant_backlog.age_s) if tenant_backlog.backlog else None,
         arriving=None if rates is None else round(rates.arriving, 3),
         leaving=None if rates is None else round(rates.leaving, 3),
         gone_s=None if never else to_thousandths(gone),
         never=never,
-        reasons=standing.reasons,
+        reasons=tenant_backlog.reasons,
     )
 
 

@@ -237,8 +237,8 @@ class QueueInspector:
 
     def _may_use(self, project: str) -> float | None:
         """Return messages per second, including lent and borrowed quota."""
-        standing = self._node.queues.shares.standing(project)
-        return None if standing is None else standing[0].qps * standing[2]
+        parts = self._node.queues.shares.parts_of(project)
+        return None if parts is None else parts[0].qps * parts[2]
 
     def _notes(self, project: str, reading: int) -> list[str]:
         """Return notes that no queue's reason covers. `reading` queues have a backlog but no loaded message."""

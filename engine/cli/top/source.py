@@ -78,10 +78,10 @@ class RemoteSource:
         these commands.
         """
         with connections.translate_errors():
-            wishes = TopicClient(self._etcd, self._env, await read_config(self._etcd, self._env), self._by)
-            standing = await set_paused(wishes, project, STATES[verb], f"top: {verb}")
-        if not standing.accepted:
-            return f"{project}: the wish to {verb} it is written, and not in force: {standing.why_not}"
+            topic_client = TopicClient(self._etcd, self._env, await read_config(self._etcd, self._env), self._by)
+            status = await set_paused(topic_client, project, STATES[verb], f"top: {verb}")
+        if not status.accepted:
+            return f"{project}: the wish to {verb} it is written, and not in force: {status.why_not}"
         return f"{project}: {STATES[verb]}, accepted"
 
 

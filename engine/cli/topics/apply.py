@@ -102,7 +102,7 @@ def _planned(given: Given, described: PlannedTopic) -> list[PlanRow]:
             raise
         from evenlane.engine.cluster.cluster_config import ClusterConfig as Defaults
 
-        return plan_changes(described._replace(wishes={}), {}, {}, Defaults())
+        return plan_changes(described._replace(specs={}), {}, {}, Defaults())
     return rows
 
 

@@ -146,8 +146,8 @@ def delete(
       evenlane topics delete acme
     """
 
-    async def work(wishes: TopicClient) -> TopicStatus:
-        return await wishes.delete(project, if_revision=if_revision, via="topics delete")
+    async def work(topic_client: TopicClient) -> TopicStatus:
+        return await topic_client.delete(project, if_revision=if_revision, via="topics delete")
 
     tell_change(given, asked(given, work, by=current_author(by)), as_json=as_json)
 
@@ -162,15 +162,15 @@ def get(given: Given, project: Project, *, as_json: Json = False) -> None:
       evenlane topics get acme --json
     """
 
-    async def work(wishes: TopicClient) -> TopicStatus:
-        return await wishes.get(project)
+    async def work(topic_client: TopicClient) -> TopicStatus:
+        return await topic_client.get(project)
 
-    standing: TopicStatus = asked(given, work)
+    status: TopicStatus = asked(given, work)
     if as_json:
-        print_json(standing.document())
+        print_json(status.document())
         return
-    print_table(("FIELD", "IN FORCE", "WISHED"), rows(standing))
-    note(given, standing)
+    print_table(("FIELD", "IN FORCE", "WISHED"), rows(status))
+    note(given, status)
 
 
 @app.command("list")
@@ -183,18 +183,18 @@ def list_(given: Given, *, as_json: Json = False) -> None:
       evenlane topics list --env sandbox --json
     """
 
-    async def work(wishes: TopicClient) -> list[TopicStatus]:
-        return await wishes.all()
+    async def work(topic_client: TopicClient) -> list[TopicStatus]:
+        return await topic_client.all()
 
-    standings: list[TopicStatus] = asked(given, work)
+    statuses: list[TopicStatus] = asked(given, work)
     if as_json:
-        print_json({"topics": [each.document() for each in standings]})
+        print_json({"topics": [each.document() for each in statuses]})
         return
     header = ("PROJECT", "QPS", "GROUPS", "BURST", "WEIGHT", "SPREAD", "STATE", "ACCEPTED")
-    print_table(header, map(line, standings))
-    if refused := sum(each.problem is not None for each in standings):
-        wishes = "1 wish is" if refused == 1 else f"{refused:,} wishes are"
-        print(f"note: {wishes} refused; where there was a good one it stays in force", file=sys.stderr)  # noqa: T201
+    print_table(header, map(line, statuses))
+    if refused := sum(each.problem is not None for each in statuses):
+        count = "1 wish is" if refused == 1 else f"{refused:,} wishes are"
+        print(f"note: {count} refused; where there was a good one it stays in force", file=sys.stderr)  # noqa: T201
 
 
 @app.command()
@@ -214,8 +214,8 @@ def history(
     if limit < 1:
         raise typer.BadParameter(f"--limit is at least 1, not {limit}")
 
-    async def work(wishes: TopicClient) -> History:
-        return await wishes.history(project)
+    async def work(topic_client: TopicClient) -> History:
+        return await topic_client.history(project)
 
     found: History = asked(given, work)
     entries = found.entries[:limit]

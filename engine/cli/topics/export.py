@@ -46,8 +46,8 @@ def export(given: Given, *, file: _File = _STDOUT) -> None:
 
     _check(file)
 
-    async def work(wishes: TopicClient) -> list[TopicStatus]:
-        return await wishes.all()
+    async def work(client: TopicClient) -> list[TopicStatus]:
+        return await client.all()
 
     found: Export = export_topics(asked(given, work))
     _tell(found.notes)

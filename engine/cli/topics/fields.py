@@ -69,37 +69,37 @@ def _number(text: str) -> int | float:
         return real(text)
 
 
-def rows(standing: TopicStatus) -> Iterator[tuple[str, str, str]]:
+def rows(status: TopicStatus) -> Iterator[tuple[str, str, str]]:
     """Yield field, value in effect, and value in the spec."""
-    document = standing.document()
+    document = status.document()
     in_force: Mapping[str, Any] = document["in_force"] or {}
-    wish: Mapping[str, Any] = _wished(document)
-    for field in {**in_force, **wish}:
+    spec: Mapping[str, Any] = _spec_of(document)
+    for field in {**in_force, **spec}:
         if field != "revision":
-            known, wished = field in in_force, field in wish
-            yield field, words(in_force[field]) if known else "-", words(wish[field]) if wished else ""
-    if isinstance(standing.wish, str):
-        yield "(no object)", "-", words(standing.wish)
+            known, is_set = field in in_force, field in spec
+            yield field, words(in_force[field]) if known else "-", words(spec[field]) if is_set else ""
+    if isinstance(status.spec, str):
+        yield "(no object)", "-", words(status.spec)
     accepted_at = in_force.get("revision", 0)
     # Without a leader a spec is accepted before it has a revision.
     yield (
         "revision",
         words(accepted_at) if accepted_at > 1 else "-",
-        words(standing.revision) if standing.revision else "",
+        words(status.revision) if status.revision else "",
     )
 
 
-def line(standing: TopicStatus) -> tuple[str, ...]:
+def line(status: TopicStatus) -> tuple[str, ...]:
     """Return one line of the list."""
-    document = standing.document()
-    shown: Mapping[str, Any] = document["in_force"] or _wished(document)
-    how = "yes" if standing.accepted else f"no: {standing.why_not}"
-    if standing.accepted and standing.wish is None:
+    document = status.document()
+    shown: Mapping[str, Any] = document["in_force"] or _spec_of(document)
+    how = "yes" if status.accepted else f"no: {status.why_not}"
+    if status.accepted and status.spec is None:
         how = "deleted, goes when nothing of it waits any more"
-    return (_shown_project(standing.project), *(words(shown.get(field)) for field in _SHOWN), how)
+    return (_shown_project(status.project), *(words(shown.get(field)) for field in _SHOWN), how)
 
 
-def _wished(document: Mapping[str, Any]) -> Mapping[str, Any]:
+def _spec_of(document: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the fields of the spec, if there are any."""
     return document["wish"] if isinstance(document["wish"], dict) else {}
 

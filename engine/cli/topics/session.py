@@ -70,12 +70,12 @@ def _checked(by: str) -> str:
 def asked(given: Given, work: Callable[[TopicClient], Awaitable[T]], *, by: str | None = None) -> T:
     """Run the work with a topic client. `by` is the author of changes; None if the work only reads."""
 
-    async def with_wishes(etcd: Coordination, settings: Settings, cluster_config: ClusterConfig) -> T:
+    async def with_topic_client(etcd: Coordination, settings: Settings, cluster_config: ClusterConfig) -> T:
         from evenlane.engine.control.topics.client import TopicClient
 
         return await work(TopicClient(etcd, settings.env, cluster_config, by))
 
-    return connected(given, with_wishes, writes=by is not None)
+    return connected(given, with_topic_client, writes=by is not None)
 
 
 def connected(
@@ -122,62 +122,62 @@ def change(
     """Run a command that changes fields of a topic, and report the result."""
     named = current_author(by)
 
-    async def work(wishes: TopicClient) -> TopicStatus:
-        if await wishes.moves_keys(project, changes, known=known):
+    async def work(topic_client: TopicClient) -> TopicStatus:
+        if await topic_client.moves_keys(project, changes, known=known):
             await _check_drained(given.load().settings, project)
-        begins = changes.get("ordered") is True and await wishes.is_unordered(project)
-        standing = await wishes.change(project, changes, known=known, if_revision=if_revision, via=via)
+        begins = changes.get("ordered") is True and await topic_client.is_unordered(project)
+        status = await topic_client.change(project, changes, known=known, if_revision=if_revision, via=via)
         if begins:
             await _note_what_waits(given.load().settings, project)
-        return standing
+        return status
 
     tell_change(given, asked(given, work, by=named), as_json=as_json)
 
 
-def tell_change(given: Given, standing: TopicStatus, *, as_json: bool) -> None:
+def tell_change(given: Given, status: TopicStatus, *, as_json: bool) -> None:
     """Report a change. Raises EvenlaneError if it is written but not in effect: a put that relies on it would fail."""
     env = given.load().settings.env
-    if standing.replaced is not None:
+    if status.replaced is not None:
         print(  # noqa: T201
-            f"note: the wish of topic {standing.project} was refused ({standing.replaced}), and nothing of it is left:"
+            f"note: the wish of topic {status.project} was refused ({status.replaced}), and nothing of it is left:"
             " what is in force was changed instead",
             file=sys.stderr,
         )
     if as_json:
-        print_json(standing.document())
-    elif standing.wish is None:
-        print(f"{standing.project}: deleted{_what_becomes(standing, env)}")  # noqa: T201
-    elif standing.accepted and standing.in_force is not None:
-        topic = standing.in_force.topic
-        print(f"{standing.project}: {topic.qps:g} QPS in {counted(topic.groups, 'group')}, {topic.state}, accepted")  # noqa: T201
-    if not standing.accepted and (standing.in_force, standing.wish, standing.damage) != (None, None, None):
-        raise EvenlaneError(_why_not(standing, env))
+        print_json(status.document())
+    elif status.spec is None:
+        print(f"{status.project}: deleted{_what_becomes(status, env)}")  # noqa: T201
+    elif status.accepted and status.in_force is not None:
+        topic = status.in_force.topic
+        print(f"{status.project}: {topic.qps:g} QPS in {counted(topic.groups, 'group')}, {topic.state}, accepted")  # noqa: T201
+    if not status.accepted and (status.in_force, status.spec, status.damage) != (None, None, None):
+        raise EvenlaneError(_why_not(status, env))
 
 
-def note(given: Given, standing: TopicStatus) -> None:
+def note(given: Given, status: TopicStatus) -> None:
     """Print a note on stderr about facts that a table doesn't show."""
     env = given.load().settings.env
-    if not standing.accepted:
-        print(f"note: {_why_not(standing, env)}", file=sys.stderr)  # noqa: T201
-    elif standing.wish is None:
-        print(f"note: {standing.project} was deleted{_what_becomes(standing, env)}", file=sys.stderr)  # noqa: T201
+    if not status.accepted:
+        print(f"note: {_why_not(status, env)}", file=sys.stderr)  # noqa: T201
+    elif status.spec is None:
+        print(f"note: {status.project} was deleted{_what_becomes(status, env)}", file=sys.stderr)  # noqa: T201
 
 
-def _what_becomes(standing: TopicStatus, env: str) -> str:
+def _what_becomes(status: TopicStatus, env: str) -> str:
     from evenlane.engine.control.topics.status import what_becomes
 
-    if standing.in_force is None or not standing.accepted:
+    if status.in_force is None or not status.accepted:
         return ""
-    return f"; {what_becomes(standing.project, standing.in_force, env)}"
+    return f"; {what_becomes(status.project, status.in_force, env)}"
 
 
-def _why_not(standing: TopicStatus, env: str) -> str:
-    project = standing.project
-    if standing.problem is not None:
-        return f"the wish of topic {project} can't be accepted: {standing.why_not}"
-    if standing.damage is not None:
-        makes = f": {hint(f'topics set {project} --qps 100', env)} makes a new one" if standing.wish is None else ""
-        return f"topic {project}: {standing.why_not}{makes}"
+def _why_not(status: TopicStatus, env: str) -> str:
+    project = status.project
+    if status.problem is not None:
+        return f"the wish of topic {project} can't be accepted: {status.why_not}"
+    if status.damage is not None:
+        makes = f": {hint(f'topics set {project} --qps 100', env)} makes a new one" if status.spec is None else ""
+        return f"topic {project}: {status.why_not}{makes}"
     return (
         f"the change of topic {project} is written, but the leader has not accepted it: "
         f"{hint(f'topics get {project}', env)} tells when it has"

@@ -122,21 +122,21 @@ class TopicController:
 
     async def _reconcile(self, epoch: int) -> _End:
         """Publish specs as they arrive, starting from etcd's present state."""
-        async with aclosing(self._watch("accepted")) as accepted, aclosing(self._watch("topics")) as wishes:
+        async with aclosing(self._watch("accepted")) as accepted, aclosing(self._watch("topics")) as specs:
             found = await anext(accepted, None)
             if not isinstance(found, Listing):
                 return _End.DISCONNECTED
-            stands = AcceptedView(self._env, found.items)
-            self._acceptance = TopicReconciler(self._env, self._cluster_config, self._in_force(stands))
-            writer = AcceptedWriter(self._coordination, self._env, self._leadership.fence(epoch), stands)
-            self._inbox = inbox = WorkQueue(wishes, accepted)
+            view = AcceptedView(self._env, found.items)
+            self._acceptance = TopicReconciler(self._env, self._cluster_config, self._in_force(view))
+            writer = AcceptedWriter(self._coordination, self._env, self._leadership.fence(epoch), view)
+            self._inbox = inbox = WorkQueue(specs, accepted)
             try:
                 while await inbox.wait():
                     batch = inbox.take()
-                    stands.heard(batch.accepted)
-                    if stands.forgotten:
+                    view.apply_events(batch.accepted)
+                    if view.is_stale:
                         return _End.OUTDATED
-                    if not (batch.wishes or batch.asked or stands.damaged):
+                    if not (batch.specs or batch.asked or view.damaged):
                         continue  # only its own writes have arrived
                     if not await self._publish(batch, writer):
                         return _End.OUTDATED if await writer.is_leader() else _End.FENCED
@@ -152,9 +152,9 @@ class TopicController:
 
     async def _publish(self, batch: Batch, writer: AcceptedWriter) -> bool:
         """Publish a batch. Returns False if another process leads or has written there; part of it may be written."""
-        unaccepted = self._acceptance.unaccepted(batch.wishes)
+        unaccepted = self._acceptance.unaccepted(batch.specs)
         numbers = await next_numbers(self._coordination, self._env, unaccepted)
-        changes = self._acceptance.changes(batch.wishes, numbers)
+        changes = self._acceptance.changes(batch.specs, numbers)
         if not await writer.publish(changes):
             return False
         log_changes(changes)
@@ -169,15 +169,15 @@ class TopicController:
     def _watch(self, kind: str) -> Watch:
         return self._coordination.watch(names.key(self._env, kind, ""))
 
-    def _in_force(self, stands: AcceptedView) -> dict[str, Accepted]:
+    def _in_force(self, view: AcceptedView) -> dict[str, Accepted]:
         """Return the accepted topics. A corrupted one is replaced by its last known good value; without one, it counts
         as missing, and is rewritten from its spec if that is valid.
         """
-        last = {project: self._last_good(project) for project in stands.unreadable}
+        last = {project: self._last_good(project) for project in view.unreadable}
         known = {project: topic for project, topic in last.items() if topic is not None}
         if unknown := last.keys() - known.keys():
             one = min(unknown)
             _log.warning(
-                "what is accepted can't be read", projects=len(unknown), one=one[:64], reason=stands.unreadable[one]
+                "what is accepted can't be read", projects=len(unknown), one=one[:64], reason=view.unreadable[one]
             )
-        return {**stands.accepted, **known}
+        return {**view.accepted, **known}

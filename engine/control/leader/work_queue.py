@@ -28,7 +28,7 @@ class GroupCheck:
 class Batch(NamedTuple):
     """Events and requests since the last batch: for each key the latest event, after the latest listing."""
 
-    wishes: list[Listing | Event]
+    specs: list[Listing | Event]
     accepted: list[Listing | Event]
     asked: list[GroupCheck]
 
@@ -41,9 +41,9 @@ class WorkQueue:
     answers both.
     """
 
-    def __init__(self, wishes: Watch, accepted: Watch) -> None:
+    def __init__(self, specs: Watch, accepted: Watch) -> None:
         self._arrived = asyncio.Event()
-        self._wishes = _Latest(wishes, self._arrived, "wishes")
+        self._specs = _Latest(specs, self._arrived, "wishes")
         self._accepted = _Latest(accepted, self._arrived, "accepted")
         self._asked: list[GroupCheck] = []
         self._unanswered: list[GroupCheck] = []
@@ -57,8 +57,8 @@ class WorkQueue:
 
     async def wait(self) -> bool:
         """Wait for something to take. Returns False when a watch has ended."""
-        while not (self._wishes.ended or self._accepted.ended):
-            if self._wishes.told or self._accepted.told or self._asked:
+        while not (self._specs.ended or self._accepted.ended):
+            if self._specs.told or self._accepted.told or self._asked:
                 return True
             self._arrived.clear()
             await self._arrived.wait()
@@ -66,12 +66,12 @@ class WorkQueue:
 
     def take(self) -> Batch:
         self._unanswered, self._asked = self._asked, []
-        return Batch(self._wishes.take(), self._accepted.take(), self._unanswered)
+        return Batch(self._specs.take(), self._accepted.take(), self._unanswered)
 
     async def close(self) -> None:
         for question in (*self._unanswered, *self._asked):
             question.answer(changed=False)
-        await asyncio.gather(self._wishes.close(), self._accepted.close())
+        await asyncio.gather(self._specs.close(), self._accepted.close())
 
 
 class _Latest:

@@ -55,9 +55,9 @@ class CreatedTopicCounter:
 
     async def counted(self, name: str) -> int:
         """Count the specs whose last author is the template."""
-        authors, wishes = await asyncio.gather(self._listed("authors"), self._listed("topics"))
-        said = (author_of(authors.get(project), wish.mod_revision) for project, wish in wishes.items())
-        return sum(author is not None and author.by == created_by(name) for author in said)
+        authors, specs = await asyncio.gather(self._listed("authors"), self._listed("topics"))
+        authors_by_spec = (author_of(authors.get(project), spec.mod_revision) for project, spec in specs.items())
+        return sum(author is not None and author.by == created_by(name) for author in authors_by_spec)
 
     async def _listed(self, kind: str) -> dict[str, KeyValue]:
         prefix = names.key(self._env, kind, "")

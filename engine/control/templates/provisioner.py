@@ -105,14 +105,14 @@ class TopicProvisioner:
         """Write the spec. Returns its revision, 0 if it need not be waited for, None after a conflict."""
         template = found.template
         self._check_room(project, found)
-        wish, accepted = await asyncio.gather(
+        spec, accepted = await asyncio.gather(
             self._coordination.get(names.key(self._env, "topics", project)),
             self._coordination.get(names.key(self._env, "accepted", project)),
         )
         if accepted is not None:
             return 0
-        if wish is not None:
-            return wish.mod_revision
+        if spec is not None:
+            return spec.mod_revision
         made = await self._counter.made(template.name, template.limit)
         if made.topics >= template.limit:
             self._full[template.name] = found.revision, now_ns() + int(self._tuning.full_s * _SECOND)
@@ -122,7 +122,7 @@ class TopicProvisioner:
         free = Absent(names.key(self._env, "accepted", project))
         writing = SpecWriter(self._coordination, self._env, self._cluster_config, created_by(template.name))
         intended = SpecChange(project, template.topic, None, None)
-        done = await writing.write([intended], self._via, only_if=[unchanged, free, same], beside=[raised])
+        done = await writing.write([intended], self._via, only_if=[unchanged, free, same], also=[raised])
         if done is None:
             return None
         _log.info("a topic is made", project=project, template=template.name)

@@ -23,14 +23,14 @@ class AcceptedView:
     noted in `damaged`. A valid value is in effect, and is found at the project's next change. The leader's own delete
     whose answer was lost looks the same: that topic returns, and is deleted once more.
 
-    `forgotten` is set when a listing is older than the view: etcd was restored from a backup, lost its last writes in a
+    `is_stale` is set when a listing is older than the view: etcd was restored from a backup, lost its last writes in a
     crash (3.5.0 to 3.5.2 may), or was read before the leader's last write.
     """
 
     def __init__(self, env: str, found: Iterable[KeyValue]) -> None:
         self.accepted: dict[str, Accepted] = {}
         self.unreadable: dict[str, str] = {}
-        self.forgotten = False
+        self.is_stale = False
         self.damaged: dict[str, None] = {}  # in order of arrival
         self._prefix = names.key(env, "accepted", "")
         self._revisions: dict[str, int] = {}  # by key, of values read and written
@@ -65,11 +65,11 @@ class AcceptedView:
             else:
                 self._revisions[op.key] = revision
 
-    def heard(self, told: Iterable[Listing | Event]) -> None:
+    def apply_events(self, updates: Iterable[Listing | Event]) -> None:
         """Apply updates of a watch of `accepted/`, the leader's own writes included."""
-        for each in told:
+        for each in updates:
             if isinstance(each, Listing):
-                self.forgotten = self.forgotten or self._is_older(each)
+                self.is_stale = self.is_stale or self._is_older(each)
                 for item in each.items:
                     self._look(item.key, item.mod_revision, item.value)
                 for key in self._revisions.keys() - {item.key for item in each.items}:

@@ -37,8 +37,8 @@ class AcceptedWriter:
     newer one of the same leader.
     """
 
-    def __init__(self, coordination: Coordination, env: str, fence: CreatedAt, stands: AcceptedView) -> None:
-        self._coordination, self._env, self._fence, self._stands = coordination, env, fence, stands
+    def __init__(self, coordination: Coordination, env: str, fence: CreatedAt, view: AcceptedView) -> None:
+        self._coordination, self._env, self._fence, self._view = coordination, env, fence, view
 
     async def publish(self, changes: Sequence[TopicChange]) -> bool:
         """Write these changes. Returns False, with only part of them written, if another process leads or has written
@@ -60,8 +60,8 @@ class AcceptedWriter:
         A value that is damaged again meanwhile doesn't block the others: the watch reports it again. Raises
         CoordinationError.
         """
-        known = {project: accepted[project] for project in self._stands.damaged if project in accepted}
-        self._stands.damaged.clear()
+        known = {project: accepted[project] for project in self._view.damaged if project in accepted}
+        self._view.damaged.clear()
         if known:
             _log.warning(
                 "what is accepted was damaged, and is written anew", projects=len(known), one=next(iter(known))
@@ -85,27 +85,27 @@ class AcceptedWriter:
 
     async def _write(self, part: Sequence[Op]) -> bool:
         """Write in one transaction. Returns False, with nothing written, if the fence or a revision differs."""
-        done = await self._coordination.txn([self._fence, *self._stands.compared(part)], part)
+        done = await self._coordination.txn([self._fence, *self._view.compared(part)], part)
         if done.succeeded:
-            self._stands.written(part, done.revision)
+            self._view.written(part, done.revision)
         return done.succeeded
 
     async def _authors(self, changes: Sequence[TopicChange]) -> dict[str, ChangeAuthor]:
-        wished = {change.project: change for change in changes if _is_told(change)}
+        authored = {change.project: change for change in changes if _has_entry(change)}
         prefix = names.key(self._env, "authors", "")
         found: list[KeyValue | None] = []
-        if len(wished) > _MOST_READS:
+        if len(authored) > _MOST_READS:
             found += (await self._coordination.list(prefix)).items
         else:
-            keys = [prefix + project for project in wished]
+            keys = [prefix + project for project in authored]
             for start in range(0, len(keys), _AT_ONCE):
                 found += await asyncio.gather(*map(self._coordination.get, keys[start : start + _AT_ONCE]))
-        said = {item.key.removeprefix(prefix): item for item in found if item is not None}
-        read = {project: _author(said.get(project), change) for project, change in wished.items()}
+        authors = {item.key.removeprefix(prefix): item for item in found if item is not None}
+        read = {project: _author(authors.get(project), change) for project, change in authored.items()}
         return {project: author for project, author in read.items() if author is not None}
 
 
-def _is_told(change: TopicChange) -> bool:
+def _has_entry(change: TopicChange) -> bool:
     """Whether a change of a spec caused this change. A first leader publishes all topics with their revisions."""
     before, after = change.before, change.after
     return after is not None and (before is None or after.number != before.number)
@@ -123,8 +123,8 @@ def ops(env: str, change: TopicChange, at: str, author: ChangeAuthor | None) -> 
     """Return the operations of one change, which must be in one transaction."""
     key = names.key(env, "accepted", change.project)
     written: list[Op] = [Delete(key) if change.after is None else Put(key, encode(change.after))]
-    told = entry(change.before, change.after, change.revision, at, author)
-    return written if told is None else [*written, entry_put(env, change.project, told)]
+    new_entry = entry(change.before, change.after, change.revision, at, author)
+    return written if new_entry is None else [*written, entry_put(env, change.project, new_entry)]
 
 
 def batches(writes: Iterable[list[Op]], most: int, most_bytes: int) -> Iterator[list[Op]]:

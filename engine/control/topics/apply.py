@@ -70,35 +70,37 @@ class ApplyPlan:
         """Return the plan's rows. An ordered topic that would move keys to other groups is held while messages wait.
         Raises CoordinationError.
         """
-        wishes, accepted = await asyncio.gather(self._under("topics"), self._under("accepted"))
-        return [await self._drained(row) for row in plan_changes(described, wishes, accepted, self._cluster_config)]
+        specs, accepted = await asyncio.gather(self._under("topics"), self._under("accepted"))
+        return [await self._drained(row) for row in plan_changes(described, specs, accepted, self._cluster_config)]
 
     async def carry_out(
-        self, rows: Iterable[PlanRow], tell: Callable[[int, int], None] = lambda _written, _waiting: None
+        self, rows: Iterable[PlanRow], on_progress: Callable[[int, int], None] = lambda _written, _waiting: None
     ) -> ApplyOutcome:
-        """Write new and changed topics. `tell` is called with the numbers of topics written and not yet accepted."""
+        """Write new and changed topics. `on_progress` is called with the numbers of topics written and not yet
+        accepted.
+        """
         broken, planned = None, list(rows)
         self._refused |= {row.project: row.problem or "" for row in planned if row.action == "held"}
         try:
-            await self._write_all([row for row in planned if row.action in DUE], tell)
+            await self._write_all([row for row in planned if row.action in DUE], on_progress)
             waiting = await wait.wait_until_accepted(
                 self._coordination,
                 self._env,
                 self._pending,
-                lambda left: tell(len(self._written), left),
+                lambda left: on_progress(len(self._written), left),
                 patience_s=self._patience_s,
             )
         except CoordinationError as error:
             broken, waiting = str(error), set(self._pending)
         return ApplyOutcome(list(self._written), self._refused, sorted(waiting), broken)
 
-    async def _write_all(self, rows: list[PlanRow], tell: Callable[[int, int], None]) -> None:
-        parts = _parts(SpecChange(row.project, row.raw, row.wish, row.accepted) for row in rows)
+    async def _write_all(self, rows: list[PlanRow], on_progress: Callable[[int, int], None]) -> None:
+        parts = _parts(SpecChange(row.project, row.raw, row.spec, row.accepted) for row in rows)
 
         async def write() -> None:
             for part in parts:  # all writers share this iterator
                 await self._write(part)
-                tell(len(self._written), len(self._pending))
+                on_progress(len(self._written), len(self._pending))
 
         writers = [asyncio.ensure_future(write()) for _ in range(_IN_FLIGHT)]
         try:
@@ -123,8 +125,8 @@ class ApplyPlan:
 
     async def _again(self, each: SpecChange) -> SpecChange | None:
         """Update the change after a conflict. Returns None if it may not be written any more."""
-        wish, accepted = await asyncio.gather(self._get("topics", each.project), self._get("accepted", each.project))
-        planned, now = (0 if found is None else found.mod_revision for found in (each.wish, wish))
+        spec, accepted = await asyncio.gather(self._get("topics", each.project), self._get("accepted", each.project))
+        planned, now = (0 if found is None else found.mod_revision for found in (each.spec, spec))
         if now != planned:
             self._refused[each.project] = (
                 f"somebody has changed it since the plan was made (revision {planned}, now {now}): it was left as it is"

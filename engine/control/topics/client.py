@@ -67,17 +67,17 @@ class TopicClient:
     async def get(self, project: str) -> TopicStatus:
         """Return one topic's status. Raises UnknownProject."""
         names.check_project(project)
-        wish, accepted = await self._read(project)
-        if wish is None and accepted is None:
+        spec, accepted = await self._read(project)
+        if spec is None and accepted is None:
             raise self._unknown(project)
-        return read_status(project, wish, accepted, self._cluster_config)
+        return read_status(project, spec, accepted, self._cluster_config)
 
     async def all(self) -> list[TopicStatus]:
         """Return all topics' status by name."""
-        wishes, accepted = await asyncio.gather(self._under("topics"), self._under("accepted"))
+        specs, accepted = await asyncio.gather(self._under("topics"), self._under("accepted"))
         return [
-            read_status(project, wishes.get(project), accepted.get(project), self._cluster_config)
-            for project in sorted({*wishes, *accepted})
+            read_status(project, specs.get(project), accepted.get(project), self._cluster_config)
+            for project in sorted({*specs, *accepted})
         ]
 
     async def history(self, project: str) -> History:
@@ -106,7 +106,7 @@ class TopicClient:
         names.check_project(project)
         return await self._carried_out(
             project,
-            lambda wish, accepted: self._changed(project, changes, wish, accepted, known=known),
+            lambda spec, accepted: self._changed(project, changes, spec, accepted, known=known),
             if_revision,
             via,
         )
@@ -117,8 +117,8 @@ class TopicClient:
         """
         names.check_project(project)
 
-        def none(wish: KeyValue | None, accepted: KeyValue | None) -> _Made:
-            if wish is None:
+        def none(spec: KeyValue | None, accepted: KeyValue | None) -> _Made:
+            if spec is None:
                 raise self._unknown(project) if accepted is None else self._gone_already(project, accepted)
             return _Made(None)
 
@@ -133,12 +133,12 @@ class TopicClient:
         """Whether this change of an ordered topic sends keys to groups other than those where their messages may wait.
         This happens only on return from draining (docs/explanation/delivery-guarantees.md).
         """
-        wish, accepted = await self._read(project)
+        spec, accepted = await self._read(project)
         before = decoded(accepted)
         if before is None or not before.topic.ordered:
             return False
-        raw = self._changed(project, changes, wish, accepted, known=known).raw
-        return self._writing.moves_keys(SpecChange(project, raw, wish, accepted))
+        raw = self._changed(project, changes, spec, accepted, known=known).raw
+        return self._writing.moves_keys(SpecChange(project, raw, spec, accepted))
 
     async def _carried_out(
         self,
@@ -149,11 +149,11 @@ class TopicClient:
     ) -> TopicStatus:
         """Write the result of `make`, called with the present spec and accepted topic; retry after conflicts."""
         for _ in range(_TRIES):
-            wish, accepted = await self._read(project)
-            if if_revision not in (None, _revision(wish)):
-                raise await self._other_revision(project, wish, if_revision)
-            raw, replaces = make(wish, accepted)
-            written = await self._writing.write([SpecChange(project, raw, wish, accepted)], via)
+            spec, accepted = await self._read(project)
+            if if_revision not in (None, _revision(spec)):
+                raise await self._other_revision(project, spec, if_revision)
+            raw, replaces = make(spec, accepted)
+            written = await self._writing.write([SpecChange(project, raw, spec, accepted)], via)
             if written is not None:
                 if not written.in_force and (raw is not None or accepted is not None):
                     wanted = {project: 0 if raw is None else written.revision}
@@ -167,40 +167,40 @@ class TopicClient:
         self,
         project: str,
         changes: Mapping[str, object],
-        wish: KeyValue | None,
+        spec: KeyValue | None,
         accepted: KeyValue | None,
         *,
         known: bool,
     ) -> _Made:
-        old, replaces = None if wish is None else wish.value, None
+        old, replaces = None if spec is None else spec.value, None
         before = decoded(accepted)
         if known and old is None:
             if before is None:
                 raise self._unknown(project)
             if changes.get("state") == "paused":
                 raise InvalidTopic(f"topic {project} was deleted and is paused: {_reviving(project, self._env)}")
-            old = self._as_wish(before)
+            old = self._as_spec(before)
         elif before is not None and not before.deleted:
-            replaces = read_status(project, wish, accepted, self._cluster_config).problem
-            old = old if replaces is None else self._as_wish(before)
+            replaces = read_status(project, spec, accepted, self._cluster_config).problem
+            old = old if replaces is None else self._as_spec(before)
         return _Made(checked(project, partial(merge, old, changes)), replaces)
 
-    def _as_wish(self, before: Accepted) -> bytes:
+    def _as_spec(self, before: Accepted) -> bytes:
         """Convert an accepted topic to a spec that names only fields that differ from their defaults."""
         usual = msgspec.to_builtins(complete(TopicSpec({"qps": before.topic.qps}), self._cluster_config))
         fields = msgspec.to_builtins(before.topic)
         return write_object({name: fields[name] for name in fields if name == "qps" or fields[name] != usual[name]})
 
-    async def _other_revision(self, project: str, wish: KeyValue | None, wanted: int | None) -> EvenlaneError:
-        author = author_of(await self._coordination.get(names.key(self._env, "authors", project)), _revision(wish))
-        if wish is None:
-            stands = "there is no wish for it"
+    async def _other_revision(self, project: str, spec: KeyValue | None, wanted: int | None) -> EvenlaneError:
+        author = author_of(await self._coordination.get(names.key(self._env, "authors", project)), _revision(spec))
+        if spec is None:
+            state = "there is no wish for it"
         elif author is None:
-            stands = f"its wish is at revision {wish.mod_revision}, whose author is unknown"
+            state = f"its wish is at revision {spec.mod_revision}, whose author is unknown"
         else:
-            stands = f"its wish is at revision {wish.mod_revision}, by {author.by}"
+            state = f"its wish is at revision {spec.mod_revision}, by {author.by}"
         return EvenlaneError(
-            f"topic {project} is not at revision {wanted} any more: {stands}: look at it with"
+            f"topic {project} is not at revision {wanted} any more: {state}: look at it with"
             f" {hint(f'topics get {project}', self._env)} and decide anew"
         )
 
@@ -215,11 +215,11 @@ class TopicClient:
         return EvenlaneError(f"topic {project} was deleted already: {why}")
 
     async def _read(self, project: str) -> tuple[KeyValue | None, KeyValue | None]:
-        wish, accepted = await asyncio.gather(
+        spec, accepted = await asyncio.gather(
             self._coordination.get(names.key(self._env, "topics", project)),
             self._coordination.get(names.key(self._env, "accepted", project)),
         )
-        return wish, accepted
+        return spec, accepted
 
     async def _under(self, kind: str) -> dict[str, KeyValue]:
         prefix = names.key(self._env, kind, "")
@@ -240,8 +240,8 @@ async def read_config_or_defaults(coordination: Coordination, env: str) -> Clust
     return await agree_cluster_config(coordination, env, {})
 
 
-def _revision(wish: KeyValue | None) -> int:
-    return 0 if wish is None else wish.mod_revision
+def _revision(spec: KeyValue | None) -> int:
+    return 0 if spec is None else spec.mod_revision
 
 
 def _reviving(project: str, env: str) -> str:

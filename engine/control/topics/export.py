@@ -25,15 +25,15 @@ class Export(NamedTuple):
     notes: dict[str, str]
 
 
-def export_topics(standings: Iterable[TopicStatus]) -> Export:
+def export_topics(statuses: Iterable[TopicStatus]) -> Export:
     """Export by name, with fields in a fixed order, so that equal topics make equal files."""
     found = Export({}, {})
-    for standing in sorted(standings, key=lambda each: each.project):
-        fields, note = _of(standing)
+    for status in sorted(statuses, key=lambda each: each.project):
+        fields, note = _of(status)
         if fields is not None:
-            found.topics[standing.project] = fields
+            found.topics[status.project] = fields
         if note is not None:
-            found.notes[standing.project] = note
+            found.notes[status.project] = note
     return found
 
 
@@ -42,16 +42,16 @@ def format_export(export: Export) -> bytes:
     return json.dumps(export.topics, indent=2, allow_nan=False).encode() + b"\n"
 
 
-def _of(standing: TopicStatus) -> tuple[dict[str, Any] | None, str | None]:
-    wish, in_force = standing.wish, standing.in_force
-    if standing.wanted is not None and not isinstance(wish, str) and wish is not None:
-        return _plain({**wish, **_keys_of(standing.wanted)}), None
-    if wish is None and in_force is not None:
+def _of(status: TopicStatus) -> tuple[dict[str, Any] | None, str | None]:
+    spec, in_force = status.spec, status.in_force
+    if status.wanted is not None and not isinstance(spec, str) and spec is not None:
+        return _plain({**spec, **_keys_of(status.wanted)}), None
+    if spec is None and in_force is not None:
         return None, "it is deleted and not in the file, which would make it anew"
-    why = f"its wish can't be accepted ({standing.problem})" if wish is not None else str(standing.damage)
+    why = f"its wish can't be accepted ({status.problem})" if spec is not None else str(status.damage)
     if in_force is None or in_force.deleted:
         return None, f"{why}, so it is not in the file"
-    return _plain(_given(in_force.topic)), f"{why}: the file has what is in force"
+    return _plain(_set_fields(in_force.topic)), f"{why}: the file has what is in force"
 
 
 def _keys_of(topic: Topic) -> dict[str, Any]:
@@ -61,7 +61,7 @@ def _keys_of(topic: Topic) -> dict[str, Any]:
     return {"groups": topic.groups, "spread": topic.spread} if topic.ordered else {}
 
 
-def _given(topic: Topic) -> dict[str, Any]:
+def _set_fields(topic: Topic) -> dict[str, Any]:
     """Return the fields that differ from built-in defaults. Defaults from the cluster's config are unknown here."""
     return {
         name: getattr(topic, name)

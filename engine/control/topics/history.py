@@ -68,8 +68,8 @@ class History(NamedTuple):
 
 def author_put(env: str, project: str, author: ChangeAuthor) -> Put:
     """Return the put for the spec's transaction."""
-    said = {"by": author.by[:MOST_TEXT], "via": author.via[:MOST_TEXT], "replaced": author.replaced}
-    return Put(names.key(env, "authors", project), write_object(said))
+    authored_by = {"by": author.by[:MOST_TEXT], "via": author.via[:MOST_TEXT], "replaced": author.replaced}
+    return Put(names.key(env, "authors", project), write_object(authored_by))
 
 
 def author_of(found: KeyValue | None, revision: int, since: int = 0) -> ChangeAuthor | None:
@@ -117,7 +117,7 @@ def changes(before: Accepted | None, after: Accepted | None) -> dict[str, tuple[
         return {"deleted": (True, None)}
     now = _fields(after)
     if before is None:
-        return {name: (None, _short(now[name])) for name in _worth_telling(after)}
+        return {name: (None, _short(now[name])) for name in _notable(after)}
     was = _fields(before)
     return {name: (_short(was[name]), _short(value)) for name, value in now.items() if was[name] != value}
 
@@ -140,8 +140,8 @@ async def next_numbers(coordination: Coordination, env: str, projects: Collectio
         some = named[start : start + _AT_ONCE]
         if len(some) > 1 and await _have_none(coordination, env, some):
             continue
-        told = await asyncio.gather(*(coordination.list(names.key(env, "history", each, "")) for each in some))
-        numbers = (next_number(env, project, listing.items) for project, listing in zip(some, told, strict=True))
+        listings = await asyncio.gather(*(coordination.list(names.key(env, "history", each, "")) for each in some))
+        numbers = (next_number(env, project, listing.items) for project, listing in zip(some, listings, strict=True))
         found |= {project: number for project, number in zip(some, numbers, strict=True) if number is not None}
     return found
 
@@ -199,7 +199,7 @@ def _short(value: Any) -> Any:
     return f"{size:,} bytes"
 
 
-def _worth_telling(accepted: Accepted) -> list[str]:
+def _notable(accepted: Accepted) -> list[str]:
     topic = accepted.topic
     return [name for name in FIELDS if name not in _DEFAULTS or getattr(topic, name) != _DEFAULTS[name]]
 

@@ -29,13 +29,13 @@ def load_manifest(path: Path) -> PlannedTopic:
     described = PlannedTopic({}, {})
     for project, fields in _document(name(path), *_content(path)).items():
         try:
-            described.wishes[project] = _wish(project, fields)
+            described.specs[project] = _parse(project, fields)
         except (InvalidName, TopicError) as error:
             described.wrong[project] = str(error)
     return described
 
 
-def _wish(project: str, fields: object) -> bytes:
+def _parse(project: str, fields: object) -> bytes:
     check_project(project)
     if not isinstance(fields, dict):
         raise TopicError("", 'must be an object such as {"qps": 100}')

@@ -27,13 +27,13 @@ DUE: tuple[Action, ...] = ("new", "changed")
 class PlannedTopic(NamedTuple):
     """Content of a manifest: the spec of each project, or its problem."""
 
-    wishes: dict[str, bytes]
+    specs: dict[str, bytes]
     wrong: dict[str, str]
 
 
 class PlanRow(NamedTuple):
     """Planned change of one project. `changes` maps a field to its value before and after, None where it is left to its
-    default; `wish` and `accepted` are etcd's values. `effect`: a paused or draining topic resumes, or a deleted one
+    default; `spec` and `accepted` are etcd's values. `effect`: a paused or draining topic resumes, or a deleted one
     returns. If `moves_keys`, the row is held while messages of the ordered topic wait.
     """
 
@@ -42,13 +42,13 @@ class PlanRow(NamedTuple):
     changes: dict[str, tuple[Any, Any]]
     problem: str | None = None
     raw: bytes = b""
-    wish: KeyValue | None = None
+    spec: KeyValue | None = None
     accepted: KeyValue | None = None
     effect: Effect | None = None
     moves_keys: bool = False
 
     def document(self) -> dict[str, Any]:
-        revision = 0 if self.wish is None else self.wish.mod_revision
+        revision = 0 if self.spec is None else self.spec.mod_revision
         return {
             "project": self.project,
             "action": self.action,
@@ -69,38 +69,38 @@ def counts(rows: Iterable[PlanRow]) -> dict[str, int]:
 
 def plan_changes(
     described: PlannedTopic,
-    wishes: Mapping[str, KeyValue],
+    specs: Mapping[str, KeyValue],
     accepted: Mapping[str, KeyValue],
     cluster_config: ClusterConfig,
 ) -> list[PlanRow]:
     """Plan changes by project, from etcd's values."""
     wrong = [PlanRow(project, "wrong", {}, problem) for project, problem in described.wrong.items()]
     rows = (
-        _row(project, raw, wishes.get(project), accepted.get(project), cluster_config)
-        for project, raw in described.wishes.items()
+        _row(project, raw, specs.get(project), accepted.get(project), cluster_config)
+        for project, raw in described.specs.items()
     )
     return sorted((*wrong, *rows), key=lambda row: row.project)
 
 
 def _row(
-    project: str, raw: bytes, wish: KeyValue | None, accepted: KeyValue | None, cluster_config: ClusterConfig
+    project: str, raw: bytes, spec: KeyValue | None, accepted: KeyValue | None, cluster_config: ClusterConfig
 ) -> PlanRow:
     try:
         wanted, in_force = parse_spec(raw), decoded(accepted)
         topic = complete(wanted, cluster_config, in_force)
     except TopicError as error:
         return PlanRow(project, "wrong", {}, str(error))
-    before, after = _present(wish), _plain(wanted.given)
+    before, after = _present(spec), _plain(wanted.given)
     changes = {
         field: (before.get(field), after.get(field))
         for field in (*FIELDS, *sorted(before.keys() - FIELDS.keys()))
         if before.get(field) != after.get(field)
     }
-    action: Action = "new" if wish is None else "changed" if changes else "unchanged"
+    action: Action = "new" if spec is None else "changed" if changes else "unchanged"
     if action == "unchanged":
-        return PlanRow(project, action, changes, None, raw, wish, accepted)
+        return PlanRow(project, action, changes, None, raw, spec, accepted)
     return PlanRow(
-        project, action, changes, None, raw, wish, accepted, _effect(in_force, topic), moves_keys(in_force, topic)
+        project, action, changes, None, raw, spec, accepted, _effect(in_force, topic), moves_keys(in_force, topic)
     )
 
 
@@ -112,14 +112,14 @@ def _effect(before: Accepted | None, after: Topic) -> Effect | None:
     return "resumes" if before.topic.state != after.state == "active" else None
 
 
-def _present(wish: KeyValue | None) -> dict[str, Any]:
+def _present(spec: KeyValue | None) -> dict[str, Any]:
     """Return the fields of the present spec, as far as it can be decoded: anybody may have written it."""
-    if wish is None:
+    if spec is None:
         return {}
     try:
-        return _plain(parse_spec(wish.value).given)
+        return _plain(parse_spec(spec.value).given)
     except TopicError:
-        found = written(wish.value)
+        found = written(spec.value)
     return found if isinstance(found, dict) else {}
 
 

@@ -54,7 +54,7 @@ def _state(accepted: Accepted | None) -> str:
 class _Refused(NamedTuple):
     """A rejected spec, and the revision of the spec reconciled before it."""
 
-    wish: KeyValue
+    spec: KeyValue
     replaced: int
 
 
@@ -73,26 +73,28 @@ class TopicReconciler:
         self._cluster_config = cluster_config
         self._bad: dict[str, _Refused] = {}
 
-    def unaccepted(self, told: Iterable[Listing | Event]) -> set[str]:
+    def unaccepted(self, updates: Iterable[Listing | Event]) -> set[str]:
         """Return the projects among these updates that have a spec but no accepted topic. Invalid names are left out,
         as they are never accepted.
         """
         puts: set[str] = set()
-        for each in told:
+        for each in updates:
             if isinstance(each, Listing):
                 puts.update(map(self._project, each.items))
             elif each.kind == "put":
                 puts.add(self._project(each.item))
         return {project for project in puts - self.accepted.keys() if names.is_project(project)}
 
-    def changes(self, told: Iterable[Listing | Event], numbers: Mapping[str, int] | None = None) -> list[TopicChange]:
+    def changes(
+        self, updates: Iterable[Listing | Event], numbers: Mapping[str, int] | None = None
+    ) -> list[TopicChange]:
         """Return the changes to publish after all of these updates. Only a project's last spec is reconciled: a quota
         may be edited a thousand times in a second.
 
         `numbers` are the first numbers of projects without an accepted topic, 0 if left out.
         """
         last: dict[str, Event] = {}
-        for each in told:
+        for each in updates:
             if isinstance(each, Listing):
                 last = self._listed(each)
             else:
@@ -122,17 +124,17 @@ class TopicReconciler:
     def _gone(self, project: str, before: Accepted) -> TopicChange:
         del self.accepted[project]
         refused = self._bad.get(project)
-        anew = None if refused is None else self._judged(project, refused.wish, None)
-        if refused is None or anew is None:
+        reconsidered = None if refused is None else self._judged(project, refused.spec, None)
+        if refused is None or reconsidered is None:
             return TopicChange(project, before, None, 0)
-        self.accepted[project] = after = replace(anew, number=before.number + 1)
-        return TopicChange(project, before, after, refused.wish.mod_revision, refused.replaced)
+        self.accepted[project] = after = replace(reconsidered, number=before.number + 1)
+        return TopicChange(project, before, after, refused.spec.mod_revision, refused.replaced)
 
     def _listed(self, listing: Listing) -> dict[str, Event]:
         """Convert a listing to events: a put per spec, and a delete per known project that is missing."""
-        wishes = {self._project(item): Event("put", item) for item in listing.items}
-        gone = sorted({*self.accepted, *self.alarms} - wishes.keys())
-        return {**{project: Event("delete", KeyValue(project, b"", 0, 0, 0)) for project in gone}, **wishes}
+        specs = {self._project(item): Event("put", item) for item in listing.items}
+        gone = sorted({*self.accepted, *self.alarms} - specs.keys())
+        return {**{project: Event("delete", KeyValue(project, b"", 0, 0, 0)) for project in gone}, **specs}
 
     def _decided(self, project: str, event: Event, first: int) -> TopicChange | None:
         before, revision, replaced = self.accepted.get(project), event.item.mod_revision, self._last_judged(project)
@@ -150,33 +152,33 @@ class TopicReconciler:
     def _last_judged(self, project: str) -> int:
         """Return the revision of the spec last reconciled, accepted or rejected; 0 if none exists."""
         if project in self._bad:
-            return self._bad[project].wish.mod_revision
+            return self._bad[project].spec.mod_revision
         before = self.accepted.get(project)
         return 0 if before is None or before.deleted else before.revision
 
-    def _judged(self, project: str, wish: KeyValue, before: Accepted | None) -> Accepted | None:
+    def _judged(self, project: str, spec: KeyValue, before: Accepted | None) -> Accepted | None:
         try:
             names.check_project(project)
-            topic = complete(parse_spec(wish.value), self._cluster_config, before)
+            topic = complete(parse_spec(spec.value), self._cluster_config, before)
         except (TopicError, InvalidName) as error:
-            self._alarm(project, wish, error)
+            self._alarm(project, spec, error)
             return None
         self._calm(project)
-        return accept(topic, wish.mod_revision, before)
+        return accept(topic, spec.mod_revision, before)
 
     def _dropped(self, project: str, before: Accepted | None) -> Accepted | None:
         self._calm(project)
         return None if before is None or before.deleted else delete(before)
 
-    def _alarm(self, project: str, wish: KeyValue, error: Exception) -> None:
+    def _alarm(self, project: str, spec: KeyValue, error: Exception) -> None:
         self.alarms[project] = str(error)
-        if (last := self._last_judged(project)) == wish.mod_revision:
+        if (last := self._last_judged(project)) == spec.mod_revision:
             return  # reconciled again, but counted once
-        self._bad[project] = _Refused(wish, last)
+        self._bad[project] = _Refused(spec, last)
         self.refused += 1
         _log.warning(
             "a topic is refused, the last good one stays", project=cut(project), field=getattr(error, "field", ""),
-            reason=refusal(error), revision=wish.mod_revision,
+            reason=refusal(error), revision=spec.mod_revision,
         )  # fmt: skip
 
     def _calm(self, project: str) -> None:

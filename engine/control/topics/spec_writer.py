@@ -35,7 +35,7 @@ class SpecChange(NamedTuple):
 
     project: str
     raw: bytes | None
-    wish: KeyValue | None
+    spec: KeyValue | None
     accepted: KeyValue | None
 
 
@@ -55,15 +55,15 @@ class SpecWriter:
         self._coordination, self._env, self._cluster_config, self._by = coordination, env, cluster_config, by
 
     async def write(
-        self, intended: Sequence[SpecChange], via: str, *, only_if: Sequence[Compare] = (), beside: Sequence[Op] = ()
+        self, intended: Sequence[SpecChange], via: str, *, only_if: Sequence[Compare] = (), also: Sequence[Op] = ()
     ) -> WriteResult | None:
-        """Write specs of at most AT_ONCE projects, all or none, together with the operations `beside`. Returns None if
+        """Write specs of at most AT_ONCE projects, all or none, together with the operations `also`. Returns None if
         a value has changed meanwhile or a condition in `only_if` fails.
 
         Raises InvalidTopic, CoordinationError.
         """
-        compare = [*only_if, *(self._as_read("topics", each.project, each.wish) for each in intended)]
-        then = [*beside, *(op for each in intended for op in self._wished(each, via))]
+        compare = [*only_if, *(self._as_read("topics", each.project, each.spec) for each in intended)]
+        then = [*also, *(op for each in intended for op in self._ops(each, via))]
         for each in intended:
             self.check(each.project, each.raw, each.accepted)
         leader = names.key(self._env, "leader")
@@ -94,10 +94,10 @@ class SpecWriter:
         return complete(parse_spec(raw), self._cluster_config, before)
 
     def _author(self, each: SpecChange, via: str) -> ChangeAuthor | None:
-        replaced = 0 if each.wish is None else each.wish.mod_revision
+        replaced = 0 if each.spec is None else each.spec.mod_revision
         return None if self._by is None else ChangeAuthor(self._by, via, replaced)
 
-    def _wished(self, each: SpecChange, via: str) -> Iterator[Op]:
+    def _ops(self, each: SpecChange, via: str) -> Iterator[Op]:
         key = names.key(self._env, "topics", each.project)
         yield Delete(key) if each.raw is None else Put(key, each.raw)
         author = self._author(each, via)
@@ -119,8 +119,8 @@ class SpecWriter:
 
     def _was_in_force(self, each: SpecChange) -> bool:
         """Whether the spec to change was accepted: otherwise part of the change is another author's."""
-        found = read_status(each.project, each.wish, each.accepted, self._cluster_config)
-        return found.accepted or (found.wish is None and found.in_force is None)
+        found = read_status(each.project, each.spec, each.accepted, self._cluster_config)
+        return found.accepted or (found.spec is None and found.in_force is None)
 
     def _as_read(self, kind: str, project: str, found: KeyValue | None) -> Compare:
         key = names.key(self._env, kind, project)

@@ -28,13 +28,13 @@ _MOST_VALUE = 1_000  # characters of one of its fields
 
 @dataclass(frozen=True, slots=True)
 class TopicStatus:
-    """Status of a project's topic. `problem` says why the spec can't be accepted; `wish` is then the spec as written,
+    """Status of a project's topic. `problem` says why the spec can't be accepted; `spec` is then the spec as written,
     or its text if it is no object. `damage` says why the accepted value can't be read. `revision` is the spec's, 0 if
     there is none. `replaced` is the problem of the previous spec, if a change has replaced that entirely.
     """
 
     project: str
-    wish: Mapping[str, Any] | str | None
+    spec: Mapping[str, Any] | str | None
     wanted: Topic | None  # the spec with defaults filled in
     in_force: Accepted | None
     problem: str | None = None
@@ -46,8 +46,8 @@ class TopicStatus:
     def accepted(self) -> bool:
         if self.problem is not None or self.in_force is None:
             return False
-        if self.wish is None or self.in_force.deleted:
-            return self.wish is None and self.in_force.deleted
+        if self.spec is None or self.in_force.deleted:
+            return self.spec is None and self.in_force.deleted
         return self.wanted == self.in_force.topic
 
     @property
@@ -59,7 +59,7 @@ class TopicStatus:
         if self.damage is None:
             return "the leader has not yet taken it"
         return f"{damaged}, and " + (
-            "there is no wish to make it from" if self.wish is None else "the leader has not yet written it anew"
+            "there is no wish to make it from" if self.spec is None else "the leader has not yet written it anew"
         )
 
     def document(self) -> dict[str, Any]:
@@ -70,24 +70,24 @@ class TopicStatus:
             "problem": self.problem,
             "damage": self.damage,
             "revision": self.revision,
-            "wish": msgspec.to_builtins(self.wish),
+            "wish": msgspec.to_builtins(self.spec),
             "in_force": in_force,
         }
 
 
 def read_status(
-    project: str, wish: KeyValue | None, accepted: KeyValue | None, cluster_config: ClusterConfig
+    project: str, spec: KeyValue | None, accepted: KeyValue | None, cluster_config: ClusterConfig
 ) -> TopicStatus:
     in_force, damage = _read(project, accepted)
-    if wish is None:
+    if spec is None:
         return TopicStatus(project, None, None, in_force, damage=damage)
     try:
         names.check_project(project)
-        parsed = parse_spec(wish.value)
+        parsed = parse_spec(spec.value)
         wanted = complete(parsed, cluster_config, in_force)
     except (TopicError, InvalidName) as error:
-        return TopicStatus(project, written(wish.value), None, in_force, str(error), wish.mod_revision, damage)
-    return TopicStatus(project, dict(parsed.given), wanted, in_force, None, wish.mod_revision, damage)
+        return TopicStatus(project, written(spec.value), None, in_force, str(error), spec.mod_revision, damage)
+    return TopicStatus(project, dict(parsed.given), wanted, in_force, None, spec.mod_revision, damage)
 
 
 def _read(project: str, accepted: KeyValue | None) -> tuple[Accepted | None, str | None]:

@@ -17,10 +17,10 @@ State = Literal["paused", "active"]
 VERBS: dict[State, str] = {"paused": "pause", "active": "resume"}
 
 
-async def set_paused(wishes: TopicClient, project: str, state: State, via: str) -> TopicStatus:
+async def set_paused(topic_client: TopicClient, project: str, state: State, via: str) -> TopicStatus:
     """Set the state and return the topic's status. Raises EvenlaneError."""
-    _check((await wishes.get(project)).in_force, project, VERBS[state])
-    return await wishes.change(project, {"state": state}, known=True, via=via)
+    _check((await topic_client.get(project)).in_force, project, VERBS[state])
+    return await topic_client.change(project, {"state": state}, known=True, via=via)
 
 
 def _check(before: Accepted | None, project: str, verb: str) -> None:

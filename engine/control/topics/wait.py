@@ -22,14 +22,14 @@ async def wait_until_accepted(
     coordination: Coordination,
     env: str,
     written: Mapping[str, int],
-    tell: Callable[[int], None] = lambda _waiting: None,
+    on_progress: Callable[[int], None] = lambda _waiting: None,
     *,
     patience_s: float = WAIT_S,
 ) -> set[str]:
     """Wait until all of these specs are accepted; return the projects that aren't.
 
     `written` maps a project to the revision of its spec, 0 if it was deleted. Gives up when none was accepted for
-    `patience_s` seconds. `tell` is called with the number still waited for. Raises CoordinationError.
+    `patience_s` seconds. `on_progress` is called with the number still waited for. Raises CoordinationError.
     """
     waiting = dict(written)
     if not waiting:
@@ -42,7 +42,7 @@ async def wait_until_accepted(
             while waiting:
                 async with asyncio.timeout(patience_s):
                     await _some(watch, waiting, names.key(env, "accepted", ""))
-                tell(len(waiting))
+                on_progress(len(waiting))
     finally:
         await watch.aclose()
     return set(waiting)
@@ -51,12 +51,12 @@ async def wait_until_accepted(
 async def _some(watch: Watch, waiting: dict[str, int], prefix: str) -> None:
     """Return when at least one more is accepted."""
     before = len(waiting)
-    async for told in watch:
-        if isinstance(told, Listing):
-            found = {item.key.removeprefix(prefix): item for item in told.items}
+    async for update in watch:
+        if isinstance(update, Listing):
+            found = {item.key.removeprefix(prefix): item for item in update.items}
             looked_at = {project: found.get(project) for project in waiting}
         else:
-            looked_at = {told.item.key.removeprefix(prefix): told.item if told.kind == "put" else None}
+            looked_at = {update.item.key.removeprefix(prefix): update.item if update.kind == "put" else None}
         for project, item in looked_at.items():
             if project in waiting and _is_done(item, waiting[project]):
                 del waiting[project]

@@ -88,7 +88,7 @@ class QuotaShares:
         """Whether the scheduler has rules for the project."""
         return project in self._told
 
-    def standing(self, project: str) -> tuple[Topic, float, float] | None:
+    def parts_of(self, project: str) -> tuple[Topic, float, float] | None:
         """The project's topic, the node's own part, and the part that it may use now. None if the project has no rules,
         or its groups may not borrow.
         """
@@ -131,7 +131,7 @@ class QuotaShares:
         for project in projects:
             self.revision += 1
             topic = self._rules_of(project)
-            if topic is not None and self.loans.standing(project)[1]:
+            if topic is not None and self.loans.totals(project)[1]:
                 self._borrowed_of[project] = self._division(project, topic)
             else:
                 self._borrowed_of.pop(project, None)

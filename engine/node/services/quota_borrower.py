@@ -177,10 +177,10 @@ class QuotaBorrower:
         """The project's own part and wanted part. None if the node owns and has nothing of it, or its groups may not
         borrow. A silent project wants nothing.
         """
-        standing = self._shares.standing(project)
-        if standing is None:
+        parts = self._shares.parts_of(project)
+        if parts is None:
             return None
-        topic, own, part = standing
+        topic, own, part = parts
         if not self._node.queues.of(project):
             return State(own, 0.0) if own else None
         self._take_woken()
@@ -221,18 +221,18 @@ class QuotaBorrower:
         until = now + int(word.seconds * _SECOND)
         # With trust until then, the loan ends before the partitions can have a new owner, even if the node dies.
         trusted = self._node.trusted_until >= until
-        loans, standings = self._shares.loans, {}
+        loans, node_loans = self._shares.loans, {}
         for project, loan in word.loans.items():
-            before = loans.standing(project)
+            before = loans.totals(project)
             own = self._shares.own(project)
             lent = loans.lend(project, word.epoch, word.number, loan.lend if trusted else 0.0, own, until)
             borrowed = loans.keep(project, word.epoch, word.number, loan.keep)
-            standings[project] = NodeStanding(lent, borrowed)
-            if loans.standing(project) != before:
+            node_loans[project] = NodeStanding(lent, borrowed)
+            if loans.totals(project) != before:
                 _log.debug("lends", project=project, part=lent, borrowed=borrowed, epoch=word.epoch)
                 self._shares.changed([project])
         self._on_lent(loans.lent())
-        self._send(Confirm(self._node.id, word.epoch, word.number, standings))
+        self._send(Confirm(self._node.id, word.epoch, word.number, node_loans))
         self._arm()
 
     def _borrow(self, word: Grant) -> None:

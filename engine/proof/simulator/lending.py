@@ -44,13 +44,13 @@ class BorrowingNode:
         return self._states(projects, now)
 
     def lend(self, number: int, loans: Mapping[str, Loan], now: int) -> dict[str, NodeStanding]:
-        standings = {}
+        node_loans = {}
         for project, loan in loans.items():
             own = self._node.known[project].own.part
             lent = self._loans.lend(project, _EPOCH, number, loan.lend, own, now + _DURATION)
-            standings[project] = NodeStanding(lent, self._loans.keep(project, _EPOCH, number, loan.keep))
+            node_loans[project] = NodeStanding(lent, self._loans.keep(project, _EPOCH, number, loan.keep))
             self._use(project, now)
-        return standings
+        return node_loans
 
     def granted(self, number: int, grants: Grants, now: int) -> None:
         for project, part in grants.parts.items():
@@ -143,12 +143,12 @@ class LendingLeader:
                 self._send(now, partial(self._lend, node, number, loans.get(node, {})))
 
     def _lend(self, name: str, number: int, loans: Mapping[str, Loan], now: int) -> None:
-        standings = self._sides[name].lend(number, loans, now)
+        node_loans = self._sides[name].lend(number, loans, now)
         self._wake_at_end(self._sides[name])
-        self._send(now, partial(self._confirmed, name, number, standings))
+        self._send(now, partial(self._confirmed, name, number, node_loans))
 
-    def _confirmed(self, name: str, number: int, standings: Mapping[str, NodeStanding], now: int) -> None:
-        self._rounds.confirmed(name, number, standings)
+    def _confirmed(self, name: str, number: int, node_loans: Mapping[str, NodeStanding], now: int) -> None:
+        self._rounds.confirmed(name, number, node_loans)
         if not self._all_answered():
             return
         for node, grants in self._rounds.grants(now).items():

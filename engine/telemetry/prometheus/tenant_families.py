@@ -42,8 +42,8 @@ def _waits(seen: Snapshot) -> Iterator[Metric]:
             family.add_metric([seen.env, key.label, seen.priorities[key.band], key.reason], seconds)
         yield family
     now = GaugeMetricFamily(metric_names.WAITING_QUEUES, "Queues whose head waits for this reason", labels=labels)
-    for (label, band), standing in tenants.table.items():
-        for reason, queues in standing.reasons.items():
+    for (label, band), tenant_backlog in tenants.table.items():
+        for reason, queues in tenant_backlog.reasons.items():
             now.add_metric([seen.env, label, seen.priorities[band], reason], queues)
     yield now
 
@@ -100,8 +100,8 @@ def _gauges(seen: Snapshot) -> Iterator[Metric]:
     )
     for name, help_, value_of in told:
         family = GaugeMetricFamily(name, help_, labels=_TENANT)
-        for (label, band), standing in seen.tenants.table.items():
-            if (value := value_of(standing)) is not None:
+        for (label, band), tenant_backlog in seen.tenants.table.items():
+            if (value := value_of(tenant_backlog)) is not None:
                 family.add_metric([seen.env, label, seen.priorities[band]], value)
         yield family
 

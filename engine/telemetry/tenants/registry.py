@@ -115,7 +115,7 @@ class TenantRegistry:
             if look.reason in COMPETES:
                 self._competing.add(project)
         if look.backlog or look.reason is not None:
-            self._standing(label, band).add(look)
+            self._backlog_of(label, band).add(look)
 
     def gone(self, project: str, band: int, flow: Flow) -> None:
         """Add the last new counts of a queue that is no longer the node's."""
@@ -124,7 +124,10 @@ class TenantRegistry:
     def places(self) -> Collection[tuple[LaneId, int]]:
         """Return where the heads are whose age is unknown and decides the age of a named project's backlog."""
         return {
-            place for (label, _), standing in self._round.items() if label != OTHER for place in standing.places.items()
+            place
+            for (label, _), tenant_backlog in self._round.items()
+            if label != OTHER
+            for place in tenant_backlog.places.items()
         }
 
     def count(self, weight_of: Callable[[str], float]) -> Iterator[None]:
@@ -167,7 +170,7 @@ class TenantRegistry:
         until then.
         """
         for (project, band), count in in_flight.items():
-            self._standing(self._label(project), band).in_flight += count
+            self._backlog_of(self._label(project), band).in_flight += count
         here = self._here()
         self._labels_at_rest &= here
         self._labels_at_rest.difference_update(label for label, _ in chain(self._round, self._grown))
@@ -179,7 +182,9 @@ class TenantRegistry:
         yield from self._measure(now)
         yield from self._forecast(topic_of, part_of)
         self._ended = now
-        kept = {place: standing for place, standing in self.table.items() if place[0] in self._labels_at_rest}
+        kept = {
+            place: tenant_backlog for place, tenant_backlog in self.table.items() if place[0] in self._labels_at_rest
+        }
         self.table, self._round, self.indexed = kept | self._round, {}, self._indexing
         yield from self._choose(now)
 
@@ -200,11 +205,11 @@ class TenantRegistry:
             return project
         return OTHER
 
-    def _standing(self, label: str, band: int) -> TenantBacklog:
-        standing = self._round.get((label, band))
-        if standing is None:
-            standing = self._round[label, band] = TenantBacklog()
-        return standing
+    def _backlog_of(self, label: str, band: int) -> TenantBacklog:
+        tenant_backlog = self._round.get((label, band))
+        if tenant_backlog is None:
+            tenant_backlog = self._round[label, band] = TenantBacklog()
+        return tenant_backlog
 
     def _complete(self, place: Place) -> None:
         """Add the backlog of a place that wasn't looked at: the previous one if it is still at rest."""
@@ -213,23 +218,23 @@ class TenantRegistry:
         former = self.table.get(place)
         is_known = former is not None and (place[0] == OTHER or former.empty_in == 0.0)
         if former is None or not (is_known and former.is_at_rest) or place in self._grown or place not in self._paces:
-            self._standing(*place)
+            self._backlog_of(*place)
         else:
             self._round[place] = former
             self._at_rest.add(place)
 
     def _resolve(self, came: Mapping[tuple[LaneId, int], int | None], store_now: int) -> None:
-        for key, standing in self._round.items():
+        for key, tenant_backlog in self._round.items():
             if key in self._at_rest:
                 continue
-            for place in standing.places.items():
+            for place in tenant_backlog.places.items():
                 if (at := came.get(place)) is not None:
-                    standing.came(at)
-            standing.aged(store_now)
+                    tenant_backlog.came(at)
+            tenant_backlog.aged(store_now)
 
     def _measure(self, now: int) -> Iterator[None]:
         round_ns = int(self.round_s * _SECOND)
-        for place, standing in self._round.items():
+        for place, tenant_backlog in self._round.items():
             if place in self._at_rest:
                 continue
             yield
@@ -238,7 +243,7 @@ class TenantRegistry:
                 pace = self._paces[place] = Pace()
             elif pace.at < self._ended:
                 pace.rested(self._ended)
-            standing.rates = pace.measured(now, self.counted.get(place, Flow()), round_ns)
+            tenant_backlog.rates = pace.measured(now, self.counted.get(place, Flow()), round_ns)
 
     # ---- forecast
 

@@ -67,12 +67,12 @@ def test_every_field_can_be_set_and_be_given_its_default_again(topics):
     flags += ["--push", '{"url": "http://x", "timeout": 5}', "--borrow"]
     code, out, err = topics("set", "acme", *flags, "--json")
     assert (0, "") == (code, err)
-    wish = json.loads(out)["wish"]
-    assert {name.replace("-", "_"): 5 for name in numbers}.items() <= wish.items()
-    assert {"base": 2.0, "factor": 3.0, "cap": 60.0, "jitter": 0.0} == wish["backoff"]
+    spec = json.loads(out)["wish"]
+    assert {name.replace("-", "_"): 5 for name in numbers}.items() <= spec.items()
+    assert {"base": 2.0, "factor": 3.0, "cap": 60.0, "jitter": 0.0} == spec["backoff"]
     push = {"url": "http://x", "timeout": 5.0, "secret_ref": None, "headers": {}, "concurrency": None}
     assert (7_200.0, 30.0, True, 0.1, "paused", push) == tuple(
-        wish[name] for name in ("ttl", "ack_wait", "ordered", "ageing", "state", "push")
+        spec[name] for name in ("ttl", "ack_wait", "ordered", "ageing", "state", "push")
     )
     assert "weight" not in json.loads(topics("set", "acme", "--weight", "default", "--json")[1])["wish"]
 

@@ -22,7 +22,7 @@ from evenlane.engine.producer.put import Put
 from evenlane.engine.producer.tuning import DEFAULT, Tuning
 from evenlane.engine.runtime.embedded.pair import Servers
 from tests.support.streams import all_stored
-from tests.support.topics import wished
+from tests.support.topics import put_specs
 from tests.support.until import until
 
 pytestmark = pytest.mark.real
@@ -40,10 +40,10 @@ def told(servers) -> Settings:
 
 
 @asynccontextmanager
-async def topics(servers, **wishes):
+async def topics(servers, **specs):
     coordination = etcd(told(servers))
     cluster_config = await agree_cluster_config(coordination, "online", {"partitions": PARTITIONS})
-    await wished(coordination, "online", cluster_config, wishes)
+    await put_specs(coordination, "online", cluster_config, specs)
     topic_cache = TopicCache(coordination, "online")
     await topic_cache.start()
     try:

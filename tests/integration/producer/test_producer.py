@@ -16,7 +16,7 @@ from evenlane.engine.producer.put import Put
 from evenlane.engine.runtime.embedded.pair import Servers
 from evenlane.ring.coordination.etcd.client import EtcdCoordination
 from tests.support.streams import all_stored
-from tests.support.topics import wished
+from tests.support.topics import put_specs
 from tests.support.until import until
 
 pytestmark = pytest.mark.real
@@ -36,7 +36,7 @@ async def make_topics(servers, env="online", **topics):
     etcd = EtcdCoordination([servers.etcd.endpoint])
     try:
         cluster_config = await agree_cluster_config(etcd, env, {"partitions": 16})
-        await wished(etcd, env, cluster_config, topics)
+        await put_specs(etcd, env, cluster_config, topics)
     finally:
         await etcd.close()
 

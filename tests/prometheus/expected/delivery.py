@@ -4,7 +4,7 @@ from tests.prometheus import load
 from tests.prometheus.expect import ONE, ZERO, Check, Span, by, one
 from tests.prometheus.expected import common
 from tests.prometheus.expected.common import INTERVAL_S, RANGE_S, by_node, grown, rate, share_of
-from tests.prometheus.seen import PRIORITIES, STANDING, Seen
+from tests.prometheus.seen import BACKLOGGED, PRIORITIES, Seen
 
 _FEW = Span(0.0, 1.5)  # messages of one of the crowd
 _CROWD = Span(0.0, float(load.CROWD))
@@ -84,7 +84,7 @@ def _times(seen: Seen) -> dict[str, Check]:
     """Of all priorities together: two in three wait for quota or slots, half hold their slot for 0.1 s."""
     long = Span(5.0, 300.0)
     count, slow = seen.started(), seen.handled(*load.SLOW) + seen.retried("hanging")
-    long_waits = seen.handled(*STANDING, "holes")
+    long_waits = seen.handled(*BACKLOGGED, "holes")
     dwell = {"p50": long, "p90": long, "p99": long}
     handling = {"p50": Span(0.0, 1.0), "p90": Span(0.05, 0.5), "p99": Span(0.05, 1.0)}
     letters = dict(zip("ABC", dwell, strict=True))

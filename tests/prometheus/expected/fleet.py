@@ -6,7 +6,7 @@ from tests.prometheus.expect import ONE, ZERO, Check, Span, by, exactly, one
 from tests.prometheus.expected import common
 from tests.prometheus.expected.alerting import firing
 from tests.prometheus.expected.common import by_node, rate
-from tests.prometheus.seen import PRIORITIES, STANDING, Node, Seen
+from tests.prometheus.seen import BACKLOGGED, PRIORITIES, Node, Seen
 
 
 def expected(seen: Seen) -> dict[str, Check]:
@@ -39,7 +39,7 @@ def _projects(seen: Seen, node: Node) -> set[str]:
 
 def _tables(seen: Seen) -> dict[str, Check]:
     """Of the ten that are latest nine are known: all others wait for a moment only."""
-    latest = (*STANDING, "holes")
+    latest = (*BACKLOGGED, "holes")
 
     def longest(spans: dict[str, Span], others: Span) -> Check:
         return by("project", {each: spans[each] for each in latest}, others=others, most=10)

@@ -5,14 +5,14 @@ import math
 from tests.prometheus import load
 from tests.prometheus.expect import NEVER, ONE, ZERO, Check, Span, about, by, exactly, one
 from tests.prometheus.expected import common
-from tests.prometheus.seen import OWN_LIMIT, STANDING, WINDOW_S, Seen
+from tests.prometheus.seen import BACKLOGGED, OWN_LIMIT, WINDOW_S, Seen
 
 _AGE = "env_project_priority:evenlane_oldest_message_age"
 _TARGET = "priority:evenlane_oldest_message_age_target:seconds"
 
 
 def expected(seen: Seen) -> dict[str, Check]:
-    place = {each: f"{each} {common.BAND[each]}" for each in (*STANDING, "holes")}
+    place = {each: f"{each} {common.BAND[each]}" for each in (*BACKLOGGED, "holes")}
     ages = {place[each]: seen.oldest(each) for each in place}
     late = {place[each]: common.over_target(seen, each) for each in place}
     low = seen.oldest("ranked")

@@ -31,9 +31,9 @@ async def handle(_message) -> None:
 
 async def main(tenants: int) -> None:
     cluster_config = ClusterConfig()
-    wishes = [complete(parse_spec(b'{"qps": %d}' % (10 + n % 40)), cluster_config) for n in range(40)]
+    specs = [complete(parse_spec(b'{"qps": %d}' % (10 + n % 40)), cluster_config) for n in range(40)]
     topics = {  # as they come from etcd, each read by itself
-        f"tenant-{n}": decode_accepted(encode(accept(wishes[n % 40], 1, None))).topic for n in range(tenants)
+        f"tenant-{n}": decode_accepted(encode(accept(specs[n % 40], 1, None))).topic for n in range(tenants)
     }
     store = MemoryStore(MemoryServer(), "online")
     await store.open()

@@ -34,8 +34,8 @@ def topic(**fields: Any) -> Topic:
     import msgspec
 
     backoff = {"base": 0.05, "factor": 2, "jitter": 0}
-    wish = {"qps": 100_000, "groups": 10, "spread": 2, "backoff": backoff, **fields}
-    return complete(parse_spec(msgspec.json.encode(wish)), CLUSTER_CONFIG)
+    spec = {"qps": 100_000, "groups": 10, "spread": 2, "backoff": backoff, **fields}
+    return complete(parse_spec(msgspec.json.encode(spec)), CLUSTER_CONFIG)
 
 
 def change(world: World, node: Node, rules: Topic, project: str = "acme") -> None:

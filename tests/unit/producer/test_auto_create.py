@@ -11,7 +11,7 @@ from evenlane.engine.control.templates.provisioner import TopicProvisioner
 from evenlane.engine.errors import UnknownProject
 from evenlane.engine.producer.auto_create import TopicAutoCreate
 from evenlane.ring.coordination.memory.client import MemoryCoordination
-from tests.support.topics import wished
+from tests.support.topics import put_specs
 from tests.support.until import until
 
 REFUSAL = UnknownProject("no topic")
@@ -51,7 +51,7 @@ async def made(etcd, request):
 async def test_a_topic_that_is_in_force_is_waited_for(etcd, made):
     """`topics set` has returned: the next put goes through, however late the watch of its producer is."""
     _, asked, missing, topics = made
-    await wished(etcd, "online", ClusterConfig(), {"acme": '{"qps": 100}'})
+    await put_specs(etcd, "online", ClusterConfig(), {"acme": '{"qps": 100}'})
     put = asyncio.gather(*(missing.made("acme", REFUSAL) for _ in range(100)))
     await until(lambda: len(topics.on_change) == 100)
     assert ["/evenlane/online/accepted/acme"] == asked.gets
@@ -76,7 +76,7 @@ async def test_and_again_when_some_time_has_passed(etcd, made):
     _, asked, missing, topics = made
     with pytest.raises(UnknownProject):
         await missing.made("acme", REFUSAL)
-    await wished(etcd, "online", ClusterConfig(), {"acme": '{"qps": 100}'})
+    await put_specs(etcd, "online", ClusterConfig(), {"acme": '{"qps": 100}'})
     put = asyncio.create_task(missing.made("acme", REFUSAL))
     await until(lambda: len(asked.gets) == 2)
     await topics.start()

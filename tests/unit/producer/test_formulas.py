@@ -48,8 +48,8 @@ def test_partition_of_a_group(row):
 def test_whole_puts(row):
     put, subject, headers = json.loads(row[0]), row[1], row[2]
     cluster_config = ClusterConfig()
-    wish = {"qps": 1, "groups": put.pop("active"), "spread": put.pop("spread")}
-    accepted = accept(complete(parse_spec(json.dumps(wish).encode()), cluster_config), 1, None)
+    spec = {"qps": 1, "groups": put.pop("active"), "spread": put.pop("spread")}
+    accepted = accept(complete(parse_spec(json.dumps(spec).encode()), cluster_config), 1, None)
     store = MemoryStore(MemoryServer(clock=lambda: 1_700_000_000_000_000_000), "online")
     sending = Router("online", {put["project"]: accepted}, cluster_config, store).addressed(Put(body=b"x", **put))
     assert (subject, headers) == (sending.subject, sending.headers.decode().replace("\r\n", "\\n"))

@@ -15,7 +15,7 @@ from tests.support.until import until
 ROOT = "/evenlane/online/"
 
 
-async def wish(coordination, project, raw):
+async def put_spec(coordination, project, raw):
     return await coordination.put(ROOT + "topics/" + project, raw)
 
 
@@ -32,7 +32,7 @@ async def test_on_a_real_etcd_that_is_killed_on_the_way(tmp_path):
         for each in acceptors:
             await each.start()
         await until(lambda: any(each.leading.is_set() for each in acceptors))
-        await wish(clients[2], "a", b'{"qps": 100}')
+        await put_spec(clients[2], "a", b'{"qps": 100}')
         await topic_cache.wait_for("a", 1.0)
         leader = next(each for each in acceptors if each.leading.is_set())
         await leader.close()
@@ -40,7 +40,7 @@ async def test_on_a_real_etcd_that_is_killed_on_the_way(tmp_path):
         await server.start()
         await until(lambda: _put_again(clients[2]), timeout=20.0)
         await until(lambda: topic_cache.get("a").topic.qps == 200, timeout=15.0)
-        await wish(clients[2], "a", b'{"qps": 300}')
+        await put_spec(clients[2], "a", b'{"qps": 300}')
         await until(lambda: topic_cache.get("a").topic.qps == 300, timeout=1.0)
     finally:
         await asyncio.gather(topic_cache.close(), *(each.close() for each in acceptors))
@@ -50,6 +50,6 @@ async def test_on_a_real_etcd_that_is_killed_on_the_way(tmp_path):
 
 async def _put_again(client):
     try:
-        return await wish(client, "a", b'{"qps": 200}')
+        return await put_spec(client, "a", b'{"qps": 200}')
     except Unavailable:
         return 0

@@ -14,7 +14,7 @@ from tests.support.until import until
 
 pytestmark = pytest.mark.real
 
-WISH = "/evenlane/online/topics/acme"
+SPEC_KEY = "/evenlane/online/topics/acme"
 EDITS = 1_000
 AT_ONCE = 50
 
@@ -68,32 +68,32 @@ async def world(endpoint):
 
 async def test_a_bad_wish_raises_the_alarm_and_changes_nothing_until_it_is_mended(etcd):
     async with world(etcd.endpoint) as cluster:
-        await cluster.hand.put(WISH, b'{"qps": 100}')
+        await cluster.hand.put(SPEC_KEY, b'{"qps": 100}')
         await until(lambda: cluster.now)
         for number, (raw, sentence) in enumerate(BAD.values()):
             before = cluster.now
-            await cluster.hand.put(WISH, raw)
+            await cluster.hand.put(SPEC_KEY, raw)
             await until(lambda said=sentence: cluster.acceptor.alarms.get("acme", "").startswith(said), what=sentence)
-            await cluster.hand.put(WISH.replace("acme", "other"), b'{"qps": %d}' % (number + 1))
+            await cluster.hand.put(SPEC_KEY.replace("acme", "other"), b'{"qps": %d}' % (number + 1))
             await until(
                 lambda wanted=number + 1: (found := cluster.topic_cache.get("other")) and found.topic.qps == wanted
             )
             assert (before, number + 1) == (cluster.now, cluster.acceptor.refused)
-            await cluster.hand.put(WISH, b'{"qps": %d}' % (200 + number))
+            await cluster.hand.put(SPEC_KEY, b'{"qps": %d}' % (200 + number))
             await until(lambda wanted=200 + number: cluster.now.topic.qps == wanted)
             assert {} == cluster.acceptor.alarms
-        await cluster.hand.put(WISH, b"rubbish")
+        await cluster.hand.put(SPEC_KEY, b"rubbish")
         await until(lambda: cluster.acceptor.alarms)
-        await cluster.hand.delete(WISH)
+        await cluster.hand.delete(SPEC_KEY)
         await until(lambda: cluster.now.deleted)
         assert {} == cluster.acceptor.alarms
 
 
 async def test_the_last_good_one_survives_a_restart_of_every_process(etcd):
     async with world(etcd.endpoint) as cluster:
-        await cluster.hand.put(WISH, b'{"qps": 100, "concurrency": 3}')
+        await cluster.hand.put(SPEC_KEY, b'{"qps": 100, "concurrency": 3}')
         good = await until(lambda: cluster.now)
-        await cluster.hand.put(WISH, b'{"qps": -5}')
+        await cluster.hand.put(SPEC_KEY, b'{"qps": -5}')
         await until(lambda: cluster.acceptor.alarms)
     await etcd.kill()
     await etcd.start()
@@ -106,13 +106,13 @@ async def test_the_last_good_one_survives_a_restart_of_every_process(etcd):
 async def test_a_quota_edited_a_thousand_times_is_published_a_few_times_and_the_last_one_counts(etcd):
     """X4: nothing falls behind. How soon the last is in force: `python -m benchmarks.topics`."""
     async with world(etcd.endpoint) as cluster:
-        await cluster.hand.put(WISH, b'{"qps": 1}')
+        await cluster.hand.put(SPEC_KEY, b'{"qps": 1}')
         await until(lambda: cluster.now)
         cluster.seen.clear()
         for first in range(0, EDITS, AT_ONCE):
-            edits = (cluster.hand.put(WISH, b'{"qps": %d}' % (first + n + 2)) for n in range(AT_ONCE))
+            edits = (cluster.hand.put(SPEC_KEY, b'{"qps": %d}' % (first + n + 2)) for n in range(AT_ONCE))
             await asyncio.gather(*edits)
-        last = await cluster.hand.put(WISH, b'{"qps": 5000}')
+        last = await cluster.hand.put(SPEC_KEY, b'{"qps": 5000}')
         await until(lambda: cluster.now.topic.qps == 5_000)
         assert last == cluster.now.revision
         assert len(cluster.seen) == cluster.now.number <= EDITS / 4

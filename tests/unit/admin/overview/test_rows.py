@@ -56,9 +56,9 @@ def test_a_row_by_hand():
     ("empty_in", "gone", "never"), [(None, None, False), (4.2, 4.2, False), (math.inf, None, True)]
 )
 def test_never_and_not_known_are_told_apart(empty_in, gone, never):
-    standing = TenantBacklog()
-    standing.backlog, standing.empty_in = 1, empty_in
-    ((_, (band,)),), _ = chosen(NodeReading(1, {("acme", 0): standing}, {}, 0), 10)
+    tenant_backlog = TenantBacklog()
+    tenant_backlog.backlog, tenant_backlog.empty_in = 1, empty_in
+    ((_, (band,)),), _ = chosen(NodeReading(1, {("acme", 0): tenant_backlog}, {}, 0), 10)
     assert (gone, never, None, None) == (band.gone_s, band.never, band.arriving, band.oldest_s)
 
 
@@ -107,9 +107,9 @@ def crowded(labels, bands=8):
     table = {}
     for number in range(labels):
         for band in range(bands):
-            standing = table[f"{number:05}" + "x" * 59, band] = TenantBacklog()
-            standing.backlog, standing.in_flight, standing.age_s = 10**9 + number, 10**4, 123_456.789
-            standing.empty_in, standing.reasons = 987_654.321, dict.fromkeys(REASONS, 1_000)
+            tenant_backlog = table[f"{number:05}" + "x" * 59, band] = TenantBacklog()
+            tenant_backlog.backlog, tenant_backlog.in_flight, tenant_backlog.age_s = 10**9 + number, 10**4, 123_456.789
+            tenant_backlog.empty_in, tenant_backlog.reasons = 987_654.321, dict.fromkeys(REASONS, 1_000)
     return NodeReading(bands, table, {}, 0)
 
 
@@ -121,7 +121,7 @@ def test_the_largest_answer_fits_one_message():
     answer = msgspec.json.decode(body, type=NodeOverview)
     assert 2_000 == len(answer.rows) + answer.rest.projects
     assert seen.table.keys() >= {(row.project, 0) for row in answer.rows}
-    total = sum(standing.backlog for standing in seen.table.values())
+    total = sum(tenant_backlog.backlog for tenant_backlog in seen.table.values())
     assert total == sum(band.backlog for row in answer.rows for band in row.bands) + sum(
         band.backlog for band in answer.rest.bands
     )

@@ -47,18 +47,18 @@ async def in_force(coordination, project, qps):
     return await until(check)
 
 
-async def wish(coordination, project, raw):
+async def put_spec(coordination, project, raw):
     return await coordination.put(ROOT + "topics/" + project, raw)
 
 
 class TestAccepting:
     async def test_a_good_wish_comes_into_force_with_its_revision(self, coordination, acceptor):
         """X4."""
-        first = await wish(coordination, "a", b'{"qps": 100}')
+        first = await put_spec(coordination, "a", b'{"qps": 100}')
         await acceptor.start()
         before = await in_force(coordination, "a", 100)
         assert (before.active, before.draining, before.revision) == (2, (), first)
-        second = await wish(coordination, "a", b'{"qps": 10}')
+        second = await put_spec(coordination, "a", b'{"qps": 10}')
         after = await in_force(coordination, "a", 10)
         assert (after.active, after.draining, after.revision) == (1, (1,), second)
         assert {} == acceptor.alarms
@@ -66,23 +66,23 @@ class TestAccepting:
     @pytest.mark.parametrize("raw", [raw for raw, _, _ in BAD[::7]])
     async def test_a_bad_wish_changes_nothing_and_raises_an_alarm(self, coordination, acceptor, raw):
         """Fault row 19: the last good one stays, the others notice nothing."""
-        await wish(coordination, "a", b'{"qps": 100}')
+        await put_spec(coordination, "a", b'{"qps": 100}')
         await acceptor.start()
         good = await in_force(coordination, "a", 100)
-        await wish(coordination, "a", raw)
+        await put_spec(coordination, "a", raw)
         await until(lambda: acceptor.alarms)
         assert good == await accepted(coordination, "a")
         assert {"a"} == set(acceptor.alarms)
         assert acceptor.refused == 1
-        await wish(coordination, "b", b'{"qps": 5}')
+        await put_spec(coordination, "b", b'{"qps": 5}')
         await in_force(coordination, "b", 5)
-        await wish(coordination, "a", b'{"qps": 7}')
+        await put_spec(coordination, "a", b'{"qps": 7}')
         await in_force(coordination, "a", 7)
         await until(lambda: not acceptor.alarms)
 
     async def test_a_wish_that_the_cluster_cannot_carry_out(self, coordination, acceptor):
         await acceptor.start()
-        await wish(coordination, "a", b'{"qps": 1000, "groups": 2}')
+        await put_spec(coordination, "a", b'{"qps": 1000, "groups": 2}')
         await until(lambda: acceptor.alarms)
         assert acceptor.alarms["a"].startswith("groups must be at least 7 for 1,000 QPS")
         assert await accepted(coordination, "a") is None
@@ -91,7 +91,7 @@ class TestAccepting:
     async def test_a_wish_under_a_bad_name_is_refused(self, coordination, acceptor, name):
         """Fault row 20."""
         await acceptor.start()
-        await wish(coordination, name, b'{"qps": 5}')
+        await put_spec(coordination, name, b'{"qps": 5}')
         await until(lambda: acceptor.alarms)
         assert "is not valid" in acceptor.alarms[name]
         assert () == (await coordination.list(ROOT + "accepted/")).items
@@ -99,7 +99,7 @@ class TestAccepting:
     @pytest.mark.parametrize(("state", "after"), [("active", "paused"), ("paused", "paused"), ("draining", "draining")])
     async def test_a_deleted_topic_is_kept_and_is_paused_unless_it_drains(self, coordination, acceptor, state, after):
         """Fault row 19: nobody's backlog is thrown away, and nothing of it is handled unasked."""
-        await wish(coordination, "a", b'{"qps": 100, "state": "%s"}' % state.encode())
+        await put_spec(coordination, "a", b'{"qps": 100, "state": "%s"}' % state.encode())
         await acceptor.start()
         before = await in_force(coordination, "a", 100)
         await coordination.delete(ROOT + "topics/a")
@@ -110,19 +110,19 @@ class TestAccepting:
 
         gone = await until(deleted)
         assert (after, False, before.active, 1) == (gone.topic.state, gone.takes_puts, gone.active, gone.number)
-        await wish(coordination, "a", b'{"qps": 200}')
+        await put_spec(coordination, "a", b'{"qps": 200}')
         again = await in_force(coordination, "a", 200)
         assert ("active", False, True, 2) == (again.topic.state, again.deleted, again.takes_puts, again.number)
 
     async def test_a_lost_connection_changes_nothing_that_stands(self, coordination, acceptor):
         """Fault 11."""
-        await wish(coordination, "a", b'{"qps": 100}')
-        await wish(coordination, "bad", b"{}")
+        await put_spec(coordination, "a", b'{"qps": 100}')
+        await put_spec(coordination, "bad", b"{}")
         await acceptor.start()
         await in_force(coordination, "a", 100)
         revision = coordination.store.revision
         acceptor._coordination.disconnect_watches()
-        await wish(coordination, "b", b'{"qps": 1}')
+        await put_spec(coordination, "b", b'{"qps": 1}')
         await in_force(coordination, "b", 1)
         assert coordination.store.revision == revision + 2
         assert acceptor.refused == 1
@@ -130,7 +130,7 @@ class TestAccepting:
     async def test_thousands_are_accepted_in_few_writes(self, coordination, acceptor):
         """E2."""
         for n in range(3_000):
-            await wish(coordination, f"p{n}", b'{"qps": 5}')
+            await put_spec(coordination, f"p{n}", b'{"qps": 5}')
         before = coordination.store.revision
         await acceptor.start()
         await in_force(coordination, "p2999", 5)
@@ -138,7 +138,7 @@ class TestAccepting:
         assert coordination.store.revision - before <= 61
 
     async def test_an_accepted_value_that_was_damaged_is_written_anew(self, coordination, acceptor):
-        await wish(coordination, "a", b'{"qps": 100}')
+        await put_spec(coordination, "a", b'{"qps": 100}')
         await coordination.put(ROOT + "accepted/a", b"rubbish")
         await acceptor.start()
 
@@ -152,7 +152,7 @@ class TestAccepting:
         self, coordination, acceptor, monkeypatch
     ):
         """Fault 11: its answer was lost, the leader is the same, so that the fence still holds."""
-        await wish(coordination, "a", b'{"qps": 100}')
+        await put_spec(coordination, "a", b'{"qps": 100}')
         await acceptor.start()
         await in_force(coordination, "a", 100)
         txn, late = acceptor._coordination.txn, []
@@ -164,9 +164,9 @@ class TestAccepting:
             raise Unavailable("no answer")
 
         monkeypatch.setattr(acceptor._coordination, "txn", lost)
-        await wish(coordination, "a", b'{"qps": 200}')
+        await put_spec(coordination, "a", b'{"qps": 200}')
         await until(lambda: late)
-        newest = await wish(coordination, "a", b'{"qps": 1}')
+        newest = await put_spec(coordination, "a", b'{"qps": 1}')
         await in_force(coordination, "a", 1)
         assert not (await coordination.txn(*late[0])).succeeded
         now = await accepted(coordination, "a")
@@ -174,12 +174,12 @@ class TestAccepting:
 
     async def test_a_leader_that_finds_something_else_than_it_wrote_begins_anew(self, coordination, acceptor):
         """As if an earlier write of its own had been carried out only now: it goes on leading and mends it."""
-        await wish(coordination, "a", b'{"qps": 100}')
+        await put_spec(coordination, "a", b'{"qps": 100}')
         await acceptor.start()
         first = await in_force(coordination, "a", 100)
         epoch = (await coordination.get(ROOT + "leader")).create_revision
         await coordination.put(ROOT + "accepted/a", encode(replace(first, number=6)))
-        await wish(coordination, "a", b'{"qps": 50}')
+        await put_spec(coordination, "a", b'{"qps": 50}')
         assert 7 == (await in_force(coordination, "a", 50)).number
         assert epoch == (await coordination.get(ROOT + "leader")).create_revision
 
@@ -188,7 +188,7 @@ class TestAccepting:
         await acceptor.start()
         for qps in (5, 6, 7):
             for n in range(300):
-                await wish(coordination, f"p{n}", b'{"qps": %d}' % qps)
+                await put_spec(coordination, f"p{n}", b'{"qps": %d}' % qps)
             await in_force(coordination, "p299", qps)
             if qps == 6:
                 await coordination.delete(ROOT + "topics/p299")
@@ -202,7 +202,7 @@ class TestAccepting:
         await acceptor.leading.wait()
         began = asyncio.get_running_loop().time()
         for qps in range(1, 11):
-            await wish(coordination, "a", b'{"qps": %d}' % qps)
+            await put_spec(coordination, "a", b'{"qps": %d}' % qps)
             await in_force(coordination, "a", qps)
         assert asyncio.get_running_loop().time() - began >= 9 * PAUSE_S
 
@@ -223,12 +223,12 @@ class TestLeading:
         await acceptor.start()
         await acceptor.leading.wait()
         await other.start()
-        await wish(coordination, "a", b'{"qps": 100}')
+        await put_spec(coordination, "a", b'{"qps": 100}')
         await in_force(coordination, "a", 100)
         assert not other.leading.is_set()
         await acceptor.close()
         await other.leading.wait()
-        await wish(coordination, "a", b'{"qps": 50}')
+        await put_spec(coordination, "a", b'{"qps": 50}')
         await in_force(coordination, "a", 50)
         await other.close()
         assert await coordination.get(ROOT + "leader") is None
@@ -254,7 +254,7 @@ class TestLeading:
         dead._coordination.cut()
         coordination.advance(10)
         await acceptor.leading.wait()
-        await wish(coordination, "a", b'{"qps": 100}')
+        await put_spec(coordination, "a", b'{"qps": 100}')
         await in_force(coordination, "a", 100)
         await dead.close()
 
@@ -285,14 +285,14 @@ class TestLeading:
             return now is not None and now.create_revision != first.create_revision
 
         await until(anew)
-        await wish(coordination, "a", b'{"qps": 100}')
+        await put_spec(coordination, "a", b'{"qps": 100}')
         await in_force(coordination, "a", 100)
 
     async def test_goes_on_after_etcd_was_silent(self, coordination, acceptor):
         await acceptor.start()
         await acceptor.leading.wait()
         acceptor._coordination.cut()
-        await wish(coordination, "a", b'{"qps": 100}')
+        await put_spec(coordination, "a", b'{"qps": 100}')
         acceptor._coordination.heal()
         await in_force(coordination, "a", 100)
 
@@ -318,9 +318,9 @@ class TestLeading:
 class TestTakingAway:
     async def test_the_leader_writes_it_under_its_fence(self, coordination, acceptor):
         await acceptor.start()
-        await wish(coordination, "a", b'{"qps": 150}')
+        await put_spec(coordination, "a", b'{"qps": 150}')
         await in_force(coordination, "a", 150)
-        await wish(coordination, "a", b'{"qps": 100}')
+        await put_spec(coordination, "a", b'{"qps": 100}')
         await in_force(coordination, "a", 100)
         assert await acceptor.emptied("a", {2})
         assert () == (await accepted(coordination, "a")).draining
@@ -334,9 +334,9 @@ class TestTakingAway:
         """Fault 7."""
         assert not await acceptor.emptied("a", {0})
         await acceptor.start()
-        await wish(coordination, "a", b'{"qps": 150}')
+        await put_spec(coordination, "a", b'{"qps": 150}')
         await in_force(coordination, "a", 150)
-        await wish(coordination, "a", b'{"qps": 100}')
+        await put_spec(coordination, "a", b'{"qps": 100}')
         await in_force(coordination, "a", 100)
         leader = await coordination.get(ROOT + "leader")
         await coordination.delete(ROOT + "leader")

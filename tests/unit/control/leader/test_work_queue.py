@@ -17,14 +17,14 @@ def coordination():
     return MemoryCoordination()
 
 
-async def wish(coordination, project, raw):
+async def put_spec(coordination, project, raw):
     await coordination.put(TOPICS + project, raw)
 
 
 @pytest.fixture
 async def inbox(coordination):
     made = WorkQueue(coordination.watch(TOPICS), coordination.watch(ACCEPTED))
-    await until(lambda: made._wishes.told and made._accepted.told)
+    await until(lambda: made._specs.told and made._accepted.told)
     made.take()
     yield made
     await made.close()
@@ -32,8 +32,8 @@ async def inbox(coordination):
 
 async def test_of_each_key_the_last_is_kept(coordination, inbox):
     for qps in range(100):
-        await wish(coordination, "ab"[qps % 2], b"%d" % qps)
-    await until(lambda: len(inbox._wishes.told) == 2)
+        await put_spec(coordination, "ab"[qps % 2], b"%d" % qps)
+    await until(lambda: len(inbox._specs.told) == 2)
     assert await inbox.wait()
     told, accepted, asked = inbox.take()
     assert ([b"98", b"99"], [], []) == ([each.item.value for each in told], accepted, asked)
@@ -51,12 +51,12 @@ async def test_a_listing_replaces_what_came_before_it(coordination, inbox):
     """Fault 11: an older event must not be taken for a newer one."""
     for raw in (b"1", b"2"):
         coordination.disconnect_watches()
-        await until(lambda: any(isinstance(each, Listing) for each in inbox._wishes.told.values()))
-        await wish(coordination, "a", raw)
-        await until(lambda: len(inbox._wishes.told) == 2)
+        await until(lambda: any(isinstance(each, Listing) for each in inbox._specs.told.values()))
+        await put_spec(coordination, "a", raw)
+        await until(lambda: len(inbox._specs.told) == 2)
     coordination.disconnect_watches()
-    await until(lambda: len(inbox._wishes.told) == 1)
-    [told] = inbox.take().wishes
+    await until(lambda: len(inbox._specs.told) == 1)
+    [told] = inbox.take().specs
     assert [b"2"] == [item.value for item in told.items]
 
 
@@ -64,7 +64,7 @@ async def test_it_ends_with_its_watch_and_leaves_no_question_open(coordination):
     inbox = WorkQueue(coordination.watch(TOPICS), coordination.watch(ACCEPTED))
     question = asyncio.ensure_future(inbox.ask("a", {0}, None))
     await coordination.close()
-    await until(lambda: inbox._wishes.ended)
+    await until(lambda: inbox._specs.ended)
     assert not await inbox.wait()
     await inbox.close()
     assert not await question

@@ -97,8 +97,8 @@ class TestMade:
     async def test_by_whom(self, etcd, making):
         await template(etcd)
         await making.make("dev-1")
-        wish = await etcd.get(f"{ROOT}topics/dev-1")
-        author = author_of(await etcd.get(f"{ROOT}authors/dev-1"), wish.mod_revision)
+        spec = await etcd.get(f"{ROOT}topics/dev-1")
+        author = author_of(await etcd.get(f"{ROOT}authors/dev-1"), spec.mod_revision)
         assert ("template dev", "a put") == (author.by, author.via)
 
     async def test_where_somebody_leads_it_is_waited_for(self, etcd, making):

@@ -32,7 +32,7 @@ def applying(etcd):
 
 
 @pytest.fixture
-def wishes(etcd):
+def topic_client(etcd):
     return TopicClient(etcd, "online", CLUSTER_CONFIG)
 
 
@@ -49,9 +49,9 @@ def told(rows):
 
 
 class TestPlan:
-    async def test_new_changed_and_unchanged_by_field(self, applying, wishes):
-        await wishes.change("a", {"qps": 1, "concurrency": 5})
-        await wishes.change("b", {"qps": 2, "backoff": {"base": 2}})
+    async def test_new_changed_and_unchanged_by_field(self, applying, topic_client):
+        await topic_client.change("a", {"qps": 1, "concurrency": 5})
+        await topic_client.change("b", {"qps": 2, "backoff": {"base": 2}})
         rows = await applying.plan(
             described(a={"qps": 9, "ordered": True}, b={"backoff": {"base": 2.0}, "qps": 2.0}, c={"qps": 3})
         )
@@ -82,20 +82,20 @@ class TestPlan:
         json.dumps(row.document(), allow_nan=False)
         assert ["a"] == (await applying.carry_out([row])).written
 
-    async def test_a_deleted_topic_is_made_anew(self, applying, wishes):
-        await wishes.change("a", {"qps": 5})
-        await wishes.delete("a")
+    async def test_a_deleted_topic_is_made_anew(self, applying, topic_client):
+        await topic_client.change("a", {"qps": 5})
+        await topic_client.delete("a")
         [row] = await applying.plan(described(a={"qps": 5}))
         assert ("new", "revives", "revives") == (row.action, row.effect, row.document()["effect"])
         await applying.carry_out([row])
-        assert not (await wishes.get("a")).in_force.deleted
+        assert not (await topic_client.get("a")).in_force.deleted
 
     @pytest.mark.parametrize("state", ["paused", "draining"])
-    async def test_a_topic_that_takes_up_its_work_again_is_marked(self, applying, wishes, state):
+    async def test_a_topic_that_takes_up_its_work_again_is_marked(self, applying, topic_client, state):
         """A file that names no state asks for active ones."""
-        await wishes.change("a", {"qps": 5, "state": state})
-        await wishes.change("b", {"qps": 5, "state": state})
-        await wishes.change("c", {"qps": 5})
+        await topic_client.change("a", {"qps": 5, "state": state})
+        await topic_client.change("b", {"qps": 5, "state": state})
+        await topic_client.change("c", {"qps": 5})
         rows = await applying.plan(
             described(a={"qps": 5}, b={"qps": 6, "state": state}, c={"qps": 5, "state": state}, d={"qps": 5})
         )
@@ -106,10 +106,10 @@ class TestOrder:
     """Messages of a key are not passed by those that get another group."""
 
     @pytest.fixture
-    async def drained(self, etcd, wishes):
+    async def drained(self, etcd, topic_client):
         """An ordered topic as it drains."""
-        await wishes.change("a", {"qps": 100, "ordered": True})
-        await wishes.change("a", {"state": "draining"})
+        await topic_client.change("a", {"qps": 100, "ordered": True})
+        await topic_client.change("a", {"state": "draining"})
 
     def looking(self, etcd, *answers):
         """Applies with a backlog that is asked for so often: a number, or an error."""
@@ -127,14 +127,14 @@ class TestOrder:
     NEW: ClassVar = {"a": {"qps": 1_000, "ordered": True}, "b": {"qps": 1}}
 
     @pytest.mark.usefixtures("drained")
-    async def test_it_is_held_while_anything_waits_and_nothing_else_is(self, etcd, wishes):
+    async def test_it_is_held_while_anything_waits_and_nothing_else_is(self, etcd, topic_client):
         applying = self.looking(etcd, 3)
         rows = await applying.plan(described(**self.NEW))
         assert [("held", "resumes"), ("new", None)] == [(row.action, row.effect) for row in rows]
         assert "topic a is ordered and 3 of its messages still wait" in rows[0].problem
         outcome = await applying.carry_out(rows)
         assert (["b"], {"a": rows[0].problem}) == (outcome.written, outcome.refused)
-        assert (2, "draining") == ((now := (await wishes.get("a")).in_force).active, now.topic.state)
+        assert (2, "draining") == ((now := (await topic_client.get("a")).in_force).active, now.topic.state)
 
     @pytest.mark.usefixtures("drained")
     @pytest.mark.parametrize("answers", [(), (Unreachable("NATS does not answer"),)])
@@ -144,24 +144,24 @@ class TestOrder:
         assert ("held", True) == (row.action, "known to be empty" in row.problem)
 
     @pytest.mark.usefixtures("drained")
-    async def test_a_broker_that_is_silent_is_asked_once(self, etcd, wishes):
-        await wishes.change("b", {"qps": 100, "ordered": True, "state": "draining"})
+    async def test_a_broker_that_is_silent_is_asked_once(self, etcd, topic_client):
+        await topic_client.change("b", {"qps": 100, "ordered": True, "state": "draining"})
         looks = self.looking(etcd, Unreachable("NATS does not answer"))
         rows = await looks.plan(described(a=self.NEW["a"], b=self.NEW["a"]))
         assert ["held", "held"] == [row.action for row in rows]
 
     @pytest.mark.usefixtures("drained")
-    async def test_it_is_written_when_nothing_waits(self, etcd, wishes):
+    async def test_it_is_written_when_nothing_waits(self, etcd, topic_client):
         assert ["a", "b"] == (await applied(self.looking(etcd, 0), **self.NEW)).written
-        assert 20 == (await wishes.get("a")).in_force.active
+        assert 20 == (await topic_client.get("a")).in_force.active
 
     @pytest.mark.usefixtures("drained")
     async def test_what_keeps_its_groups_is_not_looked_at(self, etcd):
         assert ["a"] == (await applied(self.looking(etcd), a={"qps": 100, "ordered": True})).written
 
-    async def test_it_is_looked_at_again_if_it_began_to_drain_after_the_plan(self, etcd, wishes):
+    async def test_it_is_looked_at_again_if_it_began_to_drain_after_the_plan(self, etcd, topic_client):
         """Its wish was there before, and is accepted only now."""
-        await wishes.change("a", {"qps": 100})
+        await topic_client.change("a", {"qps": 100})
         applying = self.looking(etcd, 3)
         rows = await applying.plan(described(**self.NEW))
         found = await etcd.get(names.key("online", "accepted", "a"))
@@ -173,23 +173,23 @@ class TestOrder:
 
 
 class TestCarryingOut:
-    async def test_any_number_with_their_history(self, applying, wishes):
+    async def test_any_number_with_their_history(self, applying, topic_client):
         outcome = await applied(applying, **{f"p{n}": {"qps": n + 1} for n in range(200)})
         assert (200, {}, [], None) == (len(outcome.written), *outcome[1:])
-        assert 200 == sum(each.accepted for each in await wishes.all())
-        [entry] = (await wishes.history("p7")).entries
+        assert 200 == sum(each.accepted for each in await topic_client.all())
+        [entry] = (await topic_client.history("p7")).entries
         assert ("ann@host", "topics apply", (None, 8.0)) == (entry.by, entry.via, entry.changes["qps"])
 
-    async def test_the_leader_accepts_them(self, applying, wishes, etcd):
+    async def test_the_leader_accepts_them(self, applying, topic_client, etcd):
         acceptor = TopicController(etcd.peer(), "online", CLUSTER_CONFIG, "n1")
         await acceptor.start()
         await asyncio.wait_for(acceptor.leading.wait(), 5)
         try:
             outcome = await applied(applying, **{f"p{n}": {"qps": n + 1} for n in range(200)})
             assert (200, []) == (len(outcome.written), outcome.waiting)
-            assert 200 == sum(each.accepted for each in await wishes.all())
+            assert 200 == sum(each.accepted for each in await topic_client.all())
             assert [("ann@host", "topics apply")] == [
-                (each.by, each.via) for each in (await wishes.history("p7")).entries
+                (each.by, each.via) for each in (await topic_client.history("p7")).entries
             ]
         finally:
             await acceptor.close()
@@ -200,23 +200,23 @@ class TestCarryingOut:
         outcome = await applied(applying, b={"qps": 1}, a={"qps": 1})
         assert (["a", "b"], ["a", "b"]) == (sorted(outcome.written), outcome.waiting)
 
-    async def test_what_somebody_changes_meanwhile_is_left_as_it_is(self, applying, wishes):
+    async def test_what_somebody_changes_meanwhile_is_left_as_it_is(self, applying, topic_client):
         """Each is written with the revision of the plan as its lock; the others in its transaction go on."""
-        await wishes.change("changed", {"qps": 1})
-        await wishes.change("gone", {"qps": 1})
+        await topic_client.change("changed", {"qps": 1})
+        await topic_client.change("gone", {"qps": 1})
         topics = {name: {"qps": 7} for name in ("changed", "gone", "made", "fine")}
         rows = await applying.plan(described(**topics))
-        await wishes.change("changed", {"qps": 2})
-        await wishes.delete("gone")
-        await wishes.change("made", {"qps": 3})
+        await topic_client.change("changed", {"qps": 2})
+        await topic_client.delete("gone")
+        await topic_client.change("made", {"qps": 3})
         outcome = await applying.carry_out(rows)
         assert (["fine"], {"changed", "gone", "made"}) == (outcome.written, set(outcome.refused))
         assert all("somebody has changed it since the plan was made" in why for why in outcome.refused.values())
-        assert [2.0, 7.0, 1.0, 3.0] == [each.in_force.topic.qps for each in await wishes.all()]
+        assert [2.0, 7.0, 1.0, 3.0] == [each.in_force.topic.qps for each in await topic_client.all()]
 
-    async def test_what_is_no_longer_possible_is_refused_and_the_rest_is_written(self, applying, etcd, wishes):
+    async def test_what_is_no_longer_possible_is_refused_and_the_rest_is_written(self, applying, etcd, topic_client):
         """Somebody made the topic ordered, by a wish that was there before the plan."""
-        await wishes.change("a", {"qps": 100})
+        await topic_client.change("a", {"qps": 100})
         rows = await applying.plan(described(a={"qps": 1_000, "ordered": True}, b={"qps": 1}))
         ordered = await etcd.get(names.key("online", "accepted", "a"))
         await etcd.put(ordered.key, ordered.value.replace(b'"ordered":false', b'"ordered":true'))
@@ -286,7 +286,7 @@ def test_a_json_list_on_stdin_is_told_what_belongs_there(monkeypatch):
 
 def test_toml_on_stdin_may_begin_with_a_table(monkeypatch):
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"[acme]\nqps = 1")))
-    assert ["acme"] == [*load_manifest(STDIN).wishes]
+    assert ["acme"] == [*load_manifest(STDIN).specs]
 
 
 @pytest.mark.parametrize(
@@ -303,7 +303,7 @@ def test_what_is_wrong_with_a_topic_in_it_is_said_of_that_topic(tmp_path, name, 
     (tmp_path / name).write_text(text)
     found = load_manifest(tmp_path / name)
     assert sentence in found.wrong[project]
-    assert {} == found.wishes
+    assert {} == found.specs
 
 
 def test_a_file_that_is_not_there_is_told(tmp_path):

@@ -24,7 +24,7 @@ def etcd():
 
 
 @pytest.fixture
-def wishes(etcd):
+def topic_client(etcd):
     return TopicClient(etcd, "online", CLUSTER_CONFIG)
 
 
@@ -35,31 +35,31 @@ async def in_force(etcd, project):
     return topic_cache.get(project)
 
 
-async def test_before_any_node_runs_a_wish_is_in_force_at_once(etcd, wishes):
-    standing = await wishes.change("acme", {"qps": 100})
-    assert (True, None) == (standing.accepted, standing.problem)
+async def test_before_any_node_runs_a_wish_is_in_force_at_once(etcd, topic_client):
+    status = await topic_client.change("acme", {"qps": 100})
+    assert (True, None) == (status.accepted, status.problem)
     accepted = await in_force(etcd, "acme")
     assert (100.0, 2, 100.0, (), "active") == (
         accepted.topic.qps, accepted.active, accepted.topic.weight, accepted.draining, accepted.topic.state,
     )  # fmt: skip
 
 
-async def test_only_what_is_named_changes_and_none_means_the_default_again(etcd, wishes):
-    await wishes.change("acme", {"qps": 100, "concurrency": 5, "backoff": {"base": 3.0}})
-    await wishes.change("acme", {"weight": 7, "backoff": {"cap": 60.0}})
-    standing = await wishes.change("acme", {"concurrency": None})
-    topic = standing.in_force.topic
+async def test_only_what_is_named_changes_and_none_means_the_default_again(etcd, topic_client):
+    await topic_client.change("acme", {"qps": 100, "concurrency": 5, "backoff": {"base": 3.0}})
+    await topic_client.change("acme", {"weight": 7, "backoff": {"cap": 60.0}})
+    status = await topic_client.change("acme", {"concurrency": None})
+    topic = status.in_force.topic
     assert (100.0, 7.0, None, 3.0, 60.0) == (
         topic.qps, topic.weight, topic.concurrency, topic.backoff.base, topic.backoff.cap,
     )  # fmt: skip
-    assert {"qps", "weight", "backoff"} == set(standing.wish)
+    assert {"qps", "weight", "backoff"} == set(status.spec)
 
 
-async def test_groups_that_are_taken_away_drain(etcd, wishes):
+async def test_groups_that_are_taken_away_drain(etcd, topic_client):
     """K6: also where nobody leads yet, no group is forgotten."""
-    await wishes.change("acme", {"qps": 200})
-    standing = await wishes.change("acme", {"qps": 100})
-    assert (2, (2, 3)) == (standing.in_force.active, standing.in_force.draining)
+    await topic_client.change("acme", {"qps": 200})
+    status = await topic_client.change("acme", {"qps": 100})
+    assert (2, (2, 3)) == (status.in_force.active, status.in_force.draining)
 
 
 @pytest.mark.parametrize(
@@ -72,125 +72,125 @@ async def test_groups_that_are_taken_away_drain(etcd, wishes):
         ({"qps": 1, "spread": 1_000}, "topic acme: spread must be at most 128"),
     ],
 )
-async def test_a_wrong_wish_names_field_and_reason_and_is_not_written(etcd, wishes, changes, sentence):
+async def test_a_wrong_wish_names_field_and_reason_and_is_not_written(etcd, topic_client, changes, sentence):
     with pytest.raises(InvalidTopic) as error:
-        await wishes.change("acme", changes)
+        await topic_client.change("acme", changes)
     assert str(error.value).startswith(sentence)
     assert None is await etcd.get(names.key("online", "topics", "acme"))
 
 
-async def test_with_a_leader_the_leader_accepts_and_is_waited_for(etcd, wishes):
+async def test_with_a_leader_the_leader_accepts_and_is_waited_for(etcd, topic_client):
     acceptor = TopicController(etcd.peer(), "online", CLUSTER_CONFIG, "n1")
     await acceptor.start()
     await asyncio.wait_for(acceptor.leading.wait(), 5)
     try:
-        standing = await wishes.change("acme", {"qps": 100})
-        wish = await etcd.get(names.key("online", "topics", "acme"))
-        assert (True, wish.mod_revision) == (standing.accepted, standing.in_force.revision)
-        assert (await wishes.change("acme", {"qps": 50})).accepted
-        standing = await wishes.delete("acme")
-        assert (True, True, "paused") == (standing.accepted, standing.in_force.deleted, standing.in_force.topic.state)
+        status = await topic_client.change("acme", {"qps": 100})
+        spec = await etcd.get(names.key("online", "topics", "acme"))
+        assert (True, spec.mod_revision) == (status.accepted, status.in_force.revision)
+        assert (await topic_client.change("acme", {"qps": 50})).accepted
+        status = await topic_client.delete("acme")
+        assert (True, True, "paused") == (status.accepted, status.in_force.deleted, status.in_force.topic.state)
     finally:
         await acceptor.close()
 
 
-async def test_a_leader_that_comes_later_takes_over_what_was_accepted_without_it(etcd, wishes):
-    await wishes.change("acme", {"qps": 200})
-    await wishes.change("acme", {"qps": 100})
+async def test_a_leader_that_comes_later_takes_over_what_was_accepted_without_it(etcd, topic_client):
+    await topic_client.change("acme", {"qps": 200})
+    await topic_client.change("acme", {"qps": 100})
     before = await in_force(etcd, "acme")
     acceptor = TopicController(etcd.peer(), "online", CLUSTER_CONFIG, "n1")
     await acceptor.start()
     try:
         await asyncio.wait_for(acceptor.leading.wait(), 5)
-        standing = await wishes.change("other", {"qps": 1})
+        status = await topic_client.change("other", {"qps": 1})
         after = await in_force(etcd, "acme")
         assert (True, before.topic, before.active, before.draining) == (
-            standing.accepted, after.topic, after.active, after.draining,
+            status.accepted, after.topic, after.active, after.draining,
         )  # fmt: skip
     finally:
         await acceptor.close()
 
 
 async def test_a_leader_that_is_silent_is_waited_for_2_s_and_nothing_is_accepted_over_its_head(etcd):
-    wishes = TopicClient(etcd, "online", CLUSTER_CONFIG, patience_s=0.05)
+    topic_client = TopicClient(etcd, "online", CLUSTER_CONFIG, patience_s=0.05)
     await etcd.put(names.key("online", "leader"), b"{}")
-    standing = await wishes.change("acme", {"qps": 100})
-    assert (False, None, None) == (standing.accepted, standing.problem, standing.in_force)
+    status = await topic_client.change("acme", {"qps": 100})
+    assert (False, None, None) == (status.accepted, status.problem, status.in_force)
     assert None is await in_force(etcd, "acme")
-    [listed] = await wishes.all()
+    [listed] = await topic_client.all()
     assert not listed.accepted
 
 
 @pytest.mark.parametrize("leads", [False, True])
-async def test_who_changes_the_same_topic_at_the_same_time_loses_nothing(etcd, wishes, leads):
+async def test_who_changes_the_same_topic_at_the_same_time_loses_nothing(etcd, topic_client, leads):
     acceptor = TopicController(etcd.peer(), "online", CLUSTER_CONFIG, "n1")
     if leads:
         await acceptor.start()
         await asyncio.wait_for(acceptor.leading.wait(), 5)
-    await wishes.change("acme", {"qps": 100})
+    await topic_client.change("acme", {"qps": 100})
     fields = {"weight": 3, "burst": 4, "max_attempts": 6, "concurrency": 9, "ttl": 60}
-    await asyncio.gather(*(wishes.change("acme", {field: value}) for field, value in fields.items()))
+    await asyncio.gather(*(topic_client.change("acme", {field: value}) for field, value in fields.items()))
     assert {"qps": 100.0, **fields} == json.loads((await etcd.get("/evenlane/online/topics/acme")).value)
-    assert (await wishes.get("acme")).accepted
+    assert (await topic_client.get("acme")).accepted
     await acceptor.close()
 
 
-async def test_a_deleted_topic_is_kept_paused_and_can_be_made_again(etcd, wishes):
+async def test_a_deleted_topic_is_kept_paused_and_can_be_made_again(etcd, topic_client):
     """Fault row 19."""
-    await wishes.change("acme", {"qps": 200})
-    standing = await wishes.delete("acme")
+    await topic_client.change("acme", {"qps": 200})
+    status = await topic_client.delete("acme")
     assert (None, "paused", True, True, 0) == (
-        standing.wish, standing.in_force.topic.state, standing.in_force.deleted, standing.accepted, standing.revision,
+        status.spec, status.in_force.topic.state, status.in_force.deleted, status.accepted, status.revision,
     )  # fmt: skip
-    assert standing == await wishes.get("acme")
+    assert status == await topic_client.get("acme")
     with pytest.raises(EvenlaneError, match="topic acme was deleted already: puts are refused, and what waits is kept"):
-        await wishes.delete("acme")
+        await topic_client.delete("acme")
     with pytest.raises(InvalidTopic, match="topic acme was deleted and is paused: `evenlane topics resume acme"):
-        await wishes.change("acme", {"state": "paused"}, known=True)
-    revived = await wishes.change("acme", {"qps": 50})
+        await topic_client.change("acme", {"state": "paused"}, known=True)
+    revived = await topic_client.change("acme", {"qps": 50})
     assert ((1, 2, 3), False, "active") == (
         revived.in_force.draining, revived.in_force.deleted, revived.in_force.topic.state,
     )  # fmt: skip
 
 
 @pytest.mark.parametrize("state", ["draining", "active"])
-async def test_a_deleted_topic_is_drained_or_resumed_as_it_was(wishes, state):
+async def test_a_deleted_topic_is_drained_or_resumed_as_it_was(topic_client, state):
     """What was accepted is wished again, and names no default, so that a later change of qps gives other groups."""
-    made = await wishes.change("acme", {"qps": 200, "concurrency": 7, "backoff": {"base": 3}})
-    await wishes.delete("acme")
-    again = await wishes.change("acme", {"state": state}, known=True)
+    made = await topic_client.change("acme", {"qps": 200, "concurrency": 7, "backoff": {"base": 3}})
+    await topic_client.delete("acme")
+    again = await topic_client.change("acme", {"state": state}, known=True)
     assert replace(made.in_force.topic, state=state) == again.in_force.topic
-    assert {"qps", "concurrency", "backoff", "state"} == set(again.wish)
+    assert {"qps", "concurrency", "backoff", "state"} == set(again.spec)
     assert not again.in_force.deleted
-    assert 20 == (await wishes.change("acme", {"qps": 1_000})).in_force.active
+    assert 20 == (await topic_client.change("acme", {"qps": 1_000})).in_force.active
 
 
-async def test_keys_of_an_ordered_topic_stay_as_it_comes_back_from_deletion_unless_it_was_drained(wishes):
+async def test_keys_of_an_ordered_topic_stay_as_it_comes_back_from_deletion_unless_it_was_drained(topic_client):
     """Order: what waits of a key is not passed by."""
-    await wishes.change("acme", {"qps": 100, "ordered": True, "groups": 1})
-    await wishes.delete("acme")
-    assert not await wishes.moves_keys("acme", {"state": "active"}, known=True)
-    await wishes.change("acme", {"state": "draining"}, known=True)
-    assert await wishes.moves_keys("acme", {"state": "active", "groups": 4}, known=True)
+    await topic_client.change("acme", {"qps": 100, "ordered": True, "groups": 1})
+    await topic_client.delete("acme")
+    assert not await topic_client.moves_keys("acme", {"state": "active"}, known=True)
+    await topic_client.change("acme", {"state": "draining"}, known=True)
+    assert await topic_client.moves_keys("acme", {"state": "active", "groups": 4}, known=True)
 
 
-async def test_a_draining_topic_that_is_deleted_goes_on_draining(wishes):
-    await wishes.change("acme", {"qps": 200, "state": "draining"})
-    gone = (await wishes.delete("acme")).in_force
+async def test_a_draining_topic_that_is_deleted_goes_on_draining(topic_client):
+    await topic_client.change("acme", {"qps": 200, "state": "draining"})
+    gone = (await topic_client.delete("acme")).in_force
     assert ("draining", True) == (gone.topic.state, gone.deleted)
     with pytest.raises(EvenlaneError, match="deleted already: puts are refused, what waits is still handled"):
-        await wishes.delete("acme")
+        await topic_client.delete("acme")
 
 
 class TestIfRevision:
     """An edit that was decided on by somebody who saw another wish is not carried out."""
 
-    async def test_the_one_that_was_seen(self, wishes):
-        first = await wishes.change("acme", {"qps": 1}, if_revision=0)
-        second = await wishes.change("acme", {"qps": 2}, if_revision=first.revision)
+    async def test_the_one_that_was_seen(self, topic_client):
+        first = await topic_client.change("acme", {"qps": 1}, if_revision=0)
+        second = await topic_client.change("acme", {"qps": 2}, if_revision=first.revision)
         assert second.revision > first.revision
-        assert None is (await wishes.delete("acme", if_revision=second.revision)).wish
-        assert 3 == (await wishes.change("acme", {"qps": 3}, if_revision=0)).in_force.topic.qps
+        assert None is (await topic_client.delete("acme", if_revision=second.revision)).spec
+        assert 3 == (await topic_client.change("acme", {"qps": 3}, if_revision=0)).in_force.topic.qps
 
     async def test_another_one_changes_nothing_and_says_who_was_quicker(self, etcd):
         ann, bob = (TopicClient(etcd, "online", CLUSTER_CONFIG, by) for by in ("ann@host", "bob@host"))
@@ -205,18 +205,18 @@ class TestIfRevision:
                 await change
         assert 2 == (await ann.get("acme")).in_force.topic.qps
 
-    async def test_nobody_is_named_who_did_not_say_so_in_that_very_write(self, etcd, wishes):
+    async def test_nobody_is_named_who_did_not_say_so_in_that_very_write(self, etcd, topic_client):
         seen = await TopicClient(etcd, "online", CLUSTER_CONFIG, "ann@host").change("acme", {"qps": 1})
         now = await etcd.put(names.key("online", "topics", "acme"), b'{"qps": 2}')
         with pytest.raises(EvenlaneError, match=f"at revision {now}, whose author is unknown"):
-            await wishes.change("acme", {"qps": 3}, if_revision=seen.revision)
+            await topic_client.change("acme", {"qps": 3}, if_revision=seen.revision)
         await etcd.delete(names.key("online", "topics", "acme"))
         with pytest.raises(EvenlaneError, match="there is no wish for it"):
-            await wishes.change("acme", {"qps": 3}, if_revision=seen.revision)
+            await topic_client.change("acme", {"qps": 3}, if_revision=seen.revision)
 
-    async def test_of_many_who_saw_the_same_one_wins(self, wishes):
-        seen = await wishes.change("acme", {"qps": 1})
-        edits = [wishes.change("acme", {"qps": n}, if_revision=seen.revision) for n in range(2, 12)]
+    async def test_of_many_who_saw_the_same_one_wins(self, topic_client):
+        seen = await topic_client.change("acme", {"qps": 1})
+        edits = [topic_client.change("acme", {"qps": n}, if_revision=seen.revision) for n in range(2, 12)]
         done = await asyncio.gather(*edits, return_exceptions=True)
         assert 9 == sum(isinstance(each, EvenlaneError) for each in done)
 
@@ -227,42 +227,42 @@ class TestABadWish:
     async def by_hand(self, etcd, raw, project="acme"):
         await etcd.put(names.key("online", "topics", project), raw)
 
-    async def test_it_is_shown_with_what_is_wrong_and_can_be_mended(self, etcd, wishes):
+    async def test_it_is_shown_with_what_is_wrong_and_can_be_mended(self, etcd, topic_client):
         await self.by_hand(etcd, b'{"qps": "many", "concurrency": 7}')
-        [standing] = await wishes.all()
-        assert not standing.accepted
-        assert 'qps must be a number from 0.01 to 1,000,000, not "many"' == standing.problem
-        assert {"qps": "many", "concurrency": 7} == standing.document()["wish"]
-        mended = await wishes.change("acme", {"qps": 5})
-        assert (True, {"qps": 5, "concurrency": 7}, None) == (mended.accepted, mended.wish, mended.replaced)
+        [status] = await topic_client.all()
+        assert not status.accepted
+        assert 'qps must be a number from 0.01 to 1,000,000, not "many"' == status.problem
+        assert {"qps": "many", "concurrency": 7} == status.document()["wish"]
+        mended = await topic_client.change("acme", {"qps": 5})
+        assert (True, {"qps": 5, "concurrency": 7}, None) == (mended.accepted, mended.spec, mended.replaced)
 
-    async def test_what_is_in_force_is_changed_instead_and_that_is_told(self, etcd, wishes):
+    async def test_what_is_in_force_is_changed_instead_and_that_is_told(self, etcd, topic_client):
         """Else mending one field would take the others out of force."""
-        await wishes.change("acme", {"qps": 100, "concurrency": 5, "ttl": 60})
+        await topic_client.change("acme", {"qps": 100, "concurrency": 5, "ttl": 60})
         await self.by_hand(etcd, b'{"qps": -1, "max_attempts": 7}')
-        mended = await wishes.change("acme", {"qps": 200})
-        assert {"qps": 200, "concurrency": 5, "ttl": 60} == mended.wish
+        mended = await topic_client.change("acme", {"qps": 200})
+        assert {"qps": 200, "concurrency": 5, "ttl": 60} == mended.spec
         assert "qps must be a number from 0.01 to 1,000,000, not -1" == mended.replaced
-        assert (await wishes.change("acme", {"qps": 201})).replaced is None
+        assert (await topic_client.change("acme", {"qps": 201})).replaced is None
 
-    async def test_its_topic_can_be_paused(self, etcd, wishes):
-        await wishes.change("acme", {"qps": 100, "concurrency": 5})
+    async def test_its_topic_can_be_paused(self, etcd, topic_client):
+        await topic_client.change("acme", {"qps": 100, "concurrency": 5})
         await self.by_hand(etcd, b"rubbish")
-        assert "paused" == (await wishes.change("acme", {"state": "paused"}, known=True)).in_force.topic.state
+        assert "paused" == (await topic_client.change("acme", {"state": "paused"}, known=True)).in_force.topic.state
 
-    async def test_that_of_a_deleted_topic_makes_a_new_one(self, etcd, wishes):
-        await wishes.change("acme", {"qps": 100, "concurrency": 5})
-        await wishes.delete("acme")
+    async def test_that_of_a_deleted_topic_makes_a_new_one(self, etcd, topic_client):
+        await topic_client.change("acme", {"qps": 100, "concurrency": 5})
+        await topic_client.delete("acme")
         await self.by_hand(etcd, b'{"qps": -1, "max_attempts": 7}')
-        mended = await wishes.change("acme", {"qps": 200})
-        assert ({"qps": 200, "max_attempts": 7}, None) == (mended.wish, mended.replaced)
+        mended = await topic_client.change("acme", {"qps": 200})
+        assert ({"qps": 200, "max_attempts": 7}, None) == (mended.spec, mended.replaced)
 
     @pytest.mark.parametrize("name", ["a b", "a/b", "", "x" * 65, "\x1b[2J"])
-    async def test_one_under_a_bad_name_is_told_to_be_refused(self, etcd, wishes, name):
+    async def test_one_under_a_bad_name_is_told_to_be_refused(self, etcd, topic_client, name):
         """Fault row 20."""
         await self.by_hand(etcd, b'{"qps": 5}', name)
-        [standing] = await wishes.all()
-        assert (False, True, {"qps": 5}) == (standing.accepted, "is not valid" in standing.problem, standing.wish)
+        [status] = await topic_client.all()
+        assert (False, True, {"qps": 5}) == (status.accepted, "is not valid" in status.problem, status.spec)
 
     @pytest.mark.parametrize(
         ("raw", "shown"),
@@ -284,13 +284,13 @@ class TestABadWish:
         json.dumps(written(raw), ensure_ascii=False, allow_nan=False).encode()
 
 
-async def test_names_are_checked_and_an_unknown_project_is_told(wishes):
+async def test_names_are_checked_and_an_unknown_project_is_told(topic_client):
     with pytest.raises(InvalidName):
-        await wishes.change("a/b", {"qps": 1})
+        await topic_client.change("a/b", {"qps": 1})
     with pytest.raises(InvalidName):
-        await wishes.get("")
+        await topic_client.get("")
     with pytest.raises(UnknownProject, match="`evenlane topics set nobody --qps 100 --env online` makes one"):
-        await wishes.get("nobody")
+        await topic_client.get("nobody")
 
 
 async def test_to_look_makes_no_environment(etcd):

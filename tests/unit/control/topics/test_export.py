@@ -65,13 +65,13 @@ class Etcd:
 
     def __init__(self):
         self.coordination = MemoryCoordination()
-        self.wishes = TopicClient(self.coordination, "online", CLUSTER_CONFIG)
+        self.topic_client = TopicClient(self.coordination, "online", CLUSTER_CONFIG)
 
     async def export(self):
-        return format_export(export_topics(await self.wishes.all()))
+        return format_export(export_topics(await self.topic_client.all()))
 
     async def notes(self):
-        return export_topics(await self.wishes.all()).notes
+        return export_topics(await self.topic_client.all()).notes
 
     async def apply(self, file, raw):
         file.write_bytes(raw)
@@ -85,7 +85,7 @@ class Etcd:
         await self.coordination.put(key("online", kind, project), raw)
 
     async def in_force(self):
-        return {each.project: each.in_force.topic for each in await self.wishes.all()}
+        return {each.project: each.in_force.topic for each in await self.topic_client.all()}
 
 
 @pytest.fixture
@@ -123,8 +123,8 @@ async def test_names_and_fields_have_one_order_whatever_that_of_the_wishes(etcd)
 
 async def test_an_ordered_topic_keeps_the_groups_of_its_keys(etcd, file):
     """With as many groups as its quota would have, the next messages of a key would pass by those that wait."""
-    await etcd.wishes.change("acme", {"qps": 100, "ordered": True})
-    await etcd.wishes.change("acme", {"qps": 200})
+    await etcd.topic_client.change("acme", {"qps": 100, "ordered": True})
+    await etcd.topic_client.change("acme", {"qps": 200})
     after = Etcd()
     await after.apply(file, await etcd.export())
     assert (200, 2) == ((topic := (await after.in_force())["acme"]).qps, topic.groups)
@@ -133,22 +133,22 @@ async def test_an_ordered_topic_keeps_the_groups_of_its_keys(etcd, file):
 
 async def test_what_follows_from_the_quota_goes_on_following_it(etcd, file):
     """What somebody left out stays left out."""
-    await etcd.wishes.change("acme", {"qps": 100})
+    await etcd.topic_client.change("acme", {"qps": 100})
     after = Etcd()
     await after.apply(file, await etcd.export())
-    await after.wishes.change("acme", {"qps": 1_000})
+    await after.topic_client.change("acme", {"qps": 1_000})
     assert (1_000, 20) == ((topic := (await after.in_force())["acme"]).weight, topic.groups)
 
 
 class TestWhatIsNotInIt:
     async def test_a_deleted_topic_is_told_and_left_out(self, etcd):
-        await etcd.wishes.change("acme", {"qps": 100})
-        await etcd.wishes.delete("acme")
+        await etcd.topic_client.change("acme", {"qps": 100})
+        await etcd.topic_client.delete("acme")
         assert b"{}\n" == await etcd.export()
         assert {"acme": "it is deleted and not in the file, which would make it anew"} == await etcd.notes()
 
     async def test_in_place_of_a_bad_wish_stands_what_is_in_force(self, etcd, file):
-        await etcd.wishes.change("acme", {"qps": 100, "ttl": 60, "state": "paused"})
+        await etcd.topic_client.change("acme", {"qps": 100, "ttl": 60, "state": "paused"})
         before = await etcd.in_force()
         await etcd.put("topics", "acme", b'{"qps": -1}')
         after = Etcd()

@@ -50,8 +50,8 @@ def by(etcd, who, **tuning):
     return TopicClient(etcd, "online", CLUSTER_CONFIG, who, **tuning)
 
 
-def accepted(wish, before=None, revision=5):
-    return accept(complete(parse_spec(wish), CLUSTER_CONFIG), revision, before)
+def accepted(spec, before=None, revision=5):
+    return accept(complete(parse_spec(spec), CLUSTER_CONFIG), revision, before)
 
 
 def said(entries):
@@ -102,16 +102,16 @@ async def test_a_leader_that_comes_later_adds_nothing_to_it(etcd):
 
 
 async def test_an_entry_has_the_time_and_the_revision_of_the_wish(etcd, leader):
-    wishes = by(etcd, "ann")
-    standing = await wishes.change("acme", {"qps": 1})
-    [entry] = (await wishes.history("acme")).entries
-    assert (0, standing.revision) == (entry.number, entry.revision)
+    topic_client = by(etcd, "ann")
+    status = await topic_client.change("acme", {"qps": 1})
+    [entry] = (await topic_client.history("acme")).entries
+    assert (0, status.revision) == (entry.number, entry.revision)
     assert entry.at.endswith("+00:00")
 
 
 async def test_without_a_leader_the_revision_is_known_as_well(etcd):
-    standing = await by(etcd, "ann").change("acme", {"qps": 1})
-    assert [standing.revision] == [entry.revision for entry in (await by(etcd, None).history("acme")).entries]
+    status = await by(etcd, "ann").change("acme", {"qps": 1})
+    assert [status.revision] == [entry.revision for entry in (await by(etcd, None).history("acme")).entries]
 
 
 async def test_somebody_who_writes_into_etcd_is_unknown(etcd, leader):
@@ -176,7 +176,7 @@ class TestOvertaken:
         try:
 
             async def all_accepted():
-                return all(standing.accepted for standing in await by(etcd, None).all())
+                return all(status.accepted for status in await by(etcd, None).all())
 
             await until(all_accepted)
             whose = [(await by(etcd, None).history(project)).entries[0].by for project in ("acme", "other", "mine")]
@@ -216,10 +216,10 @@ async def test_the_end_of_a_deleted_topic_is_told(etcd, leader):
 
 
 async def test_it_is_bounded(etcd):
-    wishes = by(etcd, "ann")
+    topic_client = by(etcd, "ann")
     for qps in range(1, 72):
-        await wishes.change("acme", {"qps": qps})
-    entries = (await wishes.history("acme")).entries
+        await topic_client.change("acme", {"qps": qps})
+    entries = (await topic_client.history("acme")).entries
     assert [*range(70, 20, -1)] == [entry.number for entry in entries]
     assert KEPT == len(entries)
     assert KEPT == len((await etcd.list(names.key("online", "history", "acme", ""))).items)

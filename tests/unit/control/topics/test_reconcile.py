@@ -16,10 +16,10 @@ def _stored(project, raw, revision):
 
 _GOOD = {b'{"qps": 5}': 5.0, b'{"qps": 100}': 100.0, b'{"qps": 5, "groups": 9}': 5.0}
 _BAD = (b"", b'{"qps": -5}')
-_wishes = st.sampled_from([*_GOOD, *_BAD, None])
+_SPECS = st.sampled_from([*_GOOD, *_BAD, None])
 
 
-@given(st.lists(st.lists(st.tuples(st.sampled_from("abc"), _wishes, st.booleans()))))
+@given(st.lists(st.lists(st.tuples(st.sampled_from("abc"), _SPECS, st.booleans()))))
 def test_what_is_in_force_is_the_last_good_wish_of_each_batch(batches_of_steps):
     """X4: whatever was written, wherever the leader had to list again, and however much came at once."""
     acceptance = TopicReconciler("online", ClusterConfig(), {})
@@ -34,11 +34,11 @@ def test_what_is_in_force_is_the_last_good_wish_of_each_batch(batches_of_steps):
             told.append(Listing(revision, tuple(stored.values())) if lists else event)
             touched.add(project)
         for project in touched:
-            wish_now = stored.get(project)
-            if wish_now is None and project in expected:
+            spec_now = stored.get(project)
+            if spec_now is None and project in expected:
                 expected[project] = (expected[project][0], "paused", True)
-            elif wish_now is not None and wish_now.value in _GOOD:
-                expected[project] = (_GOOD[wish_now.value], "active", False)
+            elif spec_now is not None and spec_now.value in _GOOD:
+                expected[project] = (_GOOD[spec_now.value], "active", False)
         changes = acceptance.changes(told)
         assert len({change.project for change in changes}) == len(changes)
         for change in changes:
@@ -59,9 +59,9 @@ def test_nothing_is_looked_up_for_a_name_that_is_none():
 
 
 class TestEmptied:
-    def acceptance(self, *wishes):
+    def acceptance(self, *topic_client):
         made = TopicReconciler("online", ClusterConfig(), {})
-        for revision, raw in enumerate(wishes, start=1):
+        for revision, raw in enumerate(topic_client, start=1):
             kind = "delete" if raw is None else "put"
             made.changes([Event(kind, _stored("a", raw or b"", revision))])
         return made

@@ -132,8 +132,8 @@ def test_a_changed_topic_keeps_what_is_known_of_its_partitions():
 
 def test_the_partitions_of_a_topic_are_all_that_its_groups_lie_on():
     for active, spread, draining in ((8, 4, ()), (2, 12, ()), (1, 4, (1, 2, 7)), (20, 12, (30,))):
-        wish = topic(groups=max(active, 8), spread=2)
-        of = Accepted(topic=msgspec.structs.replace(wish, spread=spread), active=active, draining=draining, revision=1)
+        spec = topic(groups=max(active, 8), spread=2)
+        of = Accepted(topic=msgspec.structs.replace(spec, spread=spread), active=active, draining=draining, revision=1)
         groups = (*range(active), *draining)
         assert tuple(sorted({partition_of("acme", g, spread, 64) for g in groups})) == partitions_of("acme", of, 64)
 

@@ -22,9 +22,9 @@ MS = a.MILLISECOND
 CLUSTER_CONFIG = config_for(3)
 
 
-def load_of(counts, seconds=10, **wish):
+def load_of(counts, seconds=10, **spec):
     """One topic of 12 groups, and per node so many messages a second, aimed at its groups; 4 groups for each node."""
-    topic = tenant("acme", CLUSTER_CONFIG, **{"qps": 300, "groups": 12, "spread": 12, **wish})
+    topic = tenant("acme", CLUSTER_CONFIG, **{"qps": 300, "groups": 12, "spread": 12, **spec})
     until = seconds * a.SECOND
     groups = placed(Load((topic,), until, CLUSTER_CONFIG), 3).groups_of(topic)
     come = [

@@ -107,9 +107,9 @@ def test_messages_of_a_queue_start_in_the_order_of_their_puts():
     holds()
 
 
-def small(**wish):
+def small(**spec):
     """Two bursts of one tenant and a message of another."""
-    tenants = [tenant("acme", qps=100, groups=1, **wish), tenant("other", qps=100, groups=1)]
+    tenants = [tenant("acme", qps=100, groups=1, **spec), tenant("other", qps=100, groups=1)]
     come = [Arrival(at, 0, 0, band, 45 * MS) for at in (0, 20 * MS) for band in (2, 0, 0)]
     return Load.of(tenants, [*come, Arrival(5 * MS, 1, 0, 1, 45 * MS)], 200 * MS)
 

@@ -91,7 +91,7 @@ class LoanNetwork:
     def look(self):
         total = sum(node.part(self.now, self.GROUPS) for node in self.nodes)
         self.worst = max(self.worst, total)
-        self.lent += any(node.loans.standing(TOPIC)[1] for node in self.nodes)
+        self.lent += any(node.loans.totals(TOPIC)[1] for node in self.nodes)
 
     # ---- rounds
 
@@ -215,9 +215,9 @@ def test_loans_end_by_themselves():
     for node in world.nodes[1:]:
         node.want = 0.0
     world.run(3)
-    assert any(node.loans.standing(TOPIC)[0] for node in world.nodes)
+    assert any(node.loans.totals(TOPIC)[0] for node in world.nodes)
     world.now += DURATION
     for node in world.nodes:
         node.loans.expire(world.now + node.offset)
-        assert (0.0, 0.0) == node.loans.standing(TOPIC)
+        assert (0.0, 0.0) == node.loans.totals(TOPIC)
         assert node.loans.ends() is None

@@ -109,16 +109,16 @@ class TestWish:
 
     @given(st.dictionaries(st.sampled_from(sorted(FIELDS)) | st.text(), json_values))
     def test_no_json_does_more_than_be_refused(self, fields):
-        wish = _parse_or_refuse(json.dumps(fields).encode())
-        if wish is not None:
-            assert set(fields) == set(wish.given)
+        spec = _parse_or_refuse(json.dumps(fields).encode())
+        if spec is not None:
+            assert set(fields) == set(spec.given)
 
     scalars = st.none() | st.booleans() | st.floats() | st.integers(-1, 10) | st.text(max_size=5)
 
     @given(st.fixed_dictionaries({"qps": st.floats(1, 9)}, optional=dict.fromkeys((*NUMBERS[1:], *FLAGS), scalars)))
     def test_what_is_taken_is_finite_and_of_the_right_type(self, fields):
-        wish = _parse_or_refuse(json.dumps(fields).encode())
-        for field, value in {} if wish is None else wish.given.items():
+        spec = _parse_or_refuse(json.dumps(fields).encode())
+        for field, value in {} if spec is None else spec.given.items():
             if field in NUMBERS and value is not None:
                 assert type(value) is float
                 assert math.isfinite(value)
