@@ -60,7 +60,7 @@ async def one(cluster: Cluster, *, leader: bool) -> Run:
     os.kill(pid, signal.SIGKILL)
     killed = now_ns()
     first = await cluster.served_again(theirs, pid, killed)
-    await cluster.heard({f"owners/{partition}" for partition in theirs}, killed)
+    await cluster.wait_for_deletion({f"owners/{partition}" for partition in theirs}, killed)
 
     def since(what: str, *, put: bool) -> float:
         found = [seen.at for seen in cluster.seen if seen.at > killed and seen.put is put and seen.key.startswith(what)]
@@ -80,7 +80,7 @@ async def one(cluster: Cluster, *, leader: bool) -> Run:
     )  # fmt: skip
 
 
-def told(number: int, run: Run) -> str:
+def line_of(number: int, run: Run) -> str:
     legs = {name: value for name, value in run._asdict().items() if isinstance(value, float)}
     figures = "  ".join(f"{name} {value:5.3f}" for name, value in legs.items())
     counts = f"doubled {run.doubled}  loans {run.loans}"
@@ -96,7 +96,7 @@ async def bench(options: argparse.Namespace) -> int:
         ):
             for number in range(options.runs):
                 runs.append(await one(cluster, leader=number % 2 == 0))
-                print(told(number + 1, runs[-1]), file=sys.stderr, flush=True)
+                print(line_of(number + 1, runs[-1]), file=sys.stderr, flush=True)
             lost = await cluster.lost()
             if options.log:
                 Path(options.log).write_bytes(cluster.log.read_bytes())

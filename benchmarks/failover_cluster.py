@@ -104,11 +104,11 @@ class Cluster:
     # ---- what etcd tells
 
     async def _follow(self) -> None:
-        async for told in self._etcd.watch(self._prefix):
+        async for update in self._etcd.watch(self._prefix):
             at = now_ns()
-            items = told.items if isinstance(told, Listing) else (told.item,)
+            items = update.items if isinstance(update, Listing) else (update.item,)
             for item in items:
-                put = isinstance(told, Listing) or told.kind == "put"
+                put = isinstance(update, Listing) or update.kind == "put"
                 key = item.key.removeprefix(self._prefix)
                 self.seen.append(Seen(at, key, put))
                 if put:
@@ -125,7 +125,7 @@ class Cluster:
     def owned(self, node: str) -> list[int]:
         return [int(name) for name in self.named("owners") if self.value(f"owners/{name}")["id"] == node]
 
-    async def heard(self, keys: set[str], since: int) -> None:
+    async def wait_for_deletion(self, keys: set[str], since: int) -> None:
         """The watch has told that all these were put after that instant: it may be later than what was handled."""
         await self._until(
             lambda: keys <= {seen.key for seen in self.seen if seen.put and seen.at > since}, "the watch to tell"

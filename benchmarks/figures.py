@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
-def tell(figures: Mapping[str, float], most: Mapping[str, float], *, as_json: bool) -> None:
+def show(figures: Mapping[str, float], most: Mapping[str, float], *, as_json: bool) -> None:
     """`most` holds the bars: what has one is to be no larger."""
     if as_json:
         print(json.dumps(figures, indent=2))

@@ -130,8 +130,8 @@ async def run(url: str, env: str, arm: str, options: argparse.Namespace) -> dict
                 await asyncio.sleep(0.01)
     found["caught up after, s"] = monotonic() - end
     if flooding is not None:
-        told, _ = await flooding.communicate()
-        found["flood, MB/s"] = float(told)
+        line, _ = await flooding.communicate()
+        found["flood, MB/s"] = float(line)
         found["flood handled"] = waits.flooded
     await putting.close()
     await node.stop(5)
@@ -166,8 +166,8 @@ async def measure(options: argparse.Namespace) -> dict[str, list[dict[str, float
                 finally:
                     await server.stop()
             found.setdefault(arm, []).append(figures)
-            told = "  ".join(f"{name} {value:,.1f}" for name, value in figures.items())
-            print(f"round {number + 1}: {arm:8}{told}", file=sys.stderr)
+            line = "  ".join(f"{name} {value:,.1f}" for name, value in figures.items())
+            print(f"round {number + 1}: {arm:8}{line}", file=sys.stderr)
     return found
 
 

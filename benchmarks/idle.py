@@ -178,7 +178,7 @@ async def measured(children: list[Child], options: argparse.Namespace) -> list[F
         for child, (began, (_, processor, _)), found in zip(children, before, cpu, strict=True):
             _, now, _ = await child.seen()
             found.append(100 * (now - processor) / (time.perf_counter() - began))
-        tell(f"round {number + 1}: " + ", ".join(f"{each[-1]:.2f} %" for each in cpu))
+        print_line(f"round {number + 1}: " + ", ".join(f"{each[-1]:.2f} %" for each in cpu))
     grown = [(await child.seen())[2] - child.rss_before for child in children]
     return [Figures(child.size, found, more) for child, found, more in zip(children, cpu, grown, strict=True)]
 
@@ -193,7 +193,7 @@ async def run(options: argparse.Namespace) -> list[Figures]:
             for size in options.sizes:
                 children.append(await Child.start(size, nats.url, server.endpoint))
                 await filled(children[-1], nats.url, server.endpoint, etcd)
-                tell(f"{size}: silent from now on, process {children[-1].pid}")
+                print_line(f"{size}: silent from now on, process {children[-1].pid}")
             await asyncio.sleep(options.settle)
             gc.collect()
             return await measured(children, options)
@@ -203,7 +203,7 @@ async def run(options: argparse.Namespace) -> list[Figures]:
             await asyncio.gather(nats.stop(), server.stop())
 
 
-def tell(text: str) -> None:
+def print_line(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 

@@ -99,7 +99,7 @@ class Publisher:
         self._waiting.clear()
 
 
-def told(records: int, nodes: list[Node]) -> Iterator[tuple[str, bytes]]:
+def record_stream(records: int, nodes: list[Node]) -> Iterator[tuple[str, bytes]]:
     """Which node says what, in the order of their times."""
     for number in range(records):
         node = nodes[number % len(nodes)]
@@ -113,7 +113,7 @@ async def load(url: str, records: int, queues: int, env: str = "online") -> Load
     try:
         await ensure(connection, [meter_config(env, "file", 1, _KEPT_S)])
         nodes, publisher, handled = [Node(number, queues) for number in range(NODES)], Publisher(connection, env), 0
-        for number, (name, body) in enumerate(told(records, nodes)):
+        for number, (name, body) in enumerate(record_stream(records, nodes)):
             handled += sum(nodes[number % NODES].handled)
             await publisher.put(name, body)
         await publisher.flush()

@@ -20,7 +20,7 @@ from typing import Any
 import uvloop
 from nats.aio.client import Client
 
-from benchmarks.figures import tell
+from benchmarks.figures import show
 from benchmarks.scrape import Child
 from evenlane import Producer
 from evenlane.engine.base import names
@@ -88,12 +88,12 @@ async def run(options: argparse.Namespace) -> dict[str, Any]:
             await etcd.close()
             await asyncio.gather(nats.stop(), server.stop())
     seconds = sum(each[2] for each in counted)
-    told = sum(each[0] for each in counted)
+    recorded = sum(each[0] for each in counted)
     return {
         "records": len(counted),
         "queues": statistics.median(each[1] for each in counted),
         "bytes": statistics.median(each[0] for each in counted),
-        "share_of_payload": told / (seconds * options.qps * len(_BODY)),
+        "share_of_payload": recorded / (seconds * options.qps * len(_BODY)),
         "loop_held_max_ms": held,
     }
 
@@ -105,7 +105,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
-    tell(uvloop.run(run(options)), BARS, as_json=options.json)
+    show(uvloop.run(run(options)), BARS, as_json=options.json)
 
 
 if __name__ == "__main__":

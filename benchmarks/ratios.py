@@ -106,10 +106,10 @@ class Record(NamedTuple):
         return cls(**fields, ratios=ratios)
 
     def write(self, path: Path = RECORDED) -> None:
-        path.write_text(json.dumps({**self._asdict(), "ratios": told(self.ratios)}, indent=2) + "\n")
+        path.write_text(json.dumps({**self._asdict(), "ratios": document(self.ratios)}, indent=2) + "\n")
 
 
-def told(ratios: Mapping[str, Spread]) -> dict[str, Any]:
+def document(ratios: Mapping[str, Spread]) -> dict[str, Any]:
     return {
         name: {
             "median": round(one.median, 4),

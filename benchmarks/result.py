@@ -6,7 +6,7 @@ import statistics
 import sys
 from typing import TYPE_CHECKING
 
-from benchmarks.ratios import BARS, RATIOS, Record, Spread, compared, ratios_of, told
+from benchmarks.ratios import BARS, RATIOS, Record, Spread, compared, document, ratios_of
 
 if TYPE_CHECKING:
     import argparse
@@ -18,7 +18,7 @@ class Result:
 
     def document(self) -> dict[str, object]:
         median = {name: statistics.median(values) for name, values in self.figures.items()}
-        return {"options": vars(self._options), "median": median, "all": self.figures, "ratios": told(self.ratios)}
+        return {"options": vars(self._options), "median": median, "all": self.figures, "ratios": document(self.ratios)}
 
     def show(self) -> None:
         print(f"\n{'figure':34}{'median':>12}   each round")

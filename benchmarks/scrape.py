@@ -23,7 +23,7 @@ import aiohttp
 import uvloop
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parsed
 
-from benchmarks.figures import tell
+from benchmarks.figures import show
 from evenlane import Engine, Producer
 from evenlane.engine.base import names
 from evenlane.engine.base.garbage_collector import tune_gc
@@ -186,7 +186,7 @@ def main() -> None:
         tune_gc()  # as `evenlane run` does
         uvloop.run(serve(nats, etcd, int(labels)))
         return
-    tell(uvloop.run(run(options)), BARS, as_json=options.json)
+    show(uvloop.run(run(options)), BARS, as_json=options.json)
 
 
 if __name__ == "__main__":

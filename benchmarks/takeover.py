@@ -171,13 +171,13 @@ class Bench:
         asked: Counter[str] = Counter()
         client = await nats.connect(self.url)
 
-        async def hear(message) -> None:
+        async def on_message(message) -> None:
             words = message.subject.split(".")
             asked[".".join(words[2:4] if words[0] == "$JS" else words[:1])] += 1
 
         store = await self._store()
         for subject in ("$JS.API.>", f"settled.{ENV}.>", f"busy.{ENV}.>"):
-            await client.subscribe(subject, cb=hear, pending_msgs_limit=-1, pending_bytes_limit=-1)
+            await client.subscribe(subject, cb=on_message, pending_msgs_limit=-1, pending_bytes_limit=-1)
         await client.flush()
         await self._node(store, Figures(), epoch, then=count)
         await store.close()

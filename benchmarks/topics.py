@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Any
 import psutil
 import uvloop
 
-from benchmarks.figures import tell
+from benchmarks.figures import show
 from evenlane.engine.base import names
 from evenlane.engine.cluster.cluster_config import ClusterConfig
 from evenlane.engine.cluster.topics.topic_cache import TopicCache
@@ -74,9 +74,9 @@ async def made(etcd: EtcdCoordination, env: str, count: int) -> None:
 async def in_child(*arguments: object) -> dict[str, Any]:
     command = [sys.executable, "-m", "benchmarks.topics", "--child", *map(str, arguments)]
     child = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)
-    said, _ = await child.communicate()
+    output, _ = await child.communicate()
     assert child.returncode == 0
-    found: dict[str, Any] = json.loads(said)
+    found: dict[str, Any] = json.loads(output)
     return found
 
 
@@ -174,9 +174,9 @@ async def applied(endpoint: str, folder: Path, count: int) -> dict[str, float]:
         child = await asyncio.create_subprocess_exec(
             *command, "--json", "--env", "filed", "--etcd", endpoint, stdout=asyncio.subprocess.PIPE
         )
-        said, _ = await child.communicate()
+        output, _ = await child.communicate()
         took = time.perf_counter() - began
-    document = json.loads(said)
+    document = json.loads(output)
     return {"apply_topics": count, "apply_s": took, "apply_accepted": document["accepted"]}
 
 
@@ -234,7 +234,7 @@ def main() -> None:
     if options.child:
         print(json.dumps(uvloop.run(load(*options.child))))
         return
-    tell(uvloop.run(run(options)), BARS, as_json=options.json)
+    show(uvloop.run(run(options)), BARS, as_json=options.json)
 
 
 if __name__ == "__main__":

@@ -35,7 +35,7 @@ def dashboard() -> Dashboard:
         (
             Part("", (shelf(4, *_now()), shelf(9, _table()))),
             Part("Attempts", (shelf(8, *_attempts()), shelf(8, *_failing()))),
-            Part("Given up", (shelf(8, *_given_up()),)),
+            Part("Given up", (shelf(8, *_expired_and_dropped()),)),
             Part("Twice, or never", (shelf(8, *_twice()),)),
             Part("Times", (shelf(9, *_times()), shelf(8, *_quantiles()))),
         ),
@@ -99,9 +99,9 @@ def _now() -> tuple[Panel, ...]:
     )
 
 
-def _happened(title: str, outcome: str, told: str, colour: str) -> Panel:
+def _happened(title: str, outcome: str, description: str, colour: str) -> Panel:
     expr = or_zero(total(increase(metric_names.OUTCOMES, *_ALL, f'outcome="{outcome}"')))
-    return figure(title, told, expr, decimals=0, steps=((1, colour),))
+    return figure(title, description, expr, decimals=0, steps=((1, colour),))
 
 
 def _table() -> Panel:
@@ -163,12 +163,12 @@ def _failing() -> tuple[Panel, ...]:
     return tuple(
         course(
             title,
-            told,
+            description,
             Line(_topmost(outcome), "{{project}}"),
             unit="mps",
             projects=True,
         )
-        for title, told, outcome in (
+        for title, description, outcome in (
             (
                 "Retries, the most",
                 "Failed attempts a second that are tried again, the ten projects with most.",
@@ -184,14 +184,14 @@ def _topmost(outcome: str) -> str:
     return f"topk(10, {by_project} > 0)"
 
 
-def _given_up() -> tuple[Panel, ...]:
+def _expired_and_dropped() -> tuple[Panel, ...]:
     return tuple(
         bars(
             title,
-            told,
+            description,
             Line(total(in_each_span(metric_names.OUTCOMES, *_ALL, f'outcome="{outcome}"'), "priority"), "{{priority}}"),
         )
-        for title, told, outcome in (
+        for title, description, outcome in (
             (
                 "Dead letters over time",
                 "Messages in each bar's time that failed for good; `evenlane dlq replay` puts them in again.",
@@ -256,12 +256,12 @@ def _quantiles() -> tuple[Panel, ...]:
     return tuple(
         course(
             f"{title}, quantiles",
-            told,
+            description,
             *(Line(quantile(q, name, PRIORITIES), f"p{q * 100:g}") for q in (0.5, 0.9, 0.99)),
             unit="s",
             log=True,
         )
-        for title, told, name in (
+        for title, description, name in (
             (
                 "Dwell time",
                 "From put (or due) to the handler's start, of the chosen priorities together.",

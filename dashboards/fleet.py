@@ -188,7 +188,7 @@ def _times() -> tuple[Panel, ...]:
     return tuple(
         course(
             title,
-            told,
+            description,
             *(
                 Line(quantile(q, name, PRIORITIES, by=("priority",)), f"{{{{priority}}}} p{q * 100:g}")
                 for q in (0.5, 0.99)
@@ -196,7 +196,7 @@ def _times() -> tuple[Panel, ...]:
             unit="s",
             log=True,
         )
-        for title, told, name in (
+        for title, description, name in (
             (
                 "Dwell time",
                 "From put (or due) to the handler's start, p50 and p99; high should stay flat whatever low does.",

@@ -51,14 +51,14 @@ def shelf(height: int, *panels: Panel, widths: tuple[int, ...] = ()) -> Shelf:
 
 
 def framed(
-    title: str, told: str, parts: tuple[Part, ...], *, one_project: bool = False, projects: bool = True
+    title: str, description: str, parts: tuple[Part, ...], *, one_project: bool = False, projects: bool = True
 ) -> Dashboard:
     """Build a dashboard for one project, for the selected ones, or for all."""
     uid = f"evenlane-{title.lower()}"
     built = (
         builders.Dashboard(f"Evenlane / {title}")
         .uid(uid)
-        .description(told)
+        .description(description)
         .tags(["evenlane"])
         .timezone("browser")
         .time("now-1h", "now")

@@ -59,7 +59,7 @@ class Column(NamedTuple):
 
 def figure(
     title: str,
-    told: str,
+    description: str,
     expr: str,
     *,
     unit: str = "short",
@@ -75,7 +75,7 @@ def figure(
     panel = (
         stat.Panel()
         .title(title)
-        .description(told)
+        .description(description)
         .datasource(SOURCE)
         .with_target(query)
         .unit(unit)
@@ -94,7 +94,7 @@ def figure(
 
 def course(
     title: str,
-    told: str,
+    description: str,
     *lines: Line,
     unit: str = "short",
     stacked: bool = False,
@@ -105,7 +105,7 @@ def course(
 ) -> Panel:
     """Build a panel with lines over time. With `projects`, a click on a line leads to its project's dashboard."""
     panel = (
-        _over_time(title, told, unit, busy=projects)
+        _over_time(title, description, unit, busy=projects)
         .line_width(1)
         .fill_opacity(30 if stacked else 8)
         .gradient_mode(GraphGradientMode.OPACITY)
@@ -131,10 +131,10 @@ def course(
     return panel.build()
 
 
-def bars(title: str, told: str, *lines: Line, unit: str = "short") -> Panel:
+def bars(title: str, description: str, *lines: Line, unit: str = "short") -> Panel:
     """Build a panel with counts per span of time, for rare events."""
     panel = (
-        _over_time(title, told, unit, busy=False)
+        _over_time(title, description, unit, busy=False)
         .decimals(0)
         .draw_style(GraphDrawStyle.BARS)
         .fill_opacity(70)
@@ -148,12 +148,12 @@ def bars(title: str, told: str, *lines: Line, unit: str = "short") -> Panel:
     return panel.build()
 
 
-def density(title: str, told: str, expr: str) -> Panel:
+def density(title: str, description: str, expr: str) -> Panel:
     """Build a histogram of durations over time. `expr` is by `le`, in seconds."""
     return (
         heatmap.Panel()
         .title(title)
-        .description(told)
+        .description(description)
         .datasource(SOURCE)
         .with_target(_query(expr, "{{le}}", "A").format(PromQueryFormat.HEATMAP))
         .color(
@@ -173,7 +173,7 @@ def density(title: str, told: str, expr: str) -> Panel:
 
 
 def listing(
-    title: str, told: str, keys: dict[str, str], *columns: Column, first: str, most_first: bool = True
+    title: str, description: str, keys: dict[str, str], *columns: Column, first: str, most_first: bool = True
 ) -> Panel:
     """Build a table with a row per value of the labels `keys` (label -> heading), ordered by the column `first`. A
     project links to its dashboard.
@@ -181,7 +181,7 @@ def listing(
     panel = (
         table.Panel()
         .title(title)
-        .description(told)
+        .description(description)
         .datasource(SOURCE)
         .show_header(True)
         .filterable(True)
@@ -212,11 +212,11 @@ def listing(
     return panel.build()
 
 
-def _over_time(title: str, told: str, unit: str, *, busy: bool) -> timeseries.Panel:
+def _over_time(title: str, description: str, unit: str, *, busy: bool) -> timeseries.Panel:
     return (
         timeseries.Panel()
         .title(title)
-        .description(told)
+        .description(description)
         .datasource(SOURCE)
         .unit(unit)
         .min(0)

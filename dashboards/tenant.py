@@ -269,11 +269,11 @@ def _failures() -> tuple[Panel, ...]:
             "Messages in each bar's time that ended without being handled; `evenlane dlq list` shows the dead ones"
             " with their errors.",
             Line(
-                total(in_each_span(metric_names.OUTCOMES, *_MINE, _GIVEN_UP), "outcome"),
+                total(in_each_span(metric_names.OUTCOMES, *_MINE, _DEAD_OR_GONE), "outcome"),
                 "{{outcome}}",
             ),
         ),
     )
 
 
-_GIVEN_UP = 'outcome=~"dead|expired|dropped"'
+_DEAD_OR_GONE = 'outcome=~"dead|expired|dropped"'

@@ -40,8 +40,8 @@ class Flow:
 
     Invariants:
     - `running` is the number of its messages in flight, `charged` (ns) what they were charged in total.
-    - `former` of the running messages began under other weights, whose mean scale is `former_scale`. It is a fraction,
-      because it isn't known which of them have ended.
+    - `previous` of the running messages began under other weights, whose mean scale is `previous_scale`. It is a
+      fraction, because it isn't known which of them have ended.
     - `owed` (ns) are corrections not yet applied to `start`; at most a message's worth, so that most messages move the
       flow in its line only once.
     - `line` is the line that it is in. `entered`, `ticket` and `noted` describe its valid entry in a line's heap (line,
@@ -49,8 +49,19 @@ class Flow:
     """
 
     __slots__ = (
-        "charged", "entered", "former", "former_scale", "line", "mean", "noted", "owed", "running", "scale", "start",
-        "ticket", "weight",
+        "charged",
+        "entered",
+        "line",
+        "mean",
+        "noted",
+        "owed",
+        "previous",
+        "previous_scale",
+        "running",
+        "scale",
+        "start",
+        "ticket",
+        "weight",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -61,7 +72,7 @@ class Flow:
         self.charged = 0.0
         self.owed = 0.0
         self.running = 0
-        self.former = self.former_scale = 0.0
+        self.previous = self.previous_scale = 0.0
         self.line: Line[Flow] | None = None
         self.entered: Line[Flow] | None = None
         self.ticket = self.noted = 0
@@ -162,8 +173,8 @@ class VirtualTime:
             flow.start += int(flow.owed * before)
             flow.owed = 0.0
             if flow.running:
-                flow.former_scale = before + (flow.former_scale - before) * flow.former / flow.running
-                flow.former = float(flow.running)
+                flow.previous_scale = before + (flow.previous_scale - before) * flow.previous / flow.running
+                flow.previous = float(flow.running)
         ahead = flow.start - self.now
         if ahead > 0:
             flow.start = self.now + int(ahead * flow.scale / before)
@@ -201,7 +212,7 @@ class VirtualTime:
     def refund(self, flow: Flow, count: int) -> None:
         """`count` charged messages did not start: each counts as charged with the mean of all in flight."""
         cost = flow.charged * count / flow.running
-        scale = self._scale_of_last(flow, count) if flow.former else flow.scale
+        scale = self._scale_of_last(flow, count) if flow.previous else flow.scale
         flow.running -= count
         flow.charged = flow.charged - cost if flow.running else 0.0
         flow.start -= int(cost * scale)
@@ -227,7 +238,7 @@ class VirtualTime:
         else:
             flow.mean = each
             self._mean += (each - self._mean) / _SMOOTHING
-        if flow.former:
+        if flow.previous:
             flow.start += int((took - cost) * self._scale_of_any(flow, running, count))
         elif self._fair:
             owed = flow.owed = flow.owed + took - cost
@@ -240,15 +251,15 @@ class VirtualTime:
         """The scale by which `count` of the `running` messages are corrected when they end: the mean of all, but no
         more than that of the present weight.
         """
-        part = flow.former / running
-        flow.former = flow.former - part * count if count < running else 0.0
-        if flow.former < _NONE:
-            flow.former = 0.0
-        return flow.scale + min(0.0, flow.former_scale - flow.scale) * part
+        part = flow.previous / running
+        flow.previous = flow.previous - part * count if count < running else 0.0
+        if flow.previous < _NONE:
+            flow.previous = 0.0
+        return flow.scale + min(0.0, flow.previous_scale - flow.scale) * part
 
     @staticmethod
     def _scale_of_last(flow: Flow, count: int) -> float:
         """The scale by which `count` messages are refunded: that of those charged last."""
-        former = max(0.0, count - (flow.running - flow.former))
-        flow.former -= former
-        return flow.scale + min(0.0, flow.former_scale - flow.scale) * former / count
+        previous = max(0.0, count - (flow.running - flow.previous))
+        flow.previous -= previous
+        return flow.scale + min(0.0, flow.previous_scale - flow.scale) * previous / count

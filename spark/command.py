@@ -91,15 +91,15 @@ def report(
     priorities, topics = _asked(given)
     _check_targets(wanted.targets, priorities)
     written = _made(wanted._replace(topics=topics), master)
-    told = written.document
-    late = sum(tenant["late"] for tenant in told["tenants"])
+    content = written.document
+    late = sum(tenant["late"] for tenant in content["tenants"])
     if as_json:
-        counts = {"tenants": len(told["tenants"]), "late": late, "quotas": len(told["quotas"])}
-        print_json({"out": str(out), "files": written.files, "from": told["from"], "to": told["to"], **counts})
+        counts = {"tenants": len(content["tenants"]), "late": late, "quotas": len(content["quotas"])}
+        print_json({"out": str(out), "files": written.files, "from": content["from"], "to": content["to"], **counts})
         return
     for name in written.files:
         print(out / name)  # noqa: T201
-    tenants, quotas = _counted(told["tenants"], "tenant"), _counted(told["quotas"], "quota")
+    tenants, quotas = _counted(content["tenants"], "tenant"), _counted(content["quotas"], "quota")
     print(f"{tenants}, {late:,} late, {quotas} to change")  # noqa: T201
 
 
@@ -121,7 +121,7 @@ def _made(wanted: Wanted, master: str | None) -> Written:
 
     with Shown("starting Spark", plain=True) as shown:
         opened = session("evenlane report", master=master)
-        return write(opened, wanted, lambda what, share: shown.tell(share, what=what))
+        return write(opened, wanted, lambda what, share: shown.update(share, what=what))
 
 
 def _source(settings: Settings) -> dict[str, str]:

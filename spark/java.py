@@ -95,14 +95,14 @@ def _candidates(environ: Mapping[str, str]) -> Iterator[tuple[str, Path]]:
 def _version(java: Path) -> int:
     """Return the major version. Raises Unfit."""
     try:
-        said = subprocess.run(  # noqa: S603 - the Java that its user has named
+        done = subprocess.run(  # noqa: S603 - the Java that its user has named
             [java, "-version"], capture_output=True, text=True, errors="replace", timeout=_ANSWERS_WITHIN_S, check=False
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise Unfit(f"{java} doesn't run: {error}") from None
-    version = _VERSION.search(said.stderr + said.stdout)
-    if said.returncode or version is None:
-        raise Unfit(f"{java} -version ends with {said.returncode} and tells no version")
+    version = _VERSION.search(done.stderr + done.stdout)
+    if done.returncode or version is None:
+        raise Unfit(f"{java} -version ends with {done.returncode} and tells no version")
     if int(version[1]) < OLDEST:
         raise Unfit(f"{java} is Java {version[1]}, and Spark needs {OLDEST} or newer")
     return int(version[1])

@@ -75,14 +75,14 @@ def session(
         spark = active or _started(SparkSession.builder.appName(name), master, logs, settings or {})
         try:
             register(spark)
-            _unheard(spark)
+            _silence(spark)
             yield spark
         finally:
             if active is None:
                 _stop(spark)
 
 
-def _unheard(spark: SparkSession) -> None:
+def _silence(spark: SparkSession) -> None:
     """Keep PySpark's accumulator thread from printing a traceback when Java ends first, as after a SIGTERM to all."""
     server: Any = spark.sparkContext._accumulatorServer  # noqa: SLF001 - it has no setting
     if server is not None:

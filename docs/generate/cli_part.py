@@ -42,8 +42,8 @@ def _described(path: tuple[str, ...], command: Any) -> Iterator[str]:
     if not hasattr(command, "commands"):
         arguments = [each for each in command.params if each.param_type_name == "argument"]
         yield code(" ".join([*path, "[OPTIONS]", *(each.metavar for each in arguments)]), "text")
-        if told := [(f"`{each.metavar}`", each.help) for each in arguments if each.help]:
-            yield table(("argument", "meaning"), told)
+        if described := [(f"`{each.metavar}`", each.help) for each in arguments if each.help]:
+            yield table(("argument", "meaning"), described)
         if own := [each for each in command.params if each not in arguments and each.name not in _COMMON]:
             yield _options(own)
     yield code(inspect.cleandoc(example), "sh")

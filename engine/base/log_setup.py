@@ -117,7 +117,7 @@ def _cause(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
     return event
 
 
-def _says_something(record: logging.LogRecord) -> bool:
+def _is_worth_logging(record: logging.LogRecord) -> bool:
     """Filter out asyncio's warning at the end of connections that upgraded to TLS, as those to NATS do (gh-85149)."""
     return record.name != "asyncio" or "eof_received() has no effect" not in record.getMessage()
 
@@ -125,7 +125,7 @@ def _says_something(record: logging.LogRecord) -> bool:
 def _route_libraries(formatter: logging.Formatter, threshold: int) -> None:
     handler = _Stderr()
     handler.setFormatter(formatter)
-    handler.addFilter(_says_something)
+    handler.addFilter(_is_worth_logging)
     root = logging.getLogger()
     root.handlers[:] = [*(each for each in root.handlers if not isinstance(each, _Stderr)), handler]
     root.setLevel(threshold)

@@ -26,8 +26,8 @@ class LogThrottle:
         self, of_kind: int, sum_up: Callable[[int, dict[str, int], int], object], *, every_s: float = EVERY_S
     ) -> None:
         self._of_kind, self._sum_up, self._every_s = of_kind, sum_up, every_s
-        self._said: Counter[tuple[str, str]] = Counter()
-        self._unsaid: Counter[str] = Counter()
+        self._logged: Counter[tuple[str, str]] = Counter()
+        self._suppressed: Counter[str] = Counter()
         self._lines = 0
         self._ends: asyncio.TimerHandle | None = None
 
@@ -35,11 +35,11 @@ class LogThrottle:
         """Return whether to log now; otherwise count the entry as suppressed. Kinds are per project."""
         if self._ends is None:
             self._ends = asyncio.get_running_loop().call_later(self._every_s, self._end)
-        if self._lines >= _OF_ALL or self._said[project, kind] >= self._of_kind:
-            self._unsaid[project] += 1
+        if self._lines >= _OF_ALL or self._logged[project, kind] >= self._of_kind:
+            self._suppressed[project] += 1
             return False
         self._lines += 1
-        self._said[project, kind] += 1
+        self._logged[project, kind] += 1
         return True
 
     def stop(self) -> None:
@@ -49,9 +49,9 @@ class LogThrottle:
             self._end()
 
     def _end(self) -> None:
-        unsaid, self._unsaid = self._unsaid, Counter()
-        self._said.clear()
+        suppressed, self._suppressed = self._suppressed, Counter()
+        self._logged.clear()
         self._ends, self._lines = None, 0
-        if unsaid:
-            most = dict(unsaid.most_common(_NAMED))
-            self._sum_up(unsaid.total(), most, unsaid.total() - sum(most.values()))
+        if suppressed:
+            most = dict(suppressed.most_common(_NAMED))
+            self._sum_up(suppressed.total(), most, suppressed.total() - sum(most.values()))

@@ -18,10 +18,10 @@ def context(of: str, ca: str | None, cert: str | None, key: str | None) -> ssl.S
     """
     if ca is None and cert is None:
         return None
-    with _told(f"{of}_ca: {ca} holds no certificates in PEM that can be read"):
+    with _naming(f"{of}_ca: {ca} holds no certificates in PEM that can be read"):
         made = ssl.create_default_context(cafile=ca)
     if cert is not None:
-        with _told(f"{of}_cert and {of}_key: {cert} and {key} are no certificate and its key in PEM"):
+        with _naming(f"{of}_cert and {of}_key: {cert} and {key} are no certificate and its key in PEM"):
             made.load_cert_chain(cert, key, password=_no_password)
     return made
 
@@ -31,7 +31,7 @@ def _no_password() -> str:
 
 
 @contextmanager
-def _told(what: str) -> Iterator[None]:
+def _naming(what: str) -> Iterator[None]:
     try:
         yield
     except (OSError, ValueError) as error:

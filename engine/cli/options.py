@@ -83,8 +83,8 @@ def common(command: Callable[..., None]) -> Callable[..., None]:
 
     @functools.wraps(command)
     def with_common(**arguments: Any) -> None:
-        said = {name: arguments.pop(name) for name in shared}
-        command(_common_options(**said), **arguments)
+        shared_values = {name: arguments.pop(name) for name in shared}
+        command(_common_options(**shared_values), **arguments)
 
     keyword_only = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in (*own, *shared.values())]
     with_common.__signature__ = inspect.Signature(keyword_only)  # type: ignore[attr-defined]

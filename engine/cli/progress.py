@@ -32,7 +32,7 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 class Shown:
     """Progress of a command: `with Shown("putting", "message") as shown: ... shown.tell(3, 7)`. Without a `unit`,
-    `tell` takes the share that is done, from 0 to 1. With `plain`, it prints lines if there is no terminal.
+    `update` takes the share that is done, from 0 to 1. With `plain`, it prints lines if there is no terminal.
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class Shown:
         self._turn = threading.Lock()
         self._timer: threading.Timer | None = None
         self._bar: Progress | None = None
-        self._began = self._said_at = 0.0
+        self._began = self._shown_at = 0.0
 
     def __enter__(self) -> Self:
         self.start()
@@ -66,7 +66,7 @@ class Shown:
 
     def start(self) -> None:
         """Start the timer."""
-        self._began = self._said_at = monotonic()
+        self._began = self._shown_at = monotonic()
         if self._drawn:
             self._timer = threading.Timer(self._after_s, self._draw)
             self._timer.daemon = True
@@ -83,15 +83,15 @@ class Shown:
         if bar is not None:
             bar.stop()
 
-    def tell(self, done: float, total: float | None = None, note: str = "", *, what: str = "") -> None:
+    def update(self, done: float, total: float | None = None, note: str = "", *, what: str = "") -> None:
         """Report progress. `total` is omitted while unknown, and for shares. `what` is the step that has begun."""
         self._done, self._note, self._what = done, note, what or self._what
         self._total = total if self._unit else 1.0
         if self._drawn:
             with self._turn:
                 self._update()
-        elif self._plain and monotonic() - self._said_at >= self._plain_every_s:
-            self._said_at = monotonic()
+        elif self._plain and monotonic() - self._shown_at >= self._plain_every_s:
+            self._shown_at = monotonic()
             line = ", ".join(filter(None, [f"{self._what} {self._figures()}", note]))
             print(line, file=self._stream, flush=True)
 

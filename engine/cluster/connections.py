@@ -80,8 +80,8 @@ class Connections:
 
 def config_known_so_far(settings: Settings) -> dict[str, object]:
     """Return the cluster settings that were set explicitly for this process, for `agree_cluster_config`."""
-    told = {key: getattr(settings, key) for key in CLUSTER_SETTINGS}
-    return {key: value for key, value in told.items() if value is not None}
+    values = {key: getattr(settings, key) for key in CLUSTER_SETTINGS}
+    return {key: value for key, value in values.items() if value is not None}
 
 
 @contextmanager

@@ -106,23 +106,23 @@ class LeaderElection:
         """Wait until the key belongs to this process; return its epoch."""
         watch = self._coordination.watch(self.key)
         try:
-            async for told in watch:
-                if epoch := self._ours_already(told):
+            async for update in watch:
+                if epoch := self._ours_already(update):
                     return epoch
-                self._note_detached(told)
-                if self._created_at(told) == 0 and (epoch := await self._try()):
+                self._note_detached(update)
+                if self._created_at(update) == 0 and (epoch := await self._try()):
                     return epoch
             raise CoordinationError("the connection has been closed")
         finally:
             self._note_detached(None)
             await watch.aclose()
 
-    def _note_detached(self, told: Listing | Event | None) -> None:
+    def _note_detached(self, update: Listing | Event | None) -> None:
         """Schedule the deletion of a leader key that is under no lease, as it would never expire. A change of the key,
         such as its leader's repair, cancels it.
         """
-        item = self._item(told) if told is not None else None
-        if isinstance(told, Event) and item is None:
+        item = self._item(update) if update is not None else None
+        if isinstance(update, Event) and item is None:
             return  # the event is about another key
         if self._clearing is not None:
             self._clearing.cancel()
@@ -199,9 +199,9 @@ class LeaderElection:
         """
         watch = self._coordination.watch(self.key)
         try:
-            async for told in watch:
-                item = self._item(told)
-                if self._created_at(told) not in (epoch, None):
+            async for update in watch:
+                item = self._item(update)
+                if self._created_at(update) not in (epoch, None):
                     return
                 if item is not None and item.lease not in (0, self._lease):
                     return
@@ -226,23 +226,23 @@ class LeaderElection:
                 _log.info("the leader's term begins again", reason=str(error))
             await asyncio.sleep(_PAUSE_S)
 
-    def _item(self, told: Listing | Event) -> KeyValue | None:
+    def _item(self, update: Listing | Event) -> KeyValue | None:
         """Return the leader's key, None if the update doesn't mention it. A deleted key has no create-revision."""
-        items = told.items if isinstance(told, Listing) else (told.item,)
+        items = update.items if isinstance(update, Listing) else (update.item,)
         return next((item for item in items if item.key == self.key), None)
 
-    def _created_at(self, told: Listing | Event) -> int | None:
+    def _created_at(self, update: Listing | Event) -> int | None:
         """Return the leader key's create-revision, 0 if there is no key, None if the update is about another key."""
-        item = self._item(told)
+        item = self._item(update)
         if item is None:
-            return 0 if isinstance(told, Listing) else None
+            return 0 if isinstance(update, Listing) else None
         return item.create_revision
 
-    def _ours_already(self, told: Listing | Event) -> int:
+    def _ours_already(self, update: Listing | Event) -> int:
         """Return the epoch if the key is already under the node's lease: left by a term that failed, or by a claim
         whose answer was lost. Otherwise 0.
         """
-        item = self._item(told)
+        item = self._item(update)
         lease = self._node_lease() if self._node_lease is not None else 0
         if item is None or not lease or item.lease != lease:
             return 0

@@ -43,14 +43,14 @@ class PrefixWatch:
         return self
 
     async def __anext__(self) -> WatchUpdate:
-        told = await anext(self._watch)
-        gone_back = self._revisions.take(told)
-        if isinstance(told, Listing):
-            return WatchUpdate({self._name(item): item for item in told.items}, (), True, told.revision, gone_back)
-        revision = told.item.mod_revision
-        if told.kind == "put":
-            return WatchUpdate({self._name(told.item): told.item}, (), False, revision)
-        return WatchUpdate({}, (self._name(told.item),), False, revision)
+        update = await anext(self._watch)
+        gone_back = self._revisions.take(update)
+        if isinstance(update, Listing):
+            return WatchUpdate({self._name(item): item for item in update.items}, (), True, update.revision, gone_back)
+        revision = update.item.mod_revision
+        if update.kind == "put":
+            return WatchUpdate({self._name(update.item): update.item}, (), False, revision)
+        return WatchUpdate({}, (self._name(update.item),), False, revision)
 
     def _name(self, item: KeyValue) -> str:
         return item.key.removeprefix(self._prefix)

@@ -22,17 +22,17 @@ def _warn(reason: str) -> None:
 
 
 class RecordReader:
-    """Decodes records and counts invalid values in `passed_over`. `say(reason)` is called for each, and logs by
+    """Decodes records and counts invalid values in `skipped`. `on_skipped(reason)` is called for each, and logs by
     default.
     """
 
-    def __init__(self, env: str, say: Callable[[str], object] = _warn) -> None:
-        self._env, self._say = env, say
-        self.passed_over = 0
+    def __init__(self, env: str, on_skipped: Callable[[str], object] = _warn) -> None:
+        self._env, self._on_skipped = env, on_skipped
+        self.skipped = 0
 
     def pass_over(self, reason: object) -> None:
-        self.passed_over += 1
-        self._say(str(reason))
+        self.skipped += 1
+        self._on_skipped(str(reason))
 
     def read(self, kind: type[R], key: str, raw: bytes) -> R | None:
         """Decode a record. Returns None if the value is no record of this kind."""

@@ -275,9 +275,9 @@ class RequestBus(Protocol):
     async def open(self) -> None:
         """Raises Unreachable."""
 
-    def listen(self, subject: str, heard: Callable[[bytes, bytes, bytes, bytes], None]) -> int:
-        """Call `heard(subject, reply, headers, body)` for each message; the token `*` in the subject matches any token.
-        Returns the id for `unlisten`.
+    def listen(self, subject: str, on_message: Callable[[bytes, bytes, bytes, bytes], None]) -> int:
+        """Call `on_message(subject, reply, headers, body)` for each message; the token `*` in the subject matches any
+        token. Returns the id for `unlisten`.
         """
 
     def unlisten(self, sid: int) -> None: ...

@@ -15,7 +15,7 @@ from evenlane.engine.admin.dead_letters.client import opened
 from evenlane.engine.admin.dead_letters.replay import Replayed
 from evenlane.engine.base.names import check_project
 from evenlane.engine.cluster import connections
-from evenlane.engine.core.message.copies import STRAY
+from evenlane.engine.core.message.copies import UNROUTABLE_PROJECT
 from evenlane.engine.errors import ConfigError, EvenlaneError
 
 if TYPE_CHECKING:
@@ -61,11 +61,11 @@ class DeadLetterRoutes:
         Raises EvenlaneError.
         """
         _check(project)
-        async with self._read() as letters:
-            total = await letters.count(project)
-            found = await letters.oldest(project, limit) if total else []
-            kept = await letters.kept()
-        documents = [letter.document(body=False) for letter in found]
+        async with self._read() as dead_letters:
+            total = await dead_letters.count(project)
+            found = await dead_letters.oldest(project, limit) if total else []
+            kept = await dead_letters.kept()
+        documents = [dead_letter.document(body=False) for dead_letter in found]
         replay = self._progress[project]._asdict() if project in self._progress else None
         return {
             "project": project,
@@ -79,19 +79,19 @@ class DeadLetterRoutes:
     async def show(self, project: str, sequence: int) -> dict[str, Any]:
         """Show one dead letter with the first part of its body. Raises EvenlaneError."""
         _check(project)
-        async with self._read() as letters:
-            told = (await letters.get(project, sequence)).document(body=True)
+        async with self._read() as dead_letters:
+            document = (await dead_letters.get(project, sequence)).document(body=True)
         for kind in ("body", "body_base64"):
-            if kind in told:
-                told |= {kind: told[kind][:_PREVIEW], "cut": len(told[kind]) > _PREVIEW}
-        return told
+            if kind in document:
+                document |= {kind: document[kind][:_PREVIEW], "cut": len(document[kind]) > _PREVIEW}
+        return document
 
     async def replay(self, project: str, sequence: int | None) -> dict[str, Any]:
         """Replay one dead letter, or all present ones. Returns the result, or the progress if the replay takes longer
         than `soon_s`. Raises EvenlaneError.
         """
         _check(project)
-        if project == STRAY:
+        if project == UNROUTABLE_PROJECT:
             raise ConfigError("_stray holds what no queue had, so there is none to replay it into")
         if project in self._replays:
             raise ReplayRuns(f"the dead letters of {project} are being replayed already: wait until that has ended")
@@ -107,8 +107,8 @@ class DeadLetterRoutes:
         await asyncio.wait([replay], timeout=self._soon_s)
         if replay.done():
             return _outcome(project, replay.result())
-        told = self._progress.get(project)
-        return {"project": project, "running": True, **(told._asdict() if told is not None else {})}
+        progress = self._progress.get(project)
+        return {"project": project, "running": True, **(progress._asdict() if progress is not None else {})}
 
     async def close(self) -> None:
         replays = [*self._replays.values()]
@@ -117,12 +117,12 @@ class DeadLetterRoutes:
         await asyncio.gather(*replays, return_exceptions=True)
 
     async def _replay(self, project: str, sequence: int | None) -> Replayed:
-        def tell(progress: Progress) -> None:
+        def on_progress(progress: Progress) -> None:
             self._progress[project] = progress
 
         _log.info("dead letters are replayed by HTTP", project=project, sequence=sequence or "all")
-        async with self._opened() as letters:
-            done = await letters.replay(project, sequence, tell=tell)
+        async with self._opened() as dead_letters:
+            done = await dead_letters.replay(project, sequence, on_progress=on_progress)
         _log.info(
             "dead letters were replayed by HTTP",
             project=project, replayed=done.replayed, failed=len(done.failed), stopped=done.stopped,
@@ -149,14 +149,14 @@ class DeadLetterRoutes:
     async def _read(self) -> AsyncIterator[DeadLetterClient]:
         if self._asking.locked():
             raise EvenlaneError(f"dead letters are being read for {_AT_ONCE} already: ask again in a second")
-        async with self._asking, self._opened() as letters:
-            yield letters
+        async with self._asking, self._opened() as dead_letters:
+            yield dead_letters
 
     @asynccontextmanager
     async def _opened(self) -> AsyncIterator[DeadLetterClient]:
         with connections.translate_errors():
-            async with opened(self._settings) as letters:
-                yield letters
+            async with opened(self._settings) as dead_letters:
+                yield dead_letters
 
 
 def _why(project: str, error: BaseException) -> str:
@@ -181,5 +181,5 @@ def _outcome(project: str, done: Replayed) -> dict[str, Any]:
 
 def _check(project: str) -> None:
     """Raise InvalidName for an invalid project."""
-    if project != STRAY:
+    if project != UNROUTABLE_PROJECT:
         check_project(project)

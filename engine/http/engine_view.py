@@ -43,7 +43,7 @@ class EngineView:
         self._asker = WhyClient(coordination, view.settings.env, self._line)
         self._asking = asyncio.Semaphore(_AT_ONCE)
         self._overlooking = Overlooking(coordination, view.settings.env, self._line)
-        self._letters = DeadLetterRoutes(view.settings)
+        self._dead_letters = DeadLetterRoutes(view.settings)
         self._pages: dict[str, SingleFlight[Page]] = {}
         self.watching = LiveFeed(self._overview)
 
@@ -83,14 +83,14 @@ class EngineView:
             with connections.translate_errors():
                 return await self._asker.why(project, priority, within)
 
-    async def letters(self, project: str, limit: int) -> dict[str, Any]:
-        return await self._letters.list(project, limit)
+    async def dead_letters(self, project: str, limit: int) -> dict[str, Any]:
+        return await self._dead_letters.list(project, limit)
 
-    async def letter(self, project: str, sequence: int) -> dict[str, Any]:
-        return await self._letters.show(project, sequence)
+    async def dead_letter(self, project: str, sequence: int) -> dict[str, Any]:
+        return await self._dead_letters.show(project, sequence)
 
     async def replay(self, project: str, sequence: int | None) -> dict[str, Any]:
-        return await self._letters.replay(project, sequence)
+        return await self._dead_letters.replay(project, sequence)
 
     async def change_state(self, project: str, state: State) -> dict[str, Any]:
         by = f"the status page of {self._view.id}"
@@ -99,7 +99,7 @@ class EngineView:
     async def close(self) -> None:
         """End watching and replays; other requests are still answered."""
         await self.watching.close()
-        await self._letters.close()
+        await self._dead_letters.close()
 
     async def _overview(self) -> dict[str, Any]:
         with connections.translate_errors():

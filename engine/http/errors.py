@@ -30,14 +30,14 @@ def status_of(error: EvenlaneError) -> HTTPStatus:
     return HTTPStatus.SERVICE_UNAVAILABLE
 
 
-def told(sentence: str, status: int) -> JSONResponse:
+def error_response(sentence: str, status: int) -> JSONResponse:
     return JSONResponse({"error": " ".join(sentence.split())}, status)
 
 
 async def on_known(_request: Request, error: Exception) -> JSONResponse:
     """Answer an error that was caused by a person or the environment."""
     assert isinstance(error, EvenlaneError)
-    return told(str(error), status_of(error))
+    return error_response(str(error), status_of(error))
 
 
 async def on_http(request: Request, error: Exception) -> JSONResponse:
@@ -48,11 +48,13 @@ async def on_http(request: Request, error: Exception) -> JSONResponse:
         HTTPStatus.NOT_FOUND: f"there is nothing at {request.url.path}: see docs/reference/http-api.md for what is",
         HTTPStatus.METHOD_NOT_ALLOWED: f"{request.url.path} takes no {request.method}: ask by {takes}",
     }
-    response = told(sentences.get(HTTPStatus(error.status_code), error.detail), error.status_code)
+    response = error_response(sentences.get(HTTPStatus(error.status_code), error.detail), error.status_code)
     response.headers.update(error.headers or {})
     return response
 
 
 async def on_defect(request: Request, error: Exception) -> JSONResponse:
     _log.error("a request could not be answered", path=request.url.path, exc_info=error)
-    return told("the node could not answer: this is a defect, its log says more", HTTPStatus.INTERNAL_SERVER_ERROR)
+    return error_response(
+        "the node could not answer: this is a defect, its log says more", HTTPStatus.INTERNAL_SERVER_ERROR
+    )

@@ -46,8 +46,8 @@ class Viewer:
         if newest is not None:
             self._changed.set()
 
-    def show(self, told: FeedUpdate) -> None:
-        self._newest = told
+    def show(self, update: FeedUpdate) -> None:
+        self._newest = update
         self._changed.set()
 
     def end(self) -> None:
@@ -77,7 +77,7 @@ class Viewer:
 
 class _Found(NamedTuple):
     body: bytes
-    told: FeedUpdate
+    update: FeedUpdate
 
 
 class LiveFeed:
@@ -99,7 +99,7 @@ class LiveFeed:
         self._history = RecentHistory()
         self._viewers: set[Viewer] = set()
         self._shared = SingleFlight(self._looked, fresh_ns=fresh_ns)
-        self._told: FeedUpdate | None = None
+        self._last: FeedUpdate | None = None
         self._watching: asyncio.Task[None] | None = None
         self._closed = False
 
@@ -114,9 +114,9 @@ class LiveFeed:
         if len(self._viewers) >= self._most_viewers:
             raise EvenlaneError(f"{self._most_viewers} watch this node already: look at another one")
         if self._watching is None:
-            self._told = None
+            self._last = None
             self._watching = asyncio.create_task(self._watch(), name="watching")
-        viewer = Viewer(self._history.copy(), self._told, self._left)
+        viewer = Viewer(self._history.copy(), self._last, self._left)
         self._viewers.add(viewer)
         return viewer
 
@@ -137,14 +137,14 @@ class LiveFeed:
     async def _watch(self) -> None:
         while True:
             began = asyncio.get_running_loop().time()
-            self._told = await self._look()
+            self._last = await self._look()
             for viewer in self._viewers:
-                viewer.show(self._told)
+                viewer.show(self._last)
             await asyncio.sleep(max(0.1, began + self._every_s - asyncio.get_running_loop().time()))
 
     async def _look(self) -> FeedUpdate:
         try:
-            return (await self._shared.read()).told
+            return (await self._shared.read()).update
         except EvenlaneError as error:
             return _trouble(" ".join(str(error).split()))
         except Exception:  # noqa: BLE001 - viewers get a trouble event, and the next attempt may succeed
@@ -159,21 +159,21 @@ class LiveFeed:
 
 def _found(document: dict[str, Any]) -> _Found:
     body = _written(document)
-    return _Found(body, _told("overview", body))
+    return _Found(body, _update("overview", body))
 
 
 def _past(before: RecentHistory) -> FeedUpdate:
-    return _told("history", _written(before.document()))
+    return _update("history", _written(before.document()))
 
 
 def _trouble(sentence: str) -> FeedUpdate:
-    return _told("trouble", _written({"error": sentence}))
+    return _update("trouble", _written({"error": sentence}))
 
 
 def _written(document: object) -> bytes:
     return msgspec.json.encode(document)
 
 
-def _told(kind: _Kind, body: bytes) -> FeedUpdate:
+def _update(kind: _Kind, body: bytes) -> FeedUpdate:
     """Encode an event once for all viewers."""
     return FeedUpdate(kind, ServerSentEvent(body.decode(), event=kind, retry=_AGAIN_MS).encode())

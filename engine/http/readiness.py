@@ -32,8 +32,13 @@ class Readiness:
         return not self.not_ready
 
     def document(self) -> dict[str, Any]:
-        told = {"ready": self.ready, "node": self.node, "partitions": self.partitions, "generation": self.generation}
-        return told if self.ready else {**told, "error": self.not_ready}
+        document = {
+            "ready": self.ready,
+            "node": self.node,
+            "partitions": self.partitions,
+            "generation": self.generation,
+        }
+        return document if self.ready else {**document, "error": self.not_ready}
 
 
 class Probe:
@@ -54,8 +59,8 @@ class Probe:
         """Return which servers don't answer, in one sentence; empty if both do."""
         async with self._asking:
             if not self._at or now_ns() - self._at >= _FRESH_NS:
-                said = await asyncio.gather(*(self._missing(name, probe) for name, probe in self._probes.items()))
-                self._found, self._at = "; ".join(filter(None, said)), now_ns()
+                missing = await asyncio.gather(*(self._missing(name, probe) for name, probe in self._probes.items()))
+                self._found, self._at = "; ".join(filter(None, missing)), now_ns()
             return self._found
 
     async def _missing(self, server: str, probe: Callable[[], Awaitable[object]]) -> str:

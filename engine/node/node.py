@@ -138,8 +138,8 @@ class Node:
     ) -> None:
         self.lanes = OwnedLanes()
         self.queues = QueueRegistry(
-            self.cluster_config, self.limits, self.scheduler, topic_of, draining_of, self._owned_numbers, self.signal.notify,
-            self._tuning,
+            self.cluster_config, self.limits, self.scheduler, topic_of, draining_of,
+            self._owned_numbers, self.signal.notify, self._tuning,
         )  # fmt: skip
         self.ready = ReadyQueues(
             self.store, self.env, PayloadMemory(self.limits, self.scheduler), self.lanes, self.queues.activity,

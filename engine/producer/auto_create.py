@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from evenlane.engine.errors import UnknownProject
     from evenlane.ring.coordination.ports import Coordination
 
-_HEARD_S = 2.0  # from a topic's acceptance until this process has received it
+_RECEIVED_S = 2.0  # from a topic's acceptance until this process has received it
 _MOST = 100  # projects remembered as having no topic: random names cause at most as many etcd reads per `again_s`
 
 
@@ -56,7 +56,7 @@ class TopicAutoCreate:
             self._silent_at = monotonic()
             raise refusal from None
         try:
-            await self._topics.wait_for(project, _HEARD_S)
+            await self._topics.wait_for(project, _RECEIVED_S)
         finally:
             self._accepted.discard(project)
 

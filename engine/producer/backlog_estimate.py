@@ -104,12 +104,12 @@ class BacklogEstimate:
 
     # ---- counts
 
-    def told(self, entry: BacklogEntry, at: int, now: float) -> None:
+    def reported(self, entry: BacklogEntry, at: int, now: float) -> None:
         """Apply a node's count, unless it is older than the known one, as a previous owner's may be."""
         part = self._parts.get(entry.partition)
         if part is None or at < part.at:
             return
-        self._count(entry.partition, entry.count, entry.lane, entry.later, at, now, self._tuning.told_s)
+        self._count(entry.partition, entry.count, entry.lane, entry.later, at, now, self._tuning.reported_within_s)
 
     def counted(self, partition: int, count: int, lane: int, later: int, at: int, now: float) -> None:
         """Apply a count of the store."""

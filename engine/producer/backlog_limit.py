@@ -48,15 +48,15 @@ class BacklogLimiter:
         self._asked_at: dict[str, float] = {}
         self._asks = asyncio.Semaphore(_ASKS_AT_ONCE)
         self._listening: asyncio.Task[None] | None = None
-        self._heard_on: RequestBus | None = None
+        self._bus: RequestBus | None = None
 
     async def close(self) -> None:
         tasks = [each for each in (*self._asking.values(), self._listening) if each is not None]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        if self._heard_on is not None:
-            await self._heard_on.close()
+        if self._bus is not None:
+            await self._bus.close()
 
     def try_acquire(self, pending: PendingPut) -> bool:
         """Count a put in if its topic's backlog is known and has room. Raises BacklogFull."""
@@ -101,20 +101,20 @@ class BacklogLimiter:
 
     def _listen(self) -> None:
         if self._listening is None and self._connect is not None:
-            self._listening = self._task(self._hear(self._connect()), "producer hears of backlogs")
+            self._listening = self._task(self._open_listener(self._connect()), "producer hears of backlogs")
 
-    async def _hear(self, connection: RequestBus) -> None:
-        self._heard_on = connection
+    async def _open_listener(self, connection: RequestBus) -> None:
+        self._bus = connection
         while True:
             try:
                 await connection.open()
             except Unreachable:
                 await asyncio.sleep(self._tuning.counted_s)
             else:
-                connection.listen(subject(self._env, "*"), self._heard)
+                connection.listen(subject(self._env, "*"), self._on_report)
                 return
 
-    def _heard(self, _subject: bytes, _reply: bytes, _headers: bytes, body: bytes) -> None:
+    def _on_report(self, _subject: bytes, _reply: bytes, _headers: bytes, body: bytes) -> None:
         report = decoded(body)
         if report is None or report.at > self._store.now() + _AHEAD:
             return
@@ -122,7 +122,7 @@ class BacklogLimiter:
         for entry in report.entries:
             backlog = self._backlogs.get(entry.project)
             if backlog is not None:
-                backlog.told(entry, report.at, now)
+                backlog.reported(entry, report.at, now)
 
     # ---- store's counts
 

@@ -157,9 +157,9 @@ class TopicLimiter:
             self._passing = asyncio.create_task(self._pass(), name="producer admission")
 
     def forget(self, completion: Completion) -> None:
-        forgotten = [pending for pending in self._aside if pending.completion is completion]
+        abandoned = [pending for pending in self._aside if pending.completion is completion]
         self._aside = deque(pending for pending in self._aside if pending.completion is not completion)
-        for pending in forgotten:
+        for pending in abandoned:
             self._sender.complete(pending, None)
         self._room.set()
 

@@ -113,7 +113,7 @@ class Sender:
             pending.state = RETRYING
             asyncio.get_running_loop().call_soon(self.complete, pending, ProducerClosed(CLOSED))
         elif self._held and pending.subject in self._held:
-            self._put_off(pending, "")
+            self._defer(pending, "")
         else:
             self._try(pending, now)
         if not self._is_busy:
@@ -127,7 +127,7 @@ class Sender:
                 pending.subject, pending.headers, pending.body, partial(self._answered, pending, number)
             )
         except Lost as lost:
-            self._put_off(pending, str(lost))
+            self._defer(pending, str(lost))
             return
         pending.tries = number
         pending.sent_at = now
@@ -152,9 +152,9 @@ class Sender:
         del self._in_flight[pending]
         pause = _BACKOFF_S[min(pending.tries, len(_BACKOFF_S)) - 1]
         pending.next_try = monotonic() + uniform(pause / 2, pause)  # noqa: S311 - spreads load, hides no secret
-        self._put_off(pending, why)
+        self._defer(pending, why)
 
-    def _put_off(self, pending: PendingPut, why: str) -> None:
+    def _defer(self, pending: PendingPut, why: str) -> None:
         pending.state = RETRYING
         pending.why = why
         self._retrying.append(pending)
@@ -215,7 +215,7 @@ class Sender:
             if now >= pending.deadline or self._too_late_to_try(pending, now):
                 self.complete(pending, self._unknown(pending))
             elif not connected or now < pending.next_try or pending.subject in self._held:
-                self._put_off(pending, pending.why)
+                self._defer(pending, pending.why)
             else:
                 self._try(pending, now)
 

@@ -15,7 +15,7 @@ class Tuning:
     """Time until a changed quota takes effect."""
     sweep_from: int = 1_024
     """Number of topics from which the rate limiter drops idle ones."""
-    told_s: float = 5.0
+    reported_within_s: float = 5.0
     """Time for which a node's backlog count is fresh. After it, the owner has changed or there is none."""
     counted_s: float = 1.0
     """Time for which the store's backlog count is fresh; the store is asked no more often."""

@@ -68,8 +68,8 @@ def evenly(load: Load, where: Placement) -> Load:
 
 @dataclass(frozen=True)
 class Arm:
-    """`read` takes the figures from a trace. `at_hand`: on the broker the node prefetches every message of the backlog,
-    so that a scheduler that goes by age sees the oldest one.
+    """`read` takes the figures from a trace. `prefetched`: on the broker the node prefetches every message of the
+    backlog, so that a scheduler that goes by age sees the oldest one.
 
     `nodes`: on how many nodes, None: on as many as the scenario. `aim` makes the load that is put from `load`, once the
     groups of each node are known; it changes groups alone.
@@ -78,7 +78,7 @@ class Arm:
     load: Load
     make: Make
     read: Callable[[Trace], Figures]
-    at_hand: bool = False
+    prefetched: bool = False
     nodes: int | None = None
     quotas: Quotas = "shared"
     aim: Callable[[Load, Placement], Load] = as_it_is

@@ -18,20 +18,20 @@ class LeaseLedger:
 
     def __init__(self, coordination: Coordination, supervision: Supervision) -> None:
         self._coordination, self._supervision = coordination, supervision
-        self._former: list[int] = []
+        self._previous: list[int] = []
 
     def note_current(self, lease: int) -> None:
         """Note the lease of the present session; 0: none."""
-        self._supervision.holds([*self._former, *([lease] if lease else [])])
+        self._supervision.holds([*self._previous, *([lease] if lease else [])])
 
-    def add_former(self, lease: int) -> None:
+    def add_previous(self, lease: int) -> None:
         """Note the lease of a session that is over, if etcd hasn't confirmed its end; 0: it has."""
         if lease:
-            self._former.append(lease)
+            self._previous.append(lease)
 
-    async def revoke_former(self) -> None:
+    async def revoke_previous(self) -> None:
         """Revoke the leases of earlier sessions. Raises CoordinationError."""
-        while self._former:
-            await self._coordination.revoke(self._former[-1])
-            self._former.pop()
+        while self._previous:
+            await self._coordination.revoke(self._previous[-1])
+            self._previous.pop()
             self.note_current(0)

@@ -63,7 +63,7 @@ class NodeStatus:
             host=vitals.host, pid=vitals.pid, version=vitals.version, http=self._http, cpu=round(vitals.cpu(), 3),
             projects=node.queues.projects, in_flight=len(node.in_flight),
             at=round(node.store.now() / _SECOND, 3), store=self._has_store(),
-            passed_over=self._records.passed_over,
+            passed_over=self._records.skipped,
         )  # fmt: skip
 
     def _has_store(self) -> bool:

@@ -71,9 +71,9 @@ class NodeServices:
     async def close(self) -> None:
         """Close. No effect on services that were never opened."""
         self.line = None
-        beside = (
+        parts = (
             self._sampling, self._metering, self._store_watch, self._counting, self._taking, self._emptiness,
             self._showing, self._answering,
         )  # fmt: skip
-        for part in beside:
+        for part in parts:
             await part.close()

@@ -168,7 +168,7 @@ class Session:
         is_orderly = self._is_orderly and not self.fatal
         is_settled = await node.stop(2.0, process_ends=is_orderly and self._stop.is_set())
         if is_orderly:
-            await membership.let_go()
+            await membership.publish_release()
         self._is_clean = self._is_clean and is_settled
         _log.info("node stopped", clean=self._is_clean and is_orderly, **vars(node.counters))
 
@@ -178,7 +178,7 @@ class Session:
         if self._over.is_set() or not self._is_clean:  # some partitions, and their lent quota, weren't released
             await node.queues.shares.repaid()
         await lease.end()
-        self._process.leases.add_former(lease.id)
+        self._process.leases.add_previous(lease.id)
 
     def _build_node(self, store: OpenStore) -> Node:
         process, cluster, settings = self._process, self._cluster, self._process.settings
@@ -199,7 +199,7 @@ class Session:
         """
         process = self._process
         try:
-            await process.leases.revoke_former()
+            await process.leases.revoke_previous()
             if self._is_rejoin:  # an etcd that was wiped may have lost the config
                 config = {name: getattr(self._cluster.config, name) for name in CLUSTER_SETTINGS}
                 await agree_cluster_config(process.coordination, process.settings.env, config)

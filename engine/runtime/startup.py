@@ -23,21 +23,21 @@ _SILENCE = (Unavailable, Unreachable, Lost)
 async def wait_until_answered(
     probe: Callable[[], Awaitable[T]],
     wait_s: float,
-    said: Callable[[str], None],
+    on_wait: Callable[[str], None],
     *,
     pause_s: float = _PAUSE_S,
     again_s: float = _AGAIN_S,
 ) -> T:
     """Return the result of `probe` once it doesn't fail with silence (Unavailable, Unreachable or Lost).
 
-    `probe` is called at least once, and again for `wait_s` seconds; each call must start from scratch. `said` gets one
-    line when the wait begins, and one every `again_s` seconds. Raises Unreachable after that time, and EvenlaneError at
-    once if the server answers with a refusal: waiting doesn't fix a wrong password.
+    `probe` is called at least once, and again for `wait_s` seconds; each call must start from scratch. `on_wait` gets
+    one line when the wait begins, and one every `again_s` seconds. Raises Unreachable after that time, and
+    EvenlaneError at once if the server answers with a refusal: waiting doesn't fix a wrong password.
     """
     loop = asyncio.get_running_loop()
     start = loop.time()
     deadline = start + wait_s
-    say_at = start
+    next_notice_at = start
     reason = ""
     while True:
         try:
@@ -50,9 +50,9 @@ async def wait_until_answered(
                 raise
         if loop.time() + pause_s >= deadline:
             raise Unreachable(f"{reason}; waited {wait_s:g} s for it (start_timeout)" if wait_s else reason)
-        if loop.time() >= say_at:
-            said(f"{reason}; waiting for it, {deadline - loop.time():.0f} s more")
-            say_at = loop.time() + again_s
+        if loop.time() >= next_notice_at:
+            on_wait(f"{reason}; waiting for it, {deadline - loop.time():.0f} s more")
+            next_notice_at = loop.time() + again_s
         await asyncio.sleep(pause_s)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from evenlane.engine.base import names
-from evenlane.engine.core.stats.forecast import figure, spoken, stands_still
+from evenlane.engine.core.stats.forecast import figure, is_stopped, spoken
 
 if TYPE_CHECKING:
     from evenlane.engine.core.queue.queue import Queue
@@ -92,9 +92,9 @@ def _most(topic: Topic) -> int | None:
 
 def _paused(about: About) -> str:
     project = about.project
-    if about.unknown and (about.topic is None or not stands_still(about.topic)):
+    if about.unknown and (about.topic is None or not is_stopped(about.topic)):
         return "a node on which it waits doesn't know its topic, as etcd has lost topics"
-    if not stands_still(about.topic):
+    if not is_stopped(about.topic):
         return "its retries and dead letters can't be stored at the moment: nothing new of it is started until they are"
     if about.topic is None:
         return "the project has no topic: nothing of it is handed out until it has one"

@@ -62,7 +62,7 @@ class _Account:
 
 
 class Loans:
-    """The loans of a node. Messages that are older than the newest leader and round seen (`_heard`) are ignored: they
+    """The loans of a node. Messages that are older than the newest leader and round seen (`_newest`) are ignored: they
     were delayed.
 
     Invariant: a project is in `_accounts` only while something is lent or borrowed.
@@ -70,7 +70,7 @@ class Loans:
 
     def __init__(self) -> None:
         self._accounts: dict[str, _Account] = {}
-        self._heard = (0, 0)
+        self._newest = (0, 0)
         self._reported: dict[tuple[int, int], int] = {}
 
     # ---- state
@@ -113,7 +113,7 @@ class Loans:
 
     def reports(self, epoch: int, number: int, now: int) -> bool:
         """Note that the leader's request of this round is answered now; False if a newer round has been seen."""
-        if not self._hear(epoch, number):
+        if not self._is_current(epoch, number):
             return False
         self._reported[epoch, number] = now
         for old in [made for made in self._reported if made < (epoch, number - 4)]:
@@ -122,7 +122,7 @@ class Loans:
 
     def lend(self, project: str, epoch: int, number: int, part: float, own: float, until: int) -> float:
         """Promise to leave `part` of the own part unused, or as much of it as there is. Returns the part promised."""
-        if not self._hear(epoch, number):
+        if not self._is_current(epoch, number):
             return 0.0
         account = self._accounts.setdefault(project, _Account())
         promised = max(0.0, min(part, own - account.lent(but=epoch)))
@@ -133,7 +133,7 @@ class Loans:
 
     def keep(self, project: str, epoch: int, number: int, most: float) -> float:
         """Give up borrowed parts beyond `most`. Returns the part that is still borrowed."""
-        current, account = self._hear(epoch, number), self._accounts.get(project)
+        current, account = self._is_current(epoch, number), self._accounts.get(project)
         if account is None:
             return 0.0
         if current:
@@ -145,7 +145,7 @@ class Loans:
     def grant(self, project: str, epoch: int, number: int, part: float, duration: int, now: int) -> bool:
         """Borrow `part` in place of what was borrowed. Returns whether that is a change."""
         reported = self._reported.get((epoch, number))
-        if reported is None or not self._hear(epoch, number):
+        if reported is None or not self._is_current(epoch, number):
             return False
         until = reported + int(duration * (1 - MARGIN))
         if until <= now:
@@ -174,12 +174,12 @@ class Loans:
         self._tidy(project)
         return bool(old)
 
-    def _hear(self, epoch: int, number: int) -> bool:
+    def _is_current(self, epoch: int, number: int) -> bool:
         """Whether the message is from the newest leader and round seen, or newer: a late message must not undo a later
         one.
         """
-        current = (epoch, number) >= self._heard
-        self._heard = max(self._heard, (epoch, number))
+        current = (epoch, number) >= self._newest
+        self._newest = max(self._newest, (epoch, number))
         return current
 
     # ---- expiry

@@ -47,7 +47,7 @@ class Loan(NamedTuple):
     keep: Part
 
 
-class NodeStanding(NamedTuple):
+class NodeLoans(NamedTuple):
     """The parts that a node has confirmed."""
 
     lent: Part
@@ -76,7 +76,7 @@ class LendingRounds:
         self._duration = duration
         self._states: dict[str, dict[str, State]] = {}  # by topic and node, of this round
         self._loans: dict[str, dict[str, Loan]] = {}
-        self._confirmed: dict[str, dict[str, NodeStanding]] = {}
+        self._confirmed: dict[str, dict[str, NodeLoans]] = {}
         self._most: dict[str, dict[str, _Most]] = {}  # by topic and borrower
 
     def begin(self) -> int:
@@ -99,7 +99,7 @@ class LendingRounds:
                 made.setdefault(node, {})[project] = loan
         return made
 
-    def confirmed(self, node: str, number: int, reported: Mapping[str, NodeStanding]) -> None:
+    def confirmed(self, node: str, number: int, reported: Mapping[str, NodeLoans]) -> None:
         if number == self.number:
             for project, node_loans in reported.items():
                 if node in self._loans.get(project, {}):

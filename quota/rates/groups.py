@@ -164,7 +164,7 @@ class TopicQuota(Generic[G]):
                 return first
             self._unlink()
             if first.ready:
-                self._put_off(first)
+                self._defer(first)
             else:
                 first.listed = False
         self.wakes_at = self._later[0][0] if self._later else NEVER
@@ -239,12 +239,12 @@ class TopicQuota(Generic[G]):
             return
         if served.at > now:
             self._unlink()
-            self._put_off(served)
+            self._defer(served)
         elif served is not self._last:
             self._unlink()
             self._list(served)
 
-    def _put_off(self, group: G) -> None:
+    def _defer(self, group: G) -> None:
         self._count += 1
         heappush(self._later, (group.at, self._count, group))
 
@@ -255,7 +255,7 @@ class TopicQuota(Generic[G]):
             if not group.ready:
                 group.listed = False
             elif group.at > now:
-                self._put_off(group)
+                self._defer(group)
             else:
                 self._list(group)
 

@@ -25,7 +25,7 @@ MOST_BYTES = 65_536  # of a spec
 _MOST_ACCEPTED_BYTES = 1_048_576
 _MOST_REVISION = 2**53
 _LATER = ("dead_letter_expired", "number", "deleted")  # an older leader does not write these yet: defaults apply
-_BESIDE = ("active", "draining", "revision", "number", "deleted")  # fields of an accepted topic, after the topic's own
+_ADDED = ("active", "draining", "revision", "number", "deleted")  # fields of an accepted topic, after the topic's own
 
 
 class ClusterLimits(Protocol):
@@ -162,14 +162,14 @@ def encode(value: Topic | Accepted) -> bytes:
     """JSON with all fields, always in the same order."""
     if isinstance(value, Topic):
         return write_object(msgspec.to_builtins(value))
-    beside = {field: getattr(value, field) for field in _BESIDE}
-    return write_object({**msgspec.to_builtins(value.topic), **beside})
+    added = {field: getattr(value, field) for field in _ADDED}
+    return write_object({**msgspec.to_builtins(value.topic), **added})
 
 
 def decode_accepted(raw: bytes) -> Accepted:
     """Raises TopicError. Unknown fields are ignored: a newer release may have written them."""
     read = read_object(raw, _MOST_ACCEPTED_BYTES)
-    for field in (*FIELDS, *_BESIDE):
+    for field in (*FIELDS, *_ADDED):
         if field not in read and field not in _LATER:
             raise TopicError(field, "is missing")
     topic = Topic(**{field: rule(field, read[field]) for field, rule in FIELDS.items() if field in read})

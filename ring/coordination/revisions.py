@@ -33,19 +33,19 @@ class KeyRevisions:
         self._newest = 0  # newest reported revision
         self._keys: dict[str, _Revisions] = {}
 
-    def take(self, told: Listing | Event) -> bool:
+    def take(self, update: Listing | Event) -> bool:
         """Take in an item of the watch, and return whether it shows that etcd was rolled back since."""
-        if isinstance(told, Listing):
-            items = [item for item in told.items if _UNREADABLE not in item.key]
-            gone_back = told.revision < self._newest or any(map(self._contradicts, items))
-            self._newest = told.revision
+        if isinstance(update, Listing):
+            items = [item for item in update.items if _UNREADABLE not in item.key]
+            gone_back = update.revision < self._newest or any(map(self._contradicts, items))
+            self._newest = update.revision
             self._keys = {item.key: _of(item) for item in items}
             return gone_back
-        self._newest = told.item.mod_revision
-        if told.kind == "put":
-            self._keys[told.item.key] = _of(told.item)
+        self._newest = update.item.mod_revision
+        if update.kind == "put":
+            self._keys[update.item.key] = _of(update.item)
         else:
-            self._keys.pop(told.item.key, None)
+            self._keys.pop(update.item.key, None)
         return False
 
     def _contradicts(self, item: KeyValue) -> bool:

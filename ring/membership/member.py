@@ -139,7 +139,7 @@ class Member:
     - A partition is in `_todo` unless it is wanted and open, or neither wanted nor ours. `done` follows `generation`
       once `_todo` is empty.
     - `_departures` has partitions that are open and not wanted, until they close.
-    - `_given_up` has the last epoch of each partition that was ours and no longer is; a late answer for it is ignored.
+    - `_abandoned` has the last epoch of each partition that was ours and no longer is; a late answer for it is ignored.
     - A timer in `_timers` is valid if it equals `again_at` or the time in `_detached` of its partition; others are
       stale.
 
@@ -160,7 +160,7 @@ class Member:
     _listed: int = 0  # the revision of the last listing
     _owners: dict[int, Owner] = field(default_factory=dict)
     _parts: dict[int, _Part] = field(default_factory=dict)
-    _given_up: dict[int, int] = field(default_factory=dict)  # partition -> epoch
+    _abandoned: dict[int, int] = field(default_factory=dict)  # partition -> epoch
     _departures: Departures = field(default_factory=Departures)
     _todo: set[int] = field(default_factory=set)
     _detached: dict[int, int] = field(default_factory=dict)  # owner keys under no lease, and when to clear them
@@ -280,7 +280,7 @@ class Member:
             self._departures.arrived(partition)  # (an owner writes its key again once it serves)
         part = self._parts.get(partition)
         if owner.lease == self.lease:
-            if owner.epoch > self._given_up.get(partition, 0) and (part is None or part.stage is Stage.ASKING):
+            if owner.epoch > self._abandoned.get(partition, 0) and (part is None or part.stage is Stage.ASKING):
                 return self._ours(partition, owner.epoch)
             if part is not None and owner.epoch < part.epoch <= self._listed:
                 return self._lost(partition, part)  # etcd was rolled back to an earlier claim, and has advanced since
@@ -322,14 +322,14 @@ class Member:
     def _give_up(self, partition: int, part: _Part) -> None:
         del self._parts[partition]
         self._departures.discard(partition)
-        self._given_up[partition] = part.epoch
+        self._abandoned[partition] = part.epoch
 
     # ---- answers
 
     def acquired(self, partition: int, epoch: int, now: int) -> list[Action]:
         """The answer to the transaction of `Acquire`; epoch 0: refused."""
         part = self._parts.get(partition)
-        if part is None or part.stage is not Stage.ASKING or 0 < epoch <= self._given_up.get(partition, 0):
+        if part is None or part.stage is not Stage.ASKING or 0 < epoch <= self._abandoned.get(partition, 0):
             return []  # the watch was faster, or this answers an earlier request
         if epoch == 0:  # the key or the plan has changed; the watch reports it, or has done so already
             self._again(partition, part, now)

@@ -25,10 +25,10 @@ def bounded_ring(nodes: Sequence[str], loads: Sequence[float], present: Mapping[
     ring = preference(tuple(nodes))
     _keep(made, nodes, present)
     for node in made.nodes:
-        _let_go(made, node)
+        _release(made, node)
     Orphans(made, ring).place()
     Repair(made, ring).run()
-    _take_back(made)
+    _reclaim(made)
     return made.owner
 
 
@@ -41,7 +41,7 @@ def _keep(made: Assignment, nodes: Sequence[str], present: Mapping[int, str]) ->
             made.home[partition] = node
 
 
-def _let_go(made: Assignment, node: int) -> None:
+def _release(made: Assignment, node: int) -> None:
     """Reduce a heavily overfull node to its share, as when many other nodes have just come.
 
     These partitions would move anyway; `Repair` would place them one by one, which takes longer.
@@ -61,7 +61,7 @@ def _let_go(made: Assignment, node: int) -> None:
             count += 1
 
 
-def _take_back(made: Assignment) -> None:
+def _reclaim(made: Assignment) -> None:
     """Return a partition to its home if, in hindsight, all bounds hold without its move."""
     if any(any(made.strain(node)) for node in made.nodes):
         return

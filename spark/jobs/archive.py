@@ -37,17 +37,19 @@ def run(
     source: Mapping[str, str],
     archive: str,
     every: str | None = None,
-    say: Callable[[str], None] = streams.unsaid,
+    announce: Callable[[str], None] = streams.silent,
 ) -> None:
     """Archive records. `source` are options of the data source. Without `every`, returns when all present records are
-    archived. `say` is called for each batch. Raises Failed; Busy if another process archives there; ConfigError if the
-    archive belongs to another environment.
+    archived. `announce` is called for each batch. Raises Failed; Busy if another process archives there; ConfigError if
+    the archive belongs to another environment.
     """
     folder = Folder(spark, archive)
-    streams.run(spark, source, folder, lambda frame, batch: lay_down(frame, folder, batch), every=every, say=say)
+    streams.run(
+        spark, source, folder, lambda frame, batch: write_batch(frame, folder, batch), every=every, announce=announce
+    )
 
 
-def lay_down(meter: DataFrame, folder: Folder, batch: str) -> None:
+def write_batch(meter: DataFrame, folder: Folder, batch: str) -> None:
     """Write rows of METER to the hours of their event time, in files named after the batch. May be repeated."""
     staging, staged, laid = f"{_STAGING}/{batch}", progress(batch, whole=False), progress(batch, whole=True)
     done = folder.read(PROGRESS)
@@ -76,10 +78,10 @@ def _stage(meter: DataFrame, path: str) -> None:
 
 
 def main(arguments: Sequence[str]) -> None:
-    told = Arguments(__doc__)
-    told.archive(required=True)
-    told.every()
-    given, source = told.parse(arguments)
+    command_line = Arguments(__doc__)
+    command_line.archive(required=True)
+    command_line.every()
+    given, source = command_line.parse(arguments)
     with session("evenlane archive") as spark:
         run(spark, source, given.archive, given.every, streams.printed)
 

@@ -106,9 +106,9 @@ class Folder:
             # Hadoop renames a file's checksum after the file: a kill between the two would make it unreadable.
             file = Path(self.at(name).removeprefix("file:"))
             file.parent.mkdir(parents=True, exist_ok=True)
-            beside = file.with_name(f"_new-{file.name}")
-            beside.write_text(text, encoding="utf-8")
-            beside.replace(file)
+            new_file = file.with_name(f"_new-{file.name}")
+            new_file.write_text(text, encoding="utf-8")
+            new_file.replace(file)
             return
         new = self._path_of(self.at(f"_new-{name}"))
         out = self._files.create(new, True)

@@ -96,29 +96,33 @@ def ask(wanted: Wanted) -> None:
             present(server, options)
 
 
-def make(spark: SparkSession, wanted: Wanted, say: Callable[[str, float], None]) -> Written:
-    """Make a report in a running session. The previous report stays in the folder until the new one is complete. `say`
-    is called at each step with its name and the share done. Raises EvenlaneError.
+def make(spark: SparkSession, wanted: Wanted, announce: Callable[[str, float], None]) -> Written:
+    """Make a report in a running session. The previous report stays in the folder until the new one is complete.
+    `announce` is called at each step with its name and the share done. Raises EvenlaneError.
     """
     with place.staged(wanted.out, _FILES) as staging:
-        return _made(spark, wanted, staging, say)
+        return _made(spark, wanted, staging, announce)
 
 
-def write(opened: AbstractContextManager[SparkSession], wanted: Wanted, say: Callable[[str, float], None]) -> Written:
+def write(
+    opened: AbstractContextManager[SparkSession], wanted: Wanted, announce: Callable[[str, float], None]
+) -> Written:
     """Make a report in a session of its own. The session ends before the scratch folder is cleaned up, since its
     interrupted tasks would still write there.
     """
     with place.staged(wanted.out, _FILES) as staging, opened as spark:
-        return _made(spark, wanted, staging, say)
+        return _made(spark, wanted, staging, announce)
 
 
-def _made(spark: SparkSession, wanted: Wanted, staging: place.Staging, say: Callable[[str, float], None]) -> Written:
+def _made(
+    spark: SparkSession, wanted: Wanted, staging: place.Staging, announce: Callable[[str, float], None]
+) -> Written:
     with explained():
         if wanted.archive and wanted.source is not None:
-            say("laying new records down", 0.1)
+            announce("laying new records down", 0.1)
             with contextlib.suppress(place.Busy):  # records that aren't archived yet are read from the stream
                 archive.run(spark, wanted.source, wanted.archive)
-        say("reading records", 0.2)
+        announce("reading records", 0.2)
         now = datetime.now(UTC)
         since, until = _range(wanted, now)
         span = SPANS[wanted.window]
@@ -126,16 +130,16 @@ def _made(spark: SparkSession, wanted: Wanted, staging: place.Staging, say: Call
         meter = _meter(spark, wanted, since - timedelta(seconds=LEAD_S), until)
         known = Folder(spark, place.url(staging.scratch)).kept_grains(grains(meter, span.grain_s), "grains")
         records = known.records.count()
-        say(f"working out windows from {records:,} records", 0.5)
+        announce(f"working out windows from {records:,} records", 0.5)
         folder = staging.new if "parquet" in wanted.formats else staging.scratch
         found = tenants(known, _dead(spark, wanted, since, until), span, wanted.targets, since).hint("rebalance")
         found = Folder(spark, place.url(folder)).kept(found, "tenants.parquet")
         made = Made(found, noisy(found), quality(known, found, span, since, None if wanted.until else now))
         about = About(wanted.env, now, wanted.window, timedelta(seconds=span.window_s), wanted.targets)
-        told = document(made, about)
-        told["quotas"] = _quotas(found, told["to"])
-        say(f"writing to {wanted.out}", 0.9)
-        return Written(_write(staging.new, wanted, told), told)
+        content = document(made, about)
+        content["quotas"] = _quotas(found, content["to"])
+        announce(f"writing to {wanted.out}", 0.9)
+        return Written(_write(staging.new, wanted, content), content)
 
 
 def _quotas(found: DataFrame, until: str | None) -> list[dict[str, Any]]:
@@ -173,13 +177,13 @@ def _instant(at: datetime) -> str:
     return at.astimezone(UTC).isoformat().replace("+00:00", "Z")
 
 
-def _write(folder: Path, wanted: Wanted, told: Mapping[str, Any]) -> list[str]:
+def _write(folder: Path, wanted: Wanted, content: Mapping[str, Any]) -> list[str]:
     if "json" in wanted.formats:
-        _json(folder / "report.json", told)
+        _json(folder / "report.json", content)
         if wanted.topics is not None:
-            _json(folder / "quotas.json", apply_form(told["quotas"], wanted.topics))
+            _json(folder / "quotas.json", apply_form(content["quotas"], wanted.topics))
     if "html" in wanted.formats:
-        (folder / "report.html").write_text(page(told), encoding="utf-8")
+        (folder / "report.html").write_text(page(content), encoding="utf-8")
     return sorted(each.name for each in folder.iterdir())
 
 
@@ -188,9 +192,9 @@ def _json(path: Path, value: object) -> None:
 
 
 def main(arguments: Sequence[str]) -> None:
-    told = Arguments(__doc__)
-    told.archive()
-    add = told.parser.add_argument
+    command_line = Arguments(__doc__)
+    command_line.archive()
+    add = command_line.parser.add_argument
     add("--out", metavar="DIR", type=Path, required=True, help="folder for the report")
     add("--window", default="1h", metavar="W", help=f"{', '.join(SPANS)}; 1h if left out")
     add("--format", default=",".join(FORMATS), metavar="F[,F]", help=f"{', '.join(FORMATS)}; all if left out")
@@ -200,7 +204,7 @@ def main(arguments: Sequence[str]) -> None:
     add("--until", metavar="TIME", type=when, help="the same; now if left out")
     add("--topics", metavar="FILE", type=Path, help="the present topics in JSON, as `evenlane topics apply` takes them")
     add("--archive-only", action="store_true", help="don't ask NATS: read what the archive has")
-    given, source = told.parse(arguments)
+    given, source = command_line.parse(arguments)
     if given.archive_only and not given.archive:
         raise ConfigError("--archive-only: name the folder with --archive")
     settings = connect(source)
@@ -212,8 +216,8 @@ def main(arguments: Sequence[str]) -> None:
     )  # fmt: skip
     check(wanted)
     ask(wanted)
-    said = functools.partial(print, file=sys.stderr, flush=True)
-    written = write(session("evenlane report"), wanted, lambda what, _share: said(what))
+    printed = functools.partial(print, file=sys.stderr, flush=True)
+    written = write(session("evenlane report"), wanted, lambda what, _share: printed(what))
     print("\n".join(str(given.out / name) for name in written.files))  # noqa: T201
 
 

@@ -37,7 +37,7 @@ def printed(line: str) -> None:
     print(line, flush=True)  # noqa: T201
 
 
-def unsaid(_line: str) -> None:
+def silent(_line: str) -> None:
     """Print nothing: stdout has other content."""
 
 
@@ -48,12 +48,12 @@ def run(
     write: Callable[[DataFrame, str], None],
     *,
     every: str | None,
-    say: Callable[[str], None],
+    announce: Callable[[str], None],
 ) -> None:
     """Run a streaming job. `write` is called with rows of METER and the batch's name, and writes to `folder`, which
     also has the checkpoint. After a kill, an incomplete batch is repeated with the same rows and name. `every` is an
-    interval such as `60 seconds`; without it, the job ends when all present records are read. `say` is called for each
-    batch. Raises ConfigError if the folder belongs to another environment, Busy if another process writes to it.
+    interval such as `60 seconds`; without it, the job ends when all present records are read. `announce` is called for
+    each batch. Raises ConfigError if the folder belongs to another environment, Busy if another process writes to it.
     """
     env = parse(source).settings.env
 
@@ -61,7 +61,7 @@ def run(
         query, began = frame.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId"), time.monotonic()
         folder.write(ENVIRONMENT, env)
         write(frame, f"{query}-{number:08}")
-        say(f"batch {number}: {time.monotonic() - began:.0f} s")
+        announce(f"batch {number}: {time.monotonic() - began:.0f} s")
 
     with explained(), folder.alone():
         folder.refuse_other(env)
@@ -73,7 +73,7 @@ def run(
 def _run(spark: SparkSession, writer: DataStreamWriter) -> None:
     query = writer.start()
     try:
-        with _told_to_end() as ended:
+        with _asked_to_end() as ended:
             whole = _followed(query, ended)
         if ended.is_set():
             if not whole:
@@ -101,7 +101,7 @@ def _followed(query: StreamingQuery, ended: threading.Event) -> bool:
 
 
 @contextlib.contextmanager
-def _told_to_end() -> Iterator[threading.Event]:
+def _asked_to_end() -> Iterator[threading.Event]:
     """Yield an event that SIGTERM sets. An exception during a call to Java would leave the call's answer to the next
     call, which would then wait forever. After SIGTERM, stderr is discarded, so that PySpark's threads can't report that
     Java has ended.
@@ -115,9 +115,9 @@ def _told_to_end() -> Iterator[threading.Event]:
         sys.stderr = io.StringIO()
         ended.set()
 
-    heard, before = sys.stderr, signal.signal(signal.SIGTERM, end)
+    stderr, before = sys.stderr, signal.signal(signal.SIGTERM, end)
     try:
         yield ended
     finally:
         signal.signal(signal.SIGTERM, before)
-        sys.stderr = heard
+        sys.stderr = stderr

@@ -59,12 +59,12 @@ class Tables:
 
     def take(self, meter: DataFrame, batch: str) -> None:
         """Add one batch of METER, unless it is already in the tables."""
-        former = self.current()
-        if former["batch"] == batch:
+        previous = self.current()
+        if previous["batch"] == batch:
             return
-        before = [self._grains(name).records for name in former["grains"]]
+        before = [self._grains(name).records for name in previous["grains"]]
         self.folder.kept_grains(grains(meter, FINEST_S, before), f"grains/{batch}")
-        parts = [*former["grains"], f"grains/{batch}"]
+        parts = [*previous["grains"], f"grains/{batch}"]
         if len(parts) > _MOST_PARTS:
             known = together(*map(self._grains, parts))
             enough = _since(known, self._first(known) - timedelta(seconds=LEAD_S))
@@ -72,7 +72,7 @@ class Tables:
             parts = [f"grains/{batch}-whole"]
         self._write_tables(together(*map(self._grains, parts)), batch)
         self.folder.write(_CURRENT, json.dumps({"batch": batch, "grains": parts}))
-        self._tidy(former, parts, batch)
+        self._tidy(previous, parts, batch)
 
     def _grains(self, name: str) -> Grains:
         return Grains(*(self._spark.read.parquet(self.folder.at(f"{name}/{part}")) for part in Grains._fields))
@@ -102,11 +102,11 @@ class Tables:
         }
         return self._spark.read.format("evenlane").options(**options).load()
 
-    def _tidy(self, former: Mapping[str, Any], parts: Sequence[str], batch: str) -> None:
+    def _tidy(self, previous: Mapping[str, Any], parts: Sequence[str], batch: str) -> None:
         counting = {
             *parts,
-            *former["grains"],
-            *(f"{table}/{each}" for table in TABLES for each in (batch, former["batch"])),
+            *previous["grains"],
+            *(f"{table}/{each}" for table in TABLES for each in (batch, previous["batch"])),
         }
         for pattern in ("grains/*", *(f"{table}/*" for table in TABLES)):
             for name in self.folder.names(pattern):
@@ -136,17 +136,17 @@ def keep_current(
     source: Mapping[str, str],
     path: str,
     every: str | None = None,
-    say: Callable[[str], None] = streams.unsaid,
+    announce: Callable[[str], None] = streams.silent,
 ) -> None:
     tables = Tables(spark, path, source)
-    streams.run(spark, source, tables.folder, tables.take, every=every, say=say)
+    streams.run(spark, source, tables.folder, tables.take, every=every, announce=announce)
 
 
 def main(arguments: Sequence[str]) -> None:
-    told = Arguments(__doc__)
-    told.parser.add_argument("--tables", metavar="DIR", required=True, help="folder or URL for the tables")
-    told.every()
-    given, source = told.parse(arguments)
+    command_line = Arguments(__doc__)
+    command_line.parser.add_argument("--tables", metavar="DIR", required=True, help="folder or URL for the tables")
+    command_line.every()
+    given, source = command_line.parse(arguments)
     with session("evenlane tables") as spark:
         keep_current(spark, source, given.tables, given.every, streams.printed)
 

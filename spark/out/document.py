@@ -52,14 +52,14 @@ def document(made: Made, about: About, most_points: int = MOST_POINTS) -> Row:
     with data for at least a sixth of its length, if there is one: a window that has just begun says little.
     """
     windows = _windows(made.tenants, about)
-    told: Row = {
+    content: Row = {
         "made_at": plain(about.made_at), "env": about.env, "window": about.window,
         "window_s": about.length.total_seconds(), "from": None, "to": None,
         "attention": [], "tenants": [], "windows": {"ends": [], "of": {}, "left_out": 0}, "noisy": [], "quality": [],
     }  # fmt: skip
-    told["quality"] = [plain(each.asDict(recursive=True)) for each in made.quality.orderBy("window_end").collect()]
+    content["quality"] = [plain(each.asDict(recursive=True)) for each in made.quality.orderBy("window_end").collect()]
     if not windows:
-        return told
+        return content
     latest = windows[-1]
     rows = [row.asDict(recursive=True) for row in made.tenants.where(F.col("window_end") == latest).collect()]
     rows.sort(key=lambda row: row["project"])
@@ -67,7 +67,7 @@ def document(made: Made, about: About, most_points: int = MOST_POINTS) -> Row:
         row["priorities"] = sorted(row["priorities"] or (), key=lambda each: (each["target_s"], each["priority"]))
     noticed = attention(rows, about.targets, about.env)
     shown = _shown(rows, [item["project"] for item in noticed], most_points // len(windows))
-    return told | {
+    return content | {
         "from": plain(windows[0] - about.length),
         "to": plain(latest),
         "attention": noticed,
@@ -139,6 +139,6 @@ def _columns(series: Sequence[Any]) -> Row:
 
 def _nested(series: Sequence[Any], array: str, key: str, value: str) -> dict[str, list[Any]]:
     """Turn arrays of structs into a column per key; 0 where a window has only other keys."""
-    told = [None if row is None else {each[key]: plain(each[value]) for each in row[array] or ()} for row in series]
-    keys = dict.fromkeys(name for each in told if each for name in each)
-    return {name: [None if each is None else each.get(name, 0) for each in told] for name in keys}
+    counts = [None if row is None else {each[key]: plain(each[value]) for each in row[array] or ()} for row in series]
+    keys = dict.fromkeys(name for each in counts if each for name in each)
+    return {name: [None if each is None else each.get(name, 0) for each in counts] for name in keys}

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
 _PREFIX = ".evenlane-report-"
-_FORMER = "former"
+_PREVIOUS = "former"
 _PATTERN = "[]{}*?\\"
 
 
@@ -71,7 +71,7 @@ def staged(folder: Path, ours: Iterable[str] = ()) -> Iterator[Staging]:
     folder.mkdir(parents=True, exist_ok=True)
     with alone(folder, f"another report is being written to {folder}: wait until it is done, or name another folder"):
         for left in folder.glob(f"{_PREFIX}*"):  # left by a process that was killed
-            _put_back(left / "scratch" / _FORMER, folder)
+            _put_back(left / "scratch" / _PREVIOUS, folder)
             shutil.rmtree(left)
         with tempfile.TemporaryDirectory(dir=folder, prefix=_PREFIX) as made:
             staging = Staging(Path(made, "new"), Path(made, "scratch"))
@@ -80,14 +80,14 @@ def staged(folder: Path, ours: Iterable[str] = ()) -> Iterator[Staging]:
             yield staging
             made_now = sorted(staging.new.iterdir())
             for each in made_now:
-                _replace(each, folder / each.name, staging.scratch / _FORMER)
+                _replace(each, folder / each.name, staging.scratch / _PREVIOUS)
             for name in set(ours) - {each.name for each in made_now}:
                 _remove(folder / name)
 
 
-def _put_back(former: Path, folder: Path) -> None:
+def _put_back(previous: Path, folder: Path) -> None:
     """Restore entries that a killed process had moved away and not yet replaced."""
-    for each in former.glob("*"):
+    for each in previous.glob("*"):
         if not (folder / each.name).exists():
             each.rename(folder / each.name)
 

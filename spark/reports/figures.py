@@ -52,10 +52,10 @@ def _in_windows(grown: DataFrame, ends: DataFrame, span: Span) -> DataFrame:
         .crossJoin(F.broadcast(ends))
         .withColumn("grain_end", F.least(later(F.col("grain"), span.grain_s), F.col("data_end")))
     )
-    told_s = seconds(F.col("grain_end")) - seconds(F.greatest("grain", "data_start"))
+    reported_s = seconds(F.col("grain_end")) - seconds(F.greatest("grain", "data_start"))
     # rates over a few seconds are arbitrary, so a grain that is cut off counts as at least half a grain
     all_s = seconds(F.col("data_end")) - seconds(F.col("data_start"))
-    over_s = F.greatest(told_s, F.least(F.lit(span.grain_s / 2), all_s), F.lit(1.0))
+    over_s = F.greatest(reported_s, F.least(F.lit(span.grain_s / 2), all_s), F.lit(1.0))
     height, time, count = F.col("backlog").cast("double"), seconds(F.col("grain_end")), F.count("*")
     unexplained = F.regr_syy(height, time) - F.regr_slope(height, time) * F.regr_sxy(height, time)
     off = F.when(count > 2, F.greatest(F.lit(0.0), unexplained) / (count - 2))

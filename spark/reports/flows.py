@@ -31,7 +31,7 @@ _LEVELS = ("backlog", "in_flight")
 SUMS = (*CUMULATIVE, "uncounted", *_LEVELS)
 WHOLE = ""
 """Value of the column `priority` for all of a tenant's priorities together. No priority has this name."""
-_ANEW_S = 60
+_RESTART_S = 60
 """Longer than the final and first reports of two successive owners can overlap."""
 
 
@@ -46,9 +46,9 @@ def epochs(levels: DataFrame) -> DataFrame:
     """
     of_partition = Window.partitionBy("partition")
     in_time, in_order = of_partition.orderBy("first_at", "epoch"), of_partition.orderBy("era", "epoch")
-    former = in_time.rowsBetween(Window.unboundedPreceding, -1)
-    silent_s = seconds(F.col("first_at")) - seconds(F.max("told_at").over(former))
-    anew = (F.col("epoch") <= F.lag("epoch").over(in_time)) & (silent_s > _ANEW_S)
+    previous = in_time.rowsBetween(Window.unboundedPreceding, -1)
+    silent_s = seconds(F.col("first_at")) - seconds(F.max("told_at").over(previous))
+    restarts = (F.col("epoch") <= F.lag("epoch").over(in_time)) & (silent_s > _RESTART_S)
     return (
         levels.groupBy(*SPELL)
         .agg(
@@ -58,7 +58,7 @@ def epochs(levels: DataFrame) -> DataFrame:
             F.max("closed").alias("handed_over"),
             F.max(F.col("project").isNotNull()).alias("named"),
         )
-        .withColumn("anew", anew.cast("int"))
+        .withColumn("anew", restarts.cast("int"))
         .withColumn("era", F.coalesce(F.sum("anew").over(in_time), F.lit(0)))
         .withColumn("superseded", F.min("began").over(in_order.rowsBetween(1, Window.unboundedFollowing)))
         .select(*SPELL, "began", "handed_over", "named", "superseded")
@@ -116,13 +116,13 @@ def changes(grains: Grains) -> DataFrame:
     """
     order = Window.partitionBy(*EPOCH).orderBy("grain")
     so_far = order.rowsBetween(Window.unboundedPreceding, Window.currentRow)
-    told = (
+    columns = (
         _with_its_end(grains.levels)
         .join(runs(grains.records), ["node", "run"], "left")
         .withColumns({name: F.max(name).over(so_far) for name in CUMULATIVE})
     )
     over = F.col("grain") >= F.col("superseded")
-    told = told.withColumns(
+    columns = columns.withColumns(
         {
             "killed": F.coalesce(over & ~F.col("handed_over"), F.lit(False)),
             "backlog": F.when(over, 0).otherwise(F.col("backlog")),
@@ -130,17 +130,17 @@ def changes(grains: Grains) -> DataFrame:
             "base": counts_from_0(F.first("first_number").over(so_far)),
         }
     )
-    return _grown(told, order)
+    return _grown(columns, order)
 
 
-def _grown(told: DataFrame, order: WindowSpec) -> DataFrame:
-    told = told.withColumn("waiting", F.col("backlog") + F.col("in_flight"))
+def _grown(columns: DataFrame, order: WindowSpec) -> DataFrame:
+    columns = columns.withColumn("waiting", F.col("backlog") + F.col("in_flight"))
 
     def growth(name: str) -> Column:
         first = F.when(F.col("base"), 0).otherwise(F.col(name))
         return F.col(name) - F.coalesce(F.lag(name).over(order), first)
 
-    found = told.select(
+    found = columns.select(
         *EPOCH, "grain", "killed",
         *(growth(name).alias(name) for name in (*CUMULATIVE, "waiting")),
         *((F.col(name) - F.coalesce(F.lag(name).over(order), F.lit(0))).alias(name) for name in _LEVELS),

@@ -51,8 +51,8 @@ def grains(meter: DataFrame, grain_s: int, before: Iterable[DataFrame] = ()) -> 
     event = F.when(skewed, F.col("stored")).otherwise(F.coalesce("at", "stored"))
     timed = meter.join(F.broadcast(_behind([meter, *before])), ["node", "run"], "left").withColumn("event", event)
     timed = timed.withColumn("grain", floor_to(F.col("event"), grain_s))
-    told = _whole(timed.where(F.col("partition").isNotNull() & F.col("problem").isNull()))
-    levels = told.withColumn("first_number", F.col("number")).withColumn("last_at", F.col("event"))
+    reported = _whole(timed.where(F.col("partition").isNotNull() & F.col("problem").isNull()))
+    levels = reported.withColumn("first_number", F.col("number")).withColumn("last_at", F.col("event"))
     each = F.explode("waits").alias("each")
     waits = levels.select("*", each).withColumns({"bucket": F.col("each.bucket"), "count": F.col("each.count")})
     return merged(Grains(levels, waits, timed))
@@ -63,9 +63,9 @@ def delay_s() -> Column:
     return seconds(F.col("stored")) - seconds(F.col("at"))
 
 
-def _behind(told: Iterable[DataFrame]) -> DataFrame:
+def _behind(reported: Iterable[DataFrame]) -> DataFrame:
     """Return the runs whose clock is slow."""
-    delays = [each.select("node", "run", delay_s().alias("delay_s")) for each in told]
+    delays = [each.select("node", "run", delay_s().alias("delay_s")) for each in reported]
     all_of_them = reduce(lambda one, other: one.unionByName(other), delays)
     quickest = all_of_them.groupBy("node", "run").agg(F.min("delay_s").alias("quickest_s"))
     return quickest.where(F.col("quickest_s") > SKEW_S).select("node", "run", F.lit(True).alias("behind"))
@@ -95,10 +95,10 @@ def together(*parts: Grains) -> Grains:
     )
 
 
-def _whole(told: DataFrame) -> DataFrame:
+def _whole(reported: DataFrame) -> DataFrame:
     """Fill in fields that older records lack."""
     zeros = dict.fromkeys(("run", "number", "partition", "epoch", "group", "backlog", "in_flight", *CUMULATIVE), 0)
-    return told.fillna({**zeros, "node": "", "priority": "?", "closed": False})
+    return reported.fillna({**zeros, "node": "", "priority": "?", "closed": False})
 
 
 def _longer(frame: DataFrame, grain_s: int | None) -> DataFrame:

@@ -35,8 +35,8 @@ def noisy(tenants: DataFrame) -> DataFrame:
 
 
 def _due() -> Column:
-    told = ratio(F.col("share_handling"), F.col("got_over_due"))
-    return F.coalesce(told, ratio(F.col("weight"), F.col("weights")))
+    estimate = ratio(F.col("share_handling"), F.col("got_over_due"))
+    return F.coalesce(estimate, ratio(F.col("weight"), F.col("weights")))
 
 
 def _is_noisy() -> Column:

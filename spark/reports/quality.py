@@ -95,8 +95,8 @@ def _killed(levels: DataFrame, window_s: int) -> DataFrame:
 
 def _silent(grains: Grains, window_s: int, now: dt.datetime | None) -> DataFrame:
     """Find silent nodes in the last window, as nothing is known of the time after it."""
-    said = grains.records.where(F.col("problem").isNull())
-    last = said.groupBy("node").agg(F.max("event").alias("last"), F.max_by("span_s", "event").alias("span_s"))
+    readable = grains.records.where(F.col("problem").isNull())
+    last = readable.groupBy("node").agg(F.max("event").alias("last"), F.max_by("span_s", "event").alias("span_s"))
     owning = epochs(grains.levels).where(F.col("named") & F.col("superseded").isNull() & ~F.col("handed_over"))
     ends = extent(grains.records).withColumn("end", F.greatest("data_end", F.lit(now).cast("timestamp")))
     patience = F.greatest(F.lit(_SILENT_S), _SILENT_SPANS * F.coalesce("span_s", F.lit(0.0)))

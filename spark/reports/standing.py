@@ -56,7 +56,7 @@ def heads(grains: Grains, ends: DataFrame, window_s: int) -> DataFrame:
     head = F.when(F.col("backlog") > 0, instant(seconds(F.col("last_at")) - F.col("oldest_s")))
     order = Window.partitionBy(*EPOCH).orderBy("window_start")
     step = F.expr(f"INTERVAL {window_s} SECONDS")
-    told = (
+    grouped = (
         queues(grains.levels)
         .withColumn("head", head)
         .groupBy(*EPOCH, floor_to(F.col("grain"), window_s).alias("window_start"))
@@ -70,7 +70,7 @@ def heads(grains: Grains, ends: DataFrame, window_s: int) -> DataFrame:
         F.coalesce(floor_to(F.col("superseded"), window_s), later(floor_to(F.col("data_end"), window_s), window_s)),
     )
     return (
-        told.withColumn("holds_to", holds_to)
+        grouped.withColumn("holds_to", holds_to)
         .where(F.col("head_at").isNotNull() & (F.col("holds_to") > F.col("window_start")))
         .withColumn("window_start", F.explode(F.sequence(F.col("window_start"), F.col("holds_to") - step, step)))
         .withColumn("priority", F.explode(F.array("priority", F.lit(WHOLE))))

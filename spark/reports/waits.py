@@ -47,8 +47,8 @@ def _lower() -> Column:
 def _top() -> Column:
     """Return the longest wait of a bucket, if reported; it is never below the bucket's lower bound."""
     upper = F.get(F.lit([*WAIT_BOUNDS_S]), F.col("bucket"))
-    told = F.least(upper, F.greatest("longest_s", _lower()))
-    return F.when(F.col("longest_s").isNull(), F.coalesce(upper, _lower())).otherwise(told)
+    estimate = F.least(upper, F.greatest("longest_s", _lower()))
+    return F.when(F.col("longest_s").isNull(), F.coalesce(upper, _lower())).otherwise(estimate)
 
 
 def _at(share: float) -> Column:
@@ -61,7 +61,7 @@ def _at(share: float) -> Column:
 def _by_bucket(grains: Grains, window_s: int) -> DataFrame:
     order = Window.partitionBy(*EPOCH, "bucket").orderBy("grain")
     so_far = order.rowsBetween(Window.unboundedPreceding, Window.currentRow)
-    told = (
+    estimate = (
         grains.waits.join(runs(grains.records), ["node", "run"], "left")
         .withColumn("highest", F.max("count").over(so_far))
         .withColumn("first", F.when(counts_from_0(F.first("first_number").over(so_far)), 0).otherwise(F.col("highest")))
@@ -69,7 +69,7 @@ def _by_bucket(grains: Grains, window_s: int) -> DataFrame:
         .where(F.col("ended") > 0)
     )
     return (
-        _both(told)
+        _both(estimate)
         .groupBy("project", "priority", floor_to(F.col("grain"), window_s).alias("window_start"), "bucket")
         .agg(F.sum("ended").alias("ended"))
     )

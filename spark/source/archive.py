@@ -83,24 +83,24 @@ def name_of(batch: str, part: str) -> str:
 def _whole(system: pafs.FileSystem, root: str) -> list[str]:
     """Return the files that count."""
     paths: list[str] = []
-    said = _said(system, root)
+    marked = _marker(system, root)
     for _ in range(_LOOKS):
-        before = said
+        before = marked
         paths = [each.path for each in system.get_file_info(pafs.FileSelector(root, recursive=True))]
-        said = _said(system, root)
-        if before == said:
+        marked = _marker(system, root)
+        if before == marked:
             break
-    batch, whole = said
+    batch, whole = marked
     found = (path for path in paths if _HOUR.search(path) and "/_" not in path[len(root) :])
     return [path for path in found if whole or name_of(f"/{batch}", "") not in path]
 
 
-def _said(system: pafs.FileSystem, root: str) -> tuple[str, bool]:
+def _marker(system: pafs.FileSystem, root: str) -> tuple[str, bool]:
     """Return the batch in PROGRESS, and whether it is complete."""
     try:
         with system.open_input_file(f"{root}/{PROGRESS}") as opened:
-            said = json.loads(opened.read())
-            return str(said["batch"]), bool(said["whole"])
+            marked = json.loads(opened.read())
+            return str(marked["batch"]), bool(marked["whole"])
     except FileNotFoundError:
         return "", True
     except (OSError, pa.ArrowException, ValueError, KeyError, TypeError) as error:

@@ -85,7 +85,7 @@ class _Gathered:
             self._before[record.node] = record, starts
         self._queues.add(record.queue_columns, record.queues)
         self._buckets.add(record.bucket_columns, record.buckets)
-        self._records.append((*_told(stored, record), *starts, self._queues.rows))
+        self._records.append((*_values(stored, record), *starts, self._queues.rows))
 
     def _shared(self, record: Record) -> tuple[int, int, int]:
         """Add the record's lanes, topics and priorities; return their first rows, which the node's next
@@ -108,16 +108,16 @@ class _Gathered:
 
     def _columns(self) -> dict[str, pa.Array]:
         queue, lanes, topics = self._queues.columns(), self._lanes.columns(), self._topics.columns()
-        told = dict(zip(_RECORD, zip(*self._records, strict=True), strict=True))
-        record_of = repeated(told["end"])
+        values = dict(zip(_RECORD, zip(*self._records, strict=True), strict=True))
+        record_of = repeated(values["end"])
         lane, topic, band = (
-            pc.add(queue[name], pc.take(pa.array(told[f"{name}_start"], pa.int64()), record_of))
+            pc.add(queue[name], pc.take(pa.array(values[f"{name}_start"], pa.int64()), record_of))
             for name in ("lane", "topic", "band")
         )
         lanes = {name: pc.take(column, lane) for name, column in lanes.items()}
         return {
             **{
-                name: pc.take(pa.array(told[name], _SCHEMA.field(name).type), record_of)
+                name: pc.take(pa.array(values[name], _SCHEMA.field(name).type), record_of)
                 for name in _RECORD if name in _SCHEMA.names
             },
             **lanes, "since": times(lanes["since"]), "closed": pc.not_equal(lanes["closed"], 0),
@@ -135,8 +135,10 @@ class _Gathered:
     def _waits(self, counts: pa.Array) -> pa.Array:
         ends = pc.cast(pc.cumulative_sum(counts), pa.int32())
         offsets = pa.concat_arrays([pa.array([0], pa.int32()), ends])
-        told = self._buckets.columns()
-        fields = pa.StructArray.from_arrays([pc.cast(told["bucket"], pa.int32()), told["count"]], names=list(BUCKET))
+        values = self._buckets.columns()
+        fields = pa.StructArray.from_arrays(
+            [pc.cast(values["bucket"], pa.int32()), values["count"]], names=list(BUCKET)
+        )
         return pa.ListArray.from_arrays(offsets, fields)
 
 
@@ -147,7 +149,7 @@ _RECORD = (
 )  # fmt: skip
 
 
-def _told(stored: Stored, record: Record) -> tuple[Any, ...]:
+def _values(stored: Stored, record: Record) -> tuple[Any, ...]:
     """Return the first fields of _RECORD."""
     return (
         stored.sequence, stored.at // 1_000, version_of(stored.body), record.node, record.run, record.number,
@@ -159,12 +161,12 @@ def _bare(stored: Stored, record: Record) -> list[dict[str, Any]]:
     """Return a row per lane without a queue; one row if the record has neither lanes nor queues."""
     places = bare_lanes(record)
     if not places:
-        return [] if record.queues else [dict(zip(_RECORD, _told(stored, record), strict=False))]
-    told = dict(zip(_RECORD, _told(stored, record), strict=False))
+        return [] if record.queues else [dict(zip(_RECORD, _values(stored, record), strict=False))]
+    values = dict(zip(_RECORD, _values(stored, record), strict=False))
     columns = {name: numbers(record.lane(name)) for name in LANE_COLUMNS}
     return [
         {
-            **told, "partition": columns["partition"][place], "epoch": columns["epoch"][place],
+            **values, "partition": columns["partition"][place], "epoch": columns["epoch"][place],
             "since": columns["since"][place] // 1_000, "closed": bool(columns["closed"][place]),
         }
         for place in places

@@ -51,36 +51,36 @@ class Options:
 
 def parse(given: Mapping[str, str], default_partitions: int = 4) -> Options:
     """Parse options. Raises ConfigError, which names the option and valid values."""
-    told = {name.lower(): value for name, value in given.items()}
-    for name in told:
+    options = {name.lower(): value for name, value in given.items()}
+    for name in options:
         if name not in (*ACCESS, *_OWN):
             near = difflib.get_close_matches(name, (*ACCESS, *_OWN), n=1)
             hint = f"did you mean {near[0]}?" if near else f"there are {', '.join((*_OWN, *ACCESS))}"
             raise ConfigError(f"there is no option {name!r}; {hint}")
-    what = told.get("what", "meter")
+    what = options.get("what", "meter")
     if what not in WHAT:
         raise ConfigError(f"option what: {what!r} is none of {', '.join(WHAT)}")
-    archive = told.get("archive") or None
+    archive = options.get("archive") or None
     if archive is not None and what != "meter":
         raise ConfigError(f"option archive: only records of what=meter are archived, not {what}")
     return Options(
-        settings=connect({name: told[name] for name in ACCESS if name in told}),
+        settings=connect({name: options[name] for name in ACCESS if name in options}),
         what=what,
-        span=_span(told),
-        partitions=_whole(told, "partitions", default_partitions, _MOST_PARTITIONS),
-        payload=_flag(told, "payload"),
+        span=_span(options),
+        partitions=_whole(options, "partitions", default_partitions, _MOST_PARTITIONS),
+        payload=_flag(options, "payload"),
         archive=archive,
-        live=archive is None or "nats" in told,
-        pushdown=_flag(told, "pushdown"),
-        missing_ok=_missing_ok(told),
-        max_messages=_whole(told, "max_messages", 0, 2**53) or None,
+        live=archive is None or "nats" in options,
+        pushdown=_flag(options, "pushdown"),
+        missing_ok=_missing_ok(options),
+        max_messages=_whole(options, "max_messages", 0, 2**53) or None,
     )
 
 
-def _span(told: Mapping[str, str]) -> Span:
-    since, until = (_instant(name, told[name]) if told.get(name) else None for name in ("since", "until"))
+def _span(options: Mapping[str, str]) -> Span:
+    since, until = (_instant(name, options[name]) if options.get(name) else None for name in ("since", "until"))
     if since is not None and until is not None and until <= since:
-        raise ConfigError(f"option until: {told['until']} is not later than since, {told['since']}")
+        raise ConfigError(f"option until: {options['until']} is not later than since, {options['since']}")
     return Span(since, until)
 
 
@@ -91,24 +91,24 @@ def _instant(name: str, text: str) -> int:
         raise ConfigError(f"option {name}: {error}") from None
 
 
-def _whole(told: Mapping[str, str], name: str, default: int, most: int) -> int:
-    if name not in told:
+def _whole(options: Mapping[str, str], name: str, default: int, most: int) -> int:
+    if name not in options:
         return default
-    text = told[name]
+    text = options[name]
     if not (text.isascii() and text.isdigit() and 1 <= int(text) <= most):
         raise ConfigError(f"option {name}: {text!r} is no whole number from 1 to {most:,}")
     return int(text)
 
 
-def _missing_ok(told: Mapping[str, str]) -> bool:
-    text = told.get("missing", "error").lower()
+def _missing_ok(options: Mapping[str, str]) -> bool:
+    text = options.get("missing", "error").lower()
     if text not in ("error", "empty"):
-        raise ConfigError(f"option missing: {told['missing']!r} is neither error nor empty")
+        raise ConfigError(f"option missing: {options['missing']!r} is neither error nor empty")
     return text == "empty"
 
 
-def _flag(told: Mapping[str, str], name: str) -> bool:
-    text = told.get(name, "false").lower()
+def _flag(options: Mapping[str, str], name: str) -> bool:
+    text = options.get(name, "false").lower()
     if text not in ("true", "false"):
-        raise ConfigError(f"option {name}: {told[name]!r} is neither true nor false")
+        raise ConfigError(f"option {name}: {options[name]!r} is neither true nor false")
     return text == "true"

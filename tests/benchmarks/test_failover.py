@@ -19,6 +19,6 @@ def test_a_small_run_has_figures():
     done = subprocess.run(
         [sys.executable, "-m", "benchmarks.failover", *SMALL], cwd=ROOT, capture_output=True, check=False, timeout=110
     )
-    told = json.loads(done.stdout or "{}")
-    assert 2 == len(told.get("runs", [])), done.stderr.decode()
-    assert (0, [True, False]) == (told["figures"]["lost"], ["leader" in run["killed"] for run in told["runs"]])
+    reported = json.loads(done.stdout or "{}")
+    assert 2 == len(reported.get("runs", [])), done.stderr.decode()
+    assert (0, [True, False]) == (reported["figures"]["lost"], ["leader" in run["killed"] for run in reported["runs"]])

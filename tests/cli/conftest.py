@@ -81,8 +81,8 @@ def env(servers, own_env, evenlane, request, monkeypatch):
     """An environment of the test's own with a topic acme of 400 QPS and no node, told by variables. Its parameter are
     more of these.
     """
-    told = {"NATS": servers.nats.url, "ETCD": servers.etcd.endpoint, "PARTITIONS": "4"}
-    for key, value in (told | getattr(request, "param", {})).items():
+    reported = {"NATS": servers.nats.url, "ETCD": servers.etcd.endpoint, "PARTITIONS": "4"}
+    for key, value in (reported | getattr(request, "param", {})).items():
         monkeypatch.setenv(f"EVENLANE_{key}", value)
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
     assert 0 == evenlane("topics", "set", "acme", "--qps", "400")[0]

@@ -82,7 +82,7 @@ def test_help_lists_them_before_the_benchmarks(install, evenlane):
 def test_a_command_of_the_engine_is_not_replaced(install, evenlane):
     install("[evenlane.commands]\nconfig = greeting:hello\n")
     assert "hello" not in evenlane("config", "--json")[1]
-    assert root().commands["config"].help.startswith("Show what is in force")
+    assert root().commands["config"].help.startswith("Show the settings in effect")
 
 
 @pytest.mark.parametrize("value", ["greeting:nothing", "no_such_module:hello"])

@@ -42,9 +42,9 @@ def terminal(monkeypatch):
 
 async def test_a_bar_appears_with_totals_and_figures_once_it_takes_longer(terminal):
     with Shown("writing", "topic", stream=terminal, after_s=AFTER_S) as shown:
-        shown.tell(1_234, 10_000, "1,200 accepted")
+        shown.update(1_234, 10_000, "1,200 accepted")
         await until(lambda: "1,234 of 10,000 topics" in terminal.plain)
-        shown.tell(9_000, 10_000, "8,000 accepted")
+        shown.update(9_000, 10_000, "8,000 accepted")
         await until(lambda: "9,000 of 10,000 topics" in terminal.plain)
     assert "1,200 accepted" in terminal.plain
     assert "writing" in terminal.plain
@@ -77,7 +77,7 @@ def _masks(before):
 
 async def test_a_share_is_a_percentage_and_a_phase_has_its_name(terminal):
     with Shown("hot-burst", stream=terminal, after_s=AFTER_S) as shown:
-        shown.tell(0.25, what="round 2")
+        shown.update(0.25, what="round 2")
         await until(lambda: "25%" in terminal.plain)
     assert "round 2" in terminal.plain
 
@@ -89,7 +89,7 @@ async def test_nothing_is_told_and_yet_it_shows_that_something_goes_on(terminal)
 
 def test_what_is_quick_shows_nothing(terminal):
     with Shown("writing", "topic", stream=terminal, after_s=60.0) as shown:
-        shown.tell(1, 2)
+        shown.update(1, 2)
     assert "" == terminal.getvalue()
 
 
@@ -100,7 +100,7 @@ async def test_ctrl_c_and_errors_wipe_it_away_and_give_the_cursor_back(terminal,
 
     async def fail():
         with shown:
-            shown.tell(1, 2)
+            shown.update(1, 2)
             await until(lambda: "1 of 2" in terminal.plain)
             raise error
 
@@ -110,7 +110,7 @@ async def test_ctrl_c_and_errors_wipe_it_away_and_give_the_cursor_back(terminal,
     assert terminal.getvalue().endswith("\x1b[2K")  # the line it stood in
     assert sys.stderr is before
     length = len(terminal.getvalue())
-    shown.tell(2, 2)
+    shown.update(2, 2)
     shown.stop()
     assert length == len(terminal.getvalue())
 
@@ -119,7 +119,7 @@ async def test_lines_for_stderr_stand_above_it(terminal, monkeypatch, capsys):
     monkeypatch.setattr(sys, "stderr", terminal)
     lines = Stderr()
     with Shown("putting", "message", after_s=AFTER_S) as shown:
-        shown.tell(5)
+        shown.update(5)
         await until(lambda: "5 messages" in terminal.plain)
         print("line 7: no JSON", file=lines)
         sys.stdout.write("of stdout\n")
@@ -128,29 +128,29 @@ async def test_lines_for_stderr_stand_above_it(terminal, monkeypatch, capsys):
 
 
 def test_elsewhere_it_says_nothing_or_a_plain_line_now_and_then():
-    silent, told = io.StringIO(), io.StringIO()
-    for stream, plain in ((silent, False), (told, True)):
+    silent, reported = io.StringIO(), io.StringIO()
+    for stream, plain in ((silent, False), (reported, True)):
         with Shown("replaying", "letter", plain=plain, stream=stream, plain_every_s=0.0) as shown:
-            shown.tell(1_200, 5_000, "3 failed")
-            shown.tell(1_300)
-            shown.tell(1)
+            shown.update(1_200, 5_000, "3 failed")
+            shown.update(1_300)
+            shown.update(1)
     assert "" == silent.getvalue()
     lines = ["replaying 1,200 of 5,000 letters, 3 failed", "replaying 1,300 letters", "replaying 1 letter"]
-    assert lines == told.getvalue().splitlines()
+    assert lines == reported.getvalue().splitlines()
 
 
 def test_plain_lines_are_rare():
-    told = io.StringIO()
-    with Shown("replaying", "letter", plain=True, stream=told) as shown:
+    reported = io.StringIO()
+    with Shown("replaying", "letter", plain=True, stream=reported) as shown:
         for number in range(1_000):
-            shown.tell(number, 1_000)
-    assert "" == told.getvalue()  # it took less than two seconds
+            shown.update(number, 1_000)
+    assert "" == reported.getvalue()  # it took less than two seconds
 
 
 def test_a_dumb_terminal_gets_no_bar(terminal, monkeypatch):
     monkeypatch.setenv("TERM", "dumb")
     with Shown("writing", "topic", stream=terminal, after_s=AFTER_S) as shown:
-        shown.tell(1, 2)
+        shown.update(1, 2)
         assert shown._timer is None
 
 
@@ -158,11 +158,13 @@ class TestPut:
     """A file's size is known; a pipe's isn't."""
 
     def shown(self, descriptor, tally, monkeypatch):
-        told = []
-        monkeypatch.setattr(Shown, "tell", lambda shown, *how_far, note="": told.append((shown._unit, *how_far, note)))
+        reported = []
+        monkeypatch.setattr(
+            Shown, "update", lambda shown, *how_far, note="": reported.append((shown._unit, *how_far, note))
+        )
         with put_progress(descriptor, tally) as far:
-            far.tell()
-        return told
+            far.update()
+        return reported
 
     def test_a_file_by_what_has_been_read(self, tmp_path, monkeypatch):
         (tmp_path / "f").write_bytes(b"x" * 1_000)

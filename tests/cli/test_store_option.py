@@ -18,11 +18,11 @@ HANDLER = ["--handler", "examples.handler:handle"]
 def test_one_that_needs_the_store_of_others_says_so_at_once(capsys, monkeypatch, arguments):
     monkeypatch.setenv("EVENLANE_STORE", "memory://")
     assert 2 == run(arguments)
-    told = (
+    reported = (
         "evenlane: store (variable EVENLANE_STORE): memory:// is in the memory of one process, which this command can't"
         " reach: give it --nats\n"
     )
-    assert ("", told) == capsys.readouterr()
+    assert ("", reported) == capsys.readouterr()
 
 
 def test_processes_can_not_share_it(capsys):

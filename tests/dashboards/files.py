@@ -74,6 +74,6 @@ def promtool(*arguments: str | Path) -> str:
     """What it says; it must be content."""
     tool = program("promtool")
     done = subprocess.run([tool, *map(str, arguments)], capture_output=True, text=True, check=False, timeout=100)
-    told = done.stdout + done.stderr
-    assert 0 == done.returncode, told
-    return told
+    reported = done.stdout + done.stderr
+    assert 0 == done.returncode, reported
+    return reported

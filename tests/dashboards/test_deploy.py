@@ -21,8 +21,8 @@ def _mounted(service):
 
 
 def test_prometheus_takes_its_configuration_with_all_rules():
-    told = promtool("check", "config", HERE / "prometheus.yml")
-    assert f"{len(RULES)} rule files found" in told
+    reported = promtool("check", "config", HERE / "prometheus.yml")
+    assert f"{len(RULES)} rule files found" in reported
 
 
 def test_it_finds_the_same_files_in_its_container():

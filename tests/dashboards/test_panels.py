@@ -28,9 +28,9 @@ def test_each_panel_has_a_number_a_title_and_a_sentence_of_its_own(dashboard):
     assert len(everything) == len({panel["id"] for panel in everything})
     assert len(everything) == len({panel["title"] for panel in everything})
     for panel in panels(dashboard):
-        told = panel["description"]
-        assert told[:1].isupper() or told.startswith("crash:"), panel["title"]
-        assert re.fullmatch(r".{30,240}\.", told), (panel["title"], told)
+        reported = panel["description"]
+        assert reported[:1].isupper() or reported.startswith("crash:"), panel["title"]
+        assert re.fullmatch(r".{30,240}\.", reported), (panel["title"], reported)
     sentences = [panel["description"] for panel in panels(dashboard)]
     assert len(sentences) == len(set(sentences))
 

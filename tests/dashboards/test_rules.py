@@ -13,8 +13,8 @@ SEVERITIES = {"critical", "warning", "info"}
 
 def test_promtool_takes_the_rules():
     """`promtool check rules` finds nothing to say."""
-    told = promtool("check", "rules", *RULES)
-    assert len(RULES) == told.count("SUCCESS"), told
+    reported = promtool("check", "rules", *RULES)
+    assert len(RULES) == reported.count("SUCCESS"), reported
 
 
 def test_prometheus_can_read_all_that_panels_ask(tmp_path):
@@ -49,10 +49,10 @@ def test_each_alert_says_what_how_bad_and_where_to_go_on():
     for name, rule in alerts().items():
         assert {"severity"} == set(rule["labels"]), name
         assert rule["labels"]["severity"] in SEVERITIES, name
-        told = rule["annotations"]
-        assert {"summary", "description", "runbook_url", "dashboard"} == set(told), name
-        assert told["description"].endswith("."), name
-        assert f"docs/how-to/runbooks.md#{name.lower()}" == told["runbook_url"]
+        reported = rule["annotations"]
+        assert {"summary", "description", "runbook_url", "dashboard"} == set(reported), name
+        assert reported["description"].endswith("."), name
+        assert f"docs/how-to/runbooks.md#{name.lower()}" == reported["runbook_url"]
 
 
 def test_each_alert_leads_to_a_dashboard_that_there_is():

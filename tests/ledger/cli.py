@@ -25,8 +25,8 @@ async def patiently(world: ProcessWorld, *arguments: str, timeout: float = 60.0)
     while True:
         status, out, error = await _run(world, arguments)
         if status == 0:
-            told: dict[str, Any] = msgspec.json.decode(out)
-            return told
+            reported: dict[str, Any] = msgspec.json.decode(out)
+            return reported
         assert status == 1, f"{' '.join(arguments)}: {status}: {error}"
         assert clock() < end, f"{' '.join(arguments)}, after {timeout:g} s: {error}"
 

@@ -66,9 +66,9 @@ class ProcessCluster(ProcessWorld):
         try:
             await until(so_far, timeout, f"{sorted(names)} to own all as planned")
         except AssertionError as error:
-            raise AssertionError(f"{error}; etcd: {self.told()}") from None
+            raise AssertionError(f"{error}; etcd: {self.etcd_state()}") from None
 
-    def told(self) -> dict[str, str]:
+    def etcd_state(self) -> dict[str, str]:
         """What stands in etcd of the cluster, for a person to read."""
         kinds = ("leader", "nodes/", "plan/", "owners/", "done/", "held/", "generation")
         keys = self.history.keys

@@ -61,9 +61,11 @@ class Trio:
     async def leader(self, *among: int) -> int | None:
         """The member that leads, if it is one of these (of all) and all of these say so."""
         asked = among or MEMBERS
-        said = await asyncio.gather(*(self._status(member) for member in asked))
-        leaders = {status.get("leader") for status in said}
-        ids = {status.get("header", {}).get("member_id"): member for status, member in zip(said, asked, strict=True)}
+        statuses = await asyncio.gather(*(self._status(member) for member in asked))
+        leaders = {status.get("leader") for status in statuses}
+        ids = {
+            status.get("header", {}).get("member_id"): member for status, member in zip(statuses, asked, strict=True)
+        }
         return ids.get(leaders.pop()) if len(leaders) == 1 else None
 
     async def _status(self, member: int) -> dict:

@@ -61,8 +61,8 @@ async def flaky(message: "Message") -> None:
 
 async def uneasy(message: "Message") -> None:
     """Fails at a sixth of all first attempts, and looks at all that a message says."""
-    told = message.attempt, message.put_at, message.due_at, message.key, message.headers, repr(message)
-    bad = told[0] <= 1 and _share(f"{message.stream}-{message.sequence}", 6)
+    reported = message.attempt, message.put_at, message.due_at, message.key, message.headers, repr(message)
+    bad = reported[0] <= 1 and _share(f"{message.stream}-{message.sequence}", 6)
     note(message, "fail" if bad else "ok")
     if bad:
         raise RuntimeError("one first attempt in six fails")

@@ -51,18 +51,18 @@ class History:
         await self._etcd.close()
 
     async def _follow(self) -> None:
-        async for told in self._etcd.watch(_PREFIX):
+        async for update in self._etcd.watch(_PREFIX):
             now = now_ns()
-            if isinstance(told, Listing):
-                there = {item.key.removeprefix(_PREFIX): item for item in told.items}
+            if isinstance(update, Listing):
+                there = {item.key.removeprefix(_PREFIX): item for item in update.items}
                 for key in self.keys.keys() - there.keys():
                     self._note(now, key, None)
                 for key, item in sorted(there.items(), key=lambda each: each[1].mod_revision):
                     if self.keys.get(key) != item:
                         self._note(now, key, item)
             else:
-                item = told.item
-                self._note(now, item.key.removeprefix(_PREFIX), item if told.kind == "put" else None)
+                item = update.item
+                self._note(now, item.key.removeprefix(_PREFIX), item if update.kind == "put" else None)
 
     def _note(self, at: int, key: str, item: KeyValue | None) -> None:
         self.seen.append(Seen(at, key, item))

@@ -53,7 +53,7 @@ class Mixture:
             if key is not None:
                 self.keys[own] = (project, key, priority)
             delay = rng.uniform(*DELAYS_S) if kind == "late" else None
-            yield self.told(Put(project, b"%d" % number, priority, key, delay=delay, id=own), order)
+            yield self.noted(Put(project, b"%d" % number, priority, key, delay=delay, id=own), order)
 
     def _order(self, rng: Random) -> str:
         for order, one_in in _ORDERS.items():
@@ -62,9 +62,9 @@ class Mixture:
         return ""
 
     def some(self, project: str, count: int, order: str = "") -> list[Put]:
-        return [self.told(Put(project, b"", id=f"{project}-{n}", priority="mid"), order) for n in range(count)]
+        return [self.noted(Put(project, b"", id=f"{project}-{n}", priority="mid"), order) for n in range(count)]
 
-    def told(self, put: Put, order: str) -> Put:
+    def noted(self, put: Put, order: str) -> Put:
         """With the order in its header."""
         put.headers = {"order": order} if order else None
         self.orders[str(put.id)] = order

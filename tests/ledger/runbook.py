@@ -53,17 +53,17 @@ class Runbook:
         assert process.returncode is not None
         return line, process.returncode, out
 
-    async def says(self, line: str, *words: str, code: int = 0, **instead: object) -> str:
+    async def prints(self, line: str, *words: str, code: int = 0, **instead: object) -> str:
         """As `run`, until the output holds all of these words: its last output alone is shown."""
         done, ended, out = line, -1, ""
 
-        async def said() -> bool:
+        async def is_printed() -> bool:
             nonlocal done, ended, out
             done, ended, out = await self._run(line, instead)
             return ended == code and all(word in out for word in words)
 
         try:
-            await until(said, 40, f"{line!r} to say {words}")
+            await until(is_printed, 40, f"{line!r} to say {words}")
         finally:
             print(f"$ {done}\n{out}(exit code {ended})\n")  # noqa: T201
         return out
@@ -119,5 +119,5 @@ class Runbook:
     def _environment(self) -> dict[str, str]:
         settings = self._world.settings
         own = {name: value for name, value in os.environ.items() if not name.startswith("EVENLANE_")}
-        told = {"EVENLANE_NATS": settings.nats[0], "EVENLANE_ETCD": settings.etcd[0]}
-        return own | told | {"PYTHONPATH": str(ROOT), "ETCDCTL_ENDPOINTS": settings.etcd[0], "NO_COLOR": "1"}
+        reported = {"EVENLANE_NATS": settings.nats[0], "EVENLANE_ETCD": settings.etcd[0]}
+        return own | reported | {"PYTHONPATH": str(ROOT), "ETCDCTL_ENDPOINTS": settings.etcd[0], "NO_COLOR": "1"}

@@ -18,7 +18,7 @@ _log = logging.getLogger(__name__)
 
 REPAIRED_S = TTL_S + 2
 SLOW_S = 3  # of that machine, and until etcd is asked again
-FORGOTTEN = "etcd has forgotten what it knew of owners"
+ROLLED_BACK = "etcd has forgotten what it knew of owners"
 LOST_TOPICS = "etcd has lost topics: what is known of them stays in force"
 
 
@@ -47,7 +47,7 @@ async def _served(cluster, load, nodes, since):
     return (await load.reaches_all(timeout=30) - since) / SECOND
 
 
-async def _said(address):
+async def _has_logged(address):
     """Wait until /readyz of the node there says that etcd doesn't know who owns what."""
 
     async def not_ready():
@@ -80,7 +80,7 @@ async def test_etcd_is_wiped_under_two_nodes(tmp_path):
         assert [] == begun_too_late(entries)
         epochs = {partition: cluster.history.value(f"owners/{partition}")["epoch"] for partition in before}
         assert all(epochs[partition] > epoch for partition, epoch in before.items())
-        assert [1, 1] == [node.logged(FORGOTTEN) for node in nodes]
+        assert [1, 1] == [node.logged(ROLLED_BACK) for node in nodes]
         assert [1, 1] == [node.logged(LOST_TOPICS) for node in nodes]
         assert {"a": {}, "b": {}, "c": {}} == {n: cluster.history.value(f"nodes/{n}")["troubles"] for n in "abc"}
         _log.info("served again %.2f s after the wipe", took_s)
@@ -102,8 +102,8 @@ async def test_an_older_backup_is_put_back_under_three_nodes(tmp_path):
         async with cluster.load(round_s=0.1) as load:
             await load.reaches_all()
             there = await _replace(cluster, tmp_path / "backup")
-            _, took_s = await asyncio.gather(_said(address), _served(cluster, load, [a, *others], there))
-        assert [1, 1, 1] == [node.logged(FORGOTTEN) for node in (a, *others)]
+            _, took_s = await asyncio.gather(_has_logged(address), _served(cluster, load, [a, *others], there))
+        assert [1, 1, 1] == [node.logged(ROLLED_BACK) for node in (a, *others)]
         for node in (a, *others):
             await node.kill()
         await _replace(cluster, tmp_path / "backup")

@@ -120,8 +120,8 @@ async def test_a_second_node_of_the_same_id_refuses(tmp_path):
             second.log = tmp_path / "second.log"
             await second.spawn()
             assert 1 == await second.ended()
-        said = [line for line in second.last_words().splitlines() if line.startswith("evenlane: ")]
-        assert ["evenlane: a node 'a' runs already: give this one another --node"] == said
+        lines = [line for line in second.last_words().splitlines() if line.startswith("evenlane: ")]
+        assert ["evenlane: a node 'a' runs already: give this one another --node"] == lines
         assert "Traceback" not in second.last_words()
         assert {a.pid} == {entry.pid for entry in cluster.entries()}
         assert {None} == {reign.deleted for reign in cluster.history.reigns()}

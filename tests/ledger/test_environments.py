@@ -25,15 +25,15 @@ async def two(folder):
     (folder / "sandbox").mkdir()
     async with (
         ProcessWorld(folder) as online,
-        ProcessWorld(folder / "sandbox", beside=online, env="sandbox") as sandbox,
+        ProcessWorld(folder / "sandbox", alongside=online, env="sandbox") as sandbox,
     ):
         client = await nats.connect(online.servers.nats.url)
         subjects: set[str] = set()
 
-        async def heard(message) -> None:
+        async def handled(message) -> None:
             subjects.add(message.subject)
 
-        await client.subscribe(">", cb=heard)
+        await client.subscribe(">", cb=handled)
         for world in (online, sandbox):
             await world.node()
             await world.topics("acme")

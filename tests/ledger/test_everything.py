@@ -81,10 +81,10 @@ class Story:
         await put(producer, mix.some("parked", 50))
         await put(producer, mix.some("full", mixture.MOST_WAITING + 100))
         await put(producer, mix.some("purged", 200))
-        told = await patiently(self.world, "backlog", "cancel", "purged", "purged-7")
-        _log.info("cancel: %s", told)
-        told = await patiently(self.world, "backlog", "purge", "purged", "--yes")
-        _log.info("purge: %s", told)
+        reported = await patiently(self.world, "backlog", "cancel", "purged", "purged-7")
+        _log.info("cancel: %s", reported)
+        reported = await patiently(self.world, "backlog", "purge", "purged", "--yes")
+        _log.info("purge: %s", reported)
         self.dropped |= {f"purged-{n}" for n in range(200)}
         await self._fill_small(producer)
         await put(producer, mix.some("poison", self.size.poison, "exit"))
@@ -140,13 +140,13 @@ class Story:
 
         await until(all_dead, 120, "the dead letters")
         await until(lambda: now_ns() > max(self.expires.values()), 30, "all that expires to have expired")
-        self.letters = {letter.id: letter for letter in await dead.read()}
+        self.dead_letters = {dead_letter.id: dead_letter for dead_letter in await dead.read()}
 
     async def replayed(self) -> None:
         """Forgive what failed, and replay the dead letters; those of ordered projects are dropped."""
         forgive(self.nodes[0].node.ledger)
         stubborn = self.mix.ordered("stubborn") & self.world.acknowledged.keys()
-        for project in sorted({letter.project for letter in self.letters.values()}):
+        for project in sorted({dead_letter.project for dead_letter in self.dead_letters.values()}):
             if project.startswith("ordered"):
                 await patiently(self.world, "dlq", "drop", project, "--all")
             elif project.startswith(("plain", "late")):
@@ -199,7 +199,7 @@ async def run_sandbox(world: ProcessWorld, messages: int) -> None:
     folder = world.folder / "sandbox"
     folder.mkdir()
     async with (
-        ProcessWorld(folder, beside=world, env="sandbox", partitions=8) as sandbox,
+        ProcessWorld(folder, alongside=world, env="sandbox", partitions=8) as sandbox,
         Supervised(sandbox, "node-sandbox", concurrency=CONCURRENCY),  # nats-server may be killed while it starts
     ):
         mix = Mixture(messages, seed=5)
@@ -221,7 +221,7 @@ async def check(story: Story) -> None:
     world, mix = story.world, story.mix
     entries, acknowledged = world.entries(), world.acknowledged.keys()
     handled = set(world.ids())
-    dead = Counter([letter.id for letter in await (await world.dead_letters()).read()])
+    dead = Counter([dead_letter.id for dead_letter in await (await world.dead_letters()).read()])
     waiting = await accounts.waiting(world.settings, story.size.partitions)
     expired = acknowledged - handled - dead.keys() - story.dropped - waiting
     killed = [end for node in story.nodes for end in node.killed]
@@ -238,9 +238,11 @@ async def check(story: Story) -> None:
     late = [e for e in entries if e.what == "begin" and e.at > story.expires.get(e.id, e.at) + LATE_NS]
     assert [] == late
     # dead letters and refusals say why
-    reasons = Counter(story.letters[own].reason for own in story.letters)
-    assert {"expired"} == {letter.reason for own, letter in story.letters.items() if own in story.expires}
-    assert all("died" in story.letters[own].reason for own in mix.ordered("exit"))
+    reasons = Counter(story.dead_letters[own].reason for own in story.dead_letters)
+    assert {"expired"} == {
+        dead_letter.reason for own, dead_letter in story.dead_letters.items() if own in story.expires
+    }
+    assert all("died" in story.dead_letters[own].reason for own in mix.ordered("exit"))
     refused = Counter(type(error).__name__ for error in world.refused)
     assert {"BacklogFull"} == refused.keys() - {"NotAcknowledged"}
     # D and order

@@ -57,18 +57,18 @@ async def test_a_node_that_is_blocked_keeps_what_it_owns_and_delays_nobody_else(
             blockers = some("blocker", "b", count, order=f"block {blocked_s}")
             await cluster.put(producer, blockers)
 
-            async def told() -> bool:
+            async def reported() -> bool:
                 return any("blocked" in its for its in (await troubles(cluster)).values())
 
-            await until(told, 20, "the blocked node to be named in etcd")
+            await until(reported, 20, "the blocked node to be named in etcd")
             (name,) = [each for each, its in (await troubles(cluster)).items() if its]
             document = await why(cluster.settings, cluster.projects[0])
             await cluster.handled(*(put.id for put in blockers), timeout=60 + count * blocked_s)
             freed = now_ns()
             await load.reaches_all()
         entries = cluster.entries()
-        said = [note for note in document["notes"] if "has been blocked for" in note]
-        assert [True] == [f"node {name}" in note and "tests/ledger/handlers.py:" in note for note in said]
+        reports = [note for note in document["notes"] if "has been blocked for" in note]
+        assert [True] == [f"node {name}" in note and "tests/ledger/handlers.py:" in note for note in reports]
         assert count == len(warnings_of(cluster.named(name), "blocker"))
         assert all(node.running for node in nodes)
 
@@ -112,13 +112,13 @@ async def test_a_message_that_blocks_its_node_for_good_is_dead_after_n_attempts(
 
                 await until(is_dead, 60, "the dead letter")
                 await load.reaches_all()
-            (letter,) = await dead.read()
-            assert (f"blocked its node for {limit_s} s in attempt 2", 2) == (letter.reason, letter.attempts)
+            (dead_letter,) = await dead.read()
+            assert (f"blocked its node for {limit_s} s in attempt 2", 2) == (dead_letter.reason, dead_letter.attempts)
             assert [BLOCKED] * 2 == [end.status for node in nodes for end in node.ends]
             last = f"ended its process, blocked for {limit_s} s by tests/ledger/handlers.py:"
             for node in nodes:
-                said = [each["troubles"].get("blocked", "") for each in cluster.history.values(f"nodes/{node.name}")]
-                assert bool(node.ends) == any(each.startswith(last) for each in said), said
+                reports = [each["troubles"].get("blocked", "") for each in cluster.history.values(f"nodes/{node.name}")]
+                assert bool(node.ends) == any(each.startswith(last) for each in reports), reports
             entries = cluster.entries()
             assert 2 == len([entry for entry in entries if entry.id == "blocker-b" and entry.what == "begin"])
             assert set() == never_handled(cluster.acknowledged, entries)
@@ -142,6 +142,6 @@ async def test_a_fallback_that_blocks_its_node_for_good_is_not_begun_again(tmp_p
                 return "blocker-b" in await dead.ids()
 
             await until(is_dead, 60, "the dead letter")
-            (letter,) = await dead.read()
-            assert f"blocked its node for {limit_s} s in attempt 1" == letter.reason
+            (dead_letter,) = await dead.read()
+            assert f"blocked its node for {limit_s} s in attempt 1" == dead_letter.reason
             assert [BLOCKED] == [end.status for node in nodes for end in node.ends]

@@ -61,8 +61,8 @@ async def test_originals_stay_until_the_dead_letter_stream_takes_them(world, how
     dead = await world.dead_letters()
     await until(lambda: _has(dead, HOPELESS), 60, "the dead letters")
     await client.close()
-    letters = Counter(letter.id for letter in await dead.read())
-    assert {f"bad-m-{number}": 1 for number in range(HOPELESS)} == letters
+    dead_letters = Counter(dead_letter.id for dead_letter in await dead.read())
+    assert {f"bad-m-{number}": 1 for number in range(HOPELESS)} == dead_letters
     assert {1} == set(Counter(world.ids("begin")).values())
     assert 0 == await node.stop()
 

@@ -44,7 +44,7 @@ async def test_what_a_process_survives_fails_or_is_handled(tmp_path):
             del world.acknowledged[own]
         await world.handled()
         await until(lambda: node.logged("the child ends"), 10, "the child to end")
-        assert {"failed 2 times"} == {letter.reason for letter in await dead.read()}
+        assert {"failed 2 times"} == {dead_letter.reason for dead_letter in await dead.read()}
         await world.put(producer, some("acme", "later", 20, order="nothing"))
         await world.handled()
         assert set() == never_handled(world.acknowledged, world.entries())

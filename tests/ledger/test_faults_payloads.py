@@ -64,7 +64,7 @@ async def test_a_message_at_the_limit_is_handled_retried_and_dead_lettered(world
     await until(ended, 10, "the message at the limit to end")
     assert attempts == [entry.attempt for entry in world.entries() if entry.what == "begin"]
     assert {digest(body)} == {entry.digest for entry in world.entries()}
-    assert [body] * (fails == 3) == [letter.body for letter in await dead.read()]
+    assert [body] * (fails == 3) == [dead_letter.body for dead_letter in await dead.read()]
 
 
 async def test_a_plain_client_may_use_the_servers_whole_limit(world, producer):

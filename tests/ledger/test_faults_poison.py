@@ -53,9 +53,11 @@ async def dies_out(cluster: ProcessCluster, nodes: list[Supervised], order: str,
         await until(all_dead, timeout, "the dead letters")
         took = (now_ns() - start) / SECOND
         await load.reaches_all()
-    letters = await dead.read()
-    assert dict.fromkeys(ids, 1) == Counter(letter.id for letter in letters)
-    assert all("its process died" in letter.reason for letter in letters), {letter.reason for letter in letters}
+    dead_letters = await dead.read()
+    assert dict.fromkeys(ids, 1) == Counter(dead_letter.id for dead_letter in dead_letters)
+    assert all("its process died" in dead_letter.reason for dead_letter in dead_letters), {
+        dead_letter.reason for dead_letter in dead_letters
+    }
     begun = Counter(entry.id for entry in cluster.entries() if entry.what == "begin" and entry.id in ids)
     killed = [end for node in nodes for end in node.killed]
     # The first death counts nothing. Beside another killer, one that was about to start may pay for that one's death.

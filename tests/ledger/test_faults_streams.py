@@ -109,7 +109,7 @@ async def _settled(world, where) -> bool:
     return all(sequence in logs[stream].settled() for stream, sequence in where.values())
 
 
-STRAYS = {
+UNROUTABLE = {
     "lanes.online.{p}.acme.0.urgent": "there is no priority",
     "lanes.online.{p}.acme.abc.mid": "no group number",
     "lanes.online.{p}.acme.007.mid": "no group number",
@@ -136,7 +136,7 @@ async def test_messages_that_belong_to_no_queue(world, at_start):
         assert 0 == await node.stop()
     subjects = {
         subject.format(p=partition): reason
-        for subject, reason in STRAYS.items()
+        for subject, reason in UNROUTABLE.items()
         if at_start or subject.startswith("lanes")  # a running node looks for new hours once a minute
     }
     client = await nats.connect(world.servers.nats.url)
@@ -153,10 +153,14 @@ async def test_messages_that_belong_to_no_queue(world, at_start):
         return len(await dead.read()) >= len(subjects)
 
     await until(all_there, 20, "the strays to be dead letters")
-    letters = {letter.subject: letter for letter in await dead.read()}
-    assert subjects.keys() == letters.keys()
-    for subject, letter in letters.items():
-        assert ("_stray", subject.encode(), "kept") == (letter.project, letter.body, letter.headers["Own"])
-        assert subjects[subject] in letter.reason
+    dead_letters = {dead_letter.subject: dead_letter for dead_letter in await dead.read()}
+    assert subjects.keys() == dead_letters.keys()
+    for subject, dead_letter in dead_letters.items():
+        assert ("_stray", subject.encode(), "kept") == (
+            dead_letter.project,
+            dead_letter.body,
+            dead_letter.headers["Own"],
+        )
+        assert subjects[subject] in dead_letter.reason
     await asyncio.sleep(0.3)
     assert 0 == await node.stop()

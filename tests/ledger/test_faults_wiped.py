@@ -37,9 +37,9 @@ async def test_what_a_wipe_takes_is_counted_by_project(world):
     shutil.rmtree(world.folder / "servers" / "nats")
     await world.servers.nats.start()
 
-    await until(lambda: said(node), 20, "the line")
+    await until(lambda: log_lines(node), 20, "the line")
     assert [(16, 35, {"acme": 30, "bolt": 5}, 0)] == [
-        (line["streams"], line["count"], line["projects"], line["others"]) for line in said(node)
+        (line["streams"], line["count"], line["projects"], line["others"]) for line in log_lines(node)
     ]
     assert {"": 35} == (await numbers(world))(metric_names.MISSING)
     while (missing := (await numbers(world))(metric_names.MISSING_MESSAGES)) != {"acme": 30, "bolt": 5}:
@@ -49,10 +49,10 @@ async def test_what_a_wipe_takes_is_counted_by_project(world):
     await world.put(producer, new)
     await world.handled(*(put.id for put in new))
     assert 0 == await node.stop()
-    assert 1 == len(said(node))
+    assert 1 == len(log_lines(node))
 
 
-def said(node):
+def log_lines(node):
     return [json.loads(line) for line in node.log.read_text().splitlines() if EVENT in line]
 
 

@@ -106,8 +106,10 @@ async def test_up_and_down_under_load(tmp_path):
         assert (1, tuple(range(1, 8))) == (lowered.active, lowered.draining)
         since = now_ns() + SECOND  # X4: by then it acts
         assert acme.waiting() > 100, "nothing waits, so this test shows nothing"
-        told, why = await asyncio.gather(evenlane(cluster, "topics", "get", "acme"), evenlane(cluster, "why", "acme"))
-        assert list(range(1, 8)) == told["in_force"]["draining"]
+        reported, why = await asyncio.gather(
+            evenlane(cluster, "topics", "get", "acme"), evenlane(cluster, "why", "acme")
+        )
+        assert list(range(1, 8)) == reported["in_force"]["draining"]
         waits = sum(part["waiting"] for part in why["priorities"])
         _log.info("asked while its groups drain: %d wait, by why %d", acme.waiting(), waits)
         assert waits > 0
@@ -228,12 +230,12 @@ async def test_order_is_kept_through_every_change(tmp_path):
             await acme.put(producer, 200, **load)
         assert [2, 2, 2, 2] == groups
         await evenlane(cluster, "topics", "drain", "acme")
-        told = await patiently(cluster, "topics", "set", "acme", "--state", "active", "--qps", "400")
-        assert 8 == told["in_force"]["active"]
+        reported = await patiently(cluster, "topics", "set", "acme", "--state", "active", "--qps", "400")
+        assert 8 == reported["in_force"]["active"]
         await acme.put(producer, 400, **load)
         await evenlane(cluster, "topics", "drain", "acme")
-        told = await patiently(cluster, "topics", "set", "acme", "--state", "active", "--qps", "50")
-        assert (1, list(range(1, 8))) == (told["in_force"]["active"], told["in_force"]["draining"])
+        reported = await patiently(cluster, "topics", "set", "acme", "--state", "active", "--qps", "50")
+        assert (1, list(range(1, 8))) == (reported["in_force"]["active"], reported["in_force"]["draining"])
         await acme.put(producer, 100, **load)
         await cluster.handled(timeout=60)
         await acme.drained()

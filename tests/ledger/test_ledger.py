@@ -118,12 +118,12 @@ async def test_each_acknowledged_message_is_handled_or_dead_through_crashes_of_b
 
         check_chains(story)
         check_duplicates(story)
-        letters = Counter(letter.id for letter in await dead.read())
+        dead_letters = Counter(dead_letter.id for dead_letter in await dead.read())
         # (what was in flight at a death has had an attempt more, and may have ended so, or done well in it)
-        assert hopeless - letters.keys() <= {entry.id for entry in world.entries() if entry.attempt > 3}
-        assert len(letters.keys() - hopeless) <= len(story.crashes) * NAMED
+        assert hopeless - dead_letters.keys() <= {entry.id for entry in world.entries() if entry.attempt > 3}
+        assert len(dead_letters.keys() - hopeless) <= len(story.crashes) * NAMED
         # (and may have failed and been copied before: then both the copy and the message come to their ends)
-        assert letters.total() - len(letters) <= len(story.crashes) * COPIED
+        assert dead_letters.total() - len(dead_letters) <= len(story.crashes) * COPIED
         final = await settle_logs.read(world.settings, PARTITIONS)
         for crash in story.crashes:
             check_log(story, crash)

@@ -111,7 +111,7 @@ class Live:
         most = max(Counter(entry.pid for entry in self.begins(project)).values())
         await self.begun(project, most + count)
 
-    async def stands_still(self, project: str) -> None:
+    async def holds_still(self, project: str) -> None:
         """From the moment at which both nodes have taken up what was accepted; and not as nothing waits."""
         await self.taken_up()
         begun = len(self.begins(project))
@@ -147,7 +147,7 @@ async def live(folder: Path, **settings: object) -> AsyncIterator[Live]:
         await topics.close()
 
 
-def beside(entries: Iterable[Entry], pid: int, since: int) -> int:
+def overlapping(entries: Iterable[Entry], pid: int, since: int) -> int:
     """The most that ran at once in a node, of what began after an instant."""
     running = most = 0
     for entry in sorted(entries, key=lambda each: (each.at, each.what == "begin")):
@@ -164,7 +164,7 @@ async def test_pause_and_resume(tmp_path):
         await world.put("acme", 1_200)
         await world.begun("acme", 50)
         await world.edit("acme", state="paused")
-        await world.stands_still("acme")
+        await world.holds_still("acme")
         await world.edit("acme", state="active")
         await world.check()
 
@@ -220,16 +220,16 @@ async def test_concurrency(tmp_path):
         await world.put("acme", 720, order="sleep 0.1")
         await world.begun("acme", 3)
         pids = {entry.pid for entry in world.begins("acme")}
-        assert {1} == {beside(world.of("acme"), pid, 0) for pid in pids}
+        assert {1} == {overlapping(world.of("acme"), pid, 0) for pid in pids}
         since = now_ns()
         await world.edit("acme", concurrency=40)
-        await until(lambda: min(beside(world.of("acme"), pid, since) for pid in pids) > 5, 20, "more at once")
+        await until(lambda: min(overlapping(world.of("acme"), pid, since) for pid in pids) > 5, 20, "more at once")
         await world.edit("acme", concurrency=1)
         await world.taken_up()
         await world.begins_more("acme", 2)
         since = now_ns()
         await world.begins_more("acme", 3)
-        assert {1} == {beside(world.of("acme"), pid, since) for pid in pids}
+        assert {1} == {overlapping(world.of("acme"), pid, since) for pid in pids}
         await world.edit("acme", concurrency=None)
         await world.check()
 
@@ -283,9 +283,9 @@ async def test_delete(tmp_path):
         await world.put("acme", 960)
         await world.begun("acme", 50)
         await world.cluster.etcd.delete(names.key("online", "topics", "acme"))
-        told = world.cluster.history
-        await until(lambda: told.value("accepted/acme").get("deleted"), 20, "the deletion to be accepted")
-        await world.stands_still("acme")
+        reported = world.cluster.history
+        await until(lambda: reported.value("accepted/acme").get("deleted"), 20, "the deletion to be accepted")
+        await world.holds_still("acme")
         with pytest.raises(TopicDraining):
             await world.put_one("acme")
         await world.edit("acme")

@@ -28,7 +28,7 @@ EVERY_S = 0.5
 SECOND = 1_000_000_000
 
 
-async def told(cluster: ProcessCluster) -> list[bytes]:
+async def meter_records(cluster: ProcessCluster) -> list[bytes]:
     """All records so far."""
     stream = names.meter_stream("online")
     connection = Connection(NatsOptions(cluster.settings.nats), "ledger test")
@@ -57,26 +57,26 @@ async def in_the_end(cluster: ProcessCluster, wanted: Totals) -> Totals:
     """Wait until the records say so."""
     found: list[Totals] = []
 
-    async def said() -> bool:
-        found[:] = [totals(rows(await told(cluster)))]
+    async def reported_totals() -> bool:
+        found[:] = [totals(rows(await meter_records(cluster)))]
         now = found[0]
         return (now.arrived, now.waiting) == (wanted.arrived, wanted.waiting) and all(
             now.ended[what] == count for what, count in wanted.ended.items()
         )
 
-    await until(said, 20, f"the records to say {wanted}, and not {found}")
+    await until(reported_totals, 20, f"the records to say {wanted}, and not {found}")
     return found[0]
 
 
-async def says_all(cluster: ProcessCluster, node: str) -> None:
+async def all_reported(cluster: ProcessCluster, node: str) -> None:
     """Wait until a node has told all that has happened by now."""
     since = time.time_ns()
 
-    async def said() -> bool:
-        records = [decode(body) for body in await told(cluster)]
+    async def reported_totals() -> bool:
+        records = [decode(body) for body in await meter_records(cluster)]
         return any(each.node == node and each.at - each.span > since for each in records)
 
-    await until(said, 20, f"{node} to say all")
+    await until(reported_totals, 20, f"{node} to say all")
 
 
 async def busy(cluster: ProcessCluster, name: str, *moves) -> int:
@@ -136,27 +136,27 @@ async def test_a_killed_nodes_last_interval_is_all_that_is_missing(tmp_path, spa
 
         async def kill():
             owned.update(cluster.history.owned("a"))
-            await says_all(cluster, "a")
+            await all_reported(cluster, "a")
             await a.kill()
             await cluster.carried_out(b)
 
         await busy(cluster, "killed", kill())
         ledger = ended(cluster)
-        await says_all(cluster, "b")
-        found = rows(await told(cluster))
-        said = totals(found)
+        await all_reported(cluster, "b")
+        found = rows(await meter_records(cluster))
+        reported_totals = totals(found)
         last = max(row.at for row in found if row.node == "a") - (time.time_ns() - now_ns()) - SECOND // 10
         late = [each for each in cluster.entries() if (each.pid, each.what) == (a.pid, "ok") and each.at > last]
-        assert 0 <= ledger["handled"] - said.ended["handled"] <= len(late)
-        assert 0 == said.waiting
-        assert set() != said.unclosed <= {("a", number) for number in owned}
+        assert 0 <= ledger["handled"] - reported_totals.ended["handled"] <= len(late)
+        assert 0 == reported_totals.waiting
+        assert set() != reported_totals.unclosed <= {("a", number) for number in owned}
         tenants, quality = await asyncio.to_thread(reported, spark, cluster)
         assert set(cluster.projects) == {row.project for row in tenants}
         for what in (*ENDED, "attempts"):
-            assert said.ended[what] == sum(row[what] for row in tenants), what
-        assert said.arrived == sum(row.arrived - row.uncounted for row in tenants)
+            assert reported_totals.ended[what] == sum(row[what] for row in tenants), what
+        assert reported_totals.arrived == sum(row.arrived - row.uncounted for row in tenants)
         assert [] == [row for row in tenants if row.backlog + row.in_flight]
-        assert said.unclosed == {(each.node, each.partition) for row in quality for each in row.killed}
+        assert reported_totals.unclosed == {(each.node, each.partition) for row in quality for each in row.killed}
         assert any("a ended without a last word" in row.sentence for row in quality)
 
 

@@ -34,36 +34,36 @@ async def test_projects(tmp_path):
         await world.put(producer, [*some("acme", "m", 300), *some("bad", "m", 12, order="fail 9")])
 
         runbook = Runbook(world, "EvenlaneBacklogOld")
-        await runbook.says("evenlane why acme", "quota")
-        await runbook.says("evenlane why acme --within 10m", "QPS")
-        await runbook.says("evenlane topics set acme --reserve 20", "accepted")
-        await runbook.says("evenlane topics set acme --ageing 0.1", "accepted")
-        await runbook.says("evenlane topics set acme --qps 200", "accepted")
+        await runbook.prints("evenlane why acme", "quota")
+        await runbook.prints("evenlane why acme --within 10m", "QPS")
+        await runbook.prints("evenlane topics set acme --reserve 20", "accepted")
+        await runbook.prints("evenlane topics set acme --ageing 0.1", "accepted")
+        await runbook.prints("evenlane topics set acme --qps 200", "accepted")
         runbook = Runbook(world, "EvenlaneBacklogWontEmpty")
-        await runbook.says("evenlane why acme --within 1h", "acme in online")
-        await runbook.says("evenlane topics set acme --max-backlog 100000", "accepted")
+        await runbook.prints("evenlane why acme --within 1h", "acme in online")
+        await runbook.prints("evenlane topics set acme --max-backlog 100000", "accepted")
         runbook = Runbook(world, "EvenlaneTenantStarved")
-        await runbook.says("evenlane topics set hog --concurrency 20", "accepted")
-        await runbook.says("evenlane topics set acme --reserve 20", "accepted")
+        await runbook.prints("evenlane topics set hog --concurrency 20", "accepted")
+        await runbook.prints("evenlane topics set acme --reserve 20", "accepted")
         runbook = Runbook(world, "EvenlaneMessagesExpire")
-        await runbook.says("evenlane topics set acme --ttl 1d", "accepted")
-        await runbook.says("evenlane topics set acme --dead-letter-expired", "accepted")
-        await Runbook(world, "EvenlaneSharesOneLabel").says("evenlane config", "metrics_projects")
+        await runbook.prints("evenlane topics set acme --ttl 1d", "accepted")
+        await runbook.prints("evenlane topics set acme --dead-letter-expired", "accepted")
+        await Runbook(world, "EvenlaneSharesOneLabel").prints("evenlane config", "metrics_projects")
 
         runbook = Runbook(world, "EvenlaneDeadLettersRising")
         await runbook.shows(base, 'evenlane_outcomes_total{env="online",outcome="dead"', lambda count: count == 12)
-        await runbook.says("evenlane dlq list acme", "bad-m-11", acme="bad")
-        await runbook.says("evenlane dlq show acme 17", "attempt 1 fails as ordered", **{"acme 17": "bad 1"})
-        await runbook.says("evenlane topics pause acme", "paused", acme="bad")
-        await runbook.says("evenlane dlq replay acme --all", "replayed 12", acme="bad")
+        await runbook.prints("evenlane dlq list acme", "bad-m-11", acme="bad")
+        await runbook.prints("evenlane dlq show acme 17", "attempt 1 fails as ordered", **{"acme 17": "bad 1"})
+        await runbook.prints("evenlane topics pause acme", "paused", acme="bad")
+        await runbook.prints("evenlane dlq replay acme --all", "replayed 12", acme="bad")
 
         runbook = Runbook(world, "EvenlaneQuotaRejected")
         await world.etcd.put("/evenlane/online/topics/acme", b'{"qps": -1}')
         await runbook.shows(base, "evenlane_topics_refused", lambda count: count == 1)
-        await runbook.says("evenlane topics list", "acme", "refused")
-        await runbook.says("evenlane topics get acme", "qps must be a number")
-        await runbook.says("evenlane topics history acme", "topics set")
-        await runbook.says("evenlane topics set acme --qps 100", "accepted")
+        await runbook.prints("evenlane topics list", "acme", "refused")
+        await runbook.prints("evenlane topics get acme", "qps must be a number")
+        await runbook.prints("evenlane topics history acme", "topics set")
+        await runbook.prints("evenlane topics set acme --qps 100", "accepted")
         await runbook.shows(base, "evenlane_topics_refused", lambda count: count == 0)
 
 
@@ -73,17 +73,17 @@ async def test_nodes_that_die(tmp_path):
         await world.node(name="node-b", http_port=0)
         base = await world.address("node-b")
         runbook = Runbook(world, "EvenlaneNodeDown")
-        await runbook.says("evenlane plan", "node-a", "node-b")
+        await runbook.prints("evenlane plan", "node-a", "node-b")
         await world.nodes[1].kill()
-        await runbook.says("evenlane plan", "node-b")
-        await runbook.says("evenlane plan", "1 node,", "node-a  8        8 ")
+        await runbook.prints("evenlane plan", "node-b")
+        await runbook.prints("evenlane plan", "1 node,", "node-a  8        8 ")
         await world.nodes[0].kill()
         runbook = Runbook(world, "EvenlaneNoNode")
-        await runbook.says("evenlane plan", "no node runs")
+        await runbook.prints("evenlane plan", "no node runs")
         code, _ = await runbook.run("curl http://127.0.0.1:8080/healthz", **{"http://127.0.0.1:8080": base})
         assert code == 7, "nobody listens"
         node = await world.node(name="node-b", http_port=0)
-        await runbook.says("evenlane plan", "node-b  8        8 ")
+        await runbook.prints("evenlane plan", "node-b  8        8 ")
         base = await world.address("node-b")
         assert 0 == (await runbook.run("curl http://127.0.0.1:8080/healthz", **{"http://127.0.0.1:8080": base}))[0]
         assert node.running
@@ -95,12 +95,12 @@ async def test_partitions_that_nobody_can_open(tmp_path):
         await world.node(http_port=0)
         await world.node(name="node-b", http_port=0)
         runbook = Runbook(world, "EvenlanePartitionUnowned")
-        await runbook.says("evenlane plan", "node-a  4        4 ", "node-b  4        4 ")
+        await runbook.prints("evenlane plan", "node-a  4        4 ", "node-b  4        4 ")
         await world.servers.nats.kill()
         await world.nodes[1].kill()
-        await runbook.says("evenlane plan", "1 node, generation 3", "node-a  8        8     0    0       2 ")
+        await runbook.prints("evenlane plan", "1 node, generation 3", "node-a  8        8     0    0       2 ")
         await world.servers.nats.start()
-        await runbook.says("evenlane plan", "node-a  8        8     0    0       3 ")
+        await runbook.prints("evenlane plan", "node-a  8        8     0    0       3 ")
 
 
 async def test_etcd_goes(tmp_path):
@@ -115,9 +115,9 @@ async def test_etcd_goes(tmp_path):
         await runbook.is_ready(base, 503)
         runbook = Runbook(world, "EvenlaneNoLeader")
         await runbook.shows(base, "evenlane_leader", lambda leads: leads == 0)
-        await runbook.says("evenlane plan", "does not answer", code=1)
+        await runbook.prints("evenlane plan", "does not answer", code=1)
         await world.servers.etcd.start()
-        await runbook.says("evenlane plan", "led by node-a", "node-a  8        8 ")
+        await runbook.prints("evenlane plan", "led by node-a", "node-a  8        8 ")
         await runbook.shows(base, "evenlane_leader", lambda leads: leads == 1)
 
 
@@ -130,9 +130,9 @@ async def test_topics_that_etcd_has_lost(tmp_path):
         base = await world.address()
         runbook = Runbook(world, "EvenlaneTopicsLost")
         await world.put(await world.producer(), [one("old", "waits")])
-        await runbook.says("evenlane topics delete acme", "deleted", acme="old")
+        await runbook.prints("evenlane topics delete acme", "deleted", acme="old")
         file = tmp_path / "topics.json"
-        await runbook.says(
+        await runbook.prints(
             "evenlane topics export", "it is deleted and not in the file", export=f"export --file {file}"
         )
         etcd = world.servers.etcd
@@ -141,16 +141,16 @@ async def test_topics_that_etcd_has_lost(tmp_path):
         await etcd.start()
         await runbook.shows(base, 'evenlane_node_trouble{env="online",kind="topics"', lambda lost: lost == 1)
         await runbook.is_ready(base, 200)
-        await runbook.says("evenlane why acme", "etcd has lost the project's topic, which stays in force on node-a")
-        await runbook.says("evenlane why acme", "misses 2 topics in etcd, which had them (acme, old)", acme="other")
+        await runbook.prints("evenlane why acme", "etcd has lost the project's topic, which stays in force on node-a")
+        await runbook.prints("evenlane why acme", "misses 2 topics in etcd, which had them (acme, old)", acme="other")
         assert runbook.logged("node-a", "etcd has lost topics")
-        assert "acme" not in await runbook.says("evenlane topics list", "PROJECT")
-        await runbook.says("evenlane topics delete acme", "has no topic", code=1, acme="old")
-        await runbook.says("evenlane topics apply FILE", "accepted 1", FILE=f"{file} --yes")
-        await runbook.says("evenlane why acme", "misses 1 topic in etcd, which had it (old)")
-        await runbook.says("evenlane topics set acme --qps 1 --state paused", "accepted", acme="old")
+        assert "acme" not in await runbook.prints("evenlane topics list", "PROJECT")
+        await runbook.prints("evenlane topics delete acme", "has no topic", code=1, acme="old")
+        await runbook.prints("evenlane topics apply FILE", "accepted 1", FILE=f"{file} --yes")
+        await runbook.prints("evenlane why acme", "misses 1 topic in etcd, which had it (old)")
+        await runbook.prints("evenlane topics set acme --qps 1 --state paused", "accepted", acme="old")
         await runbook.shows(base, 'evenlane_node_trouble{env="online",kind="topics"', lambda lost: lost == 0)
-        await runbook.says("evenlane topics delete acme", "deleted", acme="old")
+        await runbook.prints("evenlane topics delete acme", "deleted", acme="old")
         assert [] == world.entries(), "paused all the time"
 
 
@@ -227,10 +227,12 @@ async def test_a_loop_that_is_blocked(tmp_path):
         assert runbook.logged("node-a", "the event loop is blocked", "acme-slow")
 
         await world.put(producer, [one("acme", "stuck", order="block 100")])
-        await runbook.says("evenlane why acme", "has been blocked for", "tests/ledger/handlers.py:", code=1)
-        await runbook.says("evenlane top", "from the only node", "node-a has been blocked", "a message of acme", code=1)
+        await runbook.prints("evenlane why acme", "has been blocked for", "tests/ledger/handlers.py:", code=1)
+        await runbook.prints(
+            "evenlane top", "from the only node", "node-a has been blocked", "a message of acme", code=1
+        )
         trouble = Runbook(world, "EvenlaneNodeTrouble")
-        await trouble.says("evenlane why acme", "has been blocked for", code=1)
+        await trouble.prints("evenlane why acme", "has been blocked for", code=1)
         code, _ = await trouble.run("curl http://HOST:PORT/readyz", **{"http://HOST:PORT": base})
         assert code == 28, "its HTTP is in the loop that is blocked"
         assert 70 == await asyncio.wait_for(node.ended(), 90)
@@ -274,7 +276,7 @@ async def test_payloads_without_room(tmp_path):
         runbook = Runbook(world, "EvenlanePayloadFull")
         budget = await runbook.metric(base, "evenlane_payload_budget_bytes")
         await runbook.shows(base, "evenlane_payload_bytes", lambda held: held > 0.7 * budget, 20)
-        await runbook.says("evenlane backlog peek acme", "mid: 3 waiting")
+        await runbook.prints("evenlane backlog peek acme", "mid: 3 waiting")
 
 
 async def test_copies_that_find_no_room(tmp_path):
@@ -286,22 +288,22 @@ async def test_copies_that_find_no_room(tmp_path):
         await world.put(producer, [one("acme", "first", order="fail 9")])
         dead = await world.dead_letters()
 
-        async def one_letter() -> bool:
+        async def one_dead_letter() -> bool:
             return len(await dead.ids()) == 1
 
-        await until(one_letter, 20)
+        await until(one_dead_letter, 20)
         config = (await world.api("STREAM.INFO.DEAD_online"))["config"]
         await world.api("STREAM.UPDATE.DEAD_online", config | {"max_msgs": 1, "discard": "new"})
         await world.put(producer, some("acme", "m", 100, order="fail 9"))
         runbook = Runbook(world, "EvenlaneCopiesStuck")
         await runbook.shows(base, "evenlane_pending_copies", lambda pending: pending >= 64)
         assert runbook.logged("node-a", "a copy can't be put: its message stays where it is")
-        await runbook.says(
+        await runbook.prints(
             "evenlane why acme", "100 of its failed messages stay: their retries or dead letters can't be stored ("
         )
         await world.put(producer, some("acme", "behind", 10))
-        await runbook.says("evenlane why acme", "10 wait", "paused")
-        await runbook.says("evenlane dlq keep 7d", "stream DEAD_online has max_msgs 1", code=2)
+        await runbook.prints("evenlane why acme", "10 wait", "paused")
+        await runbook.prints("evenlane dlq keep 7d", "stream DEAD_online has max_msgs 1", code=2)
         await world.api("STREAM.UPDATE.DEAD_online", config)
         assert 0 == (await runbook.run("evenlane dlq keep 7d"))[0]
         await runbook.shows(base, "evenlane_pending_copies", lambda pending: pending == 0, 90)
@@ -332,6 +334,6 @@ async def test_messages_that_are_missing_and_strays(tmp_path):
         await client.jetstream().publish("lanes.online.3.acme.0.urgent", b"whole")
         await client.close()
         await runbook.shows(base, "evenlane_stray_messages_total", lambda count: count == 1)
-        await runbook.says("evenlane dlq list _stray", "1")
-        await runbook.says("evenlane dlq show _stray 17", "lanes.online.3.acme.0.urgent", **{"17": 1})
+        await runbook.prints("evenlane dlq list _stray", "1")
+        await runbook.prints("evenlane dlq show _stray 17", "lanes.online.3.acme.0.urgent", **{"17": 1})
         assert 0 == (await runbook.run("evenlane dlq drop _stray --all"))[0]

@@ -54,8 +54,8 @@ class Crew:
         os.kill(pid, number)
         return pid
 
-    async def carried_out(self, *beside, within_s=40.0):
-        nodes = {*IDS, *(node.name for node in beside)}
+    async def carried_out(self, *also, within_s=40.0):
+        nodes = {*IDS, *(node.name for node in also)}
         await until(
             lambda: self.cluster.history.carried_out(nodes, self.cluster.partitions), within_s, f"{nodes} to own all"
         )

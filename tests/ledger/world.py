@@ -29,16 +29,18 @@ _KEYS_AT_ONCE = 100
 class ProcessWorld:
     """`async with ProcessWorld(folder) as world:` has both servers; node, topics and producer are asked for.
 
-    `settings` are for all processes. With `beside` it stands on that world's servers. `acknowledged` holds the id of
+    `settings` are for all processes. With `alongside` it stands on that world's servers. `acknowledged` holds the id of
     each put that was acknowledged -> where it is stored.
     """
 
     def __init__(
-        self, folder: Path, *, nats_config: str = "", beside: "ProcessWorld | None" = None, **settings: object
+        self, folder: Path, *, nats_config: str = "", alongside: "ProcessWorld | None" = None, **settings: object
     ) -> None:
         self.folder = folder
-        self._beside = beside
-        self.servers = beside.servers if beside else Servers(folder / "servers", fast=True, nats_config=nats_config)
+        self._alongside = alongside
+        self.servers = (
+            alongside.servers if alongside else Servers(folder / "servers", fast=True, nats_config=nats_config)
+        )
         self._wanted = _SETTINGS | settings
         self._open = AsyncExitStack()
         self.nodes: list[NodeProcess] = []
@@ -48,7 +50,7 @@ class ProcessWorld:
         self._read = 0
 
     async def __aenter__(self) -> Self:
-        if self._beside is None:
+        if self._alongside is None:
             (self.folder / "servers").mkdir()
             await self._open.enter_async_context(self.servers)
         self.settings = self._settings()

@@ -131,7 +131,7 @@ class Load:
         await self._send([*_beat(), *_puts("holes", self._holes_due()), vanishing])
         self._beats.append(now_ns())
         await self._trouble.vanish(vanishing)
-        await self._trouble.stray()
+        await self._trouble.put_unroutable()
 
     def _holes_due(self) -> int:
         """How many messages restore the backlog of `holes`, also after the load fell behind its node."""

@@ -28,11 +28,11 @@ async def wrong_pages(bases: Mapping[str, str]) -> list[str]:
 
 def _wrong_names(node: str, page: str) -> list[str]:
     """Each that is told is there, and none but those."""
-    told = {
+    reported = {
         value for name, value in vars(metric_names).items() if name.isupper() and str(value).startswith("evenlane_")
     }
     there = {line.split()[2] for line in page.splitlines() if line.startswith("# TYPE evenlane_")}
-    return [f"the page of {node}: {name} is told or there, not both" for name in sorted(told ^ there)]
+    return [f"the page of {node}: {name} is told or there, not both" for name in sorted(reported ^ there)]
 
 
 async def _page(client: aiohttp.ClientSession, base: str, accept: str) -> tuple[str, str]:
@@ -47,6 +47,6 @@ async def _checked(page: str) -> list[str]:
         program("promtool"), "check", "metrics",
         stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
     )  # fmt: skip
-    said, _ = await process.communicate(page.encode())
-    lines = said.decode().splitlines()
+    output, _ = await process.communicate(page.encode())
+    lines = output.decode().splitlines()
     return lines if lines or process.returncode == 0 else [f"promtool ended with {process.returncode}"]

@@ -47,8 +47,8 @@ async def test_a_lease_that_is_over_takes_the_partitions_along(tmp_path):
         lost = "alert / EvenlanePartitionsLost"
         await look.shows(lost, lambda found: list(by("instance", found)) == [loser.address])
         await look.shows("fleet / timeseries / Rebalances / A", lambda found: by("how", found)["lost"] > 0)
-        told = f'evenlane_partition_moves_total{{how="lost",instance="{loser.address}"}}'
-        assert len(loser.epochs) == await on.api.value(told)
+        reported = f'evenlane_partition_moves_total{{how="lost",instance="{loser.address}"}}'
+        assert len(loser.epochs) == await on.api.value(reported)
 
         await look.shows(_OWNED, lambda found: len(found) == 2 and min(by("instance", found).values()) > 0)
         await look.shows(lost, lambda found: not found)

@@ -123,8 +123,10 @@ async def _wrong_alerts(on, fire) -> list[str]:
     for group in (await on.api.get("rules"))["groups"]:
         wrongs += [f"rule {rule['name']}: {rule}" for rule in group["rules"] if rule["health"] != "ok"]
     found = [each for each in (await on.api.get("alerts"))["alerts"] if each["state"] == "firing"]
-    told = [text for each in found for text in each["annotations"].values()]
-    wrongs += [f"an alert says {text!r}" for text in told if "<no value>" in text or "error" in text or "%!" in text]
+    reported = [text for each in found for text in each["annotations"].values()]
+    wrongs += [
+        f"an alert says {text!r}" for text in reported if "<no value>" in text or "error" in text or "%!" in text
+    ]
     named = sorted((each["labels"]["alertname"], each["labels"].get("project", "")) for each in found)
     due = sorted((each["alertname"], each.get("project", "")) for each in fire)
     return wrongs if named == due else [*wrongs, f"alerts: {due} were due, {named} fire"]
@@ -146,6 +148,9 @@ async def _wrong_labels(on, seen) -> list[str]:
     """As many as may be, and what is left out is told: the rest of the node's projects."""
     labels = by("instance", {node.address: exactly(load.LABELS + 1) for node in seen.nodes})
     came = await on.api.query('count by (instance) (count by (instance, project) ({project!="",instance!=""}))')
-    all_told = await on.api.query(f"evenlane_projects - {load.LABELS} != evenlane_projects_left_out")
+    all_published = await on.api.query(f"evenlane_projects - {load.LABELS} != evenlane_projects_left_out")
     wrongs = [wrong for wrong in (labels.wrong(came),) if wrong]
-    return [*(f"labels: {wrong}" for wrong in wrongs), *(f"left out, of {load.LABELS}: {each}" for each in all_told)]
+    return [
+        *(f"labels: {wrong}" for wrong in wrongs),
+        *(f"left out, of {load.LABELS}: {each}" for each in all_published),
+    ]

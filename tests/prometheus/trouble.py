@@ -59,7 +59,7 @@ class Trouble:
         """As anyone can write it with etcdctl."""
         await self._world.etcd.txn([], [Write(names.key(self._env, "topics", "wishful"), b'{"qps": NaN}')])
 
-    async def stray(self) -> None:
+    async def put_unroutable(self) -> None:
         """A message of a priority that there is not."""
         await self._stream.publish(f"lanes.{self._env}.0.stray.0.none", b"x")
 

@@ -23,24 +23,24 @@ def main() -> int:
     gaps: list[float] = []
     with surroundings.replaced():
         for seed in range(first, end):
-            result = simulate(seed, _say if given.trace else None)
+            result = simulate(seed, _print if given.trace else None)
             totals.update(result.counts)
             totals.update(steps=result.steps, virtual=int(result.virtual))
             gaps += result.gaps
             if result.broken is not None:
                 failed += 1
-                _say(f"seed {seed}: {result.broken}")
+                _print(f"seed {seed}: {result.broken}")
     spent = time.process_time() - began
-    _say(f"{end - first} seeds, {failed} failed, {1000 * spent / (end - first):.1f} ms of CPU each")
+    _print(f"{end - first} seeds, {failed} failed, {1000 * spent / (end - first):.1f} ms of CPU each")
     gaps.sort()
     if gaps:
         p50, p99 = (gaps[int(share * (len(gaps) - 1))] for share in (0.5, 0.99))
-        _say(f"{len(gaps)} hand-overs without fault: {p50:.3f} s p50, {p99:.3f} s p99, {gaps[-1]:.3f} s at most")
-    _say("\n".join(f"{count:10} {name}" for name, count in sorted(totals.items())))
+        _print(f"{len(gaps)} hand-overs without fault: {p50:.3f} s p50, {p99:.3f} s p99, {gaps[-1]:.3f} s at most")
+    _print("\n".join(f"{count:10} {name}" for name, count in sorted(totals.items())))
     return 1 if failed else 0
 
 
-def _say(text: str) -> None:
+def _print(text: str) -> None:
     sys.stdout.write(text + "\n")
     sys.stdout.flush()
 

@@ -55,9 +55,9 @@ def _attempts_not_logged() -> Iterator[None]:
     real = AttemptMarks.failed
 
     def failed(self: AttemptMarks, *of: Any) -> None:
-        news = set(self.news)
+        unsynced = set(self.unsynced)
         real(self, *of)
-        self.news = news
+        self.unsynced = unsynced
 
     with patch.object(AttemptMarks, "failed", failed):
         yield

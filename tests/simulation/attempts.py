@@ -63,7 +63,7 @@ class Attempts:
         self._poison = poison  # uid -> project
         self._runs: dict[str, list[Run]] = {}
         self._project: dict[str, str] = {}
-        self._void: set[str] = set()
+        self._stale: set[str] = set()
         self._kills: dict[str, int] = {}
         self._paused: dict[tuple[Actor, str], tuple[int, int]] = {}
         self._suspects: dict[Actor, list[Run]] = {}
@@ -79,7 +79,7 @@ class Attempts:
         before = self._runs.setdefault(uid, [])
         most = 1 + sum(other.how != "paused" for other in before)
         before.append(run)
-        if attempt > most and attempt > most + self._about_to_start(uid) and uid not in self._void:
+        if attempt > most and attempt > most + self._about_to_start(uid) and uid not in self._stale:
             self._fail("attempts", f"{what} starts as attempt {attempt}, though only {most - 1} were begun before it")
         if uid not in self._poison and self.lone_killer:
             self._check_neighbour(what, uid, attempt)
@@ -111,7 +111,7 @@ class Attempts:
 
     def _check_killer(self, what: str, uid: str) -> None:
         begun, most = len(self._runs[uid]), self._topics[self._poison[uid]].max_attempts
-        if begun > most + 2 and self.lone_killer and uid not in self._void:
+        if begun > most + 2 and self.lone_killer and uid not in self._stale:
             self._fail("poison", f"{what} starts for the {begun}. time, of {most} attempts")
 
     def _check_suspect(self, what: str, run: Run) -> None:
@@ -137,7 +137,7 @@ class Attempts:
         self.last_kill = self._now()
         self._kills[uid] = kills = self._kills.get(uid, 0) + 1
         most = self._topics[self._poison[uid]].max_attempts
-        if kills > most + 1 and uid not in self._void and uid not in self._unsteady:
+        if kills > most + 1 and uid not in self._stale and uid not in self._unsteady:
             self._fail("poison", f"{uid} kills a process for the {kills}. time, {node}, of {most} attempts")
         ended = {
             o for o, runs in self._runs.items() if any(run.node is node and self._hit(run, self._now()) for run in runs)
@@ -152,13 +152,13 @@ class Attempts:
         """Whether it was in flight, or its end not settled, when something happened to its node."""
         return run.start <= at and (run.end is None or run.end >= at - self._bounds.settle)
 
-    def void(self, uid: str) -> None:
+    def mark_stale(self, uid: str) -> None:
         """The stream that it stood in was replaced or rolled back: what was counted may be lost."""
-        self._void.add(uid)
+        self._stale.add(uid)
 
     def dead(self, uid: str, project: str, reason: str) -> None:
         """Its dead letter is stored."""
-        if uid in self._void or reason == "expired" or reason.startswith("rejected"):
+        if uid in self._stale or reason == "expired" or reason.startswith("rejected"):
             return
         most = self._topics.get(project, Rules()).max_attempts
         runs = self._runs.get(uid, [])

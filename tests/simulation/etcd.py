@@ -32,7 +32,7 @@ class SimEtcd(MemoryStore):
         self.on_event: Callable[[Event], None] = lambda _event: None
         self.on_restore: Callable[[], None] = lambda: None
         self.links: dict[SimCoordination, None] = {}
-        self._forgotten: dict[int, float] = {}  # leases that a backup hadn't, and when they would have ended
+        self._rolled_back: dict[int, float] = {}  # leases that a backup hadn't, and when they would have ended
 
     def pass_time(self) -> None:
         """Leases whose time has come end now."""
@@ -44,18 +44,18 @@ class SimEtcd(MemoryStore):
         long as it would have: its holder can't know.
         """
         found = self._leases.get(lease)
-        expires_s = max(found.expires_s if found is not None else 0, self._forgotten.get(lease, 0))
+        expires_s = max(found.expires_s if found is not None else 0, self._rolled_back.get(lease, 0))
         return expires_s * SECOND > self._now_s * SECOND + self._loop.now - self._advanced
 
-    def forgotten_until(self, lease: int) -> int:
+    def rolled_back_until(self, lease: int) -> int:
         """When a lease would have ended that etcd had before it went back."""
-        return self._advanced + round((self._forgotten.get(lease, 0) - self._now_s) * SECOND)
+        return self._advanced + round((self._rolled_back.get(lease, 0) - self._now_s) * SECOND)
 
     def go_back(self, backup: Backup) -> None:
         """It is stopped, and another one started with this backup: whoever is connected loses its connection."""
         self.pass_time()
         for lease, kept in self._leases.items():
-            self._forgotten[lease] = max(kept.expires_s, self._forgotten.get(lease, 0))
+            self._rolled_back[lease] = max(kept.expires_s, self._rolled_back.get(lease, 0))
         self.restore(backup)
         self.on_restore()
         for link in self.links:
@@ -202,7 +202,7 @@ class SimWatch:
     def __init__(self, client: SimCoordination, prefix: str) -> None:
         self._client, self._prefix = client, prefix
         self._listed = self._closed = False
-        self._told: deque[tuple[int, Event]] = deque()  # with the time at which it gets here
+        self._undelivered: deque[tuple[int, Event]] = deque()  # with the time at which it gets here
         self._wakes: asyncio.Future[None] | None = None
 
     def __aiter__(self) -> SimWatch:
@@ -211,16 +211,16 @@ class SimWatch:
     async def __anext__(self) -> Listing | Event:
         client = self._client
         while not self._closed:
-            if not client.link.up or (self._listed and not self._told):
+            if not client.link.up or (self._listed and not self._undelivered):
                 await self._something()
             elif not self._listed:
                 await asyncio.sleep(client.link.delay())
                 if client.link.up and not self._closed:
                     return self._list()
-            elif (late := self._told[0][0] - client.loop.now) > 0:
+            elif (late := self._undelivered[0][0] - client.loop.now) > 0:
                 await asyncio.sleep(late / SECOND)
             else:
-                return self._told.popleft()[1]
+                return self._undelivered.popleft()[1]
         raise StopAsyncIteration
 
     async def aclose(self) -> None:
@@ -230,13 +230,13 @@ class SimWatch:
 
     def disconnect(self) -> None:
         self._listed = False
-        self._told.clear()
+        self._undelivered.clear()
         self._wake()
 
     def happened(self, event: Event) -> None:
         if self._listed and event.item.key.startswith(self._prefix):
             late = self._client.loop.now + int(self._client.link.delay() * SECOND)
-            self._told.append((max(late, self._told[-1][0]) if self._told else late, event))
+            self._undelivered.append((max(late, self._undelivered[-1][0]) if self._undelivered else late, event))
             self._wake()
 
     def _list(self) -> Listing:

@@ -122,9 +122,9 @@ class Faults:
         asked, body = subject("online", project).encode(), msgspec.json.encode(DropRequest(priority))
         for node in self._w.nodes:
             for questions in node.questions if node.nats.up else ():
-                if (heard := questions.heard.get(subject("online", "*"))) is not None:
-                    said = (asked, b"_INBOX.purge", b"", body)
-                    self._w.loop.call_later(node.nats.delay(), heard, *said, context=node.context)
+                if (on_message := questions.listeners.get(subject("online", "*"))) is not None:
+                    message = (asked, b"_INBOX.purge", b"", body)
+                    self._w.loop.call_later(node.nats.delay(), on_message, *message, context=node.context)
 
     # ---- etcd
 

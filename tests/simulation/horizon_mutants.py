@@ -111,20 +111,20 @@ def _lanes_only() -> Iterator[None]:
 def _clean_while_it_runs() -> Iterator[None]:
     """The log is told of a clean end while handlers run; all else is as it should be."""
     real = Lane.cut
-    said: list[Record] = []
+    records: list[Record] = []
 
     def cut(self: Lane, now: int, *, fence: bool = False) -> Append | None:
-        early = self.handover is not None and not self.ended and self.log.begun
+        early = self.handoff is not None and not self.ended and self.log.begun
         if early:
             self.log.checkpoint_due = True
         append = real(self, now, fence=fence)
         if early and append is not None:
-            said[:] = [append.record]
+            records[:] = [append.record]
         return append
 
     def encode(record: Record) -> bytes:
         return settle_record._encoder.encode(
-            msgspec.structs.replace(record, clean=True) if said and said[0] is record else record
+            msgspec.structs.replace(record, clean=True) if records and records[0] is record else record
         )
 
     with patch.object(Lane, "cut", cut), patch.object(settle_record, "encode", encode):

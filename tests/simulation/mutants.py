@@ -92,8 +92,8 @@ def _no_guard() -> Iterator[None]:
     real = MemoryServer.append_log
 
     def append_log(self: Any, subject: str, record: bytes, _after: int, checkpoint: bool) -> int:
-        stands = self._taker(subject).last_of.get(subject, 0)
-        return real(self, subject, record, stands, checkpoint)
+        position = self._taker(subject).last_of.get(subject, 0)
+        return real(self, subject, record, position, checkpoint)
 
     with patch.object(MemoryServer, "append_log", append_log):
         yield

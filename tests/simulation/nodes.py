@@ -62,14 +62,14 @@ class SimQuestions:
 
     def __init__(self, node: SimNode) -> None:
         self._node = node
-        self.heard: dict[str, Callable[[bytes, bytes, bytes, bytes], None]] = {}
+        self.listeners: dict[str, Callable[[bytes, bytes, bytes, bytes], None]] = {}
 
     async def open(self) -> None:
         self._node.questions.append(self)
 
-    def listen(self, subject: str, heard: Callable[[bytes, bytes, bytes, bytes], None]) -> int:
-        self.heard[subject] = heard
-        return len(self.heard)
+    def listen(self, subject: str, on_message: Callable[[bytes, bytes, bytes, bytes], None]) -> int:
+        self.listeners[subject] = on_message
+        return len(self.listeners)
 
     def unlisten(self, sid: int) -> None:
         pass

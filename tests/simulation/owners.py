@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from tests.simulation.loop import SimLoop
 
 
-class Forgotten(NamedTuple):
+class RolledBack(NamedTuple):
     """An owner that etcd doesn't know any more, and when the lease ends that it had."""
 
     epoch: int
@@ -50,7 +50,7 @@ class Owners:
         self._keys = OwnerKeys()
         self._epochs: dict[int, int] = {}  # the newest of each partition
         self._owned: dict[int, tuple[int, int]] = {}  # epoch, lease
-        self._forgotten: dict[int, list[Forgotten]] = {}
+        self._rolled_back: dict[int, list[RolledBack]] = {}
         self._covered_until: dict[tuple[int, int], int] = {}  # of owners that etcd has forgotten
         self._ended: set[tuple[int, int, int]] = set()  # partition, epoch, lease: over, even if etcd has it again
         self._since: dict[int, int] = {}
@@ -96,11 +96,11 @@ class Owners:
         self._keys.went_back(created)
         for number, (epoch, lease) in before.items():
             if self._owned.get(number) != (epoch, lease) and (number, epoch, lease) not in self._ended:
-                self._forgotten.setdefault(number, []).append(Forgotten(epoch, lease, until(lease)))
+                self._rolled_back.setdefault(number, []).append(RolledBack(epoch, lease, until(lease)))
                 self._covered_until[epoch, lease] = until(lease)
                 self._counts["forgotten"] += 1
         for number, owned in self._owned.items():  # one that it had forgotten is there again
-            self._forgotten[number] = [each for each in self._forgotten.get(number, ()) if each[:2] != owned]
+            self._rolled_back[number] = [each for each in self._rolled_back.get(number, ()) if each[:2] != owned]
         for number in self._owned.keys() - before.keys():  # until now nobody could settle anything
             self.without_owner.setdefault(number, []).append((self._unowned_since.get(number, 0), self._loop.now))
         for number in before.keys() - self._owned.keys():
@@ -135,8 +135,8 @@ class Owners:
     def starts(self, what: str, number: int, epoch: int, line: Line) -> int:
         """A handler starts under this epoch; the lease behind it, 0 if there is none any more."""
         owned, lease = self._owned.get(number, (0, 0))
-        if (forgotten := self._may_serve(number, epoch)) is not None:
-            return forgotten.lease
+        if (rolled_back := self._may_serve(number, epoch)) is not None:
+            return rolled_back.lease
         if epoch != self._epochs.get(number):
             self._fail("O", f"{what} starts, though the newest epoch is {self._epochs.get(number)}")
         elif epoch != owned:
@@ -145,19 +145,19 @@ class Owners:
             self._fail("O", f"{what} starts after the end of its lease")
         elif other := self._rival(number, epoch, line):
             self._fail("O", f"{what} starts, though the owner of epoch {other.epoch} still may, and can't know")
-        self._forgotten.pop(number, None)
+        self._rolled_back.pop(number, None)
         return lease
 
-    def _may_serve(self, number: int, epoch: int) -> Forgotten | None:
+    def _may_serve(self, number: int, epoch: int) -> RolledBack | None:
         """The forgotten owner of this epoch, if it may start handlers still."""
         if self._owned.get(number, (0, 0))[0] == epoch:
             return None
-        among = self._forgotten.get(number, ())
+        among = self._rolled_back.get(number, ())
         return next((each for each in among if each.epoch == epoch and self._loop.now < each.until), None)
 
-    def _rival(self, number: int, epoch: int, line: Line) -> Forgotten | None:
+    def _rival(self, number: int, epoch: int, line: Line) -> RolledBack | None:
         """A forgotten owner that has begun with the stream, may start handlers, and hasn't said that it has ended."""
-        among = [each for each in self._forgotten.get(number, ()) if each.epoch != epoch]
+        among = [each for each in self._rolled_back.get(number, ()) if each.epoch != epoch]
         return next((each for each in among if self._loop.now < each.until and each[:2] in line.served_by), None)
 
 

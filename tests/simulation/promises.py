@@ -195,7 +195,7 @@ class Promises:
         line.broken = True
         self._order.cut_back([*line.items.values()])
         for item in line.items.values():
-            self.attempts.void(item.uid)
+            self.attempts.mark_stale(item.uid)
         for sequence in [s for s in line.items if s > above]:
             self.acked.pop(line.items.pop(sequence).uid, None)
         line.settled_to = min(line.settled_to, above)
@@ -213,7 +213,7 @@ class Promises:
         item = line.items.get(message.sequence)
         if item is None or item.uid != message.id:
             self.counts["void"] += 1  # the stream was replaced, and the node doesn't know it yet
-            self.attempts.void(message.id)
+            self.attempts.mark_stale(message.id)
             return run
         if self._repeats.check(what, line, message.stream, item, attempt):
             self.counts["duplicates"] += 1

@@ -20,7 +20,7 @@ SLOWING = frozenset({"acks late", "acks never", "copies refused", "nats cut", "n
 UNANSWERED = frozenset({"acks never", "nats cut", "nats down", "nats flaky"})
 BACK = frozenset({"etcd restored", "etcd wiped"})
 """Etcd forgets what it was told last."""
-UNHEARD = SLOWING | {"etcd cut", "etcd silent", "etcd flaky", "pause"}
+UNNOTICED = SLOWING | {"etcd cut", "etcd silent", "etcd flaky", "pause"}
 """Faults, of whatever node, that keep a new owner from settling what the former one says in etcd of what it held."""
 NO_ANSWER = 6 * SECOND
 """Only after that long does a node learn that what it asked has been lost."""
@@ -87,7 +87,7 @@ class Repeats:
             or (
                 (
                     (other.kind in SLOWING and other.node in {None, run.node})
-                    or (other.kind in UNHEARD and fault.kind in BACK)
+                    or (other.kind in UNNOTICED and fault.kind in BACK)
                 )
                 and other.start <= fault.start
                 and (other.end is None or other.end + LINGERS >= fault.start - self._bounds.settle)

@@ -35,7 +35,7 @@ def _not_compared() -> Iterator[None]:
 
 
 @contextmanager
-def _not_outlived() -> Iterator[None]:
+def _not_waited_for() -> Iterator[None]:
     """Nobody waits for an owner that etcd has forgotten."""
     with patch.object(ForgottenOwners, "until", lambda *_: 0):
         yield
@@ -84,8 +84,8 @@ def _other_leaders_not_seen() -> Iterator[None]:
     """A leader doesn't see that another one has its epoch, since etcd went back."""
 
     async def lost(self: LeaderElection, epoch: int) -> None:
-        async for told in self._coordination.watch(self.key):
-            if self._created_at(told) not in (epoch, None):
+        async for update in self._coordination.watch(self.key):
+            if self._created_at(update) not in (epoch, None):
                 return
 
     with patch.object(LeaderElection, "_lost", lost):
@@ -93,7 +93,7 @@ def _other_leaders_not_seen() -> Iterator[None]:
 
 
 @contextmanager
-def _holders_not_outlived() -> Iterator[None]:
+def _holders_not_waited_for() -> Iterator[None]:
     """Nobody waits for an owner before the last one that etcd has forgotten, with the key that says what it holds."""
     with patch.object(takeover, "_check_holders", lambda *_: None):
         yield
@@ -113,12 +113,12 @@ def _logs_not_asked() -> Iterator[None]:
 RESTORE_MUTANTS = {
     "base not raised": Mutant(_base_not_raised, ("Z1", "L"), 2, first=157),
     "served and owned not compared": Mutant(_not_compared, ("D", "L"), 10, first=37),
-    "forgotten owners not outlived": Mutant(_not_outlived, ("O",), 10, first=53),
+    "forgotten owners not outlived": Mutant(_not_waited_for, ("O",), 10, first=53),
     "epochs that etcd has forgotten not noticed": Mutant(_epochs_not_known, ("O",), 2, first=53),
     "held keys that etcd has lost taken for gone": Mutant(_held_taken_for_gone, ("order",), 60, first=34, script=17218),
     "revisions of keys not looked at": Mutant(_revisions_not_looked_at, ("order",), 2, first=2041),
     "epochs given twice not told apart": Mutant(_leases_not_compared, ("O",), 2, first=1099),
     "leaders of one epoch not told apart": Mutant(_other_leaders_not_seen, ("L", "Z1"), 2, first=10810),
-    "holders that etcd has forgotten not outlived": Mutant(_holders_not_outlived, ("order",), 20, script=17218),
+    "holders that etcd has forgotten not outlived": Mutant(_holders_not_waited_for, ("order",), 20, script=17218),
     "settle logs not asked when trust comes back": Mutant(_logs_not_asked, ("D", "O"), 2, first=33591),
 }

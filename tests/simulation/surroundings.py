@@ -44,7 +44,7 @@ class _Surroundings:
 
     def __init__(self) -> None:
         self.clock: Callable[[], int] = clock.now_ns
-        self.tell: Callable[[str, str, dict[str, Any]], None] = lambda *_: None
+        self.log: Callable[[str, str, dict[str, Any]], None] = lambda *_: None
         self.quiet = True
         self.runs = 0
 
@@ -63,7 +63,7 @@ class _Log:
             raise AttributeError(level)
         if _now.quiet and level in {"debug", "info", "warning"}:
             return _nothing
-        return lambda event, **fields: _now.tell(level, event, fields)
+        return lambda event, **fields: _now.log(level, event, fields)
 
 
 def _nothing(*_: object, **__: object) -> None:
@@ -72,15 +72,15 @@ def _nothing(*_: object, **__: object) -> None:
 
 def _replace_in(modules: Iterable[ModuleType]) -> Iterator[tuple[ModuleType, str, object]]:
     """What stood where before."""
-    stand_ins = {"now_ns": _now.now_ns, "_log": _Log()}
+    replacements = {"now_ns": _now.now_ns, "_log": _Log()}
     for module in modules:
-        for attribute, stand_in in _SPECIAL.get(module.__name__, {}).items():
+        for attribute, replacement in _SPECIAL.get(module.__name__, {}).items():
             yield module, attribute, vars(module)[attribute]
-            setattr(module, attribute, stand_in)
-        for attribute, stand_in in stand_ins.items():
+            setattr(module, attribute, replacement)
+        for attribute, replacement in replacements.items():
             before = vars(module).get(attribute)
             if before is not None and (attribute == "_log" or before is _REAL):
-                setattr(module, attribute, stand_in)
+                setattr(module, attribute, replacement)
                 yield module, attribute, before
 
 
@@ -104,16 +104,16 @@ def replaced() -> Iterator[None]:
 
 @contextmanager
 def of(
-    seed: int, clock_ns: Callable[[], int], tell: Callable[[str, str, dict[str, Any]], None], quiet: bool
+    seed: int, clock_ns: Callable[[], int], log: Callable[[str, str, dict[str, Any]], None], quiet: bool
 ) -> Iterator[None]:
     """Within `replaced`: the product reads this clock and log, and draws its random numbers from this seed."""
-    before = (_now.clock, _now.tell, _now.quiet)
-    _now.clock, _now.tell, _now.quiet = clock_ns, tell, quiet
+    before = (_now.clock, _now.log, _now.quiet)
+    _now.clock, _now.log, _now.quiet = clock_ns, log, quiet
     random.seed(seed)
     try:
         yield
     finally:
-        _now.clock, _now.tell, _now.quiet = before
+        _now.clock, _now.log, _now.quiet = before
         _now.runs += 1
         if _now.runs % _COLLECT_EVERY == 0:
             gc.collect()

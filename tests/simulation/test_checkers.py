@@ -91,7 +91,7 @@ def test_poison_that_fails_too():
     assert history.broken == "poison"
 
 
-def _second_kill_beside(neighbour: str, project: str) -> History:
+def _second_kill_alongside(neighbour: str, project: str) -> History:
     """The killer has killed once, and kills again beside another message."""
     history = History("p")
     history.put("p", key=None)
@@ -108,7 +108,7 @@ def _second_kill_beside(neighbour: str, project: str) -> History:
 
 def test_poison_neighbours_pay_for_the_second_kill():
     """X11: one attempt each, and no more."""
-    history = _second_kill_beside("m", "plain")
+    history = _second_kill_alongside("m", "plain")
     history.handles("m", history.owned("n3", 3), attempt=2, project="plain")
     assert history.broken is None
 
@@ -131,7 +131,7 @@ def test_poison_found_neighbours_paying_for_the_first_kill(project, broken):
 
 def test_poison_found_neighbours_dead():
     """X11: nobody else is dead-lettered for a lone killer."""
-    history = _second_kill_beside("m", "plain")
+    history = _second_kill_alongside("m", "plain")
     history.dead("m", "its process died in attempt 2", project="plain")
     assert history.broken in {"poison", "attempts"}
 
@@ -268,7 +268,7 @@ class TestEtcdGoesBack:
     """O: at each moment one may start handlers, though etcd doesn't know who."""
 
     @staticmethod
-    def forgotten(*, begun=True):
+    def rolled_back(*, begun=True):
         """The owner of epoch 5, whose lease ends in 2 s; etcd has nothing of it any more."""
         history = History()
         node = history.owned("n1", 5)
@@ -280,7 +280,7 @@ class TestEtcdGoesBack:
         return history, node
 
     def test_who_is_forgotten_may_until_the_end_of_its_lease(self):
-        history, node = self.forgotten()
+        history, node = self.rolled_back()
         history.handles("a", node)
         history.wait(2)
         assert history.broken is None
@@ -289,13 +289,13 @@ class TestEtcdGoesBack:
 
     @pytest.mark.parametrize(("wait", "begun", "broken"), [(1, True, "O"), (2, True, None), (1, False, None)])
     def test_another_may_not_before_unless_the_first_has_not_begun(self, wait, begun, broken):
-        history, _ = self.forgotten(begun=begun)
+        history, _ = self.rolled_back(begun=begun)
         history.wait(wait)
         history.starts("a", history.owned("n2", 3))
         assert history.broken == broken
 
     def test_nor_may_the_first_when_another_has_started_something(self):
-        history, node = self.forgotten(begun=False)
+        history, node = self.rolled_back(begun=False)
         history.starts("a", history.owned("n2", 3))
         assert history.broken is None
         history.epoch = 5
@@ -303,7 +303,7 @@ class TestEtcdGoesBack:
         assert history.broken == "O"
 
     def test_who_has_said_that_it_ends_is_not_outlived(self):
-        history, _ = self.forgotten()
+        history, _ = self.rolled_back()
         history.settles(0, clean=True)
         history.starts("a", history.owned("n2", 6))
         assert history.broken is None

@@ -85,7 +85,7 @@ class Simulation:
         return self.server.clock()
 
     def _etcd_went_back(self) -> None:
-        self.promises.owners.went_back(self.etcd.list("").items, self.etcd.forgotten_until)
+        self.promises.owners.went_back(self.etcd.list("").items, self.etcd.rolled_back_until)
 
     @property
     def counts(self) -> Counter[str]:
@@ -94,8 +94,8 @@ class Simulation:
     def note(self, event: str, /, **fields: Any) -> None:
         if self._trace is not None:
             node = NODE.get()
-            told = " ".join(f"{name}={value}" for name, value in fields.items())
-            self._trace(f"{self.loop.time():12.6f} {node or '-'!s:8} {event} {told}")
+            reported = " ".join(f"{name}={value}" for name, value in fields.items())
+            self._trace(f"{self.loop.time():12.6f} {node or '-'!s:8} {event} {reported}")
 
     def _logged(self, level: str, event: str, fields: dict[str, Any]) -> None:
         if self.loop.is_closed():

@@ -55,8 +55,8 @@ def test_airflows_dag_compiles_and_names_jobs_and_options_that_are_there():
         for node in ast.walk(tree)
         if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "SparkSubmitOperator"
     ]
-    told = [{keyword.arg: ast.unparse(keyword.value) for keyword in call.keywords} for call in calls]
-    for each in told:
+    reported = [{keyword.arg: ast.unparse(keyword.value) for keyword in call.keywords} for call in calls]
+    for each in reported:
         job = PurePosixPath(each["application"].strip("f'\"")).stem
         assert _takes(job, [str(value) for value in eval(each["application_args"], {"ARCHIVE": "a", "REPORTS": "r"})])
-    assert 2 == len(told)
+    assert 2 == len(reported)

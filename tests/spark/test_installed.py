@@ -13,11 +13,11 @@ _JOBS = [("-m", f"evenlane.spark.jobs.{name}") for name in ("report", "archive",
 
 
 @pytest.mark.parametrize(
-    ("lacking", "told"),
+    ("lacking", "reported"),
     [(("pyspark",), "pyspark is"), (("pyarrow",), "pyarrow is"), (("pyspark", "pyarrow"), "pyspark and pyarrow are")],
 )
 @pytest.mark.parametrize("program", [_CLI, *_JOBS])
-def test_what_is_missing_and_how_to_get_it_is_one_sentence(tmp_path, program, lacking, told):
+def test_what_is_missing_and_how_to_get_it_is_one_sentence(tmp_path, program, lacking, reported):
     hidden = "".join(f"sys.modules[{name!r}] = None\n" for name in lacking)
     (tmp_path / "sitecustomize.py").write_text("import sys\n" + hidden)
     ended = subprocess.run(
@@ -28,7 +28,7 @@ def test_what_is_missing_and_how_to_get_it_is_one_sentence(tmp_path, program, la
         text=True,
         check=False,
     )
-    sentence = f'reports run on PySpark and PyArrow, and {told} not installed: pip install "evenlane[spark]"'
+    sentence = f'reports run on PySpark and PyArrow, and {reported} not installed: pip install "evenlane[spark]"'
     assert (1, "") == (ended.returncode, ended.stdout)
     assert ended.stderr.endswith(f"{sentence}\n")
     assert 1 == len(ended.stderr.splitlines())

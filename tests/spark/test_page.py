@@ -34,7 +34,7 @@ def _frame(spark, rows, schema):
 
 
 @pytest.fixture(scope="module")
-def told(spark):
+def sample_document(spark):
     return _document(spark, sample.tenants(count=10, windows=4))
 
 
@@ -47,17 +47,17 @@ async def browser():
 @pytest_asyncio.fixture(loop_scope="module")
 async def opened(browser, tmp_path):
     """Opens a document's page from a file: (the tab, what it asked for, what its console said)."""
-    contexts, asked, said = [], [], []
+    contexts, asked, messages = [], [], []
 
-    async def visit(told, fragment="", **options):
+    async def visit(sample_document, fragment="", **options):
         file = tmp_path / "report.html"
-        file.write_text(page(told))
+        file.write_text(page(sample_document))
         context = await browser.new_context(**options)
         contexts.append(context)
         tab = await context.new_page()
         tab.on("request", lambda request: asked.append(request.url.partition("#")[0]))
-        tab.on("console", lambda message: said.append(message.text))
-        tab.on("pageerror", lambda error: said.append(f"uncaught: {error}"))
+        tab.on("console", lambda message: messages.append(message.text))
+        tab.on("pageerror", lambda error: messages.append(f"uncaught: {error}"))
         await tab.goto(f"file://{file}{fragment}")
         return tab
 
@@ -65,13 +65,13 @@ async def opened(browser, tmp_path):
     for context in contexts:
         await context.close()
     assert {f"file://{tmp_path / 'report.html'}"} == set(asked)
-    assert [] == said
+    assert [] == messages
 
 
 @pytest.mark.asyncio(loop_scope="module")
-async def test_the_page_says_what_needs_attention_and_shows_all_tenants(opened, told):
+async def test_the_page_says_what_needs_attention_and_shows_all_tenants(opened, sample_document):
     """Issue 8: a tenant manager understands it at a look; names are never read as HTML; no request is made."""
-    tab = await opened(told)
+    tab = await opened(sample_document)
     attention = await tab.locator(".attention li").all_inner_texts()
     assert ["late", "late", "soon", "note"] == [text.split()[0].lower() for text in attention]
     late = r"acme misses its target for high since 31 Jan, 03:46 UTC: .* the oldest for 15 m, where 1 m is allowed"
@@ -79,7 +79,7 @@ async def test_the_page_says_what_needs_attention_and_shows_all_tenants(opened, 
     assert re.search(r"Raise its quota from 100/s to 140/s", attention[0])
     assert re.search(r"initech will miss its target for mid at 31 Jan, 04:25 UTC", attention[2])
     names = await tab.locator("table.all tbody th a").all_inner_texts()
-    assert {each["project"] for each in told["tenants"]} == set(names)
+    assert {each["project"] for each in sample_document["tenants"]} == set(names)
     assert {"acme", "globex-eu"} == set(names[:2])
     assert 0 == await tab.locator("main img, main script").count()
     await tab.get_by_role("button", name="Tenant", exact=True).click()
@@ -92,9 +92,9 @@ async def test_the_page_says_what_needs_attention_and_shows_all_tenants(opened, 
 
 @pytest.mark.asyncio(loop_scope="module")
 @pytest.mark.parametrize("options", [{"color_scheme": "dark"}, {"viewport": PHONE, "is_mobile": True}])
-async def test_a_tenant_has_its_plots_in_the_dark_and_on_a_phone(opened, told, options):
+async def test_a_tenant_has_its_plots_in_the_dark_and_on_a_phone(opened, sample_document, options):
     """Issue 8: backlog, waits, rates, causes and dead letters over time; nothing is wider than a phone."""
-    tab = await opened(told, "#/%3Cimg%20src%3Dx%20onerror%3Dalert(1)%3E", **options)
+    tab = await opened(sample_document, "#/%3Cimg%20src%3Dx%20onerror%3Dalert(1)%3E", **options)
     await tab.locator(".uplot canvas").nth(4).wait_for()
     titles = await tab.locator(".chart strong").all_inner_texts()
     assert [
@@ -117,23 +117,23 @@ async def test_a_tenant_has_its_plots_in_the_dark_and_on_a_phone(opened, told, o
 async def test_a_page_without_data_says_so(opened, spark):
     """Issue 8: bad input, empty streams."""
     tab = await opened(_document(spark, []))
-    told = await tab.locator(".attention").inner_text()
-    assert "no data" in told.lower()
-    assert "There is nothing to report" in told
+    sample_document = await tab.locator(".attention").inner_text()
+    assert "no data" in sample_document.lower()
+    assert "There is nothing to report" in sample_document
     assert 0 == await tab.locator("table").count()  # nothing that looks as if all were well
     assert "There is no record in this time." in await tab.locator(".quality").inner_text()
 
 
 def test_the_document_is_json_of_the_latest_window_and_bounds_the_past(spark):
     """Issue 8: 300 tenants must stay usable: the past of those that need attention, then of the busiest."""
-    told = _document(spark, sample.tenants(count=12, windows=4), most_points=6 * 4)
-    assert ("2026-01-31T00:00:00Z", "2026-01-31T04:00:00Z") == (told["from"], told["to"])
-    assert 12 == len(told["tenants"])
-    assert {"acme", "globex-eu", "initech", "<img src=x onerror=alert(1)>"} < told["windows"]["of"].keys()
-    assert (6, 6) == (len(told["windows"]["of"]), told["windows"]["left_out"])
-    [odd] = [each for each in told["tenants"] if each["project"] == "постачальник"]
+    sample_document = _document(spark, sample.tenants(count=12, windows=4), most_points=6 * 4)
+    assert ("2026-01-31T00:00:00Z", "2026-01-31T04:00:00Z") == (sample_document["from"], sample_document["to"])
+    assert 12 == len(sample_document["tenants"])
+    assert {"acme", "globex-eu", "initech", "<img src=x onerror=alert(1)>"} < sample_document["windows"]["of"].keys()
+    assert (6, 6) == (len(sample_document["windows"]["of"]), sample_document["windows"]["left_out"])
+    [odd] = [each for each in sample_document["tenants"] if each["project"] == "постачальник"]
     assert odd["quota_used"] is None  # NaN is nothing that JSON has
-    assert "</script>" not in page(told).split('id="report">')[1].split("</script>")[0]
+    assert "</script>" not in page(sample_document).split('id="report">')[1].split("</script>")[0]
 
 
 def test_a_window_that_has_just_begun_is_not_the_latest(spark):

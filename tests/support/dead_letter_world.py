@@ -15,7 +15,7 @@ class DeadLetterWorld(ProducerWorld):
         await self.store.open()
         await self.store.prepare([names.LaneId("lanes", number) for number in range(CLUSTER_CONFIG.partitions)])
         await self.store.prepare([names.LaneId("later", number) for number in range(CLUSTER_CONFIG.partitions)])
-        self.letters = DeadLetterClient(self.store, self.env, self.topics, CLUSTER_CONFIG)
+        self.dead_letters = DeadLetterClient(self.store, self.env, self.topics, CLUSTER_CONFIG)
         return self
 
     async def __aexit__(self, *_: object) -> None:

@@ -29,7 +29,7 @@ def _rows(text: str) -> set[Line]:
 DECISIONS, OTHERS = tables()
 
 
-def told(log: list[dict[str, Any]], event: str, **fields: Any) -> dict[str, Any]:
+def logged(log: list[dict[str, Any]], event: str, **fields: Any) -> dict[str, Any]:
     """The last line of this event with these values, which has the level and the fields that the table says."""
     [*_, found] = [line for line in log if line["event"] == event and fields.items() <= line.items()]
     assert Line(event, found["log_level"], frozenset(found) - _EVERYWHERE) in DECISIONS

@@ -106,7 +106,7 @@ class RecordingHost:
         self.calls.append(("stop", number))
         self.open_now.pop(number, None)
 
-    async def hand_over(self, number, epoch):
+    async def hand_off(self, number, epoch):
         self.calls.append(("hand over", number))
         over = self.runs.get(number)
         return {} if over is None else {"lanes": over}
@@ -117,7 +117,7 @@ class RecordingHost:
     def held_changed(self, number, record):
         self.changed.append(record)
 
-    def held_let_go(self, number, record):
+    def held_released(self, number, record):
         self.held_gone(number, record)
 
     def held_gone(self, number, record):
@@ -242,7 +242,7 @@ class MembershipCluster:
         nodes = {node.name: node for node in self.nodes}
         await until(lambda: all(sorted(p) == nodes[name].owned for name, p in partitions.items()))
 
-    def told(self, prefix):
+    def changes_of(self, prefix):
         """What happened to keys under a prefix, in order: (kind, last part)."""
         return [
             (event.kind, event.item.key.removeprefix(key(prefix, "")), event.item.lease)

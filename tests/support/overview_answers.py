@@ -40,12 +40,12 @@ def rows(draw, project):
 @st.composite
 def answers(draw):
     """Of up to three nodes."""
-    told = []
+    reported = []
     for node in "abc"[: draw(st.integers(0, 3))]:
         projects = draw(st.sets(names))
         rest = draw(st.one_of(st.none(), st.builds(Rest, st.integers(0, 5), three)))
-        told.append(NodeOverview(node, [draw(rows(project)) for project in sorted(projects)], rest))
-    return told
+        reported.append(NodeOverview(node, [draw(rows(project)) for project in sorted(projects)], rest))
+    return reported
 
 
 def cluster(*nodes, **fields) -> ClusterSnapshot:

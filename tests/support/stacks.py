@@ -20,7 +20,7 @@ _ANSWER_S = 3.0
 
 def listen() -> None:
     """At SIGUSR1 say on stderr where each thread is, and what each task of the event loop waits for; then end."""
-    signal.signal(signal.SIGUSR1, lambda _number, _frame: _tell_tasks())
+    signal.signal(signal.SIGUSR1, lambda _number, _frame: _print_tasks())
     faulthandler.register(signal.SIGUSR1, chain=True)
 
 
@@ -42,7 +42,7 @@ def end_of(process: subprocess.Popen[str], timeout: float) -> tuple[str, str]:
     raise AssertionError(f"after {timeout:g} s it still runs; it says:\n{process.communicate()[1]}")
 
 
-def _tell_tasks() -> None:
+def _print_tasks() -> None:
     try:
         tasks = asyncio.all_tasks()
     except RuntimeError:

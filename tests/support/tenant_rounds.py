@@ -29,12 +29,12 @@ def new_of(tenants, looks):
     """The looks with what is new of each queue since the round before: one queue is told from another of its project
     and band by its turn.
     """
-    told = tenants.__dict__.setdefault("published", {})
+    published = tenants.__dict__.setdefault("published", {})
     turns = Counter()
     for each in looks:
         queue = each.project, each.band, turns[each.project, each.band]
         turns[each.project, each.band] += 1
-        before, told[queue] = told.get(queue, NOTHING), each.flow
+        before, published[queue] = published.get(queue, NOTHING), each.flow
         yield each._replace(flow=Flow(*map(sub, each.flow, before)))
 
 

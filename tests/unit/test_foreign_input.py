@@ -66,8 +66,8 @@ def all_of(message):
     """All that a handler may ask of it."""
     assert message.attempt >= 1
     assert message.put_ns > 0
-    told = message.id, message.key, message.headers, message.put_at, message.due_at, repr(message)
-    return *told, copies.retry(message, "online", AT), copies.dead_letter(message, "online", "failed", "\x00\n")
+    reported = message.id, message.key, message.headers, message.put_at, message.due_at, repr(message)
+    return *reported, copies.retry(message, "online", AT), copies.dead_letter(message, "online", "failed", "\x00\n")
 
 
 def from_dead_letters(block):
@@ -106,7 +106,7 @@ def counter_in_etcd(raw):
     return count
 
 
-def heard(raw):
+def received(raw):
     """What a question hears when this comes for an answer."""
 
     async def ask():
@@ -169,7 +169,7 @@ READERS = {
     "headers that the server adds": (block, lambda raw: [h.added_number(raw, name, 0) for name in hostile.NAMES], ()),
     "header refusals": (block, header_values.refusals, ()),
     "message": (block, lambda raw: all_of(message(raw)), ()),
-    "stray": (block, lambda raw: copies.stray("a\nb", "S", 1, AT, raw, b"", "online", "why\x00"), ()),
+    "stray": (block, lambda raw: copies.unroutable("a\nb", "S", 1, AT, raw, b"", "online", "why\x00"), ()),
     "expiry": (block, lambda raw: expired(entry_of(lane(later=True), 1, AT, raw, b""), 1, AT), ()),
     "since": (block, lambda raw: since(entry_of(lane(later=True), 1, AT, raw, b"")), ()),
     "waits since": (block, lambda raw: waits_since(Stored(1, AT, "s", raw, b"")), ()),
@@ -215,10 +215,10 @@ READERS = {
         lambda raw: in_flight_record.list_in_flight([BusyRecord(AT, raw)], LANE, 7), (),
     ),
     "meter record": (document | document.map(lambda raw: b"\x01z" + raw), meter_record.decode, meter_record.Unreadable),
-    "shares, told": (document, share_messages.told, ()),
+    "shares, told": (document, share_messages.decode_for_leader, ()),
     "shares, asked": (document, share_messages.asked, ()),
     "backlog report": (document, backlog_report.decoded, ()),
-    "answer": (document, heard, ()),
+    "answer": (document, received, ()),
     "body of a request": (document | hostile.spoilt(b'{"seq": 7, "all": false}'), posted, ConfigError),
     "parameters of a request": (document.map(lambda raw: b"limit=" + raw) | document, parameters, ConfigError),
     "settings": (

@@ -17,7 +17,7 @@ from evenlane.engine.runtime.serving_status import ServingStatus
 from evenlane.ring.coordination.memory.client import MemoryCoordination
 from evenlane.ring.coordination.ports import CreatedAt
 from evenlane.ring.membership.records import NodeRecord, encode
-from tests.support.log_tables import events, told
+from tests.support.log_tables import events, logged
 from tests.support.membership_cluster import ENV, key
 from tests.support.node.world import LANES, World
 from tests.support.until import until
@@ -36,20 +36,20 @@ class TestPartitions:
     async def test_owned_released_and_owned_by_the_next(self, cluster, log):
         a, b = await cluster.join("a", "b")
         await cluster.own(a=[0, 1], b=[2])
-        first = told(log, "owned", partition=1, generation=1)
+        first = logged(log, "owned", partition=1, generation=1)
         await cluster.plan(a=[0], b=[1, 2])
         await until(lambda: a.owned == [0] and b.owned == [1, 2])
-        told(log, "released", partition=1, epoch=first["epoch"], generation=2, held=0)
-        assert told(log, "owned", partition=1, generation=2)["epoch"] > first["epoch"]
+        logged(log, "released", partition=1, epoch=first["epoch"], generation=2, held=0)
+        assert logged(log, "owned", partition=1, generation=2)["epoch"] > first["epoch"]
         assert 4 == events(log).count("owned"), "a line for each partition that moves, none for the others"
 
     async def test_lost(self, cluster, log):
         a = await cluster.join("a")
         await cluster.own(a=[0])
-        epoch = told(log, "owned", partition=0)["epoch"]
+        epoch = logged(log, "owned", partition=0)["epoch"]
         await cluster.client.revoke(a.lease.id)
         await until(lambda: ("drop", 0) in a.host.calls)
-        told(log, "lost", partition=0, epoch=epoch, generation=1)
+        logged(log, "lost", partition=0, epoch=epoch, generation=1)
 
     async def test_lost_with_the_term(self, cluster, log):
         """Z1: the lease is over, and etcd says nothing: whoever looks for partition 1 finds who had it, once."""
@@ -68,7 +68,7 @@ class TestPartitions:
                 world.store.put(f"lanes.online.{LANES[0].partition}.acme.0.mid", b"", b"%d" % number)
             await world.node()
             await until(lambda: "caught up" in events(log))
-        told(log, "caught up", partition=0, epoch=1, kind="lanes", messages=DEFAULT.tail_beyond + 1)
+        logged(log, "caught up", partition=0, epoch=1, kind="lanes", messages=DEFAULT.tail_beyond + 1)
 
 
 class TestLease:
@@ -82,9 +82,9 @@ class TestLease:
         store_lease.heal()
         await until(lambda: "the lease is renewed: handlers start again" in events(log) or made.lost)
         await made.lease.end()
-        told(log, "fenced: nothing starts until the lease is renewed", node="a")
-        told(log, "the lease is renewed: handlers start again", node="a")
-        assert 0 < told(log, "the lease isn't renewed", node="a")["left_s"] < 1
+        logged(log, "fenced: nothing starts until the lease is renewed", node="a")
+        logged(log, "the lease is renewed: handlers start again", node="a")
+        assert 0 < logged(log, "the lease isn't renewed", node="a")["left_s"] < 1
         assert 1 == events(log).count("the lease isn't renewed"), "the first that fails"
 
 
@@ -92,9 +92,9 @@ class TestPlans:
     def test_a_plan_carried_out(self, log):
         status = ServingStatus("online", lambda _partitions, _generation: None)
         status.carried_out(64, 7)
-        told(log, "serving", env="online", partitions=64, generation=7)
+        logged(log, "serving", env="online", partitions=64, generation=7)
         status.carried_out(0, 8)
-        told(log, "standing by", env="online", partitions=0, generation=8)
+        logged(log, "standing by", env="online", partitions=0, generation=8)
 
     async def test_a_plan_made(self, log):
         class FakeTopicCache:
@@ -115,7 +115,7 @@ class TestPlans:
         await until(lambda: "planned" in events(log))
         serving.cancel()
         await asyncio.gather(serving, return_exceptions=True)
-        told(log, "planned", generation=1, epoch=epoch, nodes=2, changed=2, gone=0)
+        logged(log, "planned", generation=1, epoch=epoch, nodes=2, changed=2, gone=0)
 
 
 @pytest.fixture
@@ -133,22 +133,22 @@ class TestTopics:
         await acceptor.start()
         revision = await spec(etcd, "acme", b'{"qps": 100}')
         await until(lambda: "a topic is in force" in events(log))
-        epoch = told(log, "leads", node="n1")["epoch"]
-        told(log, "a topic is in force", project="acme", state="active", before="none", qps=100, revision=revision)
+        epoch = logged(log, "leads", node="n1")["epoch"]
+        logged(log, "a topic is in force", project="acme", state="active", before="none", qps=100, revision=revision)
         for state, before in (("paused", "active"), ("draining", "paused"), ("active", "draining")):
             await spec(etcd, "acme", b'{"qps": 100, "state": "%s"}' % state.encode())
             await until(lambda wanted=("a topic is in force", state, before): wanted in self.states(log))
         bad = await spec(etcd, "acme", b'{"qps": -1}')
         await until(lambda: acceptor.alarms)
-        line = told(log, "a topic is refused, the last good one stays", project="acme", field="qps", revision=bad)
+        line = logged(log, "a topic is refused, the last good one stays", project="acme", field="qps", revision=bad)
         assert line["reason"].startswith("qps must be a number")
         await etcd.delete("/evenlane/online/topics/acme")
         await until(lambda: ("a topic is in force", "deleted", "active") in self.states(log))
-        groups = range(told(log, "a topic is in force", state="deleted")["groups"])
+        groups = range(logged(log, "a topic is in force", state="deleted")["groups"])
         await until(lambda: acceptor.emptied("acme", groups))
         await acceptor.close()
-        told(log, "a topic is gone", project="acme")
-        told(log, "leads no more", node="n1", epoch=epoch)
+        logged(log, "a topic is gone", project="acme")
+        logged(log, "leads no more", node="n1", epoch=epoch)
 
     @staticmethod
     def states(log):
@@ -171,7 +171,7 @@ class TestTopics:
         await spec(etcd, "acme", f'{{"qps": 1, "push": {push}}}'.encode())
         await until(lambda: acceptor.alarms)
         await acceptor.close()
-        assert told(log, "a topic is refused, the last good one stays")["field"].startswith("push")
+        assert logged(log, "a topic is refused, the last good one stays")["field"].startswith("push")
         assert MARK not in str(log)
 
 

@@ -21,10 +21,10 @@ _AT_ONCE = 256  # concurrent deletes; nats-server drops its whole queue of reque
 
 
 async def delete_waiting(
-    outside: AdminSession, partition: int, subjects: Iterable[Subject], tell: Callable[[int], object]
+    outside: AdminSession, partition: int, subjects: Iterable[Subject], on_progress: Callable[[int], object]
 ) -> int:
     """Delete the messages that waited when the subjects were counted, except those that previous owners still handle.
-    Returns their number; `tell` is called with it meanwhile.
+    Returns their number; `on_progress` is called with it meanwhile.
 
     Raises Lost, Refused, CoordinationError; messages deleted before stay deleted.
     """
@@ -38,7 +38,7 @@ async def delete_waiting(
             mine = [head.sequence for head in page if head.sequence not in theirs[subject.lane.kind]]
             await delete(outside.store, view, mine)
             deleted += len(mine)
-            tell(deleted)
+            on_progress(deleted)
     return deleted
 
 

@@ -34,7 +34,7 @@ _log = structlog.get_logger(__name__)
 
 _PAUSE_S = 0.2
 _POLL_S = 0.02
-_MOST_NEWS = 20_000  # a settle record must fit into a message, however scattered its sequences are
+_MOST_UNSYNCED = 20_000  # a settle record must fit into a message, however scattered its sequences are
 
 
 class DropResult(Exception):
@@ -179,7 +179,7 @@ class DropTask:
             if len(page) < PAGE:
                 return
             start = page[-1] + 1
-            while lane.log.unsettled_news > _MOST_NEWS:
+            while lane.log.unsynced_count > _MOST_UNSYNCED:
                 await asyncio.sleep(_POLL_S)
                 self._check(lane)
 

@@ -59,16 +59,16 @@ async def gather(
     ask: DropRequest,
     nodes: Iterable[str],
     silent_s: float,
-    tell: Callable[[int], object] = lambda _dropped: None,
+    on_progress: Callable[[int], object] = lambda _dropped: None,
 ) -> dict[str, DropProgress]:
     """Request the drop; return the last report by node. Waits as long as some node reports every `silent_s` seconds.
-    `tell` is called with the total of dropped messages. Raises Unreachable.
+    `on_progress` is called with the total of dropped messages. Raises Unreachable.
     """
     dropped: dict[str, int] = {}
 
     def on_report(report: DropProgress) -> None:
         dropped[report.node] = report.dropped
-        tell(sum(dropped.values()))
+        on_progress(sum(dropped.values()))
 
     return await scatter(
         connection, subject(env, project), set(nodes), _read, silent_s,

@@ -62,7 +62,7 @@ class DropResponder:
             while not work.done():
                 await asyncio.wait([work], timeout=_SIGN_S)
                 if not work.done():
-                    self._say(reply, dropping)
+                    self._reply(reply, dropping)
             work.result()
             _log.info(
                 "dropped",
@@ -71,13 +71,13 @@ class DropResponder:
                 messages=dropping.word.dropped,
                 partitions=dropping.word.partitions,
             )
-            self._say(reply, dropping)
+            self._reply(reply, dropping)
         except Exception:  # noqa: BLE001 - a defect here must not end the node
             _log.exception("a request to drop could not be carried out", project=project)
         finally:
             work.cancel()
 
-    def _say(self, reply: str, dropping: DropTask) -> None:
+    def _reply(self, reply: str, dropping: DropTask) -> None:
         try:
             self._connection.send(reply, msgspec.json.encode(dropping.word))
         except Disconnected:

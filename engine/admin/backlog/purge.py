@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from evenlane.engine.core.ports import Head
     from evenlane.engine.core.wire.queue_subjects import Subject
 
-    Tell = Callable[[int], object]
+    OnProgress = Callable[[int], object]
 
 _PATIENCE_S = 15.0  # without progress; a node that has crashed stays the owner until its lease ends
 _SILENT_S = 5.0  # a working node reports every second
@@ -54,8 +54,8 @@ class Found(NamedTuple):
 class Tally:
     """Running totals. `left` maps unfinished partitions to the reason."""
 
-    def __init__(self, partitions: set[int], tell: Tell = lambda _dropped: None) -> None:
-        self.tell = tell
+    def __init__(self, partitions: set[int], on_progress: OnProgress = lambda _dropped: None) -> None:
+        self.on_progress = on_progress
         self.left = dict.fromkeys(partitions, "")
         self.by_nodes = self.by_command = 0
         self.busy: dict[str, int] = {}  # messages that were being handled, by node
@@ -82,10 +82,10 @@ class Tally:
 
 
 async def purge(
-    settings: Settings, project: str, priority: str | None, tell: Tell = lambda _dropped: None
+    settings: Settings, project: str, priority: str | None, on_progress: OnProgress = lambda _dropped: None
 ) -> dict[str, Any]:
-    """Drop the project's present backlog, including delayed messages. Returns the result in JSON types. `tell` is
-    called with the number of dropped messages now and then.
+    """Drop the project's present backlog, including delayed messages. Returns the result in JSON types. `on_progress`
+    is called with the number of dropped messages now and then.
 
     Raises InvalidName, UnknownProject, Unreachable; EvenlaneError if some of the backlog couldn't be dropped.
     """
@@ -93,13 +93,13 @@ async def purge(
         subjects = await list_subjects(outside.store, outside.cluster_config, project, outside.priorities(priority))
         if not subjects and outside.accepted is None:
             raise outside.unknown()
-        tally = Tally({subject.lane.partition for subject in subjects}, tell)
+        tally = Tally({subject.lane.partition for subject in subjects}, on_progress)
 
         async def alone(partition: int) -> None:
             mine = [subject for subject in subjects if subject.lane.partition == partition]
             before = tally.by_command
             tally.by_command += await delete_waiting(
-                outside, partition, mine, lambda deleted: tell(tally.by_nodes + before + deleted)
+                outside, partition, mine, lambda deleted: on_progress(tally.by_nodes + before + deleted)
             )
 
         await _rounds(outside, tally, DropRequest(priority), alone)
@@ -167,7 +167,7 @@ async def _ask(outside: AdminSession, tally: Tally, ask: DropRequest, owned: dic
         await connection.open()
         words = await gather(
             connection, outside.env, outside.project, ask, nodes, _SILENT_S,
-            lambda dropped: tally.tell(tally.dropped + dropped),
+            lambda dropped: tally.on_progress(tally.dropped + dropped),
         )  # fmt: skip
     finally:
         await connection.close()

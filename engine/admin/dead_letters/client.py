@@ -79,7 +79,7 @@ class DeadLetterClient:
     async def count(self, project: str) -> int:
         """Count dead letters. Raises UnknownProject if the project has neither a topic nor dead letters."""
         found = (await self._patiently(lambda: self._store.counts(names.DEAD))).get(self._subject(project), 0)
-        if not found and project != copies.STRAY and self._topics.get(project) is None:
+        if not found and project != copies.UNROUTABLE_PROJECT and self._topics.get(project) is None:
             raise UnknownProject(
                 f"project {project!r} has neither a topic nor dead letters in environment {self._env!r}"
             )
@@ -117,10 +117,14 @@ class DeadLetterClient:
         )
 
     async def drop(
-        self, project: str, sequence: int | None = None, *, tell: Callable[[int, int], None] = lambda _done, _of: None
+        self,
+        project: str,
+        sequence: int | None = None,
+        *,
+        on_progress: Callable[[int, int], None] = lambda _done, _of: None,
     ) -> int:
-        """Remove one dead letter, or all present ones; return their number. `tell` is called with the number removed
-        and the total. Raises NoSuchDeadLetter, UnknownProject.
+        """Remove one dead letter, or all present ones; return their number. `on_progress` is called with the number
+        removed and the total. Raises NoSuchDeadLetter, UnknownProject.
         """
         if sequence is not None:
             await self.get(project, sequence)
@@ -133,7 +137,7 @@ class DeadLetterClient:
                 part = sequences[start : start + _DROPPED_AT_ONCE]
                 await asyncio.gather(*map(self.remove, part))
                 dropped += len(part)
-                tell(dropped, max(dropped, total))
+                on_progress(dropped, max(dropped, total))
         return dropped
 
     async def replay(
@@ -142,28 +146,28 @@ class DeadLetterClient:
         sequence: int | None = None,
         *,
         rate: float | None = None,
-        tell: Callable[[Progress], None] | None = None,
+        on_progress: Callable[[Progress], None] | None = None,
     ) -> Replayed:
         """Put one dead letter, or all present ones, into their queues again: see
         `evenlane.engine.admin.dead_letters.replay`.
 
-        `rate` is messages per second, by default the topic's QPS; `tell` is called with the progress now and then.
-        Raises NoSuchDeadLetter, UnknownProject, TopicDraining.
+        `rate` is messages per second, by default the topic's QPS; `on_progress` is called with the progress now and
+        then. Raises NoSuchDeadLetter, UnknownProject, TopicDraining.
         """
         if sequence is not None:
-            letters, total = _one(await self.get(project, sequence)), 1
+            dead_letters, total = _one(await self.get(project, sequence)), 1
             self._taking(project)
         else:
             total = await self._some(project)
             topic = self._taking(project).topic
             # At most one second's worth: dead letters that were read but not yet replayed may be dropped meanwhile.
             ahead = max(1, int(topic.qps if rate is None else rate))
-            letters = self._all(project, await self._last(), min(self._at_once(), ahead))
+            dead_letters = self._all(project, await self._last(), min(self._at_once(), ahead))
         replay = Replay(
             self._store, self._env, self, lambda: self._taking(project), self._cluster_config, total=total, rate=rate,
-            timeout_s=self._patience_s, tell=tell,
+            timeout_s=self._patience_s, on_progress=on_progress,
         )  # fmt: skip
-        return await replay.run(letters)
+        return await replay.run(dead_letters)
 
     async def there(self, sequence: int) -> bool:
         [stored] = await self._read([sequence])
@@ -251,5 +255,5 @@ class DeadLetterClient:
             await asyncio.sleep(_AGAIN_S)
 
 
-async def _one(letter: DeadLetter) -> AsyncIterator[DeadLetter]:
-    yield letter
+async def _one(dead_letter: DeadLetter) -> AsyncIterator[DeadLetter]:
+    yield dead_letter

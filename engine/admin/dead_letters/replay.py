@@ -107,7 +107,7 @@ class Replay:
         total: int,
         rate: float | None,
         timeout_s: float,
-        tell: Callable[[Progress], None] | None,
+        on_progress: Callable[[Progress], None] | None,
     ) -> None:
         self._store, self._env, self._shelf, self._topic, self._cluster_config = (
             store,
@@ -116,7 +116,7 @@ class Replay:
             topic,
             cluster_config,
         )
-        self._total, self._rate, self._tell = total, rate, tell
+        self._total, self._rate, self._on_progress = total, rate, on_progress
         self._backlog = BacklogLimiter(env, store, cluster_config.partitions, None)
         self._timeout_s, self._restored_at = timeout_s, 0.0
         self._silence = ReplyTimeouts(store)
@@ -127,10 +127,10 @@ class Replay:
         self._waiting: dict[int, str] = {}
         self._defect: BaseException | None = None
 
-    async def run(self, letters: AsyncIterator[DeadLetter]) -> Replayed:
+    async def run(self, dead_letters: AsyncIterator[DeadLetter]) -> Replayed:
         """Replay the dead letters. If cancelled, puts in flight have two seconds to end."""
         try:
-            await self._start_all(letters)
+            await self._start_all(dead_letters)
             await self._ended()
         finally:
             self._over.set()
@@ -143,19 +143,19 @@ class Replay:
             raise self._defect
         return self._result
 
-    async def _start_all(self, letters: AsyncIterator[DeadLetter]) -> None:
+    async def _start_all(self, dead_letters: AsyncIterator[DeadLetter]) -> None:
         pace = ReplayRate()
         try:
-            async for letter in letters:
-                if not self._fits(letter):
+            async for dead_letter in dead_letters:
+                if not self._fits(dead_letter):
                     continue
                 await pace.turn(self._rate or self._topic().topic.qps)
-                if not self._window.try_acquire(letter):
-                    await self._window.wait(letter)
+                if not self._window.try_acquire(dead_letter):
+                    await self._window.wait(dead_letter)
                 if self._over.is_set():
-                    self._window.release(letter)
+                    self._window.release(dead_letter)
                     return
-                task = asyncio.create_task(self._carry(letter))
+                task = asyncio.create_task(self._carry(dead_letter))
                 self._running.add(task)
                 task.add_done_callback(self._carried)
         except (*_NO_TOPIC, Lost) as error:
@@ -171,60 +171,60 @@ class Replay:
         while self._running:
             await asyncio.wait(self._running)
 
-    def _fits(self, letter: DeadLetter) -> bool:
+    def _fits(self, dead_letter: DeadLetter) -> bool:
         """Report a dead letter that belongs to no queue before its turn, so that it takes none of the rate."""
         try:
-            self._copy(letter)
+            self._copy(dead_letter)
         except NotReplayable as error:
-            self._fail(letter, str(error))
+            self._fail(dead_letter, str(error))
             return False
         return True
 
-    def _copy(self, letter: DeadLetter) -> Copy:
-        return replay(letter, self._env, self._topic(), self._cluster_config, self._store.now())
+    def _copy(self, dead_letter: DeadLetter) -> Copy:
+        return replay(dead_letter, self._env, self._topic(), self._cluster_config, self._store.now())
 
-    async def _carry(self, letter: DeadLetter) -> None:
+    async def _carry(self, dead_letter: DeadLetter) -> None:
         try:
-            if await self._put(letter):
-                await self._remove(letter)
+            if await self._put(dead_letter):
+                await self._remove(dead_letter)
                 self._result.replayed += 1
         except _NO_TOPIC as error:
             self._stop(str(error))
         except (NotAcknowledged, Lost) as error:
-            self._fail(letter, str(error))
+            self._fail(dead_letter, str(error))
             self._stop(str(error))
         except (EvenlaneError, Refused) as error:
-            self._fail(letter, str(error))
+            self._fail(dead_letter, str(error))
         finally:
-            self._waiting.pop(letter.sequence, None)
-            self._window.release(letter)
-            self._say()
+            self._waiting.pop(dead_letter.sequence, None)
+            self._window.release(dead_letter)
+            self._report()
 
-    async def _put(self, letter: DeadLetter) -> bool:
+    async def _put(self, dead_letter: DeadLetter) -> bool:
         """Put until the queue has room. Returns False if the replay ends first, or the dead letter is removed."""
         tries = 0
         while True:
             try:
-                await self._put_counted(letter)
+                await self._put_counted(dead_letter)
                 return True
             except (BacklogFull, Full) as error:
-                self._waiting[letter.sequence] = str(error)
-                self._say()
+                self._waiting[dead_letter.sequence] = str(error)
+                self._report()
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_FULL_S[min(tries, len(_FULL_S) - 1)]):
                     await self._over.wait()
                 return False
-            if not await self._shelf.there(letter.sequence):
+            if not await self._shelf.there(dead_letter.sequence):
                 return False
             tries += 1
 
-    async def _put_counted(self, letter: DeadLetter) -> None:
+    async def _put_counted(self, dead_letter: DeadLetter) -> None:
         """Put within the topic's `max_backlog`, like a producer. Raises BacklogFull, and what `_stored` raises."""
-        copy, accepted = self._copy(letter), self._topic()
+        copy, accepted = self._copy(dead_letter), self._topic()
         if accepted.topic.max_backlog is None:
             await self._stored(copy)
             return
-        counted = PendingPut(letter.project, "", False, *copy, letter.size, accepted=accepted)
+        counted = PendingPut(dead_letter.project, "", False, *copy, dead_letter.size, accepted=accepted)
         await self._backlog.acquire(counted)
         receipt = None
         try:
@@ -253,23 +253,23 @@ class Replay:
             f" acknowledgement ({why}): the dead letter is still there"
         )
 
-    async def _remove(self, letter: DeadLetter) -> None:
+    async def _remove(self, dead_letter: DeadLetter) -> None:
         try:
-            await self._shelf.remove(letter.sequence)
+            await self._shelf.remove(dead_letter.sequence)
         except (Lost, Refused) as error:
             raise Lost(f"its message is in its queue again, but the dead letter can't be removed: {error}") from error
 
-    def _fail(self, letter: DeadLetter, why: str) -> None:
-        self._result.failed.append(Failed(letter.sequence, letter.id, why))
+    def _fail(self, dead_letter: DeadLetter, why: str) -> None:
+        self._result.failed.append(Failed(dead_letter.sequence, dead_letter.id, why))
 
     def _stop(self, why: str) -> None:
         self._result.stopped = self._result.stopped or why
         self._over.set()
 
-    def _say(self) -> None:
-        if self._tell is not None:
+    def _report(self) -> None:
+        if self._on_progress is not None:
             result, waits = self._result, next(iter(self._waiting.values()), "")
-            self._tell(Progress(result.replayed, len(result.failed), self._total, waits))
+            self._on_progress(Progress(result.replayed, len(result.failed), self._total, waits))
 
     async def _restore(self) -> None:
         """Restore streams: a store that answers but loses messages may have lost their streams."""

@@ -87,16 +87,16 @@ def _signed(body: bytes) -> tuple[str, bytes]:
 def overview(cluster: ClusterSnapshot, bodies: Iterable[bytes], at: int) -> dict[str, Any]:
     """Build the overview, in a thread. `at` is in unix ns."""
     with unobtrusive():
-        answers = [told for body in bodies if (told := _read(body, len(cluster.priorities))) is not None]
+        answers = [answer for body in bodies if (answer := _read(body, len(cluster.priorities))) is not None]
         return document(cluster, answers, at)
 
 
 def _read(body: bytes, priorities: int) -> NodeOverview | None:
     """Decode an answer. Returns None if it is none, or has another number of priorities."""
     try:
-        told = msgspec.json.decode(body, type=NodeOverview)
+        answer = msgspec.json.decode(body, type=NodeOverview)
     except UNREADABLE as error:
         _log.debug("not an overview", error=str(error))
         return None
-    parts = [row.bands for row in told.rows] + ([told.rest.bands] if told.rest is not None else [])
-    return told if all(len(bands) == priorities for bands in parts) else None
+    parts = [row.bands for row in answer.rows] + ([answer.rest.bands] if answer.rest is not None else [])
+    return answer if all(len(bands) == priorities for bands in parts) else None

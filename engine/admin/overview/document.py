@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from evenlane.engine.admin.overview.aggregate import main_reason, together
-from evenlane.engine.admin.overview.merge import merged, of_node, partly_told
+from evenlane.engine.admin.overview.merge import merged, of_node, partly_reported
 from evenlane.engine.admin.overview.messages import Band
 from evenlane.engine.admin.overview.rows import MOST
 from evenlane.engine.base.durations import instant
@@ -90,18 +90,18 @@ def _moves(band: Band) -> dict[str, Any]:
 
 
 def _nodes(cluster: ClusterSnapshot, answers: Sequence[NodeOverview]) -> list[dict[str, Any]]:
-    told = {answer.node: answer for answer in answers}
+    by_node = {answer.node: answer for answer in answers}
     owned: dict[str, list[int]] = {}
     for partition, node in sorted(cluster.owners.items()):
         owned.setdefault(node, []).append(partition)
     return [
         {
             "id": node,
-            "answered": node in told,
+            "answered": node in by_node,
             **_record(record),
             "leader": node == cluster.leader,
             "partitions": owned.get(node, []),
-            **_answer(told.get(node)),
+            **_answer(by_node.get(node)),
         }
         for node, record in sorted(cluster.nodes.items())
     ]
@@ -109,19 +109,19 @@ def _nodes(cluster: ClusterSnapshot, answers: Sequence[NodeOverview]) -> list[di
 
 def _record(record: NodeRecord) -> dict[str, Any]:
     """Return the node's own record in etcd, which it writes every few seconds."""
-    said = bool(record.host or record.at)
+    has_record = bool(record.host or record.at)
     return {
         "http": record.http,
         "host": record.host,
         "version": record.version,
-        "cpu": record.cpu if said else None,
+        "cpu": record.cpu if has_record else None,
         "troubles": record.troubles,
     }
 
 
-def _answer(told: NodeOverview | None) -> dict[str, Any]:
-    moves = dict.fromkeys(_moves(Band())) if told is None else _moves(of_node(told))
-    vital = told.vital if told is not None else None
+def _answer(overview: NodeOverview | None) -> dict[str, Any]:
+    moves = dict.fromkeys(_moves(Band())) if overview is None else _moves(of_node(overview))
+    vital = overview.vital if overview is not None else None
     return {
         **moves,
         "generation": vital and vital.generation,
@@ -158,7 +158,7 @@ def _notes(cluster: ClusterSnapshot, answers: Sequence[NodeOverview], whole: Mer
             yield f"node {answer.node} still reads the backlog of {many}: more may wait there than is told"
     if cluster.leader is None:
         yield "no node leads: nothing is planned, and no change of a topic is accepted, until one does"
-    if len(answers) > 1 and (partly := partly_told(answers, whole.tenants)):
+    if len(answers) > 1 and (partly := partly_reported(answers, whole.tenants)):
         counts, their = ("counts", "its") if len(partly) == 1 else ("count", "their")
         yield (
             f"{_named(partly)} {counts} {their} least busy projects together: one that is shown may have more there,"

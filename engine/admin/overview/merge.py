@@ -75,7 +75,7 @@ def of_node(answer: NodeOverview) -> Band:
     return together([*(band for row in answer.rows for band in row.bands), *rest])
 
 
-def partly_told(answers: Iterable[NodeOverview], tenants: Iterable[Tenant]) -> list[str]:
+def partly_reported(answers: Iterable[NodeOverview], tenants: Iterable[Tenant]) -> list[str]:
     """Return the nodes that may have more of a shown tenant in their rest."""
     projects = {tenant.project for tenant in tenants}
     return sorted(

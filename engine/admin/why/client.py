@@ -154,7 +154,7 @@ def _question(
 def _but_lost_topics(troubles: Mapping[str, Mapping[str, str]], nodes: Collection[str]) -> dict[str, Mapping[str, str]]:
     """Leave out reports of lost topics from nodes whose answer already says so."""
     return {
-        node: {kind: said for kind, said in its.items() if kind != "topics" or node not in nodes}
+        node: {kind: its_fields for kind, its_fields in its.items() if kind != "topics" or node not in nodes}
         for node, its in troubles.items()
     }
 

@@ -9,7 +9,7 @@ from evenlane.engine.base.durations import instant
 from evenlane.engine.base.rounding import to_thousandths
 from evenlane.engine.core.stats.backlog_tally import count, merged, ranked
 from evenlane.engine.core.stats.forecast import (
-    ANEW,
+    MEASURED_AGAIN,
     UNKNOWN,
     Load,
     Quota,
@@ -133,35 +133,35 @@ def _rates(question: Question, load: Load, missing: str) -> dict[str, Any]:
     none = "its quota isn't known" if question.lost else "no quota"
     limit = none if quota is None else f"a quota of {figure(quota)}/s"
     known = {"arriving": rates.arriving, "handled": rates.handled, "failed": rates.failed}
-    told = {name: to_thousandths(rate) if rates.known else None for name, rate in known.items()}
+    reported = {name: to_thousandths(rate) if rates.known else None for name, rate in known.items()}
     seconds = to_thousandths(rates.seconds) if rates.known else None
-    return {**told, "quota": quota, "measured_seconds": seconds, "sentence": _flow(rates, limit, missing)}
+    return {**reported, "quota": quota, "measured_seconds": seconds, "sentence": _flow(rates, limit, missing)}
 
 
 def _flow(rates: Rates, limit: str, missing: str) -> str:
     if not rates.known:
-        return f"not known{f', as {missing}' if missing else f' yet: {ANEW}'}; {limit}"
+        return f"not known{f', as {missing}' if missing else f' yet: {MEASURED_AGAIN}'}; {limit}"
     arriving, handled = figure(round(rates.arriving, 2)), figure(round(rates.handled, 2))
     return f"{arriving}/s arrive, {handled}/s are handled, {limit}; measured over {rates.seconds:.1f} s"
 
 
 def _forecast(question: Question, load: Load, missing: str) -> dict[str, Any]:
-    seconds, said = gone_in(load)
+    seconds, gone_sentence = gone_in(load)
     if missing:
-        seconds, said = None, f"not known: {load.waiting:,} wait at least, and {missing}"
-    told: dict[str, Any] = {"gone_in_seconds": to_thousandths(seconds), "sentence": said}
+        seconds, gone_sentence = None, f"not known: {load.waiting:,} wait at least, and {missing}"
+    reported: dict[str, Any] = {"gone_in_seconds": to_thousandths(seconds), "sentence": gone_sentence}
     if (resumed := once_resumed(load, question.deleted)) is not None:
-        told["resumed_gone_in_seconds"] = to_thousandths(resumed.seconds)
-        told["resumed_sentence"] = resumed.sentence
+        reported["resumed_gone_in_seconds"] = to_thousandths(resumed.seconds)
+        reported["resumed_sentence"] = resumed.sentence
     if question.within is not None:
         quota = Quota(None, "", f"not known, as {missing}") if missing else clears(load, question.within)
         where = "" if question.env == "online" else f" --env {question.env}"
-        told["within_seconds"] = question.within
-        told["qps_to_clear_within"] = quota.qps
-        told["within_sentence"] = quota.sentence
+        reported["within_seconds"] = question.within
+        reported["qps_to_clear_within"] = quota.qps
+        reported["within_sentence"] = quota.sentence
         sets = quota.flags and not question.lost  # a lost topic would be recreated without its other fields
-        told["command"] = f"evenlane topics set {question.project} {quota.flags}{where}" if sets else None
-    return told
+        reported["command"] = f"evenlane topics set {question.project} {quota.flags}{where}" if sets else None
+    return reported
 
 
 def _missing(question: Question) -> str:
@@ -175,17 +175,17 @@ def _missing(question: Question) -> str:
 def _may_use(answers: Sequence[NodeAnswer]) -> float | None:
     """Return the sum in messages per second over the nodes with a backlog, None if one is unknown."""
     known = [answer.may_use for answer in answers if any(part.waiting for part in answer.parts.values())]
-    told = [each for each in known if each is not None]
-    return sum(told) if told and len(told) == len(known) else None
+    reported = [each for each in known if each is not None]
+    return sum(reported) if reported and len(reported) == len(known) else None
 
 
 def _nodes(question: Question, answers: Sequence[NodeAnswer]) -> list[dict[str, Any]]:
-    told = [
+    reported = [
         {"id": answer.node, "answered": True, "waiting": sum(part.waiting for part in answer.parts.values())}
         for answer in answers
     ]
-    told += [{"id": node, "answered": False, "waiting": None} for node in question.silent]
-    return sorted(told, key=lambda node: str(node["id"]))
+    reported += [{"id": node, "answered": False, "waiting": None} for node in question.silent]
+    return sorted(reported, key=lambda node: str(node["id"]))
 
 
 def _notes(question: Question, answers: Sequence[NodeAnswer], failed: float) -> list[str]:

@@ -263,7 +263,7 @@ class QueueInspector:
     def _backlog_notes(self, project: str, reading: int) -> list[str]:
         """Return reasons why more may wait than the node knows, or than it has loaded."""
         node, notes = self._node, []
-        if (paused := node.pauses.told(project)) is not None:
+        if (paused := node.pauses.reason(project)) is not None:
             notes.append(paused)
         numbers = {queue.partition for queue in node.queues.of(project)}
         opening = sum(not partition.opened for partition in node.partitions.values())

@@ -110,7 +110,7 @@ def _run(scenario: Scenario, shown: Shown, seed: int, rounds: int | None, *, sim
     def progress(what: str, share: float) -> None:
         nonlocal furthest
         furthest = max(furthest, share)  # concurrent arms report alternately; a step back would spoil the time estimate
-        shown.tell(furthest, what=what)
+        shown.update(furthest, what=what)
 
     if sim:
         from evenlane.engine.base.garbage_collector import tune_gc

@@ -52,11 +52,11 @@ def peek(
     from evenlane.engine.runtime.run_loop import run_loop
 
     with Shown("reading"):
-        told: dict[str, Any] = run_loop(look(settings, project, priority, limit))
+        result: dict[str, Any] = run_loop(look(settings, project, priority, limit))
     if as_json:
-        print_json(told)
+        print_json(result)
     else:
-        _show(told)
+        _show(result)
 
 
 @app.command("purge")
@@ -80,11 +80,11 @@ def purge(
     from evenlane.engine.runtime.run_loop import run_loop
 
     with Shown("dropping", "message") as shown:
-        told: dict[str, Any] = run_loop(drop(settings, project, priority, shown.tell))
+        result: dict[str, Any] = run_loop(drop(settings, project, priority, shown.update))
     if as_json:
-        print_json(told)
+        print_json(result)
     else:
-        dropped, on = counted(told["dropped"], "message"), told["in_flight"]
+        dropped, on = counted(result["dropped"], "message"), result["in_flight"]
         ends = "is being handled, and goes on to its end" if on == 1 else "are being handled, and go on to their end"
         typer.echo(f"dropped {dropped} of {project}{f'; {on:,} {ends}' if on else ''}")
 
@@ -105,9 +105,9 @@ def cancel(
     from evenlane.engine.runtime.run_loop import run_loop
 
     with Shown(f"looking for {message_id}"):
-        told: dict[str, Any] = run_loop(drop(settings, project, message_id))
+        result: dict[str, Any] = run_loop(drop(settings, project, message_id))
     if as_json:
-        print_json(told)
+        print_json(result)
     else:
         typer.echo(f"cancelled {message_id} of {project}")
 
@@ -129,8 +129,8 @@ def _ask(project: str, priority: str | None, env: str) -> None:
         raise ConfigError(f"that is not {project!r}: nothing was dropped")
 
 
-def _show(told: dict[str, Any]) -> None:
-    for part in told["priorities"]:
+def _show(result: dict[str, Any]) -> None:
+    for part in result["priorities"]:
         typer.echo(f"{part['priority']}: {part['waiting']:,} waiting, {part['delayed']:,} delayed or to be retried")
         if part["messages"]:
             print_table(

@@ -70,13 +70,13 @@ def list_(
     """
     _check(project)
 
-    async def work(letters: DeadLetterClient) -> tuple[int, float, list[DeadLetter]]:
-        total = await letters.count(project)
-        return total, await letters.kept(), await letters.oldest(project, limit) if total else []
+    async def work(dead_letters: DeadLetterClient) -> tuple[int, float, list[DeadLetter]]:
+        total = await dead_letters.count(project)
+        return total, await dead_letters.kept(), await dead_letters.oldest(project, limit) if total else []
 
     total, kept, found = _asked(given, work)
     if as_json:
-        documents = [letter.document(body=False) for letter in found]
+        documents = [dead_letter.document(body=False) for dead_letter in found]
         print_json({"project": project, "total": total, "keep_seconds": kept or None, "letters": documents})
         return
     if not found:
@@ -104,16 +104,16 @@ def show(
     """
     _check(project)
 
-    async def work(letters: DeadLetterClient) -> DeadLetter:
-        return await letters.get(project, seq)
+    async def work(dead_letters: DeadLetterClient) -> DeadLetter:
+        return await dead_letters.get(project, seq)
 
-    letter: DeadLetter = _asked(given, work)
+    dead_letter: DeadLetter = _asked(given, work)
     if as_json:
-        print_json(letter.document(body=True))
+        print_json(dead_letter.document(body=True))
         return
-    for name, text in dead_letter_fields(letter):
+    for name, text in dead_letter_fields(dead_letter):
         print(f"{name:<11}{text}")  # noqa: T201
-    print(f"\n{body_line(letter)}")  # noqa: T201
+    print(f"\n{body_line(dead_letter)}")  # noqa: T201
 
 
 @app.command()
@@ -147,20 +147,20 @@ def replay(
         )
     from evenlane.engine.cli.progress import Shown
 
-    def tell(far: HowFar) -> None:
+    def on_progress(far: HowFar) -> None:
         failed = f"{far.failed:,} failed" if far.failed else ""
         waits = f"waits: {far.waits}" if far.waits else ""
-        shown.tell(far.replayed + far.failed, far.total, ", ".join(filter(None, [failed, waits])))
+        shown.update(far.replayed + far.failed, far.total, ", ".join(filter(None, [failed, waits])))
 
-    async def work(letters: DeadLetterClient) -> Replayed:
-        return await letters.replay(project, seq, rate=rate, tell=tell)
+    async def work(dead_letters: DeadLetterClient) -> Replayed:
+        return await dead_letters.replay(project, seq, rate=rate, on_progress=on_progress)
 
     with Shown("replaying", "letter", plain=True) as shown:
         result: Replayed = _asked(given, work)
     if as_json:
         print_json({"replayed": result.replayed, "failed": [each._asdict() for each in result.failed]})
     else:
-        _tell(result)
+        _print_result(result)
     if result.stopped:
         raise EvenlaneError(result.stopped)
     if result.failed:
@@ -188,8 +188,8 @@ def drop(
 
     from evenlane.engine.cli.progress import Shown
 
-    async def work(letters: DeadLetterClient) -> int:
-        return await letters.drop(project, seq, tell=shown.tell)
+    async def work(dead_letters: DeadLetterClient) -> int:
+        return await dead_letters.drop(project, seq, on_progress=shown.update)
 
     with Shown("dropping", "letter") as shown:
         dropped: int = _asked(given, work)
@@ -217,9 +217,9 @@ def keep(
     if duration < 1:
         raise ConfigError("DURATION is less than a second: dead letters would be gone before anybody sees them")
 
-    async def work(letters: DeadLetterClient) -> float:
-        before = await letters.kept()
-        await letters.keep(duration)
+    async def work(dead_letters: DeadLetterClient) -> float:
+        before = await dead_letters.kept()
+        await dead_letters.keep(duration)
         return before
 
     before: float = _asked(given, work)
@@ -235,9 +235,9 @@ def keep(
 
 def _check(project: str) -> None:
     from evenlane.engine.base.names import check_project
-    from evenlane.engine.core.message.copies import STRAY
+    from evenlane.engine.core.message.copies import UNROUTABLE_PROJECT
 
-    if project != STRAY:
+    if project != UNROUTABLE_PROJECT:
         check_project(project)
 
 
@@ -249,7 +249,7 @@ def _one_or_all(what: str, project: str, seq: int | None, *, everything: bool) -
         )
 
 
-def _tell(result: Replayed) -> None:
+def _print_result(result: Replayed) -> None:
     for each in result.failed[:_SHOWN_FAILURES]:
         print(f"dead letter {each.seq} ({each.id}) stays: {each.error}", file=sys.stderr)  # noqa: T201
     more = len(result.failed) - _SHOWN_FAILURES
@@ -271,8 +271,8 @@ def _asked(given: Given, work: Callable[[DeadLetterClient], Awaitable[T]]) -> T:
     from evenlane.engine.admin.dead_letters.client import opened
 
     async def ask() -> T:
-        async with opened(settings) as letters:
-            return await work(letters)
+        async with opened(settings) as dead_letters:
+            return await work(dead_letters)
 
     found: T = run_loop(until_signal(ask(), signal.SIGTERM, signal.SIGHUP))
     return found

@@ -14,55 +14,57 @@ LIST_HEADER = ("SEQ", "DIED", "ATTEMPTS", "PRIORITY", "GROUP", "KEY", "BYTES", "
 _LONGEST = 200
 
 
-def line(letter: DeadLetter) -> tuple[str, ...]:
+def line(dead_letter: DeadLetter) -> tuple[str, ...]:
     """Return a dead letter's row under `LIST_HEADER`."""
     from evenlane.engine.core.message.dead_letter import instant
 
-    priority, group = (letter.place.priority, str(letter.place.group)) if letter.place else ("-", "-")
+    priority, group = (dead_letter.place.priority, str(dead_letter.place.group)) if dead_letter.place else ("-", "-")
     return (
-        str(letter.sequence), instant(letter.died_at)[:19] + "Z", str(letter.attempts), _plain(priority), group,
-        _plain(letter.key or "-"), str(letter.size), _plain(letter.id), _plain(_why(letter))[:_LONGEST],
+        str(dead_letter.sequence), instant(dead_letter.died_at)[:19] + "Z", str(dead_letter.attempts),
+        _plain(priority), group, _plain(dead_letter.key or "-"), str(dead_letter.size), _plain(dead_letter.id),
+        _plain(_why(dead_letter))[:_LONGEST],
     )  # fmt: skip
 
 
-def dead_letter_fields(letter: DeadLetter) -> Iterator[tuple[str, str]]:
+def dead_letter_fields(dead_letter: DeadLetter) -> Iterator[tuple[str, str]]:
     """Yield names and values of everything except the body."""
     from evenlane.engine.core.message.dead_letter import instant
 
-    yield "seq", str(letter.sequence)
-    yield "id", _plain(letter.id)
-    yield "reason", _plain(letter.reason)
-    yield "error", _plain(letter.error)
-    yield "attempts", str(letter.attempts)
-    yield "origin", _plain(letter.origin)
-    yield "queue", _queue(letter)
-    yield "key", _plain(letter.key or "-")
-    yield "put", instant(letter.put_at)
-    yield "died", instant(letter.died_at)
-    yield "size", f"{letter.size} bytes"
-    for name, text in letter.headers.items():
+    yield "seq", str(dead_letter.sequence)
+    yield "id", _plain(dead_letter.id)
+    yield "reason", _plain(dead_letter.reason)
+    yield "error", _plain(dead_letter.error)
+    yield "attempts", str(dead_letter.attempts)
+    yield "origin", _plain(dead_letter.origin)
+    yield "queue", _queue(dead_letter)
+    yield "key", _plain(dead_letter.key or "-")
+    yield "put", instant(dead_letter.put_at)
+    yield "died", instant(dead_letter.died_at)
+    yield "size", f"{dead_letter.size} bytes"
+    for name, text in dead_letter.headers.items():
         yield "header", f"{_plain(name)}: {_plain(text)}"
 
 
-def body_line(letter: DeadLetter) -> str:
+def body_line(dead_letter: DeadLetter) -> str:
     """Return the body: text as it is, otherwise base64, also for text with control characters."""
     try:
-        text = letter.body.decode()
+        text = dead_letter.body.decode()
     except UnicodeDecodeError:
         text = "\0"
     if all(sign.isprintable() or sign in "\n\t\r" for sign in text):
         return text
-    return b64encode(letter.body).decode()
+    return b64encode(dead_letter.body).decode()
 
 
-def _queue(letter: DeadLetter) -> str:
-    if letter.place is None:
-        return f"none: {_plain(letter.subject)!r}"
-    return f"priority {_plain(letter.place.priority)}, group {letter.place.group}, partition {letter.place.partition}"
+def _queue(dead_letter: DeadLetter) -> str:
+    place = dead_letter.place
+    if place is None:
+        return f"none: {_plain(dead_letter.subject)!r}"
+    return f"priority {_plain(place.priority)}, group {place.group}, partition {place.partition}"
 
 
-def _why(letter: DeadLetter) -> str:
-    return f"{letter.reason}: {letter.error}" if letter.error else letter.reason
+def _why(dead_letter: DeadLetter) -> str:
+    return f"{dead_letter.reason}: {dead_letter.error}" if dead_letter.error else dead_letter.reason
 
 
 def _plain(text: str) -> str:

@@ -67,7 +67,7 @@ def show(given: Given, *, as_json: Json = False) -> None:
     if as_json:
         print_json(document)
     else:
-        _tell(document)
+        _print_plan(document)
 
 
 @app.command()
@@ -119,7 +119,7 @@ def _warn(sentences: Iterable[str]) -> None:
         print(f"evenlane: warning: {sentence}", file=sys.stderr)  # noqa: T201
 
 
-def _tell(document: dict[str, Any]) -> None:
+def _print_plan(document: dict[str, Any]) -> None:
     leader = f"led by {document['leader']}" if document["leader"] else "nobody leads"
     nodes, count, env = document["nodes"], document["partitions"], document["env"]
     what = f"{counted(count, 'partition')}, {counted(len(nodes), 'node')}"

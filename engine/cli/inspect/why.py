@@ -50,33 +50,33 @@ def why(
     setup(settings.log_format, settings.log_level)
     from evenlane.engine.admin.why import client
 
-    told: dict[str, Any] = run_loop(client.why(settings, project, priority=priority, within=within))
+    answer: dict[str, Any] = run_loop(client.why(settings, project, priority=priority, within=within))
     if as_json:
-        print_json(told)
+        print_json(answer)
     else:
-        _show(told)
+        _show(answer)
 
 
-def _show(told: dict[str, Any]) -> None:
+def _show(answer: dict[str, Any]) -> None:
     from rich.console import Console
 
     from evenlane.engine.core.stats.forecast import spoken
 
-    oldest = told["oldest_seconds"]
+    oldest = answer["oldest_seconds"]
     since = f", the oldest for {spoken(oldest)}" if oldest is not None else ""
     console = Console(highlight=False, markup=False, emoji=False)
     if not console.is_terminal:
         console.width = _PIPE_WIDTH
     console.print(
-        f"{told['project']} in {told['env']}: {told['backlog']:,} wait{since}; {told['in_flight']:,} in flight",
+        f"{answer['project']} in {answer['env']}: {answer['backlog']:,} wait{since}; {answer['in_flight']:,} in flight",
         soft_wrap=True,
     )
-    console.print(_table(told))
-    for line in _lines(told):
+    console.print(_table(answer))
+    for line in _lines(answer):
         console.print(line, soft_wrap=True)
 
 
-def _table(told: dict[str, Any]) -> Table:
+def _table(answer: dict[str, Any]) -> Table:
     from rich import box
     from rich.table import Table
 
@@ -86,7 +86,7 @@ def _table(told: dict[str, Any]) -> Table:
     for column in ("PRIORITY", "WAITING", "OLDEST", "IN FLIGHT", "NOT DUE", "WAITS FOR (GROUPS)"):
         numbers = column not in {"PRIORITY", "WAITS FOR (GROUPS)"}
         table.add_column(column, justify="right" if numbers else "left", overflow="fold")
-    for part in told["priorities"]:
+    for part in answer["priorities"]:
         oldest = part["oldest_seconds"]
         reasons = ", ".join(f"{each['reason']} ({each['groups']:,})" for each in part["reasons"])
         table.add_row(
@@ -96,18 +96,18 @@ def _table(told: dict[str, Any]) -> Table:
     return table
 
 
-def _lines(told: dict[str, Any]) -> Iterator[str]:
-    told_already = set()
-    for part in told["priorities"]:
+def _lines(answer: dict[str, Any]) -> Iterator[str]:
+    explained = set()
+    for part in answer["priorities"]:
         for each in part["reasons"]:
             if each["reason"] == "not_due":
                 yield f"not_due ({part['priority']}): {each['sentence']}"
-            elif each["reason"] not in told_already:
-                told_already.add(each["reason"])
+            elif each["reason"] not in explained:
+                explained.add(each["reason"])
                 yield f"{each['reason']}: {each['sentence']}"
-    yield from _waited(told)
-    forecast = told["forecast"]
-    yield f"rates: {told['rates']['sentence']}"
+    yield from _waited(answer)
+    forecast = answer["forecast"]
+    yield f"rates: {answer['rates']['sentence']}"
     yield f"forecast: {forecast['sentence']}"
     if "resumed_sentence" in forecast:
         yield f"          {forecast['resumed_sentence']}"
@@ -115,15 +115,15 @@ def _lines(told: dict[str, Any]) -> Iterator[str]:
         yield f"within: {forecast['within_sentence']}"
         if forecast["command"]:
             yield f"        {forecast['command']}"
-    for note in told["notes"]:
+    for note in answer["notes"]:
         yield f"note: {note}"
 
 
-def _waited(told: dict[str, Any]) -> Iterator[str]:
+def _waited(answer: dict[str, Any]) -> Iterator[str]:
     from evenlane.engine.core.stats.forecast import spoken
 
-    for part in told["priorities"]:
+    for part in answer["priorities"]:
         if part["waited"]:
             reasons = ", ".join(f"{spoken(each['seconds'])} for {each['reason']}" for each in part["waited"])
-            over = spoken(told["waited_over_seconds"])
+            over = spoken(answer["waited_over_seconds"])
             yield f"waited ({part['priority']}): {reasons}, all heads of queues together, over the last {over}"

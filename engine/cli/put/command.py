@@ -184,7 +184,7 @@ async def _many(settings: Settings, file: str, admission: float | None, *, as_js
     try:
         with put_progress(descriptor, tally) as far:
             async with Producer(settings=settings, admission=admission) as producer:
-                await put_lines(producer, descriptor, tally, far.tell)
+                await put_lines(producer, descriptor, tally, far.update)
     except asyncio.CancelledError:
         print(  # noqa: T201
             f"evenlane: {counted(tally.put, 'message', 'is', 'are')} stored, and those on their way may be or not: put"

@@ -69,14 +69,16 @@ class Tally:
     def document(self) -> dict[str, object]:
         """Return the document. `refused_unlisted` is included only if there were too many refusals to list."""
         listed = sorted(self._listed, key=lambda refusal: str(refusal["line"]).zfill(20))
-        told: dict[str, object] = {"put": self.put, "duplicates": self.duplicates, "refused": listed}
+        result: dict[str, object] = {"put": self.put, "duplicates": self.duplicates, "refused": listed}
         if self.refusals > len(listed):
-            told["refused_unlisted"] = self.refusals - len(listed)
-        return told
+            result["refused_unlisted"] = self.refusals - len(listed)
+        return result
 
 
-async def put_lines(producer: Producer, descriptor: int, tally: Tally, tell: Callable[[], None] = lambda: None) -> None:
-    """Put all lines. `tell` is called when a line has its outcome."""
+async def put_lines(
+    producer: Producer, descriptor: int, tally: Tally, on_outcome: Callable[[], None] = lambda: None
+) -> None:
+    """Put all lines. `on_outcome` is called when a line has its outcome."""
     lines: dict[int, int] = {}  # for puts in flight: number of the put, from 0 -> its line
     puts_made = count()
 
@@ -98,7 +100,7 @@ async def put_lines(producer: Producer, descriptor: int, tally: Tally, tell: Cal
             tally.duplicates += 1
         else:
             tally.put += 1
-        tell()
+        on_outcome()
 
     await producer.put_each(puts(), done)
 
@@ -223,21 +225,21 @@ async def _read(descriptor: int) -> bytes:
 
 class PutProgress:
     """Shows the progress of `put --file`, by the part of the file that was read. The size of a pipe is unknown. Call
-    `tell` when a line has its outcome.
+    `update` when a line has its outcome.
     """
 
     def __init__(self, shown: Shown, tally: Tally, descriptor: int, size: int) -> None:
         self._shown, self._tally, self._descriptor, self._size = shown, tally, descriptor, size
 
-    def tell(self) -> None:
+    def update(self) -> None:
         tally = self._tally
         done, refused = tally.put + tally.duplicates, f"{tally.refusals:,} refused" if tally.refusals else ""
         if self._size:
             read = os.lseek(self._descriptor, 0, os.SEEK_CUR)
             note = ", ".join(filter(None, [counted(done, "message"), refused]))
-            self._shown.tell(min(1.0, read / self._size), note=note)
+            self._shown.update(min(1.0, read / self._size), note=note)
         else:
-            self._shown.tell(done, note=refused)
+            self._shown.update(done, note=refused)
 
 
 @contextmanager

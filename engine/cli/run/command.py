@@ -150,17 +150,17 @@ def _run_one(handler: str, fallback: str | None, settings: Settings, lifeline: i
 
     call = load(handler)
     instead = load(fallback, "fallback") if fallback is not None else None
-    told: list[Ready] = []
+    ready_lines: list[Ready] = []
 
     def ready(partitions: int, generation: int = 0) -> None:
-        if told:
+        if ready_lines:
             return
         now = Ready(partitions, generation, engine.http.address)
-        told.append(now)
+        ready_lines.append(now)
         if line is not None:
             line.ready(now)
         else:
-            _print_ready(engine.id, now, told)
+            _print_ready(engine.id, now, ready_lines)
 
     engine = Engine(call, fallback=instead, settings=settings, on_ready=ready, supervision=claimant)
     try:
@@ -204,15 +204,15 @@ def _run_many(settings: Settings, count: int, flags: dict[str, object]) -> bool:
         )
         await check(settings.http_host, ports)
         on_signals(nodes.stop)
-        return await nodes.run(tell)
+        return await nodes.run(print_ready)
 
-    async def tell(said: Mapping[str, Ready]) -> None:
-        _print_ready(node, await _together(settings, said), said.values())
+    async def print_ready(ready_nodes: Mapping[str, Ready]) -> None:
+        _print_ready(node, await _together(settings, ready_nodes), ready_nodes.values())
 
     return run_loop(work())
 
 
-async def _together(settings: Settings, said: Mapping[str, Ready]) -> Ready:
+async def _together(settings: Settings, ready_nodes: Mapping[str, Ready]) -> Ready:
     """Return what the nodes own together once all are ready, otherwise the sum of their own reports."""
     from evenlane.engine.cli.run.lifeline import Ready
     from evenlane.engine.cli.run.readiness import wait_until_ready
@@ -221,9 +221,11 @@ async def _together(settings: Settings, said: Mapping[str, Ready]) -> Ready:
 
     coordination = connections.etcd(settings)
     try:
-        return await wait_until_ready(coordination, settings.env, said, _SETTLED_WITHIN_S)
+        return await wait_until_ready(coordination, settings.env, ready_nodes, _SETTLED_WITHIN_S)
     except CoordinationError:
-        return Ready(sum(each.partitions for each in said.values()), max(each.generation for each in said.values()))
+        return Ready(
+            sum(each.partitions for each in ready_nodes.values()), max(each.generation for each in ready_nodes.values())
+        )
     finally:
         await coordination.close()
 

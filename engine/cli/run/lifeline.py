@@ -43,12 +43,12 @@ class Lifeline:
 
     def joined(self) -> None:
         """Report that settings, handler and cluster are valid. Later errors are specific to this node."""
-        self._say(_JOINED)
+        self._send(_JOINED)
 
     def ready(self, ready: Ready) -> None:
-        self._say(" ".join([_READY, *(str(each) for each in ready if each is not None)]))
+        self._send(" ".join([_READY, *(str(each) for each in ready if each is not None)]))
 
-    def _say(self, line: str) -> None:
+    def _send(self, line: str) -> None:
         with contextlib.suppress(OSError):  # the supervisor has gone; the thread notices that, too
             self._line.sendall(f"{line}\n".encode())
 

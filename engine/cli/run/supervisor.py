@@ -108,15 +108,15 @@ class ChildProcess:
         """Seconds since it became ready; 0 if it never did."""
         return 0.0 if self._ready_at is None else asyncio.get_running_loop().time() - self._ready_at
 
-    async def listen(self, said: Callable[[Ready | None], None]) -> None:
-        """Call `said` with the node's messages, until its end."""
+    async def listen(self, on_message: Callable[[Ready | None], None]) -> None:
+        """Call `on_message` with the node's messages, until its end."""
         reader, writer = await asyncio.open_connection(sock=self._line.dup())
         try:
             while line := await reader.readline():
-                heard = understood(line)
-                if heard is not None:
+                ready = understood(line)
+                if ready is not None:
                     self._ready_at = asyncio.get_running_loop().time()
-                said(heard)
+                on_message(ready)
         finally:
             writer.close()
 
@@ -186,23 +186,23 @@ class Supervisor:
         reports wrong use, the supervisor exits with the same code, as the node has printed the reason.
         """
         nodes = [asyncio.create_task(self._keep(node), name=node) for node in self._ids]
-        telling = asyncio.create_task(self._tell(on_ready))
+        notifying = asyncio.create_task(self._notify_when_ready(on_ready))
         try:
-            await asyncio.wait({telling, *nodes}, return_when=asyncio.FIRST_EXCEPTION)
+            await asyncio.wait({notifying, *nodes}, return_when=asyncio.FIRST_EXCEPTION)
             self.stop()
             clean = await asyncio.gather(*nodes)
-            await telling
+            await notifying
             if self._revoking:
                 await asyncio.wait(self._revoking, timeout=_FAREWELL_S)
         finally:
-            for task in (telling, *nodes, *self._revoking):
+            for task in (notifying, *nodes, *self._revoking):
                 task.cancel()
-            await asyncio.gather(telling, *nodes, *self._revoking, return_exceptions=True)
+            await asyncio.gather(notifying, *nodes, *self._revoking, return_exceptions=True)
         if self._failure is not None:
             raise self._failure
         return all(clean)
 
-    async def _tell(self, on_ready: _OnReady) -> None:
+    async def _notify_when_ready(self, on_ready: _OnReady) -> None:
         if not await self._stopped_before(self._all_ready.wait()):
             await self._stopped_before(on_ready({node: self._ready[node] for node in self._ids}))
 
@@ -241,7 +241,7 @@ class Supervisor:
 
     async def _live(self, node: str, life: ChildProcess) -> int:
         """Wait for the end of this process, by itself or by `stop`; return its exit code."""
-        listening = asyncio.create_task(life.listen(lambda heard: self._heard(node, heard)))
+        listening = asyncio.create_task(life.listen(lambda ready: self._on_message(node, ready)))
         try:
             if not await self._stopped_before(life.end()):
                 self._gone(node, life)
@@ -261,20 +261,20 @@ class Supervisor:
             self._revoking.add(task)
             task.add_done_callback(self._revoking.discard)
 
-    def _heard(self, node: str, heard: Ready | None) -> None:
+    def _on_message(self, node: str, ready: Ready | None) -> None:
         self._joined.set()
-        if heard is not None:
-            self._ready[node] = heard
+        if ready is not None:
+            self._ready[node] = ready
         if len(self._ready) == len(self._ids):
             self._all_ready.set()
 
     def _fail(self, node: str, code: int) -> None:
         """Stop all nodes, as this one ended before it ever was ready, and would do so again."""
         if self._failure is None:
-            told = code == WRONG_USE and not self._joined.is_set()
+            is_wrong_use = code == WRONG_USE and not self._joined.is_set()
             self._failure = (
                 typer.Exit(WRONG_USE)
-                if told
+                if is_wrong_use
                 else EvenlaneError(f"node {node} ended with {how(code)} before it was ready")
             )
         self.stop()

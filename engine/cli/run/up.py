@@ -102,9 +102,9 @@ def _check_servers(given: Given, loaded: Loaded) -> None:
             )
 
 
-def _check_use(handler: str | None, beside: Mapping[str, object]) -> None:
+def _check_use(handler: str | None, node_options: Mapping[str, object]) -> None:
     """Raise ConfigError if one of these flags is given without a handler."""
-    for flag, value in beside.items():
+    for flag, value in node_options.items():
         if value is not None and handler is None:
             raise ConfigError(f"--{flag} is given without --handler, {_FOR_A_HANDLER[flag]}")
 
@@ -171,8 +171,8 @@ async def _nodes(
     from evenlane.engine.cli.run.supervisor import Supervisor, arguments
     from evenlane.engine.cluster import connections
 
-    async def ready(said: Mapping[str, Ready]) -> None:
-        print(_line(servers, said.values()), flush=True)  # noqa: T201
+    async def ready(ready_nodes: Mapping[str, Ready]) -> None:
+        print(_line(servers, ready_nodes.values()), flush=True)  # noqa: T201
 
     flags = flags | {"nats": servers.nats.url, "etcd": servers.etcd.endpoint}
     environ = {} if settings.partitions is None else {"EVENLANE_PARTITIONS": str(settings.partitions)}
@@ -196,12 +196,12 @@ async def _node(servers: Servers, settings: Settings, stop: asyncio.Event, *, ca
 
     from evenlane.engine.runtime.engine import Engine
 
-    told: list[Ready] = []
+    ready_lines: list[Ready] = []
 
     def ready(partitions: int, generation: int = 0) -> None:
-        if not told:
-            told.append(Ready(partitions, generation, engine.http.address))
-            print(_line(servers, told), flush=True)  # noqa: T201
+        if not ready_lines:
+            ready_lines.append(Ready(partitions, generation, engine.http.address))
+            print(_line(servers, ready_lines), flush=True)  # noqa: T201
 
     async def ignore(_message: object) -> None:
         """Never called: a node that isn't run takes over no partitions."""

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 _BY_COLUMN = [column.sort for column in TENANTS if column.sort is not None]
 _NODES_SHOWN = 6
 _WIDE, _HIGH = 100, 16  # size of a terminal that has room for everything
-_SAID_S = 8.0
+_NOTICE_S = 8.0
 _QUIET_S = 0.3  # delay, so that moving along the lines asks no node
 _DOWN, _UP = "▼", "▲"
 _NONE_LIKE, _NOTHING = "none of those that are shown is like this", "nothing waits or moves"
@@ -71,7 +71,7 @@ class TopApp(App[None]):
         self._widths: dict[str, int] = {}
         self._room = Size(80, 24)
         self._columns: list[tuple[int, Any]] = []
-        self._frozen, self._lost, self._said = False, "", ""
+        self._frozen, self._lost, self._notice = False, "", ""
         self._with_nodes, self._asked_why = True, ""
         self._wake = asyncio.Event()
 
@@ -128,14 +128,14 @@ class TopApp(App[None]):
             self._lost = f"connection lost, what is shown is old; it is tried again: {error}"
         self._show()
         if self._asked_why and not self._lost:
-            await self._tell_why()
+            await self._show_why()
 
-    async def _tell_why(self, after_s: float = 0.0) -> None:
+    async def _show_why(self, after_s: float = 0.0) -> None:
         await asyncio.sleep(after_s)
         project = self._asked_why
         try:
-            told = await self._source.why(project)
-            text = "\n".join(why_lines(told))
+            answer = await self._source.why(project)
+            text = "\n".join(why_lines(answer))
         except EvenlaneError as error:
             text = str(error)
         if self._asked_why == project:  # another one may have been chosen meanwhile
@@ -152,7 +152,7 @@ class TopApp(App[None]):
         self._put("head", f"{document['env']} {at}{frozen}  {summary(document, nodes=width >= _WIDE)}")
         notes = document["notes"]
         more = f" (and {len(notes) - 1} more)" if len(notes) > 1 else ""
-        self._put("said", self._lost or self._said or (f"{notes[0]}{more}" if notes else ""))
+        self._put("said", self._lost or self._notice or (f"{notes[0]}{more}" if notes else ""))
         self.query_one("#said").set_class(bool(self._lost), "lost")
         self._show_tenants(width)
         nodes = table(NODES, document["nodes"][:_NODES_SHOWN], width)
@@ -234,14 +234,14 @@ class TopApp(App[None]):
         self.query_one("#told", Static).update(f"{tenant['project']}: the nodes are asked ...")
         self.query_one("#why").display = True
         self._show()
-        self.run_worker(self._tell_why(0 if first else _QUIET_S), name="why", exclusive=True, group="why")
+        self.run_worker(self._show_why(0 if first else _QUIET_S), name="why", exclusive=True, group="why")
 
     def action_pause(self) -> None:
         tenant = self.query_one(TenantList).tenant
         if tenant is None:
             return
         if tenant["state"] is None:
-            self._say(f"{tenant['project']} has no topic: nothing of it is handled until it has one")
+            self._show_notice(f"{tenant['project']} has no topic: nothing of it is handled until it has one")
             return
         verb = "resume" if tenant["state"] == "paused" else "pause"
         self.run_worker(self._pause(tenant["project"], verb), name=verb)
@@ -249,27 +249,27 @@ class TopApp(App[None]):
     async def _pause(self, project: str, verb: str) -> None:
         if not await self.push_screen_wait(Confirm(project, verb)):
             return
-        self._say(f"{project}: {verb} ...")
+        self._show_notice(f"{project}: {verb} ...")
         try:
-            self._say(await self._source.switch(project, verb))
+            self._show_notice(await self._source.switch(project, verb))
         except EvenlaneError as error:
-            self._say(str(error))
+            self._show_notice(str(error))
         self._wake.set()
 
-    def _say(self, text: str) -> None:
+    def _show_notice(self, text: str) -> None:
         """Show a message for a while."""
-        self._said = text
+        self._notice = text
         self._show()
-        self.set_timer(_SAID_S, lambda: self._unsay(text))
+        self.set_timer(_NOTICE_S, lambda: self._unsay(text))
 
     def _unsay(self, text: str) -> None:
-        if self._said == text:
-            self._said = ""
+        if self._notice == text:
+            self._notice = ""
             self._show()
 
     def _choose(self, **changes: Any) -> None:
         self.choice = self.choice._replace(**changes)
-        self._widths, self._said = {}, ""
+        self._widths, self._notice = {}, ""
         self._show()
 
     # ---- input and clicks

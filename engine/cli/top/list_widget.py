@@ -29,11 +29,11 @@ class TenantList(OptionList):
 
     def __init__(self) -> None:
         super().__init__(id="tenants", markup=False, compact=True)
-        self._told_lines: Sequence[Line] = []
+        self._shown_lines: Sequence[Line] = []
 
     def show(self, lines: Sequence[Line], texts: Sequence[str]) -> None:
         marked, top = self._marked(), self.scroll_y
-        self._told_lines = lines
+        self._shown_lines = lines
         names = [_name(line) for line in lines]
         options = [Option(styled(text, line), id=name) for text, line, name in zip(texts, lines, names, strict=True)]
         with self.app.batch_update():
@@ -50,11 +50,11 @@ class TenantList(OptionList):
     @property
     def tenant(self) -> dict[str, Any] | None:
         at = self.highlighted
-        return self._told_lines[at].tenant if at is not None and at < len(self._told_lines) else None
+        return self._shown_lines[at].tenant if at is not None and at < len(self._shown_lines) else None
 
     def _marked(self) -> str | None:
         at = self.highlighted
-        return _name(self._told_lines[at]) if at is not None and at < len(self._told_lines) else None
+        return _name(self._shown_lines[at]) if at is not None and at < len(self._shown_lines) else None
 
 
 def styled(text: str, line: Line) -> Content:

@@ -10,22 +10,22 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 
-def why_lines(told: Mapping[str, Any]) -> Iterator[str]:
+def why_lines(answer: Mapping[str, Any]) -> Iterator[str]:
     """Yield lines from a document of `evenlane why`."""
-    oldest = told["oldest_seconds"]
+    oldest = answer["oldest_seconds"]
     since = f", the oldest for {spoken(oldest)}" if oldest is not None else ""
-    yield f"{told['project']}: {told['backlog']:,} wait{since}; {told['in_flight']:,} in flight"
+    yield f"{answer['project']}: {answer['backlog']:,} wait{since}; {answer['in_flight']:,} in flight"
     sentences: dict[str, str] = {}
-    for part in told["priorities"]:
+    for part in answer["priorities"]:
         yield from _priority(part)
         sentences.update({each["reason"]: each["sentence"] for each in part["reasons"]})
     yield from (f"{reason}: {sentence}" for reason, sentence in sentences.items())
-    forecast = told["forecast"]
-    yield f"rates: {told['rates']['sentence']}"
+    forecast = answer["forecast"]
+    yield f"rates: {answer['rates']['sentence']}"
     yield f"forecast: {forecast['sentence']}"
     if "resumed_sentence" in forecast:
         yield f"  {forecast['resumed_sentence']}"
-    yield from (f"note: {note}" for note in told["notes"])
+    yield from (f"note: {note}" for note in answer["notes"])
 
 
 def _priority(part: Mapping[str, Any]) -> Iterator[str]:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from evenlane.ring.coordination.ports import Coordination
 
 _MOST_NAMED = 10  # in a sentence
-_MOST_TOLD = 100  # lines
+_MOST_LISTED = 100  # lines
 
 _Yes = Annotated[bool, typer.Option("--yes", help="Don't ask.")]
 _DryRun = Annotated[bool, typer.Option("--dry-run", help="Show the plan and write nothing.")]
@@ -114,7 +114,7 @@ def _carried_out(given: Given, rows: list[PlanRow], due: int, by: str) -> ApplyO
 
         applying = ApplyPlan(etcd, settings.env, cluster_config, by, partial(count_waiting, settings))
         return await applying.carry_out(
-            rows, lambda written, waiting: shown.tell(written, due, f"{written - waiting:,} accepted")
+            rows, lambda written, waiting: shown.update(written, due, f"{written - waiting:,} accepted")
         )
 
     with Shown("writing", "topic") as shown:
@@ -164,19 +164,19 @@ def _document(rows: list[PlanRow], outcome: ApplyOutcome | None) -> dict[str, An
 
 
 def _those(rows: list[PlanRow], what: str) -> str:
-    told = _told((f"{project}: {why}") for _, project, why in map(row_line, rows))
-    return f"{len(rows):,} {'topic is' if len(rows) == 1 else 'topics are'} {what}{told}"
+    listed = _listed((f"{project}: {why}") for _, project, why in map(row_line, rows))
+    return f"{len(rows):,} {'topic is' if len(rows) == 1 else 'topics are'} {what}{listed}"
 
 
-def _told(lines: Iterable[str]) -> str:
+def _listed(lines: Iterable[str]) -> str:
     """Return a single line as part of the sentence; print several on lines of their own before it."""
     several = [*lines]
     if len(several) == 1:
         return f": {several[0]}"
-    for line in several[:_MOST_TOLD]:
+    for line in several[:_MOST_LISTED]:
         print(line, file=sys.stderr)  # noqa: T201
-    if len(several) > _MOST_TOLD:
-        print(f"and {len(several) - _MOST_TOLD:,} more", file=sys.stderr)  # noqa: T201
+    if len(several) > _MOST_LISTED:
+        print(f"and {len(several) - _MOST_LISTED:,} more", file=sys.stderr)  # noqa: T201
     return ""
 
 
@@ -188,8 +188,8 @@ def _complain(outcome: ApplyOutcome, due: int, env: str) -> None:
             f" {outcome.broken}: the same command goes on from there"
         )
     if outcome.refused:
-        told = _told(f"{project}: {why}" for project, why in outcome.refused.items())
-        raise EvenlaneError(f"{len(outcome.refused):,} of {counted(due, 'topic', 'is', 'are')} not written{told}")
+        listed = _listed(f"{project}: {why}" for project, why in outcome.refused.items())
+        raise EvenlaneError(f"{len(outcome.refused):,} of {counted(due, 'topic', 'is', 'are')} not written{listed}")
     if outcome.waiting:
         named = ", ".join(outcome.waiting[:_MOST_NAMED])
         raise EvenlaneError(

@@ -12,7 +12,7 @@ from evenlane.engine.cli.output import new_app, print_json, print_table
 from evenlane.engine.cli.topics.apply import apply
 from evenlane.engine.cli.topics.export import export
 from evenlane.engine.cli.topics.fields import entry_line, from_flags, line, rows
-from evenlane.engine.cli.topics.session import By, IfRevision, asked, change, current_author, note, tell_change
+from evenlane.engine.cli.topics.session import By, IfRevision, asked, change, current_author, note, print_change
 
 if TYPE_CHECKING:
     from evenlane.engine.control.topics.client import TopicClient
@@ -149,7 +149,7 @@ def delete(
     async def work(topic_client: TopicClient) -> TopicStatus:
         return await topic_client.delete(project, if_revision=if_revision, via="topics delete")
 
-    tell_change(given, asked(given, work, by=current_author(by)), as_json=as_json)
+    print_change(given, asked(given, work, by=current_author(by)), as_json=as_json)
 
 
 @app.command()

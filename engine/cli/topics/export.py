@@ -50,7 +50,7 @@ def export(given: Given, *, file: _File = _STDOUT) -> None:
         return await client.all()
 
     found: Export = export_topics(asked(given, work))
-    _tell(found.notes)
+    _print_notes(found.notes)
     if file == _STDOUT:
         print(format_export(found).decode(), end="")  # noqa: T201
         return
@@ -69,7 +69,7 @@ def _check(file: Path) -> None:
             raise ConfigError(f"--file {file} is no regular file")
 
 
-def _tell(notes: dict[str, str]) -> None:
+def _print_notes(notes: dict[str, str]) -> None:
     for project, note in [*notes.items()][:_MOST_NOTES]:
         print(f"note: {project}: {note}", file=sys.stderr)  # noqa: T201
     if len(notes) > _MOST_NOTES:

@@ -131,10 +131,10 @@ def change(
             await _note_what_waits(given.load().settings, project)
         return status
 
-    tell_change(given, asked(given, work, by=named), as_json=as_json)
+    print_change(given, asked(given, work, by=named), as_json=as_json)
 
 
-def tell_change(given: Given, status: TopicStatus, *, as_json: bool) -> None:
+def print_change(given: Given, status: TopicStatus, *, as_json: bool) -> None:
     """Report a change. Raises EvenlaneError if it is written but not in effect: a put that relies on it would fail."""
     env = given.load().settings.env
     if status.replaced is not None:

@@ -44,8 +44,8 @@ def _with_topic_fields(command: Callable[..., None]) -> Callable[..., None]:
     own = [each for each in inspect.signature(command, eval_str=True).parameters.values() if each.name != "fields"]
 
     def with_fields(given: Given, **arguments: Any) -> None:
-        said = {each.name: arguments.pop(each.name) for each in fields}
-        command(given, **arguments, fields=said)
+        field_values = {each.name: arguments.pop(each.name) for each in fields}
+        command(given, **arguments, fields=field_values)
 
     keyword_only = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in (*own[1:], *fields)]
     with_fields.__signature__ = inspect.Signature([own[0], *keyword_only])  # type: ignore[attr-defined]
@@ -88,9 +88,9 @@ def set_(
     if as_json:
         print_json(shown.document())
     elif shown.template is not None:
-        told = shown.document()
-        most = counted(told["limit"], "topic")
-        print(f"{name}: {told['topic']['qps']:g} QPS for {told['match']}, at most {most}")  # noqa: T201
+        document = shown.document()
+        most = counted(document["limit"], "topic")
+        print(f"{name}: {document['topic']['qps']:g} QPS for {document['match']}, at most {most}")  # noqa: T201
 
 
 @app.command()
@@ -105,12 +105,12 @@ def get(given: Given, name: Name, *, as_json: Json = False) -> None:
     async def work(stored: TemplateClient) -> TemplateStatus:
         return await stored.get(name)
 
-    told = _asked(given, work).document()
+    document = _asked(given, work).document()
     if as_json:
-        print_json(told)
+        print_json(document)
         return
-    topic = told.pop("topic") or {}
-    print_table(("FIELD", "VALUE"), ((field, words(value)) for field, value in {**told, **topic}.items()))
+    topic = document.pop("topic") or {}
+    print_table(("FIELD", "VALUE"), ((field, words(value)) for field, value in {**document, **topic}.items()))
 
 
 @app.command("list")
@@ -125,11 +125,11 @@ def list_(given: Given, *, as_json: Json = False) -> None:
     async def work(stored: TemplateClient) -> list[TemplateStatus]:
         return await stored.all()
 
-    told = [shown.document() for shown in _asked(given, work)]
+    documents = [shown.document() for shown in _asked(given, work)]
     if as_json:
-        print_json({"templates": told})
+        print_json({"templates": documents})
         return
-    print_table(("NAME", "MATCH", "QPS", "LIMIT", "MADE", "PROBLEM"), map(_line, told))
+    print_table(("NAME", "MATCH", "QPS", "LIMIT", "MADE", "PROBLEM"), map(_line, documents))
 
 
 @app.command()
@@ -151,10 +151,12 @@ def delete(given: Given, name: Name, *, as_json: Json = False) -> None:
         print(f"{name}: deleted")  # noqa: T201
 
 
-def _line(told: dict[str, Any]) -> tuple[str, ...]:
-    name = told["name"] if told["name"].isprintable() else repr(told["name"])  # etcd's values may be arbitrary
-    qps = (told["topic"] or {}).get("qps")
-    return name, *map(words, (told["match"], qps, told["limit"], told["made"])), told["problem"] or "-"
+def _line(document: dict[str, Any]) -> tuple[str, ...]:
+    name = (
+        document["name"] if document["name"].isprintable() else repr(document["name"])
+    )  # etcd's values may be arbitrary
+    qps = (document["topic"] or {}).get("qps")
+    return name, *map(words, (document["match"], qps, document["limit"], document["made"])), document["problem"] or "-"
 
 
 def _changes(name: str, named: Mapping[str, object], fields: dict[str, object]) -> dict[str, object]:

@@ -221,7 +221,7 @@ class ActionExecutor:
         epoch = self.keys.epoch(partition, created)
         if opening is not None:
             await asyncio.gather(opening, return_exceptions=True)
-        self._handed_over[HandoffId(partition, epoch)] = await self._host.hand_over(partition, epoch)
+        self._handed_over[HandoffId(partition, epoch)] = await self._host.hand_off(partition, epoch)
         self.execute(self._member.closed(partition, created))
 
     async def _release(self, action: Release) -> None:

@@ -36,7 +36,7 @@ class OwnershipDisagreement:
         self._differs = reason
         self._show()
 
-    def names_forgotten_owner(self, reason: str) -> None:
+    def on_rolled_back_owner(self, reason: str) -> None:
         """Report that a settle log names an owner that etcd has forgotten.
 
         The node may take over such a partition long after it agrees with etcd again. This is therefore logged only if

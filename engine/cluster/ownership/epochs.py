@@ -57,7 +57,7 @@ class Epochs:
     """Epochs as one session knows them, whose claims are under `lease`.
 
     Invariants: `_last` has the last known claim by partition. Once `_is_listed`, a partition in neither `_last` nor
-    `_forgotten` had no claim at the time of the listing.
+    `_rolled_back` had no claim at the time of the listing.
     """
 
     def __init__(self, coordination: Coordination, env: str, lease: int, records: RecordReader) -> None:
@@ -65,7 +65,7 @@ class Epochs:
         self._prefix = names.key(env, "epochs", "")
         self._listing = SingleFlight(partial(coordination.list, self._prefix))
         self._is_listed = False
-        self._forgotten: set[int] = set()  # partitions whose last claim must be read again
+        self._rolled_back: set[int] = set()  # partitions whose last claim must be read again
         self._last: dict[int, _Last] = {}
         self._above: dict[int, int] = {}  # partition -> lower bound (exclusive) of its next epoch
 
@@ -73,7 +73,7 @@ class Epochs:
         """Read the last claim unless it is already known. Raises CoordinationError."""
         if partition in self._last:
             return
-        if self._is_listed and partition not in self._forgotten:
+        if self._is_listed and partition not in self._rolled_back:
             self._last[partition] = _Last()  # if another node has claimed it since, this node's claim is refused
             return
         for item in (await self._listing.read()).items:
@@ -84,7 +84,7 @@ class Epochs:
                 self._last.setdefault(number, _Last(record.base, item.mod_revision, record.lease, tuple(record.before)))
         self._last.setdefault(partition, _Last())
         self._is_listed = True
-        self._forgotten.discard(partition)
+        self._rolled_back.discard(partition)
 
     def claim(self, partition: int) -> Claim:
         """Return the next claim. `know` must have been called."""
@@ -104,7 +104,7 @@ class Epochs:
     def forget(self, partition: int) -> None:
         """Forget the last claim after a refused one: it may be out of date."""
         self._last.pop(partition, None)
-        self._forgotten.add(partition)
+        self._rolled_back.add(partition)
 
     def raise_above(self, partition: int, epoch: int) -> None:
         """Make the next claim, by any node, get a higher epoch than this one."""

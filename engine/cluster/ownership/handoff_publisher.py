@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _log = structlog.get_logger(__name__)
 
 _PAUSE_S = 0.5
-_LET_GO_S = 1.0
+_RELEASE_S = 1.0
 
 
 class _Followed(NamedTuple):
@@ -38,9 +38,9 @@ class _Followed(NamedTuple):
 class HandoffPublisher:
     """The previous owner's side, for one session.
 
-    Invariants: `_said` has the records of releases under way. `_followed` has released partitions whose handlers still
-    run, with a task each in `_tasks` until `close`. `_running` has handoffs with running handlers from `record_put`
-    until their last report; `_all_told` is set exactly while `_running` is empty.
+    Invariants: `_releasing` has the records of releases under way. `_followed` has released partitions whose handlers
+    still run, with a task each in `_tasks` until `close`. `_running` has handoffs with running handlers from
+    `record_put` until their last report; `_all_published` is set exactly while `_running` is empty.
     """
 
     def __init__(
@@ -50,9 +50,9 @@ class HandoffPublisher:
         self._tasks: dict[HandoffId, asyncio.Task[None]] = {}
         self._running: set[HandoffId] = set()
         self._followed: dict[HandoffId, _Followed] = {}
-        self._said: dict[HandoffId, HeldRecord] = {}
-        self._all_told = asyncio.Event()
-        self._all_told.set()
+        self._releasing: dict[HandoffId, HeldRecord] = {}
+        self._all_published = asyncio.Event()
+        self._all_published.set()
 
     def record_put(
         self, held: HandoffId, lanes: Mapping[Kind, HandoffState], lent: Mapping[str, float] = NOTHING_LENT
@@ -60,10 +60,10 @@ class HandoffPublisher:
         """Return the puts for the release's transaction; none if nothing is held. `lent`: see `HeldRecord`."""
         if not lanes and not lent:
             return []
-        record = self._said[held] = self._record(held, lanes, lent)
+        record = self._releasing[held] = self._record(held, lanes, lent)
         if record.running:  # before the transaction: the watch may report the key before the answer arrives
             self._running.add(held)
-            self._all_told.clear()
+            self._all_published.clear()
         return [self._put(held, record)]
 
     def _record(self, held: HandoffId, lanes: Mapping[Kind, HandoffState], lent: Mapping[str, float]) -> HeldRecord:
@@ -77,20 +77,20 @@ class HandoffPublisher:
 
         `revision` is the key's create-revision, 0 if the release's answer was lost.
         """
-        said = self._said.get(held)
-        if said is None or not said.running:
-            self._said.pop(held, None)
+        released = self._releasing.get(held)
+        if released is None or not released.running:
+            self._releasing.pop(held, None)
             return
         revision = revision or await self._created_at(held)
-        self._followed[held] = _Followed(lanes, said.lent, revision)
-        del self._said[held]
+        self._followed[held] = _Followed(lanes, released.lent, revision)
+        del self._releasing[held]
         changed = asyncio.Event()
         for lane in lanes.values():
             lane.on_change = changed.set
-        if self._record(held, lanes, said.lent) != said:  # a handler has ended since the release
+        if self._record(held, lanes, released.lent) != released:  # a handler has ended since the release
             changed.set()
         task = self._tasks[held] = asyncio.create_task(
-            self._tell(held, lanes, said, revision, changed), name=f"held {held}"
+            self._publish_ends(held, lanes, released, revision, changed), name=f"held {held}"
         )
         task.add_done_callback(self._on_end)
 
@@ -103,11 +103,11 @@ class HandoffPublisher:
             except CoordinationError:
                 await asyncio.sleep(_PAUSE_S)
 
-    async def _tell(
+    async def _publish_ends(
         self,
         held: HandoffId,
         lanes: Mapping[Kind, HandoffState],
-        said: HeldRecord,
+        released: HeldRecord,
         revision: int,
         changed: asyncio.Event,
     ) -> None:
@@ -115,17 +115,17 @@ class HandoffPublisher:
             while True:
                 await changed.wait()
                 changed.clear()
-                record = self._record(held, lanes, said.lent)
-                if not await self._told(held, record, revision) or not record.running:
+                record = self._record(held, lanes, released.lent)
+                if not await self._publish(held, record, revision) or not record.running:
                     self._followed.pop(held, None)
                     return
         finally:
             self._running.discard(held)
             self._tasks.pop(held, None)
             if not self._running:
-                self._all_told.set()
+                self._all_published.set()
 
-    async def _told(self, held: HandoffId, record: HeldRecord, revision: int) -> bool:
+    async def _publish(self, held: HandoffId, record: HeldRecord, revision: int) -> bool:
         """Write the record. Returns False if the key has expired with its lease, so that no node reads it."""
         while True:
             try:
@@ -140,36 +140,36 @@ class HandoffPublisher:
     @property
     def keys(self) -> frozenset[str]:
         """Held keys that etcd may have under this node's lease. Thread-safe."""
-        return frozenset(handoff_key(self._env, held) for held in {*self._said, *self._followed, *self._tasks})
+        return frozenset(handoff_key(self._env, held) for held in {*self._releasing, *self._followed, *self._tasks})
 
-    async def all_told(self, within_s: float) -> bool:
+    async def all_published(self, within_s: float) -> bool:
         """Wait until all held handlers have ended and their ends are published, `within_s` seconds at most. Returns
         whether they have.
         """
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(max(0.0, within_s)):
-                await self._all_told.wait()
-        return self._all_told.is_set()
+                await self._all_published.wait()
+        return self._all_published.is_set()
 
     async def close(self) -> None:
         for task in self._tasks.values():
             task.cancel()
         await asyncio.gather(*self._tasks.values(), return_exceptions=True)
 
-    async def let_go(self) -> None:
+    async def publish_release(self) -> None:
         """Publish, after `close`, that the handlers still running were released without a crash.
 
         Otherwise the next owner would take the key's expiry for a crash of this node.
         """
-        await asyncio.gather(*(self._let_go(held, of) for held, of in self._followed.items()))
+        await asyncio.gather(*(self._publish_release(held, of) for held, of in self._followed.items()))
         self._followed.clear()
 
-    async def _let_go(self, held: HandoffId, of: _Followed) -> None:
+    async def _publish_release(self, held: HandoffId, of: _Followed) -> None:
         for lane in of.lanes.values():
             lane.running.clear()
         put = self._put(held, self._record(held, of.lanes, of.lent))
         try:
-            async with asyncio.timeout(_LET_GO_S):
+            async with asyncio.timeout(_RELEASE_S):
                 await self._coordination.txn([CreatedAt(put.key, of.revision)], [put])
         except (CoordinationError, TimeoutError) as error:
             _log.debug("not let go", held=held, error=str(error))

@@ -89,13 +89,13 @@ class HandoffReceiver:
     async def _watch(self) -> None:
         """Watch handoff keys as long as any is followed."""
         async with PrefixWatch(self._coordination, names.key(self._env, "held", "")) as items:
-            async for told in items:
-                if told.whole:
-                    there = {parse_handoff(name) for name in told.changed}
+            async for update in items:
+                if update.whole:
+                    there = {parse_handoff(name) for name in update.changed}
                     await self._missing([held for held in self._known if held not in there])
-                for name, item in told.changed.items():
+                for name, item in update.changed.items():
                     self._changed(name, item)
-                for gone in map(parse_handoff, told.gone):
+                for gone in map(parse_handoff, update.gone):
                     if gone is not None and gone in self._known:
                         self._gone(gone)
                 if not self._known:
@@ -129,7 +129,7 @@ class HandoffReceiver:
             return
         before, self._known[held] = self._known[held], record
         self._taker.held_changed(held.partition, record)
-        self._taker.held_let_go(held.partition, not_ended(before, record))
+        self._taker.held_released(held.partition, not_ended(before, record))
         if not record.running and held not in self._ending:
             self._ending[held] = self._spawn(self._end(held, record, item.mod_revision), f"end {held}")
 

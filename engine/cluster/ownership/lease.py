@@ -52,7 +52,7 @@ class NodeLease:
     and `on_lost` are called in the node's event loop.
 
     Invariants: `id` is 0 while there is no lease; `trusted_until` (monotonic ns) only grows, and is derived from
-    `renewed_at`, the time when the last confirmed renewal was sent. `_told` is the record last written.
+    `renewed_at`, the time when the last confirmed renewal was sent. `_published` is the record last written.
     """
 
     def __init__(
@@ -77,14 +77,14 @@ class NodeLease:
         self._on_difference, self._had = on_difference, had
         self._served: Callable[[], frozenset[str]] = frozenset
         self._known: Callable[[], frozenset[str]] = frozenset
-        self._told_of = (names.key(env, "owners", ""), names.key(env, "held", ""))
+        self._owned_prefixes = (names.key(env, "owners", ""), names.key(env, "held", ""))
         self._look = asyncio.Event()
         self._margin = max(0.5, ttl / 5)
         self._every = ttl / 2 if ttl >= _SHORT_TTL_S else ttl / 3
         self.id = 0
         self.trusted_until = 0
         self.renewed_at = 0  # monotonic ns, when the last confirmed renewal was sent
-        self._told: NodeRecord | None = None
+        self._published: NodeRecord | None = None
         self._tasks: list[asyncio.Task[None]] = []
 
     async def join(self) -> None:
@@ -111,8 +111,8 @@ class NodeLease:
             sent = now_ns()
             self.id = await self._coordination.grant(self.ttl)
             self._on_id(self.id)
-            self._told = self._record()
-            put = Put(self._key, encode(self._told), self.id)
+            self._published = self._record()
+            put = Put(self._key, encode(self._published), self.id)
             try:
                 if (await self._coordination.txn([Absent(self._key)], [put])).succeeded:
                     break
@@ -182,17 +182,17 @@ class NodeLease:
     @property
     def has_store(self) -> bool:
         """Whether the node's last published record says that it can reach the store."""
-        return self._told is None or self._told.store
+        return self._published is None or self._published.store
 
-    async def tell(self) -> None:
+    async def publish(self) -> None:
         """Write the record now, unless there is no lease: the key would never expire. Raises CoordinationError."""
-        await self._runner.run(self._tell())
+        await self._runner.run(self._publish())
 
-    async def _tell(self) -> None:
+    async def _publish(self) -> None:
         if not self.id:
             return
-        self._told = self._record()
-        await self._coordination.put(self._key, encode(self._told), self.id)
+        self._published = self._record()
+        await self._coordination.put(self._key, encode(self._published), self.id)
 
     async def _keep(self) -> None:
         pause, fenced, failing, differing = self._every, False, False, False
@@ -236,8 +236,8 @@ class NodeLease:
             raise LeaseGone
         if missing := (served & self._served()) - keys:
             return f"etcd has none of {len(missing)} owner keys of this node, {min(missing)} among them"
-        told_of = {key for key in keys if key.startswith(self._told_of)}
-        if strange := told_of - known - self._known():
+        listed = {key for key in keys if key.startswith(self._owned_prefixes)}
+        if strange := listed - known - self._known():
             return f"etcd has {len(strange)} keys of this node that it doesn't know, {min(strange)} among them"
         return ""
 
@@ -266,10 +266,10 @@ class NodeLease:
         due = clock() + self._every
         while True:
             await asyncio.sleep(min(_LOOK_S, self._every))
-            if clock() < due and _same(self._record(), self._told):
+            if clock() < due and _same(self._record(), self._published):
                 continue
             try:
-                await self._tell()
+                await self._publish()
             except LeaseGone:
                 continue  # `_keep` gets the same error
             except CoordinationError as error:
@@ -282,6 +282,6 @@ class NodeLease:
         self._runner.notify(self._on_trust, self.trusted_until)
 
 
-def _same(now: NodeRecord, told: NodeRecord | None) -> bool:
+def _same(now: NodeRecord, published: NodeRecord | None) -> bool:
     """Whether the fields that others act on at once are unchanged."""
-    return told is None or (now.fit == told.fit and now.troubles == told.troubles)
+    return published is None or (now.fit == published.fit and now.troubles == published.troubles)

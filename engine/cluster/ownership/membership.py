@@ -84,9 +84,9 @@ class Membership:
             self._stale.cancel()
         await self._executor.close()
 
-    async def let_go(self) -> None:
+    async def publish_release(self) -> None:
         """Allow the next owners to handle messages left running. Called after `end`, once the node has stopped."""
-        await self._executor.publisher.let_go()
+        await self._executor.publisher.publish_release()
 
     def trusted(self, until: int) -> None:
         """Note that the lease was renewed, and is trusted until this time (monotonic ns)."""
@@ -125,14 +125,14 @@ class Membership:
         clock = asyncio.get_running_loop().time
         deadline = clock() + grace_s
         with contextlib.suppress(CoordinationError):
-            await self._lease.tell()
+            await self._lease.publish()
             if await self._has_successor():
                 await self._until(lambda: not self.member.wanted, min(deadline, clock() + plan_s))
                 if not self.member.wanted:  # partitions are released in steps
                     await self._until(lambda: self.empty, (clock() + deadline) / 2)
         self._executor.execute(self.member.leave(now_ns()))
         await self._until(lambda: self.empty, deadline)
-        return await self._executor.publisher.all_told(deadline - clock()) and self.empty
+        return await self._executor.publisher.all_published(deadline - clock()) and self.empty
 
     async def _has_successor(self) -> bool:
         """Whether any other node can serve this node's partitions. Raises CoordinationError."""

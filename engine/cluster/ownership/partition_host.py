@@ -17,7 +17,7 @@ class HandoffSink(Protocol):
 
     def held_changed(self, number: int, record: HeldRecord) -> None: ...
 
-    def held_let_go(self, number: int, record: HeldRecord) -> None: ...
+    def held_released(self, number: int, record: HeldRecord) -> None: ...
 
     def held_gone(self, number: int, record: HeldRecord) -> None: ...
 
@@ -46,7 +46,7 @@ class PartitionHost(HandoffSink, Protocol):
     def owed(self, number: int) -> Mapping[str, float]:
         """Return projects whose quota share other nodes may still use, and for how many s; after `stop_partition`."""
 
-    async def hand_over(self, number: int, epoch: int) -> Mapping[Kind, HandoffState]:
+    async def hand_off(self, number: int, epoch: int) -> Mapping[Kind, HandoffState]:
         """Settle the messages that have ended; return the state that the next owner needs."""
 
     async def drop_partition(self, number: int, epoch: int) -> None:

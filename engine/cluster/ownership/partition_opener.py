@@ -48,16 +48,16 @@ class PartitionOpener:
     ) -> None:
         self._host, self._keys, self._receiver, self._ownership = host, keys, receiver, ownership
         self._is_owned, self._turns, self._lease = is_owned, turns, lease
-        self._forgotten = ForgottenOwners(ttl)
+        self._rolled_back_owners = ForgottenOwners(ttl)
 
     def claimed(self, partition: int) -> None:
         """Note this node's claim: an owner that etcd has forgotten may serve the partition for one more lease TTL."""
-        self._forgotten.begin(partition, now_ns())
+        self._rolled_back_owners.begin(partition, now_ns())
 
     def claimed_elsewhere(self, partitions: Iterable[int]) -> None:
         """Note that other nodes own these partitions."""
         for partition in partitions:
-            self._forgotten.taken(partition)
+            self._rolled_back_owners.taken(partition)
 
     async def open(self, partition: int, epoch: int) -> dict[HandoffId, HeldRecord]:
         """Open the partition; return the handoff records of its previous owners.
@@ -67,16 +67,16 @@ class PartitionOpener:
         """
         while True:
             held = await self._held_of(partition)
-            known = self._forgotten.known(partition, self._keys.previous(partition))
+            known = self._rolled_back_owners.known(partition, self._keys.previous(partition))
             try:
                 await self._host.open(partition, epoch, held.values(), known, self._lease)
                 return held
             except UnknownEpoch as error:
-                self._ownership.names_forgotten_owner(str(error))
+                self._ownership.on_rolled_back_owner(str(error))
                 if error.epoch >= epoch:
                     self._host.stop_partition(partition)
                     self._keys.raise_epoch_above(partition, error.epoch)
-                    self._forgotten.withdraw(partition)
+                    self._rolled_back_owners.withdraw(partition)
                     raise
                 await self._outlive(partition, PastOwner(error.epoch, error.lease))
 
@@ -94,7 +94,7 @@ class PartitionOpener:
         node still owns it.
         """
         self._ownership.waits(partition, owner.epoch)
-        await asyncio.sleep(max(0.0, (self._forgotten.until(partition) - now_ns()) / _SECOND))
+        await asyncio.sleep(max(0.0, (self._rolled_back_owners.until(partition) - now_ns()) / _SECOND))
         while True:
             try:
                 if await self._is_owned(partition):
@@ -102,5 +102,5 @@ class PartitionOpener:
             except CoordinationError as error:
                 _log.debug("not known whether a partition is owned", partition=partition, error=str(error))
             await asyncio.sleep(_PAUSE_S)  # if it doesn't, the watch or the lease reports it
-        self._forgotten.note(partition, owner)
+        self._rolled_back_owners.note(partition, owner)
         self._ownership.waits_no_more(partition)

@@ -92,17 +92,17 @@ class TemplateCache:
 
     async def _follow(self) -> None:
         async with PrefixWatch(self._coordination, key(self._env, "")) as items:
-            async for told in items:
-                self._take(told)
+            async for update in items:
+                self._take(update)
                 self._listed.set()
                 self.on_change()
 
-    def _take(self, told: WatchUpdate) -> None:
-        gone = self._templates.keys() - told.changed.keys() if told.whole else told.gone
+    def _take(self, update: WatchUpdate) -> None:
+        gone = self._templates.keys() - update.changed.keys() if update.whole else update.gone
         for name in [*gone]:
             self._templates.pop(name, None)
             self._bad.pop(name, None)
-        for name, item in told.changed.items():
+        for name, item in update.changed.items():
             self._put(name, item)
 
     def _put(self, name: str, item: KeyValue) -> None:

@@ -110,29 +110,29 @@ class TopicCache:
             await self._following
 
     async def _follow(self, watch: Watch) -> None:
-        async for told in watch:
-            self._take(told)
+        async for update in watch:
+            self._take(update)
 
-    def _take(self, told: Listing | Event) -> None:
-        gone_back = self._revisions.take(told)
-        if isinstance(told, Listing):
-            changes = self._list(told, gone_back=gone_back)
-        elif told.kind == "put":
-            changes = self._put(told.item)
+    def _take(self, update: Listing | Event) -> None:
+        gone_back = self._revisions.take(update)
+        if isinstance(update, Listing):
+            changes = self._list(update, gone_back=gone_back)
+        elif update.kind == "put":
+            changes = self._put(update.item)
         else:
-            self._bad.pop(self._project(told.item), None)
-            changes = self._set(self._project(told.item), None)
+            self._bad.pop(self._project(update.item), None)
+            changes = self._set(self._project(update.item), None)
         if changes:
             self.on_lost(self._lost)
 
     # Each of these returns whether the set of lost topics changed.
 
-    def _list(self, told: Listing, *, gone_back: bool) -> bool:
+    def _list(self, update: Listing, *, gone_back: bool) -> bool:
         """Apply a full listing. A missing topic was deleted; after an etcd rollback it is lost, and stays in effect."""
-        listed = {self._project(item) for item in told.items}
+        listed = {self._project(item) for item in update.items}
         missing = {project for project in self._topics.keys() - listed if project not in self._lost}
         changes = [self._lose(missing)] if gone_back else [self._set(project, None) for project in missing]
-        changes += [self._put(item) for item in told.items]
+        changes += [self._put(item) for item in update.items]
         return any(changes)
 
     def _lose(self, missing: set[str]) -> bool:
@@ -169,9 +169,9 @@ class TopicCache:
             del self._topics[project]
         else:
             self._topics[project] = accepted
-        for tell in tuple(self.on_change):
+        for notify in tuple(self.on_change):
             try:
-                tell(project, accepted)
+                notify(project, accepted)
             except Exception:  # noqa: BLE001 - one listener's defect must not stop the topics of all
                 _log.exception("a listener failed at a change of a topic", project=project)
 

@@ -43,7 +43,7 @@ class GroupCollector:
     makes a connection, which is only opened when a question is due. A producer may put under a topic for `known_s`
     seconds after the topic has changed.
 
-    Invariants: `_number` identifies the latest question; `_heard` has only replies to it, by node.
+    Invariants: `_number` identifies the latest question; `_replies` has only replies to it, by node.
     """
 
     def __init__(
@@ -66,8 +66,8 @@ class GroupCollector:
         self._candidates = GroupCandidates(int(known_s * _SECOND), int(every_s * _SECOND), int(LONGEST_S * _SECOND))
         self._wake = asyncio.Event()
         self._number = 0
-        self._heard: dict[str, GroupReply] = {}
-        self._news = asyncio.Event()
+        self._replies: dict[str, GroupReply] = {}
+        self._reply_arrived = asyncio.Event()
         topic_cache.on_change.append(self._changed)
 
     def _changed(self, project: str, accepted: Accepted | None) -> None:
@@ -101,7 +101,7 @@ class GroupCollector:
         """Ask questions on this connection without end. Raises Unreachable, Disconnected, CoordinationError."""
         await connection.open()
         inbox = f"{INBOX}{token_hex(11)}"
-        connection.listen(inbox, self._hear)
+        connection.listen(inbox, self._on_reply)
         while True:
             await self._until_due()
             for deep in (False, True):
@@ -128,37 +128,37 @@ class GroupCollector:
         if len(owners) < self._partitions:
             return None
         self._number += 1
-        self._heard = {}
+        self._replies = {}
         connection.send(subject(self._env), msgspec.json.encode(GroupRequest(self._number, inbox, wanted, deep)))
         try:
             async with asyncio.timeout(self._answer_s):
                 while not self._complete(owners):
-                    self._news.clear()
-                    await self._news.wait()
+                    self._reply_arrived.clear()
+                    await self._reply_arrived.wait()
         except TimeoutError:
             return None
         full: dict[str, set[int]] = {}
-        for told in self._heard.values():
-            for project, groups in told.full.items():
+        for reply in self._replies.values():
+            for project, groups in reply.full.items():
                 full.setdefault(project, set()).update(groups)
         return full
 
     def _complete(self, owners: dict[int, tuple[str, int]]) -> bool:
         """Whether the owner of each partition has examined it, under the epoch under which it owns the partition."""
         return all(
-            (told := self._heard.get(node)) is not None and told.epochs.get(partition) == epoch
+            (reply := self._replies.get(node)) is not None and reply.epochs.get(partition) == epoch
             for partition, (node, epoch) in owners.items()
         )
 
-    def _hear(self, _subject: bytes, _reply: bytes, _headers: bytes, body: bytes) -> None:
+    def _on_reply(self, _subject: bytes, _reply: bytes, _headers: bytes, body: bytes) -> None:
         try:
-            told = msgspec.json.decode(body, type=GroupReply)
+            reply = msgspec.json.decode(body, type=GroupReply)
         except UNREADABLE as error:
             _log.debug("not an answer", error=str(error))
             return
-        if told.number == self._number:
-            self._heard[told.node] = told
-            self._news.set()
+        if reply.number == self._number:
+            self._replies[reply.node] = reply
+            self._reply_arrived.set()
 
     async def _owners(self) -> dict[int, tuple[str, int]]:
         """Return node and epoch by partition."""

@@ -47,7 +47,7 @@ def build_leader(
     giving = QuotaLender(lambda: connect.questions(settings, f"{holder} shares"), env, settings.lease_ttl)
     duties = [placing.serve, emptying.serve, *([giving.serve] if shares else [])]
     acceptor = TopicController(
-        coordination, env, cluster_config, holder, int(settings.lease_ttl), beside=run_together(*duties), node_lease=node_lease,
-        last_good=topic_cache.get,
+        coordination, env, cluster_config, holder, int(settings.lease_ttl), other_duties=run_together(*duties),
+        node_lease=node_lease, last_good=topic_cache.get,
     )  # fmt: skip
     return acceptor

@@ -99,12 +99,12 @@ class PlacementController:
 
     async def _follow_nodes(self) -> None:
         async with PrefixWatch(self._coordination, names.key(self._env, "nodes", "")) as items:
-            async for told in items:
+            async for update in items:
                 now = now_ns()
-                found = {name: self._read_node(item) for name, item in told.changed.items()}
-                gone = {*told.gone, *(name for name, item in told.changed.items() if not item.lease)}
-                if told.whole:
-                    self._leader.only(told.changed.keys() - gone, now)
+                found = {name: self._read_node(item) for name, item in update.changed.items()}
+                gone = {*update.gone, *(name for name, item in update.changed.items() if not item.lease)}
+                if update.whole:
+                    self._leader.only(update.changed.keys() - gone, now)
                 for name, record in found.items():
                     if record is not None:
                         self._leader.node(name, record, now)
@@ -123,22 +123,22 @@ class PlacementController:
 
     async def _follow_plans(self, begun: asyncio.Event) -> None:
         async with PrefixWatch(self._coordination, names.key(self._env, "plan", "")) as items:
-            async for told in items:
+            async for update in items:
                 if not begun.is_set():
-                    await self._begin({name: item.value for name, item in told.changed.items()})
-                    self._sent = {name: item.value for name, item in told.changed.items()}
-                    self._sent_at = {name: item.mod_revision for name, item in told.changed.items()}
+                    await self._begin({name: item.value for name, item in update.changed.items()})
+                    self._sent = {name: item.value for name, item in update.changed.items()}
+                    self._sent_at = {name: item.mod_revision for name, item in update.changed.items()}
                     begun.set()
                     continue
-                if told.whole:
-                    missing = self._sent.keys() - told.changed.keys()
+                if update.whole:
+                    missing = self._sent.keys() - update.changed.keys()
                     for name in missing:
-                        self._plan_seen(name, None, told.revision)
-                    self._note_older(told)
-                for name, item in told.changed.items():
+                        self._plan_seen(name, None, update.revision)
+                    self._note_older(update)
+                for name, item in update.changed.items():
                     self._plan_seen(name, item.value, item.mod_revision)
-                for name in told.gone:
-                    self._plan_seen(name, None, told.revision)
+                for name in update.gone:
+                    self._plan_seen(name, None, update.revision)
 
     async def _begin(self, plans: dict[str, bytes]) -> None:
         generation = await self._generation()
@@ -172,15 +172,15 @@ class PlacementController:
             self._changed.add(name)
         self._wake.set()
 
-    def _note_older(self, told: WatchUpdate) -> None:
+    def _note_older(self, update: WatchUpdate) -> None:
         """Schedule a rewrite of plans that are older in this listing than this leader's writes, or missing from it.
 
         Either the listing was made before those writes, or etcd was rolled back since. A rewrite is correct in both
         cases.
         """
         for name, written_at in self._sent_at.items():
-            item = told.changed.get(name)
-            at, raw = (told.revision, None) if item is None else (item.mod_revision, item.value)
+            item = update.changed.get(name)
+            at, raw = (update.revision, None) if item is None else (item.mod_revision, item.value)
             if at <= written_at and raw != self._sent.get(name):
                 self._leader.plan_seen(name, None, now_ns())
                 self._wake.set()

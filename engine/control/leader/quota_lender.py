@@ -20,10 +20,10 @@ from evenlane.engine.core.wire.share_messages import (
     Lend,
     Report,
     Short,
+    decode_for_leader,
     to_all,
     to_leader,
     to_node,
-    told,
 )
 from evenlane.engine.errors import EvenlaneError
 from evenlane.quota.lending.rounds import LendingRounds
@@ -67,8 +67,8 @@ class QuotaLender:
         self._nodes: dict[str, int] = {}  # node -> round of its last answer
         self._answered: set[str] = set()
         self._change = asyncio.Event()
-        self._heard_of = asyncio.Event()  # a topic is short
-        self._news = asyncio.Event()  # a topic is short that wasn't in the last round, or under changed rules
+        self._any_short = asyncio.Event()  # a topic is short
+        self._newly_short = asyncio.Event()  # a topic is short that wasn't in the last round, or under changed rules
 
     async def serve(self, fence: CreatedAt) -> None:
         """Run rounds until cancelled. Each epoch starts without loans; a term may restart under the same epoch."""
@@ -78,7 +78,7 @@ class QuotaLender:
         self._nodes, self._answered = {}, set()
         connection = self._connection = await self._opened()
         try:
-            connection.listen(to_leader(self._env), self._heard)
+            connection.listen(to_leader(self._env), self._on_message)
             while True:
                 await self._wait()
                 await self._round()
@@ -107,27 +107,27 @@ class QuotaLender:
         due = clock() + self._every_s
         await asyncio.sleep(min(self._soon_s, self._every_s))
         while not self._short:
-            self._heard_of.clear()
-            await self._heard_of.wait()
+            self._any_short.clear()
+            await self._any_short.wait()
         try:
             async with asyncio.timeout(max(0.0, due - clock())):
-                await self._news.wait()
+                await self._newly_short.wait()
         except TimeoutError:
             pass
-        self._news.clear()
+        self._newly_short.clear()
 
     async def _round(self) -> None:
         projects = self._due()
         number = self._rounds.begin()
-        self._say(to_all(self._env), Ask(self._epoch, number, projects))
+        self._send(to_all(self._env), Ask(self._epoch, number, projects))
         known = self._known()
         await self._answers(lambda: known)
         loans = self._rounds.loans()
         for node, parts in loans.items():
-            self._say(to_node(self._env, node), Lend(node, self._epoch, number, self._seconds, parts))
+            self._send(to_node(self._env, node), Lend(node, self._epoch, number, self._seconds, parts))
         await self._answers(lambda: {*loans})
         for node, (given, freed) in self._rounds.grants(now_ns()).items():
-            self._say(to_node(self._env, node), Grant(node, self._epoch, number, self._seconds, given, freed))
+            self._send(to_node(self._env, node), Grant(node, self._epoch, number, self._seconds, given, freed))
         self._short.update(dict.fromkeys(self._rounds.lasting(now_ns()) - self._short.keys()))
 
     def _due(self) -> list[str]:
@@ -136,7 +136,7 @@ class QuotaLender:
         """
         due = [project for project, _ in zip(self._short, range(_MOST), strict=False)]
         if len(self._short) > len(due):
-            self._news.set()
+            self._newly_short.set()
         for project in due:
             del self._short[project]
         self._last = {*due}
@@ -158,16 +158,16 @@ class QuotaLender:
         except TimeoutError:
             pass
 
-    def _heard(self, _subject: bytes, _reply: bytes, _headers: bytes, body: bytes) -> None:
-        word = told(body)
+    def _on_message(self, _subject: bytes, _reply: bytes, _headers: bytes, body: bytes) -> None:
+        word = decode_for_leader(body)
         if word is None or not self._epoch:
             return
         if isinstance(word, Short):
             if word.anew or not {*word.projects} <= self._short.keys() | self._last:
-                self._news.set()
+                self._newly_short.set()
             if len(self._short) < _MOST_KNOWN:
                 self._short.update(dict.fromkeys(word.projects))
-            self._heard_of.set()
+            self._any_short.set()
             return
         if (word.epoch, word.number) != (self._epoch, self._rounds.number):
             return
@@ -179,7 +179,7 @@ class QuotaLender:
         self._answered.add(word.node)
         self._change.set()
 
-    def _say(self, subject: str, word: Ask | Lend | Grant) -> None:
+    def _send(self, subject: str, word: Ask | Lend | Grant) -> None:
         assert self._connection is not None
         try:
             self._connection.send(subject, msgspec.json.encode(word))

@@ -43,9 +43,10 @@ class TopicController:
     """Campaigns as `holder` and reconciles topics while it leads.
 
     `leading` is set while it leads. `alarms` maps a project to the reason why its spec is rejected at present;
-    `refused` counts rejections since the start. `beside(fence)` runs the leader's other duties: their writes carry the
-    fence, and they end when it no longer holds. `node_lease`: see `LeaderElection`. `last_good(project)` returns the
-    topic that this process last read for a project whose accepted topic is corrupted, None if it never read one.
+    `refused` counts rejections since the start. `other_duties(fence)` runs the leader's other duties: their writes
+    carry the fence, and they end when it no longer holds. `node_lease`: see `LeaderElection`. `last_good(project)`
+    returns the topic that this process last read for a project whose accepted topic is corrupted, None if it never read
+    one.
 
     Invariants: `_inbox` is set while one reading of etcd is followed, and `_acceptance` belongs to that reading;
     `_refused_before` counts the rejections of earlier ones.
@@ -59,7 +60,7 @@ class TopicController:
         holder: str,
         lease_ttl_s: int = 10,
         *,
-        beside: Callable[[CreatedAt], Awaitable[None]] | None = None,
+        other_duties: Callable[[CreatedAt], Awaitable[None]] | None = None,
         node_lease: Callable[[], int] | None = None,
         last_good: Callable[[str], Accepted | None] = lambda _project: None,
     ) -> None:
@@ -69,7 +70,7 @@ class TopicController:
         self._leadership = LeaderElection(
             coordination, env, holder, self._lead, lease_ttl_s=lease_ttl_s, node_lease=node_lease
         )
-        self._beside, self._last_good = beside, last_good
+        self._other_duties, self._last_good = other_duties, last_good
         self._acceptance = TopicReconciler(env, cluster_config, {})
         self._inbox: WorkQueue | None = None  # of the present term
         self._refused_before = 0  # in earlier terms
@@ -109,8 +110,8 @@ class TopicController:
         async def accept(_fence: CreatedAt) -> None:
             await self._accept(epoch)
 
-        beside = () if self._beside is None else (self._beside,)
-        await run_together(accept, *beside)(self._leadership.fence(epoch))
+        other_duties = () if self._other_duties is None else (self._other_duties,)
+        await run_together(accept, *other_duties)(self._leadership.fence(epoch))
 
     async def _accept(self, epoch: int) -> None:
         """Reconcile topics while this process leads. It is the only writer under `accepted/`: if etcd differs from what

@@ -58,7 +58,7 @@ class WorkQueue:
     async def wait(self) -> bool:
         """Wait for something to take. Returns False when a watch has ended."""
         while not (self._specs.ended or self._accepted.ended):
-            if self._specs.told or self._accepted.told or self._asked:
+            if self._specs.updates or self._accepted.updates or self._asked:
                 return True
             self._arrived.clear()
             await self._arrived.wait()
@@ -78,7 +78,7 @@ class _Latest:
     """Unread updates of a watch, keyed so that their number is bounded. A listing has the key "" and comes first."""
 
     def __init__(self, watch: Watch, arrived: asyncio.Event, name: str) -> None:
-        self.told: dict[str, Listing | Event] = {}
+        self.updates: dict[str, Listing | Event] = {}
         self._watch, self._arrived = watch, arrived
         self._reading = asyncio.create_task(self._read(), name=name)
 
@@ -90,8 +90,8 @@ class _Latest:
         return self._reading.done()
 
     def take(self) -> list[Listing | Event]:
-        told, self.told = [*self.told.values()], {}
-        return told
+        taken, self.updates = [*self.updates.values()], {}
+        return taken
 
     async def close(self) -> None:
         self._reading.cancel()
@@ -99,11 +99,11 @@ class _Latest:
 
     async def _read(self) -> None:
         try:
-            async for told in self._watch:
-                if isinstance(told, Listing):
-                    self.told = {"": told}
+            async for update in self._watch:
+                if isinstance(update, Listing):
+                    self.updates = {"": update}
                 else:
-                    self.told[told.item.key] = told
+                    self.updates[update.item.key] = update
                 self._arrived.set()
         finally:
             self._arrived.set()

@@ -60,15 +60,15 @@ def _one_more(mark: int) -> int:
 class AttemptMarks:
     """The attempt marks of a lane.
 
-    Invariant: `of` has the marks that aren't 0, by sequence. `news` has the sequences whose mark has changed since it
-    was last written to the settle log; a sequence in `news` but not in `of` has lost its mark.
+    Invariant: `of` has the marks that aren't 0, by sequence. `unsynced` has the sequences whose mark has changed since
+    it was last written to the settle log; a sequence in `unsynced` but not in `of` has lost its mark.
     """
 
-    __slots__ = ("news", "of")
+    __slots__ = ("of", "unsynced")
 
     def __init__(self, known: dict[int, int] | None = None) -> None:
         self.of: dict[int, int] = known or {}
-        self.news: set[int] = set()
+        self.unsynced: set[int] = set()
 
     def failed(self, sequence: int, again_at: int) -> None:
         """Count an attempt that has failed while its process lives on; the next one is due at `again_at` (unix ns)."""
@@ -81,7 +81,7 @@ class AttemptMarks:
         mark = (_one_more(mark) if counts else mark) | SUSPECT
         self._set(sequence, mark | CONFIRMED if confirmed else mark)
 
-    def told_of(self, sequence: int, mark: int) -> None:
+    def merge(self, sequence: int, mark: int) -> None:
         """Merge the mark that a previous owner reports. The mark known here wins if it is newer, as a suspicion in the
         log is.
         """
@@ -95,15 +95,15 @@ class AttemptMarks:
         if held_under(mark) != epoch:
             self._set(sequence, own(mark) | epoch << _HELD)
 
-    def let_go(self, sequence: int) -> None:
+    def release(self, sequence: int) -> None:
         """Note that the previous owner no longer handles the message."""
         if (mark := self.of.get(sequence, 0)) > _OWN:
             self._set(sequence, own(mark))
 
-    def let_go_all(self) -> None:
+    def release_all(self) -> None:
         """Release all held messages: holders must report what they hold again."""
         for sequence in [sequence for sequence, mark in self.of.items() if mark > _OWN]:
-            self.let_go(sequence)
+            self.release(sequence)
 
     def is_due(self, sequence: int) -> None:
         """Clear the due time of a message whose next attempt is due. That isn't news: the log's due time is rounded up
@@ -121,19 +121,19 @@ class AttemptMarks:
         """Drop the marks of settled messages."""
         for sequence in sequences:
             if self.of.pop(sequence, None) is not None:
-                self.news.discard(sequence)
+                self.unsynced.discard(sequence)
 
     def _set(self, sequence: int, mark: int) -> None:
         if mark:
             self.of[sequence] = mark
         else:
             self.of.pop(sequence, None)
-        self.news.add(sequence)
+        self.unsynced.add(sequence)
 
-    def told(self, most: int) -> list[int]:
-        """Take up to `most` sequences out of `news`, in rising order, for the next record of the log."""
-        sequences = sorted(self.news)
-        self.news = {*sequences[most:]}
+    def take_unsynced(self, most: int) -> list[int]:
+        """Take up to `most` sequences out of `unsynced`, in rising order, for the next record of the log."""
+        sequences = sorted(self.unsynced)
+        self.unsynced = {*sequences[most:]}
         return sequences[:most]
 
     def pairs(self, sequences: Iterable[int]) -> Iterator[tuple[int, int]]:

@@ -90,8 +90,8 @@ class InFlightSet:
             self.lanes = {lane: of for lane, of in self.lanes.items() if of}
             self._parts = {lane: self._parts[lane] for lane in self.lanes}
         suspect = self.suspect
-        said = (suspect[0].id.kind, suspect[0].id.partition, suspect[1]) if suspect is not None else None
-        return _encoder.encode((VERSION, count, said, parts))
+        suspected = (suspect[0].id.kind, suspect[0].id.partition, suspect[1]) if suspect is not None else None
+        return _encoder.encode((VERSION, count, suspected, parts))
 
 
 class InFlightListing(NamedTuple):

@@ -30,7 +30,7 @@ class Lane:
     Invariants:
     - A message handed out in an older `generation` is stale: its result is ignored. The exception is a message in
       `handover.running`, which may still end.
-    - `news` is `log.news`, the very same list: settled messages that aren't logged yet.
+    - `unsynced` is `log.unsynced`, the very same list: settled messages that aren't logged yet.
     - A message in `held` isn't handed out: a previous owner's handler is processing it, or has ended it. Its value is
       the subject once the feed has delivered the message, None before.
     - Once `fenced` is set, nothing more is appended to the log.
@@ -42,7 +42,7 @@ class Lane:
         self.generation = 0  # grows with each reset, and when the lane ends
         self.verified = -1  # the store's incarnation in which the identity was last confirmed
         self.fenced = False
-        self.handover: HandoffState | None = None  # set by `stop`: no more messages are handed out here
+        self.handoff: HandoffState | None = None  # set by `stop`: no more messages are handed out here
         self.log = SettleLog(epoch, lease)
         self._begin("", 0, 0)
 
@@ -61,7 +61,7 @@ class Lane:
         self.settled, self.marks = settled, marks
         self.removal = Truncation(self.id.kind, settled)
         self.log.begin(settled, marks, self.removal)
-        self.news = self.log.news  # settled, not yet logged; adding the first one must notify log and settler
+        self.unsynced = self.log.unsynced  # settled, not yet logged; adding the first one must notify log and settler
 
     # ---- takeover and identity
 
@@ -105,8 +105,8 @@ class Lane:
     def reset(self, state: LaneState) -> None:
         """Start over with a stream that was replaced or rolled back: everything known of it is stale."""
         self.generation += 1
-        if self.handover is not None:
-            self.handover.running.clear()  # their results are stale, too
+        if self.handoff is not None:
+            self.handoff.running.clear()  # their results are stale, too
         self._begin(state.created, state.last, state.at, min(self.horizon, state.last))
 
     # ---- end of ownership
@@ -115,22 +115,22 @@ class Lane:
         """End the lane: no more messages are handed out, and all results are stale."""
         self._end()
         self.fenced = True
-        self.handover = None
+        self.handoff = None
 
     def stop(self, running: Iterable[int]) -> None:
         """Begin the handoff: no more messages are handed out; those in `running` may still end."""
-        self.handover = HandoffState(self.generation, self.seen, set(running))
+        self.handoff = HandoffState(self.generation, self.seen, set(running))
         self._end()
 
     def left(self) -> None:
         """Drop the running handlers: the process ends, and they have killed nothing."""
-        if self.handover is not None:
-            self.handover.running.clear()
+        if self.handoff is not None:
+            self.handoff.running.clear()
 
     @property
     def ended(self) -> bool:
         """Whether no message of the lane runs here any more, nor will."""
-        return self.handover is not None and not self.handover.running
+        return self.handoff is not None and not self.handoff.running
 
     @property
     def to_close(self) -> bool:
@@ -143,19 +143,19 @@ class Lane:
     def cut_off(self) -> None:
         """Stop appending: results that aren't durable yet, and later ones, are for the next owner to settle."""
         self.fenced = True
-        if self.handover is not None:
-            done, marked = self.log.untold()
+        if self.handoff is not None:
+            done, marked = self.log.not_durable()
             failed = [(sequence, own(self.marks.of.get(sequence, 0))) for sequence in sorted(marked - done)]
-            self.handover.cut_off(done, failed)
+            self.handoff.cut_off(done, failed)
 
     def untouched(self, sequence: int, generation: int) -> None:
         """Return a message that was handed out before `stop` and not handled: the next owner may start it."""
-        if self.handover is not None and self.handover.runs(sequence, generation):
-            self.handover.untouched(sequence)
+        if self.handoff is not None and self.handoff.runs(sequence, generation):
+            self.handoff.untouched(sequence)
 
     def current(self, sequence: int, generation: int) -> bool:
         """Whether the result of a message handed out in this generation is still accepted."""
-        over = self.handover
+        over = self.handoff
         return generation == self.generation or (over is not None and over.runs(sequence, generation))
 
     # ---- messages held by a previous owner
@@ -172,14 +172,14 @@ class Lane:
         self.held |= dict.fromkeys(s for s in [*running, *done] if s not in self.settled and s not in self.held)
         self.recovered = max([self.recovered, *self.held])
 
-    def let_go(self, sequences: Iterable[int], now: int) -> list[tuple[bytes, int]]:
+    def release(self, sequences: Iterable[int], now: int) -> list[tuple[bytes, int]]:
         """Release messages whose holder is gone and hasn't ended them: they may be handed out again. Returns subject
         and sequence of those that the feed has already delivered.
         """
         fed: list[tuple[bytes, int]] = []
         self.log.note(now)
         for sequence in sequences:
-            self.marks.let_go(sequence)
+            self.marks.release(sequence)
             subject = self.held.pop(sequence, None)
             if subject is not None and sequence not in self.settled:  # else it wasn't held, or the feed will deliver it
                 fed.append((subject, sequence))
@@ -201,21 +201,21 @@ class Lane:
         False if the message doesn't belong to this lane's owner any more.
         """
         if generation != self.generation:
-            over = self.handover
+            over = self.handoff
             if over is None or not over.runs(sequence, generation):
                 return False
             if over.settled(sequence):
                 return True
-        if not self.news:
+        if not self.unsynced:
             self.log.note(now)
-        self.news.append(sequence)
+        self.unsynced.append(sequence)
         return True
 
     def failed_late(self, sequence: int, generation: int, again_at: int, now: int) -> bool:
         """Mark a failed attempt as `SettleLog.mark_failed` does, after `stop`. The next owner learns of it from the
         log, or from the handoff. False if the message doesn't belong to this lane's owner any more.
         """
-        over = self.handover
+        over = self.handoff
         if over is None or not over.runs(sequence, generation):
             return False
         self.log.mark_failed(sequence, again_at, now)

@@ -39,7 +39,7 @@ class SettleLog:
     """The settle log of one lane, as written under one epoch. `now` is monotonic ns throughout.
 
     Invariants:
-    - At most one append is under way: `_sending`. News collects in `news` and in the marks meanwhile.
+    - At most one append is under way: `_sending`. News collects in `unsynced` and in the marks meanwhile.
     - `position` is the log's end as this owner knows it, `durable_number` the number of the last record that is known
       to be stored. Numbers are never reused, or a late acknowledgement could pass for another record's.
     - Once `closed` is set, the last record says that the epoch has ended cleanly, and nothing is appended any more.
@@ -55,7 +55,7 @@ class SettleLog:
     def begin(self, settled: SettledSet, marks: AttemptMarks, removal: Truncation) -> None:
         """Log this stream from now on; news of an earlier stream is dropped."""
         self._settled, self._marks, self._removal = settled, marks, removal
-        self.news: list[int] = []  # settled messages; always the same list, because `Lane.settle` appends to it
+        self.unsynced: list[int] = []  # settled messages; always the same list, because `Lane.settle` appends to it
         self._since = 0
         self._sending: Append | None = None
         self._appends = 0
@@ -75,7 +75,7 @@ class SettleLog:
 
     def note(self, now: int) -> None:
         """Announce news: if none is waiting, the oldest has been waiting since `now`."""
-        if not self.news and not self._marks.news and self._sending is None:
+        if not self.unsynced and not self._marks.unsynced and self._sending is None:
             self._since = now
 
     def mark_failed(self, sequence: int, again_at: int, now: int) -> None:
@@ -85,11 +85,11 @@ class SettleLog:
         self.note(now)
         self._marks.failed(sequence, again_at)
 
-    def mark_as_told(self, sequence: int, mark: int, now: int) -> None:
+    def merge_mark(self, sequence: int, mark: int, now: int) -> None:
         """Merge a mark that a previous owner reports and hadn't logged."""
         if sequence not in self._settled and self._marks.of.get(sequence, 0) != mark:
             self.note(now)
-            self._marks.told_of(sequence, mark)
+            self._marks.merge(sequence, mark)
 
     def mark_died(self, sequence: int, now: int, *, counts: bool, confirmed: bool) -> None:
         """Mark a message that was in flight when its process died."""
@@ -104,27 +104,27 @@ class SettleLog:
     # ---- news that isn't durable yet
 
     @property
-    def unsettled_news(self) -> int:
+    def unsynced_count(self) -> int:
         """The number of messages that are settled, or have failed, but not yet durably."""
         sending = len(self._sending.sequences) + len(self._sending.marked) if self._sending else 0
-        return len(self.news) + len(self._marks.news) + sending
+        return len(self.unsynced) + len(self._marks.unsynced) + sending
 
-    def oldest_news(self) -> int | None:
+    def oldest_unsynced(self) -> int | None:
         """The time (monotonic ns) since which the oldest news has been waiting; None if there is none."""
         if self._sending is not None and self._sending.sequences:
             return self._sending.since
-        return self._since if self.news or self._marks.news else None
+        return self._since if self.unsynced or self._marks.unsynced else None
 
-    def untold(self) -> tuple[set[int], set[int]]:
+    def not_durable(self) -> tuple[set[int], set[int]]:
         """The messages with news that isn't durable: those that are settled, and those whose mark has changed."""
         sending = self._sending
         if sending is None:
-            return {*self.news}, {*self._marks.news}
-        return {*self.news, *sending.sequences}, {*self._marks.news, *sending.marked}
+            return {*self.unsynced}, {*self._marks.unsynced}
+        return {*self.unsynced, *sending.sequences}, {*self._marks.unsynced, *sending.marked}
 
     def awaits(self, sequences: Iterable[int]) -> bool:
         """Whether any of these messages has news that isn't durable."""
-        done, marked = self.untold()
+        done, marked = self.not_durable()
         return not (done | marked).isdisjoint(sequences)
 
     # ---- one record after another
@@ -138,35 +138,35 @@ class SettleLog:
         if self._sending is not None or self.closed:
             return None
         last = last and self.begun  # else the log's last record is another owner's, and must stay the last
-        if not (self.news or self._marks.news or self.checkpoint_due or fence or last):
+        if not (self.unsynced or self._marks.unsynced or self.checkpoint_due or fence or last):
             return None
-        sequences = sorted(set(self.news))  # a missing message may be found twice: by a probe, and when it is read
-        self.news.clear()
+        sequences = sorted(set(self.unsynced))  # a missing message may be found twice: by a probe, and when it is read
+        self.unsynced.clear()
         watermark = self._removal.durable_watermark
         if sequences and sequences[0] <= watermark:
             sequences = [s for s in sequences if s > watermark]
         spans = self._removal.unerased(sequences) if self.checkpoint_due else runs(sequences)
-        marked, marks = self._marks_to_tell(watermark)
+        marked, marks = self._marks_to_write(watermark)
         self.number += 1
         self._sending = Append(
             settle_record.Record(
                 settle_record.VERSION, self._epoch, self.number, seen.created, seen.high, seen.high_at,
                 watermark, settle_record.pack(spans, watermark), self.checkpoint_due, marks,
-                horizon if horizon > watermark else 0, last and not self._marks.news, self._lease,
+                horizon if horizon > watermark else 0, last and not self._marks.unsynced, self._lease,
             ),
             sequences, self._since, marked,
         )  # fmt: skip
         self._since = now
         return self._sending
 
-    def _marks_to_tell(self, watermark: int) -> tuple[list[int], bytes]:
+    def _marks_to_write(self, watermark: int) -> tuple[list[int], bytes]:
         """The sequences whose changed marks the next record carries, and all marks that it carries, packed."""
         marks = self._marks
-        if not marks.of and not marks.news:
+        if not marks.of and not marks.unsynced:
             return [], b""
-        marked = marks.told(len(marks.news) if self.checkpoint_due else _MOST_MARKS)
-        told = {*marked, *marks.of} if self.checkpoint_due else marked
-        return marked, settle_record.pack_marks(marks.pairs(sorted(s for s in told if s > watermark)), watermark)
+        marked = marks.take_unsynced(len(marks.unsynced) if self.checkpoint_due else _MOST_MARKS)
+        sequences = {*marked, *marks.of} if self.checkpoint_due else marked
+        return marked, settle_record.pack_marks(marks.pairs(sorted(s for s in sequences if s > watermark)), watermark)
 
     def acknowledged(self, append: Append) -> None:
         """The append is stored: its messages will not be handled again."""
@@ -188,10 +188,10 @@ class SettleLog:
             return
         self._sending = None
         self._since = append.since
-        self.news[:0] = append.sequences
-        self._marks.news.update(append.marked)
+        self.unsynced[:0] = append.sequences
+        self._marks.unsynced.update(append.marked)
 
-    def put_off_checkpoint(self) -> None:
+    def defer_checkpoint(self) -> None:
         """Defer a checkpoint that is too large for now: the log keeps growing until deletes have made the checkpoint
         smaller.
         """

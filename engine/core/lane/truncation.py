@@ -60,12 +60,12 @@ class Truncation:
         if self._erased_to > self._settled.watermark:
             self.stragglers += [s for s in sequences if s <= self._erased_to]
 
-    def unerased(self, news: list[int]) -> list[tuple[int, int]]:
-        """The runs that a checkpoint must repeat: all settled messages, `news` included, that are still in
+    def unerased(self, unsynced: list[int]) -> list[tuple[int, int]]:
+        """The runs that a checkpoint must repeat: all settled messages, `unsynced` included, that are still in
         the stream.
         """
         spans = [] if self._later else list(self._settled.above(self._erased_to + 1))
-        return sorted([*spans, *runs(sorted(self._above_watermark())), *runs(news)])
+        return sorted([*spans, *runs(sorted(self._above_watermark())), *runs(unsynced)])
 
     def to_erase(self, count: int) -> list[int]:
         """Up to `count` settled messages above the watermark, to be deleted one by one. `erased` ends each batch."""

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 ROOM = 8 << 10  # bytes of headers that a copy may need in addition to those of the original
 _HOUR = 3_600_000_000_000
 _LONGEST_TEXT = 512
-STRAY = "_stray"  # no project has such a name
+UNROUTABLE_PROJECT = "_stray"  # no project has such a name
 
 
 class Copy(NamedTuple):
@@ -59,16 +59,18 @@ def dead_letter(message: Message, env: str, reason: str, error: str) -> Copy:
     return Copy(names.dead_subject(env, message.project), h.encode(headers), message.entry[4])
 
 
-def stray(subject: str, stream: str, sequence: int, at: int, block: bytes, body: bytes, env: str, reason: str) -> Copy:
+def unroutable(
+    subject: str, stream: str, sequence: int, at: int, block: bytes, body: bytes, env: str, reason: str
+) -> Copy:
     """The dead letter of an unroutable message, which is thus neither dropped nor left in the way."""
     headers = {name: one_line(text) for name, text in h.carried(h.decode_user(block)).items()}
     headers |= {
-        h.ID: f"{STRAY}:{stream}:{sequence}:{at}",
+        h.ID: f"{UNROUTABLE_PROJECT}:{stream}:{sequence}:{at}",
         h.ORIGIN: f"{stream}:{sequence}",
         h.REASON: one_line(reason),
         h.SUBJECT: one_line(subject),
     }
-    return Copy(names.dead_subject(env, STRAY), h.encode(headers), body)
+    return Copy(names.dead_subject(env, UNROUTABLE_PROJECT), h.encode(headers), body)
 
 
 def one_line(text: str) -> str:

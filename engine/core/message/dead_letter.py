@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from evenlane.engine.base import names
-from evenlane.engine.core.message.copies import STRAY, Copy
+from evenlane.engine.core.message.copies import UNROUTABLE_PROJECT, Copy
 from evenlane.engine.core.ports import Stored
 from evenlane.engine.core.wire import header_values
 from evenlane.engine.core.wire import headers as h
@@ -95,7 +95,7 @@ def read_head(head: Head, subject: str, env: str) -> DeadLetter:
     return read(Stored(head.sequence, head.at, subject, head.headers, b""), env)._replace(size=head.size)
 
 
-def replay(letter: DeadLetter, env: str, topic: Accepted, cluster_config: ClusterLayout, now: int) -> Copy:
+def replay(dead_letter: DeadLetter, env: str, topic: Accepted, cluster_config: ClusterLayout, now: int) -> Copy:
     """The message for another first attempt, in the queue that the dead letter came from. It is a copy, as a retry is
     (evenlane.engine.core.message.copies).
 
@@ -103,35 +103,37 @@ def replay(letter: DeadLetter, env: str, topic: Accepted, cluster_config: Cluste
     group takes no puts any more, the group that its key, or else its id, has now is used; in an ordered topic the key
     decides anyway. Raises NotReplayable.
     """
-    place = letter.place
+    place = dead_letter.place
     if place is None:
-        raise NotReplayable(f"it doesn't say which queue of {letter.project} it came from, but {letter.subject!r}")
+        raise NotReplayable(
+            f"it doesn't say which queue of {dead_letter.project} it came from, but {dead_letter.subject!r}"
+        )
     if place.priority not in cluster_config.priorities:
         known = ", ".join(cluster_config.priorities)
         raise NotReplayable(f"its priority {place.priority!r} is none of this cluster's: {known}")
     group = place.group
-    if group >= topic.active or (topic.topic.ordered and letter.key is not None):
-        group = group_of(letter.id if letter.key is None else letter.key, topic.active)
-    partition = partition_of(letter.project, group, topic.topic.spread, cluster_config.partitions)
-    subject = names.lane_subject(env, partition, letter.project, group, place.priority)
-    return Copy(subject, h.encode(_headers_of_replay(letter, env, now)), letter.body)
+    if group >= topic.active or (topic.topic.ordered and dead_letter.key is not None):
+        group = group_of(dead_letter.id if dead_letter.key is None else dead_letter.key, topic.active)
+    partition = partition_of(dead_letter.project, group, topic.topic.spread, cluster_config.partitions)
+    subject = names.lane_subject(env, partition, dead_letter.project, group, place.priority)
+    return Copy(subject, h.encode(_headers_of_replay(dead_letter, env, now)), dead_letter.body)
 
 
-def _headers_of_replay(letter: DeadLetter, env: str, now: int) -> dict[str, str]:
+def _headers_of_replay(dead_letter: DeadLetter, env: str, now: int) -> dict[str, str]:
     stream = names.dead_stream(env)
-    kept = {name: text for name, text in h.carried(letter.all_headers).items() if name not in _OF_ITS_END}
-    if letter.expires <= now:  # it would expire at once: the topic's own ttl applies, from now on
+    kept = {name: text for name, text in h.carried(dead_letter.all_headers).items() if name not in _OF_ITS_END}
+    if dead_letter.expires <= now:  # it would expire at once: the topic's own ttl applies, from now on
         kept.pop(h.EXPIRES, None)
     return kept | {
-        h.ID: f"{letter.project}:{letter.id}:{stream}:{letter.sequence}:{letter.attempts}",
-        h.PUT: str(letter.put_at),
-        h.ORIGIN: f"{stream}:{letter.sequence}",
+        h.ID: f"{dead_letter.project}:{dead_letter.id}:{stream}:{dead_letter.sequence}:{dead_letter.attempts}",
+        h.PUT: str(dead_letter.put_at),
+        h.ORIGIN: f"{stream}:{dead_letter.sequence}",
     }
 
 
 def _id(given: str, project: str) -> str:
     """The original message's id, out of `<project>:<id>:<stream>:<seq>:<attempt>:dead`."""
-    if project == STRAY:
+    if project == UNROUTABLE_PROJECT:
         return given
     own = given.removeprefix(f"{project}:")
     parts = own.rsplit(":", 4)
@@ -142,7 +144,7 @@ def _id(given: str, project: str) -> str:
 def _place(subject: str, env: str, project: str) -> Place | None:
     """The queue that a subject names; None for another project's queue, for anyone may have written it."""
     words = subject.split(".")
-    if len(words) != 6 or words[:2] != ["lanes", env] or words[3] != project or project == STRAY:
+    if len(words) != 6 or words[:2] != ["lanes", env] or words[3] != project or project == UNROUTABLE_PROJECT:
         return None
     partition, group = names.number(words[2]), names.number(words[4])
     return None if partition is None or group is None else Place(partition, group, words[5])

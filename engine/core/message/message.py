@@ -86,8 +86,20 @@ class Message:
     """
 
     __slots__ = (
-        "_ended", "_entry", "_env", "_mark", "_queue", "alive_at", "body", "chosen", "generation", "given_up", "node",
-        "ran_to", "recorded", "started",
+        "_ended",
+        "_entry",
+        "_env",
+        "_mark",
+        "_queue",
+        "alive_at",
+        "body",
+        "chosen",
+        "generation",
+        "node",
+        "ran_to",
+        "recorded",
+        "started",
+        "timed_out",
     )  # fmt: skip
 
     def __init__(self, entry: Entry, queue: Queue, env: str, node: str, now: int, mark: int = 0) -> None:
@@ -99,7 +111,7 @@ class Message:
         self.started = now  # start of its handler, monotonic ns
         self.ran_to = now  # its handler's time is counted up to then, monotonic ns
         self.alive_at = now  # last sign of life, monotonic ns
-        self.given_up = False
+        self.timed_out = False
         self.recorded = False  # its handler starts once an in-flight record names it
 
     @property

@@ -61,7 +61,7 @@ class FedLane(Lane):
         self._limits, self._queue_ready = limits, host.queue_ready
         self._open_queue: Callable[[FedLane, bytes, Entry | None], Queue | None] = host.open_queue
         self.queues: dict[bytes, Queue] = {}
-        self.absent = 0  # sequences that the feed skipped because the stream no longer has them (E12)
+        self.missing = 0  # sequences that the feed skipped because the stream no longer has them (E12)
         super().__init__(lane, epoch, lease)
 
     def _begin(self, created: str, high: int, high_at: int, horizon: int = 0) -> None:
@@ -95,12 +95,12 @@ class FedLane(Lane):
 
     # ---- requeueing
 
-    def take_back(self, sequences: Iterable[int], now: int) -> list[Queue]:
-        """Release held messages as `let_go` does, and requeue those that the feed has already delivered. Returns the
+    def requeue(self, sequences: Iterable[int], now: int) -> list[Queue]:
+        """Release held messages as `release` does, and requeue those that the feed has already delivered. Returns the
         queues that gained messages.
         """
         touched: dict[int, Queue] = {}
-        for subject, sequence in self.let_go(sequences, now):
+        for subject, sequence in self.release(sequences, now):
             queue = self.queue_of(subject)
             if queue is not None:
                 self.bring_back(queue, sequence)
@@ -128,7 +128,7 @@ class FedLane(Lane):
         if sequence != position + 1:
             if sequence <= position:
                 return
-            self.absent += sequence - position - 1
+            self.missing += sequence - position - 1
             self.settled.add_run(position + 1, sequence - 1)
         self.position = sequence
         if sequence > self.high:
@@ -187,13 +187,13 @@ class FedLane(Lane):
         catch_up = self.catch_up
         if catch_up is not None and sequence > catch_up.last:
             self._tail_came_to(catch_up, sequence, at)
-            passed_over, incomplete = False, subject in catch_up.incomplete
+            is_skipped, incomplete = False, subject in catch_up.incomplete
         else:
             if sequence <= self.position:
                 return True
             self._came_to(sequence, at)
-            passed_over, incomplete = catch_up is not None and catch_up.passes_over(subject, sequence), False
-        if passed_over or (sequence <= self.recovered and self.keeps(subject, sequence)):
+            is_skipped, incomplete = catch_up is not None and catch_up.passes_over(subject, sequence), False
+        if is_skipped or (sequence <= self.recovered and self.keeps(subject, sequence)):
             return True
         if incomplete:
             self._spill(queue, sequence)
@@ -204,7 +204,7 @@ class FedLane(Lane):
     def _came_to(self, sequence: int, at: int) -> None:
         """Advance the main feed's position; `take_in` has the same code inlined."""
         if sequence != self.position + 1:
-            self.absent += sequence - self.position - 1
+            self.missing += sequence - self.position - 1
             self.settled.add_run(self.position + 1, sequence - 1)
         self.position = sequence
         if sequence > self.high:

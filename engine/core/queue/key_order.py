@@ -153,8 +153,8 @@ class KeyOrder:
                 self._left(each, limits)
         self.full = False
         self.next = [place for place in self.next if place.lane is not lane]
-        void = [place for place in self._turns if place.lane is lane]
-        return [following for place in void if (following := self.ended(place, limits)) is not None]
+        stale = [place for place in self._turns if place.lane is lane]
+        return [following for place in stale if (following := self.ended(place, limits)) is not None]
 
     def drain(self, limits: MemoryBudget) -> list[MessageRef]:
         """Remove all waiting messages and return them by sequence. Messages that are out stay out."""

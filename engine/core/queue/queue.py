@@ -113,6 +113,7 @@ class Queue:
         "partition",
         "priority",
         "project",
+        "published",
         "pushed",
         "ran",
         "reading",
@@ -124,7 +125,6 @@ class Queue:
         "slot",
         "spill_from",
         "spilled",
-        "told",
         "topic",
         "ttl",
         "waited",
@@ -162,7 +162,7 @@ class Queue:
         # times in ns.
         self.arrived = self.handled = self.retried = self.dead = self.expired = self.dropped = self.missing = 0
         self.attempts = self.dwelt = self.ran = 0
-        self.told: tuple[int, ...] = ()  # the values of these that were last published as metrics
+        self.published: tuple[int, ...] = ()  # the values of these that were last published as metrics
         # For reports (engine/telemetry/metering), None until there is a value: the number of messages by their wait
         # until their handler began, in buckets of engine/core/stats/wait_histogram.py; the longest of these waits
         # since the last record, ns; and, by reason, the time that messages waited, summed over the messages, ns.
@@ -313,7 +313,7 @@ class Queue:
             return False
         return order.full or (order.waiting > 0 and not self.unread and not self.spilled)
 
-    def take_back(self, each: Entry | MessageRef, limits: MemoryBudget) -> None:
+    def requeue(self, each: Entry | MessageRef, limits: MemoryBudget) -> None:
         """Requeue a message that was taken, at the head."""
         if isinstance(each, MessageRef):
             if self.order is not None and self.order.out(each):
@@ -334,7 +334,7 @@ class Queue:
         self.arrived += 1
         self.behind = True
 
-    def lay_down(self, limits: MemoryBudget) -> None:
+    def unload(self, limits: MemoryBudget) -> None:
         """Unload the payloads and keep the sequences: the queue won't be served for a while.
 
         A read under way is cancelled: its messages would otherwise become ready ahead of the unloaded ones.
@@ -361,17 +361,17 @@ class Queue:
             self.order = KeyOrder()
         elif not on and self.order is not None:
             order, self.order = self.order, None
-            self._take_back_all(order.drain(limits))
+            self._requeue_all(order.drain(limits))
         self.careful = self.single_attempt or self.order is not None
 
-    def _take_back_all(self, places: list[MessageRef]) -> None:
+    def _requeue_all(self, places: list[MessageRef]) -> None:
         for kind in ("lanes", "later"):
             if sequences := [place.sequence for place in places if place.lane.id.kind == kind]:
                 self.put_back(kind == "later", sequences)
 
     def drain(self, main: Lane, later: Lane, limits: MemoryBudget) -> list[MessageRef]:
         """Remove and return all messages whose sequence is known. The spill stays."""
-        self.lay_down(limits)
+        self.unload(limits)
         places = [MessageRef(main, sequence) for sequence in self.waiting.take(len(self.waiting))]
         if self.due:
             places += [MessageRef(later, sequence) for sequence in self.due.take(len(self.due))]
@@ -397,7 +397,7 @@ class Queue:
             self.waiting.clear()
             self.spilled = self.spill_from = 0
         for each in reversed(following):
-            self.take_back(each, limits)
+            self.requeue(each, limits)
         self.behind = bool(self.unread or self.spilled)
 
     def _clear_hand(self, limits: MemoryBudget) -> None:

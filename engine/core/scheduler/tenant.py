@@ -47,19 +47,19 @@ class QueueGroup(Group, Generic[Q]):
             self.queues[band] = queue
         elif self.queues[band] is not queue:
             self.others = self.others or {}
-            beside = self.others.setdefault(band, [])
-            if queue not in beside:
-                beside.append(queue)
+            same_band = self.others.setdefault(band, [])
+            if queue not in same_band:
+                same_band.append(queue)
 
     def drain(self, queue: Q) -> None:
         """The queue has no ready message any more."""
         band = queue.band
-        beside = self.others.get(band) if self.others else None
-        if beside and queue in beside:
-            beside.remove(queue)
+        same_band = self.others.get(band) if self.others else None
+        if same_band and queue in same_band:
+            same_band.remove(queue)
         elif band < len(self.queues) and self.queues[band] is queue:
-            if beside:
-                self.queues[band] = beside.pop(0)
+            if same_band:
+                self.queues[band] = same_band.pop(0)
             else:
                 self.mask &= ~(1 << band)
         if self.others and not any(self.others.values()):
@@ -68,10 +68,10 @@ class QueueGroup(Group, Generic[Q]):
     def turn(self, band: int) -> Q | None:
         """Return the band's queue, and let the next queue of the band take its place."""
         queue = self.queues[band]
-        beside = self.others.get(band) if self.others else None
-        if beside and queue is not None:
-            beside.append(queue)
-            self.queues[band] = beside.pop(0)
+        same_band = self.others.get(band) if self.others else None
+        if same_band and queue is not None:
+            same_band.append(queue)
+            self.queues[band] = same_band.pop(0)
         return queue
 
     def band(self) -> int:

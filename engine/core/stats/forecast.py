@@ -27,7 +27,7 @@ _SECOND = 1_000_000_000
 LONGEST = 30 * _SECOND  # default of the longest time between the two samples of a measurement
 _KEPT = 32  # samples per project
 _ENOUGH = 10  # messages that must have ended for a rate to be relied on
-ANEW = "rates are measured anew, as partitions have just changed hands"
+MEASURED_AGAIN = "rates are measured anew, as partitions have just changed hands"
 
 
 class Sample(NamedTuple):
@@ -150,7 +150,7 @@ class Quota(NamedTuple):
     sentence: str
 
 
-def stands_still(topic: Topic | None) -> bool:
+def is_stopped(topic: Topic | None) -> bool:
     """Whether no message is handed out, whatever the quota."""
     return topic is None or topic.state == "paused"
 
@@ -158,7 +158,7 @@ def stands_still(topic: Topic | None) -> bool:
 def leaving(load: Load) -> float:
     """The rate (msg/s) at which the backlog will shrink, as far as it can be predicted."""
     topic, measured = load.topic, load.rates.leaving
-    if topic is None or stands_still(topic):
+    if topic is None or is_stopped(topic):
         return 0.0
     if load.reason == "quota" and measured * load.rates.seconds < _ENOUGH:
         return topic.qps
@@ -175,7 +175,7 @@ def gone_in(load: Load) -> tuple[float | None, str]:
     if load.topic.state == "paused":
         return None, "never, as long as it is paused"
     if not load.rates.known:
-        return None, f"not known yet: {load.waiting:,} wait, and {ANEW}"
+        return None, f"not known yet: {load.waiting:,} wait, and {MEASURED_AGAIN}"
     flow = f"{load.waiting:,} wait, {_rate(arriving)} arrive and {_rate(left)} are taken"
     seconds = load.waiting / (left - arriving) if left > arriving else math.inf
     if math.isfinite(seconds):
@@ -205,7 +205,7 @@ def clears(load: Load, within: float) -> Quota:
     if not load.waiting:
         return Quota(None, "", "nothing waits: no other quota is needed")
     if not load.rates.known:
-        return Quota(None, "", f"not known yet: {ANEW}")
+        return Quota(None, "", f"not known yet: {MEASURED_AGAIN}")
     exact = load.rates.arriving + load.waiting / within
     qps = max(1, math.ceil(exact - 1e-9)) if exact <= MOST_QPS else None
     if qps is None:
@@ -214,7 +214,7 @@ def clears(load: Load, within: float) -> Quota:
         return Quota(None, "", _too_deep(load, time))
     if topic is not None and qps <= topic.qps:
         return Quota(qps, "", f"the quota of {figure(topic.qps)} QPS is enough to clear it within {time}{_but(load)}")
-    flags = f"--qps {qps}{_beside(load, qps, within)}"
+    flags = f"--qps {qps}{_further_options(load, qps, within)}"
     return Quota(qps, flags, f"{qps:,} QPS would clear it within {time}{_but(load)}")
 
 
@@ -225,7 +225,7 @@ def _too_deep(load: Load, time: str) -> str:
     )
 
 
-def _beside(load: Load, qps: int, within: float) -> str:
+def _further_options(load: Load, qps: int, within: float) -> str:
     """The further options needed: as many groups as the rate needs, and borrowing if one group has most of
     the backlog.
     """

@@ -10,7 +10,7 @@ from typing import Annotated, TypeAlias, TypeVar
 import msgspec
 
 from evenlane.engine.core.wire.decode_error import UNREADABLE
-from evenlane.quota.lending.rounds import Loan, NodeStanding, Part, State  # noqa: TC001 - msgspec looks at them
+from evenlane.quota.lending.rounds import Loan, NodeLoans, Part, State  # noqa: TC001 - msgspec looks at them
 
 Epoch: TypeAlias = Annotated[int, msgspec.Meta(ge=0, lt=1 << 62)]
 Seconds: TypeAlias = Annotated[float, msgspec.Meta(gt=0, le=60)]
@@ -67,7 +67,7 @@ class Lend(_OfNode, tag=True):
 class Confirm(_OfNode, tag=True):
     """A node's answer: this applies from now on."""
 
-    standings: dict[str, NodeStanding]
+    standings: dict[str, NodeLoans]
 
 
 class Grant(_OfNode, tag=True):
@@ -78,10 +78,10 @@ class Grant(_OfNode, tag=True):
     freed: list[str]
 
 
-Told: TypeAlias = Short | Report | Confirm
+ForLeader: TypeAlias = Short | Report | Confirm
 Asked: TypeAlias = Ask | Lend | Grant
 
-_told: msgspec.json.Decoder[Told] = msgspec.json.Decoder(Told)
+_for_leader: msgspec.json.Decoder[ForLeader] = msgspec.json.Decoder(ForLeader)
 _asked: msgspec.json.Decoder[Asked] = msgspec.json.Decoder(Asked)
 
 
@@ -97,9 +97,9 @@ def to_node(env: str, node: str) -> str:
     return f"shares.{env}.node.{node.replace('.', '_')}"
 
 
-def told(body: bytes) -> Told | None:
+def decode_for_leader(body: bytes) -> ForLeader | None:
     """None for bytes that no node has written."""
-    return _decoded(_told, body)
+    return _decoded(_for_leader, body)
 
 
 def asked(body: bytes) -> Asked | None:

@@ -56,15 +56,15 @@ class ReadRoutes:
         seconds = None if within is None else parse_duration(within)
         return JSONResponse(await self._node.why(request.path_params["project"], given.get("priority"), seconds))
 
-    async def letters(self, request: Request) -> Response:
+    async def dead_letters(self, request: Request) -> Response:
         self._access.may_read(request)
-        return JSONResponse(await self._node.letters(request.path_params["project"], params.limit(request)))
+        return JSONResponse(await self._node.dead_letters(request.path_params["project"], params.limit(request)))
 
-    async def letter(self, request: Request) -> Response:
+    async def dead_letter(self, request: Request) -> Response:
         self._access.may_read(request)
         params.parse_params(request, ())
         sequence = params.sequence(request.path_params["seq"])
-        return JSONResponse(await self._node.letter(request.path_params["project"], sequence))
+        return JSONResponse(await self._node.dead_letter(request.path_params["project"], sequence))
 
 
 class Watched(EventSourceResponse):
@@ -82,5 +82,5 @@ class Watched(EventSourceResponse):
 
 
 async def _events(viewer: Viewer) -> AsyncIterator[bytes]:
-    async for told in viewer.looks():
-        yield told.event
+    async for update in viewer.looks():
+        yield update.event

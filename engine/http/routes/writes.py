@@ -25,8 +25,8 @@ class WriteRoutes:
     async def replay(self, request: Request) -> Response:
         """Replay dead letters. Answers 202 if the replay continues in the background."""
         self._access.may_change(request)
-        told = await self._node.replay(request.path_params["project"], await params.replay_of(request))
-        return JSONResponse(told, HTTPStatus.ACCEPTED if told["running"] else HTTPStatus.OK)
+        outcome = await self._node.replay(request.path_params["project"], await params.replay_of(request))
+        return JSONResponse(outcome, HTTPStatus.ACCEPTED if outcome["running"] else HTTPStatus.OK)
 
     async def pause(self, request: Request) -> Response:
         self._access.may_change(request)

@@ -62,7 +62,7 @@ class HttpServer:
         host, port = listener.getsockname()[:2]
         self.address = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
         self._serving = asyncio.create_task(self._server.serve([listener]), name="http")
-        self._serving.add_done_callback(_told)
+        self._serving.add_done_callback(_on_end)
 
     async def close(self) -> None:
         """Stop serving. No effect if never opened."""
@@ -75,7 +75,7 @@ class HttpServer:
         self._serving = None
 
 
-def _told(serving: asyncio.Task[None]) -> None:
+def _on_end(serving: asyncio.Task[None]) -> None:
     """Log a failure of the server; messages are handled without it."""
     if not serving.cancelled() and (error := serving.exception()) is not None:
         _log.error("HTTP is served no more", exc_info=error)

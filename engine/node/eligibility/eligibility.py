@@ -66,7 +66,7 @@ class Eligibility:
         order = queue.order
         if order is not None and (key := header_values.key(entry[3])) is not None and not order.admit(key, place):
             if not order.wait(key, entry, self._limits):
-                queue.take_back(entry, self._limits)
+                queue.requeue(entry, self._limits)
             return True
         if mark and (wait := due(mark) - self._store_now()) > 0:  # it failed under a previous owner
             self._retries.add(now + wait, queue, place, entry[0].generation)
@@ -77,7 +77,7 @@ class Eligibility:
         last = suspect and _attempts_left(queue, entry, mark) <= 1
         verdict = self._suspects.may_start(queue, place, suspect=suspect, last=last, now=now)
         if verdict is Verdict.STAY:
-            queue.take_back(entry, self._limits)
+            queue.requeue(entry, self._limits)
         return verdict is not Verdict.START
 
     @staticmethod
@@ -117,10 +117,10 @@ class Eligibility:
         """A suspect that was about to be handled won't be."""
         self._suspects.ended(place)
 
-    def forget_void(self) -> None:
+    def forget_stale(self) -> None:
         """Drop messages of lanes that were handed over or replaced."""
-        self._retries.forget_void()
-        self._suspects.forget_void()
+        self._retries.forget_stale()
+        self._suspects.forget_stale()
 
     def free(self, queue: Queue, place: MessageRef) -> None:
         """Free the key of an ordered topic's message whose outcome is final: the key's next message may start."""
@@ -131,7 +131,7 @@ class Eligibility:
         was_full = order.full
         following = order.ended(place, self._limits)
         if following is not None:
-            queue.take_back(following, self._limits)
+            queue.requeue(following, self._limits)
         if following is not None or (was_full and not order.full):
             self._ready.queue_ready(queue)
 
@@ -154,7 +154,7 @@ class Eligibility:
 
     def _again(self, queue: Queue, place: MessageRef, generation: int) -> None:
         if place.lane.generation == generation:
-            queue.take_back(place, self._limits)
+            queue.requeue(place, self._limits)
             self._ready.queue_ready(queue)
 
 

@@ -30,7 +30,7 @@ class TopicPauses:
         self._longest: dict[str, float] = {}
         self._timers: dict[str, asyncio.TimerHandle] = {}
 
-    def told(self, project: str) -> str | None:
+    def reason(self, project: str) -> str | None:
         """The reason why a project is paused, and for how long; None if it isn't."""
         if project not in self._until:
             return None

@@ -61,7 +61,7 @@ class InPlaceRetries:
         if self._of.get(queue, {}).pop(place, None) is not None:
             self._fewer(queue)
 
-    def forget_void(self) -> None:
+    def forget_stale(self) -> None:
         """Drop messages of lanes that were handed over or replaced."""
         for queue in list(self._of):
             for place, known in list(self._of[queue].items()):

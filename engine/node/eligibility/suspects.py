@@ -45,7 +45,7 @@ class _Aside(NamedTuple):
     generation: int
 
     @property
-    def void(self) -> bool:
+    def is_stale(self) -> bool:
         """Whether its lane was handed over or replaced."""
         return self.place.lane.generation != self.generation
 
@@ -81,7 +81,7 @@ class Suspects:
     def of(self, queue: Queue) -> list[MessageRef]:
         """The messages of a queue that are set aside."""
         aside = [*self._aside, *([self._waiting] if self._waiting is not None else [])]
-        return [each.place for each in aside if each.queue is queue and not each.void]
+        return [each.place for each in aside if each.queue is queue and not each.is_stale]
 
     # ---- before an attempt
 
@@ -137,10 +137,10 @@ class Suspects:
             self._again(*each)
         self._ready.resume_all()
 
-    def forget_void(self) -> None:
+    def forget_stale(self) -> None:
         """Drop messages of lanes that were handed over or replaced."""
-        self._aside = [each for each in self._aside if not each.void]
-        if self._waiting is not None and self._waiting.void:
+        self._aside = [each for each in self._aside if not each.is_stale]
+        if self._waiting is not None and self._waiting.is_stale:
             self._give_way()
 
     def stop(self) -> None:

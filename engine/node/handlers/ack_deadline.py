@@ -24,7 +24,7 @@ _log = structlog.get_logger(__name__)
 _SECOND = 1_000_000_000
 _SWEEP_S = 0.1
 _LATE = 2 * int(_SWEEP_S * _SECOND)
-_SAID = 5  # log lines per project in ten seconds
+_MOST_LOGGED = 5  # log lines per project in ten seconds
 
 
 class HandlerTimedOut(Exception):
@@ -40,7 +40,7 @@ class AckDeadline:
     """Checks all workers every 0.1 s. `failed(message, error)` is called for each message of a thread that timed out,
     `on_hung(threads)` with the number of threads that hang.
 
-    Invariant: an attempt that has timed out has `given_up` set in each of its messages. In a thread it has then been
+    Invariant: an attempt that has timed out has `timed_out` set in each of its messages. In a thread it has then been
     reported as failed, though the thread runs on; in the event loop, the worker's task has been cancelled.
     """
 
@@ -51,7 +51,7 @@ class AckDeadline:
         on_hung: Callable[[int], None],
     ) -> None:
         self._workers, self._failed, self._on_hung = workers, failed, on_hung
-        self._said = LogThrottle(_SAID, _more)
+        self._throttle = LogThrottle(_MOST_LOGGED, _more)
         self.looked_at = now_ns()
         """The time of the last check (monotonic ns); it advances every 0.1 s while the event loop runs."""
 
@@ -64,7 +64,7 @@ class AckDeadline:
                 self._sweep(now, now - self.looked_at - _LATE)
                 self.looked_at = now
         finally:
-            self._said.stop()
+            self._throttle.stop()
 
     def _sweep(self, now: int, late: int) -> None:
         for worker in self._workers:
@@ -81,21 +81,21 @@ class AckDeadline:
             return
         if not worker.threaded:
             for message in worker.messages:
-                message.given_up = True
+                message.timed_out = True
             if worker.task is not None:
                 worker.task.cancel()
-                self._say("handler cancelled: no sign of life within ack_wait", first)
+                self._log_hung("handler cancelled: no sign of life within ack_wait", first)
             # a handler that swallows the cancellation is cancelled again after another ack_wait
             first.alive_at = now
-        elif not first.given_up:
-            self._say("handler thread given up: no sign of life within ack_wait", first)
+        elif not first.timed_out:
+            self._log_hung("handler thread given up: no sign of life within ack_wait", first)
             for message in worker.messages:
-                message.given_up = True
+                message.timed_out = True
                 self._failed(message, HandlerTimedOut())
-            self._on_hung(sum(1 for w in self._workers if w.messages and w.threaded and w.messages[0].given_up))
+            self._on_hung(sum(1 for w in self._workers if w.messages and w.threaded and w.messages[0].timed_out))
 
-    def _say(self, what: str, message: Message) -> None:
-        if self._said.may(message.project):
+    def _log_hung(self, what: str, message: Message) -> None:
+        if self._throttle.may(message.project):
             _log.warning(what, **message_fields(message), ack_wait_s=message.queue.ack_wait / _SECOND)
 
 

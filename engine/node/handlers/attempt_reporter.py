@@ -47,9 +47,9 @@ class AttemptReporter:
         """Report a handler that returned."""
         for message in messages:
             # a message that timed out in a thread has left the gate already
-            if message.recorded and not (message.given_up and worker.threaded):
+            if message.recorded and not (message.timed_out and worker.threaded):
                 self._gate.left(message)
-            if message.given_up:
+            if message.timed_out:
                 self._ended_late(worker, message, now)
             else:
                 self.succeeded(message, now)
@@ -70,12 +70,12 @@ class AttemptReporter:
         task was cancelled, the node did it.
         """
         task = worker.task
-        given_up = any(message.given_up for message in worker.messages)
-        if given_up and task is not None and not stopping:
+        timed_out = any(message.timed_out for message in worker.messages)
+        if timed_out and task is not None and not stopping:
             while task.cancelling():  # even if the handler turned the cancellation into another error
                 task.uncancel()
         if isinstance(error, asyncio.CancelledError):
-            if not given_up:
+            if not timed_out:
                 if task is not None and task.cancelling() and may_cancel:
                     raise error  # the drain ran out of time: its messages stay unsettled
                 error = RuntimeError("the handler was cancelled from within")
@@ -89,7 +89,7 @@ class AttemptReporter:
         now = now_ns()
         for message in worker.messages:
             self._report_one(worker, message, error)
-            if message.recorded and not (message.given_up and worker.threaded):
+            if message.recorded and not (message.timed_out and worker.threaded):
                 self._gate.left(message)  # after the report, because a fallback may follow
         if not isinstance(error, Untrusted):  # that is, the handler was started
             self._times.batch_ended(worker.messages, now)
@@ -101,7 +101,7 @@ class AttemptReporter:
         error = well_formed(error)
         if isinstance(error, Untrusted):
             self._ends.not_started(message)
-        elif message.given_up and worker.threaded:
+        elif message.timed_out and worker.threaded:
             pass  # its failure was reported when it timed out
         elif isinstance(error, Pause):
             self._ends.paused(message, error)

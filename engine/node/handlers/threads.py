@@ -66,11 +66,11 @@ class Threads:
                     error = raised
             fork_guard.end_child()
             with contextlib.suppress(RuntimeError):  # the loop has ended, and with it the caller
-                given.loop.call_soon_threadsafe(_tell, given.ended, error)
+                given.loop.call_soon_threadsafe(_finish, given.ended, error)
             self._idle.release()
 
 
-def _tell(ended: asyncio.Future[None], error: BaseException | None) -> None:
+def _finish(ended: asyncio.Future[None], error: BaseException | None) -> None:
     if ended.done():
         return
     if error is None:

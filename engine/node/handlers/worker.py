@@ -47,7 +47,7 @@ class Workers:
             for message in worker.messages
             if message.lane is lane
             and message.generation == lane.generation
-            and not (message.given_up and worker.threaded)
+            and not (message.timed_out and worker.threaded)
         ]
 
     def handled_by(self, task: asyncio.Task[Any]) -> list[Message]:

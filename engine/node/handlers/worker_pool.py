@@ -159,7 +159,7 @@ class WorkerPool:
                 now = now_ns()
             else:
                 now = now_ns()
-                if len(messages) > 1 or first.recorded or first.given_up:
+                if len(messages) > 1 or first.recorded or first.timed_out:
                     reporter.ended_well(worker, messages, now)
                 else:  # (`ended_well` for one message, inlined)
                     reporter.succeeded(first, now)

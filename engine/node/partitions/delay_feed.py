@@ -66,7 +66,7 @@ class DelayFeed:
             feed = self._store.feed(self._lane.id, 1, self._take_in, self._resume, hours=some)
             self._hours[feed] = {*some}
 
-    async def begin_anew(self) -> None:
+    async def begin_again(self) -> None:
         """Feed a stream that was replaced. Raises Lost, Refused."""
         await self.turn()
 

@@ -48,28 +48,28 @@ class LaneFeed:
         lane: FedLane,
         ready: ReadyQueues,
         verifier: StreamVerifier,
-        precedence: CatchUpPriority,
+        catch_up_priority: CatchUpPriority,
         ahead: ReadAhead,
         tuning: Tuning = DEFAULT,
     ) -> None:
         self._tuning = tuning
         self._store, self._lane, self._ready, self._verifier = store, lane, ready, verifier
-        self._precedence, self._ahead = precedence, ahead
+        self._catch_up_priority, self._ahead = catch_up_priority, ahead
         self._reading: asyncio.Task[None] | None = None
         self.feeds: list[Feed] = []
         self._catch_up: Callable[[], None] = _nothing
 
     async def begin(self, state: LaneState) -> None:
         """Feed new messages, and the backlog; a large backlog only after `catch_up`. Raises Lost."""
-        lane, precedence = self._lane, self._precedence
-        precedence.end()  # the stream was replaced, perhaps: its backlog won't come any more
+        lane, catch_up_priority = self._lane, self._catch_up_priority
+        catch_up_priority.end()  # the stream was replaced, perhaps: its backlog won't come any more
         if state.last <= lane.position:
             self.feeds = [
                 self._store.feed(lane.id, lane.position + 1, lane.take_in, self._resume, on_head=lane.take_in_head)
             ]
             return
         if (backlog := state.last - lane.position) <= self._tuning.tail_beyond:
-            precedence.expect_anything()
+            catch_up_priority.expect_anything()
             self._feed_all(state.last)
             if backlog > self._tuning.small:
                 self._apart(self._find_out(), "find out")
@@ -85,7 +85,7 @@ class LaneFeed:
         with contextlib.suppress(Lost, Refused):
             counts = await self._store.counts(self._lane.id)
             if self._lane.generation == generation:
-                self._precedence.narrow(subject.encode() for subject in counts)
+                self._catch_up_priority.narrow(subject.encode() for subject in counts)
 
     def _apart(self, work: Coroutine[object, object, None], name: str) -> None:
         self._reading = asyncio.create_task(work, name=f"{name} {self._lane.id}")
@@ -99,17 +99,17 @@ class LaneFeed:
             lane.take_in(subject, sequence, at, headers, body)
             if sequence >= last:
                 feed.sink = lane.take_in
-                self._precedence.end()
+                self._catch_up_priority.end()
 
         def take_in_head(subject: bytes, sequence: int, at: int, headers: bytes, size: int) -> bool:
             taken = lane.take_in_head(subject, sequence, at, headers, size)
             if sequence == last:
-                self._precedence.end()
+                self._catch_up_priority.end()
             return taken
 
-        self._precedence.begin()
+        self._catch_up_priority.begin()
         feed = self._store.feed(
-            lane.id, lane.position + 1, take_in, self._resume, on_end=self._precedence.end, on_head=take_in_head
+            lane.id, lane.position + 1, take_in, self._resume, on_end=self._catch_up_priority.end, on_head=take_in_head
         )
         self.feeds = [feed]
 
@@ -119,14 +119,14 @@ class LaneFeed:
         start, generation = lane.position, lane.generation
         lane.expect_backlog(counts, last)
         ahead = self._to_read_ahead(last - start)
-        self._precedence.expect(lane.lacking - {*ahead})
+        self._catch_up_priority.expect(lane.lacking - {*ahead})
         tail = self._store.feed(lane.id, last + 1, lane.take_in_tail, self._resume_tail, on_head=lane.take_in_head)
 
         def caught_up() -> None:
             behind = lane.caught_up(last)
             _log.info("caught up", **lane_fields(lane), messages=last - start)
             tail.sink = lane.take_in
-            self._precedence.end()
+            self._catch_up_priority.end()
             for queue in by_band(behind):
                 self._ready.queue_ready(queue)
 
@@ -144,7 +144,7 @@ class LaneFeed:
                     on_head=lane.take_in_head,
                 )  # fmt: skip
                 self.feeds.insert(0, feed)
-                self._precedence.begin()
+                self._catch_up_priority.begin()
                 released.set()
 
         self._apart(read_ahead(), "read ahead")
@@ -164,14 +164,14 @@ class LaneFeed:
         self._catch_up()
         self._catch_up = _nothing
 
-    async def begin_anew(self) -> None:
+    async def begin_again(self) -> None:
         """Feed a stream that was replaced. Raises Lost, Refused."""
         await self.begin(await self._store.state(self._lane.id))
         self.catch_up()
 
     async def drop(self) -> None:
         """Close the feeds."""
-        self._precedence.give_up()
+        self._catch_up_priority.give_up()
         if self._reading is not None:
             self._reading.cancel()
         feeds, self.feeds = self.feeds, []

@@ -46,7 +46,7 @@ _MANY, _AFTER_MANY_S = 8, 0.5  # after opening this many together, backlogs wait
 _PAUSE_S = 0.2
 _LONGEST_PAUSE_S = 5.0
 _PATIENCE_S = 0.05  # how long a handoff waits for handlers: short ones needn't be reported in etcd
-_SAID_S = 1.0  # how long a handoff waits for the clean end to be written to the settle log
+_CLEAN_END_S = 1.0  # how long a handoff waits for the clean end to be written to the settle log
 _HOURS_EVERY_S = 60.0
 _LOOK_S = 0.005  # between two checks of whether a partition that is being released has ended
 
@@ -113,7 +113,7 @@ class OwnedPartitions:
         while True:
             await asyncio.sleep(_HOURS_EVERY_S)
             self._clock.measure()
-            self._eligibility.forget_void()
+            self._eligibility.forget_stale()
             for partition in [each for each in self.partitions.values() if each.opened]:
                 try:
                     await partition.feed_later()
@@ -152,7 +152,7 @@ class OwnedPartitions:
             async with self._opening.turn(min(_APART_S, _SPREAD_S / self._unopened)):
                 partition = await self._opened(number, epoch, held, known, lease)
             if self.partitions.get(number) is partition:  # it may have been revoked meanwhile
-                self._lanes.serve(number, partition.precedence)
+                self._lanes.serve(number, partition.catch_up_priority)
             self._behind.append(partition)
             self._queues.opened(number, self._ready.queue_ready)
         finally:
@@ -187,7 +187,7 @@ class OwnedPartitions:
         """Settle and remove what the previous owner left to be settled or removed."""
         for lane in partition.both:
             lane.removal.last_purge = now_ns()  # (it isn't urgent)
-            if lane.log.unsettled_news:
+            if lane.log.unsynced_count:
                 self._dirty.mark(lane)
             if lane.removal.stragglers or lane.removal.durable_watermark > lane.removal.purged:
                 self._settler.tend(lane)
@@ -223,7 +223,7 @@ class OwnedPartitions:
         self, number: int, epoch: int, held: list[HeldRecord], known: Collection[PastOwner] | None, lease: int
     ) -> Partition:
         """Open the partition, starting over whenever the store goes away."""
-        pause, said = _PAUSE_S, ""
+        pause, last_error = _PAUSE_S, ""
         while True:
             partition = self.partitions[number] = Partition(self._context, number, epoch, lease)
             self._lanes.lanes[number] = partition.both
@@ -236,13 +236,13 @@ class OwnedPartitions:
                 await self._give_up(partition)
                 raise
             except (Lost, Refused, ConfigError) as error:
-                again, said = str(error) == said, str(error)
+                again, last_error = str(error) == last_error, str(error)
                 if again:
-                    _log.debug("the take-over begins anew once more", partition=number, epoch=epoch, error=said)
+                    _log.debug("the take-over begins anew once more", partition=number, epoch=epoch, error=last_error)
                 else:
-                    _log.warning("the take-over begins anew", partition=number, epoch=epoch, error=said)
+                    _log.warning("the take-over begins anew", partition=number, epoch=epoch, error=last_error)
                 if isinstance(error, UnknownVersion):
-                    self._on_unreadable(number, said)
+                    self._on_unreadable(number, last_error)
                 await self._give_up(partition)
             await asyncio.sleep(pause)
             pause = min(2 * pause, _LONGEST_PAUSE_S)
@@ -275,9 +275,9 @@ class OwnedPartitions:
         self._closing[number, partition.lane.epoch] = partition
         for lane in partition.both:
             lane.stop([*self._workers.running_of(lane), *self._failures.pending_of(lane)])
-        self._eligibility.forget_void()
+        self._eligibility.forget_stale()
 
-    async def hand_over(self, number: int, epoch: int, patience_s: float = _PATIENCE_S) -> dict[Kind, HandoffState]:
+    async def hand_off(self, number: int, epoch: int, patience_s: float = _PATIENCE_S) -> dict[Kind, HandoffState]:
         """After `stop_partition`: the state that the next owner needs, by kind of stream.
 
         Handlers have `patience_s` to end; those still running are in the state. A stream is in it, too, if the log
@@ -289,15 +289,15 @@ class OwnedPartitions:
             return {}  # it was never opened
         deadline = asyncio.get_running_loop().time() + patience_s
         await asyncio.gather(partition.close(), *(self._closed(lane, deadline) for lane in partition.both))
-        told: dict[Kind, HandoffState] = {}
+        handoffs: dict[Kind, HandoffState] = {}
         for lane in partition.both:
             lane.cut_off()
             self._settler.forget(lane)
-            if lane.handover is not None and lane.log.may_have_begun and not lane.log.closed:
-                told[lane.id.kind] = (
-                    lane.handover if lane.log.begun else HandoffState(lane.generation, lane.seen, set())
+            if lane.handoff is not None and lane.log.may_have_begun and not lane.log.closed:
+                handoffs[lane.id.kind] = (
+                    lane.handoff if lane.log.begun else HandoffState(lane.generation, lane.seen, set())
                 )
-        return told if self._closing.pop((number, epoch), None) is not None else {}  # {}: it was lost meanwhile
+        return handoffs if self._closing.pop((number, epoch), None) is not None else {}  # {}: it was lost meanwhile
 
     async def _closed(self, lane: FedLane, deadline: float) -> None:
         """Write the clean end to the log. Handlers have until `deadline` to end, and the log a second more
@@ -305,7 +305,7 @@ class OwnedPartitions:
         """
         loop = asyncio.get_running_loop()
         while lane.to_close or (not lane.ended and loop.time() < deadline):
-            if loop.time() >= deadline + _SAID_S:
+            if loop.time() >= deadline + _CLEAN_END_S:
                 return
             self._settler.flush(lane)
             await asyncio.sleep(_LOOK_S)
@@ -329,7 +329,7 @@ class OwnedPartitions:
         """Prepare the end of the process, once no message is handed out any more: the settler writes the clean ends."""
         for partition in [*self.partitions.values(), *self._closing.values()]:
             for lane in partition.both:
-                if lane.handover is None:
+                if lane.handoff is None:
                     lane.stop([])
                 lane.left()
                 if lane.log.begun:  # otherwise its takeover was interrupted: there is nothing to write
@@ -339,7 +339,7 @@ class OwnedPartitions:
         for lane in partition.both:
             lane.abandon()
             self._settler.forget(lane)
-        self._eligibility.forget_void()
+        self._eligibility.forget_stale()
         await partition.close()
 
     # ---- messages held by previous owners
@@ -347,26 +347,26 @@ class OwnedPartitions:
     def held_changed(self, number: int, record: HeldRecord) -> None:
         """Some held messages have ended at their holder."""
         if (partition := self.partitions.get(number)) is not None:
-            partition.former.changed(record)
+            partition.previous_owners.changed(record)
             for lane in partition.both:
                 self._dirty.mark(lane)
 
-    def held_let_go(self, number: int, record: HeldRecord) -> None:
+    def held_released(self, number: int, record: HeldRecord) -> None:
         """The holder lives, and won't handle these messages after all: hand them out here."""
         if (partition := self.partitions.get(number)) is not None:
-            partition.former.let_go(record)
+            partition.previous_owners.release(record)
             for lane in partition.both:
                 self._dirty.mark(lane)
 
     def held_gone(self, number: int, record: HeldRecord) -> None:
         """The holder is gone without ending these messages: hand them out here."""
         if (partition := self.partitions.get(number)) is not None:
-            self._spawn(self._let_go(partition, record), f"let go {number}")
+            self._spawn(self._release_held(partition, record), f"let go {number}")
 
-    async def _let_go(self, partition: Partition, record: HeldRecord) -> None:
+    async def _release_held(self, partition: Partition, record: HeldRecord) -> None:
         while self.partitions.get(partition.number) is partition:
             try:
-                await partition.former.gone(record)
+                await partition.previous_owners.gone(record)
                 for lane in partition.both:
                     self._dirty.mark(lane)
                 return
@@ -379,4 +379,8 @@ class OwnedPartitions:
         the next owner needs the record, in case this node dies.
         """
         partition = self.partitions.get(number)
-        return partition is not None and partition.former.durable(record) and not self._queues.shares.waits_for(number)
+        return (
+            partition is not None
+            and partition.previous_owners.durable(record)
+            and not self._queues.shares.waits_for(number)
+        )

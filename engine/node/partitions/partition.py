@@ -56,7 +56,8 @@ class PartitionContext:
 
 
 class Partition:
-    """The lane and the delay stream of a partition, their feeds, and the messages held by previous owners (`former`).
+    """The lane and the delay stream of a partition, their feeds, and the messages held by previous owners
+    (`previous_owners`).
 
     Invariant: `opened` is set once feeds of both streams are open; `opened_at` is then the time (monotonic ns). After
     `close`, feeds that were being opened are closed again.
@@ -68,10 +69,10 @@ class Partition:
         self._store, self._verifier = store, context.verifier
         self.lane = FedLane(LaneId("lanes", number), epoch, limits, context.resolver, lease)
         self.later = FedLane(LaneId("later", number), epoch, limits, context.resolver, lease)
-        self.precedence = CatchUpPriority(ready.queue_ready, context.bands, context.tuning.patience_s)
-        self.former = PreviousOwners(store, self.both, context.busy, ready, context.eligibility)
+        self.catch_up_priority = CatchUpPriority(ready.queue_ready, context.bands, context.tuning.patience_s)
+        self.previous_owners = PreviousOwners(store, self.both, context.busy, ready, context.eligibility)
         self._lane_feeds = LaneFeed(
-            store, self.lane, ready, context.verifier, self.precedence, context.ahead, context.tuning
+            store, self.lane, ready, context.verifier, self.catch_up_priority, context.ahead, context.tuning
         )
         self._hour_feeds = DelayFeed(store, self.later, context.verifier, context.due)
         self._feeds: dict[FedLane, LaneFeed | DelayFeed] = {self.lane: self._lane_feeds, self.later: self._hour_feeds}
@@ -102,7 +103,7 @@ class Partition:
             recover(self._store, lane, self._context.busy, held, known, repeated=repeated) for lane in self.both
         )
         for lane, (_, parts) in zip(self.both, recovered, strict=True):
-            await self.former.hold(lane, parts)  # both streams: a key may be out in one and wait in the other
+            await self.previous_owners.hold(lane, parts)  # both streams: a key may be out in one and wait in the other
         await self._lane_feeds.begin(recovered[0][0])
 
     async def complete(self) -> None:
@@ -157,7 +158,7 @@ class Partition:
             await feeds.drop()
             while True:
                 try:
-                    await feeds.begin_anew()
+                    await feeds.begin_again()
                     break
                 except (Lost, Refused):
                     await asyncio.sleep(_PAUSE_S)

@@ -75,7 +75,7 @@ class PreviousOwners:
     @staticmethod
     def _note_failed(lane: FedLane, failed: Iterable[tuple[int, int]]) -> None:
         for sequence, mark in failed:
-            lane.log.mark_as_told(sequence, mark, now_ns())
+            lane.log.merge_mark(sequence, mark, now_ns())
 
     def changed(self, record: HeldRecord) -> None:
         """Settle held messages that have ended at their holder."""
@@ -83,17 +83,17 @@ class PreviousOwners:
             if (part := record.lanes.get(lane.id.kind)) is not None:
                 self._settle(lane, part.done)
 
-    def let_go(self, record: HeldRecord) -> None:
+    def release(self, record: HeldRecord) -> None:
         """Release messages whose holder lives, but won't handle them after all."""
         for lane in self._lanes:
             if (part := record.lanes.get(lane.id.kind)) is None:
                 continue
             self._note_failed(lane, [each for each in part.failed if each[0] in lane.held])
-            self._let_go(lane, part.running)
+            self._release(lane, part.running)
 
-    def _let_go(self, lane: FedLane, sequences: list[int]) -> None:
+    def _release(self, lane: FedLane, sequences: list[int]) -> None:
         self._freed[lane].update(sequences)
-        for queue in lane.take_back(sequences, now_ns()):
+        for queue in lane.requeue(sequences, now_ns()):
             self._ready.queue_ready(queue)
 
     async def gone(self, record: HeldRecord) -> None:
@@ -108,7 +108,7 @@ class PreviousOwners:
                 continue
             known = lane.held.keys() & {*part.running}  # empty if the stream has been replaced since
             suspect(lane, mark_suspects(records, lane.id, record.epoch, known))
-            self._let_go(lane, part.running)
+            self._release(lane, part.running)
 
     def durable(self, record: HeldRecord) -> bool:
         """Whether all that a holder has ended or released is durably settled."""

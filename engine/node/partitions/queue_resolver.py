@@ -49,8 +49,8 @@ class QueueResolver:
         return self._queues.get(lane.id.partition, project, group, band)
 
     def _bury(self, lane: FedLane, subject: str, entry: Entry, reason: str) -> None:
-        self._failure_log.stray(lane, subject, reason)
+        self._failure_log.unroutable(lane, subject, reason)
         stream = names.stream(self._env, lane.id)
         _, sequence, at, headers, body, *_ = entry
-        copy = copies.stray(subject, stream, sequence, at, headers, body, self._env, reason)
-        self._failures.stray(lane, sequence, copy)
+        copy = copies.unroutable(subject, stream, sequence, at, headers, body, self._env, reason)
+        self._failures.unroutable(lane, sequence, copy)

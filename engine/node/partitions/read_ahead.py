@@ -35,8 +35,8 @@ class ReadAhead:
         self._store = store
         self._gate = asyncio.Semaphore(_LANES_AT_ONCE)
 
-    async def read(self, lane: FedLane, subjects: Sequence[bytes], at_hand: Callable[[Queue], None]) -> None:
-        """Read the heads of these subjects, in this order, and call `at_hand` with their queues. The feed delivers
+    async def read(self, lane: FedLane, subjects: Sequence[bytes], on_ready: Callable[[Queue], None]) -> None:
+        """Read the heads of these subjects, in this order, and call `on_ready` with their queues. The feed delivers
         those that can't be read now.
         """
         generation = lane.generation
@@ -45,9 +45,9 @@ class ReadAhead:
             async with self._gate:
                 if lane.generation != generation or not lane.catching_up:
                     return
-                await asyncio.gather(*(self._read(lane, generation, subject, at_hand) for subject in some))
+                await asyncio.gather(*(self._read(lane, generation, subject, on_ready) for subject in some))
 
-    async def _read(self, lane: FedLane, generation: int, subject: bytes, at_hand: Callable[[Queue], None]) -> None:
+    async def _read(self, lane: FedLane, generation: int, subject: bytes, on_ready: Callable[[Queue], None]) -> None:
         """Read the head of a subject, or all of its messages if they are near the backlog's end."""
         for _ in range(_TRIES):
             if (start := lane.next_ahead(subject)) is None:
@@ -60,8 +60,8 @@ class ReadAhead:
                 return
             if lane.generation != generation or (queue := lane.take_ahead(subject, found)) is None:
                 return
-            at_hand(queue)
+            on_ready(queue)
             if found and queue.hand and most == 1 and found[-1].sequence < lane.high - _NEAR:
                 return
         if not lane.lacks(subject) and (known := lane.queues.get(subject)) is not None and known.behind:
-            at_hand(known)  # messages that the tail feed has delivered may start now
+            on_ready(known)  # messages that the tail feed has delivered may start now

@@ -64,14 +64,16 @@ async def recover(
         _check_owner(lane, log, known, clean=clean, repeated=repeated)
         dead = died(log, released, clean=clean)
         _check_holders(lane, dead.keys() - {log.epoch}, known)
-        said = await busy() if dead else []
+        recorded = await busy() if dead else []
         found = [
-            each for epoch, among in dead.items() for each in await read_in_flight(store, lane.id, said, epoch, among)
+            each
+            for epoch, among in dead.items()
+            for each in await read_in_flight(store, lane.id, recorded, epoch, among)
         ]
         blockers = blocked(held, lane.id.kind, state.created)
         # From here to the append nothing is awaited: a cancellation in between would leave half of it unlogged.
         if lane.recover(log, state, high_at, horizon_of(log, state, clean=clean)):
-            lane.marks.let_go_all()
+            lane.marks.release_all()
             suspect(lane, [*found, *accused(blockers, dead, found)])
             lane.blocked |= {each: part.seconds for part in blockers.values() for each in part.sequences}
         else:
@@ -145,7 +147,7 @@ async def _fenced(store: Store, lane: Lane, position: int) -> bool:
     append = lane.cut(now_ns(), fence=True)
     if append is not None and len(settle_record.encode(append.record)) > store.max_payload - HEADERS:
         lane.log.withdraw(append)
-        lane.log.put_off_checkpoint()
+        lane.log.defer_checkpoint()
         append = lane.cut(now_ns(), fence=True)  # an empty record of the new epoch is a fence as well
     assert append is not None, "a lane that has just recovered can always be cut"
     try:

@@ -20,7 +20,7 @@ class Endpoint:
     settings, and neither should wait for the other.
     """
 
-    __slots__ = ("breaker", "confidential", "headers", "project", "settings", "told", "url", "where")
+    __slots__ = ("breaker", "confidential", "headers", "logged", "project", "settings", "url", "where")
 
     def __init__(self, project: str, settings: Mapping[str, Any]) -> None:
         """`settings` as returned by `evenlane.quota.topics.fields.push_settings`."""
@@ -30,7 +30,7 @@ class Endpoint:
         self.headers: Mapping[str, str] = settings["headers"]
         self.confidential = confidential_of(settings["url"], self.headers.values())
         self.breaker = Breaker()
-        self.told: set[str] = set()  # warnings that were logged already
+        self.logged: set[str] = set()  # warnings that were logged already
 
 
 class Endpoints:

@@ -30,7 +30,7 @@ _log = structlog.get_logger(__name__)
 _SECOND = 1_000_000_000
 _SHORTEST_S = 0.01  # of a pause
 _NO_SECRET_S = 10.0  # until a missing secret is looked for again
-_BESIDE_S = 2.0  # what a push may take in addition to its timeout
+_EXTRA_S = 2.0  # what a push may take in addition to its timeout
 _ASKS_FOR_REST = (429, 503)
 
 
@@ -94,14 +94,14 @@ class Pusher:
         try:
             return self._secrets.get(ref, now)
         except NoSecret as error:
-            self._say_once(endpoint, str(error))
+            self._log_once(endpoint, str(error))
             raise Pause(_NO_SECRET_S, str(error)) from error
 
     async def _post(self, endpoint: Endpoint, secret: Secret, message: Message) -> PushResponse:
         timeout: float = endpoint.settings["timeout"]
         # A push ends by its own timeout; ack_wait, which may be shorter, is for arbitrary handlers.
         message.in_progress()
-        message.alive_at += int((timeout + _BESIDE_S) * _SECOND)
+        message.alive_at += int((timeout + _EXTRA_S) * _SECOND)
         identity, timestamp = webhook_id(message.project, message.id), int(time.time())
         headers = headers_of(
             message.headers, endpoint.headers, identity=identity, timestamp=timestamp, attempt=message.attempt,
@@ -117,7 +117,7 @@ class Pusher:
             rest = pause_s(answer.retry_after, time.time())
             if rest is not None:
                 raise Pause(rest, f"HTTP {answer.status} from {endpoint.where}, which asks for a pause of {rest:g} s")
-            self._say_once(endpoint, "a Retry-After is neither seconds nor a date: passed over")
+            self._log_once(endpoint, "a Retry-After is neither seconds nor a date: passed over")
         raise failure(answer, endpoint.where, (*endpoint.confidential, *secret.texts))
 
     def _succeeded(self, endpoint: Endpoint, token: int) -> None:
@@ -139,7 +139,7 @@ class Pusher:
             )  # fmt: skip
 
     @staticmethod
-    def _say_once(endpoint: Endpoint, what: str) -> None:
-        if what not in endpoint.told:
-            endpoint.told.add(what)
+    def _log_once(endpoint: Endpoint, what: str) -> None:
+        if what not in endpoint.logged:
+            endpoint.logged.add(what)
             _log.warning(what, project=endpoint.project, endpoint=endpoint.where)

@@ -28,11 +28,12 @@ class PushResponse(NamedTuple):
 
 class PushFailed(Exception):
     """A failed attempt. Its text is for people, and contains no secrets. `is_outage`: the endpoint as a whole has
-    failed, not only this message. `said` is from the response and may repeat the message, so `for_logs` leaves it out.
+    failed, not only this message. `excerpt` is from the response and may repeat the message, so `for_logs` leaves it
+    out.
     """
 
-    def __init__(self, text: str, *, is_outage: bool, said: str = "") -> None:
-        super().__init__(f"{text}: {said}" if said else text)
+    def __init__(self, text: str, *, is_outage: bool, excerpt: str = "") -> None:
+        super().__init__(f"{text}: {excerpt}" if excerpt else text)
         self.is_outage, self.for_logs = is_outage, text
 
 
@@ -41,8 +42,8 @@ def failure(answer: PushResponse, where: str, confidential: Iterable[str]) -> Pu
     what = f"HTTP {answer.status} from {where}"
     if 300 <= answer.status < 400:
         return PushFailed(f"{what}: redirects are not followed", is_outage=False)
-    said = quoted(answer.start, confidential)
-    return PushFailed(what, is_outage=answer.status >= 500, said=said)
+    excerpt = quoted(answer.start, confidential)
+    return PushFailed(what, is_outage=answer.status >= 500, excerpt=excerpt)
 
 
 def quoted(start: bytes, confidential: Iterable[str]) -> str:

@@ -22,10 +22,10 @@ class Watch:
         self._activity = activity
         self.queues: dict[Queue, None] = dict.fromkeys(queues)  # in order of arrival
 
-    def let_go(self, queue: Queue) -> None:
+    def release(self, queue: Queue) -> None:
         """Release a silent queue that the observer has fully accounted for; its next message brings it back."""
         self.queues.pop(queue, None)
-        self._activity.let_go(queue)
+        self._activity.release(queue)
 
     def take(self) -> dict[Queue, None]:
         """Take all queues that came since the last call. The observer keeps track of them itself until it
@@ -64,7 +64,7 @@ class Activity:
             for watch in self._watches:
                 watch.queues[queue] = None
 
-    def let_go(self, queue: Queue) -> None:
+    def release(self, queue: Queue) -> None:
         """Release a queue for one observer: all observers will be notified of its next message."""
         self.noted.discard(queue)
 

@@ -72,7 +72,7 @@ class PayloadMemory:
 
     def unload(self, queue: Queue, now: int) -> None:
         """Unload the queue's ready payloads; they are read again when their turn comes."""
-        queue.lay_down(self.limits)
+        queue.unload(self.limits)
         self._scheduler.empty(queue, now)
         self.freed()
 

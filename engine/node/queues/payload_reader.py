@@ -141,7 +141,7 @@ class PayloadReader:
             else:
                 entry = entry_of(lane, sequence, stored.at, stored.headers, stored.body)
                 if queue.reading_turns:
-                    queue.take_back(entry, self._memory.limits)
+                    queue.requeue(entry, self._memory.limits)
                 else:
                     queue.hold(entry, self._memory.limits)
 

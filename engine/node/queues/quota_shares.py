@@ -28,9 +28,9 @@ class QuotaShares:
     that are being drained; `mine` are the node's partitions, `projects` those with queues here. `on_change` is called
     when other messages may start than before.
 
-    Invariant: `_told` has, for each project that the scheduler has rules for, the own part by which they were computed.
-    A partition in `_later[project]` is the node's, but its previous owner has lent its part: it counts only from the
-    given time (ns) on.
+    Invariant: `_configured` has, for each project that the scheduler has rules for, the own part by which they were
+    computed. A partition in `_later[project]` is the node's, but its previous owner has lent its part: it counts only
+    from the given time (ns) on.
     """
 
     def __init__(
@@ -50,12 +50,12 @@ class QuotaShares:
         self.loans = Loans()
         self.revision = 0
         """Grows whenever a project's topic, or the node's part of it, may have changed."""
-        self._told: dict[str, NodeShare] = {}  # own parts that the scheduler was configured with
+        self._configured: dict[str, NodeShare] = {}  # own parts that the scheduler was configured with
         self._borrowed_of: dict[str, tuple[object, ...]] = {}  # the division under which loans were granted
         self._later: dict[str, dict[int, int]] = {}  # project -> partition -> ns
         self._sharing: asyncio.Handle | None = None
         self._share_at = 0.0
-        self._all_anew = False
+        self._all_due = False
         self._to_share: dict[str, None] = {}  # projects whose own part may have changed
         self._urgent: dict[str, None] = {}
 
@@ -64,12 +64,12 @@ class QuotaShares:
         self.revision += 1
         topic, now = self._rules_of(project), now_ns()
         if topic is None:
-            self._told.pop(project, None)
+            self._configured.pop(project, None)
             self._scheduler.configure(project, None, now)
             return
         if self._borrowed_of.get(project, division := self._division(project, topic)) != division:
             self.loans.drop(project)  # own parts have changed on all nodes: loans were granted by the old ones
-        own = self._told[project] = self._own(project, topic)
+        own = self._configured[project] = self._own(project, topic)
         part = self.loans.part(project, own.part)
         if part > own.part:  # borrowed: limited to the most that its groups may use
             part = max(own.part, min(part, max(1, own.groups) * self._cluster_config.max_group_qps / topic.qps))
@@ -86,7 +86,7 @@ class QuotaShares:
 
     def has_rules(self, project: str) -> bool:
         """Whether the scheduler has rules for the project."""
-        return project in self._told
+        return project in self._configured
 
     def parts_of(self, project: str) -> tuple[Topic, float, float] | None:
         """The project's topic, the node's own part, and the part that it may use now. None if the project has no rules,
@@ -116,14 +116,14 @@ class QuotaShares:
 
     def more_partitions(self) -> None:
         """A partition is open: recompute the node's parts in a moment."""
-        self._all_anew = True
+        self._all_due = True
         self._arm(self._tuning.shares_after_s)
 
     def fewer_partitions(self, gone: Iterable[str]) -> None:
         """A partition with queues of these projects is gone: give up its part before another node uses it."""
         self.revision += 1
         self._urgent.update(dict.fromkeys(gone))
-        self._all_anew = True
+        self._all_due = True
         self._arm(0)
 
     def changed(self, projects: Iterable[str]) -> None:
@@ -135,7 +135,7 @@ class QuotaShares:
                 self._borrowed_of[project] = self._division(project, topic)
             else:
                 self._borrowed_of.pop(project, None)
-            if project in self._told:
+            if project in self._configured:
                 self.configure(project)
         self._on_change()
 
@@ -202,8 +202,8 @@ class QuotaShares:
         """Process some projects of the pass, and the rest in the next turn of the loop. Later changes cause
         another pass.
         """
-        if self._all_anew and not self._to_share:
-            self._all_anew, self._to_share = False, dict.fromkeys(self._projects)
+        if self._all_due and not self._to_share:
+            self._all_due, self._to_share = False, dict.fromkeys(self._projects)
         for _ in range(self._tuning.shares_at_once):
             some = self._urgent or self._to_share
             if not some:
@@ -213,15 +213,15 @@ class QuotaShares:
         if self._urgent or self._to_share:
             self._share_at = 0.0
             self._sharing = asyncio.get_running_loop().call_soon(self._share)
-        elif self._all_anew:
+        elif self._all_due:
             self._arm(self._tuning.shares_after_s)
 
     def _share_one(self, project: str) -> None:
         topic = self._rules_of(project)
         if topic is None or project not in self._projects:
-            if self._told.pop(project, None) is not None:
+            if self._configured.pop(project, None) is not None:
                 self.revision += 1
                 self._scheduler.configure(project, None, now_ns())
-        elif self._own(project, topic) != self._told.get(project):
+        elif self._own(project, topic) != self._configured.get(project):
             self.configure(project)
             self._on_change()

@@ -111,18 +111,18 @@ class QueueRegistry:
         """The number of messages that wait in all queues."""
         return sum(queue.backlog for queue in self.activity.noted)
 
-    def opened(self, partition: int, at_hand: Callable[[Queue], None]) -> None:
+    def opened(self, partition: int, on_ready: Callable[[Queue], None]) -> None:
         """Report the partition's queues that have messages: they may be handed out from now on."""
         for queue in sorted(self._by_partition.get(partition, {}).values(), key=_band):
             if queue.hand or queue.behind:
-                at_hand(queue)
+                on_ready(queue)
 
     def forget(self, partition: int) -> None:
         """Drop the queues of a partition that the node no longer owns, and its part of their topics."""
         now = now_ns()
         gone = self._by_partition.pop(partition, {})
-        for told in self.on_gone:
-            told(gone.values())
+        for notify in self.on_gone:
+            notify(gone.values())
         self.activity.forget(gone.values())
         for queue in gone.values():
             queue.asleep = True  # stops reads under way

@@ -48,7 +48,7 @@ class BacklogReporter:
         self._subject = subject(env, node.id)
         self._tally = Tally(node)
         self._number = 0
-        self._telling: asyncio.Task[None] | None = None
+        self._reporting: asyncio.Task[None] | None = None
 
     async def open(self) -> None:
         """Raises Unreachable."""
@@ -56,18 +56,18 @@ class BacklogReporter:
         for project, accepted in self._topic_cache.all().items():
             self._tally.topic_changed(project, accepted)
         self._topic_cache.on_change.append(self._tally.topic_changed)
-        self._telling = asyncio.create_task(self._tell(), name="backlog counts")
+        self._reporting = asyncio.create_task(self._keep_reporting(), name="backlog counts")
 
     async def close(self) -> None:
         """Harmless when it was never opened."""
         if self._tally.topic_changed in self._topic_cache.on_change:
             self._topic_cache.on_change.remove(self._tally.topic_changed)
-        if self._telling is not None:
-            self._telling.cancel()
-            await asyncio.gather(self._telling, return_exceptions=True)
+        if self._reporting is not None:
+            self._reporting.cancel()
+            await asyncio.gather(self._reporting, return_exceptions=True)
         await self._connection.close()
 
-    async def _tell(self) -> None:
+    async def _keep_reporting(self) -> None:
         while True:
             await asyncio.sleep(self._every_s)
             try:

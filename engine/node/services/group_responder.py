@@ -56,8 +56,8 @@ class GroupResponder:
 
     async def _answer(self, ask: GroupRequest) -> None:
         try:
-            told = await self._looking.at(ask)
-            self._connection.send(ask.reply, msgspec.json.encode(told))
+            reply = await self._looking.at(ask)
+            self._connection.send(ask.reply, msgspec.json.encode(reply))
         except Disconnected:
             _log.debug("whoever asked is out of reach")
         except Exception:  # noqa: BLE001 - a defect here must not end the node

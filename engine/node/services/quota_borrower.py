@@ -26,7 +26,7 @@ from evenlane.engine.core.wire.share_messages import (
 )
 from evenlane.engine.node.queues.quota_share import WHOLE
 from evenlane.engine.node.services.quota_demand import Demand, QueueDemand
-from evenlane.quota.lending.rounds import NodeStanding, State
+from evenlane.quota.lending.rounds import NodeLoans, State
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
@@ -79,8 +79,8 @@ class QuotaBorrower:
         self._ending: asyncio.TimerHandle | None = None
 
     def open(self) -> None:
-        self._connection.listen(to_all(self._env), self._heard)
-        self._connection.listen(to_node(self._env, self._node.id), self._heard)
+        self._connection.listen(to_all(self._env), self._on_message)
+        self._connection.listen(to_node(self._env, self._node.id), self._on_message)
         self._on_change.append(self._topic_changed)
         self._node.queues.on_gone.append(self._gone)
         self._looking = asyncio.create_task(self._look(), name="shares")
@@ -130,13 +130,13 @@ class QuotaBorrower:
         changed, self._changed = self._changed, set()
         known = {project for project in changed if self._shares.has_rules(project)}
         self._active |= known
-        await self._say_short(known, anew=True)
+        await self._send_short(known, is_new=True)
 
     async def look(self) -> None:
         """Report all active projects that are short."""
         self._take_woken()
         self._looked = now_ns()
-        await self._say_short(list(self._active))
+        await self._send_short(list(self._active))
 
     def _take_woken(self) -> None:
         """Activate projects that have had a message while they were silent."""
@@ -149,19 +149,19 @@ class QuotaBorrower:
         """These queues are about to belong to another node: look at their projects again."""
         self._active.update(queue.project for queue in queues)
 
-    async def _say_short(self, projects: Collection[str], *, anew: bool = False) -> None:
+    async def _send_short(self, projects: Collection[str], *, is_new: bool = False) -> None:
         short = []
         for number, project in enumerate(projects, start=1):
             state = self._state(project)
             if state is not None and state.own < WHOLE and state.want > state.own:
                 short.append(project)
-            self._let_go_if_silent(project, state)
+            self._release_if_silent(project, state)
             if number % _SLICE == 0:
                 await asyncio.sleep(0)
         for start in range(0, len(short), _MOST):
-            self._send(Short(self._node.id, short[start : start + _MOST], anew))
+            self._send(Short(self._node.id, short[start : start + _MOST], is_new))
 
-    def _let_go_if_silent(self, project: str, state: State | None) -> None:
+    def _release_if_silent(self, project: str, state: State | None) -> None:
         """Deactivate a silent project. Its next message activates it again, and so does a change of its rules."""
         queues = self._node.queues.of(project)
         if not queues:
@@ -171,7 +171,7 @@ class QuotaBorrower:
         if not any(queue.backlog for queue in queues):
             self._active.discard(project)
             for queue in queues:
-                self._watch.let_go(queue)
+                self._watch.release(queue)
 
     def _state(self, project: str) -> State | None:
         """The project's own part and wanted part. None if the node owns and has nothing of it, or its groups may not
@@ -198,7 +198,7 @@ class QuotaBorrower:
 
     # ---- requests of the leader
 
-    def _heard(self, _subject: bytes, _reply: bytes, _headers: bytes, body: bytes) -> None:
+    def _on_message(self, _subject: bytes, _reply: bytes, _headers: bytes, body: bytes) -> None:
         word = asked(body)
         if isinstance(word, Ask):
             self._report(word)
@@ -227,7 +227,7 @@ class QuotaBorrower:
             own = self._shares.own(project)
             lent = loans.lend(project, word.epoch, word.number, loan.lend if trusted else 0.0, own, until)
             borrowed = loans.keep(project, word.epoch, word.number, loan.keep)
-            node_loans[project] = NodeStanding(lent, borrowed)
+            node_loans[project] = NodeLoans(lent, borrowed)
             if loans.totals(project) != before:
                 _log.debug("lends", project=project, part=lent, borrowed=borrowed, epoch=word.epoch)
                 self._shares.changed([project])

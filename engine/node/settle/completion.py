@@ -47,11 +47,11 @@ class CompletionHandler:
         entry, queue = message._entry, message._queue  # noqa: SLF001 - saves property calls for each message
         lane = entry[0]
         if message.generation == lane.generation:  # (`Lane.settle`, inlined to save a call per message)
-            news = lane.news
-            if not news:
+            unsynced = lane.unsynced
+            if not unsynced:
                 lane.log.note(now)
                 self._dirty.mark(lane)
-            news.append(entry[1])
+            unsynced.append(entry[1])
         elif lane.settle(entry[1], message.generation, now):
             self._dirty.mark(lane)
         else:
@@ -72,7 +72,7 @@ class CompletionHandler:
     def failed(self, message: Message, error: BaseException) -> None:
         """The attempt ended with `error`."""
         self._counters.failed += 1
-        if message.given_up:
+        if message.timed_out:
             self._counters.given_up += 1
         if not message.lane.current(message.sequence, message.generation):
             self._counters.void += 1
@@ -99,7 +99,7 @@ class CompletionHandler:
         """
         lane = message.lane
         if message.generation == lane.generation:
-            message.queue.take_back(message.entry, self._limits)
+            message.queue.requeue(message.entry, self._limits)
             self._ready.queue_ready(message.queue)
         else:
             lane.untouched(message.sequence, message.generation)

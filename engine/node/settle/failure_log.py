@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import structlog
 
 from evenlane.engine.base.log_throttle import LogThrottle
-from evenlane.engine.core.message.copies import STRAY
+from evenlane.engine.core.message.copies import UNROUTABLE_PROJECT
 from evenlane.engine.core.message.error_text import cut, failure, raised_at
 from evenlane.engine.core.message.log_fields import lane_fields, message_fields
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 _log = structlog.get_logger(__name__)
 
-_LETTERS = 5  # dead letters per project
+_MOST_DEAD_LETTERS = 5  # dead letters per project
 
 
 class FailureLog:
@@ -28,10 +28,10 @@ class FailureLog:
 
     def __init__(self) -> None:
         self._failed = LogThrottle(1, _more_failed)
-        self._dead = LogThrottle(_LETTERS, _more_dead)
+        self._dead = LogThrottle(_MOST_DEAD_LETTERS, _more_dead)
         self._refused = LogThrottle(1, _more_refused)
         self._paused = LogThrottle(1, _more_paused)
-        self._missing = LogThrottle(_LETTERS, _more_missing)
+        self._missing = LogThrottle(_MOST_DEAD_LETTERS, _more_missing)
         self._stuck = LogThrottle(1, _more_stuck)
 
     def failed(self, message: Message, error: BaseException, follows: str) -> None:
@@ -59,9 +59,9 @@ class FailureLog:
                 **message_fields(message), header=refusal.header, reason=str(refusal),
             )  # fmt: skip
 
-    def stray(self, lane: Lane, subject: str, reason: str) -> None:
+    def unroutable(self, lane: Lane, subject: str, reason: str) -> None:
         """The message is unroutable: its sender made up the subject."""
-        if self._dead.may(STRAY):
+        if self._dead.may(UNROUTABLE_PROJECT):
             _log.warning(
                 "dead-lettered: a message belongs to no queue", **lane_fields(lane), subject=cut(subject), reason=reason
             )

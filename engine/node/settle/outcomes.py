@@ -122,7 +122,9 @@ class FailureHandler:
         return [
             outcome.sequence
             for outcome in self._open.values()
-            if outcome.lane is lane and outcome.generation == lane.generation and outcome.project != copies.STRAY
+            if outcome.lane is lane
+            and outcome.generation == lane.generation
+            and outcome.project != copies.UNROUTABLE_PROJECT
         ]
 
     def falling_back(self, task: asyncio.Task[Any]) -> list[Message]:
@@ -195,9 +197,9 @@ class FailureHandler:
             self._fallback.forgo(message)
             self._wait_less(outcome.project)
 
-    def stray(self, lane: Lane, sequence: int, copy: copies.Copy) -> None:
+    def unroutable(self, lane: Lane, sequence: int, copy: copies.Copy) -> None:
         """Dead-letter an unroutable message."""
-        self._put(_Outcome(lane, sequence, lane.generation, copies.STRAY, copy, "stray"))
+        self._put(_Outcome(lane, sequence, lane.generation, copies.UNROUTABLE_PROJECT, copy, "stray"))
 
     async def drain(self, deadline: float) -> bool:
         """Wait until the loop's time `deadline` for copies under way. True if all of them were put."""
@@ -286,7 +288,7 @@ class FailureHandler:
             del self._stuck[project]
 
     def _count(self, outcome: _Outcome, sign: int) -> None:
-        if outcome.project != copies.STRAY:  # unroutable messages must not hold up anybody's messages
+        if outcome.project != copies.UNROUTABLE_PROJECT:  # unroutable messages must not hold up anybody's messages
             self._counted += sign
             self._bytes += sign * len(outcome.copy.body)
         self.crowded = self._counted >= _MOST or self._bytes >= _MOST_BYTES

@@ -60,7 +60,7 @@ class Settler:
     ) -> None:
         self._store, self._interval, self._dirty = store, interval_s, dirty
         self._verifier, self._signal, self._events = verifier, signal, events
-        self._news, self.truncator = dirty.lanes, truncator
+        self._dirty_lanes, self.truncator = dirty.lanes, truncator
         self._appending = LaneTasks(events)
         self._task: asyncio.Task[None] | None = None
         self.lagging = self.full = False
@@ -79,7 +79,7 @@ class Settler:
 
     def lag(self, now: int) -> int:
         """The time (ns) for which the oldest result hasn't been durable; `now` is monotonic ns."""
-        waiting = [oldest for lane in self._news if (oldest := lane.log.oldest_news()) is not None]
+        waiting = [oldest for lane in self._dirty_lanes if (oldest := lane.log.oldest_unsynced()) is not None]
         return max(0, now - min(waiting, default=now))
 
     def weigh(self) -> None:
@@ -89,7 +89,7 @@ class Settler:
             self._flush()
 
     def _is_full(self) -> bool:
-        return sum(lane.log.unsettled_news for lane in self._news) > max(self._most, 2 * self._usual)
+        return sum(lane.log.unsynced_count for lane in self._dirty_lanes) > max(self._most, 2 * self._usual)
 
     def _ease(self) -> None:
         if self.full and not self._is_full():
@@ -99,10 +99,10 @@ class Settler:
     async def stop(self, deadline: float) -> bool:
         """Write the remaining results until the loop's time `deadline`. True if all became durable."""
         loop = asyncio.get_running_loop()
-        while self._news and loop.time() < deadline:
+        while self._dirty_lanes and loop.time() < deadline:
             self._flush()
             await asyncio.sleep(0.01)
-        clean = not self._news
+        clean = not self._dirty_lanes
         tasks = [
             *self._appending.by_lane.values(),
             *self.truncator.tasks.by_lane.values(),
@@ -115,7 +115,7 @@ class Settler:
 
     def forget(self, lane: Lane) -> None:
         """Write and remove nothing more for this lane."""
-        self._news.pop(lane, None)
+        self._dirty_lanes.pop(lane, None)
         self._ease()
         self._appending.cancel(lane)
         self.truncator.forget(lane)
@@ -138,7 +138,7 @@ class Settler:
 
     async def _run(self) -> None:
         while True:
-            if not self._news and not self.truncator.lanes:
+            if not self._dirty_lanes and not self.truncator.lanes:
                 self._dirty.changed.clear()
                 await self._dirty.changed.wait()
             await asyncio.sleep(self._interval)
@@ -150,10 +150,10 @@ class Settler:
         now = now_ns()
         late = now - int(self._interval * _SECOND) - _SECOND
         lagging = False
-        for lane in list(self._news):
-            oldest = lane.log.oldest_news()
+        for lane in list(self._dirty_lanes):
+            oldest = lane.log.oldest_unsynced()
             if oldest is None and not (lane.log.checkpoint_due or lane.to_close):
-                del self._news[lane]
+                del self._dirty_lanes[lane]
                 continue
             lagging = lagging or (oldest is not None and oldest < late)
             self._append(lane, now)
@@ -182,7 +182,7 @@ class Settler:
         raw = settle_record.encode(append.record)
         if append.record.checkpoint and len(raw) > self._store.max_payload - HEADERS:
             lane.log.withdraw(append)
-            lane.log.put_off_checkpoint()
+            lane.log.defer_checkpoint()
             return
         future = self._store.append_log(lane.id, raw, lane.log.position, checkpoint=append.record.checkpoint)
         future.add_done_callback(partial(self._answered, lane, append))

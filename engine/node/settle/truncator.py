@@ -83,7 +83,7 @@ class StreamTruncator:
                     self._remove(lane, partial(self._erase, lane, erasable))
                 elif lane.removal.last_probe < since and lane.id.kind == "lanes":
                     self._remove(lane, partial(self._probe, lane, now))
-                elif not lane.log.unsettled_news:
+                elif not lane.log.unsynced_count:
                     del self.lanes[lane]
 
     def _remove(self, lane: Lane, work: Callable[[], Coroutine[object, object, None]]) -> None:

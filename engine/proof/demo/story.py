@@ -45,7 +45,7 @@ class Demo:
     async def run(self) -> Result:
         """Raises EvenlaneError if a server, a put or the node failed."""
         started = monotonic()
-        self._say("starting NATS and etcd ...")
+        self._print("starting NATS and etcd ...")
         with tempfile.TemporaryDirectory(prefix="evenlane-demo-") as folder:
             async with Servers(Path(folder)) as servers:
                 await _unless_ended(servers, self._story(servers))
@@ -54,7 +54,7 @@ class Demo:
 
     async def _story(self, servers: Servers) -> None:
         async with AsyncExitStack() as opened:
-            self._say(intro(self._result.plan))
+            self._print(intro(self._result.plan))
             live = Live(preparing(self._result.plan), console=self._console, auto_refresh=False, transient=True)
             if self._console.is_terminal:
                 opened.enter_context(live)
@@ -91,21 +91,21 @@ class Demo:
             live.update(running(self._result, turn, number), refresh=True)
             await asyncio.sleep(_REFRESH_S)
 
-    def _say(self, text: str) -> None:
+    def _print(self, text: str) -> None:
         if not self._quiet:
             self._console.print(text)
 
 
 async def _unless_ended(servers: Servers, story: Coroutine[Any, Any, None]) -> None:
     """The story to its end. Raises EvenlaneError as soon as a server ends."""
-    telling = asyncio.create_task(story)
+    story_task = asyncio.create_task(story)
     ending = asyncio.create_task(servers.wait())
     try:
-        await asyncio.wait({telling, ending}, return_when=asyncio.FIRST_COMPLETED)
-        if ending.done() and not telling.done():
+        await asyncio.wait({story_task, ending}, return_when=asyncio.FIRST_COMPLETED)
+        if ending.done() and not story_task.done():
             raise EvenlaneError(f"the demo broke off: {ending.result()}")
-        await telling
+        await story_task
     finally:
-        for task in (telling, ending):
+        for task in (story_task, ending):
             task.cancel()
-        await asyncio.gather(telling, ending, return_exceptions=True)
+        await asyncio.gather(story_task, ending, return_exceptions=True)

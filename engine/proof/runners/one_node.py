@@ -51,7 +51,7 @@ class Broker:
 
     async def through(self, arm: Arm, load: Load, run: Run, push: Handle | None = None) -> Trace:
         """The trace of `load`, in place of that of the arm."""
-        env, limits = f"bench-{next(_environments)}", WIDE if arm.at_hand else MemoryBudget()
+        env, limits = f"bench-{next(_environments)}", WIDE if arm.prefetched else MemoryBudget()
         topics = {each.name: each.topic for each in load.tenants}
         async with (
             environment(self.url, env, load.cluster_config, topics.get) as made,

@@ -46,7 +46,7 @@ class NodesBroker:
         """`passed` gets the share of the load's time that is over. Raises EvenlaneError, CoordinationError."""
         env, names = f"bench-nodes-{next(_environments)}", NAMES[: arm.nodes or self.nodes]
         tenants, cluster_config = arm.load.tenants, arm.load.cluster_config
-        limits = {"read_ahead": _MOST_AHEAD, "payload_budget": _MUCH} if arm.at_hand else {}
+        limits = {"read_ahead": _MOST_AHEAD, "payload_budget": _MUCH} if arm.prefetched else {}
         settings = {"lease_ttl": _LEASE_TTL, "concurrency": self.slots, **limits}
         async with cluster(self.url, tenants, cluster_config, settings, env=env) as made:
             await made.start(*names, program=_program(arm, len(names)))

@@ -45,7 +45,7 @@ class _Hot(TraceScenario):
         return {
             "without hot": self._arm(load.without(HOT), product),
             "with hot": self._arm(load, product),
-            "fifo": replace(self._arm(load, fifo), at_hand=True),
+            "fifo": replace(self._arm(load, fifo), prefetched=True),
         }
 
     def _arm(self, load: Load, make: Make) -> Arm:

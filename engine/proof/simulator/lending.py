@@ -13,7 +13,7 @@ from evenlane.engine.node.services.quota_demand import Demand, QueueDemand
 from evenlane.engine.proof.load.arrivals import MILLISECOND, SECOND
 from evenlane.engine.proof.load.load import CLUSTER_CONFIG
 from evenlane.quota.lending.loans import Loans
-from evenlane.quota.lending.rounds import LendingRounds, NodeStanding, State
+from evenlane.quota.lending.rounds import LendingRounds, NodeLoans, State
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -43,12 +43,12 @@ class BorrowingNode:
         self._loans.reports(_EPOCH, number, now)
         return self._states(projects, now)
 
-    def lend(self, number: int, loans: Mapping[str, Loan], now: int) -> dict[str, NodeStanding]:
+    def lend(self, number: int, loans: Mapping[str, Loan], now: int) -> dict[str, NodeLoans]:
         node_loans = {}
         for project, loan in loans.items():
             own = self._node.known[project].own.part
             lent = self._loans.lend(project, _EPOCH, number, loan.lend, own, now + _DURATION)
-            node_loans[project] = NodeStanding(lent, self._loans.keep(project, _EPOCH, number, loan.keep))
+            node_loans[project] = NodeLoans(lent, self._loans.keep(project, _EPOCH, number, loan.keep))
             self._use(project, now)
         return node_loans
 
@@ -147,7 +147,7 @@ class LendingLeader:
         self._wake_at_end(self._sides[name])
         self._send(now, partial(self._confirmed, name, number, node_loans))
 
-    def _confirmed(self, name: str, number: int, node_loans: Mapping[str, NodeStanding], now: int) -> None:
+    def _confirmed(self, name: str, number: int, node_loans: Mapping[str, NodeLoans], now: int) -> None:
         self._rounds.confirmed(name, number, node_loans)
         if not self._all_answered():
             return

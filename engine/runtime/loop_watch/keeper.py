@@ -73,15 +73,15 @@ class Keeper:
         if not self._has_thread:
             return
         settings = self._settings
-        loop = NodeLoop(self._id, settings.env, self._coordination, lag, node, handler, self._tell)
+        loop = NodeLoop(self._id, settings.env, self._coordination, lag, node, handler, self._publish)
         self._watch = LoopWatch(loop, troubles, settings.block_limit, settings.lease_ttl)
         self._watching = asyncio.create_task(self._runner.run(self._watch.run()), name="loop watch")
         self._watching.add_done_callback(_ended)
 
-    async def _tell(self) -> None:
+    async def _publish(self) -> None:
         """Write the node's record, if it has a lease. Raises CoordinationError."""
         if self._lease is not None:
-            await self._lease.tell()
+            await self._lease.publish()
 
     async def close(self) -> None:
         """Stop. No effect if nothing was started."""

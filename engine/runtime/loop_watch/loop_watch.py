@@ -34,13 +34,13 @@ class Blocker(NamedTuple):
 
     def sentence(self, blocked_s: float) -> str:
         """Describe the blocker, as a continuation of the node's name."""
-        return f"has been blocked for {self._told(blocked_s)}"
+        return f"has been blocked for {self._describe(blocked_s)}"
 
     def last_sentence(self, blocked_s: float, lease_ttl: float) -> str:
         """Describe the end of the process in the same way. The node's record shows this until its lease ends."""
-        return f"ended its process, blocked for {self._told(blocked_s)}: its lease ends within {lease_ttl:g} s"
+        return f"ended its process, blocked for {self._describe(blocked_s)}: its lease ends within {lease_ttl:g} s"
 
-    def _told(self, blocked_s: float) -> str:
+    def _describe(self, blocked_s: float) -> str:
         return f"{blocked_s:.0f} s by {self.culprit.where}{self._handling()}"
 
     def _handling(self) -> str:
@@ -52,12 +52,12 @@ class Blocker(NamedTuple):
 
 def of_blocker(blocker: Blocker) -> dict[str, Any]:
     """Return the log fields of a blocker."""
-    said = {"at": blocker.culprit.where, "stack": blocker.culprit.stack}
+    culprit_fields = {"at": blocker.culprit.where, "stack": blocker.culprit.stack}
     if not blocker.messages:
-        return said
+        return culprit_fields
     first = blocker.messages[0]
     its = {"handler": blocker.handler, "project": first.project, "id": cut(first.id)}
-    return said | its | ({"messages": len(blocker.messages)} if len(blocker.messages) > 1 else {})
+    return culprit_fields | its | ({"messages": len(blocker.messages)} if len(blocker.messages) > 1 else {})
 
 
 class Loop(Protocol):

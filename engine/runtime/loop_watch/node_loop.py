@@ -38,7 +38,7 @@ _WITHIN_S = 2.0  # time limit for writing to etcd
 
 class NodeLoop:
     """The event loop in which this object is made. `node()` returns the process's present node; `handler` is the name
-    of the handler. `coordination` belongs to the watching thread. `tell` writes the node's record.
+    of the handler. `coordination` belongs to the watching thread. `publish` writes the node's record.
     """
 
     def __init__(
@@ -49,9 +49,9 @@ class NodeLoop:
         lag: LoopLag,
         node: Callable[[], Node | None],
         handler: str,
-        tell: Callable[[], Awaitable[None]],
+        publish: Callable[[], Awaitable[None]],
     ) -> None:
-        self._id, self._env, self._coordination, self._tell = node_id, env, coordination, tell
+        self._id, self._env, self._coordination, self._publish = node_id, env, coordination, publish
         self._lag, self._node, self._handler = lag, node, handler
         self._loop, self._thread = asyncio.get_running_loop(), threading.get_ident()
 
@@ -86,7 +86,7 @@ class NodeLoop:
         with contextlib.suppress(CoordinationError, TimeoutError):
             async with asyncio.timeout(_WITHIN_S):
                 await self._accuse(blocker.messages, blocked_s)
-                await self._tell()
+                await self._publish()
 
     async def _accuse(self, messages: Sequence[Message], blocked_s: float) -> None:
         """Write the accusation under no lease, as this process's lease is about to end. The next owner deletes the key

@@ -85,7 +85,7 @@ class FeedBudget:
         self._passes = self._held
         self._serve()
 
-    def give_back(self) -> None:
+    def return_turn(self) -> None:
         """End a turn."""
         self._free += self.turn
         self._serve()

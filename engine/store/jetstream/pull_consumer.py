@@ -163,7 +163,7 @@ class PullConsumer:
         had_turn, self._stage = self._stage is Stage.TURN, Stage.ENDED
         self.perform(Ended(reason, why or reason.value))
         if had_turn:
-            self.budget.give_back()
+            self.budget.return_turn()
 
     def _catch_up(self) -> None:
         if self.until is None and self.awaits_end and self._stage is not Stage.ENDED:
@@ -182,7 +182,7 @@ class PullConsumer:
         """The open pull has ended."""
         had_turn, self._stage = self._stage is Stage.TURN, stage
         if had_turn:
-            self.budget.give_back()
+            self.budget.return_turn()
 
     def _used_up(self) -> None:
         """The open pull can't deliver more, but more messages are pending."""

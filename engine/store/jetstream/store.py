@@ -163,11 +163,11 @@ class JetStreamStore:
             asyncio.get_running_loop().call_soon(answered, error)
             return
         try:
-            self._connection.ask_then(subject, body, headers, partial(self._tell, answered))
+            self._connection.ask_then(subject, body, headers, partial(self._complete, answered))
         except Disconnected as error:
             raise Lost(str(error)) from error
 
-    def _tell(self, answered: Callable[[Receipt | Exception], None], reply: Reply | Disconnected) -> None:
+    def _complete(self, answered: Callable[[Receipt | Exception], None], reply: Reply | Disconnected) -> None:
         try:
             outcome: Receipt | Exception = receipt(self._acknowledged(reply))
         except (Refused, Lost, LogMoved) as error:

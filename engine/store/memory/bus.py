@@ -11,12 +11,12 @@ from evenlane.engine.core.ports import NO_RESPONDERS, Disconnected
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    Heard = Callable[[bytes, bytes, bytes, bytes], None]
+    OnMessage = Callable[[bytes, bytes, bytes, bytes], None]
 
 
 class _Listener(NamedTuple):
     subject: tuple[str, ...]
-    heard: Heard
+    on_message: OnMessage
 
     def takes(self, words: list[str]) -> bool:
         return len(words) == len(self.subject) and all(
@@ -31,9 +31,9 @@ class MemoryBroker:
         self._listeners: dict[int, _Listener] = {}
         self._ids = count(1)
 
-    def listen(self, subject: str, heard: Heard) -> int:
+    def listen(self, subject: str, on_message: OnMessage) -> int:
         number = next(self._ids)
-        self._listeners[number] = _Listener(tuple(subject.split(".")), heard)
+        self._listeners[number] = _Listener(tuple(subject.split(".")), on_message)
         return number
 
     def unlisten(self, number: int) -> None:
@@ -50,7 +50,7 @@ class MemoryBroker:
             self._deliver(reply, b"", NO_RESPONDERS + b"\r\n\r\n", "")
         for number, each in takers:
             if number in self._listeners:  # an earlier listener may have removed it
-                each.heard(subject.encode(), reply.encode(), headers, body)
+                each.on_message(subject.encode(), reply.encode(), headers, body)
 
 
 class MemoryBus:
@@ -64,8 +64,8 @@ class MemoryBus:
         if self._own is None:
             self._own = set()
 
-    def listen(self, subject: str, heard: Heard) -> int:
-        number = self._broker.listen(subject, heard)
+    def listen(self, subject: str, on_message: OnMessage) -> int:
+        number = self._broker.listen(subject, on_message)
         self._opened().add(number)
         return number
 

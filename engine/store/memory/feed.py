@@ -120,14 +120,14 @@ class MemoryFeed:
                 self._lag.needs_body()  # it has caught up
                 return number > 0
             self._last = message.sequence
-            self._hand_over(message)
+            self._pass_on(message)
             size += len(message.body)
             if size >= _BATCH_BYTES or number == _BATCH - 1:
                 self._lag.came(number + 1, size, stream.last - self._last)
                 break
         return True
 
-    def _hand_over(self, message: Stored) -> None:
+    def _pass_on(self, message: Stored) -> None:
         if self._lag.leaves_bodies and self._left_body(message):
             return
         try:

@@ -188,10 +188,10 @@ class MemoryStore:
 
     async def keep_dead_letters(self, seconds: float) -> None:
         def change() -> None:
-            letters, age = self._dead_letters(), int(seconds * _SECOND)
-            if age < letters.window:
-                raise Refused(f"the duplicate window is {letters.window / _SECOND:g} s")
-            letters.max_age = age
+            dead_letters, age = self._dead_letters(), int(seconds * _SECOND)
+            if age < dead_letters.window:
+                raise Refused(f"the duplicate window is {dead_letters.window / _SECOND:g} s")
+            dead_letters.max_age = age
 
         await self._read(change)
 

@@ -21,7 +21,7 @@ from evenlane.engine.core.ports import Lost, Refused
 from evenlane.engine.core.wire.meter_record import Block, Head, LaneRow, TopicRow, encode
 from evenlane.engine.errors import ConfigError
 from evenlane.engine.node.queues.activity import is_silent
-from evenlane.engine.telemetry.metering.queue_row import is_due, read, worth_telling
+from evenlane.engine.telemetry.metering.queue_row import has_changed, is_due, read
 from evenlane.engine.telemetry.metering.record_tables import Of, shared_out, tables
 from evenlane.engine.telemetry.metering.rotation import Rotation
 from evenlane.engine.telemetry.metering.silent_rows import SilentRows
@@ -54,9 +54,9 @@ class MeterPublisher:
     `interval_s` of 0 disables records. `slots` is the number of handlers that may run; `tenants` knows the fairness
     ratios.
 
-    Invariants: `_told` has the acknowledged figures of each queue, in its rotation. A queue in `_left` belongs to a
-    partition that was handed off, and stays until a record without messages in flight is acknowledged. `_number` is the
-    number of the last record made, `_after` that of the last acknowledged one.
+    Invariants: `_published` has the acknowledged figures of each queue, in its rotation. A queue in `_left` belongs to
+    a partition that was handed off, and stays until a record without messages in flight is acknowledged. `_number` is
+    the number of the last record made, `_after` that of the last acknowledged one.
     """
 
     def __init__(
@@ -66,14 +66,14 @@ class MeterPublisher:
         self._most = most_rows
         self._subject = names.meter_subject(node.env, node.id)
         self._ages = Ages(node)
-        self._told: Rotation[Queue, PublishedRow] = Rotation()
+        self._published: Rotation[Queue, PublishedRow] = Rotation()
         self._silent = SilentRows(node, self._complete_lane, self._topic_row)
         self._left: dict[Queue, tuple[LaneRow, int]] = {}  # queues of partitions handed off, and their backlog then
         self._run = self._number = self._after = 0
         self._refreshed = 0  # queues whose turn is a record up to this one have been refreshed
         self._since = 0  # monotonic ns: end of the last record's interval
         self._lanes: dict[int, LaneRow] = {}
-        self._told_lanes: dict[int, int] = {}  # partition -> epoch that the store knows
+        self._published_lanes: dict[int, int] = {}  # partition -> epoch that the store knows
         self._refused = ""
         self._task: asyncio.Task[None] | None = None
 
@@ -95,7 +95,7 @@ class MeterPublisher:
         self._gone(self._node.queues.all())
         try:
             async with asyncio.timeout(_LAST_S):
-                await self.tell(last=True)
+                await self.publish(last=True)
         except (TimeoutError, Lost, Refused) as error:
             _log.warning("the last interval is missing in reports", error=str(error) or "no answer in time")
         self._watch.close()
@@ -105,7 +105,7 @@ class MeterPublisher:
         while True:
             began = now_ns()
             try:
-                await self.tell()
+                await self.publish()
                 self._refused = ""
             except (TimeoutError, Lost, Refused) as error:
                 await self._failed(str(error) or "no answer in time")
@@ -126,12 +126,12 @@ class MeterPublisher:
 
     # ---- one record
 
-    async def tell(self, *, last: bool = False) -> None:
+    async def publish(self, *, last: bool = False) -> None:
         """Publish new figures, in several records if there are many. Raises Lost, Refused, TimeoutError."""
         node = self._node
         turns = range(self._refreshed + 1, self._number + 2)
         found = await self._read(turns, last=last)
-        blocks = [] if last else await self._silent.blocks(self._told.due(turns), self._most)
+        blocks = [] if last else await self._silent.blocks(self._published.due(turns), self._most)
         fairness = await asyncio.to_thread(self._tenants.usage.seen().ratios)
         seen = {each.lane for each in found}.union(*(block.lanes for block in blocks))
         bare = [] if last else self._bare(turns, seen)
@@ -152,7 +152,7 @@ class MeterPublisher:
                     await node.store.put(self._subject, b"", body)
             except BaseException:
                 for each in found[start:]:
-                    each.reading.untold()
+                    each.reading.restore_longest()
                 raise
             self._acknowledged(part, bare, block)
             bare = []
@@ -161,14 +161,14 @@ class MeterPublisher:
     def _acknowledged(self, part: Sequence[Of], bare: Iterable[LaneRow], block: Block) -> None:
         self._after = self._number
         lanes = (*bare, *block.lanes, *(each.lane for each in part))
-        self._told_lanes |= {lane.partition: lane.epoch for lane in lanes}
+        self._published_lanes |= {lane.partition: lane.epoch for lane in lanes}
         for lane, reading, _ in part:
             queue = reading.queue
             if lane.closed and not reading.in_flight:  # not if it was handed off while the record was in flight
-                self._told.discard(queue)
+                self._published.discard(queue)
                 del self._left[queue]
             elif lane.closed or queue in self._watch.queues:  # the store knows the others already
-                self._told.put(queue, reading.told)
+                self._published.put(queue, reading.published)
 
     # ---- content
 
@@ -176,11 +176,11 @@ class MeterPublisher:
         """Read the queues to publish, those of handed-off partitions first."""
         running = self._running()
         found = [self._read_left(queue, running[queue], last=last) for queue in self._left]
-        anew = self._due(turns)
-        for count, queue in enumerate([*anew, *(each for each in self._watch.queues if each not in anew)], start=1):
+        due = self._due(turns)
+        for count, queue in enumerate([*due, *(each for each in self._watch.queues if each not in due)], start=1):
             partition = self._node.partitions.get(queue.partition)
             if queue not in self._left and partition is not None and _is_complete(partition):
-                found += self._read_one(queue, partition, running, is_due=queue in anew)
+                found += self._read_one(queue, partition, running, is_due=queue in due)
             if count % _SLICE == 0:
                 await asyncio.sleep(_EVERY_S)
                 running = self._running()
@@ -189,7 +189,7 @@ class MeterPublisher:
     def _due(self, turns: range) -> set[Queue]:
         """Return the queues whose turn it is, except silent ones, which have rows of their own."""
         due: set[Queue] = set()
-        for part in self._told.due(turns):
+        for part in self._published.due(turns):
             for queue in part.silent.keys() & self._watch.queues.keys():
                 part.wake(queue)
             for queue in [each for each in part.awake if each not in self._watch.queues and each not in self._left]:
@@ -199,15 +199,15 @@ class MeterPublisher:
 
     def _read_one(self, queue: Queue, partition: Partition, running: Counter[Queue], *, is_due: bool) -> Iterator[Of]:
         """Read a queue if it has changed, or its turn has come. A silent queue is no longer watched."""
-        told = self._told.get(queue)
+        published = self._published.get(queue)
         reading = read(queue, queue.backlog, running[queue])
-        if is_due or worth_telling(reading, told):
+        if is_due or has_changed(reading, published):
             queue.longest = 0
-            yield Of(self._lane(partition), reading, None if is_due else told)
+            yield Of(self._lane(partition), reading, None if is_due else published)
         elif is_silent(queue, running):
-            self._watch.let_go(queue)
+            self._watch.release(queue)
 
-    def _bare(self, turns: range, told: Collection[LaneRow]) -> list[LaneRow]:
+    def _bare(self, turns: range, published: Collection[LaneRow]) -> list[LaneRow]:
         """Return partitions that this node owns without a queue to publish. Their rows end the backlog that a crashed
         previous owner has published.
         """
@@ -215,15 +215,15 @@ class MeterPublisher:
         lanes = (
             self._lane(each)
             for each in owned
-            if is_due(each.number, turns) or self._told_lanes.get(each.number) != each.lane.epoch
+            if is_due(each.number, turns) or self._published_lanes.get(each.number) != each.lane.epoch
         )
-        return [lane for lane in lanes if lane not in told]
+        return [lane for lane in lanes if lane not in published]
 
     def _read_left(self, queue: Queue, running: int, *, last: bool) -> Of:
         """Read a queue of a handed-off partition. Messages still running when the node ends wait for the next owner."""
         lane, backlog = self._left[queue]
         reading = read(queue, backlog + running, 0) if last else read(queue, backlog, running)
-        return Of(lane, reading, self._told.get(queue))
+        return Of(lane, reading, self._published.get(queue))
 
     def _running(self) -> Counter[Queue]:
         """Count messages in flight by queue, after adding all completed ones to the queues' counters."""
@@ -235,7 +235,7 @@ class MeterPublisher:
         for queue in queues:
             partition = self._node.partitions.get(queue.partition)
             if partition is not None and queue not in self._left:
-                self._told.part(queue).wake(queue)
+                self._published.part(queue).wake(queue)
                 self._left[queue] = self._lane(partition)._replace(closed=True), queue.backlog
 
     def _complete_lane(self, number: int) -> LaneRow | None:

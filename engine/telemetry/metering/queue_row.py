@@ -42,11 +42,11 @@ class QueueReading(NamedTuple):
     place: tuple[LaneId, int] | None
 
     @property
-    def told(self) -> PublishedRow:
+    def published(self) -> PublishedRow:
         """Figures that the store knows once it has acknowledged this reading."""
         return PublishedRow((*self.counters, self.backlog, self.in_flight), self.waited, self.waits)
 
-    def untold(self) -> None:
+    def restore_longest(self) -> None:
         """Return the longest wait to the queue, for the next record, as the store didn't accept this one."""
         self.queue.longest = max(self.queue.longest, self.longest * _MS)
 
@@ -76,11 +76,11 @@ def read(queue: Queue, backlog: int, in_flight: int) -> QueueReading:
     )
 
 
-def worth_telling(reading: QueueReading, told: PublishedRow | None) -> bool:
+def has_changed(reading: QueueReading, published: PublishedRow | None) -> bool:
     """Whether the queue has changed since it was published."""
-    if told is None:
+    if published is None:
         return any(reading.counters) or bool(reading.backlog or reading.in_flight)
-    return reading.told != told
+    return reading.published != published
 
 
 def is_due(number: int, turns: range) -> bool:

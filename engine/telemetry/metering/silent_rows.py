@@ -48,12 +48,12 @@ class SilentRows:
 
     async def _of_part(self, part: Part[Queue, PublishedRow]) -> Block:
         """Return the part's block, updated if something has changed."""
-        revision, former = self._shares.revision, part.block
-        if former is not None and all(self._lane_of(lane.partition) == lane for lane in former.lanes):
+        revision, previous = self._shares.revision, part.block
+        if previous is not None and all(self._lane_of(lane.partition) == lane for lane in previous.lanes):
             if part.revision == revision:
-                return former
-            block = former.with_topics(await self._topics(former.projects))
-            is_current = part.block is former
+                return previous
+            block = previous.with_topics(await self._topics(previous.projects))
+            is_current = part.block is previous
         else:
             silent = dict(part.silent)
             block = await self._pack(silent)
@@ -89,10 +89,10 @@ def _packed(
         return pack_block(named, topics, rows)
 
 
-def _row(queue: Queue, lane: int, topic: int, told: PublishedRow) -> QueueRow:
+def _row(queue: Queue, lane: int, topic: int, published: PublishedRow) -> QueueRow:
     """Build the row of a silent queue: no backlog, nothing in flight, and all of its buckets included."""
-    counters, waits = told.figures[:-2], sorted(told.waits.items())
-    return QueueRow(lane, topic, queue.group, queue.band, counters, 0, 0, 0, 0, told.waited, waits)
+    counters, waits = published.figures[:-2], sorted(published.waits.items())
+    return QueueRow(lane, topic, queue.group, queue.band, counters, 0, 0, 0, 0, published.waited, waits)
 
 
 def _alike(queue: Queue) -> tuple[str, int, int]:

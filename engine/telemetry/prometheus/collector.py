@@ -34,8 +34,8 @@ def families(seen: Snapshot) -> Iterator[Metric]:
     yield from _PROCESS.collect()
 
 
-def _histogram(seen: Snapshot, name: str, told: str, bands: Sequence[Counted]) -> Metric:
-    family = HistogramMetricFamily(name, told, labels=["env", "priority"])
+def _histogram(seen: Snapshot, name: str, help_text: str, bands: Sequence[Counted]) -> Metric:
+    family = HistogramMetricFamily(name, help_text, labels=["env", "priority"])
     for priority, counted in zip(seen.priorities, bands, strict=False):
         total, buckets = 0, []
         for le, count in zip(_LES, counted.counts, strict=True):

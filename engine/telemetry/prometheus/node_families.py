@@ -35,7 +35,7 @@ def node_families(seen: Snapshot) -> Iterator[Metric]:
 
 
 def _condition(seen: Snapshot, now: Condition) -> Iterator[Metric]:
-    told: tuple[tuple[str, str, float], ...] = (
+    gauges: tuple[tuple[str, str, float], ...] = (
         (metric_names.LEADER, "Whether this node leads", now.leader),
         (metric_names.GENERATION, "Generation of the plan that was carried out last", now.generation),
         (metric_names.PARTITIONS, "Partitions of the environment", now.partitions),
@@ -52,7 +52,7 @@ def _condition(seen: Snapshot, now: Condition) -> Iterator[Metric]:
         (metric_names.LOOP_LAG, "Longest delay of the event loop in the last 10 to 20 s", now.loop_lag_s),
         (metric_names.PROJECTS, "Projects with queues here", now.projects),
     )
-    for name, help_, value in told:
+    for name, help_, value in gauges:
         yield _gauge(seen, name, help_, value)
     connected = GaugeMetricFamily(metric_names.CONNECTED, "Whether there is a connection", labels=["env", "server"])
     connected.add_metric([seen.env, "nats"], now.connected)
@@ -93,26 +93,26 @@ def _counters(seen: Snapshot) -> Iterator[Metric]:
     blocked = CounterMetricFamily(metric_names.LOOP_BLOCKED, "Blocks of the event loop of 1 s and more", labels=["env"])
     blocked.add_metric([seen.env], seen.blocked_s)
     yield blocked
-    told = "Blocks that processes ended themselves for, whose partitions came here"
-    yield _plain(seen, metric_names.ENDED_BLOCKED, told, counters, "ended_blocked_s")
+    help_text = "Blocks that processes ended themselves for, whose partitions came here"
+    yield _plain(seen, metric_names.ENDED_BLOCKED, help_text, counters, "ended_blocked_s")
     yield _plain(seen, metric_names.MISSING, "Messages that were known and then weren't there", counters, "missing")
     yield _plain(seen, metric_names.STRAY, "Messages on a subject that no queue has", counters, "stray")
 
 
-def _gauge(seen: Snapshot, name: str, told: str, value: float) -> Metric:
-    family = GaugeMetricFamily(name, told, labels=["env"])
+def _gauge(seen: Snapshot, name: str, help_text: str, value: float) -> Metric:
+    family = GaugeMetricFamily(name, help_text, labels=["env"])
     family.add_metric([seen.env], value)
     return family
 
 
-def _counter(seen: Snapshot, name: str, told: str, values: Iterable[tuple[str, int]], label: str) -> Metric:
-    family = CounterMetricFamily(name, told, labels=["env", label])
+def _counter(seen: Snapshot, name: str, help_text: str, values: Iterable[tuple[str, int]], label: str) -> Metric:
+    family = CounterMetricFamily(name, help_text, labels=["env", label])
     for each, count in values:
         family.add_metric([seen.env, each], count)
     return family
 
 
-def _plain(seen: Snapshot, name: str, told: str, counters: Mapping[str, int], counter: str) -> Metric:
-    family = CounterMetricFamily(name, told, labels=["env"])
+def _plain(seen: Snapshot, name: str, help_text: str, counters: Mapping[str, int], counter: str) -> Metric:
+    family = CounterMetricFamily(name, help_text, labels=["env"])
     family.add_metric([seen.env], counters.get(counter, 0))
     return family

@@ -29,7 +29,7 @@ def tenant_families(seen: Snapshot) -> Iterator[Metric]:
 
 def _waits(seen: Snapshot) -> Iterator[Metric]:
     labels, tenants = [*_TENANT, "reason"], seen.tenants
-    for name, told, counters in (
+    for name, help_text, counters in (
         (
             metric_names.WAITING_SECONDS,
             "Time that heads of queues waited, by reason, added up over queues",
@@ -37,7 +37,7 @@ def _waits(seen: Snapshot) -> Iterator[Metric]:
         ),
         (metric_names.WAITING_MESSAGE_SECONDS, "The same, times the messages in these queues", tenants.message_seconds),
     ):
-        family = CounterMetricFamily(name, told, labels=labels)
+        family = CounterMetricFamily(name, help_text, labels=labels)
         for key, seconds in counters.items():
             family.add_metric([seen.env, key.label, seen.priorities[key.band], key.reason], seconds)
         yield family
@@ -82,7 +82,7 @@ def _counters(seen: Snapshot) -> Iterator[Metric]:
 
 
 def _gauges(seen: Snapshot) -> Iterator[Metric]:
-    told: tuple[tuple[str, str, Callable[[TenantBacklog], float | None]], ...] = (
+    gauges: tuple[tuple[str, str, Callable[[TenantBacklog], float | None]], ...] = (
         (metric_names.BACKLOG, "Messages that wait, without those that aren't due", lambda each: each.backlog),
         (metric_names.IN_FLIGHT, "Messages that are handled now, or are about to be", lambda each: each.in_flight),
         (metric_names.OLDEST, "For how long the oldest message has waited", lambda each: each.age_s),
@@ -98,7 +98,7 @@ def _gauges(seen: Snapshot) -> Iterator[Metric]:
         ),
         (metric_names.TIME_TO_EMPTY, "When nothing waits here any more, at this rate", lambda each: each.empty_in),
     )
-    for name, help_, value_of in told:
+    for name, help_, value_of in gauges:
         family = GaugeMetricFamily(name, help_, labels=_TENANT)
         for (label, band), tenant_backlog in seen.tenants.table.items():
             if (value := value_of(tenant_backlog)) is not None:

@@ -89,7 +89,7 @@ class Usage:
                 self._known.pop(project, None)
             yield
 
-    def void(self) -> None:
+    def clear(self) -> None:
         self._known.clear()
         self._looked = 0.0
 

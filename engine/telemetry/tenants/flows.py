@@ -57,11 +57,11 @@ def grown(queue: Queue) -> Flow:
         queue.arrived, queue.handled, queue.retried, queue.dead, queue.expired, queue.dropped, queue.attempts,
         queue.dwelt, queue.ran, queue.missing,
     )  # fmt: skip
-    told = queue.told or NOTHING
-    if now == told:
+    published = queue.published or NOTHING
+    if now == published:
         return NOTHING
-    queue.told = now
-    return Flow(*map(sub, now, told))
+    queue.published = now
+    return Flow(*map(sub, now, published))
 
 
 _EACH = len(Flow._fields)
@@ -89,7 +89,7 @@ class Flows:
             project, sums = self._sums.popitem()
             yield project, [Flow(*sums[first : first + _EACH]) for first in range(0, len(sums), _EACH)]
 
-    def void(self) -> None:
+    def clear(self) -> None:
         self._sums = {}
 
 

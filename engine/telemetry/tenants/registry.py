@@ -72,16 +72,16 @@ class TenantRegistry:
         self._paces: dict[Place, Pace] = {}
         self._topics: dict[str, Topic | None] = {}
 
-    def void(self) -> None:
+    def clear(self) -> None:
         """Forget all queues, as a node's session has begun or ended."""
-        self._flows.void()
-        self.waits.void()
-        self.usage.void()
+        self._flows.clear()
+        self.waits.clear()
+        self.usage.clear()
         self._began, self._weight = None, 0.0
         self.table, self._round, self.quotas, self.indexed = {}, {}, {}, 0
-        self.measure_anew()
+        self.measure_again()
 
-    def measure_anew(self) -> None:
+    def measure_again(self) -> None:
         """Discard rate samples, as partitions have come or gone."""
         self._labels_at_rest.clear()
         self._paces.clear()
@@ -215,12 +215,17 @@ class TenantRegistry:
         """Add the backlog of a place that wasn't looked at: the previous one if it is still at rest."""
         if place in self._round:
             return
-        former = self.table.get(place)
-        is_known = former is not None and (place[0] == OTHER or former.empty_in == 0.0)
-        if former is None or not (is_known and former.is_at_rest) or place in self._grown or place not in self._paces:
+        previous = self.table.get(place)
+        is_known = previous is not None and (place[0] == OTHER or previous.empty_in == 0.0)
+        if (
+            previous is None
+            or not (is_known and previous.is_at_rest)
+            or place in self._grown
+            or place not in self._paces
+        ):
             self._backlog_of(*place)
         else:
-            self._round[place] = former
+            self._round[place] = previous
             self._at_rest.add(place)
 
     def _resolve(self, came: Mapping[tuple[LaneId, int], int | None], store_now: int) -> None:

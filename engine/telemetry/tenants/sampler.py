@@ -73,7 +73,7 @@ class QueueSampler:
         self._task: asyncio.Task[None] | None = None
 
     def open(self) -> None:
-        self._tenants.void()
+        self._tenants.clear()
         self._node.queues.on_gone.append(self._gone)
         self._task = asyncio.create_task(self._go_round(), name="sampling")
 
@@ -83,7 +83,7 @@ class QueueSampler:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
             self._count_last()
-            self._tenants.void()
+            self._tenants.clear()
         self._watch.close()
 
     def _count_last(self) -> None:
@@ -122,7 +122,7 @@ class QueueSampler:
         came = await self._ages.of(tenants.places())
         before, self._fed = self._fed, fed if fed == self._streams() else None
         if before is None or before != self._fed:  # earlier counts are no basis for rates
-            tenants.measure_anew()
+            tenants.measure_again()
         shares = self._node.queues.shares
         if self._revision != shares.revision:
             self._revision = shares.revision
@@ -141,7 +141,7 @@ class QueueSampler:
             self._tenants.look(look)
             _note_wait(queue, look, self._tenants.round_s)
             if look.reason is None and is_silent(queue, running):
-                self._watch.let_go(queue)
+                self._watch.release(queue)
 
     def _look(self, queue: Queue) -> QueueSample:
         backlog = queue.backlog

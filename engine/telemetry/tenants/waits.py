@@ -45,7 +45,7 @@ class WaitTimes:
             for key in [key for key in counters if key.label == label]:
                 del counters[key]
 
-    def void(self) -> None:
+    def clear(self) -> None:
         """Forget the recent wait times."""
         self._lately = _Lately()
 

@@ -91,18 +91,18 @@ def connect(address: Address) -> etcd3.Etcd3Client:
 
 def token_is_stale(error: grpc.RpcError) -> bool:
     """Whether the login has expired, or users have changed since: a new login suffices."""
-    told = error.details() or ""
-    return "invalid auth token" in told or "revision of auth store is old" in told
+    details = error.details() or ""
+    return "invalid auth token" in details or "revision of auth store is old" in details
 
 
 def explained(address: Address, error: grpc.RpcError) -> CoordinationError:
     """The error as one of the port's, in one sentence."""
-    code, told = error.code(), (error.details() or "no reason given").removeprefix("etcdserver: ")
-    if code in _SILENT or "context deadline exceeded" in told:
-        return Unavailable(f"etcd at {address} does not answer: {_short(address, code, told)}")
-    if "lease not found" in told:
+    code, details = error.code(), (error.details() or "no reason given").removeprefix("etcdserver: ")
+    if code in _SILENT or "context deadline exceeded" in details:
+        return Unavailable(f"etcd at {address} does not answer: {_short(address, code, details)}")
+    if "lease not found" in details:
         return LeaseGone(f"etcd at {address} knows the lease no more: it has expired or was revoked")
-    return CoordinationError(f"etcd at {address} refuses: {told}")
+    return CoordinationError(f"etcd at {address} refuses: {details}")
 
 
 def silent(address: Address) -> Unavailable:
@@ -113,18 +113,18 @@ def closed(address: Address) -> Unavailable:
     return Unavailable(f"etcd at {address} can't be asked: this connection has been closed")
 
 
-def _short(address: Address, code: grpc.StatusCode, told: str) -> str:
-    if "Connection refused" in told:
+def _short(address: Address, code: grpc.StatusCode, details: str) -> str:
+    if "Connection refused" in details:
         return "connection refused"
     if code is grpc.StatusCode.DEADLINE_EXCEEDED:
         return f"no reply within {address.deadline_s:g} s"
-    if "ping timeout" in told:
+    if "ping timeout" in details:
         return "no reply to a ping"
-    if "HTTP/2" in told:
+    if "HTTP/2" in details:
         return "what listens there doesn't speak as etcd does"
-    if "Socket closed" in told and address.ca_cert is None:
+    if "Socket closed" in details and address.ca_cert is None:
         return "it closed the connection, as one does that wants TLS (etcd_ca)"
-    return told.rpartition("last error: ")[2]
+    return details.rpartition("last error: ")[2]
 
 
 def _host(endpoint: str) -> str:

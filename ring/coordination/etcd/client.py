@@ -257,5 +257,5 @@ def _reply(call: grpc.Future) -> "asyncio.Future[Any]":
             loop.call_soon_threadsafe(settle)
 
     call.add_done_callback(done)
-    reply.add_done_callback(lambda given_up: call.cancel() if given_up.cancelled() else None)
+    reply.add_done_callback(lambda future: call.cancel() if future.cancelled() else None)
     return reply

@@ -54,8 +54,8 @@ def key_value(stored: Any) -> KeyValue:
     )
 
 
-def event(told: Any) -> Event:
-    return Event("delete" if told.type == told.DELETE else "put", key_value(told.kv))
+def event(proto: Any) -> Event:
+    return Event("delete" if proto.type == proto.DELETE else "put", key_value(proto.kv))
 
 
 def put_request(key: str, value: bytes, lease: int) -> Any:

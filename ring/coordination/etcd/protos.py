@@ -33,7 +33,7 @@ def install() -> None:
             return
         folder = _generated_folder()
         pool = descriptor_pool.DescriptorPool()
-        made = {f"{_PACKAGE}.{name}_pb2": _stand_in(pool, folder, name) for name in _NAMES}
+        made = {f"{_PACKAGE}.{name}_pb2": _placeholder(pool, folder, name) for name in _NAMES}
         made[f"{_PACKAGE}.rpc_pb2"].__dict__.update(
             kv__pb2=made[f"{_PACKAGE}.kv_pb2"], auth__pb2=made[f"{_PACKAGE}.auth_pb2"]
         )
@@ -47,7 +47,7 @@ def _generated_folder() -> Path:
     return Path(spec.submodule_search_locations[0]) / "etcdrpc"
 
 
-def _stand_in(pool: descriptor_pool.DescriptorPool, folder: Path, name: str) -> ModuleType:
+def _placeholder(pool: descriptor_pool.DescriptorPool, folder: Path, name: str) -> ModuleType:
     pool.AddSerializedFile(_serialized(folder / f"{name}_pb2.py"))
     described = pool.FindFileByName(f"{name}.proto")
     module = ModuleType(f"{_PACKAGE}.{name}_pb2", f"Stand-in for etcd3's {name}_pb2 ({__name__}).")

@@ -59,7 +59,7 @@ class EtcdWatch:
         self._client: etcd3.Etcd3Client | None = None
         self._swap = threading.Lock()
         self._number = 0  # of the present thread
-        self._heard = time.monotonic()
+        self._last_reply_at = time.monotonic()
         self._silent_s = silent_s
         self._context = contextvars.copy_context()  # the caller's, which identifies it in log lines
         self._start()
@@ -74,13 +74,13 @@ class EtcdWatch:
 
     def _look(self) -> None:
         self._looking = self._loop.call_later(self._silent_s / 2, self._look)
-        if time.monotonic() - self._heard >= self._silent_s:
-            self._note_heard()  # the next session gets the full time
+        if time.monotonic() - self._last_reply_at >= self._silent_s:
+            self._note_reply()  # the next session gets the full time
             _log.info("a watch of etcd hears nothing, and is made anew", extra={"prefix": self._prefix})
             self._start()
 
-    def _note_heard(self) -> None:
-        self._heard = time.monotonic()
+    def _note_reply(self) -> None:
+        self._last_reply_at = time.monotonic()
 
     def _is_over(self, number: int) -> bool:
         """Whether a thread must end."""
@@ -119,10 +119,10 @@ class EtcdWatch:
         pause = _FIRST_PAUSE_S
         while not self._is_over(number):
             try:
-                for told in self._session():
+                for updates in self._session():
                     if self._is_over(number):
                         return
-                    self._deliver(told)
+                    self._deliver(updates)
                     pause = _FIRST_PAUSE_S
             except Exception as error:  # noqa: BLE001 - after any error the watch must go on
                 self._report(error, first=pause == _FIRST_PAUSE_S)
@@ -139,25 +139,25 @@ class EtcdWatch:
             self._use(client)
             listing = _listed(client, self._prefix, self._address.deadline_s)
             yield [listing]
-            with contextlib.closing(_stream(client, self._prefix, listing.revision + 1, self._note_heard)) as batches:
+            with contextlib.closing(_stream(client, self._prefix, listing.revision + 1, self._note_reply)) as batches:
                 yield from batches
         except grpc.RpcError as error:
             raise explained(self._address, error) from error
         except ValueError as error:  # raised by gRPC if the channel was closed meanwhile
             raise Unavailable(str(error)) from error
 
-    def _deliver(self, told: Sequence[Listing | Event]) -> None:
+    def _deliver(self, updates: Sequence[Listing | Event]) -> None:
         while len(self._arrived) > _MOST_WAITING and not self._closed.is_set():
             self._closed.wait(0.02)
-        self._arrived.extend(told)
+        self._arrived.extend(updates)
         with contextlib.suppress(RuntimeError):  # the loop has been closed
             self._loop.call_soon_threadsafe(self._wake.set)
 
     def _report(self, error: Exception, *, first: bool) -> None:
         if not self._closed.is_set():
             level = logging.INFO if first else logging.DEBUG
-            said = {"prefix": self._prefix, "error": str(error) or repr(error)}
-            _log.log(level, "a watch of etcd is lost, and is made anew", extra=said)
+            context = {"prefix": self._prefix, "error": str(error) or repr(error)}
+            _log.log(level, "a watch of etcd is lost, and is made anew", extra=context)
 
 
 def _listed(client: etcd3.Etcd3Client, prefix: str, deadline_s: float) -> Listing:
@@ -168,9 +168,9 @@ def _listed(client: etcd3.Etcd3Client, prefix: str, deadline_s: float) -> Listin
 
 
 def _stream(
-    client: etcd3.Etcd3Client, prefix: str, revision: int, heard: Callable[[], None] = lambda: None
+    client: etcd3.Etcd3Client, prefix: str, revision: int, on_reply: Callable[[], None] = lambda: None
 ) -> Generator[list[Event], None, None]:
-    """The events from this revision on; `heard` is called for each reply."""
+    """The events from this revision on; `on_reply` is called for each reply."""
     requests: SimpleQueue[Any] = SimpleQueue()
     requests.put(watch_request(prefix, revision))
     # A member that has lost its leader would stay silent; with this it ends the stream.
@@ -179,11 +179,11 @@ def _stream(
     stream = stub.Watch(iter(requests.get, None), metadata=metadata)
     try:
         for reply in stream:
-            heard()
+            on_reply()
             if reply.canceled:
                 raise CoordinationError(_why(reply))
             if reply.events:
-                yield [event(told) for told in reply.events]
+                yield [event(each) for each in reply.events]
         raise Unavailable("etcd has ended the stream")
     finally:
         requests.put(None)  # ends gRPC's thread that reads the requests

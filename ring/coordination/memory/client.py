@@ -140,9 +140,9 @@ class MemoryWatch:
 
     async def __anext__(self) -> Listing | Event:
         while not self._closed:
-            told = self._next() if self._client.answers else None
-            if told is not None:
-                return told
+            update = self._next() if self._client.answers else None
+            if update is not None:
+                return update
             self._wake.clear()
             await self._wake.wait()
         raise StopAsyncIteration

@@ -131,8 +131,8 @@ class MemoryStore:
                 self._keys[event.item.key] = event.item
         for number, lease in self._leases.items():
             lease.keys = {key for key, stored in self._keys.items() if stored.lease == number}
-        for tell in tuple(self.changed):
-            tell()
+        for notify in tuple(self.changed):
+            notify()
 
     def backup(self) -> Backup:
         """The present content."""
@@ -150,8 +150,8 @@ class MemoryStore:
             if stored.lease in self._leases:
                 self._leases[stored.lease].keys.add(key)
         self.restored += 1
-        for tell in tuple(self.changed):
-            tell()
+        for notify in tuple(self.changed):
+            notify()
 
     def _check(self, ops: Sequence[Op]) -> None:
         if len(ops) > MOST_OPS:
@@ -185,8 +185,8 @@ class MemoryStore:
         self._history.extend(events)
         if len(self._history) > self._most_history:
             self.compact(self._history[self._most_history // 2].item.mod_revision)
-        for tell in tuple(self.changed):
-            tell()
+        for notify in tuple(self.changed):
+            notify()
 
     def _done(self, op: Op, revision: int) -> Event | None:
         before = self._keys.pop(op.key, None)

@@ -25,8 +25,8 @@ def scenario(name, *bars):
         about = "made for a test"
         sim_rounds = 3
 
-        def simulate(self, seed, rounds, tell):
-            tell(name, 0.5)
+        def simulate(self, seed, rounds, on_progress):
+            on_progress(name, 0.5)
             arms = {"with hot": {"dwell_p99_ms": 45.678, "served": None, "offered": 1234.0}}
             return Report(name, "simulator", seed, rounds, arms, list(bars), 1.0, ["what to know of it"])
 
@@ -108,16 +108,16 @@ def test_no_figure_is_lost_or_cut_however_narrow_it_is(width, monkeypatch, capsy
 def test_progress_takes_no_step_back():
     """Arms that run at once each tell how far they are."""
 
-    class Telling(scenario("telling")):
-        def simulate(self, seed, rounds, tell):
+    class Reporting(scenario("telling")):
+        def simulate(self, seed, rounds, on_progress):
             for share in (0.2, 0.1, 0.3):
-                tell("all at once", share)
+                on_progress("all at once", share)
             return super().simulate(seed, rounds, lambda _what, _share: None)
 
     completed = []
     shown = Shown("telling")
-    shown.tell = lambda share, what: completed.append(share)
-    bench._run(Telling(), shown, 1, None, sim=True)
+    shown.update = lambda share, what: completed.append(share)
+    bench._run(Reporting(), shown, 1, None, sim=True)
     assert [0.2, 0.2, 0.3] == completed
 
 

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.real
 
 
 @pytest.fixture
-def told(env, capsys):
+def run_json(env, capsys):
     """Carries out a command with --json; its document."""
 
     def carry_out(*arguments: str) -> dict:
@@ -51,8 +51,8 @@ def write(tmp_path, lines):
     (tmp_path / "in.jsonl").write_text(text)
 
 
-def part(told, priority="mid"):
-    return next(each for each in told["priorities"] if each["priority"] == priority)
+def part(result, priority="mid"):
+    return next(each for each in result["priorities"] if each["priority"] == priority)
 
 
 # ---- wrong use
@@ -92,21 +92,21 @@ def test_a_purge_that_is_not_confirmed_drops_nothing(env, servers, capsys, monke
     assert capsys.readouterr().out.endswith("dropped 1 message of acme\n")
 
 
-def test_peeking_at_what_does_not_exist_makes_no_stream(env, servers, told):
-    assert {0} == {part["waiting"] + part["delayed"] for part in told("peek", "acme")["priorities"]}
+def test_peeking_at_what_does_not_exist_makes_no_stream(env, servers, run_json):
+    assert {0} == {part["waiting"] + part["delayed"] for part in run_json("peek", "acme")["priorities"]}
     assert not [name for name in streams(servers) if f"_{env}" in name]
 
 
 # ---- peek
 
 
-def test_peek_shows_what_waits_in_order_by_priority(env, told):
+def test_peek_shows_what_waits_in_order_by_priority(env, run_json):
     put("acme", "first", "--id", "1", "--key", "k", "--ttl", "1h")
     put("acme", "second", "--id", "2")
     put("acme", "urgent", "--priority", "high", "--id", "3")
     put("acme", "tomorrow", "--id", "4", "--delay", "1d")
     put("acme", "in an hour", "--id", "5", "--delay", "1h")
-    seen = told("peek", "acme")
+    seen = run_json("peek", "acme")
     assert ["high", "mid", "low"] == [each["priority"] for each in seen["priorities"]]
     assert [(1, 0), (2, 2), (0, 0)] == [(each["waiting"], each["delayed"]) for each in seen["priorities"]]
     mid = part(seen)["messages"]
@@ -117,8 +117,8 @@ def test_peek_shows_what_waits_in_order_by_priority(env, told):
     )
     assert first["stream"].startswith(f"LANES_{env}_")
     assert first["put_at"] < first["expires_at"] < soon["due_at"]
-    assert ["1"] == [message["id"] for message in part(told("peek", "acme", "--limit", "1"))["messages"]]
-    assert ["high"] == [each["priority"] for each in told("peek", "acme", "--priority", "high")["priorities"]]
+    assert ["1"] == [message["id"] for message in part(run_json("peek", "acme", "--limit", "1"))["messages"]]
+    assert ["high"] == [each["priority"] for each in run_json("peek", "acme", "--priority", "high")["priorities"]]
 
 
 def test_peek_is_a_table_for_people(env, capsys, transcript):
@@ -129,11 +129,11 @@ def test_peek_is_a_table_for_people(env, capsys, transcript):
     transcript.check()
 
 
-def test_the_beginning_of_a_body_is_text_if_it_can_be(env, told, tmp_path):
+def test_the_beginning_of_a_body_is_text_if_it_can_be(env, run_json, tmp_path):
     (tmp_path / "in.jsonl").write_text('{"project": "acme", "body_base64": "/w=="}\n')
     assert 0 == run(["put", "--file", "in.jsonl"])
     put("acme", "x" * 79 + "\N{PILE OF POO}" * 9)
-    no_text, cut = part(told("peek", "acme"))["messages"]
+    no_text, cut = part(run_json("peek", "acme"))["messages"]
     assert ("/w==", "x" * 79) == (no_text["body_start_base64"], cut["body_start"])
 
 
@@ -148,8 +148,8 @@ def test_a_put_above_the_limit_is_refused_at_once_with_project_queue_and_limit(e
         put("acme", body, "--group", "0")
     capsys.readouterr()
     assert 1 == run(["put", "acme", "d", "--group", "0"])
-    said = "the message for acme is not stored: the queue of its group 0, priority mid, is full, with 3 messages"
-    assert said in capsys.readouterr().err
+    sentence = "the message for acme is not stored: the queue of its group 0, priority mid, is full, with 3 messages"
+    assert sentence in capsys.readouterr().err
     put("acme", "e", "--group", "0", "--priority", "low")
     put("acme", "later", "--group", "0", "--delay", "1h")
     assert 5 == len(stored(servers, env))
@@ -162,9 +162,11 @@ def test_lines_of_a_file_are_refused_one_by_one_and_others_go_on(env, servers, c
     write(tmp_path, lines)
     capsys.readouterr()
     assert 1 == run(["put", "--file", "in.jsonl", "--json"])
-    told = json.loads(capsys.readouterr().out)
-    assert (6, [7, 8, 9, 10]) == (told["put"], [each["line"] for each in told["refused"]])
-    assert all("is full, with 3 messages that max_queue_backlog allows" in each["error"] for each in told["refused"])
+    run_json = json.loads(capsys.readouterr().out)
+    assert (6, [7, 8, 9, 10]) == (run_json["put"], [each["line"] for each in run_json["refused"]])
+    assert all(
+        "is full, with 3 messages that max_queue_backlog allows" in each["error"] for each in run_json["refused"]
+    )
     assert 6 == len(stored(servers, env))
 
 
@@ -176,36 +178,36 @@ def fill(tmp_path, lines):
     put("--file", "in.jsonl")
 
 
-def test_without_a_node_the_command_itself_drops_all_and_nothing_else(env, servers, told, tmp_path, monkeypatch):
+def test_without_a_node_the_command_itself_drops_all_and_nothing_else(env, servers, run_json, tmp_path, monkeypatch):
     """L: 20,000 of acme, delayed ones included; another project's stay. It tells how far it is."""
     assert 0 == run(["topics", "set", "other", "--qps", "10"])
     fill(tmp_path, [{"delay": 86_400} if n % 4 == 0 else {} for n in range(20_000)])
     put("other", "stays")
     put("other", "stays", "--delay", "1d")
     far: list[float] = []
-    monkeypatch.setattr(Shown, "tell", lambda _, dropped: far.append(dropped))
-    done = told("purge", "acme", "--yes")
+    monkeypatch.setattr(Shown, "update", lambda _, dropped: far.append(dropped))
+    done = run_json("purge", "acme", "--yes")
     assert (20_000, True) == (far[-1], sorted(far) == far)
     assert len(far) > 4
     assert (20_000, 0, 20_000, 0) == tuple(done[name] for name in ("dropped", "by_nodes", "by_command", "in_flight"))
     assert ["other", "other"] == [message.subject.split(".")[3] for message in stored(servers, env)]
-    assert 0 == told("purge", "acme", "--yes")["dropped"]
+    assert 0 == run_json("purge", "acme", "--yes")["dropped"]
 
 
-def test_a_purge_of_one_priority_leaves_the_others(env, told):
+def test_a_purge_of_one_priority_leaves_the_others(env, run_json):
     for priority in ("high", "mid", "low"):
         put("acme", "x", "--priority", priority)
         put("acme", "x", "--priority", priority, "--delay", "1d")
-    assert 2 == told("purge", "acme", "--priority", "mid", "--yes")["dropped"]
-    left = {each["priority"]: each["waiting"] + each["delayed"] for each in told("peek", "acme")["priorities"]}
+    assert 2 == run_json("purge", "acme", "--priority", "mid", "--yes")["dropped"]
+    left = {each["priority"]: each["waiting"] + each["delayed"] for each in run_json("peek", "acme")["priorities"]}
     assert {"high": 2, "mid": 0, "low": 2} == left
 
 
-def test_one_message_a_month_ahead_is_cancelled_by_its_id(env, told, capsys):
+def test_one_message_a_month_ahead_is_cancelled_by_its_id(env, run_json, capsys):
     put("acme", "x", "--id", "order-1", "--delay", "30d")
     put("acme", "x", "--id", "order-11", "--delay", "30d")
-    done = told("cancel", "acme", "order-1")
+    done = run_json("cancel", "acme", "order-1")
     assert (True, 1) == (done["cancelled"], done["messages"])
-    assert ["order-11"] == [message["id"] for message in part(told("peek", "acme"))["messages"]]
+    assert ["order-11"] == [message["id"] for message in part(run_json("peek", "acme"))["messages"]]
     assert 1 == run(["backlog", "cancel", "acme", "order-1"])
     assert "message 'order-1' of acme doesn't wait" in capsys.readouterr().err

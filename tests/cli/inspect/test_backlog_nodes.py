@@ -14,7 +14,7 @@ from tests.support.until import until
 pytestmark = pytest.mark.real
 
 
-async def told(*arguments):
+async def run_json(*arguments):
     code, out, err = await evenlane("backlog", *arguments, "--json")
     assert 0 == code, err
     return json.loads(out)
@@ -22,7 +22,7 @@ async def told(*arguments):
 
 async def waiting(project="acme"):
     """What waits, due or not."""
-    return sum(each["waiting"] + each["delayed"] for each in (await told("peek", project))["priorities"])
+    return sum(each["waiting"] + each["delayed"] for each in (await run_json("peek", project))["priorities"])
 
 
 async def test_a_purge_of_20_000_beside_a_running_node_loses_nothing(world):
@@ -33,7 +33,7 @@ async def test_a_purge_of_20_000_beside_a_running_node_loses_nothing(world):
     puts = [Put("acme", b"", id=f"a{n}", delay=86_400 if n % 2 else None, key=str(n)) for n in range(20_000)]
     await world.put(producer, puts)
     await world.put(producer, [Put("other", b"", id=f"o{n}", delay=86_400) for n in range(10)])
-    done = await told("purge", "acme", "--yes")
+    done = await run_json("purge", "acme", "--yes")
     assert (0, done["dropped"]) == (done["by_command"], done["by_nodes"])
     handled = 20_000 - done["dropped"]
     assert 0 < handled < 10_000  # those before the purge
@@ -61,9 +61,9 @@ async def test_a_purge_of_one_priority_over_two_nodes_leaves_the_others(world):
             producer, [Put("acme", b"", id=f"{priority}-{n}", priority=priority, group=n % 8) for n in range(40)]
         )
     assert not world.refused
-    done = await told("purge", "acme", "--priority", "mid", "--yes")
+    done = await run_json("purge", "acme", "--priority", "mid", "--yes")
     assert (40, 40, 0) == (done["dropped"], done["by_nodes"], done["by_command"])
-    left = {each["priority"]: each["waiting"] for each in (await told("peek", "acme"))["priorities"]}
+    left = {each["priority"]: each["waiting"] for each in (await run_json("peek", "acme"))["priorities"]}
     assert {"high": 40, "mid": 0, "low": 40} == left
     await world.topics("acme", groups=8, spread=8)
     kept = [own for own in world.acknowledged if not own.startswith("mid")]
@@ -91,16 +91,16 @@ async def test_one_message_is_cancelled_wherever_it_waits_and_what_is_handled_is
     with pytest.raises(EvenlaneError, match=r"^message 'long' of acme is being handled right now by node-a: it can't"):
         await purge.cancel(world.settings, "acme", "long")
     await until(lambda: waiting_is(4), what="the retry to be stored, and its original settled")
-    assert 1 == (await told("cancel", "acme", "month"))["messages"]
-    assert 1 == (await told("cancel", "acme", "retry"))["messages"]
-    assert 1 == (await told("cancel", "still", "s1"))["messages"]
+    assert 1 == (await run_json("cancel", "acme", "month"))["messages"]
+    assert 1 == (await run_json("cancel", "acme", "retry"))["messages"]
+    assert 1 == (await run_json("cancel", "still", "s1"))["messages"]
     await until(lambda: "long" in world.ids())
     code, _, err = await evenlane("backlog", "cancel", "acme", "month")
     assert (1, 1) == (code, err.count("\n"))
     assert "message 'month' of acme doesn't wait" in err
     await world.topics("still")
     await world.handled("s0", "s2")
-    left = [each["messages"] for each in (await told("peek", "acme"))["priorities"]]
+    left = [each["messages"] for each in (await run_json("peek", "acme"))["priorities"]]
     assert [["month-2"]] == [[message["id"] for message in messages] for messages in left if messages]
     assert "s1" not in world.ids("begin")
 
@@ -132,6 +132,6 @@ async def test_when_the_owner_has_died_the_command_waits_for_the_end_of_its_leas
     producer = await world.producer()
     await world.put(producer, [Put("acme", b"", id=f"x{n}", delay=86_400 * (n % 2) or None) for n in range(10)])
     await node.kill()
-    done = await told("purge", "acme", "--yes")
+    done = await run_json("purge", "acme", "--yes")
     assert (10, 0, 10) == (done["dropped"], done["by_nodes"], done["by_command"])
     assert 0 == await waiting()

@@ -130,8 +130,8 @@ def test_what_was_replayed_or_dropped_already_is_told(place, capsys):
         assert "isn't there any more: it was replayed or dropped, or its time (30d) was up" in capsys.readouterr().err
     for arguments in (["replay", "acme", "--all"], ["drop", "acme", "--all", "--json"]):
         assert 1 == run(["dlq", *arguments])
-        assert ("", 1) == ((told := capsys.readouterr()).out, told.err.count("\n"))
-        assert "project 'acme' has no dead letters" in told.err
+        assert ("", 1) == ((reported := capsys.readouterr()).out, reported.err.count("\n"))
+        assert "project 'acme' has no dead letters" in reported.err
     assert {"m1": 1} == place.ids() - Counter(id_of_first(place))
 
 
@@ -179,8 +179,8 @@ def test_a_replay_with_failures_tells_which_and_ends_with_1(place, capsys):
     place.bury("m1")
     place.bury("odd", priority="urgent")
     assert 1 == run(["dlq", "replay", "acme", "--all", "--json"])
-    told = json.loads(capsys.readouterr().out)
-    assert (1, [(2, "odd")]) == (told["replayed"], [(each["seq"], each["id"]) for each in told["failed"]])
+    reported = json.loads(capsys.readouterr().out)
+    assert (1, [(2, "odd")]) == (reported["replayed"], [(each["seq"], each["id"]) for each in reported["failed"]])
     assert 1 == run(["dlq", "replay", "acme", "--all"])
     out, err = capsys.readouterr()
     assert "replayed 0, failed 1\n" == out

@@ -39,24 +39,24 @@ def simulated(plan, *arguments):
 def test_a_fleet_of_the_largest_size(plan):
     """E6, P13: the figures of issue 4."""
     fleet = ("--nodes", "300", "--projects", "3000", "--partitions", "4096")
-    told = simulated(plan, *fleet, "--join")
+    reported = simulated(plan, *fleet, "--join")
     assert {
         "nodes", "projects", "partitions", "change", "seed", "strategy", "groups", "max_over_mean",
         "count_max_over_mean", "moved", "moved_over_ideal", "seconds", "blast_radius",
-    } == set(told)  # fmt: skip
-    assert 55_000 <= told["groups"] <= 65_000
-    assert 1.0 <= told["max_over_mean"] <= 1.05
-    assert 0.8 <= told["moved_over_ideal"] <= 1.1
-    assert pytest.approx(told["moved"] * 301 / 4096, abs=1e-3) == told["moved_over_ideal"]
-    assert 0 < told["blast_radius"]["mean"] <= 0.1
-    assert 0 < told["seconds"] < 30
+    } == set(reported)  # fmt: skip
+    assert 55_000 <= reported["groups"] <= 65_000
+    assert 1.0 <= reported["max_over_mean"] <= 1.05
+    assert 0.8 <= reported["moved_over_ideal"] <= 1.1
+    assert pytest.approx(reported["moved"] * 301 / 4096, abs=1e-3) == reported["moved_over_ideal"]
+    assert 0 < reported["blast_radius"]["mean"] <= 0.1
+    assert 0 < reported["seconds"] < 30
     assert 1.0 <= simulated(plan, *fleet, "--leave")["moved_over_ideal"] <= 1.6
 
 
 def test_without_a_change_nothing_moves(plan):
-    told = simulated(plan, "--nodes", "8", "--projects", "100")
+    reported = simulated(plan, "--nodes", "8", "--projects", "100")
     assert (0, 0.0, 128, None, "bounded-ring") == tuple(
-        told[name] for name in ("moved", "moved_over_ideal", "partitions", "change", "strategy")
+        reported[name] for name in ("moved", "moved_over_ideal", "partitions", "change", "strategy")
     )
 
 
@@ -69,14 +69,14 @@ def test_the_same_seed_gives_the_same_and_another_one_another(plan):
 
 def test_other_strategies_move_far_more(plan):
     """E6: what the ring is for."""
-    told = simulated(plan, "--nodes", "8", "--projects", "100", "--join", "--strategy", "round-robin")
-    assert told["moved_over_ideal"] > 3
+    reported = simulated(plan, "--nodes", "8", "--projects", "100", "--join", "--strategy", "round-robin")
+    assert reported["moved_over_ideal"] > 3
 
 
 def test_no_project_is_no_load(plan):
-    told = simulated(plan, "--nodes", "3", "--projects", "0", "--leave")
+    reported = simulated(plan, "--nodes", "3", "--projects", "0", "--leave")
     assert (0, None, None, 1.0) == (
-        told["groups"], told["max_over_mean"], told["blast_radius"], told["count_max_over_mean"]
+        reported["groups"], reported["max_over_mean"], reported["blast_radius"], reported["count_max_over_mean"]
     )  # fmt: skip
 
 
@@ -158,12 +158,12 @@ def test_a_cluster_is_shown(plan, written, transcript):
     written("shown", CLUSTER)
     code, out, err = plan("--json")
     assert (0, "") == (code, err)
-    told = json.loads(out)
+    reported = json.loads(out)
     assert (2, "a", 4, [3], 0) == tuple(
-        told[name] for name in ("generation", "leader", "partitions", "unowned", "corrupt")
+        reported[name] for name in ("generation", "leader", "partitions", "unowned", "corrupt")
     )
     assert [("a", [0, 1, 2, 3], [0, 1, 2], 2)] == [
-        (node["id"], node["partitions"], node["owns"], node["done_generation"]) for node in told["nodes"]
+        (node["id"], node["partitions"], node["owns"], node["done_generation"]) for node in reported["nodes"]
     ]
     assert (code, out, err) == plan("show", "--json")
     transcript("plan")
@@ -175,8 +175,8 @@ def test_where_no_node_runs_it_says_so(plan, written, transcript):
     """E7, E14."""
     written("empty", {})
     code, out, err = plan("show", "--json")
-    told = json.loads(out)
-    assert (0, "", [], [0, 1, 2, 3], None) == (code, err, told["nodes"], told["unowned"], told["leader"])
+    reported = json.loads(out)
+    assert (0, "", [], [0, 1, 2, 3], None) == (code, err, reported["nodes"], reported["unowned"], reported["leader"])
     transcript("plan")
     transcript.check()
 
@@ -195,8 +195,8 @@ def test_too_many_nodes_are_warned_of(plan, written):
 def test_corrupt_values_are_named_on_stderr(plan, written):
     written("spoilt", CLUSTER | {"owners/3": b"junk", "leader": b"{}"})
     code, out, err = plan("--json")
-    told = json.loads(out)
-    assert (0, 2, None, [3]) == (code, told["corrupt"], told["leader"], told["unowned"])
+    reported = json.loads(out)
+    assert (0, 2, None, [3]) == (code, reported["corrupt"], reported["leader"], reported["unowned"])
     assert 2 == err.count("\n") == err.count("(passed over)")
     assert "/evenlane/spoilt/owners/3 is not valid" in err
 

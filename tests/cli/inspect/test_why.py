@@ -22,7 +22,7 @@ pytestmark = pytest.mark.real
 
 
 @pytest.fixture
-def told(servers, monkeypatch, tmp_path, capsys):
+def reported(servers, monkeypatch, tmp_path, capsys):
     """Where the servers are, by variables; nobody runs a node there."""
     for key, value in {"NATS": servers.nats.url, "ETCD": servers.etcd.endpoint, "ENV": "idle"}.items():
         monkeypatch.setenv(f"EVENLANE_{key}", value)
@@ -47,7 +47,7 @@ why acme --etcd 127.0.0.1:1
 """
 
 
-def test_what_is_wrong_is_one_sentence_with_the_right_code(told, transcript):
+def test_what_is_wrong_is_one_sentence_with_the_right_code(reported, transcript):
     transcript.fail(WRONG)
     transcript.check()
 
@@ -70,24 +70,24 @@ async def test_a_running_node_says_why(world):
     async def settled_down():
         code, out, err = await evenlane("why", "acme", "--json", "--within", "10s")
         assert (0, "") == (code, err)
-        told = json.loads(out)
-        waiting = [part["waiting"] for part in told["priorities"]]
-        delayed = [part["delayed"] for part in told["priorities"]]
-        settled = waiting == [5, 0, 5] and delayed == [0, 2, 0] and not told["in_flight"]
-        return told if settled and told["rates"]["arriving"] is not None else None
+        reported = json.loads(out)
+        waiting = [part["waiting"] for part in reported["priorities"]]
+        delayed = [part["delayed"] for part in reported["priorities"]]
+        settled = waiting == [5, 0, 5] and delayed == [0, 2, 0] and not reported["in_flight"]
+        return reported if settled and reported["rates"]["arriving"] is not None else None
 
-    told = await until(settled_down, 30)
-    high, mid, low = told["priorities"]
+    reported = await until(settled_down, 30)
+    high, mid, low = reported["priorities"]
     assert [("quota", 1, 5)] == [(each["reason"], each["groups"], each["messages"]) for each in high["reasons"]]
     assert "the topic's 0.01 msg/s are used up" == high["reasons"][0]["sentence"]
     assert [("higher_priority", 1)] == [(each["reason"], each["groups"]) for each in low["reasons"]]
     assert [("not_due", 1, 2)] == [(each["reason"], each["groups"], each["messages"]) for each in mid["reasons"]]
-    assert ("acme", "online", 10) == (told["project"], told["env"], told["backlog"])
-    assert 0 < told["oldest_seconds"] == max(high["oldest_seconds"], low["oldest_seconds"])
-    assert [{"id": "node-a", "answered": True, "waiting": 10}] == told["nodes"]
-    assert (0.01, []) == (told["rates"]["quota"], told["notes"])
-    assert told["forecast"]["command"].startswith("evenlane topics set acme --qps ")
-    assert set(told["forecast"]) == {
+    assert ("acme", "online", 10) == (reported["project"], reported["env"], reported["backlog"])
+    assert 0 < reported["oldest_seconds"] == max(high["oldest_seconds"], low["oldest_seconds"])
+    assert [{"id": "node-a", "answered": True, "waiting": 10}] == reported["nodes"]
+    assert (0.01, []) == (reported["rates"]["quota"], reported["notes"])
+    assert reported["forecast"]["command"].startswith("evenlane topics set acme --qps ")
+    assert set(reported["forecast"]) == {
         "gone_in_seconds", "sentence", "within_seconds", "qps_to_clear_within", "within_sentence", "command"
     }  # fmt: skip
     await _for_a_person()
@@ -123,17 +123,17 @@ async def test_a_paused_topic_over_two_nodes(world):
     async def there():
         code, out, err = await evenlane("why", "acme", "--json")
         assert (0, "") == (code, err)
-        told = json.loads(out)
-        return told if told["backlog"] == 7 and told["rates"]["arriving"] is not None else None
+        reported = json.loads(out)
+        return reported if reported["backlog"] == 7 and reported["rates"]["arriving"] is not None else None
 
-    told = await until(there, 30)
-    assert ["node-a", "node-b"] == [node["id"] for node in told["nodes"]]
-    assert ["paused"] == [each["reason"] for each in told["priorities"][1]["reasons"]]
-    assert told["priorities"][1]["oldest_seconds"] > 0
+    reported = await until(there, 30)
+    assert ["node-a", "node-b"] == [node["id"] for node in reported["nodes"]]
+    assert ["paused"] == [each["reason"] for each in reported["priorities"][1]["reasons"]]
+    assert reported["priorities"][1]["oldest_seconds"] > 0
     assert (None, "never, as long as it is paused") == (
-        told["forecast"]["gone_in_seconds"], told["forecast"]["sentence"],
+        reported["forecast"]["gone_in_seconds"], reported["forecast"]["sentence"],
     )  # fmt: skip
-    assert 0.0 == told["forecast"]["resumed_gone_in_seconds"]  # 7 at 100,000 QPS
+    assert 0.0 == reported["forecast"]["resumed_gone_in_seconds"]  # 7 at 100,000 QPS
     code, out, _ = await evenlane("why", "acme")
     assert (0, 1) == (code, out.count("\n          once it is resumed, gone in "))
 
@@ -158,20 +158,20 @@ async def _answering(servers, *bodies):
     return other
 
 
-def _said(node):
+def _answer(node):
     return msgspec.json.encode(NodeAnswer(node, rates=Rates(seconds=1.0)))
 
 
 async def test_answers_of_all_owners_are_gathered(servers, connection):
     """X8: junk is passed over, and so is a node that owns nothing any more."""
-    other = await _answering(servers, b"junk", b"", b'{"node": 1}', _said("c"), _said("b"), _said("a"))
+    other = await _answering(servers, b"junk", b"", b'{"node": 1}', _answer("c"), _answer("b"), _answer("a"))
     answers = await client.gather(connection, "x", "acme", ["a", "b"], 30.0)
     assert ["a", "b"] == [answer.node for answer in answers]
     await other.close()
 
 
 async def test_who_is_silent_is_left_out_in_the_end(servers, connection):
-    other = await _answering(servers, _said("a"))
+    other = await _answering(servers, _answer("a"))
     answers = await client.gather(connection, "x", "acme", ["a", "b"], 0.2)
     assert ["a"] == [answer.node for answer in answers]
     await other.close()

@@ -205,6 +205,6 @@ def test_many_lines_need_little_memory(env, servers):
         for _ in range(count // 1_000):
             put.stdin.write(line.encode() * 1_000)
         put.stdin.close()
-        out, told = put.stdout.read(), put.stderr.read()
+        out, reported = put.stdout.read(), put.stderr.read()
     assert ({"put": count, "duplicates": 0, "refused": []}, 0) == (json.loads(out), put.returncode)
-    assert int(told.split()[-1]) < 150_000, "KB, of which 60,000 are the interpreter and its libraries"
+    assert int(reported.split()[-1]) < 150_000, "KB, of which 60,000 are the interpreter and its libraries"

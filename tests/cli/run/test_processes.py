@@ -47,7 +47,7 @@ class Command:
 
     async def line(self) -> str:
         line = await asyncio.wait_for(self.process.stdout.readline(), 60)
-        assert line, self.said()
+        assert line, self.stderr_text()
         return line.decode().strip()
 
     async def ended(self) -> int:
@@ -55,7 +55,7 @@ class Command:
         assert b"" == rest
         return self.process.returncode
 
-    def said(self) -> str:
+    def stderr_text(self) -> str:
         return self.log.read_text(errors="replace")
 
     def nodes(self) -> dict[str, psutil.Process]:
@@ -166,7 +166,7 @@ async def test_a_node_killed_comes_back_under_its_name(real, world):
     await until(lambda: {"n-0", "n-1"} == set(one.nodes()))
     assert before["n-0"].pid == one.nodes()["n-0"].pid
     assert before["n-1"].pid != one.nodes()["n-1"].pid
-    assert 1 == one.said().count("it is started again")
+    assert 1 == one.stderr_text().count("it is started again")
     await until(lambda: all_owned(world, 8), 30)
     one.process.terminate()
     assert 0 == await one.ended()
@@ -219,7 +219,7 @@ async def test_kill_9_of_the_supervisor_gives_the_partitions_back_at_once(real, 
 async def test_a_handler_that_is_not_there_is_told_once(real):
     one = await real(3, "shop:nobody")
     assert 2 == await one.ended()
-    assert "evenlane: handler 'shop:nobody': module shop has no 'nobody'" == one.said().strip()
+    assert "evenlane: handler 'shop:nobody': module shop has no 'nobody'" == one.stderr_text().strip()
 
 
 async def _node_at(port):
@@ -244,7 +244,7 @@ async def test_up_runs_nodes_as_processes(tmp_path):
         assert {"n-0", "n-1"} == set(one.nodes())
         os.killpg(one.process.pid, signal.SIGINT)
         assert 0 == await one.ended()
-        assert (4, 2) == (len(children), one.said().count('"node stopped", "clean": true'))
+        assert (4, 2) == (len(children), one.stderr_text().count('"node stopped", "clean": true'))
         assert not any(map(is_alive, children))
     finally:
         if one.process.returncode is None:
@@ -268,7 +268,7 @@ async def test_ports_are_looked_at_before_any_node_starts(command, fakes):
         one = await command("ready", "ready", "ready", flags=["--http-port", str(port - 2)])
         assert 1 == await one.ended()
     taken = f"port {port} on 127.0.0.1 is taken: choose another --http-port, or stop what listens there"
-    assert f"evenlane: {taken}; --http-port {port - 2} takes {port - 2} to {port}, one a process\n" == one.said()
+    assert f"evenlane: {taken}; --http-port {port - 2} takes {port - 2} to {port}, one a process\n" == one.stderr_text()
     assert [] == fakes.pids()
 
 

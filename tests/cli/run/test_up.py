@@ -42,10 +42,10 @@ def test_what_its_own_etcd_cant_do_is_told_at_once(capsys, tmp_path):
     (tmp_path / "ca.pem").write_text("")
     config.write_text('etcd = "etcd.example:2379"\netcd_ca = "ca.pem"\n')
     assert 2 == run(["up", "--data-dir", str(tmp_path / "d"), "--config", str(config)])
-    told = (
+    reported = (
         f"evenlane: etcd_ca (file {config}) is for an etcd with TLS or users, and `up` starts one without: leave it out"
     )
-    assert capsys.readouterr().err.startswith(told)
+    assert capsys.readouterr().err.startswith(reported)
 
 
 @pytest.mark.parametrize("processes", [[], ["--processes", "2"]])
@@ -68,8 +68,8 @@ def test_a_servers_taken_port_ends_it_with_the_same_code(capsys, tmp_path, kind)
         port = other.getsockname()[1]
         assert 1 == run(["up", "--data-dir", str(tmp_path), f"--{kind}-port", str(port)])
     _, err = capsys.readouterr()
-    told = f"port {port} on 127.0.0.1 is taken: choose another --{kind}-port, or stop what listens there"
-    assert f"evenlane: {told}\n" == err
+    reported = f"port {port} on 127.0.0.1 is taken: choose another --{kind}-port, or stop what listens there"
+    assert f"evenlane: {reported}\n" == err
 
 
 def test_settings_of_other_servers_are_no_wrong_use(capsys, tmp_path, monkeypatch):

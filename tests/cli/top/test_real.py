@@ -56,11 +56,11 @@ async def test_on_a_node_that_runs(world, capsys):
 async def _json():
     code, out, err = await evenlane("top", "--json", "--project", "acme")
     assert (0, "") == (code, err)
-    told = json.loads(out)
+    reported = json.loads(out)
     assert [("acme", "quota", 0.01, 5)] == [
-        tuple(tenant[key] for key in ("project", "reason", "qps", "backlog")) for tenant in told["tenants"]
+        tuple(tenant[key] for key in ("project", "reason", "qps", "backlog")) for tenant in reported["tenants"]
     ]
-    assert ["node-a"] == [node["id"] for node in told["nodes"]]
+    assert ["node-a"] == [node["id"] for node in reported["nodes"]]
 
 
 async def _plain():

@@ -34,8 +34,8 @@ IDLE = Row("initech", [Band(), Band(), Band()], 4, "draining", 5.0, 5.0)
 
 
 def shown(*rows, rest=None, nodes="a", **fields):
-    told = NodeOverview("a", [*rows], rest, ProcessVitals(3, 64, 6.8, 0.0, 0.004))
-    return document(cluster(*nodes, **fields), [told], NOW)
+    reported = NodeOverview("a", [*rows], rest, ProcessVitals(3, 64, 6.8, 0.0, 0.004))
+    return document(cluster(*nodes, **fields), [reported], NOW)
 
 
 EXAMPLE = shown(ACME, PAUSED, IDLE, rest=Rest(4_900, [Band(5, 1, leaving=2.0), Band(), Band()]))
@@ -96,10 +96,10 @@ def test_a_tenant_is_gone_when_its_last_priority_is(bands, gone, never):
 
 def test_json_has_what_is_chosen():
     """The form stays, and so does what is said of the whole."""
-    told = narrowed(EXAMPLE, ViewState(project="acme", priority="mid"))
-    (tenant,) = told["tenants"]
+    reported = narrowed(EXAMPLE, ViewState(project="acme", priority="mid"))
+    (tenant,) = reported["tenants"]
     assert ["mid"] == [part["priority"] for part in tenant["priorities"]]
-    assert {**EXAMPLE, "tenants": told["tenants"]} == told
+    assert {**EXAMPLE, "tenants": reported["tenants"]} == reported
     assert EXAMPLE == narrowed(EXAMPLE, ViewState())
 
 
@@ -178,7 +178,7 @@ def test_why_in_lines(golden):
     """Issue 7.5: what is selected says why it waits; priorities with nothing in them are left out."""
     part = {"waiting": 0, "oldest_seconds": None, "in_flight": 0, "delayed": 0, "reasons": []}
     waits = {"reason": "quota", "groups": 2, "messages": 7, "sentence": "the topic's 5 msg/s are used up"}
-    told = {
+    reported = {
         "project": "acme", "backlog": 7, "oldest_seconds": 5.2, "in_flight": 1, "notes": ["node a: it lags"],
         "priorities": [
             {"priority": "high", **part},
@@ -187,7 +187,7 @@ def test_why_in_lines(golden):
         "rates": {"sentence": "0/s arrive"},
         "forecast": {"sentence": "never", "resumed_sentence": "once it is resumed, gone in 2s"},
     }  # fmt: skip
-    golden.check("\n".join(why_lines(told)) + "\n")
+    golden.check("\n".join(why_lines(reported)) + "\n")
 
 
 # ---- wrong use
@@ -214,6 +214,6 @@ def test_help_has_an_example_and_loads_nothing_heavy():
         "import sys; from evenlane.engine.cli.main import run; run(['top', '--help']);"
         " print([name for name in ('textual', 'nats', 'grpc', 'asyncio') if name in sys.modules])"
     )
-    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-    assert "evenlane top --once --limit 10" in told
-    assert "[]" == told.splitlines()[-1]
+    reported = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert "evenlane top --once --limit 10" in reported
+    assert "[]" == reported.splitlines()[-1]

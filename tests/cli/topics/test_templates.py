@@ -30,13 +30,15 @@ def test_made_shown_listed_and_deleted(transcript):
 def test_only_what_is_named_changes_and_json_is_one_document(template):
     template("set", "dev", "--match", "dev-*", "--qps", "10", "--ttl", "1d")
     code, out, err = template("set", "dev", "--limit", "5", "--ttl", "default", "--backoff-base", "2", "--json")
-    told = json.loads(out)
+    reported = json.loads(out)
     assert (0, "") == (code, err)
-    assert ("dev", "dev-*", 5, 0, None) == tuple(told[each] for each in ("name", "match", "limit", "made", "problem"))
-    assert (10, 2) == (told["topic"]["qps"], told["topic"]["backoff"]["base"])
-    assert "ttl" not in told["topic"]
-    assert told == json.loads(template("get", "dev", "--json")[1])
-    assert {"templates": [told]} == json.loads(template("list", "--json")[1])
+    assert ("dev", "dev-*", 5, 0, None) == tuple(
+        reported[each] for each in ("name", "match", "limit", "made", "problem")
+    )
+    assert (10, 2) == (reported["topic"]["qps"], reported["topic"]["backoff"]["base"])
+    assert "ttl" not in reported["topic"]
+    assert reported == json.loads(template("get", "dev", "--json")[1])
+    assert {"templates": [reported]} == json.loads(template("list", "--json")[1])
     assert {"name": "dev", "deleted": True} == json.loads(template("delete", "dev", "--json")[1])
 
 

@@ -242,17 +242,17 @@ class TestApply:
     @pytest.mark.parametrize(("answer", "code", "made"), [("y\n", 0, 1), ("n\n", 1, 0), ("", 1, 0)])
     def test_on_a_terminal_it_asks_first(self, topics, tmp_path, answer, code, made):
         (tmp_path / "t.toml").write_text("[a]\nqps = 1\n")
-        ended, said = _on_a_terminal(["topics", "apply", str(tmp_path / "t.toml")], answer)
+        ended, output = _on_a_terminal(["topics", "apply", str(tmp_path / "t.toml")], answer)
         assert code == ended
-        assert "Write 1 topic into environment " in said
-        assert said.index("1 new") < said.index("Write 1 topic")
+        assert "Write 1 topic into environment " in output
+        assert output.index("1 new") < output.index("Write 1 topic")
         assert made == topics("list")[1].count("active")
 
     def test_on_a_terminal_with_yes_it_does_not(self, topics, tmp_path):
         (tmp_path / "t.toml").write_text("[a]\nqps = 1\n")
-        ended, said = _on_a_terminal(["topics", "apply", str(tmp_path / "t.toml"), "--yes"], "")
+        ended, output = _on_a_terminal(["topics", "apply", str(tmp_path / "t.toml"), "--yes"], "")
         assert 0 == ended
-        assert "Write" not in said
+        assert "Write" not in output
 
 
 def _on_a_terminal(arguments, answer):
@@ -262,9 +262,9 @@ def _on_a_terminal(arguments, answer):
     child = subprocess.Popen(command, stdin=slave, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     os.close(slave)
     os.write(master, answer.encode() or b"\x04")
-    said, _ = child.communicate(timeout=30)
+    output, _ = child.communicate(timeout=30)
     os.close(master)
-    return child.returncode, said
+    return child.returncode, output
 
 
 WRONG = r"""

@@ -19,7 +19,7 @@ from evenlane.ring.coordination.ports import (
     TxnResult,
     Unavailable,
 )
-from tests.support.etcd.harness import listing, short, told
+from tests.support.etcd.harness import listing, next_update, short
 
 
 class TestKeys:
@@ -189,9 +189,9 @@ class TestLease:
         await client.put(world.prefix + "kept", b"")
         await client.txn([], [Put(world.prefix + name, b"", lease) for name in ("a", "b")])
         watch = client.watch(world.prefix)
-        assert ("listing", "a", "b", "kept") == short(await told(watch))
+        assert ("listing", "a", "b", "kept") == short(await next_update(watch))
         await world.pass_time(1.5)
-        first, second = await told(watch), await told(watch)
+        first, second = await next_update(watch), await next_update(watch)
         assert {("delete", "a", ""), ("delete", "b", "")} == {short(first), short(second)}
         assert first.item.mod_revision == second.item.mod_revision
         assert [world.prefix + "kept"] == [item.key for item in (await client.list(world.prefix)).items]
@@ -268,7 +268,7 @@ class TestWatch:
     async def test_first_a_listing_then_events_in_order(self, world, client):
         await client.put(world.prefix + "a", b"0")
         watch = client.watch(world.prefix)
-        first = await told(watch)
+        first = await next_update(watch)
         assert await client.list(world.prefix) == first
         revision = await client.put(world.prefix + "b", b"1")
         await client.put(world.prefix + "b", b"2")
@@ -276,25 +276,25 @@ class TestWatch:
         created = KeyValue(world.prefix + "b", b"1", revision, revision, 0)
         changed = KeyValue(world.prefix + "b", b"2", revision, revision + 1, 0)
         deleted = KeyValue(world.prefix + "a", b"", 0, revision + 2, 0)
-        assert Event("put", created) == await told(watch)
-        assert Event("put", changed) == await told(watch)
-        assert Event("delete", deleted) == await told(watch)
+        assert Event("put", created) == await next_update(watch)
+        assert Event("put", changed) == await next_update(watch)
+        assert Event("delete", deleted) == await next_update(watch)
 
     async def test_other_prefixes_are_not_told(self, world, client):
         watch = client.watch(world.prefix + "b/")
-        await told(watch)
+        await next_update(watch)
         for name in ("a", "b", "b0", "b/1", "c"):
             await client.put(world.prefix + name, b"")
-        assert ("put", "1", "") == short(await told(watch))
+        assert ("put", "1", "") == short(await next_update(watch))
         await client.put(world.prefix + "b/2", b"")
-        assert ("put", "2", "") == short(await told(watch))
+        assert ("put", "2", "") == short(await next_update(watch))
 
     async def test_a_deletion_of_nothing_is_not_told(self, world, client):
         watch = client.watch(world.prefix)
-        await told(watch)
+        await next_update(watch)
         await client.delete(world.prefix + "a")
         await client.put(world.prefix + "b", b"")
-        assert ("put", "b", "") == short(await told(watch))
+        assert ("put", "b", "") == short(await next_update(watch))
 
     async def test_none_is_missed_while_others_put(self, world, client):
         """What a watcher knows equals what was written, whenever it began."""
@@ -309,7 +309,7 @@ class TestWatch:
         watch = client.watch(world.prefix)
         known, last = set(), 0
         while len(known) < 3_000:
-            each = await told(watch)
+            each = await next_update(watch)
             items = each.items if isinstance(each, Listing) else (each.item,)
             revision = each.revision if isinstance(each, Listing) else each.item.mod_revision
             assert isinstance(each, Listing) or revision > last
@@ -321,30 +321,30 @@ class TestWatch:
     async def test_two_watches_hear_the_same(self, world, client):
         watches = [client.watch(world.prefix), world.client().watch(world.prefix)]
         for watch in watches:
-            await told(watch)
+            await next_update(watch)
         for n in range(100):
             await client.put(f"{world.prefix}{n}", b"")
-        heard = [[await told(watch) for _ in range(100)] for watch in watches]
-        assert heard[0] == heard[1]
-        assert [f"{world.prefix}{n}" for n in range(100)] == [event.item.key for event in heard[0]]
+        received = [[await next_update(watch) for _ in range(100)] for watch in watches]
+        assert received[0] == received[1]
+        assert [f"{world.prefix}{n}" for n in range(100)] == [event.item.key for event in received[0]]
 
     async def test_a_compaction_hurts_nobody_who_keeps_up(self, world, client):
         watch = client.watch(world.prefix)
-        await told(watch)
+        await next_update(watch)
         revision = await client.put(world.prefix + "a", b"")
-        await told(watch)
+        await next_update(watch)
         await world.compact(revision)
         await client.put(world.prefix + "b", b"")
-        assert ("put", "b", "") == short(await told(watch))
+        assert ("put", "b", "") == short(await next_update(watch))
 
     async def test_a_watch_made_after_a_compaction_lists_all(self, world, client):
         await client.put(world.prefix + "a", b"")
         await world.compact(await client.put(world.prefix + "b", b""))
-        assert ("listing", "a", "b") == short(await told(client.watch(world.prefix)))
+        assert ("listing", "a", "b") == short(await next_update(client.watch(world.prefix)))
 
     async def test_aclose_ends_a_waiting_consumer(self, world, client):
         watch = client.watch(world.prefix)
-        await told(watch)
+        await next_update(watch)
         waiting = asyncio.ensure_future(anext(watch, "ended"))
         await asyncio.sleep(0)
         async with asyncio.timeout(1.0):
@@ -359,7 +359,7 @@ class TestWatch:
         await listing(other)
         await one.aclose()
         await client.put(world.prefix + "a", b"")
-        assert ("put", "a", "") == short(await told(other))
+        assert ("put", "a", "") == short(await next_update(other))
 
 
 class TestClient:
@@ -369,7 +369,7 @@ class TestClient:
     async def test_close_ends_watches_and_calls(self, world):
         client = world.client()
         watch = client.watch(world.prefix)
-        await told(watch)
+        await next_update(watch)
         waiting = asyncio.ensure_future(anext(watch, "ended"))
         await asyncio.sleep(0)
         async with asyncio.timeout(1.0):

@@ -45,14 +45,14 @@ class OutageContract:
 
     async def test_the_incarnation_grows_and_the_callbacks_are_called(self, world):
         """Identities must be verified again after it."""
-        told = []
-        world.store.on_lost.append(lambda: told.append("lost"))
-        world.store.on_back.append(lambda: told.append("back"))
+        reported = []
+        world.store.on_lost.append(lambda: reported.append("lost"))
+        world.store.on_back.append(lambda: reported.append("back"))
         before = world.store.incarnation
         await world.outage()
         between = world.store.incarnation
         await world.back()
-        await until(lambda: told == ["lost", "back"], what="a call of each")
+        await until(lambda: reported == ["lost", "back"], what="a call of each")
         assert before < between < world.store.incarnation
 
     async def test_what_was_acknowledged_is_there_afterwards(self, world):

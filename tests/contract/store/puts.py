@@ -32,19 +32,19 @@ class PutContract:
         assert list(range(1, 201)) == await fill(world, 200)
 
     async def test_put_then_tells_receipts_and_errors_later(self, world):
-        told, all_told = [], asyncio.Event()
+        reported, all_published = [], asyncio.Event()
 
         def answered(answer):
-            told.append(answer)
-            if len(told) == 3:
-                all_told.set()
+            reported.append(answer)
+            if len(reported) == 3:
+                all_published.set()
 
         for text in (b"one", b"two"):
             world.store.put_then(subject(world.env), with_id("acme:1"), text, answered)
         world.store.put_then(subject(world.env), b"", b"x" * (world.store.max_payload + 1), answered)
-        assert [] == told, "never before it returns"
-        await asyncio.wait_for(all_told.wait(), 10)
-        receipts = [answer for answer in told if not isinstance(answer, TooLarge)]
+        assert [] == reported, "never before it returns"
+        await asyncio.wait_for(all_published.wait(), 10)
+        receipts = [answer for answer in reported if not isinstance(answer, TooLarge)]
         assert [(1, False), (1, True)] == [(receipt.sequence, receipt.duplicate) for receipt in receipts]
 
     async def test_put_then_without_a_connection_is_lost_at_once(self, world):
@@ -52,17 +52,17 @@ class PutContract:
         with pytest.raises(Lost):
             world.store.put_then(subject(world.env), b"", b"x", lambda _: None)
         await world.back()
-        told = asyncio.get_running_loop().create_future()
-        world.store.put_then(subject(world.env), b"", b"x", told.set_result)
-        assert 1 == (await told).sequence
+        reported = asyncio.get_running_loop().create_future()
+        world.store.put_then(subject(world.env), b"", b"x", reported.set_result)
+        assert 1 == (await reported).sequence
 
     async def test_put_then_is_lost_when_the_connection_goes(self, world):
-        told = []
+        reported = []
         for number in range(200):
-            world.store.put_then(subject(world.env), b"", b"%d" % number, told.append)
+            world.store.put_then(subject(world.env), b"", b"%d" % number, reported.append)
         await world.outage()
-        await until(lambda: len(told) == 200, timeout=6)
-        assert all(isinstance(answer, Lost | tuple) for answer in told)
+        await until(lambda: len(reported) == 200, timeout=6)
+        assert all(isinstance(answer, Lost | tuple) for answer in reported)
 
     async def test_lanes_count_apart(self, world):
         await fill(world, 3)

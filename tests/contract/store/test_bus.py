@@ -23,7 +23,7 @@ def settings(request):
 
 @pytest.fixture
 async def buses(settings):
-    """Two of one store, and what `listen` has given to `heard`."""
+    """Two of one store, and what `listen` has given to `received`."""
     both = [connections.bus(settings, name) for name in ("a", "b")]
     for each in both:
         await each.open()
@@ -37,14 +37,14 @@ def subject():
     return f"ask.t{next(_fresh)}"
 
 
-class Heard(list):
+class Received(list):
     def take(self, subject, reply, headers, body):
         self.append((subject.decode(), reply.decode(), bytes(body)))
 
 
 async def flushed(bus, subject):
     """What was sent before has been delivered by now: an own message comes after it."""
-    echo = Heard()
+    echo = Received()
     sid = bus.listen(f"{subject}.echo", echo.take)
     bus.send(f"{subject}.echo", b"")
     await until(lambda: echo)
@@ -53,22 +53,22 @@ async def flushed(bus, subject):
 
 async def test_all_that_listen_hear_a_message_once_in_the_order_of_sending(buses, subject):
     a, b = buses
-    heard, also = Heard(), Heard()
-    a.listen(f"{subject}.*", heard.take)
+    received, also = Received(), Received()
+    a.listen(f"{subject}.*", received.take)
     b.listen(f"{subject}.x", also.take)
     await flushed(a, subject)
     await flushed(b, subject)
-    heard.clear()
+    received.clear()
     for number in range(3):
         b.send(f"{subject}.x", b"%d" % number, reply="_INBOX.here")
     b.send(f"{subject}.x.y", b"another subject")
-    await until(lambda: len(heard) == len(also) == 3)
-    assert [(f"{subject}.x", "_INBOX.here", b"%d" % number) for number in range(3)] == heard == also
+    await until(lambda: len(received) == len(also) == 3)
+    assert [(f"{subject}.x", "_INBOX.here", b"%d" % number) for number in range(3)] == received == also
 
 
 async def test_an_answer_reaches_the_one_that_asked(buses, subject):
     a, b = buses
-    answers = Heard()
+    answers = Received()
     a.listen(subject, lambda _subject, reply, _headers, body: a.send(reply.decode(), body + b"!"))
     b.listen(f"_INBOX.{subject}", answers.take)
     await flushed(a, subject)
@@ -80,15 +80,15 @@ async def test_an_answer_reaches_the_one_that_asked(buses, subject):
 async def test_a_question_that_nobody_hears_is_answered_so_at_once(buses, subject):
     _, b = buses
     answer = asyncio.get_running_loop().create_future()
-    b.listen(f"_INBOX.{subject}", lambda *said: answer.set_result(said[2]))
+    b.listen(f"_INBOX.{subject}", lambda *parts: answer.set_result(parts[2]))
     b.send(subject, b"who", reply=f"_INBOX.{subject}")
     assert (await asyncio.wait_for(answer, 10)).startswith(NO_RESPONDERS)
 
 
 async def test_nothing_is_heard_after_unlisten_nor_after_the_close(buses, settings, subject):
     a, b = buses
-    heard, closed = Heard(), Heard()
-    a.unlisten(a.listen(subject, heard.take))
+    received, closed = Received(), Received()
+    a.unlisten(a.listen(subject, received.take))
     other = connections.bus(settings, "c")
     await other.open()
     other.listen(subject, closed.take)
@@ -97,7 +97,7 @@ async def test_nothing_is_heard_after_unlisten_nor_after_the_close(buses, settin
     b.send(subject, b"x")
     await flushed(b, subject)
     await flushed(a, subject)
-    assert [] == heard == closed
+    assert [] == received == closed
 
 
 async def test_nothing_can_be_sent_by_one_that_is_closed(settings, subject):

@@ -70,9 +70,9 @@ async def test_dead_letters_go_when_their_time_is_up(nats_server):
     await world.close()
 
 
-@pytest.mark.parametrize(("holds", "said"), [(0, "for ever"), (7 * DAY, "7d"), (30 * DAY, None)])
+@pytest.mark.parametrize(("holds", "text"), [(0, "for ever"), (7 * DAY, "7d"), (30 * DAY, None)])
 async def test_another_time_for_dead_letters_is_accepted_and_who_handles_messages_is_warned_once(
-    nats_server, holds, said
+    nats_server, holds, text
 ):
     """K4: whoever only puts hears nothing of it."""
     world = JetStreamHarness(nats_server)
@@ -83,13 +83,13 @@ async def test_another_time_for_dead_letters_is_accepted_and_who_handles_message
         await only_puts._connection.api(f"STREAM.CREATE.{right['name']}", right)
         await only_puts.prepare([])
     await world.open()
-    with capture_logs() as told:
+    with capture_logs() as reported:
         third = world.another()
         await third.open()
         for _ in range(2):
             await third.prepare([])
-    warnings = [(entry["kept"], entry["setting"]) for entry in told if "evenlane dlq keep" in entry["event"]]
-    assert ([], [(said, "30d")] if said else []) == (quiet, warnings)
+    warnings = [(entry["kept"], entry["setting"]) for entry in reported if "evenlane dlq keep" in entry["event"]]
+    assert ([], [(text, "30d")] if text else []) == (quiet, warnings)
     assert holds == await third.dead_letters_kept()
     for store in (third, only_puts):
         await store.close()

@@ -48,23 +48,23 @@ async def test_a_long_replay_goes_on_tells_how_far_it_is_and_ends_with_the_node(
     await world.put(producer, [Put("acme", b"x", id=f"m{n}", headers={"order": "once reject"}) for n in range(20)])
 
     async def dead():
-        status, told = await caller.get("/api/dead/acme?limit=7")
-        return told if status == 200 and told["total"] == 20 else None
+        status, reported = await caller.get("/api/dead/acme?limit=7")
+        return reported if status == 200 and reported["total"] == 20 else None
 
-    told = await until(dead, 60)
-    assert (7, None) == (len(told["letters"]), told["replay"])
-    status, letter = await caller.get(f"/api/dead/acme/{told['letters'][0]['seq']}")
-    assert (200, "x", False) == (status, letter["body"], letter["cut"])
-    status, told = await caller.post("/api/dead/acme/replay", {"all": True})
-    assert (202, True) == (status, told["running"])
-    status, told = await caller.post("/api/dead/acme/replay", {"all": True})
+    reported = await until(dead, 60)
+    assert (7, None) == (len(reported["letters"]), reported["replay"])
+    status, dead_letter = await caller.get(f"/api/dead/acme/{reported['letters'][0]['seq']}")
+    assert (200, "x", False) == (status, dead_letter["body"], dead_letter["cut"])
+    status, reported = await caller.post("/api/dead/acme/replay", {"all": True})
+    assert (202, True) == (status, reported["running"])
+    status, reported = await caller.post("/api/dead/acme/replay", {"all": True})
     assert (409, "the dead letters of acme are being replayed already: wait until that has ended") == (
-        status, told["error"]
+        status, reported["error"]
     )  # fmt: skip
-    _, told = await caller.get("/api/dead/acme")
-    assert told["replay"] is not None
-    assert 20 == told["replay"]["total"]
-    assert 0 < told["total"] < 20
+    _, reported = await caller.get("/api/dead/acme")
+    assert reported["replay"] is not None
+    assert 20 == reported["replay"]["total"]
+    assert 0 < reported["total"] < 20
     assert 0 == await world.node_a.stop()
     assert 0 == world.node_a.logged("Traceback")
     await world.node(name="node-b")
@@ -86,15 +86,15 @@ async def test_what_cant_be_changed_is_one_sentence(world, caller):
         ("/api/dead/acme/replay", {"seq": 5}, 404, "there is no dead letter 5"),
         ("/api/dead/_stray/replay", {"all": True}, 400, "_stray holds what no queue had"),
     ):
-        told = await caller.post(path, body)
-        assert status == told[0], told
-        assert sentence in told[1]["error"]
-        assert "\n" not in told[1]["error"]
+        reported = await caller.post(path, body)
+        assert status == reported[0], reported
+        assert sentence in reported[1]["error"]
+        assert "\n" not in reported[1]["error"]
     await world.topics("bolt")
     assert (200, "paused") == await _state(caller.post("/api/topics/bolt/pause"))
     assert (200, "active") == await _state(caller.post("/api/topics/bolt/resume"))
-    status, told = await caller.get("/api/dead/_stray")
-    assert 200 == status, told
+    status, reported = await caller.get("/api/dead/_stray")
+    assert 200 == status, reported
 
 
 async def test_a_topic_that_was_deleted_isnt_brought_back_by_a_click(world, caller):
@@ -103,13 +103,13 @@ async def test_a_topic_that_was_deleted_isnt_brought_back_by_a_click(world, call
     await world.put(await world.producer(), [Put("acme", b"x")])
     await world.etcd.delete(names.key("online", "topics", "acme"))
 
-    async def told():
+    async def reported():
         _, overview = await caller.get("/api/overview")
         return [("acme", "paused", True)] == [
             (row["project"], row["state"], row["deleted"]) for row in overview["tenants"]
         ]
 
-    await until(told, 30)
+    await until(reported, 30)
     for verb in ("resume", "pause"):
         status, answer = await caller.post(f"/api/topics/acme/{verb}")
         assert (409, f"topic acme was deleted: `evenlane topics {verb} acme` changes that") == (status, answer["error"])
@@ -117,5 +117,5 @@ async def test_a_topic_that_was_deleted_isnt_brought_back_by_a_click(world, call
 
 
 async def _state(asked):
-    status, told = await asked
-    return status, told["in_force"]["state"]
+    status, reported = await asked
+    return status, reported["in_force"]["state"]

@@ -69,22 +69,22 @@ async def test_it_says_by_http_what_it_says_to_the_command(world, client):
     await put(world, 3, priority="low")
 
     async def settled_down():
-        status, told = await asked(client, f"{base}/api/why/acme?within=10m")
+        status, reported = await asked(client, f"{base}/api/why/acme?within=10m")
         assert 200 == status
-        waiting = [part["waiting"] for part in told["priorities"]]
-        return told if waiting == [3, 0, 3] and not told["in_flight"] else None
+        waiting = [part["waiting"] for part in reported["priorities"]]
+        return reported if waiting == [3, 0, 3] and not reported["in_flight"] else None
 
-    told = await until(settled_down, 30)
-    assert ["quota"] == [each["reason"] for each in told["priorities"][0]["reasons"]]
-    assert ["node-a", "node-b"] == [node["id"] for node in told["nodes"]]
+    reported = await until(settled_down, 30)
+    assert ["quota"] == [each["reason"] for each in reported["priorities"][0]["reasons"]]
+    assert ["node-a", "node-b"] == [node["id"] for node in reported["nodes"]]
     command = await asking.why(world.settings, "acme", within=600.0)
     for same in ("project", "env", "backlog", "in_flight", "nodes", "notes"):
-        assert command[same] == told[same]
-    assert command["forecast"]["command"] == told["forecast"]["command"]
-    status, told = await asked(client, f"{base}/api/why/nobody")
-    assert (404, True) == (status, told["error"].startswith("project 'nobody' has no topic"))
-    status, told = await asked(client, f"{base}/api/why/acme?priority=urgent")
-    assert (400, "priority 'urgent' is none of this cluster's: high, mid, low") == (status, told["error"])
+        assert command[same] == reported[same]
+    assert command["forecast"]["command"] == reported["forecast"]["command"]
+    status, reported = await asked(client, f"{base}/api/why/nobody")
+    assert (404, True) == (status, reported["error"].startswith("project 'nobody' has no topic"))
+    status, reported = await asked(client, f"{base}/api/why/acme?priority=urgent")
+    assert (400, "priority 'urgent' is none of this cluster's: high, mid, low") == (status, reported["error"])
 
 
 async def test_metrics_of_a_backlog(world, client):
@@ -131,23 +131,23 @@ async def test_ready_as_long_as_both_servers_answer(world, client):
     """Surfaces: /readyz; faults 9 and 12."""
     await world.node(http_port=0, lease_ttl=30)
     base = await world.address()
-    status, told = await asked(client, f"{base}/readyz")
-    assert (200, True, 8) == (status, told["ready"], told["partitions"])
+    status, reported = await asked(client, f"{base}/readyz")
+    assert (200, True, 8) == (status, reported["ready"], reported["partitions"])
     await world.servers.etcd.stop()
-    await until(lambda: _says(client, base, 503, "etcd"), 30)
+    await until(lambda: _has_status(client, base, 503, "etcd"), 30)
     await world.servers.etcd.start()
-    await until(lambda: _says(client, base, 200, ""), 30)
+    await until(lambda: _has_status(client, base, 200, ""), 30)
     await world.servers.nats.stop()
-    await until(lambda: _says(client, base, 503, "NATS"), 30)
+    await until(lambda: _has_status(client, base, 503, "NATS"), 30)
     assert (200, {"node": "node-a", "env": "online"}) == await asked(client, f"{base}/healthz")
     assert 503 == (await asked(client, f"{base}/api/why/acme"))[0]
     await world.servers.nats.start()
-    await until(lambda: _says(client, base, 200, ""), 30)
+    await until(lambda: _has_status(client, base, 200, ""), 30)
 
 
-async def _says(client, base, status, word):
-    found, told = await asked(client, f"{base}/readyz")
-    return found == status and word in told.get("error", "")
+async def _has_status(client, base, status, word):
+    found, reported = await asked(client, f"{base}/readyz")
+    return found == status and word in reported.get("error", "")
 
 
 async def test_it_serves_until_it_has_drained(world, client):
@@ -158,7 +158,7 @@ async def test_it_serves_until_it_has_drained(world, client):
     await put(world, 1, headers={"order": "sleep 3"})
     await until(lambda: any(entry.what == "begin" for entry in world.entries()))
     node.send(signal.SIGTERM)
-    await until(lambda: _says(client, base, 503, "drains"), 10)
+    await until(lambda: _has_status(client, base, 503, "drains"), 10)
     assert 0 == await node.ended()
     with pytest.raises(aiohttp.ClientConnectionError):
         await asked(client, f"{base}/healthz")
@@ -204,8 +204,8 @@ async def test_a_backlog_taken_over_is_never_told_as_arrived(world, client):
         return len((await world.etcd.list(names.key("online", "owners") + "/")).items) < owned
 
     await until(left, 60)
-    told = await until(lambda: _never_arrived(client, bases[1:], 2), 60)
-    assert {"node-b", "node-c"} == {node["id"] for node in told["nodes"]}
+    reported = await until(lambda: _never_arrived(client, bases[1:], 2), 60)
+    assert {"node-b", "node-c"} == {node["id"] for node in reported["nodes"]}
 
 
 _BACKLOG = 16_000  # of each partition so few that they are read by one feed
@@ -218,24 +218,24 @@ async def _rates(client, base):
 
 async def _why(client, base):
     """What is told, and the rates in it."""
-    status, told = await asked(client, f"{base}/api/why/acme")
-    assert 200 == status, told
-    return told, {told["rates"][name] for name in ("arriving", "handled", "failed")}
+    status, reported = await asked(client, f"{base}/api/why/acme")
+    assert 200 == status, reported
+    return reported, {reported["rates"][name] for name in ("arriving", "handled", "failed")}
 
 
 async def _all_known(client, bases, nodes):
     """What is told once all of it is, and nothing arrives any more."""
     measured = set().union(*[await _rates(client, base) for base in bases])
-    told, rates = await _why(client, bases[0])
-    known = told["backlog"] == _BACKLOG and len(told["nodes"]) == nodes
-    return told if known and rates == measured == {0.0} else None
+    reported, rates = await _why(client, bases[0])
+    known = reported["backlog"] == _BACKLOG and len(reported["nodes"]) == nodes
+    return reported if known and rates == measured == {0.0} else None
 
 
 async def _never_arrived(client, bases, nodes):
     """The same; every rate on the way is looked at."""
     assert {0.0} >= set().union(*[await _rates(client, base) for base in bases])
-    told, rates = await _why(client, bases[0])
-    assert rates in ({None}, {0.0}), told
+    reported, rates = await _why(client, bases[0])
+    assert rates in ({None}, {0.0}), reported
     return await _all_known(client, bases, nodes)
 
 

@@ -35,13 +35,13 @@ async def servers(tmp_path):
         yield both
 
 
-def told(servers) -> Settings:
+def settings_of(servers) -> Settings:
     return Settings(nats=(servers.nats.url,), etcd=(servers.etcd.endpoint,), partitions=PARTITIONS)
 
 
 @asynccontextmanager
 async def topics(servers, **specs):
-    coordination = etcd(told(servers))
+    coordination = etcd(settings_of(servers))
     cluster_config = await agree_cluster_config(coordination, "online", {"partitions": PARTITIONS})
     await put_specs(coordination, "online", cluster_config, specs)
     topic_cache = TopicCache(coordination, "online")
@@ -56,7 +56,7 @@ async def topics(servers, **specs):
 @asynccontextmanager
 async def node(servers, cluster_config, topic_cache, handle):
     """A node, as the engine puts it together, with nothing but its store and its counts."""
-    settings = told(servers)
+    settings = settings_of(servers)
     store = connections.store(settings, "node", feeds=True)
     await store.open()
     await store.prepare([LaneId(kind, n) for kind in ("lanes", "later") for n in range(PARTITIONS)])
@@ -100,7 +100,7 @@ async def test_without_any_node_two_producers_overshoot_by_what_the_other_puts_b
     as much again is left to a slow machine.
     """
     async with topics(servers, acme='{"qps": 150, "max_backlog": 400}'):
-        producers = [Producer(settings=told(servers), admission=1.0) for _ in range(2)]
+        producers = [Producer(settings=settings_of(servers), admission=1.0) for _ in range(2)]
         async with producers[0], producers[1]:
             counts = await asyncio.gather(*(put_until_full(each, 2_000) for each in producers))
     stored = await all_stored(servers.nats.url, "online", PARTITIONS)
@@ -118,7 +118,7 @@ async def test_with_a_node_two_producers_overshoot_by_what_the_other_puts_betwee
         topics(servers, acme='{"qps": 150, "max_backlog": 400}') as (cluster_config, topic_cache),
         node(servers, cluster_config, topic_cache, handle),
     ):
-        producers = [Producer(settings=told(servers), admission=1.0) for _ in range(2)]
+        producers = [Producer(settings=settings_of(servers), admission=1.0) for _ in range(2)]
         async with producers[0], producers[1]:
             counts = await asyncio.gather(*(put_until_full(each, 2_000) for each in producers))
     assert 400 <= sum(counts) <= 400 + 2 * 225
@@ -126,7 +126,10 @@ async def test_with_a_node_two_producers_overshoot_by_what_the_other_puts_betwee
 
 async def test_without_any_node_one_producer_puts_exactly_as_many_as_may_wait(servers):
     """K6, P8."""
-    async with topics(servers, acme='{"qps": 1000, "max_backlog": 1000}'), Producer(settings=told(servers)) as producer:
+    async with (
+        topics(servers, acme='{"qps": 1000, "max_backlog": 1000}'),
+        Producer(settings=settings_of(servers)) as producer,
+    ):
         outcomes = await producer.put_many(Put("acme", b"x", delay=3_600.0 * (n % 3)) for n in range(5_000))
         assert {Receipt, BacklogFull} == set(map(type, outcomes))
     assert 1_000 == len(await all_stored(servers.nats.url, "online", PARTITIONS))
@@ -142,7 +145,7 @@ async def test_a_node_tells_what_waits_and_puts_are_taken_again_when_it_has_hand
     async with (
         topics(servers, acme='{"qps": 100000, "max_backlog": 300}') as (cluster_config, topic_cache),
         node(servers, cluster_config, topic_cache, handle),
-        Producer(settings=told(servers)) as producer,
+        Producer(settings=settings_of(servers)) as producer,
     ):
         await producer.put_many(Put("acme", b"x", delay=86_400.0) for _ in range(100))
         at_first = await put_until_full(producer, 1_000)
@@ -162,8 +165,8 @@ async def test_a_node_tells_what_waits_and_puts_are_taken_again_when_it_has_hand
 
 async def test_a_node_that_is_gone_leaves_the_limit_to_the_store(servers):
     """Its last word isn't believed for longer than 5 s (here: 2)."""
-    impatient = Producer(settings=told(servers))
-    impatient.tuning = Tuning(told_s=2.0)
+    impatient = Producer(settings=settings_of(servers))
+    impatient.tuning = Tuning(reported_within_s=2.0)
     gate = asyncio.Event()
 
     async def handle(_message):
@@ -191,7 +194,7 @@ async def test_a_node_that_is_gone_leaves_the_limit_to_the_store(servers):
 
 async def purged(servers):
     """All lanes are empty."""
-    store = connections.store(told(servers), "test")
+    store = connections.store(settings_of(servers), "test")
     await store.open()
     for number in range(PARTITIONS):
         state = await store.state(LaneId("lanes", number))

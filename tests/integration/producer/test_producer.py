@@ -28,7 +28,7 @@ async def servers(tmp_path):
         yield both
 
 
-def told(servers, **more) -> Settings:
+def settings_of(servers, **more) -> Settings:
     return Settings(nats=(servers.nats.url,), etcd=(servers.etcd.endpoint,), partitions=16, **more)
 
 
@@ -55,7 +55,7 @@ async def test_a_producer_needs_nobody_else_and_finds_everything_from_three_argu
 
 async def test_a_topic_made_while_the_producer_runs_can_be_put_to(servers):
     await make_topics(servers)
-    async with Producer(settings=told(servers)) as producer:
+    async with Producer(settings=settings_of(servers)) as producer:
         for number in range(10):
             await make_topics(servers, **{f"late-{number}": '{"qps": 1}'})
             assert isinstance(await producer.put(f"late-{number}", b"x", delay=60), Receipt)
@@ -66,7 +66,7 @@ async def test_a_topic_made_while_the_producer_runs_can_be_put_to(servers):
 async def test_many_are_stored_once_each_and_batches_are_quick(servers):
     """K6: batches."""
     await make_topics(servers, acme='{"qps": 1000}')
-    async with Producer(settings=told(servers)) as producer:
+    async with Producer(settings=settings_of(servers)) as producer:
         many = [Put("acme", b"%d" % number, id=f"n{number % 9_000}") for number in range(10_000)]
         outcomes = await producer.put_many(many)
     assert 9_000 == sum(not outcome.duplicate for outcome in outcomes)
@@ -79,7 +79,7 @@ async def test_kill_9_in_the_middle_of_20_000_puts_loses_and_doubles_none(server
     """L, K6, faults 1 and 2: what is acknowledged is in the streams exactly once; what isn't, isn't reported put."""
     await make_topics(servers, acme='{"qps": 1000}')
     total, outcomes = 20_000, {}
-    async with Producer(settings=told(servers)) as producer:
+    async with Producer(settings=settings_of(servers)) as producer:
         many = (Put("acme", b"%d" % number, id=f"n{number}") for number in range(total))
         putting = asyncio.create_task(producer.put_each(many, outcomes.__setitem__))
         for acknowledged in (3_000, 10_000):
@@ -101,7 +101,7 @@ async def test_what_is_not_acknowledged_is_never_reported_as_put(servers):
     """L, K6: the server dies in the middle and stays away longer than the producer's timeout."""
     await make_topics(servers, acme='{"qps": 1000}')
     outcomes = {}
-    async with Producer(settings=told(servers), timeout=1.0) as producer:
+    async with Producer(settings=settings_of(servers), timeout=1.0) as producer:
         many = (Put("acme", b"%d" % number, id=f"n{number}") for number in range(10_000))
         putting = asyncio.create_task(producer.put_each(many, outcomes.__setitem__))
         await until(lambda: len(outcomes) > 3_000)
@@ -118,7 +118,7 @@ async def test_what_is_not_acknowledged_is_never_reported_as_put(servers):
 async def test_a_plain_client_puts_by_the_documented_formula(servers):
     """P8: another language puts by publishing; it meets the producer on the same subject, and its id."""
     await make_topics(servers, acme='{"qps": 400, "spread": 4}')
-    async with Producer(settings=told(servers)) as producer:
+    async with Producer(settings=settings_of(servers)) as producer:
         client = await nats.connect(servers.nats.url)
         for number in range(20):
             key = f"customer-{number}"
@@ -147,7 +147,7 @@ def _subject_by_hand(project: str, key: str, groups: int, spread: int, partition
 async def test_what_no_subject_can_hold_is_refused_and_the_connection_lives(servers):
     """Fault 20: `*`, `>`, a subject of 5,000 bytes, line ends: nothing reaches the wire."""
     await make_topics(servers, acme='{"qps": 1}')
-    async with Producer(settings=told(servers)) as producer:
+    async with Producer(settings=settings_of(servers)) as producer:
         for project in (
             "*",
             ">",

@@ -42,7 +42,7 @@ _LEAVING = "evenlane: a handler ignores its cancellation: leaving without it\n"
 
 
 @pytest.mark.parametrize(
-    ("end", "code", "out", "said"),
+    ("end", "code", "out", "text"),
     [
         ("returns", 1, "done\n", ""),
         ("fails", 1, "", "evenlane: the node stops\n"),
@@ -50,11 +50,11 @@ _LEAVING = "evenlane: a handler ignores its cancellation: leaving without it\n"
         ("is left by an exit", 3, "", ""),
     ],
 )
-def test_it_ends_in_its_own_way_and_says_that_something_is_left(end, code, out, said):
+def test_it_ends_in_its_own_way_and_says_that_something_is_left(end, code, out, text):
     process = subprocess.Popen(
         [sys.executable, "-c", LISTEN + _PROGRAM, end], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
-    assert (out, _LEAVING + said) == end_of(process, 20)
+    assert (out, _LEAVING + text) == end_of(process, 20)
     assert code == process.returncode
 
 
@@ -75,18 +75,18 @@ def test_the_work_itself_ends_in_order_however_long_that_takes_when_an_error_bre
 
 
 def test_a_result_is_given_and_what_still_runs_is_cancelled():
-    heard = []
+    received = []
 
-    async def beside():
+    async def alongside():
         try:
             await asyncio.sleep(60)
         except asyncio.CancelledError:
-            heard.append("cancelled")
+            received.append("cancelled")
 
     async def work():
-        heard.append(asyncio.create_task(beside()))
+        received.append(asyncio.create_task(alongside()))
         await asyncio.sleep(0)
         return 7
 
     assert 7 == run_loop(work())
-    assert "cancelled" == heard[-1]
+    assert "cancelled" == received[-1]

@@ -21,14 +21,14 @@ from tests.support.until import until
 async def test_an_etcd_that_comes_late_is_reached(tmp_path):
     """Issue 4: on a real one."""
     port = ports.free_port()
-    client, said = EtcdCoordination([f"127.0.0.1:{port}"]), []
+    client, notices = EtcdCoordination([f"127.0.0.1:{port}"]), []
     server = EtcdServer(tmp_path, port=port, fast=True)
-    waiting = asyncio.create_task(wait_until_answered(client.status, 60, said.append))
+    waiting = asyncio.create_task(wait_until_answered(client.status, 60, notices.append))
     try:
-        await until(lambda: said)
+        await until(lambda: notices)
         await server.start()
         await waiting
-        assert said[0].startswith(f"etcd at 127.0.0.1:{port} does not answer: ")
+        assert notices[0].startswith(f"etcd at 127.0.0.1:{port} does not answer: ")
     finally:
         waiting.cancel()
         await client.close()
@@ -51,7 +51,7 @@ async def test_a_wrong_login_at_nats_is_told_at_once(tmp_path):
     """Issue 4: nats-py itself would try again until the time is over."""
     server = NatsServer(tmp_path, config="authorization { user: a, password: b }")
     await server.start()
-    said = []
+    notices = []
 
     async def probe():
         await JetStreamStore(
@@ -60,8 +60,8 @@ async def test_a_wrong_login_at_nats_is_told_at_once(tmp_path):
 
     try:
         with pytest.raises(EvenlaneError, match=r"NATS at .* refuses: the log-in is wrong") as failure:
-            await wait_until_answered(probe, 30, said.append)
-        assert ([], False) == (said, isinstance(failure.value, Unreachable))
+            await wait_until_answered(probe, 30, notices.append)
+        assert ([], False) == (notices, isinstance(failure.value, Unreachable))
     finally:
         await server.stop()
 
@@ -69,11 +69,11 @@ async def test_a_wrong_login_at_nats_is_told_at_once(tmp_path):
 @pytest.mark.real
 async def test_a_nats_that_comes_late_is_reached(tmp_path):
     """Issue 4: the same store is opened again and again until it is open."""
-    server, said = NatsServer(tmp_path, port=ports.free_port()), []
+    server, notices = NatsServer(tmp_path, port=ports.free_port()), []
     store = JetStreamStore(NatsOptions((f"nats://127.0.0.1:{server.port}",), connect_timeout=0.3), "online")
-    waiting = asyncio.create_task(wait_until_answered(store.open, 60, said.append))
+    waiting = asyncio.create_task(wait_until_answered(store.open, 60, notices.append))
     try:
-        await until(lambda: said)
+        await until(lambda: notices)
         await server.start()
         await waiting
         assert store.connected

@@ -12,7 +12,7 @@ _NONE = dict.fromkeys(PRIORITIES, ZERO)
 _NO_ENDS = dict.fromkeys(("handled", "retried", "dead", "expired", "dropped"), ZERO)
 _REASONS = "timeseries / What it waits for, as shares of the time / A"
 _ENDS = "timeseries / How attempts and messages end / A"
-_GIVEN_UP = "timeseries / Dead letters, expired and dropped / A"
+_DEAD_OR_GONE = "timeseries / Dead letters, expired and dropped / A"
 
 
 def expected(seen: Seen) -> dict[str, Check]:
@@ -88,7 +88,7 @@ def _fails(seen: Seen) -> dict[str, Check]:
     ends = {**_NO_ENDS, "handled": about(load.HOT_QPS)}
     return {
         _ENDS: by("outcome", ends),
-        _GIVEN_UP: by("outcome", dict.fromkeys(("dead", "expired", "dropped"), ZERO)),
+        _DEAD_OR_GONE: by("outcome", dict.fromkeys(("dead", "expired", "dropped"), ZERO)),
     }
 
 
@@ -151,7 +151,7 @@ def _ending(seen: Seen) -> dict[str, dict[str, Check]]:
         },
         "expiring": {
             _ENDS: by("outcome", {**_NO_ENDS, "handled": rate(load.EXPIRING_QPS), "expired": rate(seen.expired())}),
-            _GIVEN_UP: by(
+            _DEAD_OR_GONE: by(
                 "outcome", {"dead": ZERO, "dropped": ZERO, "expired": common.grown(seen.expired(), INTERVAL_S)}
             ),
             "stat / Quota used / A": one(about(1.0, 0.35)),
@@ -165,7 +165,7 @@ def _ending(seen: Seen) -> dict[str, dict[str, Check]]:
         },
         "purged": {
             _ENDS: by("outcome", {**_NO_ENDS, "dropped": rate(load.PURGED_A_SECOND)}),
-            _GIVEN_UP: by(
+            _DEAD_OR_GONE: by(
                 "outcome", {"dead": ZERO, "expired": ZERO, "dropped": common.grown(load.PURGED_A_SECOND, INTERVAL_S)}
             ),
         },

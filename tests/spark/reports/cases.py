@@ -18,7 +18,7 @@ HEIRS = ({"partition": 1024, "epoch": 2, "since": after(55), "closed": False}, {
 WAITED_S = [random.Random(8).lognormvariate(1, 2) for _ in range(1000)]
 
 
-def told(project: str, partition: int, intervals: int, **columns: Any) -> Rows:
+def metered(project: str, partition: int, intervals: int, **columns: Any) -> Rows:
     """`columns` may be functions of the interval's number, from 0."""
     head = {"project": project, "partition": partition, "node": f"node-{partition}", "after": 0}
     return [
@@ -35,57 +35,58 @@ def told(project: str, partition: int, intervals: int, **columns: Any) -> Rows:
 def rows() -> Rows:
     return [
         # 15/s come, 10/s are handled: all that the quota allows
-        *told("growing", 1001, 30, priority="high", arrived=lambda n: 150 * n, handled=lambda n: 100 * n,
+        *metered("growing", 1001, 30, priority="high", arrived=lambda n: 150 * n, handled=lambda n: 100 * n,
               attempts=lambda n: 100 * n, backlog=lambda n: 50 * n, oldest_s=lambda n: 3.0 * n,
               waited_quota_s=lambda n: 900.0 * n, waited_ordered_s=lambda n: 100.0 * n),
         # 900 wait at first, 2/s more go than come
-        *told("shrinking", 1002, 30, priority="low", arrived=lambda n: 900 + 30 * n, handled=lambda n: 50 * n,
+        *metered("shrinking", 1002, 30, priority="low", arrived=lambda n: 900 + 30 * n, handled=lambda n: 50 * n,
               attempts=lambda n: 50 * n, backlog=lambda n: 900 - 20 * n + n // 6 % 2 * 10,
               oldest_s=30.0, waited_endpoint_s=1.0),
-        *told("one-record", 1003, 1, priority="high", arrived=3, backlog=3, oldest_s=120.0),
-        *(row for number, name in enumerate(ODD) for row in told(name, 1010 + number, 2, arrived=1, backlog=1)),
+        *metered("one-record", 1003, 1, priority="high", arrived=3, backlog=3, oldest_s=120.0),
+        *(row for number, name in enumerate(ODD) for row in metered(name, 1010 + number, 2, arrived=1, backlog=1)),
         # a clock that is 3 h ahead: and one that is right, but the store took its time
-        *(ahead(row) for row in told("ahead", 1004, 2, arrived=lambda n: 5 * n, backlog=lambda n: 5 * n)),
+        *(ahead(row) for row in metered("ahead", 1004, 2, arrived=lambda n: 5 * n, backlog=lambda n: 5 * n)),
         # one that is 10 minutes behind; and one that is right, of which a record was held up for most of a minute
-        *told("behind", 1025, 2, at=lambda n: after(n * INTERVAL_S - 600), arrived=lambda n: n, backlog=lambda n: n),
-        *told("held", 1026, 2, at=lambda n: after(280 * n), stored=lambda n: after(330 * n), arrived=lambda n: 5 * n,
+        *metered("behind", 1025, 2, at=lambda n: after(n * INTERVAL_S - 600), arrived=lambda n: n, backlog=lambda n: n),
+        *metered("held", 1026, 2, at=lambda n: after(280 * n), stored=lambda n: after(330 * n), arrived=lambda n: 5 * n,
               backlog=lambda n: 5 * n),
-        *told("delayed", 1005, 2, span_s=5.0, stored=lambda n: after(n * INTERVAL_S + 20)),
+        *metered("delayed", 1005, 2, span_s=5.0, stored=lambda n: after(n * INTERVAL_S + 20)),
         # its node tells once, and is never heard again
-        *told("silent", 1006, 1, arrived=7, backlog=7, oldest_s=10.0),
+        *metered("silent", 1006, 1, arrived=7, backlog=7, oldest_s=10.0),
         # an older release: it knew neither of these
-        *told("older", 1007, 2, arrived=lambda n: n, backlog=lambda n: n, qps=None, weight=None, may_use=None,
+        *metered("older", 1007, 2, arrived=lambda n: n, backlog=lambda n: n, qps=None, weight=None, may_use=None,
               waits=None, longest_s=None, oldest_s=None, ran_s=None, since=None, dwelt_s=None),
         # its owner is killed with 5 of 9 told to wait; the next one finds nothing, but has another queue to tell of
-        *told("killed", 1008, 3, arrived=9, handled=4, attempts=4, backlog=5),
-        *told("heir", 1008, 2, epoch=2, node="node-heir", arrived=lambda n: n + 1, backlog=lambda n: n + 1,
+        *metered("killed", 1008, 3, arrived=9, handled=4, attempts=4, backlog=5),
+        *metered("heir", 1008, 2, epoch=2, node="node-heir", arrived=lambda n: n + 1, backlog=lambda n: n + 1,
               at=lambda n: after(60 + n), stored=lambda n: after(60 + n), sequence=lambda n: 100_900_000 + n),
         # the same, and the next one has nothing to tell but that the partition is its own
-        *told("gone", 1024, 3, arrived=9, handled=4, attempts=4, backlog=5),
+        *metered("gone", 1024, 3, arrived=9, handled=4, attempts=4, backlog=5),
         *(empty(60 + n * INTERVAL_S, sequence=102_400_100 + n, node="node-heir-2", **HEIRS[n > 0]) for n in range(3)),
         # etcd and NATS were made anew: epochs have lower numbers than those in the archive, or the same
-        *told("rebuilt", 1027, 3, epoch=9000, arrived=9, handled=4, attempts=4, backlog=5),
-        *told("rebuilt-alike", 1028, 3, epoch=7, arrived=9, handled=4, attempts=4, backlog=5),
-        *(anew(row) for row in told("rebuilt", 1027, 2, epoch=7, arrived=lambda n: 20 * n, backlog=lambda n: 20 * n)),
-        *(anew(row) for row in told("rebuilt-alike", 1028, 2, epoch=7, arrived=lambda n: 20 * n,
-                                    backlog=lambda n: 20 * n, oldest_s=1.0)),
+        *metered("rebuilt", 1027, 3, epoch=9000, arrived=9, handled=4, attempts=4, backlog=5),
+        *metered("rebuilt-alike", 1028, 3, epoch=7, arrived=9, handled=4, attempts=4, backlog=5),
+        *(restarted(row) for row in metered("rebuilt", 1027, 2, epoch=7, arrived=lambda n: 20 * n,
+                                            backlog=lambda n: 20 * n)),
+        *(restarted(row) for row in metered("rebuilt-alike", 1028, 2, epoch=7, arrived=lambda n: 20 * n,
+                                            backlog=lambda n: 20 * n, oldest_s=1.0)),
         # the former owner's first word came last, and its clock is half a minute off
-        *told("crossed", 1029, 2, epoch=5, node="node-second", since=after(-1), backlog=2, arrived=2),
-        *told("crossed", 1029, 1, epoch=4, since=after(25), at=after(30), stored=after(30), backlog=1, arrived=1,
+        *metered("crossed", 1029, 2, epoch=5, node="node-second", since=after(-1), backlog=2, arrived=2),
+        *metered("crossed", 1029, 1, epoch=4, since=after(25), at=after(30), stored=after(30), backlog=1, arrived=1,
               closed=True),
-        *told("hog", 1009, 30, in_flight=60, ran_s=lambda n: 600.0 * n, attempts=lambda n: 10 * n,
+        *metered("hog", 1009, 30, in_flight=60, ran_s=lambda n: 600.0 * n, attempts=lambda n: 10 * n,
               handled=lambda n: 10 * n, arrived=lambda n: 10 * n, fairness=3.0),
-        *told("victim", 1020, 30, priority="high", in_flight=2, ran_s=lambda n: 10.0 * n, attempts=lambda n: n,
+        *metered("victim", 1020, 30, priority="high", in_flight=2, ran_s=lambda n: 10.0 * n, attempts=lambda n: n,
               handled=lambda n: n, arrived=lambda n: 60 + n, backlog=60, oldest_s=200.0, fairness=0.3,
               waited_fairness_s=lambda n: 600.0 * n),
-        *told("waits", 1021, 2, arrived=lambda n: 1000 * n, handled=lambda n: 1000 * n, attempts=lambda n: 1000 * n,
+        *metered("waits", 1021, 2, arrived=lambda n: 1000 * n, handled=lambda n: 1000 * n, attempts=lambda n: 1000 * n,
               waits=lambda n: buckets() if n else [], longest_s=lambda n: max(WAITED_S) if n else 0.0),
         # what was counted before the end of the first grain (a minute) that is there isn't counted
-        *told("middle", 1022, 9, number=lambda n: 500 + n, after=lambda n: 499 + n,
+        *metered("middle", 1022, 9, number=lambda n: 500 + n, after=lambda n: 499 + n,
               since=after(-3600), arrived=lambda n: 1000 + n,
               handled=lambda n: 900 + n, backlog=100, oldest_s=5.0, waits=lambda n: [(9, 900 + n)]),
         # record 2 was stored, as record 3 knows, but isn't there; record 3 came twice
-        *told("gap", 1023, 1, arrived=1, backlog=1), *gap(),
+        *metered("gap", 1023, 1, arrived=1, backlog=1), *gap(),
         empty(5, sequence=200_000_001, node="junk", problem="version 9 isn't known", version=9, run=None, number=None),
         empty(5, sequence=200_000_002, node="junk", problem="it isn't a record", version=None, run=None, number=None),
     ]  # fmt: skip
@@ -105,7 +106,7 @@ def ahead(row: tuple[Any, ...]) -> tuple[Any, ...]:
     return later(row, 3 * 3600, "at")
 
 
-def anew(row: tuple[Any, ...]) -> tuple[Any, ...]:
+def restarted(row: tuple[Any, ...]) -> tuple[Any, ...]:
     """The same, told five minutes later by another run in an environment that was made then."""
     return later(row, 300, "at", "stored", "since", run=2)
 
@@ -124,6 +125,6 @@ def buckets() -> list[tuple[int, int]]:
     return sorted(Counter(bisect_left(WAIT_BOUNDS_S, wait) for wait in WAITED_S).items())
 
 
-def letters() -> Rows:
+def dead_letters() -> Rows:
     reasons = {"boom": 5, "rejected: no <b>name</b>": 3, "a": 1, "b": 1, "c": 1, "d": 1, None: 2}
     return [dead(30, "growing", reason) for reason, count in reasons.items() for _ in range(count)]

@@ -46,7 +46,7 @@ def report(spark, tmp_path_factory):
     one = grains(meter.where("sequence % 3 = 0"), 60)
     other = grains(meter.where("sequence % 3 <> 0"), 60, [one.records])
     known = folder.kept_grains(together(one, other, one), "grains")
-    found = folder.kept(tenants(known, spark.createDataFrame(cases.letters(), DEAD), SPAN), "tenants")
+    found = folder.kept(tenants(known, spark.createDataFrame(cases.dead_letters(), DEAD), SPAN), "tenants")
     by_project = defaultdict(list)
     for row in found.orderBy("window_start").collect():
         by_project[row.project].append(row)

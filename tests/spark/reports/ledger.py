@@ -38,7 +38,7 @@ class Owned:
     buckets: Counter[int] = field(default_factory=Counter)
     in_flight: int = 0
     left: int | None = None  # the backlog as it was when handed over
-    told: Any = None
+    published: Any = None
 
     def state(self) -> Any:
         backlog = self.queue.backlog if self.left is None else self.left
@@ -76,13 +76,13 @@ class TenantHistory:
             self._happen()
             chance = self.random.random()
             if chance < 0.04:
-                self._hand_over()
+                self._hand_off()
             elif self.deadly and chance < 0.08:
                 self._kill()
-            self._all_tell()
+            self._publish_all()
         for _ in range(REFRESH + 1):
             self.now += INTERVAL_S
-            self._all_tell(sure=True)  # what was lost is told again in the end
+            self._publish_all(sure=True)  # what was lost is told again in the end
         self.random.shuffle(self.rows)
         return self
 
@@ -133,7 +133,7 @@ class TenantHistory:
             owned.queue.later += what == "retried"
             self._count(owned, what)
 
-    def _hand_over(self) -> None:
+    def _hand_off(self) -> None:
         for owned in self.node.owned:
             owned.left = owned.queue.backlog
         self.node.closed = True
@@ -145,21 +145,21 @@ class TenantHistory:
         self.kills += 1
         for owned in self.node.owned:
             owned.queue.backlog += owned.in_flight
-            told = owned.told[0] if owned.told else {}
-            self.gone.update({what: count - told.get(what, 0) for what, count in owned.counters.items()})
+            published = owned.published[0] if owned.published else {}
+            self.gone.update({what: count - published.get(what, 0) for what, count in owned.counters.items()})
         self.node = self._takes_over()
 
-    def _all_tell(self, *, sure: bool = False) -> None:
+    def _publish_all(self, *, sure: bool = False) -> None:
         for node in (*self.leaving, self.node):
-            self._tell(node, lost=not sure and self.lossy and self.random.random() < 0.15)
+            self._publish(node, lost=not sure and self.lossy and self.random.random() < 0.15)
 
-    def _tell(self, node: Node, *, lost: bool) -> None:
+    def _publish(self, node: Node, *, lost: bool) -> None:
         node.number += 1
         changed = [
             owned
             for owned in node.owned
             if any(owned.counters.values()) or owned.queue.backlog
-            if owned.state() != owned.told or node.number % REFRESH == 0
+            if owned.state() != owned.published or node.number % REFRESH == 0
         ]
         if not lost:
             for _ in range(2 if self.lossy and self.random.random() < 0.1 else 1):
@@ -168,7 +168,7 @@ class TenantHistory:
             node.acked = node.number
             node.known = True
             for owned in changed:
-                owned.told = owned.state()
+                owned.published = owned.state()
 
     def _nothing(self, node: Node) -> tuple[Any, ...]:
         is_due = not (node.known or node.closed) or node.number % REFRESH == 0
@@ -180,7 +180,7 @@ class TenantHistory:
 
     def _row(self, node: Node, owned: Owned) -> tuple[Any, ...]:
         counters, buckets, backlog, in_flight = owned.state()
-        known = owned.told[1] if owned.told and owned.told != owned.state() else {}
+        known = owned.published[1] if owned.published and owned.published != owned.state() else {}
         return meter(
             self.now, sequence=self.sequence, node=node.name, run=node.epoch, number=node.number, after=node.acked,
             partition=self.case, epoch=node.epoch, since=after(node.since), closed=node.closed, project=self.project,

@@ -25,13 +25,21 @@ def advised(spark, *rows):
 
 def window(project, number=0, **figures):
     """An hour in which a tenant of 100/s was put 10/s, and nothing waits."""
-    told = {
+    reported = {
         "covered_s": 3600.0, "used_peak": 10.0, "qps": 100.0, "backlog": 0, "arrival_rate": 10.0, "arrival_peak": 10.0,
         "quota_share": None, "causes": [], "trend_word": "steady", "late": False,
     } | figures  # fmt: skip
-    peak = told["used_peak"] / told["qps"] if told["qps"] else None
+    peak = reported["used_peak"] / reported["qps"] if reported["qps"] else None
     order = ("covered_s", "used_peak", "qps", "backlog", "arrival_rate", "arrival_peak", "quota_share")
-    return (project, number, *(told[name] for name in order), peak, told["causes"], told["trend_word"], told["late"])
+    return (
+        project,
+        number,
+        *(reported[name] for name in order),
+        peak,
+        reported["causes"],
+        reported["trend_word"],
+        reported["late"],
+    )
 
 
 def used(peak):
@@ -61,7 +69,7 @@ def test_a_quota_is_raised_lowered_or_kept_for_a_reason(spark):
     lower, keep, raised = ("lower", 50), ("keep", 100), ("raise", 150)
     assert [
         lower, lower, lower, keep, keep, keep, raised, keep, ("unknown", None), keep, raised, raised, keep,
-    ] == [told[:2] for told in found]  # fmt: skip
+    ] == [reported[:2] for reported in found]  # fmt: skip
     fits, hardly = "The quota fits what comes.", "At the busiest time 10 attempts/s were made of the quota of 100"
     short = "share of it is what is short; more of it in all would hardly help."
     more = "120 messages/s came at a busy time and 3,600 wait, mostly for the quota of 100: 150 takes what comes"
@@ -86,13 +94,13 @@ def test_a_small_quota_is_told_as_it_is(spark):
         window("3 one waits", **small | {"used_peak": 0.5, "arrival_rate": 0.5, "arrival_peak": 1.0, "backlog": 1}),
         window("4 hardly used", qps=1.5, used_peak=0.01, arrival_rate=0.01, arrival_peak=0.01),
     )
-    assert [("keep", 0.5), ("raise", 1.2), ("raise", 1.2), ("lower", 1.0)] == [told[:2] for told in found]
+    assert [("keep", 0.5), ("raise", 1.2), ("raise", 1.2), ("lower", 1.0)] == [reported[:2] for reported in found]
     one, end = "1 message/s came at a busy time", "and leaves a fifth to spare."
     assert [
         f"{one}, and what waited did so mostly for the quota of 0.5: 1.2 takes what comes, {end}",
         f"{one} and 1 waits, mostly for the quota of 0.5: 1.2 takes what comes, clears what waits in 60 minutes, {end}",
         "At the busiest time 0.01 attempts/s were made of the quota of 1.5, and nothing waits: 1 would do.",
-    ] == [told[2] for told in found[1:]]
+    ] == [reported[2] for reported in found[1:]]
 
 
 @pytest.mark.parametrize(

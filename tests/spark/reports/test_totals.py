@@ -18,11 +18,11 @@ def test_totals_are_the_ledgers_over_hand_overs_losses_and_doubles(report):
     calm = [world for world in worlds if not world.deadly]
     assert len(calm) == WORLDS / 2
     for world in calm:
-        said = _sums(found[world.project])
-        assert {name: world.real[name] for name in FLOWS} == {name: said[name] for name in FLOWS}
+        reported = _sums(found[world.project])
+        assert {name: world.real[name] for name in FLOWS} == {name: reported[name] for name in FLOWS}
         pending = sum(queue.later for queue in world.queues)
-        assert world.real["put"] == said["first_puts"] + pending, world.project
-        assert 0 == said["uncounted"]
+        assert world.real["put"] == reported["first_puts"] + pending, world.project
+        assert 0 == reported["uncounted"]
         last = found[world.project][-1]
         assert world.waiting == last.backlog + last.in_flight
 
@@ -44,12 +44,12 @@ def test_a_kill_costs_what_was_not_told_and_no_more(report):
     killed = [world for world in worlds if world.kills]
     assert killed
     for world in killed:
-        said = _sums(found[world.project])
-        assert {name: world.real[name] - world.gone[name] for name in FLOWS} == {name: said[name] for name in FLOWS}
+        reported = _sums(found[world.project])
+        assert {name: world.real[name] - world.gone[name] for name in FLOWS} == {name: reported[name] for name in FLOWS}
         last = found[world.project][-1]
         assert world.waiting == last.backlog + last.in_flight
-        gone = sum(said[name] for name in ENDED)
-        assert said["arrived"] - said["uncounted"] == gone + world.waiting
+        gone = sum(reported[name] for name in ENDED)
+        assert reported["arrived"] - reported["uncounted"] == gone + world.waiting
 
 
 def test_priorities_add_up_to_the_tenant(report):

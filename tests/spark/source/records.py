@@ -13,11 +13,11 @@ DEAD = dead_config("online", "file", 1, 120, 86_400)
 AT = 1_800_000_000 * SECOND
 
 
-def head(number=1, **told):
+def head(number=1, **fields):
     return Head(**{
         "node": "node-1", "run": 5, "number": number, "after": number - 1, "at": AT, "span": 10 * SECOND, "slots": 64,
         "priorities": ("high", "mid", "low"),
-    } | told)  # fmt: skip
+    } | fields)  # fmt: skip
 
 
 def queue(lane=0, topic=0, group=0, band=0, counters=(0,) * 9, waited=None, waits=(), **gauges):
@@ -27,9 +27,9 @@ def queue(lane=0, topic=0, group=0, band=0, counters=(0,) * 9, waited=None, wait
 
 def record(number, *, groups=3, node="node-1", at=None):
     """A node's, whose queues have all handled as many as its number says."""
-    told = head(number, node=node, **({} if at is None else {"at": at}))
+    fields = head(number, node=node, **({} if at is None else {"at": at}))
     queues = [queue(group=group, counters=(number, number, *[0] * 7)) for group in range(groups)]
-    return encode(told, [LaneRow(0, 1, 0, False)], [TopicRow("acme")], queues)
+    return encode(fields, [LaneRow(0, 1, 0, False)], [TopicRow("acme")], queues)
 
 
 class Published:

@@ -28,11 +28,11 @@ def test_a_row_has_all_that_the_record_says():
     """Issue 8.2: of the record, its lane, its topic and its queue, in seconds and messages."""
     lanes = [LaneRow(1, 2, AT, False), LaneRow(7, 41, AT, True)]
     topics = [TopicRow("b"), TopicRow("acme", 100.0, 33.5, 2.0, 0.0, 8, 0.987)]
-    told = queue(
+    reported = queue(
         1, 1, 4, 2, tuple(range(1, 10)), {"quota": 25, "unheard_of": 1}, [(3, 6), (4, 7)],
         backlog=12, oldest=151, in_flight=2, longest=1_500,
     )  # fmt: skip
-    [row] = rows(stored(encode(head(9), lanes, topics, [told]), sequence=6))
+    [row] = rows(stored(encode(head(9), lanes, topics, [reported]), sequence=6))
     assert (6, "node-1", 5, 9, 8, 10.0, 64, VERSION, None) == tuple(
         row[name] for name in ("sequence", "node", "run", "number", "after", "span_s", "slots", "version", "problem")
     )

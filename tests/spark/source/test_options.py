@@ -40,7 +40,7 @@ def test_a_time_may_be_told_or_be_so_long_ago():
 
 
 @pytest.mark.parametrize(
-    ("told", "says"),
+    ("reported", "expected"),
     [
         ({"whta": "meter"}, "there is no option 'whta'; did you mean what"),
         ({"zzz": "1"}, "there is no option 'zzz'; there are what, since"),
@@ -58,10 +58,10 @@ def test_a_time_may_be_told_or_be_so_long_ago():
         ({"nats_ca": "/nowhere"}, "nats_ca"),
     ],
 )
-def test_what_is_wrong_is_named(told, says):
+def test_what_is_wrong_is_named(reported, expected):
     """Issue 8.2: the option, and what would be right."""
-    with pytest.raises(ConfigError, match=says):
-        parse(told)
+    with pytest.raises(ConfigError, match=expected):
+        parse(reported)
 
 
 ranges = st.lists(

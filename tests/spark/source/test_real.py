@@ -21,16 +21,16 @@ pytestmark = [pytest.mark.real, pytest.mark.timeout(120)]
 
 
 def source(spark, world, **options):
-    told = {"nats": world.servers.nats.url, **options}
-    return spark.read.format("evenlane").options(**told).load()
+    reported = {"nats": world.servers.nats.url, **options}
+    return spark.read.format("evenlane").options(**reported).load()
 
 
 def repeated(world):
     """Where ranges of a batch begin that is all there is; and of one of a stream that was there before."""
     reader = EvenlaneSource({"nats": world.servers.nats.url}).streamReader(METER)
     now = reader.reportLatestOffset()
-    former = {name: ["earlier", last] for name, (_, last) in now.items()}
-    return tuple([each.first for task in reader.partitions({}, end) for each in task.ranges] for end in (now, former))
+    previous = {name: ["earlier", last] for name, (_, last) in now.items()}
+    return tuple([each.first for task in reader.partitions({}, end) for each in task.ranges] for end in (now, previous))
 
 
 def read_by(world, *filters):
@@ -79,8 +79,10 @@ async def test_meter_records_in_ranges_and_by_filters(spark, tmp_path):
             source(spark, world, env="other").count
         )
         assert "there is no option 'whta'; did you mean what?" in refusal(lambda: source(spark, world, whta="meter"))
-        letters = source(spark, world, what="dead", missing="empty")  # (of a report where nobody has made the stream)
-        assert 0 == letters.count()
+        dead_letters = source(
+            spark, world, what="dead", missing="empty"
+        )  # (of a report where nobody has made the stream)
+        assert 0 == dead_letters.count()
         plain = EvenlaneSource({"archive": str(tmp_path)})
         with pytest.raises(ConfigError, match="an archive is read by"):
             plain.streamReader(METER)
@@ -116,10 +118,10 @@ async def test_lanes_are_the_true_backlog_and_dead_letters_are_told(spark, tmp_p
         bodies = source(spark, world, what="lanes", payload="true").where("kind = 'lanes' and project = 'closed'")
         assert [(b"four", 30)] == [tuple(row) for row in bodies.groupBy("body").count().collect()]
 
-        letters = source(spark, world, what="dead").orderBy("id").collect()
-        assert [f"open-bad-{n}" for n in range(3)] == [row.id for row in letters]
+        dead_letters = source(spark, world, what="dead").orderBy("id").collect()
+        assert [f"open-bad-{n}" for n in range(3)] == [row.id for row in dead_letters]
         assert {("open", "mid", 1, "rejected", "as ordered")} == {
-            (r.project, r.priority, r.attempts, r.reason, r.error) for r in letters
+            (r.project, r.priority, r.attempts, r.reason, r.error) for r in dead_letters
         }
 
 

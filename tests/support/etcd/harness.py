@@ -68,7 +68,7 @@ class EtcdHarness:
             await client.close()
 
 
-async def told(watch: Watch, timeout: float = 10.0) -> Listing | Event:
+async def next_update(watch: Watch, timeout: float = 10.0) -> Listing | Event:
     """What the watch tells next."""
     async with asyncio.timeout(timeout):
         return await anext(watch)

@@ -37,10 +37,13 @@ class Visit:
     def __init__(self, page):
         self.page = page
         self.hosts = set()
-        self.said = []
+        self.console_messages = []
         page.on("request", lambda request: self.hosts.add(urlsplit(request.url).netloc))
-        page.on("console", lambda message: message.type in ("error", "warning") and self.said.append(message.text))
-        page.on("pageerror", lambda error: self.said.append(f"uncaught: {error}"))
+        page.on(
+            "console",
+            lambda message: message.type in ("error", "warning") and self.console_messages.append(message.text),
+        )
+        page.on("pageerror", lambda error: self.console_messages.append(f"uncaught: {error}"))
 
 
 @asynccontextmanager
@@ -54,7 +57,7 @@ async def visit(browser, address, path="/", viewport=None, forgiven=(), **option
         await page.goto(address + path)
         yield page
         assert {urlsplit(address).netloc} == seen.hosts
-        assert [] == [text for text in seen.said if not any(part in text for part in forgiven)]
+        assert [] == [text for text in seen.console_messages if not any(part in text for part in forgiven)]
     finally:
         await context.close()
 

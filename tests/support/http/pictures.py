@@ -108,7 +108,7 @@ def reason(name, groups, messages):
     return {"reason": name, "groups": groups, "messages": messages, "sentence": WHY[name]}
 
 
-def letter(seq, cause="max attempts", error="ValueError: no such customer", **fields):
+def dead_letter(seq, cause="max attempts", error="ValueError: no such customer", **fields):
     return {
         "seq": seq, "id": f"order-{seq}", "project": "acme", "reason": cause, "error": error, "attempts": 8,
         "origin": "LANES_online_3:17", "subject": "lanes.online.3.acme.0.mid",

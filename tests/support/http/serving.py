@@ -55,20 +55,20 @@ class FakeNode:
         self._fail()
         return self.shown
 
-    async def letters(self, project, limit):
+    async def dead_letters(self, project, limit):
         self._fail()
         self.asked.append((project, limit))
-        letters = self.dead.get(project, [])
+        dead_letters = self.dead.get(project, [])
         return {
-            "project": project, "total": len(letters), "keep_seconds": 86400.0, "letters": letters[:limit],
+            "project": project, "total": len(dead_letters), "keep_seconds": 86400.0, "letters": dead_letters[:limit],
             "replay": None, "last_replay": self.ends.get(project),
         }  # fmt: skip
 
-    async def letter(self, project, sequence):
+    async def dead_letter(self, project, sequence):
         self._fail()
         self.asked.append((project, sequence))
-        [letter] = [each for each in self.dead[project] if each["seq"] == sequence]
-        return letter | {"body": self.bodies.get(sequence, ""), "cut": False}
+        [dead_letter] = [each for each in self.dead[project] if each["seq"] == sequence]
+        return dead_letter | {"body": self.bodies.get(sequence, ""), "cut": False}
 
     async def replay(self, project, sequence):
         self._fail()

@@ -25,7 +25,7 @@ class Falling(Keyed):
     async def falling(self, handler=None, fallback=None, **options):
         return await self.node(handler or self.handle, fallback=Handler.of(fallback or self.fallback), **options)
 
-    def letters(self):
+    def dead_letters(self):
         """Of each dead letter: reason and error."""
         found = [h.decode(each.headers) for each in self.dead()]
         return [(each[h.REASON], each[h.ERROR]) for each in found]

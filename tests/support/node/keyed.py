@@ -172,7 +172,7 @@ class Deadly(Keyed):
             await until(lambda node=node: set(ids) <= {message.id for message in node.workers.running})
             await self.crash(node)
 
-    def letters(self):
+    def dead_letters(self):
         """Of each dead letter, by id: reason and attempt."""
         found = [h.decode(each.headers) for each in self.dead()]
         return {each[h.ID].split(":")[1]: (each[h.REASON], each[h.ATTEMPT]) for each in found}

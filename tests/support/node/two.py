@@ -58,7 +58,7 @@ class Two(World):
     async def released(self, node, epoch):
         """What it still runs and what is not settled, as its successor is told."""
         node.owned.stop_partition(P)
-        self.lanes = await node.owned.hand_over(P, epoch, 0.05)
+        self.lanes = await node.owned.hand_off(P, epoch, 0.05)
         return self.record()
 
     def record(self):

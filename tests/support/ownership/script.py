@@ -62,8 +62,8 @@ class Lane:
     handoff: HandoffState | None = None
     """What its previous owner still handles."""
 
-    def next(self, passed_over):
-        return next((n for n in range(1, self.last + 1) if n not in self.settled | passed_over), None)
+    def next(self, skipped):
+        return next((n for n in range(1, self.last + 1) if n not in self.settled | skipped), None)
 
 
 class Node:
@@ -74,32 +74,32 @@ class Node:
         self.member = Member(lease, scene.now + TRUST)
         self.renewed_at = scene.now
         self.is_cut = self.is_dead = self.loses = False
-        self.heard = self.heard_plan = 0  # how far its watches are
+        self.received = self.received_plan = 0  # how far its watches are
         self.requests = []
         self.running = {}  # (partition, epoch) -> messages
         self.taken = {}  # of its partitions: what it has begun so far
 
     # ---- what happens to it
 
-    def hear(self):
+    def receive(self):
         """One entry of a watch; False if it has heard all."""
         etcd, now = self.scene.etcd, self.scene.now
         if not self.member.knows_owners:
-            self.heard = len(etcd.history)
+            self.received = len(etcd.history)
             self.do(self.member.listed(etcd.revision, dict(etcd.owners), now))
             return True
         plan = etcd.plans.get(self.name)
-        if plan is not None and plan[0] > self.heard_plan:
-            self.heard_plan = plan[0]
+        if plan is not None and plan[0] > self.received_plan:
+            self.received_plan = plan[0]
             self.do(self.member.planned(*plan, now))
             return True
-        if self.heard < len(etcd.history):
-            revision, partition, owner = etcd.history[self.heard]
-            self.heard += 1
-            told = self.member.owner_gone(partition, revision, now) if owner is None else self.member.owner_seen(
+        if self.received < len(etcd.history):
+            revision, partition, owner = etcd.history[self.received]
+            self.received += 1
+            reported = self.member.owner_gone(partition, revision, now) if owner is None else self.member.owner_seen(
                 partition, owner, now
             )  # fmt: skip
-            self.do(told)
+            self.do(reported)
             return True
         return False
 
@@ -112,7 +112,7 @@ class Node:
         if isinstance(action, Acquire):
             epoch = etcd.acquire(self.name, self.lease, action.partition, action.plan_revision)
             if loses:
-                self.say(f"gets no answer about {action.partition}")
+                self.record(f"gets no answer about {action.partition}")
                 self.do(member.unsure(action.partition, now))
             else:
                 self.do(member.acquired(action.partition, epoch, now))
@@ -136,32 +136,32 @@ class Node:
         for action in actions:
             match action:
                 case Acquire(partition):
-                    self.say(f"asks for {partition}")
+                    self.record(f"asks for {partition}")
                     self.requests.append(action)
                 case Open(partition, epoch):
                     self._open(partition, epoch)
                 case Close(partition, epoch):
                     self._close(partition, epoch)
                 case Release(partition):
-                    self.say(f"releases {partition}")
+                    self.record(f"releases {partition}")
                     self.requests.append(action)
                 case Drop(partition):
-                    self.say(f"drops {partition}: it starts and settles nothing more of it")
+                    self.record(f"drops {partition}: it starts and settles nothing more of it")
                     self.taken.pop(partition, None)
                 case Mark(partition):
-                    self.say(f"puts the key of {partition} under its lease again")
+                    self.record(f"puts the key of {partition} under its lease again")
                     self.scene.etcd.overwrite(partition, self.lease)
                 case Clear(partition):
-                    self.say(f"clears the key of {partition} away")
+                    self.record(f"clears the key of {partition} away")
                     self.requests.append(action)
                 case Confirm(generation):
-                    self.say(f"has carried out generation {generation}")
+                    self.record(f"has carried out generation {generation}")
 
     def _open(self, partition, epoch):
         state = self.scene.lane(partition).handoff
         held = sorted(state.running) if state is not None else []
         elsewhere = f"; {_listed(held)} still running elsewhere" if held else ""
-        self.say(f"opens {partition} under epoch {epoch}{elsewhere}")
+        self.record(f"opens {partition} under epoch {epoch}{elsewhere}")
         self.taken[partition] = set()
         self.running[partition, epoch] = set()
         self.scene.etcd.overwrite(partition, self.lease)
@@ -169,7 +169,7 @@ class Node:
 
     def _close(self, partition, epoch):
         running = self.running[partition, epoch]
-        self.say(f"closes {partition}" + (f"; {_listed(sorted(running))} still running" if running else ""))
+        self.record(f"closes {partition}" + (f"; {_listed(sorted(running))} still running" if running else ""))
         lane = self.scene.lane(partition)
         lane.handoff = HandoffState(epoch, STREAM, set(running))
         lane.handoff.cut_off([], [])
@@ -178,34 +178,34 @@ class Node:
 
     def begin(self, partition):
         if self.is_dead:
-            return self.say("is dead")
+            return self.record("is dead")
         if partition not in self.member.owned or partition not in self.taken:
-            return self.say(f"begins nothing: {partition} is not open here")
+            return self.record(f"begins nothing: {partition} is not open here")
         if self.scene.now >= self.member.trusted_until:
-            return self.say("begins nothing: it is fenced")
+            return self.record("begins nothing: it is fenced")
         lane = self.scene.lane(partition)
         held = lane.handoff.running if lane.handoff is not None else set()
         sequence = lane.next(self.taken[partition] | held)
         if sequence is None:
-            return self.say(f"begins nothing: no message of {partition} may start")
+            return self.record(f"begins nothing: no message of {partition} may start")
         self.taken[partition].add(sequence)
         self.running[partition, self.member.epochs[partition]].add(sequence)
-        return self.say(f"begins {partition}/{sequence}")
+        return self.record(f"begins {partition}/{sequence}")
 
     def end(self, partition, sequence):
         lane, epoch = self.scene.lane(partition), self.member.epochs.get(partition)
         if partition in self.taken and sequence in self.running.get((partition, epoch), ()):
             self.running[partition, epoch].discard(sequence)
             lane.settled.add(sequence)
-            return self.say(f"settles {partition}/{sequence}")
+            return self.record(f"settles {partition}/{sequence}")
         state = lane.handoff
         if state is not None and sequence in state.running & self.running.get((partition, state.generation), set()):
             state.settled(sequence)
             lane.settled |= set(state.done)
-            return self.say(f"tells the next owner of {partition} that {sequence} has ended: it is settled there")
-        return self.say(f"may not settle {partition}/{sequence}: the partition is not its own any more")
+            return self.record(f"tells the next owner of {partition} that {sequence} has ended: it is settled there")
+        return self.record(f"may not settle {partition}/{sequence}: the partition is not its own any more")
 
-    def say(self, what):
+    def record(self, what):
         self.scene.printed.append(f"{self.scene.now / SECOND:9.3f} {self.name} {what}")
 
 
@@ -305,12 +305,12 @@ class Scene:
                 node.renew()
         for node in self.sessions:
             if node.lease in self.etcd.leases and self.now - node.renewed_at >= TTL:
-                node.say("loses its lease in etcd")
+                node.record("loses its lease in etcd")
                 self.etcd.end(node.lease)
 
     def _settle(self):
         """Until nothing is under way at this instant."""
-        while [node for node in self._living() if node.hear() or node.ask()]:
+        while [node for node in self._living() if node.receive() or node.ask()]:
             pass
 
 

@@ -40,22 +40,22 @@ class Taken:
         self.breaks: list[int] = []
         self.ended = asyncio.Event()
         self.resume_at = lambda last: last + 1
-        self._news = asyncio.Event()
+        self._arrived = asyncio.Event()
 
     def sink(self, subject: bytes, sequence: int, at: int, headers: bytes, body: bytes) -> None:
         self.messages.append((subject, sequence, at, headers, body))
         self.order.append(sequence)
-        self._news.set()
+        self._arrived.set()
 
     def on_head(self, subject: bytes, sequence: int, at: int, _headers: bytes, size: int) -> bool:
         self.heads.append((subject, sequence, at, size))
         self.order.append(sequence)
-        self._news.set()
+        self._arrived.set()
         return True
 
     async def on_break(self, last: int) -> int:
         self.breaks.append(last)
-        self._news.set()
+        self._arrived.set()
         return self.resume_at(last)
 
     @property
@@ -65,8 +65,8 @@ class Taken:
     async def until(self, condition, timeout: float = 30.0) -> None:
         async with asyncio.timeout(timeout):
             while not condition():
-                self._news.clear()
-                await self._news.wait()
+                self._arrived.clear()
+                await self._arrived.wait()
 
     async def got(self, count: int, timeout: float = 30.0) -> list[int]:
         """Wait for so many messages; returns the sequences of all that came."""

@@ -12,7 +12,7 @@ def sums():
 
 
 def made(sums, of_kind=2, **tuning):
-    return LogThrottle(of_kind, lambda *told: sums.append(told), **tuning)
+    return LogThrottle(of_kind, lambda *reported: sums.append(reported), **tuning)
 
 
 async def test_some_of_a_kind_and_then_a_count_by_project(sums):

@@ -64,9 +64,9 @@ async def test_environments_are_apart(coordination):
 )
 async def test_who_differs_is_told_in_what(coordination, wanted, sentence):
     await agree_cluster_config(coordination, "online", {})
-    told = await refusal(coordination, wanted)
-    assert sentence in told
-    assert KEY in told
+    update = await refusal(coordination, wanted)
+    assert sentence in update
+    assert KEY in update
 
 
 @pytest.mark.parametrize(

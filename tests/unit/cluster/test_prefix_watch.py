@@ -29,10 +29,10 @@ async def test_changes_go_by_their_names(etcd):
         await etcd.delete(PREFIX + "1")
         third = await anext(items)
     assert [(["1"], (), True), (["2"], (), False), ([], ("1",), False)] == [
-        ([*told.changed], told.gone, told.whole) for told in (first, second, third)
+        ([*update.changed], update.gone, update.whole) for update in (first, second, third)
     ]
-    assert [2, 3, 4] == [told.revision for told in (first, second, third)]
-    assert not any(told.gone_back for told in (first, second, third))
+    assert [2, 3, 4] == [update.revision for update in (first, second, third)]
+    assert not any(update.gone_back for update in (first, second, third))
 
 
 async def test_a_listing_of_the_same_etcd_is_no_way_back(etcd):
@@ -42,8 +42,8 @@ async def test_a_listing_of_the_same_etcd_is_no_way_back(etcd):
         await put(etcd, "1", "2")
         await anext(items)
         etcd.disconnect_watches()
-        told = await anext(items)
-    assert (["1", "2"], True, False) == ([*told.changed], told.whole, told.gone_back)
+        update = await anext(items)
+    assert (["1", "2"], True, False) == ([*update.changed], update.whole, update.gone_back)
 
 
 @pytest.mark.parametrize("behind", [True, False])
@@ -58,7 +58,7 @@ async def test_one_of_an_etcd_that_has_gone_back_is(etcd, behind):
         etcd.restore(backup)
         if not behind:
             await put(etcd, "2", "3", "4")
-        told = await anext(items)
-        assert (True, True, 2 if behind else 5) == (told.whole, told.gone_back, told.revision)
+        update = await anext(items)
+        assert (True, True, 2 if behind else 5) == (update.whole, update.gone_back, update.revision)
         await put(etcd, "5")
         assert not (await anext(items)).gone_back, "it is told once"

@@ -147,8 +147,8 @@ async def test_a_token_that_cant_be_read_any_more_opens_nothing():
 
 async def test_what_is_changed():
     async with served() as (get, node):
-        told = await get("/api/topics/acme/pause", "POST", **BEARER)
-        assert (200, {"project": "acme", "accepted": True}) == (told[0], json.loads(told[2]))
+        reported = await get("/api/topics/acme/pause", "POST", **BEARER)
+        assert (200, {"project": "acme", "accepted": True}) == (reported[0], json.loads(reported[2]))
         assert 200 == (await get("/api/topics/acme/resume", "POST", **BEARER))[0]
         assert 200 == (await get("/api/dead/acme/replay", "POST", b'{"seq": 7}', **BEARER))[0]
         node.running = True

@@ -28,8 +28,8 @@ async def test_what_there_is():
 async def test_a_node_that_is_not_ready_says_why():
     async with served() as (get, node):
         node.not_ready = "NATS gives no answer within 2 s"
-        status, told = _json(await get("/readyz"))
-        assert (503, False, "NATS gives no answer within 2 s") == (status, told["ready"], told["error"])
+        status, reported = _json(await get("/readyz"))
+        assert (503, False, "NATS gives no answer within 2 s") == (status, reported["ready"], reported["error"])
 
 
 @pytest.mark.parametrize(
@@ -53,9 +53,9 @@ async def test_a_defect_is_no_traceback():
     """It is logged, and the server goes on."""
     async with served() as (get, node):
         node.fails = ZeroDivisionError("secret")
-        status, told = _json(await get("/healthz"))
+        status, reported = _json(await get("/healthz"))
         assert 500 == status
-        assert "secret" not in told["error"]
+        assert "secret" not in reported["error"]
         node.fails = None
         assert 200 == (await get("/healthz"))[0]
 

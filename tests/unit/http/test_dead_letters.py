@@ -29,7 +29,7 @@ class Stored:
     async def kept(self):
         return 0
 
-    async def replay(self, _project, _sequence, tell):
+    async def replay(self, _project, _sequence, on_progress):
         await self.going.wait()
         if self.fails is not None:
             raise self.fails
@@ -50,17 +50,17 @@ def stored(monkeypatch):
 
 
 async def test_replays_that_take_hours_keep_nobody_from_reading(stored):
-    letters = DeadLetterRoutes(None, soon_s=0.01)
+    dead_letters = DeadLetterRoutes(None, soon_s=0.01)
     for number in range(4):
-        assert (await letters.replay(f"p{number}", None))["running"]
+        assert (await dead_letters.replay(f"p{number}", None))["running"]
     with pytest.raises(ReplayRuns, match="this node replays dead letters of 4 projects already") as refused:
-        await letters.replay("p4", None)
+        await dead_letters.replay("p4", None)
     assert 409 == status_of(refused.value)
-    assert 0 == (await asyncio.wait_for(letters.list("acme", 1), 10))["total"]
+    assert 0 == (await asyncio.wait_for(dead_letters.list("acme", 1), 10))["total"]
     stored.going.set()
-    await asyncio.gather(*letters._replays.values())
-    assert not (await letters.replay("p4", None))["running"]
-    await letters.close()
+    await asyncio.gather(*dead_letters._replays.values())
+    assert not (await dead_letters.replay("p4", None))["running"]
+    await dead_letters.close()
 
 
 @pytest.mark.parametrize(
@@ -72,26 +72,26 @@ async def test_replays_that_take_hours_keep_nobody_from_reading(stored):
 )
 async def test_how_a_long_replay_ended_is_told_to_who_looks(stored, error, sentence, level):
     """Its own answer said that it goes on; it can't say more."""
-    letters = DeadLetterRoutes(None, soon_s=0.01)
-    assert (await letters.replay("acme", None))["running"]
-    assert (await letters.list("acme", 1))["last_replay"] is None
+    dead_letters = DeadLetterRoutes(None, soon_s=0.01)
+    assert (await dead_letters.replay("acme", None))["running"]
+    assert (await dead_letters.list("acme", 1))["last_replay"] is None
     stored.fails = error
     stored.going.set()
     with capture_logs() as logs:
-        await asyncio.gather(*letters._replays.values(), return_exceptions=True)
+        await asyncio.gather(*dead_letters._replays.values(), return_exceptions=True)
     assert [level] == [line["log_level"] for line in logs if line["event"] == "dead letters could not be replayed"]
-    end = (await letters.list("acme", 1))["last_replay"]
+    end = (await dead_letters.list("acme", 1))["last_replay"]
     assert (False, 0, sentence) == (end["running"], end["replayed"], end["stopped"])
     stored.fails = None
-    assert not (await letters.replay("acme", None))["running"]
-    assert ("", 1) == itemgetter("stopped", "replayed")((await letters.list("acme", 1))["last_replay"])
+    assert not (await dead_letters.replay("acme", None))["running"]
+    assert ("", 1) == itemgetter("stopped", "replayed")((await dead_letters.list("acme", 1))["last_replay"])
 
 
 async def test_more_who_read_than_are_served_are_refused(stored):
     """Rather than put into a line; each has a connection of its own."""
-    letters = DeadLetterRoutes(None, soon_s=0.01)
+    dead_letters = DeadLetterRoutes(None, soon_s=0.01)
     stored.reading.clear()
-    asked = [asyncio.create_task(letters.list("acme", 1)) for _ in range(20)]
+    asked = [asyncio.create_task(dead_letters.list("acme", 1)) for _ in range(20)]
     done, waiting = await asyncio.wait(asked, return_when=asyncio.FIRST_COMPLETED)
     assert (12, 8, 8) == (len(done), len(waiting), stored.opened)
     for each in done:
@@ -99,4 +99,4 @@ async def test_more_who_read_than_are_served_are_refused(stored):
             each.result()
     stored.reading.set()
     await asyncio.gather(*waiting)
-    await letters.list("acme", 1)
+    await dead_letters.list("acme", 1)

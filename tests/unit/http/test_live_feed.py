@@ -64,8 +64,8 @@ async def test_any_number_watches_and_one_asks():
         urls = [f"{get.address}/api/events"] * 20
         responses = await asyncio.gather(*(get.client.get(url) for url in urls))
         for _ in range(5):
-            heard = [await Events(response).next() for response in responses]
-        assert {"overview"} == {kind for kind, _ in heard}
+            received = [await Events(response).next() for response in responses]
+        assert {"overview"} == {kind for kind, _ in received}
         assert node.looked <= 15
         for response in responses:
             response.close()
@@ -87,9 +87,9 @@ async def test_why_there_is_no_overview_is_told_and_it_goes_on():
             assert "history" == (await events.next())[0]
             assert ("trouble", {"error": "node n has not joined the cluster"}) == await events.next()
             node.fails = ZeroDivisionError("secret")
-            while "could not look" not in (told := await events.next())[1]["error"]:
+            while "could not look" not in (update := await events.next())[1]["error"]:
                 pass
-            assert "secret" not in json.dumps(told)
+            assert "secret" not in json.dumps(update)
             node.fails = None
             while (await events.next())[0] == "trouble":
                 pass
@@ -137,7 +137,7 @@ async def test_who_comes_to_a_node_that_ends_starts_nothing():
     node = FakeNode()
     viewer = node.watching.watch()
     await node.watching.close()
-    assert ["history"] == [told.kind async for told in viewer.looks()]
+    assert ["history"] == [update.kind async for update in viewer.looks()]
     assert node.watching._watching.done()
 
 
@@ -222,9 +222,9 @@ def test_the_past_is_two_minutes_of_those_who_are_busy_now():
     for at in range(1, 200):
         backlogs = {"acme": at} | ({"late": 7} if at > 197 else {}) | ({"gone": 1} if at < 150 else {})
         history.add(with_tenants(**backlogs), at * second)
-    told = history.copy().document()
-    assert (120, 80_000, 199_000) == (len(told["at"]), told["at"][0], told["at"][-1])
-    assert {"acme", "late"} == told["tenants"].keys()
-    assert [*range(80, 200)] == told["tenants"]["acme"]["backlog"]
-    assert [None] * 118 + [7, 7] == told["tenants"]["late"]["backlog"]
-    assert {None} == {*told["tenants"]["acme"]["leaving"]}
+    update = history.copy().document()
+    assert (120, 80_000, 199_000) == (len(update["at"]), update["at"][0], update["at"][-1])
+    assert {"acme", "late"} == update["tenants"].keys()
+    assert [*range(80, 200)] == update["tenants"]["acme"]["backlog"]
+    assert [None] * 118 + [7, 7] == update["tenants"]["late"]["backlog"]
+    assert {None} == {*update["tenants"]["acme"]["leaving"]}

@@ -34,10 +34,10 @@ async def test_each_that_does_not_answer_is_named(clock):
     assert "" == await probe.missing()
     nats.fails, etcd.fails = Lost("no connection"), Unavailable("etcd at x does not answer")
     clock[0] += 10**9
-    told = await probe.missing()
-    assert "NATS does not answer as it should: no connection; etcd does not answer as it should: etcd at x" in told
+    reported = await probe.missing()
+    assert "NATS does not answer as it should: no connection; etcd does not answer as it should: etcd at x" in reported
     nats.fails = etcd.fails = None
-    assert told == await probe.missing()
+    assert reported == await probe.missing()
     clock[0] += 10**9
     assert "" == await probe.missing()
 

@@ -276,7 +276,7 @@ def test_what_ran_when_the_weight_changed_is_corrected_by_the_highest(weights, r
         virtual.correct(flow, service, 1)
     took = running * (service + OVERHEAD)
     assert tag(flow) - before == pytest.approx((took - charged) * UNIT / 50, rel=1e-6, abs=running)
-    assert (0, 0) == (flow.running, flow.former)
+    assert (0, 0) == (flow.running, flow.previous)
     cost, start = virtual.charge(flow, flow), tag(flow)
     virtual.correct(flow, service + MS, 1)
     assert tag(flow) - start == pytest.approx((service + MS + OVERHEAD - cost) * flow.scale, rel=1e-6, abs=2), "as ever"
@@ -311,9 +311,9 @@ def test_what_is_undone_began_last():
     for _ in range(8):
         virtual.charge(flow, flow)
     virtual.refund(flow, 8)
-    assert (8, before) == (flow.former, pytest.approx(flow.start, abs=8))
+    assert (8, before) == (flow.previous, pytest.approx(flow.start, abs=8))
     virtual.refund(flow, 2)
-    assert (6, (before - flow.start) * 50 / UNIT) == (flow.former, pytest.approx(200 * MS, rel=1e-6))
+    assert (6, (before - flow.start) * 50 / UNIT) == (flow.previous, pytest.approx(200 * MS, rel=1e-6))
 
 
 def test_a_batch_is_corrected_by_the_mean_of_what_it_may_be():
@@ -325,7 +325,7 @@ def test_a_batch_is_corrected_by_the_mean_of_what_it_may_be():
     before = flow.start
     virtual.correct(flow, int(flow.charged) + 6_400 * MS, 64)
     assert (flow.start - before) / UNIT == pytest.approx(6_400 * MS, rel=0.02)
-    assert flow.former == 0
+    assert flow.previous == 0
 
 
 def test_an_old_weight_is_forgotten_though_more_run_than_end_between_changes():
@@ -336,7 +336,7 @@ def test_an_old_weight_is_forgotten_though_more_run_than_end_between_changes():
         virtual.reweigh(flow, 1.0 + step % 2 / 10)
         virtual.correct(flow, 100 * MS, 1)
         virtual.charge(flow, flow)
-    assert UNIT / flow.former_scale == pytest.approx(1.05, abs=0.06)
+    assert UNIT / flow.previous_scale == pytest.approx(1.05, abs=0.06)
 
 
 def test_entries_that_do_not_count_are_thrown_away():

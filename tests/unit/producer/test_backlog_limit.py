@@ -34,22 +34,22 @@ class Nodes:
     """The connection on which a producer hears of nodes, and what they say."""
 
     def __init__(self, world):
-        self.world, self.opened, self.heard = world, False, None
+        self.world, self.opened, self.listener = world, False, None
 
     async def open(self):
         self.opened = True
 
-    def listen(self, to, heard):
+    def listen(self, to, on_message):
         assert subject("online", "*") == to
-        self.heard = heard
+        self.listener = on_message
 
     async def close(self):
         self.opened = False
 
-    def tell(self, count, lane=0, later=0, at=None):
+    def report(self, count, lane=0, later=0, at=None):
         at = self.world.now if at is None else at
         for body in encoded("n", 1, at, [BacklogEntry(NUMBER, "acme", count, lane, later)]):
-            self.heard(b"", b"", b"", body)
+            self.listener(b"", b"", b"", body)
 
 
 def kinds(outcomes):
@@ -115,7 +115,7 @@ async def test_nodes_are_listened_to_only_when_a_topic_with_a_limit_is_put_to(wo
         await producer.put("free", b"")
         assert not nodes.opened
         await producer.put("acme", b"")
-        await until(lambda: nodes.heard)
+        await until(lambda: nodes.listener)
     assert not nodes.opened
 
 
@@ -130,14 +130,14 @@ async def test_what_nodes_tell_decides_and_the_store_is_not_asked_meanwhile(worl
     monkeypatch.setattr(world.store, "held", counting)
     async with world.producer(counts=nodes) as producer:
         first = await producer.put("acme", b"")
-        await until(lambda: nodes.heard)
-        nodes.tell(10, lane=first.sequence)
+        await until(lambda: nodes.listener)
+        nodes.report(10, lane=first.sequence)
         before = len(asked)
         with pytest.raises(BacklogFull, match="10 messages wait there"):
             await producer.put("acme", b"")
-        nodes.tell(8, lane=first.sequence)
+        nodes.report(8, lane=first.sequence)
         assert {Receipt: 2, BacklogFull: 2} == kinds(await producer.put_many([Put("acme", b"")] * 4))
-        nodes.tell(9, lane=first.sequence + 2)
+        nodes.report(9, lane=first.sequence + 2)
         assert {Receipt: 1, BacklogFull: 1} == kinds(await producer.put_many([Put("acme", b"")] * 2))
         assert before == len(asked)
 
@@ -146,9 +146,9 @@ async def test_nonsense_on_the_wire_changes_nothing(world):
     nodes = Nodes(world)
     async with world.producer(counts=nodes) as producer:
         await producer.put("acme", b"")
-        await until(lambda: nodes.heard)
-        nodes.heard(b"", b"", b"", b"\xff{")
-        nodes.tell(1_000, at=world.now + 3_600_000_000_000)
+        await until(lambda: nodes.listener)
+        nodes.listener(b"", b"", b"", b"\xff{")
+        nodes.report(1_000, at=world.now + 3_600_000_000_000)
         assert isinstance(await producer.put("acme", b""), Receipt)
 
 
@@ -157,8 +157,8 @@ async def test_when_nodes_fall_silent_the_store_is_asked(world, monkeypatch):
     nodes = Nodes(world)
     async with world.producer(counts=nodes) as producer:
         await producer.put("acme", b"")
-        await until(lambda: nodes.heard)
-        nodes.tell(10, lane=1)
+        await until(lambda: nodes.listener)
+        nodes.report(10, lane=1)
         with pytest.raises(BacklogFull):
             await producer.put("acme", b"")
         clock = limits_module.monotonic

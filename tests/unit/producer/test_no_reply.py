@@ -10,14 +10,14 @@ from evenlane.engine.producer.no_reply import UNKNOWN, ReplyTimeouts
 from evenlane.engine.producer.put import Put
 from tests.support.until import until
 
-SAID = "the server can't write: no space left on its disk"
+REASON = "the server can't write: no space left on its disk"
 SUBJECT = "lanes.online.3.acme.0.mid"
 
 
 async def test_a_put_without_an_answer_says_why_there_is_none(world):
     async with world.producer(timeout=2) as producer:
         world.server.fill_disk()
-        with pytest.raises(NotAcknowledged, match=rf"1 try brought no acknowledgement \({SAID}\): put again with id"):
+        with pytest.raises(NotAcknowledged, match=rf"1 try brought no acknowledgement \({REASON}\): put again with id"):
             await producer.put("acme", b"x", id="mine")
 
 
@@ -26,7 +26,7 @@ async def test_who_waits_for_room_behind_it_is_told_as_well(world):
         world.server.fill_disk()
         first = asyncio.create_task(producer.put("acme", b"x"))
         await asyncio.sleep(0)
-        with pytest.raises(NotAcknowledged, match=rf"too little of what was put before it \({SAID}\)"):
+        with pytest.raises(NotAcknowledged, match=rf"too little of what was put before it \({REASON}\)"):
             await producer.put("acme", b"y")
         await asyncio.gather(first, return_exceptions=True)
 
@@ -51,11 +51,11 @@ async def test_a_reason_is_forgotten_after_3_s_and_where_the_stream_has_none(wor
         silence = ReplyTimeouts(world.store)
         assert UNKNOWN == await silence.reason(SUBJECT, 10.0)
         world.server.fill_disk()
-        assert SAID == await silence.reason(SUBJECT, 10.0)
-        assert (SAID, "") == (silence.why(SUBJECT, 12.9), silence.why(SUBJECT, 13.0))
-        assert ("", SAID) == (silence.why("lanes.online.4.acme.0.mid", 11.0), silence.any_reason(11.0))
+        assert REASON == await silence.reason(SUBJECT, 10.0)
+        assert (REASON, "") == (silence.why(SUBJECT, 12.9), silence.why(SUBJECT, 13.0))
+        assert ("", REASON) == (silence.why("lanes.online.4.acme.0.mid", 11.0), silence.any_reason(11.0))
         world.server.disconnect()
-        assert SAID == await silence.reason(SUBJECT, 11.0), "NATS says nothing else now"
+        assert REASON == await silence.reason(SUBJECT, 11.0), "NATS says nothing else now"
         assert UNKNOWN == await silence.reason(SUBJECT, 14.0)
 
 

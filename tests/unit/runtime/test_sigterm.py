@@ -30,7 +30,7 @@ class Process:
         self.node.trust(0)
         self.world.nodes.remove(self.node)
         clean = await self.node.stop(0.1)
-        await membership.let_go()
+        await membership.publish_release()
         await self.node.store.close()
         return clean
 
@@ -92,9 +92,9 @@ async def test_a_handler_that_never_ends_after_the_partition_was_released(world,
     assert [1] == decode(HeldRecord, item.key, item.value).lanes["lanes"].running
     assert not await process.sigterm()
     (item,) = await process.cluster.held()
-    said = decode(HeldRecord, item.key, item.value)
-    assert (0, []) == (item.lease, said.lanes["lanes"].running)
-    node = await next_owner(world, said)
+    text = decode(HeldRecord, item.key, item.value)
+    assert (0, []) == (item.lease, text.lanes["lanes"].running)
+    node = await next_owner(world, text)
     await world.runs(node, own)
     assert (0, 0) == world.horizons(node)
     assert {own: (1, False)} == world.looks(node)

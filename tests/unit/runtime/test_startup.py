@@ -31,42 +31,42 @@ quickly = partial(wait_until_answered, pause_s=0.001)
 
 
 async def test_a_server_that_answers_is_not_waited_for_and_nothing_is_said():
-    said = []
-    assert "3.5.1" == await quickly(Server(1).probe, 30, said.append)
-    assert [] == said
+    text = []
+    assert "3.5.1" == await quickly(Server(1).probe, 30, text.append)
+    assert [] == text
 
 
 async def test_it_waits_and_says_so_once():
     """Issue 4."""
-    server, said = Server(20), []
-    await quickly(server.status, 30, said.append)
+    server, text = Server(20), []
+    await quickly(server.status, 30, text.append)
     assert 20 == server.asked
-    assert ["etcd at a:1 does not answer: connection refused; waiting for it, 30 s more"] == said
+    assert ["etcd at a:1 does not answer: connection refused; waiting for it, 30 s more"] == text
 
 
 async def test_it_says_so_again_every_few_seconds():
     """Issue 4."""
-    said = []
-    await quickly(Server(4).status, 30, said.append, again_s=0.0)
-    assert 3 == len(said)
+    text = []
+    await quickly(Server(4).status, 30, text.append, again_s=0.0)
+    assert 3 == len(text)
 
 
 async def test_after_the_time_it_fails_in_one_sentence():
     """Issue 4."""
-    server, said = Server(float("inf")), []
+    server, text = Server(float("inf")), []
     with pytest.raises(Unreachable) as failure:
-        await quickly(server.status, 0.05, said.append)
+        await quickly(server.status, 0.05, text.append)
     assert "etcd at a:1 does not answer: connection refused; waited 0.05 s for it (start_timeout)" == str(failure.value)
     assert server.asked > 1
-    assert 1 == len(said)
+    assert 1 == len(text)
 
 
 async def test_with_no_time_it_fails_at_once():
     """Issue 4."""
-    server, said = Server(float("inf")), []
+    server, text = Server(float("inf")), []
     with pytest.raises(Unreachable) as failure:
-        await wait_until_answered(server.status, 0, said.append)
-    assert ("etcd at a:1 does not answer: connection refused", 1, []) == (str(failure.value), server.asked, said)
+        await wait_until_answered(server.status, 0, text.append)
+    assert ("etcd at a:1 does not answer: connection refused", 1, []) == (str(failure.value), server.asked, text)
 
 
 async def test_the_first_try_has_its_own_time():
@@ -82,11 +82,11 @@ async def test_the_first_try_has_its_own_time():
 
 async def test_a_refusal_is_no_reason_to_wait():
     """Issue 4: a wrong password, say."""
-    server, said = Server(float("inf"), CoordinationError("etcd at a:1 refuses: authentication failed")), []
+    server, text = Server(float("inf"), CoordinationError("etcd at a:1 refuses: authentication failed")), []
     with pytest.raises(EvenlaneError) as failure:
-        await wait_until_answered(server.status, 30, said.append)
+        await wait_until_answered(server.status, 30, text.append)
     assert not isinstance(failure.value, Unreachable)
-    assert ("etcd at a:1 refuses: authentication failed", 1, []) == (str(failure.value), server.asked, said)
+    assert ("etcd at a:1 refuses: authentication failed", 1, []) == (str(failure.value), server.asked, text)
 
 
 async def test_a_defect_of_the_probe_is_none_of_a_server():

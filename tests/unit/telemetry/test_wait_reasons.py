@@ -50,8 +50,8 @@ async def agreed(node, reason, *, project="acme", priority="mid", groups=1):
     assert {reason} == why(node, project, priority)
     part = (await looked(node, project)).parts[priority]
     assert [(reason, groups)] == [(each, count.groups) for each, count in part.reasons.items()]
-    told = {key[2]: seconds for key, seconds in (await waited(node)).items() if key[:2] == (project, priority)}
-    assert {reason: pytest.approx(7.0 * groups)} == told
+    reported = {key[2]: seconds for key, seconds in (await waited(node)).items() if key[:2] == (project, priority)}
+    assert {reason: pytest.approx(7.0 * groups)} == reported
 
 
 async def test_quota():

@@ -47,8 +47,8 @@ class DelayRun(ClusterRun):
     burst: int
     restart: Span
     after_restart: Span
-    handover: Span
-    after_handover: Span
+    handoff: Span
+    after_handoff: Span
     fill_s: float
     exit_s: float
     restarted_s: float
@@ -77,8 +77,8 @@ class DelayRun(ClusterRun):
                 await self._restart()
                 self._note_memory("restarted")
                 self.after_restart = await self._passed(now_ns(), self.size.again_s, "after the restart", 0.65)
-                await self._hand_over()
-                self.after_handover = await self._passed(now_ns(), self.size.again_s, "after the hand-over", 0.8)
+                await self._hand_off()
+                self.after_handoff = await self._passed(now_ns(), self.size.again_s, "after the hand-over", 0.8)
                 self._note_memory("handed over", SECOND_NODE)
             self.step("the rest", 0.85)
             self.expected[PACED] = await self.cluster.stored()
@@ -132,7 +132,7 @@ class DelayRun(ClusterRun):
         self.restart = Span(start, now_ns())
         self.exit_s, self.restarted_s = (ended_at - start) / SECOND, (self.restart.end - ended_at) / SECOND
 
-    async def _hand_over(self) -> None:
+    async def _hand_off(self) -> None:
         """To a second node: half of all when it comes, the rest when the first one leaves."""
         self.step("a hand-over", 0.75)
         start = now_ns()
@@ -141,7 +141,7 @@ class DelayRun(ClusterRun):
         await self.cluster.until_carried_out(FIRST, SECOND_NODE)
         await self.cluster.nodes[FIRST].leave()
         await self.cluster.until_carried_out(SECOND_NODE)
-        self.handover = Span(start, now_ns())
+        self.handoff = Span(start, now_ns())
 
     def _note_memory(self, when: str, name: str = FIRST) -> None:
         self.memory_mb[when] = self.cluster.nodes[name].memory / _MB
@@ -159,8 +159,8 @@ class DelayRun(ClusterRun):
             "restart": self._part(self.restart)
             | {"exit_s": self.exit_s, "start_to_own_s": self.restarted_s, "gap_s": self._gap(self.restart)},
             "after restart": self._part(self.after_restart),
-            "hand-over": self._part(self.handover) | {"gap_s": self._gap(self.handover)},
-            "after hand-over": self._part(self.after_handover),
+            "hand-over": self._part(self.handoff) | {"gap_s": self._gap(self.handoff)},
+            "after hand-over": self._part(self.after_handoff),
             "whole run": self._whole(),
         }
 

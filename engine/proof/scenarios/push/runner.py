@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 class PushBroker(Broker):
     """The bad one is the last tenant; its endpoint is a process of its own and takes no time of the others.
-    `timeout` in s. An arm `at_hand`, the control, pushes without pauses: a plain pool of workers.
+    `timeout` in s. An arm `prefetched`, the control, pushes without pauses: a plain pool of workers.
     """
 
     def __init__(self, url: str, slots: int, good: EndpointPlan, bad: EndpointPlan, timeout: float) -> None:
@@ -40,7 +40,7 @@ class PushBroker(Broker):
         async with Endpoints(self._good) as good, Endpoints(self._bad) as bad:
             load = self._with_urls(arm.load, [*good.ports, *bad.ports])
             run = _PushRun(load, passed, bad)
-            pusher = _PlainPool() if arm.at_hand else Pusher(Settings(push_private=True))
+            pusher = _PlainPool() if arm.prefetched else Pusher(Settings(push_private=True))
             try:
                 return await self.through(arm, load, run, run.by(pusher))
             finally:

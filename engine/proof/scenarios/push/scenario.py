@@ -51,7 +51,7 @@ class Push(TraceScenario):
         return {
             "without bad": Arm(load.without(BAD), product, self._read),
             "with bad": Arm(load, product, self._read),
-            "plain pool": Arm(load, fifo, self._read, at_hand=True),
+            "plain pool": Arm(load, fifo, self._read, prefetched=True),
         }
 
     def broker(self, url: str) -> Broker:

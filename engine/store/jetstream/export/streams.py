@@ -40,10 +40,10 @@ async def stream(connection: Connection, name: str) -> Stream | None:
         raise
 
 
-def _stream(said: StreamInfo) -> Stream:
-    state = said.state
+def _stream(info: StreamInfo) -> Stream:
+    state = info.state
     first = max(1, state.first_seq)  # the server reports 0 for a stream that never had a message
-    return Stream(said.name, said.created, first, state.last_seq, state.messages, state.bytes)
+    return Stream(info.name, info.created, first, state.last_seq, state.messages, state.bytes)
 
 
 async def sequence_at(connection: Connection, name: str, at: int) -> int:

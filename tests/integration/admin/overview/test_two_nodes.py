@@ -28,24 +28,24 @@ async def test_two_nodes_tell_what_they_have_together(tmp_path):
         await world.put(producer, [Put("acme", b"x") for _ in range(40)] + [Put("bolt", b"x") for _ in range(3)])
 
         async def settled():
-            told = await asker.overview()
-            known = told["totals"]["backlog"] == 40 and told["totals"]["arriving"] is not None
-            return told if known and len(told["tenants"]) == 2 else None
+            reported = await asker.overview()
+            known = reported["totals"]["backlog"] == 40 and reported["totals"]["arriving"] is not None
+            return reported if known and len(reported["tenants"]) == 2 else None
 
-        told = await until(settled, 30)
-        _tenants(told)
-        _nodes(told)
+        reported = await until(settled, 30)
+        _tenants(reported)
+        _nodes(reported)
         first.send(signal.SIGSTOP)
         after = await asker.overview()
         first.send(signal.SIGCONT)
-        assert [(False, None), (True, told["nodes"][1]["backlog"])] == [
+        assert [(False, None), (True, reported["nodes"][1]["backlog"])] == [
             (node["answered"], node["backlog"]) for node in after["nodes"]
         ]
         assert ["node node-a gave no answer: what it has is missing"] == after["notes"]
 
 
-def _tenants(told):
-    acme, bolt = told["tenants"]
+def _tenants(reported):
+    acme, bolt = reported["tenants"]
     assert ("acme", "paused", "paused", 100_000.0) == (acme["project"], acme["state"], acme["reason"], acme["qps"])
     assert [0, 40, 0] == [part["backlog"] for part in acme["priorities"]]
     assert acme["priorities"][1]["never_gone"]
@@ -54,11 +54,11 @@ def _tenants(told):
     assert ("bolt", "active", 0, None) == (bolt["project"], bolt["state"], bolt["backlog"], bolt["oldest_seconds"])
 
 
-def _nodes(told):
-    nodes = told["nodes"]
+def _nodes(reported):
+    nodes = reported["nodes"]
     assert ["node-a", "node-b"] == [node["id"] for node in nodes]
     assert [*range(8)] == sorted(partition for node in nodes for partition in node["partitions"])
     assert 1 == sum(node["leader"] for node in nodes)
     assert (40, True) == (sum(node["backlog"] for node in nodes), all(node["backlog"] for node in nodes))
     assert all(node["answered"] and node["slots"] and 0 < node["lease_seconds"] <= 60 for node in nodes)
-    assert [] == told["notes"] == told["unowned"]
+    assert [] == reported["notes"] == reported["unowned"]

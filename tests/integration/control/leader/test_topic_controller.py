@@ -73,7 +73,9 @@ async def test_a_bad_wish_raises_the_alarm_and_changes_nothing_until_it_is_mende
         for number, (raw, sentence) in enumerate(BAD.values()):
             before = cluster.now
             await cluster.hand.put(SPEC_KEY, raw)
-            await until(lambda said=sentence: cluster.acceptor.alarms.get("acme", "").startswith(said), what=sentence)
+            await until(
+                lambda expected=sentence: cluster.acceptor.alarms.get("acme", "").startswith(expected), what=sentence
+            )
             await cluster.hand.put(SPEC_KEY.replace("acme", "other"), b'{"qps": %d}' % (number + 1))
             await until(
                 lambda wanted=number + 1: (found := cluster.topic_cache.get("other")) and found.topic.qps == wanted

@@ -80,8 +80,8 @@ async def plain(servers, project, body):
 
 
 async def made_by(etcd, project):
-    spec, said = await etcd.get(f"{ROOT}topics/{project}"), await etcd.get(f"{ROOT}authors/{project}")
-    author = None if spec is None else author_of(said, spec.mod_revision)
+    spec, written_by = await etcd.get(f"{ROOT}topics/{project}"), await etcd.get(f"{ROOT}authors/{project}")
+    author = None if spec is None else author_of(written_by, spec.mod_revision)
     return None if author is None else (author.by, author.via)
 
 

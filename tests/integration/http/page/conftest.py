@@ -23,7 +23,7 @@ def node():
     made = FakeNode(**QUICK)
     made.shown = pictures.cluster()
     made.whys["acme"] = pictures.why()
-    made.dead["acme"] = [pictures.letter(3), pictures.letter(7), pictures.letter(19)]
+    made.dead["acme"] = [pictures.dead_letter(3), pictures.dead_letter(7), pictures.dead_letter(19)]
     return made
 
 

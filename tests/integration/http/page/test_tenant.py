@@ -92,17 +92,17 @@ async def test_nothing_is_asked_while_nobody_looks(seen, node):
 @pytest.mark.full
 async def test_one_that_is_not_among_the_busiest_is_told_too(seen, node):
     """Its state is its topic's: what its queues wait for doesn't tell it, as "paused" has other causes, too."""
-    told = [
+    reported = [
         ("small", "active", False, "", "Pause"),
         ("still", "paused", False, "paused", "Resume"),
         ("going", "draining", False, "draining", None),
         ("gone", "paused", True, "deleted", None),
         ("nobody", None, False, "no topic", None),
     ]  # fmt: skip
-    for name, state, deleted, *_ in told:
+    for name, state, deleted, *_ in reported:
         node.whys[name] = pictures.why(name, state, deleted)
     async with seen(node) as page:
-        for name, _, _, chip, button in told:
+        for name, _, _, chip, button in reported:
             await go(page, name)
             await expect(page.locator("dl.totals")).to_contain_text("12,480")
             await expect(page.locator(".bar-of-tools .chip")).to_have_text(chip)
@@ -232,10 +232,10 @@ async def answered(page, question):
 @pytest.mark.full
 async def test_dead_letters_are_replayed_one_or_all(seen, node):
     async with seen(node, "/#/tenant/acme") as page:
-        letters = page.get_by_role("listitem").filter(has=page.locator(".seq"))
-        await expect(letters.locator(".seq")).to_have_text(["#3", "#7", "#19"])
-        await expect(letters.first).to_contain_text("max attempts ValueError: no such customer")
-        await expect(letters.first).to_contain_text("mid · 8 attempts · 412 B")
+        dead_letters = page.get_by_role("listitem").filter(has=page.locator(".seq"))
+        await expect(dead_letters.locator(".seq")).to_have_text(["#3", "#7", "#19"])
+        await expect(dead_letters.first).to_contain_text("max attempts ValueError: no such customer")
+        await expect(dead_letters.first).to_contain_text("mid · 8 attempts · 412 B")
         await page.get_by_role("button", name="Replay dead letter 7").click()
         await expect(page.get_by_role("dialog")).to_contain_text("Message order-7 goes back into its queue")
         await page.get_by_role("dialog").get_by_role("button", name="Cancel").click()
@@ -244,7 +244,7 @@ async def test_dead_letters_are_replayed_one_or_all(seen, node):
         await page.keyboard.press("Enter")
         await give_token(page)
         await expect(page.locator("#toast")).to_contain_text("Replayed 1 letter.")
-        await expect(letters.locator(".seq")).to_have_text(["#3", "#19"])
+        await expect(dead_letters.locator(".seq")).to_have_text(["#3", "#19"])
         await page.get_by_role("button", name="Replay all").click()
         await page.get_by_role("dialog").get_by_role("button", name="Replay all").click()
         await expect(page.get_by_text("None: every message was handled")).to_be_visible()
@@ -265,7 +265,7 @@ async def test_how_a_long_replay_ended_is_told_beside_what_stayed(seen, node):
 async def test_what_a_dead_letter_holds_is_text_whatever_it_says(seen, node):
     """Fault: a body, a reason, a header or an id that is HTML."""
     node.dead["acme"] = [
-        pictures.letter(3, SHOTS, SHOTS, id=SHOTS, key=SHOTS, subject=SHOTS, headers={SHOTS: SHOTS}, died_at=SHOTS)
+        pictures.dead_letter(3, SHOTS, SHOTS, id=SHOTS, key=SHOTS, subject=SHOTS, headers={SHOTS: SHOTS}, died_at=SHOTS)
     ]
     node.bodies[3] = SHOTS
     async with seen(node, "/#/tenant/acme") as page:

@@ -25,10 +25,10 @@ async def environ(tmp_path):
     (tmp_path / "secrets").mkdir()
     (tmp_path / "secrets" / "acme").write_text("s3cret")
     async with Servers(tmp_path / "servers", fast=True) as both:
-        told = {"NATS": both.nats.url, "ETCD": both.etcd.endpoint, "PARTITIONS": "4", "LEASE_TTL": "2"}
-        told |= {"PUSH_PRIVATE": "true", "PUSH_SECRETS": str(tmp_path / "secrets")}
+        reported = {"NATS": both.nats.url, "ETCD": both.etcd.endpoint, "PARTITIONS": "4", "LEASE_TTL": "2"}
+        reported |= {"PUSH_PRIVATE": "true", "PUSH_SECRETS": str(tmp_path / "secrets")}
         path = os.pathsep.join(filter(None, sys.path))
-        yield {**os.environ, "PYTHONPATH": path, **{f"EVENLANE_{key}": value for key, value in told.items()}}
+        yield {**os.environ, "PYTHONPATH": path, **{f"EVENLANE_{key}": value for key, value in reported.items()}}
 
 
 async def started(environ, *arguments):
@@ -39,7 +39,7 @@ async def started(environ, *arguments):
     )
 
 
-async def told(environ, *arguments):
+async def reported(environ, *arguments):
     """Exit code, and what it said on stderr."""
     _, err = await (process := await started(environ, *arguments)).communicate()
     return process.returncode, err.decode()
@@ -63,7 +63,7 @@ async def node(environ):
 async def test_messages_reach_the_endpoint_through_a_restart(environ, receiver):
     """L: the first node's endpoint asks for a rest; the next one pushes what is left, in first attempts."""
     push = f'{{"url": "{receiver.url}/hook", "secret_ref": "acme"}}'
-    assert (0, "") == await told(environ, "topics", "set", "acme", "--qps", "1000", "--push", push)
+    assert (0, "") == await reported(environ, "topics", "set", "acme", "--qps", "1000", "--push", push)
     settings = Settings(nats=(environ["EVENLANE_NATS"],), etcd=(environ["EVENLANE_ETCD"],), partitions=4)
     taken = []
 
@@ -91,7 +91,9 @@ async def test_messages_reach_the_endpoint_through_a_restart(environ, receiver):
 
 async def test_a_url_that_is_none_is_refused_before_anything_is_written(environ):
     """Bad input: one sentence, exit code 2."""
-    code, err = await told(environ, "topics", "set", "acme", "--qps", "10", "--push", '{"url": "acme.example/hook"}')
+    code, err = await reported(
+        environ, "topics", "set", "acme", "--qps", "10", "--push", '{"url": "acme.example/hook"}'
+    )
     assert (2, 1) == (code, err.count("\n"))
     assert 'topic acme: push.url must begin with http:// or https://, not be "acme.example/hook"' in err
-    assert 1 == (await told(environ, "topics", "get", "acme"))[0]
+    assert 1 == (await reported(environ, "topics", "get", "acme"))[0]

@@ -31,8 +31,8 @@ async def streams_of(url):
 
 async def test_a_scenario_runs_all_its_arms_and_leaves_nothing_behind(url):
     """X10: the same load on a real broker, the control beside the product."""
-    told = []
-    report = await HotBurst(0.05).on_broker(url, 1, 1, lambda _what, share: told.append(share))
+    reported = []
+    report = await HotBurst(0.05).on_broker(url, 1, 1, lambda _what, share: reported.append(share))
     names = ["without hot", "with hot", "fifo"]
     assert [*names, *(f"{name} (simulator)" for name in names)] == list(report.arms)
     for name in names:
@@ -41,7 +41,7 @@ async def test_a_scenario_runs_all_its_arms_and_leaves_nothing_behind(url):
     assert report.arms["with hot"]["served"] > 0.5
     assert report.arms["with hot"]["hot_served"] > 0
     assert all(bar.simulator is not None and bar.scenario_limit is not None for bar in report.bars[:3])
-    assert (sorted(told), 1.0) == (told, told[-1])
+    assert (sorted(reported), 1.0) == (reported, reported[-1])
     assert [] == await streams_of(url)
 
 

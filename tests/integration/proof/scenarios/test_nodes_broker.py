@@ -38,19 +38,19 @@ def test_what_nodes_wrote_becomes_a_trace(tmp_path):
 def test_the_whole_quota_on_each_node_is_that_of_all_parts():
     """The control of Q: what it is told of a third, it makes a whole of; all else is the scheduler's."""
 
-    class Told:
-        def configure(self, *told):
-            self.told = told
+    class Recorder:
+        def configure(self, *arguments):
+            self.recorded = arguments
 
         def next(self, now):
             return now
 
-    told, part = Told(), tenant("acme", qps=100).topic
-    whole = WholeQuota(told, 3)
+    recorder, part = Recorder(), tenant("acme", qps=100).topic
+    whole = WholeQuota(recorder, 3)
     whole.configure("acme", part, 7, 300.0)
-    assert ("acme", structs.replace(part, qps=300.0), 7, 300.0) == told.told
+    assert ("acme", structs.replace(part, qps=300.0), 7, 300.0) == recorder.recorded
     whole.configure("acme", None, 7)
-    assert None is told.told[1]
+    assert None is recorder.recorded[1]
     assert 5 == whole.next(5)
 
 

@@ -154,12 +154,12 @@ def test_handled_again_counts_from_the_deletion_of_the_owner_key():
 def test_fed_again_is_from_the_first_new_key_to_the_last_backlog():
     """What was caught up before the new owner came, or elsewhere, is another matter."""
     moves = [MOVE, Move(1, OLD, NEW, 200 * MS, 300 * MS)]
-    told = [
+    reported = [
         CaughtUp(100 * MS, 0, 9_999), CaughtUp(2_250 * MS, 0, 300_000), CaughtUp(1_000 * MS, 1, 100_000),
         CaughtUp(5_000 * MS, 7, 5),
     ]  # fmt: skip
-    assert {"fed_again": 400_000, "caught_up_s": 2, "caught_up_s_a_million": 5} == figures.fed(moves, told)
-    assert figures.fed(moves, told[:1])["caught_up_s_a_million"] is None
+    assert {"fed_again": 400_000, "caught_up_s": 2, "caught_up_s_a_million": 5} == figures.fed(moves, reported)
+    assert figures.fed(moves, reported[:1])["caught_up_s_a_million"] is None
 
 
 # ---- what is written down
@@ -281,8 +281,8 @@ async def test_a_small_run_gives_every_figure(url, capsys):
     assert missing == {(name, f"wait_{of}_{figure}_ms") for name, of in nobody for figure in ("p50", "p99", "max")}
     assert len(nobody) == sum(bar.value is None for bar in report.bars)
     for name in ("join", "leave"):
-        told = ("begun_again", "held", "held_begun_again", "generations")
-        assert (0, 1, 0, 1) == tuple(arms[name][key] for key in told)
+        reported = ("begun_again", "held", "held_begun_again", "generations")
+        assert (0, 1, 0, 1) == tuple(arms[name][key] for key in reported)
         assert arms[name]["begun_beside_held"] > 0
     assert arms["kill -9"]["fed_again"] > 0.9 * SMALL.backlog  # some were handled before it was killed
     assert 0 == arms["kill -9"]["never_handled"] < arms["kill -9"]["put"]

@@ -16,7 +16,7 @@ from evenlane.ring.coordination.etcd.client import EtcdCoordination
 from evenlane.ring.coordination.etcd.watch import EtcdWatch, _stream
 from evenlane.ring.coordination.ports import CoordinationError, LeaseGone, Listing, Unavailable
 from tests.support.etcd.hanging import hanging
-from tests.support.etcd.harness import listing, short, told
+from tests.support.etcd.harness import listing, next_update, short
 from tests.support.etcd.proxy import Proxy
 from tests.support.until import until
 
@@ -47,7 +47,7 @@ class TestSilence:
         if name == "watch":
             watch = client.watch("a")
             with pytest.raises(TimeoutError):
-                await told(watch, timeout=0.5)
+                await next_update(watch, timeout=0.5)
         else:
             async with asyncio.timeout(3.0):
                 with pytest.raises(Unavailable) as caught:
@@ -59,7 +59,7 @@ class TestSilence:
     async def test_a_server_that_hangs_is_unavailable_after_the_deadline(self, own_etcd, client):
         await client.put("a", b"")
         watch = client.watch("a")
-        await told(watch)
+        await next_update(watch)
         async with hanging(own_etcd):
             started = time.monotonic()
             calls = [client.get("a"), client.keep_alive(5), *(client.put("a", b"") for _ in range(50))]
@@ -90,22 +90,22 @@ class TestSilence:
         """E13: nobody would hear anything any more, and nobody would notice."""
         before = {*threading.enumerate()}
         watch = EtcdWatch(Address((own_etcd.endpoint,)), "a", silent_s=1.0)
-        assert () == (await told(watch)).items
+        assert () == (await next_update(watch)).items
         await client.put("a", b"1")
-        assert b"1" == (await told(watch)).item.value
+        assert b"1" == (await next_update(watch)).item.value
         for thread in {*threading.enumerate()} - before:
             if not thread.name.startswith("etcd watch"):  # gRPC's own
                 ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread.ident), ctypes.py_object(MemoryError))
         await client.put("a", b"2")  # the last that they hear
         await client.put("a", b"3")
 
-        async def heard():
+        async def received():
             async for each in watch:
                 items = each.items if isinstance(each, Listing) else [each.item]
                 if any(item.value == b"3" for item in items):
                     return
 
-        await asyncio.wait_for(heard(), 20)
+        await asyncio.wait_for(received(), 20)
         await asyncio.wait_for(watch.aclose(), 20)
 
     async def test_giving_up_a_call_is_at_once(self, own_etcd, client):
@@ -137,7 +137,7 @@ class TestWatch:
     async def test_lists_again_after_each_restart(self, own_etcd, client):
         """L: what changed while a watch was away is in its next listing."""
         watch = client.watch("/t/")
-        await told(watch)
+        await next_update(watch)
         for name in ("a", "b", "c"):
             await own_etcd.kill()
             await own_etcd.start()
@@ -146,19 +146,19 @@ class TestWatch:
             await until_known(watch, "/t/" + name)
         assert await client.list("/t/") == await _fresh(client)
         await client.put("/t/d", b"4")
-        assert ("put", "d", "4") == short(await told(watch))
+        assert ("put", "d", "4") == short(await next_update(watch))
 
     async def test_begun_before_the_server(self, tmp_path):
         server = EtcdServer(tmp_path, fast=True, port=free_port())
         client = EtcdCoordination([server.endpoint])
         watch = client.watch("/t/")
         with pytest.raises(TimeoutError):
-            await told(watch, timeout=0.3)
+            await next_update(watch, timeout=0.3)
         await server.start()
         try:
-            assert ("listing",) == short(await told(watch, timeout=5.0))
+            assert ("listing",) == short(await next_update(watch, timeout=5.0))
             await client.put("/t/a", b"")
-            assert ("put", "a", "") == short(await told(watch))
+            assert ("put", "a", "") == short(await next_update(watch))
         finally:
             await client.close()
             await server.stop()
@@ -188,16 +188,16 @@ class TestWatch:
     async def test_a_consumer_that_lags_gets_all(self, own_etcd, client):
         """M: what waits for a slow consumer is bounded here, and kept by etcd."""
         watch = client.watch("/t/")
-        await told(watch)
+        await next_update(watch)
         value = b"x" * 1_000
         await asyncio.gather(*(client.put(f"/t/{n % 10}", value) for n in range(200)))
-        heard = [await told(watch) for _ in range(200)]
-        assert sorted(event.item.mod_revision for event in heard) == [event.item.mod_revision for event in heard]
+        received = [await next_update(watch) for _ in range(200)]
+        assert sorted(event.item.mod_revision for event in received) == [event.item.mod_revision for event in received]
 
     async def test_its_thread_ends_with_it(self, own_etcd, client):
         watches = [client.watch(f"/t/{n}") for n in range(5)]
         for watch in watches:
-            await told(watch)
+            await next_update(watch)
         await asyncio.gather(*(watch.aclose() for watch in watches))
         await until(lambda: not [each for each in threading.enumerate() if each.name.startswith("etcd watch /t/")])
 
@@ -205,10 +205,10 @@ class TestWatch:
     async def test_notices_a_connection_that_is_dead_without_a_word(self, own_etcd, client):
         """Fault 10: within 8 s of silence the watch begins anew."""
         watch = client.watch("/t/")
-        await told(watch)
+        await next_update(watch)
         async with hanging(own_etcd):
             await asyncio.sleep(10.0)
-        assert isinstance(await told(watch, timeout=5.0), Listing)
+        assert isinstance(await next_update(watch, timeout=5.0), Listing)
 
 
 async def until_known(watch, key):
@@ -231,7 +231,7 @@ class TestEndpoints:
         endpoints[dead] = f"127.0.0.1:{free_port()}"
         client = EtcdCoordination(endpoints)
         await asyncio.gather(*(client.put("a", b"") for _ in range(20)))
-        assert isinstance(await told(client.watch("a")), Listing)
+        assert isinstance(await next_update(client.watch("a")), Listing)
         await client.close()
 
     async def test_one_that_hangs_costs_one_call(self, own_etcd, proxy):
@@ -288,7 +288,7 @@ async def _outcome(call):
 
 
 class TestErrors:
-    class Told(grpc.RpcError):
+    class FakeRpcError(grpc.RpcError):
         def __init__(self, code, details):
             self._code, self._details = code, details
 
@@ -325,7 +325,7 @@ class TestErrors:
         ],
     )
     def test_are_one_sentence(self, code, details, kind, sentence):
-        error = explained(Address(("h:1",)), self.Told(getattr(grpc.StatusCode, code), details))
+        error = explained(Address(("h:1",)), self.FakeRpcError(getattr(grpc.StatusCode, code), details))
         assert type(error) is kind
         assert sentence in str(error)
 

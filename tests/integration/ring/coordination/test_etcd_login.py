@@ -9,7 +9,7 @@ from evenlane.ring.coordination.etcd.channel import etcd3
 from evenlane.ring.coordination.etcd.client import EtcdCoordination
 from evenlane.ring.coordination.ports import CoordinationError, Unavailable
 from tests.support.etcd.hanging import hanging
-from tests.support.etcd.harness import short, told
+from tests.support.etcd.harness import next_update, short
 
 pytestmark = pytest.mark.real
 
@@ -32,7 +32,7 @@ class TestLogin:
         lease = await client.grant(5)
         await client.put("a", b"1", lease)
         assert await client.keep_alive(lease) == 5
-        assert ("listing", "a") == short(await told(client.watch("a")))
+        assert ("listing", "a") == short(await next_update(client.watch("a")))
         await client.close()
 
     async def test_logs_in_again_when_the_token_has_run_out(self, guarded):

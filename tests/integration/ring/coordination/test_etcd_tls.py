@@ -8,7 +8,7 @@ import pytest
 
 from evenlane.ring.coordination.etcd.client import EtcdCoordination
 from evenlane.ring.coordination.ports import CoordinationError, Unavailable
-from tests.support.etcd.harness import short, told
+from tests.support.etcd.harness import next_update, short
 from tests.support.etcd.proxy import Proxy
 
 pytestmark = [
@@ -46,7 +46,7 @@ async def tls_proxy(certificates, own_etcd):
 async def test_calls_and_watches(tls_proxy, certificates, members):
     client = EtcdCoordination([tls_proxy.endpoint] * members, **certificates)
     await client.put("a", b"1")
-    assert ("listing", "a") == short(await told(client.watch("a")))
+    assert ("listing", "a") == short(await next_update(client.watch("a")))
     await client.close()
 
 

@@ -84,8 +84,8 @@ async def test_a_server_whose_parent_is_gone_before_it_begins_never_begins(tmp_p
         tmp_path / "begun",
     ]
     process = await asyncio.create_subprocess_exec(*command, stderr=asyncio.subprocess.PIPE)
-    _, said = await process.communicate()
-    assert (1, f"the parent process {os.getppid()} is gone\n") == (process.returncode, said.decode())
+    _, output = await process.communicate()
+    assert (1, f"the parent process {os.getppid()} is gone\n") == (process.returncode, output.decode())
     assert not (tmp_path / "begun").exists()
 
 

@@ -55,7 +55,7 @@ class Overheard:
     """A server that greets as NATS does, without TLS or with, and keeps what it hears."""
 
     def __init__(self, context=None, info=INFO):
-        self._context, self._info, self.heard = context, info, b""
+        self._context, self._info, self.received = context, info, b""
 
     async def __aenter__(self):
         self._server = await asyncio.start_server(self._greet, "127.0.0.1", 0)
@@ -74,7 +74,7 @@ class Overheard:
         if self._context is not None:
             await writer.start_tls(self._context)
         while data := await reader.read(4096):
-            self.heard += data
+            self.received += data
             if b"PING" in data:
                 writer.write(b"PONG\r\n")
         writer.close()
@@ -90,7 +90,7 @@ async def test_without_tls_nothing_is_said_to_who_should_have_it(certificate, pa
         )  # fmt: skip
         with pytest.raises(EvenlaneError, match=r"NATS at .* refuses: it offers no TLS, which tls:// or nats_ca"):
             await opened(settings)
-        assert b"" == server.heard
+        assert b"" == server.received
 
 
 @pytest.mark.parametrize("offer", ["tls_required", "tls_available"])
@@ -104,7 +104,7 @@ async def test_tls_that_is_offered_is_used(certificate, password, offer, caplog)
             nats_ca=certificate[0],
         )  # fmt: skip
         await opened(settings)
-        assert b"S3CRET" in server.heard  # of what came through TLS
+        assert b"S3CRET" in server.received  # of what came through TLS
 
 
 @pytest.mark.real
@@ -141,7 +141,7 @@ async def test_of_several_one_that_refuses_is_passed_over(certificate, password)
             good.cut()
             await asyncio.wait_for(back.wait(), 10)
         await connection.close()
-        assert b"" == bad.heard
+        assert b"" == bad.received
 
 
 async def test_what_listens_there_is_another_thing():

@@ -5,7 +5,7 @@ from structlog.testing import capture_logs
 
 from evenlane.engine.runtime.embedded.nats import NatsServer
 from evenlane.engine.store.jetstream.client.connection import Connection, NatsOptions
-from tests.support.log_tables import events, told
+from tests.support.log_tables import events, logged
 from tests.support.until import until
 
 
@@ -28,6 +28,6 @@ async def test_a_connection_lost_and_back_and_closed_without_a_word(tmp_path, lo
     length = len(log)
     await connection.close()
     await server.stop()
-    told(log, "NATS is out of reach", connection="a test")
-    told(log, "NATS is back", connection="a test")
+    logged(log, "NATS is out of reach", connection="a test")
+    logged(log, "NATS is back", connection="a test")
     assert [] == [line for line in log[length:] if line["event"].startswith("NATS")]

@@ -167,11 +167,11 @@ async def test_a_quota_that_is_used_up_is_told_and_recovers_by_itself(tmp_path, 
         world = await JetStreamHarness(server).open()
         streams = [names.stream(world.env, LANE), names.settled_stream(world.env)]
         assert {} == await world.store.unwritable(streams)
-        said = f"the server takes no more: {whose} is used up"
+        text = f"the server takes no more: {whose} is used up"
         puts = [world.store.put(subject(world.env), b"", b"x" * 2_000) for _ in range(60)]
         outcomes = await asyncio.gather(*puts, return_exceptions=True)
-        assert {(Full, said)} == {(type(each), str(each)) for each in outcomes if isinstance(each, Exception)}
-        assert dict.fromkeys(streams if all_streams else streams[:1], (said, False)) == await world.store.unwritable(
+        assert {(Full, text)} == {(type(each), str(each)) for each in outcomes if isinstance(each, Exception)}
+        assert dict.fromkeys(streams if all_streams else streams[:1], (text, False)) == await world.store.unwritable(
             streams
         )
         await world.store.purge(LANE, (await world.store.state(LANE)).last)
@@ -266,12 +266,12 @@ async def test_one_stream_of_many_whose_disk_is_read_only_is_told_and_needs_a_re
         world = await JetStreamHarness(server).open()
         streams = [names.stream(world.env, LANE), names.settled_stream(world.env)]
         [folder] = tmp_path.glob(f"nats/jetstream/*/streams/{streams[0]}/msgs")
-        told = {streams[0]: ("the server can't write: its disk is read-only", True)}
+        reported = {streams[0]: ("the server can't write: its disk is read-only", True)}
         with read_only(folder):
             with pytest.raises(Lost):
                 await fill_a_file(world)
-            assert told == await world.store.unwritable(streams)
-        assert told == await world.store.unwritable(streams), "nats-server doesn't look again"
+            assert reported == await world.store.unwritable(streams)
+        assert reported == await world.store.unwritable(streams), "nats-server doesn't look again"
         await world.outage()
         await world.back()
         await until(lambda: is_writable(world, streams), 10, "it to be over")

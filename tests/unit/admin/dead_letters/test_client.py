@@ -14,24 +14,24 @@ async def test_letters_are_listed_oldest_first_without_bodies_and_those_of_other
     await place.fill(3)
     await bury(place.store, "theirs", project="other")
     await bury(place.store, "m3", body=b"last")
-    found = await place.letters.oldest("acme", 10)
+    found = await place.dead_letters.oldest("acme", 10)
     assert [(1, "m0"), (2, "m1"), (3, "m2"), (5, "m3")] == [(each.sequence, each.id) for each in found]
     assert (b"", 4) == (found[-1].body, found[-1].size)
-    assert [1, 2] == [each.sequence for each in await place.letters.oldest("acme", 2)]
-    assert (4, 1) == (await place.letters.count("acme"), await place.letters.count("other"))
+    assert [1, 2] == [each.sequence for each in await place.dead_letters.oldest("acme", 2)]
+    assert (4, 1) == (await place.dead_letters.count("acme"), await place.dead_letters.count("other"))
 
 
 async def test_one_is_shown_with_its_body(place):
     await place.fill(2)
-    assert b"m1" == (await place.letters.get("acme", 2)).body
+    assert b"m1" == (await place.dead_letters.get("acme", 2)).body
 
 
 async def test_strays_are_listed_shown_and_dropped(place):
     await place.store.put("dead.online._stray", h.encode({h.ID: "_stray:LANES_online_3:9:1"}), b"x")
-    assert 1 == await place.letters.count("_stray")
-    assert [1] == [each.sequence for each in await place.letters.oldest("_stray", 5)]
-    assert 1 == await place.letters.drop("_stray")
-    assert 0 == await place.letters.count("_stray")
+    assert 1 == await place.dead_letters.count("_stray")
+    assert [1] == [each.sequence for each in await place.dead_letters.oldest("_stray", 5)]
+    assert 1 == await place.dead_letters.drop("_stray")
+    assert 0 == await place.dead_letters.count("_stray")
 
 
 @pytest.mark.parametrize("act", ["get", "drop", "replay"])
@@ -53,9 +53,9 @@ async def test_strays_are_listed_shown_and_dropped(place):
 async def test_a_letter_that_is_not_there_is_told_in_one_sentence(place, act, project, sequence, kind, sentence):
     await place.fill(2)
     await bury(place.store, "theirs", project="other")
-    await place.letters.drop("acme", 1)
+    await place.dead_letters.drop("acme", 1)
     with pytest.raises(kind) as caught:
-        await getattr(place.letters, act)(project, sequence)
+        await getattr(place.dead_letters, act)(project, sequence)
     assert sentence in str(caught.value)
     assert ([2, 3], Counter()) == (place.dead(), place.queued())
 
@@ -63,21 +63,21 @@ async def test_a_letter_that_is_not_there_is_told_in_one_sentence(place, act, pr
 @pytest.mark.parametrize("act", ["drop", "replay"])
 async def test_all_of_none_is_told_in_one_sentence(place, act):
     with pytest.raises(NoSuchDeadLetter, match="project 'acme' has no dead letters in environment 'online'"):
-        await getattr(place.letters, act)("acme")
+        await getattr(place.dead_letters, act)("acme")
     with pytest.raises(UnknownProject):
-        await getattr(place.letters, act)("nobody")
+        await getattr(place.dead_letters, act)("nobody")
 
 
 async def test_all_are_dropped_that_were_there_and_nobody_elses(place):
     await place.fill(700)
     await bury(place.store, "theirs", project="other")
-    told = []
-    assert 700 == await place.letters.drop("acme", tell=lambda *how_far: told.append(how_far))
+    reported = []
+    assert 700 == await place.dead_letters.drop("acme", on_progress=lambda *how_far: reported.append(how_far))
     assert [701] == place.dead()
-    assert (700, 700) == told[-1]
-    assert {700} == {total for _, total in told}
-    assert sorted(told) == told
-    assert 2 <= len(told)
+    assert (700, 700) == reported[-1]
+    assert {700} == {total for _, total in reported}
+    assert sorted(reported) == reported
+    assert 2 <= len(reported)
 
 
 async def test_what_dies_while_all_are_dropped_stays(place, monkeypatch):
@@ -89,5 +89,5 @@ async def test_what_dies_while_all_are_dropped_stays(place, monkeypatch):
         return await scan(*arguments)
 
     monkeypatch.setattr(place.store, "scan", late)
-    assert 3 == await place.letters.drop("acme")
+    assert 3 == await place.dead_letters.drop("acme")
     assert [4] == place.dead()

@@ -74,7 +74,7 @@ def test_nothing_adds_nothing(band):
 
 
 @pytest.mark.parametrize(
-    ("reasons", "told"),
+    ("reasons", "reported"),
     [
         ({}, None),
         ({"quota": 1}, "quota"),
@@ -84,6 +84,6 @@ def test_nothing_adds_nothing(band):
         ({"not_due": 2, "higher_priority": 1}, "not_due"),
     ],
 )
-def test_what_most_wait_for(reasons, told):
+def test_what_most_wait_for(reasons, reported):
     """What goes first, or isn't due, says nothing of what holds up the rest."""
-    assert told == main_reason(reasons)
+    assert reported == main_reason(reasons)

@@ -23,23 +23,23 @@ class Line:
     """Where these answer at once."""
 
     def __init__(self, *bodies, headers=b""):
-        self.bodies, self.headers, self.heard, self.asked = bodies, headers, {}, []
+        self.bodies, self.headers, self.listeners, self.asked = bodies, headers, {}, []
 
-    def listen(self, subject, heard):
-        self.heard[subject] = heard
+    def listen(self, subject, on_message):
+        self.listeners[subject] = on_message
         return subject
 
     def unlisten(self, sid):
-        del self.heard[sid]
+        del self.listeners[sid]
 
     def send(self, subject, body, headers=b"", reply=""):
         self.asked.append(subject)
         for each in self.bodies:
-            if reply in self.heard:
-                self.heard[reply](b"", b"", self.headers, each)
+            if reply in self.listeners:
+                self.listeners[reply](b"", b"", self.headers, each)
 
 
-def said(node, **fields):
+def answer_of(node, **fields):
     return msgspec.json.encode(NodeOverview(node, **fields))
 
 
@@ -64,17 +64,17 @@ async def etcd():
 
 async def test_an_overview_of_what_etcd_and_nodes_tell(etcd):
     """Issue 7.4: nodes and ring by etcd, tenants by the nodes; who owns something and doesn't answer is told."""
-    line = Line(said("a", rows=[row("acme", backlog=3)]), said("b"))
+    line = Line(answer_of("a", rows=[row("acme", backlog=3)]), answer_of("b"))
     asker = OverviewClient(etcd, "online", lambda: nullcontext(line), timeout_s=0.01)
     for _ in range(2):
-        told = await asker.overview()
-    assert ({}, ["ask.online.overview"] * 2) == (line.heard, line.asked)
+        reported = await asker.overview()
+    assert ({}, ["ask.online.overview"] * 2) == (line.listeners, line.asked)
     assert [("a", True, False, [0]), ("b", True, True, [1]), ("c", False, False, [2])] == [
-        (node["id"], node["answered"], node["leader"], node["partitions"]) for node in told["nodes"]
+        (node["id"], node["answered"], node["leader"], node["partitions"]) for node in reported["nodes"]
     ]
-    assert ([0.5, 0.0, None], [3]) == ([node["cpu"] for node in told["nodes"]], told["unowned"])
-    assert [("acme", 3)] == [(tenant["project"], tenant["backlog"]) for tenant in told["tenants"]]
-    assert told["notes"][0] == "node c gave no answer: what it has is missing"
+    assert ([0.5, 0.0, None], [3]) == ([node["cpu"] for node in reported["nodes"]], reported["unowned"])
+    assert [("acme", 3)] == [(tenant["project"], tenant["backlog"]) for tenant in reported["tenants"]]
+    assert reported["notes"][0] == "node c gave no answer: what it has is missing"
 
 
 async def test_an_environment_that_isnt_there(etcd):
@@ -87,28 +87,28 @@ async def test_where_no_node_is_nobody_is_asked():
     etcd = MemoryCoordination()
     await agree_cluster_config(etcd, "online", {})
     line = Line()
-    told = await OverviewClient(etcd, "online", lambda: nullcontext(line)).overview()
+    reported = await OverviewClient(etcd, "online", lambda: nullcontext(line)).overview()
     assert ([], [], {"projects": 0, "backlog": 0, "in_flight": 0, "arriving": 0.0, "leaving": 0.0}) == (
-        line.asked, told["nodes"], told["totals"],
+        line.asked, reported["nodes"], reported["totals"],
     )  # fmt: skip
-    assert 128 == len(told["unowned"])
+    assert 128 == len(reported["unowned"])
     await etcd.close()
 
 
 @pytest.mark.parametrize(
     "body",
     [
-        b"", b"junk", b"[]", b"{}", b'{"node": 1}', b"\xff", b"[" * 100_000, said("z"),
-        said("b", rows=[Row("acme", [Band()])]),
-        said("b", rest=Rest(1, [])),
+        b"", b"junk", b"[]", b"{}", b'{"node": 1}', b"\xff", b"[" * 100_000, answer_of("z"),
+        answer_of("b", rows=[Row("acme", [Band()])]),
+        answer_of("b", rest=Rest(1, [])),
     ],
 )  # fmt: skip
 async def test_what_is_no_answer_is_passed_over(body, etcd):
     """Nor is one of somebody who isn't a node of the environment, or has other priorities."""
-    line = Line(body, said("a", rows=[row("acme", backlog=3)]))
-    told = await OverviewClient(etcd, "online", lambda: nullcontext(line), timeout_s=0.01).overview()
-    assert ["a"] == [node["id"] for node in told["nodes"] if node["answered"]]
-    assert 3 == told["totals"]["backlog"]
+    line = Line(body, answer_of("a", rows=[row("acme", backlog=3)]))
+    reported = await OverviewClient(etcd, "online", lambda: nullcontext(line), timeout_s=0.01).overview()
+    assert ["a"] == [node["id"] for node in reported["nodes"] if node["answered"]]
+    assert 3 == reported["totals"]["backlog"]
 
 
 async def test_answers_are_read_in_a_thread(etcd, monkeypatch):
@@ -122,7 +122,7 @@ async def test_answers_are_read_in_a_thread(etcd, monkeypatch):
         return read(*arguments)
 
     monkeypatch.setattr(client, "_read", reading)
-    line = Line(said("a"), said("b"), said("c"))
+    line = Line(answer_of("a"), answer_of("b"), answer_of("c"))
     await OverviewClient(etcd, "online", lambda: nullcontext(line)).overview()
     assert 3 == len(threads)
     assert threading.main_thread() not in threads
@@ -131,8 +131,8 @@ async def test_answers_are_read_in_a_thread(etcd, monkeypatch):
 
 async def test_who_has_answered_isnt_waited_for(etcd):
     """Nobody's stray answer ends it early, nor a second one of the same node."""
-    line = Line(said("z"), said("a"), said("a"), said("b"))
-    assert [said("a"), said("b")] == await gather(line, "x", ["a", "b"], 600.0)
+    line = Line(answer_of("z"), answer_of("a"), answer_of("a"), answer_of("b"))
+    assert [answer_of("a"), answer_of("b")] == await gather(line, "x", ["a", "b"], 600.0)
 
 
 async def test_where_nobody_listens_nothing_is_waited_for():
@@ -148,4 +148,4 @@ async def test_no_connection_is_unreachable():
     line.send = gone
     with pytest.raises(Unreachable, match="no connection"):
         await gather(line, "x", ["a"], 1.0)
-    assert {} == line.heard
+    assert {} == line.listeners

@@ -13,7 +13,7 @@ from evenlane.ring.membership.records import NodeRecord
 from tests.support.overview_answers import NOW, PRIORITIES, answers, cluster, row
 
 
-def told(cluster, *answers, **fields):
+def overview_document(cluster, *answers, **fields):
     return document(cluster, answers, NOW, **fields)
 
 
@@ -33,8 +33,8 @@ def plain_totals(answers):
 @given(answers(), st.randoms(use_true_random=False), st.integers(0, 5))
 def test_totals_are_sums_and_the_order_of_answers_makes_no_difference(answers, chance: random.Random, most):
     """Issue 7.4: shown, left out, and totals agree; nothing is lost or counted twice."""
-    whole = told(cluster("a", "b", "c"), *answers, most=most)
-    mixed = told(cluster("a", "b", "c"), *chance.sample(answers, len(answers)), most=most)
+    whole = overview_document(cluster("a", "b", "c"), *answers, most=most)
+    mixed = overview_document(cluster("a", "b", "c"), *chance.sample(answers, len(answers)), most=most)
     assert whole == mixed
     totals, left = whole["totals"], whole["left_out"] or {"projects": 0, "backlog": 0, "in_flight": 0}
     backlog, in_flight, arriving_unknown, leaving_unknown = plain_totals(answers)
@@ -53,7 +53,7 @@ def test_totals_are_sums_and_the_order_of_answers_makes_no_difference(answers, c
 @settings(max_examples=25)
 @given(answers())
 def test_busiest_first(answers):
-    shown = told(cluster("a", "b", "c"), *answers)["tenants"]
+    shown = overview_document(cluster("a", "b", "c"), *answers)["tenants"]
     ranks = [(-tenant["backlog"], -(tenant["leaving"] or 0.0), tenant["project"]) for tenant in shown]
     assert sorted(ranks) == ranks
     assert {row.project for answer in answers for row in answer.rows} == {tenant["project"] for tenant in shown}
@@ -65,7 +65,7 @@ def test_a_project_on_two_nodes():
     other = Row(
         "acme", [Band(), Band(3, 2, 5.0, 1.0, 1.5, 8.0, False, {"fairness": 1}), Band()], 4, "active", 90.0, 40.0
     )
-    (tenant,) = told(cluster("a", "b"), NodeOverview("a", [one]), NodeOverview("b", [other]))["tenants"]
+    (tenant,) = overview_document(cluster("a", "b"), NodeOverview("a", [one]), NodeOverview("b", [other]))["tenants"]
     assert {
         "project": "acme", "state": "paused", "deleted": False, "qps": 100.0, "quota_now": 100.0, "backlog": 7,
         "oldest_seconds": 9.0, "in_flight": 3, "arriving": 3.0, "leaving": 2.5, "reason": "quota",
@@ -86,9 +86,11 @@ def test_one_that_was_deleted_is_told_apart():
     bands = [Band(), Band(4), Band()]
     seen = Row("acme", bands, 5, "paused", 100.0, 60.0, deleted=True)
     for other in (Row("acme", bands, 5, "active", 100.0, 60.0), Row("acme", bands, 4, "active", 90.0, 60.0)):
-        (tenant,) = told(cluster("a", "b"), NodeOverview("a", [other]), NodeOverview("b", [seen]))["tenants"]
+        (tenant,) = overview_document(cluster("a", "b"), NodeOverview("a", [other]), NodeOverview("b", [seen]))[
+            "tenants"
+        ]
         assert ("paused", True) == (tenant["state"], tenant["deleted"])
-    (tenant,) = told(
+    (tenant,) = overview_document(
         cluster("a"), NodeOverview("a", [Row("acme", bands, 6, "paused", 9.0)]), NodeOverview("b", [seen])
     )["tenants"]
     assert not tenant["deleted"]
@@ -99,7 +101,7 @@ def test_the_form_is_the_contracts():
     vital = ProcessVitals(7, 64, 6.8, 0.01, 0.004)
     rest = Rest(2, [Band(1), Band(2), Band()])
     one = cluster("w-0", nodes={"w-0": NodeRecord(host="h", version="2", http="http://127.0.0.1:1", cpu=0.31, at=1.0)})
-    whole = told(one, NodeOverview("w-0", [row("acme", backlog=4)], rest, vital))
+    whole = overview_document(one, NodeOverview("w-0", [row("acme", backlog=4)], rest, vital))
     assert set(whole) == {
         "env", "at", "priorities", "tenants", "left_out", "nodes", "partitions", "unowned", "totals", "notes",
     }  # fmt: skip
@@ -120,7 +122,7 @@ def test_the_form_is_the_contracts():
 
 def test_a_node_that_is_silent():
     """What is known of it stays; the rest is null, and a note says what is missing."""
-    whole = told(cluster("a", "b"), NodeOverview("a", [row("acme", backlog=4)]))
+    whole = overview_document(cluster("a", "b"), NodeOverview("a", [row("acme", backlog=4)]))
     silent = whole["nodes"][1]
     assert (False, "host", [1, 3, 5, 7]) == (silent["answered"], silent["host"], silent["partitions"])
     unknown = {"generation", "backlog", "in_flight", "slots", "arriving", "leaving", "lease_seconds"}
@@ -132,7 +134,7 @@ def test_a_node_that_is_silent():
 
 def test_a_node_between_two_terms():
     """It answers, and doesn't know how it is."""
-    (node,) = told(cluster("a"), NodeOverview("a"))["nodes"]
+    (node,) = overview_document(cluster("a"), NodeOverview("a"))["nodes"]
     assert (True, 0, None, None) == (node["answered"], node["backlog"], node["slots"], node["lease_seconds"])
 
 
@@ -150,13 +152,13 @@ def test_a_node_between_two_terms():
     ],
 )
 def test_what_the_figures_dont_show_is_a_note(fields, names, note):
-    (told_note,) = told(cluster(*names, **fields), *([NodeOverview("a")] if names else []))["notes"]
-    assert told_note.startswith(note)
+    (only_note,) = overview_document(cluster(*names, **fields), *([NodeOverview("a")] if names else []))["notes"]
+    assert only_note.startswith(note)
 
 
 def test_a_node_that_has_just_taken_over():
     """What isn't known yet isn't taken for nothing."""
-    notes = told(cluster("a", "b"), NodeOverview("b", reading=1), NodeOverview("a", reading=4))["notes"]
+    notes = overview_document(cluster("a", "b"), NodeOverview("b", reading=1), NodeOverview("a", reading=4))["notes"]
     assert ["node a still reads the backlog of 4 partitions: more may wait there than is told"] == notes[:1]
     assert notes[1].startswith("node b still reads the backlog of a partition:")
 
@@ -165,22 +167,22 @@ def test_a_project_that_another_node_counts_among_the_rest():
     """It has at least what is told: a note says so; alone, or where all have rows, there is nothing to say."""
     rest = Rest(3, [Band(1), Band(), Band()])
     one, other = NodeOverview("a", [row("acme", backlog=4)]), NodeOverview("b", [row("bolt", backlog=1)], rest)
-    (note,) = told(cluster("a", "b"), one, other)["notes"]
+    (note,) = overview_document(cluster("a", "b"), one, other)["notes"]
     assert note.startswith("node b counts its least busy projects together: one that is shown may have more there")
-    assert [] == told(cluster("b"), other)["notes"]
+    assert [] == overview_document(cluster("b"), other)["notes"]
     whole = [row("acme"), row("bolt")]
-    assert [] == told(cluster("a", "b"), NodeOverview("a", whole), NodeOverview("b", whole, rest))["notes"]
+    assert [] == overview_document(cluster("a", "b"), NodeOverview("a", whole), NodeOverview("b", whole, rest))["notes"]
 
 
 def test_a_project_whose_topic_is_gone():
     """No quota is told where no topic is."""
-    (tenant,) = told(cluster("a"), NodeOverview("a", [row("acme", backlog=1, quota=3.0)]))["tenants"]
+    (tenant,) = overview_document(cluster("a"), NodeOverview("a", [row("acme", backlog=1, quota=3.0)]))["tenants"]
     assert (None, None, None) == (tenant["state"], tenant["qps"], tenant["quota_now"])
 
 
 def test_what_keeps_a_node_from_its_work_is_a_note():
     """Issue 25.1: on the page and in `top`, also of a node that gives no answer."""
     nodes = {"a": NodeRecord(troubles={"blocked": "has been blocked for 12 s by jobs.py:41"}), "b": NodeRecord()}
-    seen = told(cluster("a", nodes=nodes), NodeOverview("b"))
+    seen = overview_document(cluster("a", nodes=nodes), NodeOverview("b"))
     assert "node a has been blocked for 12 s by jobs.py:41" in seen["notes"]
     assert [{"blocked": "has been blocked for 12 s by jobs.py:41"}, {}] == [node["troubles"] for node in seen["nodes"]]

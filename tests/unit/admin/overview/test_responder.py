@@ -18,10 +18,10 @@ class Line:
     """A connection that notes what is sent; `down`: there is none at the moment."""
 
     def __init__(self):
-        self.heard, self.sent, self.down = {}, [], False
+        self.listeners, self.sent, self.down = {}, [], False
 
-    def listen(self, subject, heard):
-        self.heard[subject] = heard
+    def listen(self, subject, on_message):
+        self.listeners[subject] = on_message
         return 1
 
     def send(self, subject, body, headers=b"", reply=""):
@@ -47,7 +47,7 @@ async def shown(request):
     showing.listen()
 
     def ask(reply="_INBOX.me"):
-        line.heard["ask.x.overview"](b"ask.x.overview", reply.encode(), b"", b"")
+        line.listeners["ask.x.overview"](b"ask.x.overview", reply.encode(), b"", b"")
 
     yield SimpleNamespace(line=line, known=known, showing=showing, ask=ask)
     await showing.close()
@@ -57,9 +57,9 @@ async def test_who_asks_gets_what_there_is(shown):
     """Issue 7.4: a node that owns nothing answers like any other."""
     shown.ask()
     await until(lambda: shown.line.sent)
-    ((reply, told),) = shown.line.sent
-    assert ("_INBOX.me", "a", 5) == (reply, told.node, told.rows[0].bands[1].backlog)
-    assert 2 == told.reading  # one is being opened, one's backlog is coming in
+    ((reply, reported),) = shown.line.sent
+    assert ("_INBOX.me", "a", 5) == (reply, reported.node, reported.rows[0].bands[1].backlog)
+    assert 2 == reported.reading  # one is being opened, one's backlog is coming in
 
 
 @pytest.mark.parametrize("reply", ["", "lanes.x.0.acme.0.mid", "_INBOX", "_INBOX.a\r\nPUB x 0", "_INBOX.\xe9"])
@@ -92,15 +92,15 @@ async def test_an_answer_is_made_anew_when_it_is_old(shown):
     go_round(shown.known, 1, look(backlog=7, reason="quota", head_at=NOW))
     shown.ask()
     await until(lambda: len(shown.line.sent) == 2)
-    assert [5, 7] == [told.rows[0].bands[1].backlog for _, told in shown.line.sent]
+    assert [5, 7] == [reported.rows[0].bands[1].backlog for _, reported in shown.line.sent]
 
 
 async def test_a_node_that_has_not_looked_yet_says_so(shown):
     """Its term has just begun: nothing is known of what waits in its partitions."""
-    shown.known.void()
+    shown.known.clear()
     shown.ask()
     await until(lambda: shown.line.sent)
-    assert [(5, [])] == [(told.reading, told.rows) for _, told in shown.line.sent]
+    assert [(5, [])] == [(reported.reading, reported.rows) for _, reported in shown.line.sent]
 
 
 @pytest.mark.parametrize("shown", [0], indirect=True)

@@ -27,7 +27,7 @@ def of(*looks, most=10, took=1.0, **fields):
     return known
 
 
-def told(known, most_bytes=10**6, condition=None, topics=lambda _: None) -> NodeOverview:
+def overview_of(known, most_bytes=10**6, condition=None, topics=lambda _: None) -> NodeOverview:
     return msgspec.json.decode(encoded("a", snapshot(known), condition, topics, most_bytes), type=NodeOverview)
 
 
@@ -40,7 +40,7 @@ def test_a_row_by_hand():
         part=0.5,
     )
     accepted = accept(topic(qps=80.0), 4, None)
-    answer = told(known, condition=CONDITION, topics={"acme": accepted}.get)
+    answer = overview_of(known, condition=CONDITION, topics={"acme": accepted}.get)
     (row,) = answer.rows
     assert ("acme", 4, "active", 80.0, 50.0) == (row.project, row.revision, row.state, row.qps, row.quota)
     high, mid, low = row.bands
@@ -64,19 +64,19 @@ def test_never_and_not_known_are_told_apart(empty_in, gone, never):
 
 def test_a_topic_that_was_deleted_is_told():
     accepted = delete(accept(topic(qps=80.0), 4, None))
-    (row,) = told(of(look(backlog=5, reason="paused")), topics={"acme": accepted}.get).rows
+    (row,) = overview_of(of(look(backlog=5, reason="paused")), topics={"acme": accepted}.get).rows
     assert ("paused", True) == (row.state, row.deleted)
 
 
 def test_a_project_without_a_topic_has_no_quota():
-    answer = told(of(look(backlog=1, reason="paused"), topics=lambda _: None))
+    answer = overview_of(of(look(backlog=1, reason="paused"), topics=lambda _: None))
     (row,) = answer.rows
     assert (None, None, None, 0) == (row.state, row.qps, row.quota, row.revision)
 
 
 def test_nothing_known_is_an_answer():
     """A node that stands by, or has just begun, is there."""
-    assert NodeOverview("a") == told(tenants())
+    assert NodeOverview("a") == overview_of(tenants())
 
 
 @pytest.mark.parametrize("most", [10, 2, 0])
@@ -84,7 +84,7 @@ def test_what_has_no_row_is_in_the_rest(most):
     """Nothing is lost, whatever has a label; the busiest have rows."""
     looks = [look(f"p{number}", backlog=number, head_at=NOW) for number in range(1, 6)]
     known = of(*looks, most=most)
-    answer = told(known)
+    answer = overview_of(known)
     rest = answer.rest or Rest(0, [Band()] * 3)
     assert 15 == sum(row.bands[1].backlog for row in answer.rows) + rest.bands[1].backlog
     assert (min(most, 5), max(0, 5 - most)) == (len(answer.rows), rest.projects)

@@ -17,7 +17,7 @@ def topic(**fields):
 
 def values(**changes):
     """Two nodes, `b` alone still under way with generation 7; written as etcdctl would show it."""
-    told = {
+    reported = {
         "settings": b"{}",
         "generation": b'{"generation": 7, "strategy": "bounded-ring"}',
         "leader": b'{"id": "b", "since": "2026-01-01T00:00:00Z"}',
@@ -34,8 +34,8 @@ def values(**changes):
         "topics/acme": b"not looked at",
         "held/1/4": b"not looked at",
     }
-    told |= {key.replace("__", "/"): value for key, value in changes.items()}
-    return {key: value for key, value in told.items() if value is not None}
+    reported |= {key.replace("__", "/"): value for key, value in changes.items()}
+    return {key: value for key, value in reported.items() if value is not None}
 
 
 def document(**changes):
@@ -48,7 +48,7 @@ def node(name, **changes):
 
 def test_the_document():
     """E7: sha256("acme") mod 4 is 3, so all of acme's load and its 2 groups x 2 priorities are a's."""
-    told, problems = view("online", CLUSTER_CONFIG, values())
+    reported, problems = view("online", CLUSTER_CONFIG, values())
     assert [] == problems
     assert {
         "env": "online", "generation": 7, "leader": "b", "partitions": 4, "unowned": [2], "corrupt": 0,
@@ -62,7 +62,7 @@ def test_the_document():
                 "host": "h2", "cpu": 0.5, "projects": 3, "in_flight": 9, "leaving": True, "passed_over": 0,
             },
         ],
-    } == told  # fmt: skip
+    } == reported  # fmt: skip
 
 
 def test_only_plans_that_change_are_written_so_an_old_one_carried_out_is_the_newest():
@@ -84,8 +84,13 @@ def test_where_no_node_runs_all_is_unowned():
     gone = dict.fromkeys(
         ["leader", "nodes__a", "nodes__b", "owners__0", "owners__1", "owners__3", "done__a", "done__b"]
     )
-    told = document(**gone)
-    assert ([], None, [0, 1, 2, 3], 7) == (told["nodes"], told["leader"], told["unowned"], told["generation"])
+    reported = document(**gone)
+    assert ([], None, [0, 1, 2, 3], 7) == (
+        reported["nodes"],
+        reported["leader"],
+        reported["unowned"],
+        reported["generation"],
+    )
 
 
 def test_the_newest_generation_may_stand_in_a_plan_only():
@@ -94,7 +99,7 @@ def test_the_newest_generation_may_stand_in_a_plan_only():
 
 
 @pytest.mark.parametrize(
-    ("key", "value", "said"),
+    ("key", "value", "text"),
     [
         ("owners/2", b"{", "/evenlane/online/owners/2 is not valid"),
         ("owners/2", b'{"epoch": 1}', "/evenlane/online/owners/2 is not valid"),
@@ -110,18 +115,18 @@ def test_the_newest_generation_may_stand_in_a_plan_only():
         ("accepted/bad", b"[" * 100_000, "/evenlane/online/accepted/bad is not valid"),
     ],
 )
-def test_what_is_corrupt_is_passed_over_named_and_counted(key, value, said):
-    told, problems = view("online", CLUSTER_CONFIG, values() | {key: value})
+def test_what_is_corrupt_is_passed_over_named_and_counted(key, value, text):
+    reported, problems = view("online", CLUSTER_CONFIG, values() | {key: value})
     asked_for = key != "done/c"  # of a node that isn't there
-    assert (told["corrupt"], len(problems)) == (asked_for, asked_for)
-    assert all(said in problem for problem in problems)
-    assert ["a", "b"] == [each["id"] for each in told["nodes"]]
-    assert [2] == told["unowned"]
+    assert (reported["corrupt"], len(problems)) == (asked_for, asked_for)
+    assert all(text in problem for problem in problems)
+    assert ["a", "b"] == [each["id"] for each in reported["nodes"]]
+    assert [2] == reported["unowned"]
 
 
 def test_a_plan_with_partitions_that_are_none():
-    told, problems = view(
+    reported, problems = view(
         "online", CLUSTER_CONFIG, values() | {"plan/a": b'{"generation": 5, "partitions": [0, 4, -1]}'}
     )
-    assert ([0], 1) == (told["nodes"][0]["partitions"], told["corrupt"])
+    assert ([0], 1) == (reported["nodes"][0]["partitions"], reported["corrupt"])
     assert ["/evenlane/online/plan/a names partitions that don't exist: there are 4"] == problems

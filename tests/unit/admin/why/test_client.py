@@ -89,21 +89,21 @@ class Line:
     """Where a node answers at once, or nobody does."""
 
     def __init__(self, *answers):
-        self.answers, self.heard, self.asked = answers, {}, []
+        self.answers, self.listeners, self.asked = answers, {}, []
 
-    def listen(self, subject, heard):
-        self.heard[len(self.heard) + 1] = subject, heard
-        return len(self.heard)
+    def listen(self, subject, on_message):
+        self.listeners[len(self.listeners) + 1] = subject, on_message
+        return len(self.listeners)
 
     def unlisten(self, sid):
-        del self.heard[sid]
+        del self.listeners[sid]
 
     def send(self, subject, body, headers=b"", reply=""):
         self.asked.append(subject)
-        for listening, heard in list(self.heard.values()):
+        for listening, on_message in list(self.listeners.values()):
             if listening == reply:
                 for answer in self.answers:
-                    heard(b"", b"", b"", msgspec.json.encode(answer))
+                    on_message(b"", b"", b"", msgspec.json.encode(answer))
 
 
 def answer(backlog=0, reason=None, node="a"):
@@ -129,7 +129,7 @@ async def test_a_node_asks_over_what_it_has(etcd):
     asker = WhyClient(etcd, "online", lambda: nullcontext(line))
     for _ in range(2):
         assert 7 == (await asker.why("acme", "mid", 60.0))["backlog"]
-    assert ({}, ["ask.online.why.acme"] * 2) == (line.heard, line.asked)
+    assert ({}, ["ask.online.why.acme"] * 2) == (line.listeners, line.asked)
 
 
 async def test_it_never_says_that_nothing_waits_where_nobody_looks(etcd):
@@ -137,20 +137,20 @@ async def test_it_never_says_that_nothing_waits_where_nobody_looks(etcd):
     await etcd.put(names.key("online", "accepted", "acme"), encode(ACCEPTED))
     silent = answer()
     silent.partitions = []
-    told = await WhyClient(etcd, "online", lambda: nullcontext(Line(silent))).why("acme")
-    assert "not known: 0 wait at least" in told["forecast"]["sentence"]
-    assert ["no_owner"] == [reason["reason"] for reason in told["priorities"][0]["reasons"]]
+    document = await WhyClient(etcd, "online", lambda: nullcontext(Line(silent))).why("acme")
+    assert "not known: 0 wait at least" in document["forecast"]["sentence"]
+    assert ["no_owner"] == [reason["reason"] for reason in document["priorities"][0]["reasons"]]
 
 
 async def test_a_deleted_topic_is_told_as_such(etcd):
     """Issue 6: kept and paused, said clearly, until it is drained or dropped on purpose."""
     await etcd.put(names.key("online", "accepted", "acme"), encode(delete(ACCEPTED)))
-    told = await WhyClient(etcd, "online", lambda: nullcontext(Line(answer(7, "paused")))).why("acme")
-    assert ("paused", True) == (told["state"], told["deleted"])
-    (reason,) = told["priorities"][1]["reasons"]
+    document = await WhyClient(etcd, "online", lambda: nullcontext(Line(answer(7, "paused")))).why("acme")
+    assert ("paused", True) == (document["state"], document["deleted"])
+    (reason,) = document["priorities"][1]["reasons"]
     for part in ("was deleted", "evenlane topics drain acme", "evenlane backlog purge acme"):
         assert part in reason["sentence"]
-    assert told["forecast"]["resumed_sentence"].startswith("once it is drained")
+    assert document["forecast"]["resumed_sentence"].startswith("once it is drained")
 
 
 @pytest.mark.parametrize(
@@ -219,19 +219,19 @@ async def test_a_topic_that_etcd_has_lost_is_told_as_it_stays_in_force(etcd, rep
     both = [answer(7, "quota", node=node) for node in "ab"]
     for each in both:
         each.lost = TOPIC
-    told = await WhyClient(etcd, "online", lambda: nullcontext(Line(*both))).why("acme", within=0.001)
-    assert ("active", False, TOPIC.qps) == (told["state"], told["deleted"], told["rates"]["quota"])
-    assert "a quota of 100/s" in told["rates"]["sentence"]
-    (note,) = told["notes"]
+    document = await WhyClient(etcd, "online", lambda: nullcontext(Line(*both))).why("acme", within=0.001)
+    assert ("active", False, TOPIC.qps) == (document["state"], document["deleted"], document["rates"]["quota"])
+    assert "a quota of 100/s" in document["rates"]["sentence"]
+    (note,) = document["notes"]
     assert note.startswith(LOST.format("a, b"))
-    assert "topics set" not in str(told)
+    assert "topics set" not in str(document)
 
 
 async def test_a_lost_topic_of_which_nothing_waits_is_no_unknown_project(etcd):
     silent = answer()
     silent.lost = TOPIC
-    told = await WhyClient(etcd, "online", lambda: nullcontext(Line(silent))).why("acme")
-    assert LOST.format("a") in told["notes"][0]
+    document = await WhyClient(etcd, "online", lambda: nullcontext(Line(silent))).why("acme")
+    assert LOST.format("a") in document["notes"][0]
 
 
 async def test_a_node_that_does_not_know_a_lost_topic_leaves_it_waiting(etcd):
@@ -240,19 +240,19 @@ async def test_a_node_that_does_not_know_a_lost_topic_leaves_it_waiting(etcd):
     await troubled(etcd, "a", "b")
     knows, new = answer(7, "quota"), answer(3, "paused", node="b")
     knows.lost = TOPIC
-    told = await WhyClient(etcd, "online", lambda: nullcontext(Line(knows, new))).why("acme")
-    sentences = {each["reason"]: each["sentence"] for each in told["priorities"][1]["reasons"]}
+    document = await WhyClient(etcd, "online", lambda: nullcontext(Line(knows, new))).why("acme")
+    sentences = {each["reason"]: each["sentence"] for each in document["priorities"][1]["reasons"]}
     assert "a node on which it waits doesn't know its topic, as etcd has lost topics" == sentences["paused"]
-    assert "node b misses 2 topics in etcd" == told["notes"][0]
-    assert told["notes"][1].startswith(LOST.format("a"))
+    assert "node b misses 2 topics in etcd" == document["notes"][0]
+    assert document["notes"][1].startswith(LOST.format("a"))
 
 
 async def test_a_project_whose_topic_may_be_lost_is_not_said_to_have_no_quota(etcd):
     """F2: a node has lost topics, and none that answers knows this one's."""
     await troubled(etcd, "a")
-    told = await WhyClient(etcd, "online", lambda: nullcontext(Line(answer(7, "paused")))).why("acme", within=60.0)
-    assert None is told["rates"]["quota"]
-    assert "its quota isn't known" in told["rates"]["sentence"]
-    assert "etcd has no topic of the project, and has lost topics: if its own is one of them" in told["notes"][-1]
-    assert "topics set" not in str(told)
-    assert "no quota" not in str(told)
+    document = await WhyClient(etcd, "online", lambda: nullcontext(Line(answer(7, "paused")))).why("acme", within=60.0)
+    assert None is document["rates"]["quota"]
+    assert "its quota isn't known" in document["rates"]["sentence"]
+    assert "etcd has no topic of the project, and has lost topics: if its own is one of them" in document["notes"][-1]
+    assert "topics set" not in str(document)
+    assert "no quota" not in str(document)

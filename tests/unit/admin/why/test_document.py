@@ -100,7 +100,7 @@ def test_document_by_hand():
     )  # fmt: skip
     first.parts["mid"].waited |= {"quota": 40.0, "handlers_busy": 0.5}
     second = answer(View("mid", 1, 0, delayed=2, next_due=NOW + 4 * SECOND), node="b", rates=Rates(seconds=1.0))
-    told = document(question(silent=["c"], within=10.0), [first, second])
+    reported = document(question(silent=["c"], within=10.0), [first, second])
     assert {
         "project": "acme",
         "env": "online",
@@ -161,7 +161,7 @@ def test_document_by_hand():
             {"id": "c", "answered": False, "waiting": None},
         ],
         "notes": ["no answer came from c: what waits there is missing here"],
-    } == told  # fmt: skip
+    } == reported  # fmt: skip
 
 
 def test_rates_and_forecast_of_what_is_known():
@@ -170,11 +170,11 @@ def test_rates_and_forecast_of_what_is_known():
         answer(View("mid", 0, 1_000, reason="quota"), rates=Rates(10.0, 60.0, 2.5, 1.0)),
         answer(node="b", rates=Rates(0.0, 0.0, 0.0, 9.0)),
     ]
-    told = document(question(within=10.0), answers)
+    reported = document(question(within=10.0), answers)
     assert {
         "arriving": 10.0, "handled": 60.0, "failed": 2.5, "quota": 100.0, "measured_seconds": 1.0,
         "sentence": "10/s arrive, 60/s are handled, a quota of 100/s; measured over 1.0 s",
-    } == told["rates"]  # fmt: skip
+    } == reported["rates"]  # fmt: skip
     assert {
         "gone_in_seconds": 19.048,
         "sentence": "gone in 19s at this rate: 1,000 wait, 10/s arrive and 62.5/s are taken",
@@ -182,52 +182,52 @@ def test_rates_and_forecast_of_what_is_known():
         "qps_to_clear_within": 110,
         "within_sentence": "110 QPS would clear it within 10s",
         "command": "evenlane topics set acme --qps 110",
-    } == told["forecast"]
+    } == reported["forecast"]
 
 
 def test_rates_that_one_node_doesnt_know_are_not_told():
     """X7, fault 1: nothing rather than something wrong, right after a take-over."""
     known = answer(View("mid", 0, 1_000, reason="quota"), rates=Rates(10.0, 60.0, 2.5, 1.0))
     answers = [known, answer(node="b", rates=UNKNOWN)]
-    told = document(question(within=10.0), answers)
-    assert [None] * 3 == [told["rates"][name] for name in ("arriving", "handled", "failed")]
+    reported = document(question(within=10.0), answers)
+    assert [None] * 3 == [reported["rates"][name] for name in ("arriving", "handled", "failed")]
     why = "rates are measured anew, as partitions have just changed hands"
-    assert f"not known yet: {why}; a quota of 100/s" == told["rates"]["sentence"]
+    assert f"not known yet: {why}; a quota of 100/s" == reported["rates"]["sentence"]
     assert (None, f"not known yet: 1,000 wait, and {why}") == (
-        told["forecast"]["gone_in_seconds"], told["forecast"]["sentence"],
+        reported["forecast"]["gone_in_seconds"], reported["forecast"]["sentence"],
     )  # fmt: skip
-    assert (None, f"not known yet: {why}") == (told["forecast"]["command"], told["forecast"]["within_sentence"])
-    assert [] == told["notes"]
+    assert (None, f"not known yet: {why}") == (reported["forecast"]["command"], reported["forecast"]["within_sentence"])
+    assert [] == reported["notes"]
 
 
 def test_rates_of_groups_without_an_owner_are_not_told():
     """X7: they would be those of the others."""
-    told = document(question(unserved=4), [answer(View("mid", 0, 5), rates=Rates(10.0, 60.0, 0.0, 1.0))])
+    reported = document(question(unserved=4), [answer(View("mid", 0, 5), rates=Rates(10.0, 60.0, 0.0, 1.0))])
     missing = "what waits in partitions that no node serves isn't told"
     assert (None, f"not known, as {missing}; a quota of 100/s") == (
-        told["rates"]["arriving"], told["rates"]["sentence"],
+        reported["rates"]["arriving"], reported["rates"]["sentence"],
     )  # fmt: skip
-    assert f"not known: 5 wait at least, and {missing}" == told["forecast"]["sentence"]
+    assert f"not known: 5 wait at least, and {missing}" == reported["forecast"]["sentence"]
 
 
 def test_one_priority_is_shown_and_totals_stay():
     first = answer(View("mid", 0, 5, reason="quota"), View("low", 0, 6, reason="quota"))
-    told = document(question(only="low"), [first])
-    assert (11, ["low"]) == (told["backlog"], [part["priority"] for part in told["priorities"]])
+    reported = document(question(only="low"), [first])
+    assert (11, ["low"]) == (reported["backlog"], [part["priority"] for part in reported["priorities"]])
 
 
 def test_groups_without_an_owner_are_told_in_each_priority():
     """X8: what waits there isn't known, and isn't counted as nothing."""
-    told = document(question(unserved=4), [answer(View("mid", 0, 5, reason="no_owner"))])
-    reasons = {part["priority"]: part["reasons"] for part in told["priorities"]}
+    reported = document(question(unserved=4), [answer(View("mid", 0, 5, reason="no_owner"))])
+    reasons = {part["priority"]: part["reasons"] for part in reported["priorities"]}
     assert {("no_owner", 4, None)} == {(r["reason"], r["groups"], r["messages"]) for r in reasons["high"]}
     assert {("no_owner", 5, None)} == {(r["reason"], r["groups"], r["messages"]) for r in reasons["mid"]}
     assert "may not be known" in reasons["mid"][0]["sentence"]
 
 
 def _sentence(reason, **fields):
-    told = document(question(**fields), [answer(View("mid", 0, 5, reason=reason))])
-    return told["priorities"][1]["reasons"][0]["sentence"]
+    reported = document(question(**fields), [answer(View("mid", 0, 5, reason=reason))])
+    return reported["priorities"][1]["reasons"][0]["sentence"]
 
 
 def test_each_reason_has_a_sentence():
@@ -251,8 +251,8 @@ def test_sentences_name_the_topics_own_numbers():
 def test_what_a_node_has_of_a_quota_may_be_used_up_alone():
     """X8: over several nodes each has a part of the quota at any moment."""
     parts = [answer(View("mid", group, 5, reason="quota"), node=node) for group, node in enumerate("ab")]
-    told = document(question(), [*parts, NodeAnswer("c")])
-    sentence = told["priorities"][1]["reasons"][0]["sentence"]
+    reported = document(question(), [*parts, NodeAnswer("c")])
+    sentence = reported["priorities"][1]["reasons"][0]["sentence"]
     assert "the topic's 100 msg/s, or a node's share of them, are used up" == sentence
 
 
@@ -276,9 +276,9 @@ def test_what_waited_on_several_nodes_adds_up():
     answers = [answer(View("mid", 0, 5, reason="quota"), node=node, waited_s=30.0) for node in "ab"]
     for each in answers:
         each.parts["mid"].waited["quota"] = 20.0
-    told = document(question(), answers)
+    reported = document(question(), answers)
     assert (30.0, [{"reason": "quota", "seconds": 40.0}]) == (
-        told["waited_over_seconds"], told["priorities"][1]["waited"],
+        reported["waited_over_seconds"], reported["priorities"][1]["waited"],
     )  # fmt: skip
 
 
@@ -290,8 +290,8 @@ def test_the_state_is_the_topics_whatever_waits():
         ({"topic": topic(state="draining")}, ("draining", False)),
         ({"topic": None}, (None, False)),
     ):
-        told = document(question(**fields), [answer()])
-        assert expected == (told["state"], told["deleted"])
+        reported = document(question(**fields), [answer()])
+        assert expected == (reported["state"], reported["deleted"])
 
 
 def test_paused_may_have_four_causes():
@@ -309,38 +309,40 @@ def test_a_paused_topic_is_told_when_it_would_be_gone():
     """X7: `never` stays, and what its quota would do is told beside it."""
     views = [View("mid", 0, 80, reason="paused"), View("low", 0, 100, reason="paused")]
     measured = Rates(10.0, 0.0, 0.0, 5.0)
-    told = document(question(topic=topic(state="paused")), [answer(*views, rates=measured)])["forecast"]
+    reported = document(question(topic=topic(state="paused")), [answer(*views, rates=measured)])["forecast"]
     assert (None, "never, as long as it is paused", 2.0) == (
-        told["gone_in_seconds"], told["sentence"], told["resumed_gone_in_seconds"],
+        reported["gone_in_seconds"], reported["sentence"], reported["resumed_gone_in_seconds"],
     )  # fmt: skip
     resumed = "once it is resumed, gone in 2s at its quota of 100 QPS, if nothing else holds it up"
-    assert resumed == told["resumed_sentence"]
-    told = document(question(topic=topic(state="paused"), deleted=True), [answer(*views, rates=measured)])
-    assert told["forecast"]["resumed_sentence"].startswith("once it is drained, gone in 2s")
+    assert resumed == reported["resumed_sentence"]
+    reported = document(question(topic=topic(state="paused"), deleted=True), [answer(*views, rates=measured)])
+    assert reported["forecast"]["resumed_sentence"].startswith("once it is drained, gone in 2s")
     assert "resumed_sentence" not in document(question(), [answer(*views)])["forecast"]
 
 
 def test_a_project_without_topic_is_told_how_it_gets_one():
-    told = document(question(topic=None), [answer(View("mid", 0, 5, reason="paused"))])
-    assert (None, None) == (told["rates"]["quota"], told["forecast"]["gone_in_seconds"])
-    assert ["the project has no topic: `evenlane topics set acme --qps 100 --env online` makes one"] == told["notes"]
+    reported = document(question(topic=None), [answer(View("mid", 0, 5, reason="paused"))])
+    assert (None, None) == (reported["rates"]["quota"], reported["forecast"]["gone_in_seconds"])
+    assert ["the project has no topic: `evenlane topics set acme --qps 100 --env online` makes one"] == reported[
+        "notes"
+    ]
 
 
 def test_what_holds_up_the_whole_is_not_its_own_higher_priorities():
     """X7: low waits for high, and high for the quota: a higher quota does help."""
     views = [View("high", group, 10, reason="quota") for group in range(3)]
     views += [View("low", group, 900, reason="higher_priority") for group in range(3)]
-    told = document(question(within=10.0), [answer(*views)])
-    assert "273 QPS would clear it within 10s" == told["forecast"]["within_sentence"]
+    reported = document(question(within=10.0), [answer(*views)])
+    assert "273 QPS would clear it within 10s" == reported["forecast"]["within_sentence"]
 
 
 def test_notes_of_nodes_and_failures_and_other_environments():
     answers = [answer(View("mid", 0, 5_000, reason="quota"), notes=["it is late"], rates=Rates(0.0, 1.0, 2.5, 1.0))]
-    told = document(question(env="sandbox", within=100.0), answers)
+    reported = document(question(env="sandbox", within=100.0), answers)
     expected = ["node a: it is late", "of what was taken, 2.5/s failed or expired; what is retried comes back"]
-    assert expected == told["notes"]
-    told = document(question(env="sandbox", within=40.0), answers)
-    assert "evenlane topics set acme --qps 125 --env sandbox" == told["forecast"]["command"]
+    assert expected == reported["notes"]
+    reported = document(question(env="sandbox", within=40.0), answers)
+    assert "evenlane topics set acme --qps 125 --env sandbox" == reported["forecast"]["command"]
 
 
 texts = st.text(st.characters(codec="utf-8"), max_size=20)
@@ -356,12 +358,12 @@ answers = st.lists(
 @given(answers, st.none() | st.just(topic()), st.none() | st.floats(0.01, 1e6), st.integers(0, 3))
 def test_document_property(answers, topic, within, unowned):
     """X8: it is always plain JSON, complete, and its parts add up to its totals."""
-    told = document(question(topic=topic, within=within, unserved=unowned), answers)
-    assert told == json.loads(json.dumps(told, allow_nan=False))
-    assert told["backlog"] == sum(part["waiting"] for part in told["priorities"])
-    ages = [part["oldest_seconds"] for part in told["priorities"] if part["oldest_seconds"] is not None]
-    assert told["oldest_seconds"] == max(ages, default=None)
-    for part in told["priorities"]:
+    reported = document(question(topic=topic, within=within, unserved=unowned), answers)
+    assert reported == json.loads(json.dumps(reported, allow_nan=False))
+    assert reported["backlog"] == sum(part["waiting"] for part in reported["priorities"])
+    ages = [part["oldest_seconds"] for part in reported["priorities"] if part["oldest_seconds"] is not None]
+    assert reported["oldest_seconds"] == max(ages, default=None)
+    for part in reported["priorities"]:
         assert all(each["sentence"] for each in part["reasons"])
         groups = [each["groups"] for each in part["reasons"]]
         assert groups == sorted(groups, reverse=True)
@@ -369,5 +371,5 @@ def test_document_property(answers, topic, within, unowned):
 
 def test_what_keeps_a_node_from_its_work_is_a_note():
     """Issue 25.1: `why` names a node that is blocked, whether it answers or not."""
-    said = "node b has been blocked for 12 s by jobs.py:41"
-    assert said in document(question(silent=["b"], troubles=[said]), [answer()])["notes"]
+    sentence = "node b has been blocked for 12 s by jobs.py:41"
+    assert sentence in document(question(silent=["b"], troubles=[sentence]), [answer()])["notes"]

@@ -66,13 +66,13 @@ async def test_a_forecast_comes_true():
             await sampling.round(now_ns())
             return forecast(await looking.at("acme"), own)["gone_in_seconds"]
 
-        told = await until(known, 20)
+        reported = await until(known, 20)
         await sampling.round(now_ns())
         scraped = tenants.table["acme", 1].empty_in
         took = await emptied(node)
         putting.cancel()
         assert 1 < took
-        assert (took, took) == (pytest.approx(told, rel=0.2), pytest.approx(scraped, rel=0.2))
+        assert (took, took) == (pytest.approx(reported, rel=0.2), pytest.approx(scraped, rel=0.2))
 
 
 async def test_the_quota_that_it_names_is_enough():
@@ -83,9 +83,9 @@ async def test_the_quota_that_it_names_is_enough():
             await world.put_many(80, group=group)
         node = await world.node()
         await until(lambda: len(world.handled) > 3)
-        told = forecast(await looked(node), own, within=2.0)
-        assert 100 <= told["qps_to_clear_within"] <= 130
-        set_topic(world, node, qps=told["qps_to_clear_within"])
+        reported = forecast(await looked(node), own, within=2.0)
+        assert 100 <= reported["qps_to_clear_within"] <= 130
+        set_topic(world, node, qps=reported["qps_to_clear_within"])
         assert 2.0 == pytest.approx(await emptied(node), rel=0.2)
 
 
@@ -97,7 +97,7 @@ async def test_what_a_pause_holds_up_goes_as_was_told():
             await world.put_many(80, group=group)
         node = await world.node()
         await until(lambda: node.backlog == 240)
-        told = forecast(await looked(node), own)
-        assert (None, 2.0) == (told["gone_in_seconds"], told["resumed_gone_in_seconds"])
+        reported = forecast(await looked(node), own)
+        assert (None, 2.0) == (reported["gone_in_seconds"], reported["resumed_gone_in_seconds"])
         set_topic(world, node, qps=120)
         assert 2.0 == pytest.approx(await emptied(node), rel=0.2)

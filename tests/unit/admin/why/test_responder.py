@@ -90,10 +90,10 @@ async def test_failed_messages_whose_copies_find_no_room_are_told():
         why = "maximum messages exceeded"
         sentence = f"3 of its failed messages stay: their retries or dead letters can't be stored ({why})"
 
-        async def told():
+        async def reported():
             return [sentence] == (await looked(node)).notes
 
-        await until(told)
+        await until(reported)
         assert [] == (await looked(node, "other")).notes
         world.server.accept("dead.")
         await until(lambda: node.failures.pending == 0)
@@ -244,8 +244,8 @@ async def test_a_topic_that_etcd_has_lost_is_told_with_all_its_fields():
     kept = topic(qps=7.0, push={"url": "https://acme.example/hook"})
     async with gated(acme=kept) as world:
         looking = QueueInspector(await world.node(), 0.0, lost={"acme": kept}.get)
-        told = [msgspec.json.encode(await looking.at(project)) for project in ("acme", "other")]
-        assert [kept, None] == [msgspec.json.decode(each, type=NodeAnswer).lost for each in told]
+        reported = [msgspec.json.encode(await looking.at(project)) for project in ("acme", "other")]
+        assert [kept, None] == [msgspec.json.decode(each, type=NodeAnswer).lost for each in reported]
 
 
 async def test_another_topic_begins_another_measurement():
@@ -289,7 +289,7 @@ async def test_a_take_over_is_no_arrival():
         gone = node.queues.of("acme")[0].partition
         epoch = node.partitions[gone].lane.epoch
         node.owned.stop_partition(gone)
-        await node.owned.hand_over(gone, epoch)
+        await node.owned.hand_off(gone, epoch)
         assert node.backlog < 20
 
         async def taken_over():

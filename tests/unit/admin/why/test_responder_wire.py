@@ -56,8 +56,8 @@ async def test_a_question_gets_an_answer():
         wire.ask("acme")
         await until(lambda: wire.sent)
         ((to, body),) = wire.sent
-        told = msgspec.json.decode(body, type=NodeAnswer)
-        assert ("_INBOX.x.1", "node", 3) == (to, told.node, told.parts["mid"].waiting)
+        reported = msgspec.json.decode(body, type=NodeAnswer)
+        assert ("_INBOX.x.1", "node", 3) == (to, reported.node, reported.parts["mid"].waiting)
 
 
 async def test_what_must_not_be_answered():

@@ -45,11 +45,11 @@ async def test_beside_a_slow_turn_the_next_one_begins():
 
 async def test_a_turn_counts_once_whether_it_ends_late_or_is_given_up():
     work = Work(1, patience_s=0.01)
-    slow, given_up = work.start("slow", "given up")
+    slow, timed_out = work.start("slow", "given up")
     await until(lambda: work.begun == ["slow", "given up"])
-    given_up.cancel()
+    timed_out.cancel()
     work.ends["slow"].set()
-    await asyncio.gather(slow, given_up, return_exceptions=True)
+    await asyncio.gather(slow, timed_out, return_exceptions=True)
     work.pacing = Pacing(1, patience_s=60)
     one, two = work.start("one", "two")
     await until(lambda: work.begun[2:] == ["one"])

@@ -35,8 +35,8 @@ def test_without_anything_the_defaults_are_in_force(folder):
 
 
 def test_every_default_would_be_accepted_if_it_were_written_down(folder):
-    said = {key: value for key, value in Settings().shown().items() if value is not None}
-    assert Settings() == load(said, environ={}).settings
+    chosen = {key: value for key, value in Settings().shown().items() if value is not None}
+    assert Settings() == load(chosen, environ={}).settings
 
 
 def test_flags_win_over_variables_and_those_over_the_file(folder):
@@ -77,19 +77,19 @@ def test_a_bare_host_gets_the_scheme_of_nats(folder):
 
 
 def test_durations_and_sizes_come_with_units(folder):
-    said = {
+    chosen = {
         "EVENLANE_SETTLE_INTERVAL": "250ms",
         "EVENLANE_LEASE_TTL": "1m",
         "EVENLANE_PAYLOAD_BUDGET": "1GiB",
     }
-    settings = load(environ=said).settings
+    settings = load(environ=chosen).settings
     assert (0.25, 60.0, 2**30) == (settings.settle_interval, settings.lease_ttl, settings.payload_budget)
 
 
-@pytest.mark.parametrize(("said", "seconds"), [("0", 0.0), (0, 0.0), ("1", 1.0), ("1500ms", 1.5), ("1d", 86_400.0)])
-def test_a_limit_of_blocks_is_none_or_one_that_the_watch_sees(folder, said, seconds):
+@pytest.mark.parametrize(("chosen", "seconds"), [("0", 0.0), (0, 0.0), ("1", 1.0), ("1500ms", 1.5), ("1d", 86_400.0)])
+def test_a_limit_of_blocks_is_none_or_one_that_the_watch_sees(folder, chosen, seconds):
     """F1."""
-    assert seconds == load(flags={"block_limit": said}).settings.block_limit
+    assert seconds == load(flags={"block_limit": chosen}).settings.block_limit
 
 
 def test_an_empty_variable_is_not_set(folder):
@@ -222,20 +222,20 @@ def test_what_only_works_together_is_set_together(folder, one, other):
 
 
 def test_a_wanted_group_rate_above_the_limit_is_refused(folder):
-    said = {"group_qps": 200, "max_group_qps": 150}
+    chosen = {"group_qps": 200, "max_group_qps": 150}
     expected = "group_qps (flag --group-qps): 200 is above max_group_qps, which is 150 (flag --max-group-qps)"
-    assert expected == refusal(flags=said)
+    assert expected == refusal(flags=chosen)
 
 
 def test_a_secret_is_read_from_its_file_when_it_is_used(folder):
     path = written(folder / "password", "first\n")
-    said = {
+    chosen = {
         "nats_user": "u",
         "nats_password_file": str(path),
         "etcd_user": "e",
         "etcd_password_file": str(path),
     }
-    settings = load(said, {}).settings
+    settings = load(chosen, {}).settings
     assert ("first", "first") == (settings.nats_password(), settings.etcd_password())
     written(path, "second\n")
     assert "second" == settings.nats_password()

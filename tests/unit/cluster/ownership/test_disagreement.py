@@ -38,7 +38,7 @@ def test_a_forgotten_owner_that_a_settle_log_names_later_is_no_second_warning():
     with capture_logs() as logs:
         ownership.differs("etcd is at revision 28")
         ownership.agrees()
-        ownership.names_forgotten_owner("lanes 3 had an owner of epoch 34")
+        ownership.on_rolled_back_owner("lanes 3 had an owner of epoch 34")
         assert troubles.not_ready
         ownership.agrees()
         ownership.differs("another restore")
@@ -48,8 +48,8 @@ def test_a_forgotten_owner_that_a_settle_log_names_later_is_no_second_warning():
 def test_a_node_that_starts_after_a_restore_warns_of_what_a_settle_log_names():
     troubles, ownership = made()
     with capture_logs() as logs:
-        ownership.names_forgotten_owner("lanes 3 had an owner of epoch 34")
-        ownership.names_forgotten_owner("lanes 4 had an owner of epoch 35")
+        ownership.on_rolled_back_owner("lanes 3 had an owner of epoch 34")
+        ownership.on_rolled_back_owner("lanes 4 had an owner of epoch 35")
     assert 1 == len(logs)
     assert troubles.not_ready
 

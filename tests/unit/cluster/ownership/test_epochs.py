@@ -124,37 +124,37 @@ async def test_a_value_that_somebody_has_spoilt_leaves_the_revision(etcd, value)
     await etcd.put(names.key("online", "epochs", "x"), b"{}")
     records = RecordReader("online")
     assert (5, 0) == await claimed(etcd, epochs_of(etcd, records=records))  # (who owned it then isn't known)
-    assert 1 == records.passed_over
+    assert 1 == records.skipped
 
 
 class TestOutlived:
     def test_from_the_claim_on_for_as_long_as_a_lease_lasts(self):
-        outlived = ForgottenOwners(10)
-        outlived.begin(0, 5 * SECOND)
-        assert 15 * SECOND == outlived.until(0)
-        outlived.begin(0, 60 * SECOND)
-        assert 70 * SECOND == outlived.until(0)
+        rolled_back = ForgottenOwners(10)
+        rolled_back.begin(0, 5 * SECOND)
+        assert 15 * SECOND == rolled_back.until(0)
+        rolled_back.begin(0, 60 * SECOND)
+        assert 70 * SECOND == rolled_back.until(0)
 
     def test_the_time_since_a_claim_in_vain_counts(self):
-        outlived = ForgottenOwners(10)
-        outlived.begin(0, 5 * SECOND)
-        outlived.withdraw(0)
-        outlived.begin(0, 6 * SECOND)
-        assert 15 * SECOND == outlived.until(0)
-        outlived.begin(0, 60 * SECOND)
-        assert 70 * SECOND == outlived.until(0)
+        rolled_back = ForgottenOwners(10)
+        rolled_back.begin(0, 5 * SECOND)
+        rolled_back.withdraw(0)
+        rolled_back.begin(0, 6 * SECOND)
+        assert 15 * SECOND == rolled_back.until(0)
+        rolled_back.begin(0, 60 * SECOND)
+        assert 70 * SECOND == rolled_back.until(0)
 
     def test_it_does_not_once_somebody_else_has_claimed_it(self):
         """O: that one may be forgotten, too."""
-        outlived = ForgottenOwners(10)
-        outlived.begin(0, 5 * SECOND)
-        outlived.withdraw(0)
-        outlived.taken(0)
-        outlived.begin(0, 6 * SECOND)
-        assert 16 * SECOND == outlived.until(0)
+        rolled_back = ForgottenOwners(10)
+        rolled_back.begin(0, 5 * SECOND)
+        rolled_back.withdraw(0)
+        rolled_back.taken(0)
+        rolled_back.begin(0, 6 * SECOND)
+        assert 16 * SECOND == rolled_back.until(0)
 
     def test_of_its_own_partition_alone(self):
-        outlived = ForgottenOwners(10)
-        outlived.note(0, PastOwner(7, 1))
-        assert {PastOwner(7, 1), PastOwner(9, 2)} == outlived.known(0, [PastOwner(9, 2)])
-        assert {PastOwner(9, 2)} == outlived.known(1, [PastOwner(9, 2)])
+        rolled_back = ForgottenOwners(10)
+        rolled_back.note(0, PastOwner(7, 1))
+        assert {PastOwner(7, 1), PastOwner(9, 2)} == rolled_back.known(0, [PastOwner(9, 2)])
+        assert {PastOwner(9, 2)} == rolled_back.known(1, [PastOwner(9, 2)])

@@ -34,7 +34,7 @@ def cut_off(running, done):
         lane.settle(sequence, lane.generation, 0)
     lane.stop(running)
     lane.cut_off()
-    return {"lanes": lane.handover}
+    return {"lanes": lane.handoff}
 
 
 def end(lanes, sequence):
@@ -62,7 +62,7 @@ async def client():
 
 
 @pytest.fixture
-async def telling(client):
+async def publisher(client):
     lease = await client.grant(60)
     assert lease == LEASE
     made = HandoffPublisher(client, ENV, "a", lease)
@@ -71,92 +71,92 @@ async def telling(client):
     await made.close()
 
 
-async def stands(client):
+async def held_records(client):
     item = await client.get(KEY)
     return None if item is None else (decode(HeldRecord, KEY, item.value), item.lease)
 
 
-async def release(client, telling, lanes):
+async def release(client, publisher, lanes):
     """The revision of the transaction that releases the partition."""
-    return (await client.txn([], telling.record_put(HELD, lanes))).revision
+    return (await client.txn([], publisher.record_put(HELD, lanes))).revision
 
 
 class TestTelling:
-    async def test_nothing_held_is_nothing_told(self, client, telling):
-        assert [] == telling.record_put(HELD, {})
-        await telling.follow(HELD, {}, 5)
-        assert await telling.all_told(0)
+    async def test_nothing_held_is_nothing_told(self, client, publisher):
+        assert [] == publisher.record_put(HELD, {})
+        await publisher.follow(HELD, {}, 5)
+        assert await publisher.all_published(0)
 
-    async def test_what_is_lent_is_told_with_each_word(self, client, telling):
+    async def test_what_is_lent_is_told_with_each_word(self, client, publisher):
         """Q, Z1: though nothing is held, and until the last of what is has ended."""
-        (put,) = telling.record_put(HandoffId(4, 1), {}, {"acme": 2.5})
+        (put,) = publisher.record_put(HandoffId(4, 1), {}, {"acme": 2.5})
         assert (0, {"acme": 2.5}) == (put.lease, decode(HeldRecord, put.key, put.value).lent)
         lanes = over(1)
-        revision = (await client.txn([], telling.record_put(HELD, lanes, {"acme": 2.5}))).revision
-        await telling.follow(HELD, lanes, revision)
+        revision = (await client.txn([], publisher.record_put(HELD, lanes, {"acme": 2.5}))).revision
+        await publisher.follow(HELD, lanes, revision)
         end(lanes, 1)
-        assert await telling.all_told(5)
+        assert await publisher.all_published(5)
         found = decode(HeldRecord, KEY, (await client.get(KEY)).value)
         assert ({"acme": 2.5}, [1]) == (found.lent, found.lanes["lanes"].done)
 
-    async def test_each_end_is_told_and_the_last_word_needs_no_lease(self, client, telling):
+    async def test_each_end_is_told_and_the_last_word_needs_no_lease(self, client, publisher):
         """Z1: its node may leave when all is told."""
         lanes = over(1, 2, done=[5])
-        await telling.follow(HELD, lanes, await release(client, telling, lanes))
-        assert (record([1, 2], [5]), telling.lease) == await stands(client)
-        assert not await telling.all_told(0)
+        await publisher.follow(HELD, lanes, await release(client, publisher, lanes))
+        assert (record([1, 2], [5]), publisher.lease) == await held_records(client)
+        assert not await publisher.all_published(0)
         end(lanes, 2)
-        await until(lambda: _is(client, record([1], [2, 5]), telling.lease))
-        assert not await telling.all_told(0)
+        await until(lambda: _is(client, record([1], [2, 5]), publisher.lease))
+        assert not await publisher.all_published(0)
         end(lanes, 1)
-        assert await telling.all_told(5)
-        assert (record([], [1, 2, 5]), 0) == await stands(client)
-        await client.revoke(telling.lease)
-        assert await stands(client) is not None
+        assert await publisher.all_published(5)
+        assert (record([], [1, 2, 5]), 0) == await held_records(client)
+        await client.revoke(publisher.lease)
+        assert await held_records(client) is not None
 
-    async def test_what_was_only_done_is_said_once(self, client, telling):
+    async def test_what_was_only_done_is_said_once(self, client, publisher):
         lanes = over(done=[5])
-        await telling.follow(HELD, lanes, await release(client, telling, lanes))
-        assert await telling.all_told(0)
-        assert (record([], [5]), 0) == await stands(client)
+        await publisher.follow(HELD, lanes, await release(client, publisher, lanes))
+        assert await publisher.all_published(0)
+        assert (record([], [5]), 0) == await held_records(client)
 
-    async def test_it_fits_into_a_transaction_however_much_was_done(self, client, telling):
+    async def test_it_fits_into_a_transaction_however_much_was_done(self, client, publisher):
         """D: the log was away for a second, at 200,000 messages a second. What runs is never left out."""
         lanes = cut_off(range(500_000, 500_064), range(10_000_000, 10_200_000))
-        await telling.follow(HELD, lanes, await release(client, telling, lanes))
-        said, _ = await stands(client)
-        assert list(range(500_000, 500_064)) == said.lanes["lanes"].running
+        await publisher.follow(HELD, lanes, await release(client, publisher, lanes))
+        text, _ = await held_records(client)
+        assert list(range(500_000, 500_064)) == text.lanes["lanes"].running
 
-    async def test_what_ends_after_that_is_told_all_the_same(self, client, telling):
+    async def test_what_ends_after_that_is_told_all_the_same(self, client, publisher):
         """D: else it would pass for one that was never started, and be begun again."""
         last = 20_000_000
         lanes = cut_off([last], range(10_000_000, 10_200_000))
-        await telling.follow(HELD, lanes, await release(client, telling, lanes))
+        await publisher.follow(HELD, lanes, await release(client, publisher, lanes))
         end(lanes, last)
-        assert await telling.all_told(5)
-        said, _ = await stands(client)
-        assert last in said.lanes["lanes"].done
+        assert await publisher.all_published(5)
+        text, _ = await held_records(client)
+        assert last in text.lanes["lanes"].done
 
-    async def test_what_ends_while_the_partition_is_being_released_is_told(self, client, telling):
+    async def test_what_ends_while_the_partition_is_being_released_is_told(self, client, publisher):
         lanes = over(1)
-        revision = await release(client, telling, lanes)
+        revision = await release(client, publisher, lanes)
         end(lanes, 1)
-        assert not await telling.all_told(0)
-        await telling.follow(HELD, lanes, revision)
+        assert not await publisher.all_published(0)
+        await publisher.follow(HELD, lanes, revision)
         await until(lambda: _is(client, record([], [1]), 0))
 
-    async def test_one_that_waits_for_all_is_told_between_release_and_its_answer(self, client, telling):
+    async def test_one_that_waits_for_all_is_told_between_release_and_its_answer(self, client, publisher):
         """P5: else the node would leave, and its lease take the key with it."""
         lanes = over(1)
-        await release(client, telling, lanes)
-        assert not await telling.all_told(0)
+        await release(client, publisher, lanes)
+        assert not await publisher.all_published(0)
 
-    async def test_an_answer_that_was_lost_is_looked_up_however_long_etcd_is_away(self, client, telling):
+    async def test_an_answer_that_was_lost_is_looked_up_however_long_etcd_is_away(self, client, publisher):
         """Z1."""
         lanes = over(1)
-        await release(client, telling, lanes)
+        await release(client, publisher, lanes)
         client.cut()
-        following = asyncio.ensure_future(telling.follow(HELD, lanes, 0))
+        following = asyncio.ensure_future(publisher.follow(HELD, lanes, 0))
         await asyncio.sleep(0)
         end(lanes, 1)
         client.heal()
@@ -164,61 +164,61 @@ class TestTelling:
         await until(lambda: _is(client, record([], [1]), 0))
 
     @pytest.mark.parametrize("answer", ["came", "is lost"])
-    async def test_the_key_is_known_until_the_last_word_is_told(self, client, telling, answer):
+    async def test_the_key_is_known_until_the_last_word_is_told(self, client, publisher, answer):
         """O: else the lease's keeper takes it for a key of a term that etcd has gone back to."""
         lanes = over(1)
-        puts = telling.record_put(HELD, lanes)
-        assert {KEY} == telling.keys
+        puts = publisher.record_put(HELD, lanes)
+        assert {KEY} == publisher.keys
         revision = (await client.txn([], puts)).revision
-        assert {KEY} == telling.keys
+        assert {KEY} == publisher.keys
         client.cut()
-        following = asyncio.ensure_future(telling.follow(HELD, lanes, revision if answer == "came" else 0))
+        following = asyncio.ensure_future(publisher.follow(HELD, lanes, revision if answer == "came" else 0))
         for _ in range(5):
             await asyncio.sleep(0)
-        assert (answer == "came", {KEY}) == (following.done(), telling.keys)
+        assert (answer == "came", {KEY}) == (following.done(), publisher.keys)
         end(lanes, 1)
-        assert not await telling.all_told(0.01)
-        assert {KEY} == telling.keys
+        assert not await publisher.all_published(0.01)
+        assert {KEY} == publisher.keys
         client.heal()
-        assert await telling.all_told(5)
-        assert frozenset() == telling.keys
+        assert await publisher.all_published(5)
+        assert frozenset() == publisher.keys
 
-    async def test_one_that_says_what_was_done_is_known_until_it_is_released(self, client, telling):
+    async def test_one_that_says_what_was_done_is_known_until_it_is_released(self, client, publisher):
         lanes = over(done=[5])
-        revision = await release(client, telling, lanes)
-        assert {KEY} == telling.keys
-        await telling.follow(HELD, lanes, revision)
-        assert frozenset() == telling.keys
+        revision = await release(client, publisher, lanes)
+        assert {KEY} == publisher.keys
+        await publisher.follow(HELD, lanes, revision)
+        assert frozenset() == publisher.keys
 
-    async def test_an_end_is_told_when_etcd_is_back(self, client, telling):
+    async def test_an_end_is_told_when_etcd_is_back(self, client, publisher):
         lanes = over(1)
-        await telling.follow(HELD, lanes, await release(client, telling, lanes))
+        await publisher.follow(HELD, lanes, await release(client, publisher, lanes))
         client.cut()
         end(lanes, 1)
         await asyncio.sleep(0)
-        assert not await telling.all_told(0)
+        assert not await publisher.all_published(0)
         client.heal()
-        assert await telling.all_told(5)
-        assert (record([], [1]), 0) == await stands(client)
+        assert await publisher.all_published(5)
+        assert (record([], [1]), 0) == await held_records(client)
 
-    async def test_a_key_that_is_another_term_s_is_left_alone(self, client, telling):
+    async def test_a_key_that_is_another_term_s_is_left_alone(self, client, publisher):
         """It went with the lease, and stands anew."""
         lanes = over(1)
-        await telling.follow(HELD, lanes, await release(client, telling, lanes))
+        await publisher.follow(HELD, lanes, await release(client, publisher, lanes))
         await client.delete(KEY)
         await client.put(KEY, b"{}")
         end(lanes, 1)
-        assert await telling.all_told(5)
+        assert await publisher.all_published(5)
         assert b"{}" == (await client.get(KEY)).value
 
     @pytest.mark.parametrize("lost", ["key", "lease"])
-    async def test_nobody_is_told_when_the_key_has_gone(self, client, telling, lost):
+    async def test_nobody_is_told_when_the_key_has_gone(self, client, publisher, lost):
         lanes = over(1, 2)
-        await telling.follow(HELD, lanes, await release(client, telling, lanes))
-        await (client.delete(KEY) if lost == "key" else client.revoke(telling.lease))
+        await publisher.follow(HELD, lanes, await release(client, publisher, lanes))
+        await (client.delete(KEY) if lost == "key" else client.revoke(publisher.lease))
         end(lanes, 1)
-        assert await telling.all_told(5)
-        assert None is await stands(client)
+        assert await publisher.all_published(5)
+        assert None is await held_records(client)
 
 
 class Taker:
@@ -228,7 +228,7 @@ class Taker:
     def held_changed(self, number, record):
         self.changed.append((number, record))
 
-    def held_let_go(self, number, record):
+    def held_released(self, number, record):
         self.held_gone(number, record)
 
     def held_gone(self, number, record):
@@ -271,7 +271,7 @@ class TestHolding:
         holding.follow(await holding.of(3))
         await put(client, record([], [1]))
         await until(lambda: taker.changed[-1:] == [(3, record([], [1]))])
-        assert await stands(client) is not None
+        assert await held_records(client) is not None
         taker.durable = True
         await until(lambda: _gone(client))
         assert [] == taker.gone
@@ -286,7 +286,7 @@ class TestHolding:
         read = await holding.of(3)
         await put(client, record([], [1]))
         await client.delete(key("held", 3, 18))
-        await until(lambda: _heard(client, holding))
+        await until(lambda: _received(client, holding))
         holding.follow(read)
         await until(lambda: (3, record([], [1])) in taker.changed)
         await until(lambda: taker.gone == [(3, [2])])
@@ -370,19 +370,19 @@ class TestHolding:
         holding.follow(await holding.of(3))
         await until(lambda: taker.changed)
         await client.put(KEY, b"\xff")
-        await until(lambda: holding._records.passed_over)
+        await until(lambda: holding._records.skipped)
         await client.delete(KEY)
         await until(lambda: taker.gone == [(3, [1])])
 
 
 async def _is(client, value, lease):
-    return await stands(client) == (value, lease)
+    return await held_records(client) == (value, lease)
 
 
 async def _gone(client):
     return await client.get(KEY) is None
 
 
-async def _heard(client, holding):
+async def _received(client, holding):
     """The watch that runs has passed on all there is."""
     return all(watch._seen == client.store.revision and not watch._read for watch in client._watches)

@@ -27,11 +27,11 @@ class Made:
 
     def __init__(self, client, ttl=1, name="a"):
         self.client, self.ttl = client, ttl
-        self.told, self.lost, self.fit = [], [], True
+        self.trusted_times, self.lost, self.fit = [], [], True
         self.differences, self.had = [], []
         self.lease = NodeLease(
-            client, "online", name, ttl, lambda: NodeRecord(leaving=not self.fit), self.told.append, self.lost.append,
-            self.note, on_difference=self.differences.append, had=self.had,
+            client, "online", name, ttl, lambda: NodeRecord(leaving=not self.fit), self.trusted_times.append,
+            self.lost.append, self.note, on_difference=self.differences.append, had=self.had,
         )  # fmt: skip
         self.ids = []  # as it told them, and whether its record stood in etcd then
 
@@ -98,14 +98,14 @@ class TestJoining:
         any time.
         """
         one = made(ttl=60)
-        await one.lease.tell()
+        await one.lease.publish()
         assert None is await one.record()
         await one.lease.join()
         one.fit = False
-        await one.lease.tell()
+        await one.lease.publish()
         assert (NodeRecord(leaving=True), one.lease.id) == await one.record()
         await one.lease.end()
-        await one.lease.tell()
+        await one.lease.publish()
         assert None is await one.record()
 
     async def test_its_id_is_told_before_anything_stands_under_it_and_again_when_it_is_given_back(self, made):
@@ -165,7 +165,7 @@ class TestTrust:
         await one.lease.join()
         after = time.clock_gettime_ns(time.CLOCK_BOOTTIME)
         assert before <= one.lease.trusted_until - trusted * SECOND <= after
-        assert [one.lease.trusted_until] == one.told
+        assert [one.lease.trusted_until] == one.trusted_times
 
     async def test_what_counts_is_when_a_renewal_was_sent_not_when_it_was_answered(self, made):
         one = made(ttl=1)
@@ -173,23 +173,23 @@ class TestTrust:
         one.client.gate.clear()
         renewals = one.client.renewals
         await until(lambda: one.client.renewals > renewals)
-        sent, count = now_ns(), len(one.told)
+        sent, count = now_ns(), len(one.trusted_times)
         await until(lambda: now_ns() > sent + SECOND // 2)
         one.client.gate.set()
-        await until(lambda: len(one.told) > count)
-        assert one.told[count] <= sent + SECOND // 2
+        await until(lambda: len(one.trusted_times) > count)
+        assert one.trusted_times[count] <= sent + SECOND // 2
 
     async def test_it_is_renewed_while_the_nodes_loop_is_blocked(self):
         """F1, O: the thread that keeps it goes on; trust counts from what it sent, and is there when the loop turns."""
-        thread, told = LoopThread("lease"), []
-        lease = NodeLease(Client(), "online", "a", 1, NodeRecord, told.append, told.append, runner=thread)
+        thread, times = LoopThread("lease"), []
+        lease = NodeLease(Client(), "online", "a", 1, NodeRecord, times.append, times.append, runner=thread)
         await lease.join()
         first, deadline = lease.trusted_until, now_ns() + 30 * SECOND
         while lease.trusted_until < first + 2 * SECOND and now_ns() < deadline:
             time.sleep(0.01)  # this is the block
-        assert [first] == told
-        await until(lambda: told[-1] == lease.trusted_until)
-        assert first + 2 * SECOND <= told[-1]
+        assert [first] == times
+        await until(lambda: times[-1] == lease.trusted_until)
+        assert first + 2 * SECOND <= times[-1]
         await lease.end()
         await thread.close()
 
@@ -199,10 +199,10 @@ class TestTrust:
         await one.lease.join()
         one.client.cut()
         await until(lambda: now_ns() > one.lease.trusted_until)
-        count = len(one.told)
+        count = len(one.trusted_times)
         assert [] == one.lost
         one.client.heal()
-        await until(lambda: len(one.told) > count)
+        await until(lambda: len(one.trusted_times) > count)
         assert one.lease.trusted_until > now_ns()
         assert [] == one.lost
 
@@ -212,9 +212,9 @@ class TestTrust:
         await one.lease.join()
         made.client.advance(2)
         await until(lambda: one.lost)
-        count = len(one.told)
+        count = len(one.trusted_times)
         await until(lambda: now_ns() > one.lease.trusted_until)
-        assert (1, count) == (len(one.lost), len(one.told))
+        assert (1, count) == (len(one.lost), len(one.trusted_times))
 
     async def test_the_wall_clock_does_not_matter(self, made, monkeypatch):
         """Issue 4: clock jumps."""
@@ -223,9 +223,9 @@ class TestTrust:
         monkeypatch.setattr(time, "time_ns", lambda: 0)
         one = made(ttl=1)
         await one.lease.join()
-        await until(lambda: len(one.told) > 2)
+        await until(lambda: len(one.trusted_times) > 2)
         assert [] == one.lost
-        assert sorted(set(one.told)) == one.told
+        assert sorted(set(one.trusted_times)) == one.trusted_times
 
 
 class TestTelling:
@@ -269,15 +269,15 @@ class TestComparing:
 
     async def test_all_there_is_as_well(self, made):
         one = await self.joined(made, *self.OWN)
-        await until(lambda: len(one.told) > 2)
+        await until(lambda: len(one.trusted_times) > 2)
         assert [] == one.lost
 
     async def test_what_is_missing_ends_it_and_is_not_trusted_meanwhile(self, made):
         one = await self.joined(made, key("owners", 1))
-        told = len(one.told)
+        count = len(one.trusted_times)
         await until(lambda: one.lost)
         assert ["etcd has none of 1 owner keys of this node, /evenlane/online/owners/2 among them"] == one.lost
-        assert told == len(one.told)
+        assert count == len(one.trusted_times)
         assert one.lost == one.differences
 
     async def test_what_is_there_and_not_known_ends_it(self, made):
@@ -292,8 +292,8 @@ class TestComparing:
         async with leases() as made:
             held = key("held", 1, 5)
             one = await self.joined(made, *self.OWN, held, known=self.OWN | ({held} if known else set()))
-            told = len(one.told)
-            await until(lambda: one.lost or len(one.told) > told + 2)
+            count = len(one.trusted_times)
+            await until(lambda: one.lost or len(one.trusted_times) > count + 2)
             lost = f"etcd has 1 keys of this node that it doesn't know, {held} among them"
             assert ([] if known else [lost]) == one.lost
 
@@ -306,9 +306,11 @@ class TestComparing:
             one = await self.joined(made, *self.OWN, held)
             known = cycle([self.OWN | {held}, self.OWN][:: 1 - 2 * first])
             one.lease.compare(lambda: self.OWN, lambda: next(known))
-            told, asked = len(one.told), one.client.renewals
-            await until(lambda: len(one.told) > told + 2)
-            assert ([], one.client.renewals - asked) == (one.lost, len(one.told) - told), "each of them counts"
+            count, asked = len(one.trusted_times), one.client.renewals
+            await until(lambda: len(one.trusted_times) > count + 2)
+            assert ([], one.client.renewals - asked) == (one.lost, len(one.trusted_times) - count), (
+                "each of them counts"
+            )
 
     @in_virtual_time
     async def test_once_is_no_difference(self):
@@ -318,8 +320,8 @@ class TestComparing:
             asked = one.client.renewals
             await until(lambda: one.client.renewals > asked)
             await one.client.put(key("owners", 2), b"", one.lease.id)
-            told = len(one.told)
-            await until(lambda: len(one.told) > told)
+            count = len(one.trusted_times)
+            await until(lambda: len(one.trusted_times) > count)
             assert [] == one.lost
 
     async def test_what_is_given_up_while_it_is_asked_is_not_missed(self, made):
@@ -327,7 +329,7 @@ class TestComparing:
         await one.lease.join()
         served = [self.OWN, frozenset()] * 9
         one.lease.compare(lambda: served.pop(0), lambda: self.OWN)
-        await until(lambda: len(one.told) > 2)
+        await until(lambda: len(one.trusted_times) > 2)
         assert [] == one.lost
 
     @in_virtual_time

@@ -54,9 +54,9 @@ class TestOwning:
         a, b = await cluster.join("a", "b")
         await cluster.own(a=[0, 1], b=[2])
         await until(lambda: _epoch(cluster, 1), what="its key to be written once more, with the epoch")
-        before = len(cluster.told("owners"))
+        before = len(cluster.changes_of("owners"))
         await cluster.own(a=[0], b=[1, 2])
-        changes = [kind for kind, name, _ in cluster.told("owners")[before:] if name == "1"]
+        changes = [kind for kind, name, _ in cluster.changes_of("owners")[before:] if name == "1"]
         assert ["delete", "put"] == changes[:2]
         assert [("stop", 1), ("hand over", 1)] == a.host.calls[-2:]
         assert ("open", 1) == b.host.calls[-1]
@@ -164,7 +164,7 @@ class TestLosing:
         await until(lambda: not a.membership.member.wanted)
         gate.set()
         await until(lambda: not a.membership.member.busy)
-        assert [] == cluster.told("owners")
+        assert [] == cluster.changes_of("owners")
         await cluster.own(b=[0])
 
     async def test_a_lease_that_ends_ends_the_term(self, cluster):
@@ -240,7 +240,7 @@ class TestSpoilt:
         await cluster.own(a=[0])
         with capture_logs() as logs:
             await cluster.client.put(key("plan", "a"), raw)
-            await until(lambda: a.records.passed_over == 1)
+            await until(lambda: a.records.skipped == 1)
         assert [True] == [key("plan", "a") in entry["reason"] for entry in logs if "reason" in entry]
         assert [0] == a.owned
         await cluster.own(a=[0, 1])
@@ -257,7 +257,7 @@ class TestSpoilt:
         a = await cluster.join("a")
         await cluster.client.put(key("owners", name), b"\xff")
         await cluster.own(a=[0, 1, 2, 3])
-        await until(lambda: a.records.passed_over >= 1)
+        await until(lambda: a.records.skipped >= 1)
         await cluster.client.delete(key("owners", name))
         await cluster.own(a=[0, 1, 2])
 
@@ -297,7 +297,7 @@ class TestSpoilt:
         await cluster.client.put(key("held", "x", "y"), b"{}")
         await cluster.own(a=[], b=[0])
         assert [[5]] == [record.lanes["lanes"].running for record in b.host.held[0]]
-        await until(lambda: b.records.passed_over >= 1)
+        await until(lambda: b.records.skipped >= 1)
         (item,) = [item for item in await cluster.held() if item.key.split("/")[-1] not in ("3", "y")]
         await cluster.client.put(item.key, raw, item.lease)
         a.host.end(0, 5)
@@ -309,7 +309,7 @@ async def _all(found):
     return all(await found)
 
 
-def heard(client):
+def received(client):
     """Its watches have told all there is."""
     return all(watch._seen == client.store.revision and not watch._read for watch in client._watches)
 
@@ -458,7 +458,7 @@ class TestEtcdGoesBack:
         await until(lambda: a.client.waiting)
         for value in (b"{}", b"[]"):
             await cluster.client.put(key("owners", 3), value)
-        await until(lambda: heard(a.client))
+        await until(lambda: received(a.client))
         gate.set()
         await until(lambda: "acquire 1" not in [task.get_name() for task in asyncio.all_tasks()])
         assert ([0, 1], []) == (a.owned, a.lost)

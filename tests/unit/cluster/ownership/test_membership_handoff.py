@@ -23,8 +23,8 @@ class TestHolding:
         a.host.end(0, 5)
         await until(lambda: b.host.changed[-1].lanes["lanes"].done == [5, 6])
         await until(lambda: _no_held(cluster))
-        assert ["put", "put", "put", "delete"] == [kind for kind, _, _ in cluster.told("held")]
-        assert [a.lease.id, a.lease.id, 0] == [lease for _, _, lease in cluster.told("held")][:3]
+        assert ["put", "put", "put", "delete"] == [kind for kind, _, _ in cluster.changes_of("held")]
+        assert [a.lease.id, a.lease.id, 0] == [lease for _, _, lease in cluster.changes_of("held")][:3]
         assert [] == b.host.gone
 
     async def test_what_a_dead_owner_held_is_let_go(self, cluster):
@@ -66,7 +66,7 @@ class TestHolding:
         await cluster.plan(a=[], b=[0, 1, 2])
         await until(lambda: {("open", 1), ("open", 2)} <= set(b.host.calls))
         a.host.end(1, 5)
-        await until(lambda: sum(lease == 0 for _, name, lease in cluster.told("held") if name[0] == "1"))
+        await until(lambda: sum(lease == 0 for _, name, lease in cluster.changes_of("held") if name[0] == "1"))
         b.host.opening.set()
         await until(lambda: [5] in [record.lanes["lanes"].done for record in b.host.changed])
         b.host.opening.clear()
@@ -105,11 +105,11 @@ class TestHolding:
         await cluster.own(a=[], b=[0])
         await until(lambda: b.host.changed)
         await cluster.own(b=[], c=[0])
-        told = len(b.host.changed)
+        update = len(b.host.changed)
         a.host.end(0, 5)
         await until(lambda: c.host.changed and c.host.changed[-1].lanes["lanes"].done == [5])
         await until(lambda: _no_held(cluster))
-        assert told == len(b.host.changed)
+        assert update == len(b.host.changed)
         assert [] == b.host.gone
 
     async def test_one_whose_handler_was_not_started_is_let_go(self, cluster):
@@ -140,7 +140,7 @@ class TestHolding:
 
 
 def _held_names(cluster):
-    there = {name: kind for kind, name, _ in cluster.told("held")}
+    there = {name: kind for kind, name, _ in cluster.changes_of("held")}
     return [name for name, kind in there.items() if kind == "put"]
 
 

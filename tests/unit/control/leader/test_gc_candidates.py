@@ -49,27 +49,27 @@ class TestTwiceInARow:
         """It was found empty once, then a late put came: two more looks."""
         candidates.changed("acme", lowered(3, 2), 0)
         now = KNOWN
-        told = []
+        reported = []
         for full, deep in (((), False), ((), True), ((2,), True), ((), False), ((), True), ((), True)):
             now = max(now, candidates.due())
-            told += ask(candidates, now, full, deep=deep)
-        assert [None] * 5 + [EmptyGroup("acme", (2,), 1)] == told
+            reported += ask(candidates, now, full, deep=deep)
+        assert [None] * 5 + [EmptyGroup("acme", (2,), 1)] == reported
 
     @pytest.mark.parametrize("missing", [1, 2])
     def test_no_answer_is_not_empty(self, candidates, missing):
         """No owner, or one that is silent: the two looks begin anew."""
         candidates.changed("acme", lowered(3, 2), 0)
-        told = []
+        reported = []
         answers = [((), False), ((), True), ((), True)]
         answers[missing] = (None, True)
         for full, deep in (*answers, ((), False), ((), True)):
-            told += ask(candidates, candidates.due(), full, deep=deep)
-        assert not any(told)
+            reported += ask(candidates, candidates.due(), full, deep=deep)
+        assert not any(reported)
 
     def test_of_two_groups_the_empty_one_goes_first(self, candidates):
         candidates.changed("acme", lowered(4, 2), 0)
-        told = [ask(candidates, candidates.due(), (2,), deep=deep) for deep in (False, True, True)]
-        assert [[None], [None], [EmptyGroup("acme", (3,), 1)]] == told
+        reported = [ask(candidates, candidates.due(), (2,), deep=deep) for deep in (False, True, True)]
+        assert [[None], [None], [EmptyGroup("acme", (3,), 1)]] == reported
 
     def test_a_group_that_came_later_is_waited_for_by_itself(self, candidates):
         candidates.changed("acme", lowered(4, 3), 0)
@@ -88,15 +88,15 @@ class TestTwiceInARow:
         for deep in (False, True):
             ask(candidates, candidates.due(), deep=deep)
         candidates.begin()
-        told = [ask(candidates, candidates.due(), deep=deep) for deep in (False, True, True)]
-        assert [[None], [None], [EmptyGroup("acme", (2,), 1)]] == told
+        reported = [ask(candidates, candidates.due(), deep=deep) for deep in (False, True, True)]
+        assert [[None], [None], [EmptyGroup("acme", (2,), 1)]] == reported
 
 
 class TestDeleted:
     def test_goes_as_a_whole(self, candidates):
         candidates.changed("acme", delete(lowered(3, 2)), 0)
-        told = [ask(candidates, candidates.due(), deep=deep) for deep in (False, True, True)]
-        assert [EmptyGroup("acme", (0, 1, 2), 2)] == told[-1]
+        reported = [ask(candidates, candidates.due(), deep=deep) for deep in (False, True, True)]
+        assert [EmptyGroup("acme", (0, 1, 2), 2)] == reported[-1]
 
     def test_not_at_all_while_one_group_holds_something(self, candidates):
         candidates.changed("acme", delete(lowered(3, 2)), 0)

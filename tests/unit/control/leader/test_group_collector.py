@@ -27,7 +27,7 @@ class Wire:
     """All subjects; `down` while there is no connection."""
 
     def __init__(self):
-        self.heard, self.sent, self.down, self.opened = {}, [], False, 0
+        self.listeners, self.sent, self.down, self.opened = {}, [], False, 0
 
     async def open(self):
         self.opened += 1
@@ -36,14 +36,14 @@ class Wire:
         pass
 
     def listen(self, subject, callback):
-        self.heard[subject] = callback
+        self.listeners[subject] = callback
 
     def send(self, subject, body):
         if self.down:
             raise Disconnected("gone")
         self.sent.append((subject, body))
-        if (heard := self.heard.get(subject)) is not None:
-            asyncio.get_running_loop().call_soon(heard, subject.encode(), b"", b"", body)
+        if (on_message := self.listeners.get(subject)) is not None:
+            asyncio.get_running_loop().call_soon(on_message, subject.encode(), b"", b"", body)
 
 
 class Nodes:
@@ -58,8 +58,8 @@ class Nodes:
         self.asks.append(ask)
         for node in set(self.owners.values()) - self.silent:
             epochs = {p: self.epochs[p] for p, owner in self.owners.items() if owner == node}
-            told = GroupReply(ask.number, node, epochs, {each.project: self.full for each in ask.wanted})
-            self.wire.send(ask.reply, msgspec.json.encode(told))
+            reported = GroupReply(ask.number, node, epochs, {each.project: self.full for each in ask.wanted})
+            self.wire.send(ask.reply, msgspec.json.encode(reported))
 
 
 def fields(groups):

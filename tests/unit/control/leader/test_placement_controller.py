@@ -43,8 +43,8 @@ class FakeTopicCache:
     def put(self, project, qps, cluster_config):
         raw = b'{"qps": %d, "groups": 4}' % qps
         self.topics[project] = accept(complete(parse_spec(raw), cluster_config), 1, None)
-        for told in self.on_change:
-            told(project, self.topics[project])
+        for reported in self.on_change:
+            reported(project, self.topics[project])
 
 
 class PlacementCluster:
@@ -213,11 +213,11 @@ class TestLeading:
         def slow(prefix):
             made = watch(prefix)
             if prefix == key("nodes", ""):
-                told = made.__anext__
+                reported = made.__anext__
 
                 async def late():
                     await gate.wait()
-                    return await told()
+                    return await reported()
 
                 made.later = late
                 return _Late(made)
@@ -322,7 +322,7 @@ class TestMeddling:
         await world.lead()
         await world.among("a")
         assert (42 if b"41" in raw else 8) == await world.generation()
-        assert (b"41" not in raw) == world.placing._records.passed_over
+        assert (b"41" not in raw) == world.placing._records.skipped
 
     async def test_spoilt_values_are_counted_and_named(self, world):
         """Issue 4."""
@@ -335,10 +335,10 @@ class TestMeddling:
         with capture_logs() as logs:
             await world.lead()
             await world.among("a")
-        told = " ".join(str(entry.get("reason")) for entry in logs)
+        reported = " ".join(str(entry.get("reason")) for entry in logs)
         for name in (key("plan", "a"), key("owners", 1), key("nodes", "ghost")):
-            assert name in told
-        assert world.placing._records.passed_over >= 4
+            assert name in reported
+        assert world.placing._records.skipped >= 4
 
     async def test_what_stands_under_no_lease_is_no_node(self, world):
         """Nobody would serve what it is given."""
@@ -353,7 +353,7 @@ class TestMeddling:
         await world.lead()
         before = await world.among("a", "b")
         await world.client.put(key("nodes", "a"), b"\xff", world.leases["a"])
-        await until(lambda: world.placing._records.passed_over)
+        await until(lambda: world.placing._records.skipped)
         await until(lambda: world.placing._leader.phase == "leading" and world.placing._leader.due() is None)
         assert before == await world.planned()
 
@@ -405,7 +405,7 @@ async def test_leader_and_nodes_together():
         placing = PlacementController(
             cluster.client.peer(), ENV, cluster_config, topic_cache, "bounded-ring", RecordReader(ENV)
         )
-        acceptor = TopicController(cluster.client.peer(), ENV, cluster_config, "l", 600, beside=placing.serve)
+        acceptor = TopicController(cluster.client.peer(), ENV, cluster_config, "l", 600, other_duties=placing.serve)
         await acceptor.start()
         try:
             a, b = await cluster.join("a", "b")

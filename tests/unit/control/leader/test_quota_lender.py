@@ -11,7 +11,17 @@ from evenlane.engine.control.leader.quota_lender import QuotaLender
 from evenlane.engine.core.ports import Disconnected
 from evenlane.engine.core.queue.queue import Queue
 from evenlane.engine.core.scheduler.interface import NOTHING_USED, Used
-from evenlane.engine.core.wire.share_messages import Ask, Confirm, Grant, Lend, Short, to_all, to_leader, to_node, told
+from evenlane.engine.core.wire.share_messages import (
+    Ask,
+    Confirm,
+    Grant,
+    Lend,
+    Short,
+    decode_for_leader,
+    to_all,
+    to_leader,
+    to_node,
+)
 from evenlane.engine.node.queues.activity import Activity
 from evenlane.engine.node.queues.quota_shares import QuotaShares
 from evenlane.engine.node.services.quota_borrower import QuotaBorrower
@@ -29,7 +39,7 @@ WHOLE = topic(qps=100, groups=GROUPS, spread=2)
 
 class Bus:
     def __init__(self):
-        self.heard = []
+        self.received = []
         self.listeners = {}
         self.away = False
 
@@ -44,20 +54,20 @@ class Connection:
     async def open(self):
         pass
 
-    def listen(self, subject, heard):
-        self.bus.listeners.setdefault(subject, []).append(heard)
-        self.mine.append((subject, heard))
+    def listen(self, subject, on_message):
+        self.bus.listeners.setdefault(subject, []).append(on_message)
+        self.mine.append((subject, on_message))
 
     def send(self, subject, body):
         if self.bus.away:
             raise Disconnected("away")
-        self.bus.heard.append((subject, body))
-        for heard in self.bus.listeners.get(subject, ()):
-            asyncio.get_running_loop().call_soon(heard, subject.encode(), b"", b"", body)
+        self.bus.received.append((subject, body))
+        for on_message in self.bus.listeners.get(subject, ()):
+            asyncio.get_running_loop().call_soon(on_message, subject.encode(), b"", b"", body)
 
     async def close(self):
-        for subject, heard in self.mine:
-            self.bus.listeners[subject].remove(heard)
+        for subject, on_message in self.mine:
+            self.bus.listeners[subject].remove(on_message)
 
 
 def waiting(count, group):
@@ -100,7 +110,7 @@ class Node:
         return Used(now // 1_000, has=True, waits=True) if self.messages else NOTHING_USED
 
     def note(self, lent):
-        self.lent.append((lent, len(self.bus.heard)))
+        self.lent.append((lent, len(self.bus.received)))
 
     @property
     def shares(self):
@@ -155,8 +165,8 @@ async def test_what_is_lent_is_told_before_the_leader_hears_of_it(world):
     lent, before = next((lent, before) for lent, before in world.b.lent if lent)
     assert {PROJECT: max(lent.values())} == lent
     assert max(lent.values()) > now_ns()
-    confirmed = [n for n, (_, body) in enumerate(world.bus.heard) if b'"Confirm"' in body and b'"node":"b"' in body]
-    assert min(n for n in confirmed if b"[0.0," not in world.bus.heard[n][1]) >= before
+    confirmed = [n for n, (_, body) in enumerate(world.bus.received) if b'"Confirm"' in body and b'"node":"b"' in body]
+    assert min(n for n in confirmed if b"[0.0," not in world.bus.received[n][1]) >= before
 
 
 async def test_it_goes_back_when_the_lender_needs_it(world):
@@ -170,15 +180,15 @@ async def test_it_goes_back_when_the_lender_needs_it(world):
 
 async def test_nothing_is_lent_where_nobody_is_short(world):
     await asyncio.gather(*(until(lambda n=node: n.taking._demand._looks) for node in (world.a, world.b)))
-    assert [] == [subject for subject, _ in world.bus.heard if subject != to_leader(ENV)]
+    assert [] == [subject for subject, _ in world.bus.received if subject != to_leader(ENV)]
 
 
 async def test_a_node_lends_nothing_that_its_lease_may_not_outlast(world):
     """Q, Z3: should it die, the next owner of its groups has all of their share."""
     world.b.trusted_until = now_ns()
     world.a.put(1_000)
-    await until(lambda: any(b'"Confirm"' in body for _, body in world.bus.heard))
-    await until(lambda: len([b for _, b in world.bus.heard if b'"Ask"' in b]) > 3)
+    await until(lambda: any(b'"Confirm"' in body for _, body in world.bus.received))
+    await until(lambda: len([b for _, b in world.bus.received if b'"Ask"' in b]) > 3)
     assert world.b.part == own(world.b)
     assert world.a.part == own(world.a)
 
@@ -187,7 +197,7 @@ async def test_it_is_asked_again_as_long_as_it_is_short(world):
     """W: nothing was to be had in the first round, but then there is."""
     world.b.trusted_until = now_ns()
     world.a.put(1_000)
-    await until(lambda: len([b for _, b in world.bus.heard if b'"Ask"' in b]) > 3)
+    await until(lambda: len([b for _, b in world.bus.received if b'"Ask"' in b]) > 3)
     world.b.trusted_until = 1 << 62
     await until(lambda: world.a.part > own(world.a) + 0.1)
 
@@ -221,7 +231,9 @@ async def test_what_makes_no_sense_is_passed_over(world, word):
     for each in (Ask(9, 1, [PROJECT]), word):
         sender.send(to_node(ENV, "a"), msgspec.json.encode(each))
     sender.send(to_node(ENV, "a"), msgspec.json.encode(Lend("a", 9, 2, 1.0, {})))
-    await until(lambda: [each for _, body in world.bus.heard if isinstance(each := told(body), Confirm)])
+    await until(
+        lambda: [each for _, body in world.bus.received if isinstance(each := decode_for_leader(body), Confirm)]
+    )
     assert world.a.part == own(world.a)
 
 
@@ -251,7 +263,7 @@ async def test_a_term_that_begins_again_knows_what_it_granted(world):
 async def test_a_node_lends_of_what_it_never_had_a_message_of(world):
     """W, E3: it was started after the topic was made, and all of its work comes to another node."""
     world.b.queues.of = lambda _project: []
-    world.b.shares._told.clear()
+    world.b.shares._configured.clear()
     world.a.put(1_000)
     await until(lambda: world.a.part > own(world.a) + 0.1)
     assert world.a.part + world.b.part <= 1 + 1e-6
@@ -288,10 +300,10 @@ async def test_a_topic_that_changed_is_looked_at_before_its_turn(world):
     looked = {node.id: node.taking._demand._looks[PROJECT].at for node in (world.a, world.b)}
     await until(lambda: world.b.taking._demand._looks[PROJECT].at > looked["b"])  # in turn, for the last time
     world.b.put(1_000)
-    assert [] == anew(world)
-    for tell in world.b.on_change:
-        tell(PROJECT, None)
-    assert ["b"] == await until(lambda: anew(world))
+    assert [] == restarted(world)
+    for notify in world.b.on_change:
+        notify(PROJECT, None)
+    assert ["b"] == await until(lambda: restarted(world))
 
 
 async def test_what_is_short_under_new_rules_has_a_round_before_its_turn(world):
@@ -306,7 +318,7 @@ async def test_what_is_short_under_new_rules_has_a_round_before_its_turn(world):
     await until(lambda: world.giving._rounds.number > number)
 
 
-def anew(world):
+def restarted(world):
     """The nodes that are short of a topic under new rules."""
-    words = [told(body) for subject, body in world.bus.heard if subject == to_leader(ENV)]
+    words = [decode_for_leader(body) for subject, body in world.bus.received if subject == to_leader(ENV)]
     return [word.node for word in words if isinstance(word, Short) and word.anew]

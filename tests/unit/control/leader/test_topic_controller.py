@@ -280,11 +280,11 @@ class TestLeading:
         first = await coordination.get(ROOT + "leader")
         await coordination.delete(ROOT + "leader")
 
-        async def anew():
+        async def made_again():
             now = await coordination.get(ROOT + "leader")
             return now is not None and now.create_revision != first.create_revision
 
-        await until(anew)
+        await until(made_again)
         await put_spec(coordination, "a", b'{"qps": 100}')
         await in_force(coordination, "a", 100)
 

@@ -44,7 +44,7 @@ async def applied(applying, **topics):
     return await applying.carry_out(await applying.plan(described(**topics)))
 
 
-def told(rows):
+def summary(rows):
     return [(row.project, row.action, row.changes) for row in rows]
 
 
@@ -59,7 +59,7 @@ class TestPlan:
             ("a", "changed", {"qps": (1.0, 9.0), "concurrency": (5, None), "ordered": (None, True)}),
             ("b", "unchanged", {}),
             ("c", "new", {"qps": (None, 3.0)}),
-        ] == told(rows)
+        ] == summary(rows)
         assert {"new": 1, "changed": 1, "unchanged": 1, "wrong": 0, "held": 0} == counts(rows)
 
     async def test_all_that_is_wrong_is_told(self, applying, tmp_path):

@@ -54,7 +54,7 @@ def accepted(spec, before=None, revision=5):
     return accept(complete(parse_spec(spec), CLUSTER_CONFIG), revision, before)
 
 
-def said(entries):
+def summary(entries):
     return [(entry.by, entry.via, entry.changes) for entry in entries]
 
 
@@ -78,12 +78,12 @@ async def story(etcd):
 
 
 async def test_the_leader_writes_who_changed_what(etcd, leader):
-    assert await story(etcd) == said((await by(etcd, None).history("acme")).entries)
+    assert await story(etcd) == summary((await by(etcd, None).history("acme")).entries)
 
 
 async def test_where_nobody_leads_the_command_writes_it_itself(etcd):
     """A wish that says the same again is no change."""
-    assert await story(etcd) == said((await by(etcd, None).history("acme")).entries)
+    assert await story(etcd) == summary((await by(etcd, None).history("acme")).entries)
 
 
 async def test_a_leader_that_comes_later_adds_nothing_to_it(etcd):
@@ -98,7 +98,7 @@ async def test_a_leader_that_comes_later_adds_nothing_to_it(etcd):
         await by(etcd, "dan").change("other", {"qps": 1})
         await acceptor.close()
     assert before == (await by(etcd, None).history("acme")).entries
-    assert expected == said(before[1:])
+    assert expected == summary(before[1:])
 
 
 async def test_an_entry_has_the_time_and_the_revision_of_the_wish(etcd, leader):
@@ -347,8 +347,8 @@ class TestMistrust:
         assert ([2], [spoilt.key]) == ([entry.number for entry in found.entries], found.damaged)
 
     def test_of_a_key_that_is_no_entrys(self):
-        stray = KeyValue("/evenlane/online/history/acme/x", OLD % 2, 1, 7, 0)
-        assert ([], [stray.key]) == read_history("online", "acme", [stray])
+        unroutable = KeyValue("/evenlane/online/history/acme/x", OLD % 2, 1, 7, 0)
+        assert ([], [unroutable.key]) == read_history("online", "acme", [unroutable])
 
 
 @given(st.sampled_from([1, 100, 250]), st.sampled_from([1, 100, 250]), st.booleans(), st.booleans())

@@ -25,13 +25,13 @@ def test_what_is_in_force_is_the_last_good_wish_of_each_batch(batches_of_steps):
     acceptance = TopicReconciler("online", ClusterConfig(), {})
     stored, published, expected, revision = {}, {}, {}, 0
     for steps in batches_of_steps:
-        told, touched = [], set()
+        reported, touched = [], set()
         for project, raw, lists in steps:
             revision += 1
             item = _stored(project, raw or b"", revision)
             stored.pop(project, None) if raw is None else stored.update({project: item})
             event = Event("delete" if raw is None else "put", item)
-            told.append(Listing(revision, tuple(stored.values())) if lists else event)
+            reported.append(Listing(revision, tuple(stored.values())) if lists else event)
             touched.add(project)
         for project in touched:
             spec_now = stored.get(project)
@@ -39,7 +39,7 @@ def test_what_is_in_force_is_the_last_good_wish_of_each_batch(batches_of_steps):
                 expected[project] = (expected[project][0], "paused", True)
             elif spec_now is not None and spec_now.value in _GOOD:
                 expected[project] = (_GOOD[spec_now.value], "active", False)
-        changes = acceptance.changes(told)
+        changes = acceptance.changes(reported)
         assert len({change.project for change in changes}) == len(changes)
         for change in changes:
             assert change.before == published.get(change.project)

@@ -65,7 +65,7 @@ class TestStands:
         assert view.is_stale
 
     @pytest.mark.parametrize(
-        ("told", "compare"),
+        ("reported", "compare"),
         [
             (Event("put", stored(b"rubbish", 9)), ModifiedAt(KEY, 9)),
             (Event("put", stored(b'{"qps": 5}', 9)), ModifiedAt(KEY, 9)),
@@ -74,8 +74,8 @@ class TestStands:
             (Listing(9, ()), Absent(KEY)),
         ],
     )
-    def test_what_others_spoil_is_written_over_where_it_still_stands_so(self, view, told, compare):
-        view.apply_events([told])
+    def test_what_others_spoil_is_written_over_where_it_still_stands_so(self, view, reported, compare):
+        view.apply_events([reported])
         assert ["acme"] == [*view.damaged]
         put = Put(KEY, encode(GOOD))
         assert [compare] == [*view.compared([put])]
@@ -203,11 +203,11 @@ async def test_whoever_spoils_it_again_and_again_is_answered_once_each(etcd, top
 
 async def test_to_hear_of_its_own_writes_holds_up_no_edit(etcd, topic_client, monkeypatch):
     """X4: after each publication there is a pause."""
-    heard, hear = [], AcceptedView.apply_events
+    received, apply = [], AcceptedView.apply_events
 
-    def hears(view, told):
-        heard.extend(each.item.mod_revision for each in told)
-        hear(view, told)
+    def receives(view, reported):
+        received.extend(each.item.mod_revision for each in reported)
+        apply(view, reported)
 
     published, publish = [], AcceptedWriter.publish
 
@@ -217,12 +217,12 @@ async def test_to_hear_of_its_own_writes_holds_up_no_edit(etcd, topic_client, mo
 
     async with leader(etcd):
         await topic_client.change("acme", {"qps": 1})
-        monkeypatch.setattr(AcceptedView, "apply_events", hears)
+        monkeypatch.setattr(AcceptedView, "apply_events", receives)
         monkeypatch.setattr(AcceptedWriter, "publish", publishes)
         for qps in (2, 3, 4):
             await topic_client.change("acme", {"qps": qps})
             revision = (await etcd.get(KEY)).mod_revision
-            await until(lambda wanted=revision: wanted in heard)
+            await until(lambda wanted=revision: wanted in received)
         assert 3 == len(published)
 
 

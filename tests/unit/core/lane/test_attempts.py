@@ -71,7 +71,7 @@ def step(state, oracle, what, sequence, value):
         state.hold(sequence, value)
         known.epoch = value
     elif what == "let go":
-        state.let_go(sequence)
+        state.release(sequence)
         known.epoch = 0
     elif what == "cleared":
         state.cleared(sequence)
@@ -101,7 +101,7 @@ def test_a_mark_says_what_happened(steps):
 
 
 @given(steps, st.lists(st.tuples(st.booleans(), st.integers(1, 3)), max_size=40))
-def test_the_log_hears_of_all_of_it(steps, tells):
+def test_the_log_hears_of_all_of_it(steps, reports):
     """D: records told one after the other, each of a few, say what is known; one that is lost is told again; 0 stands
     for none.
     """
@@ -110,17 +110,17 @@ def test_the_log_hears_of_all_of_it(steps, tells):
         step(state, oracle, *each)
         if each[0] == "settled":
             log.pop(each[1], None)  # the log says so by its runs
-        if number < len(tells):
-            lost, most = tells[number]
-            told = state.told(most)
-            assert sorted(set(told)) == told
-            assert len(told) <= most
+        if number < len(reports):
+            lost, most = reports[number]
+            reported = state.take_unsynced(most)
+            assert sorted(set(reported)) == reported
+            assert len(reported) <= most
             if lost:
-                state.news.update(told)
+                state.unsynced.update(reported)
             else:
-                log |= dict(state.pairs(told))
-    while told := state.told(2):
-        log |= dict(state.pairs(told))
+                log |= dict(state.pairs(reported))
+    while reported := state.take_unsynced(2):
+        log |= dict(state.pairs(reported))
     agrees(log, oracle)
 
 
@@ -211,7 +211,7 @@ def test_marks_survive_whatever_becomes_of_the_records(kind, acts):
     expected = {s: mark for s, mark in life.lane.marks.of.items() if s not in settled}
     assert expected == settle_record.fold(life.log).marks
     assert not settled & life.lane.marks.of.keys()
-    assert 0 == life.lane.log.unsettled_news
+    assert 0 == life.lane.log.unsynced_count
 
 
 @given(st.lists(st.tuples(sequences, epochs), min_size=1, max_size=5))
@@ -224,8 +224,8 @@ def test_who_holds_something_is_not_told_on(held):
     assert life.lane.cut(0) is not None
     life.lane.stop([])
     life.lane.cut_off()
-    assert {sequence for sequence, _ in held} | {1} == {sequence for sequence, _ in life.lane.handover.failed}
-    assert all(mark < 1 << 54 for _, mark in life.lane.handover.failed)
+    assert {sequence for sequence, _ in held} | {1} == {sequence for sequence, _ in life.lane.handoff.failed}
+    assert all(mark < 1 << 54 for _, mark in life.lane.handoff.failed)
 
 
 def test_a_former_owners_older_word_does_not_end_a_suspicion():
@@ -233,12 +233,12 @@ def test_a_former_owners_older_word_does_not_end_a_suspicion():
     marks = AttemptMarks()
     marks.hold(1, 7)
     marks.died(1, counts=False, confirmed=False)
-    marks.told_of(1, 0)
+    marks.merge(1, 0)
     assert SUSPECT == marks.of[1]
     marks.failed(1, 0)
     newer = marks.of[1]
     marks.died(1, counts=False, confirmed=False)
-    marks.told_of(1, newer)
+    marks.merge(1, newer)
     assert marks.of[1] & SUSPECT
 
 
@@ -247,5 +247,5 @@ def test_a_former_owners_newer_word_counts():
     marks, theirs = AttemptMarks(), AttemptMarks()
     marks.died(1, counts=False, confirmed=False)
     theirs.failed(1, 0)
-    marks.told_of(1, theirs.of[1])
+    marks.merge(1, theirs.of[1])
     assert (1, 0) == (attempts(marks.of[1]), marks.of[1] & SUSPECT)

@@ -20,22 +20,22 @@ def stream(first=1, last=9):
     return LaneState("s", first, last, 99)
 
 
-def said(clean, epoch=5, **fields):
+def clean_end(clean, epoch=5, **fields):
     return LogState(epoch=epoch, created="s", clean=clean, **fields)
 
 
 @pytest.mark.parametrize(
     ("log", "state", "released", "clean"),
     [
-        pytest.param(said(True), stream(), (), True, id="the log's last record says so"),
-        pytest.param(said(False), stream(), (), False, id="it says otherwise"),
-        pytest.param(said(None), stream(), (), False, id="an older release has written it"),
-        pytest.param(said(False), stream(), {5}, True, id="a held key says so"),
-        pytest.param(said(None), stream(), {5}, True, id="a held key of an older release"),
-        pytest.param(said(False), stream(), {4, 6}, False, id="the key of another epoch"),
-        pytest.param(said(False, epoch=EPOCH), stream(), (), True, id="its own epoch: the take-over is repeated"),
-        pytest.param(said(True, unreadable=1), stream(), (), False, id="a record that cannot be read"),
-        pytest.param(said(True, epoch=EPOCH, unreadable=1), stream(), (), True, id="one beside its own"),
+        pytest.param(clean_end(True), stream(), (), True, id="the log's last record says so"),
+        pytest.param(clean_end(False), stream(), (), False, id="it says otherwise"),
+        pytest.param(clean_end(None), stream(), (), False, id="an older release has written it"),
+        pytest.param(clean_end(False), stream(), {5}, True, id="a held key says so"),
+        pytest.param(clean_end(None), stream(), {5}, True, id="a held key of an older release"),
+        pytest.param(clean_end(False), stream(), {4, 6}, False, id="the key of another epoch"),
+        pytest.param(clean_end(False, epoch=EPOCH), stream(), (), True, id="its own epoch: the take-over is repeated"),
+        pytest.param(clean_end(True, unreadable=1), stream(), (), False, id="a record that cannot be read"),
+        pytest.param(clean_end(True, epoch=EPOCH, unreadable=1), stream(), (), True, id="one beside its own"),
         pytest.param(LogState(unreadable=1), stream(), (), False, id="none that can be read"),
         pytest.param(NONE, stream(0, 0), (), True, id="no log: the stream is virgin"),
         pytest.param(NONE, stream(1, 9), (), True, id="no log: a backlog that nobody has owned"),
@@ -52,14 +52,16 @@ def test_an_end_is_clean_if_something_says_so(log, state, released, clean):
 @pytest.mark.parametrize(
     ("log", "state", "clean", "horizon"),
     [
-        pytest.param(said(False), stream(1, 9), False, 9, id="a death: the end of the stream"),
-        pytest.param(said(True), stream(1, 9), True, 0, id="a clean end: none"),
-        pytest.param(said(True, horizon=4), stream(1, 9), True, 4, id="a clean end hands on what was there"),
-        pytest.param(said(False, horizon=4), stream(1, 9), False, 9, id="two deaths: the later one's end"),
-        pytest.param(said(False, horizon=12), stream(1, 9), False, 12, id="two deaths: the higher one, if it was lost"),
-        pytest.param(said(True, horizon=4), stream(4, 9), True, 4, id="its last message is there still"),
-        pytest.param(said(True, horizon=4), stream(5, 9), True, 0, id="all up to it has been removed"),
-        pytest.param(said(False), stream(10, 9), False, 0, id="an empty stream has none"),
+        pytest.param(clean_end(False), stream(1, 9), False, 9, id="a death: the end of the stream"),
+        pytest.param(clean_end(True), stream(1, 9), True, 0, id="a clean end: none"),
+        pytest.param(clean_end(True, horizon=4), stream(1, 9), True, 4, id="a clean end hands on what was there"),
+        pytest.param(clean_end(False, horizon=4), stream(1, 9), False, 9, id="two deaths: the later one's end"),
+        pytest.param(
+            clean_end(False, horizon=12), stream(1, 9), False, 12, id="two deaths: the higher one, if it was lost"
+        ),
+        pytest.param(clean_end(True, horizon=4), stream(4, 9), True, 4, id="its last message is there still"),
+        pytest.param(clean_end(True, horizon=4), stream(5, 9), True, 0, id="all up to it has been removed"),
+        pytest.param(clean_end(False), stream(10, 9), False, 0, id="an empty stream has none"),
         pytest.param(NONE, stream(0, 0), True, 0, id="a virgin one neither"),
         pytest.param(LogState(unreadable=1), stream(3, 9), False, 9, id="a log that cannot be read: all there is"),
     ],
@@ -117,7 +119,7 @@ def test_an_older_release_reads_a_record_of_this_one():
 def lane():
     """One that holds 1 to 9, of which nothing is settled, behind the horizon 6; its fence isn't written yet."""
     made = FedLane(LaneId("lanes", 3), EPOCH, MemoryBudget(), Host())
-    made.recover(said(False), stream(), 99, horizon=6)
+    made.recover(clean_end(False), stream(), 99, horizon=6)
     return made
 
 
@@ -140,7 +142,7 @@ class TestWritten:
         """X11: the short fence."""
         append = lane.cut(0, fence=True)
         lane.log.withdraw(append)
-        lane.log.put_off_checkpoint()
+        lane.log.defer_checkpoint()
         fence = durable(lane, fence=True)
         assert (6, False, False) == (fence.horizon, fence.clean, fence.checkpoint)
 
@@ -168,7 +170,7 @@ class TestWritten:
         """X11: else its process may still die of it."""
         durable(lane, fence=True)
         lane.stop([2])
-        generation = lane.handover.generation
+        generation = lane.handoff.generation
         lane.settle(3, generation, 0)
         assert None is durable(lane)
         lane.settle(2, generation, 0)

@@ -120,9 +120,9 @@ class Lanes(RuleBasedStateMachine):
             self.in_flight.append((sequence, self.lane.generation))
 
     @rule(subject=subjects)
-    def lay_down(self, subject):
+    def unload(self, subject):
         if subject in self.owner.queues:
-            self.owner.queues[subject].lay_down(self.limits)
+            self.owner.queues[subject].unload(self.limits)
 
     @precondition(lambda self: self.in_flight)
     @rule(which=st.lists(st.integers(0, 1000), min_size=1, max_size=6))
@@ -185,7 +185,7 @@ class Lanes(RuleBasedStateMachine):
         if self.sending is not None and stored:
             self._store(self.sending)
         again = {s for s in self.handled - self.durable if s in self.stream.held}
-        assert len(again) <= self.lane.log.unsettled_news, "D: more would be handled twice than awaits the log"
+        assert len(again) <= self.lane.log.unsynced_count, "D: more would be handled twice than awaits the log"
         self._take_over()
         if tail:
             self.owner.begin_with_a_tail()

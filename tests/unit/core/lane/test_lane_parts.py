@@ -254,16 +254,16 @@ def test_the_age_of_the_oldest_news_counts_from_its_settle():
     """Dispatch stops while completed settles are older than an interval + 1 s."""
     lane = lane_of()
     acked(lane)
-    assert None is lane.log.oldest_news()
+    assert None is lane.log.oldest_unsynced()
     lane.settle(1, 0, 100)
     lane.settle(2, 0, 200)
     append = lane.cut(300)
     lane.settle(3, 0, 400)
-    assert (100, 3) == (lane.log.oldest_news(), lane.log.unsettled_news)
+    assert (100, 3) == (lane.log.oldest_unsynced(), lane.log.unsynced_count)
     lane.log.withdraw(append)
-    assert (100, 3) == (lane.log.oldest_news(), lane.log.unsettled_news)
+    assert (100, 3) == (lane.log.oldest_unsynced(), lane.log.unsynced_count)
     lane.log.acknowledged(lane.cut(500))
-    assert (None, 0) == (lane.log.oldest_news(), lane.log.unsettled_news)
+    assert (None, 0) == (lane.log.oldest_unsynced(), lane.log.unsynced_count)
 
 
 def test_a_straggler_below_the_watermark_is_not_named_again():

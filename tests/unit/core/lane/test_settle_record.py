@@ -114,9 +114,9 @@ class TestUnknownVersions:
 
     @pytest.mark.parametrize(("epoch", "own"), [(7, 0), (8, 0), (9, 8), (8, 7)])
     def test_one_that_a_newer_owner_may_have_written_is_refused(self, epoch, own):
-        with pytest.raises(UnknownVersion) as told:
+        with pytest.raises(UnknownVersion) as reported:
             fold([*self.LOG, newer(epoch)], own)
-        assert (1, epoch) == (told.value.index, told.value.record.epoch)
+        assert (1, epoch) == (reported.value.index, reported.value.record.epoch)
 
     @pytest.mark.parametrize(("epoch", "own"), [(6, 0), (0, 0), (7, 7), (8, 8), (3, 9)])
     def test_others_are_passed_over(self, epoch, own):
@@ -161,15 +161,15 @@ appends = st.lists(
 def test_fold_against_plain_sets(steps):
     """Each record names its news, a checkpoint everything; a stream made anew voids what stood before."""
     members, made, raws = set(), 0, []
-    for number, (kind, news) in enumerate(steps, 1):
+    for number, (kind, new_runs) in enumerate(steps, 1):
         if kind == "replaced":
             made += 1
             members = set()
         watermark = 0
         while watermark + 1 in members:
             watermark += 1
-        members |= news
-        named = members if kind == "checkpoint" else news
+        members |= new_runs
+        named = members if kind == "checkpoint" else new_runs
         packed = pack(runs(sorted(s for s in named if s > watermark)), watermark)
         one = record(
             number=number, created=f"s{made}", high=number, high_at=number * 10, watermark=watermark, runs=packed,
@@ -251,7 +251,7 @@ def test_fold_of_marks_against_a_plain_dict(steps):
     that can't be read says nothing, a stream made anew voids what stood before.
     """
     known, settled, made, raws = {}, set(), 0, []
-    for number, (kind, marked, news) in enumerate(steps, 1):
+    for number, (kind, marked, new_runs) in enumerate(steps, 1):
         if kind == "corrupt":
             raws.append(encode(record(number=number, created=f"s{made}", marks=b"\x80")))
             continue
@@ -259,12 +259,12 @@ def test_fold_of_marks_against_a_plain_dict(steps):
         if kind in {"checkpoint", "replaced"}:
             known, settled = {}, set()
         known |= marked
-        settled |= news
+        settled |= new_runs
         raws.append(
             encode(
                 record(
                     number=number, created=f"s{made}", checkpoint=kind == "checkpoint",
-                    runs=pack(runs(sorted(news)), 0), marks=pack_marks(sorted(marked.items()), 0),
+                    runs=pack(runs(sorted(new_runs)), 0), marks=pack_marks(sorted(marked.items()), 0),
                 )
             )
         )  # fmt: skip

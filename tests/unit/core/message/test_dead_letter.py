@@ -16,12 +16,12 @@ SECOND = 1_000_000_000
 TOPIC = accepted('{"qps": 400}')  # 8 groups
 
 
-def replayed(letter, topic=TOPIC, now=DIED + SECOND):
-    return replay(read(letter, "online"), "online", topic, CLUSTER_CONFIG, now)
+def replayed(dead_letter, topic=TOPIC, now=DIED + SECOND):
+    return replay(read(dead_letter, "online"), "online", topic, CLUSTER_CONFIG, now)
 
 
 def test_a_letter_tells_all_of_its_end():
-    letter = read(stored(group=3, priority="high", body=b"\xff"), "online")
+    dead_letter = read(stored(group=3, priority="high", body=b"\xff"), "online")
     assert {
         "seq": 7,
         "id": "m1",
@@ -38,14 +38,14 @@ def test_a_letter_tells_all_of_its_end():
         "size": 1,
         "headers": {"traceparent": "00-1-2-01"},
         "body_base64": "/w==",
-    } == json.loads(json.dumps(letter.document(body=True)))
-    assert (PUT, DIED) == (letter.put_at, letter.died_at)
+    } == json.loads(json.dumps(dead_letter.document(body=True)))
+    assert (PUT, DIED) == (dead_letter.put_at, dead_letter.died_at)
 
 
 def test_the_body_is_text_where_it_is_text_and_left_out_of_lists():
-    letter = read(stored(body="grün".encode()), "online")
-    assert "grün" == letter.document(body=True)["body"]
-    assert set() == {"body", "body_base64"} & letter.document(body=False).keys()
+    dead_letter = read(stored(body="grün".encode()), "online")
+    assert "grün" == dead_letter.document(body=True)["body"]
+    assert set() == {"body", "body_base64"} & dead_letter.document(body=False).keys()
 
 
 @pytest.mark.parametrize("own", ["m1", "a:b", ":::", "x:dead", "LANES_online_3-17-1700"])
@@ -69,8 +69,12 @@ def test_one_that_was_read_without_its_body_tells_the_same_but_for_it():
 
 def test_a_stray_tells_where_it_lay():
     headers = h.encode({h.ID: "_stray:LANES_online_3:9:1", h.REASON: "no such", h.SUBJECT: "lanes.online.3.a.x.y"})
-    letter = read(stored()._replace(subject="dead.online._stray", headers=headers), "online")
-    assert ("_stray:LANES_online_3:9:1", None, "lanes.online.3.a.x.y") == (letter.id, letter.place, letter.subject)
+    dead_letter = read(stored()._replace(subject="dead.online._stray", headers=headers), "online")
+    assert ("_stray:LANES_online_3:9:1", None, "lanes.online.3.a.x.y") == (
+        dead_letter.id,
+        dead_letter.place,
+        dead_letter.subject,
+    )
 
 
 # ---- replay
@@ -119,10 +123,10 @@ def test_a_time_that_is_none_is_left_out(text):
 
 @pytest.mark.parametrize(("own", "key"), [("a\rb", "k"), ("m1", "\x00"), ("x" * 300, "y" * 300)])
 def test_an_id_or_a_key_that_is_none_counts_as_absent(own, key):
-    letter = read(stored(own, Evenlane_Key=key), "online")
-    assert (own if own == "m1" else f"DEAD_online-7-{DIED}") == letter.id
-    assert (key if key == "k" else None) == letter.key
-    assert letter.id in h.decode(replayed(stored(own, Evenlane_Key=key)).headers)[h.ID]
+    dead_letter = read(stored(own, Evenlane_Key=key), "online")
+    assert (own if own == "m1" else f"DEAD_online-7-{DIED}") == dead_letter.id
+    assert (key if key == "k" else None) == dead_letter.key
+    assert dead_letter.id in h.decode(replayed(stored(own, Evenlane_Key=key)).headers)[h.ID]
 
 
 @pytest.mark.parametrize(("key", "by"), [("customer-7", "customer-7"), ("", "m1")])
@@ -132,7 +136,7 @@ def test_a_group_that_takes_no_puts_gives_way_to_that_of_its_key_or_id(key, by):
 
 
 @pytest.mark.parametrize(
-    ("letter", "sentence"),
+    ("dead_letter", "sentence"),
     [
         (stored(priority="urgent"), "its priority 'urgent' is none of this cluster's: high, mid, low"),
         (stored(Evenlane_Subject=""), "which queue of acme it came from, but ''"),
@@ -142,8 +146,8 @@ def test_a_group_that_takes_no_puts_gives_way_to_that_of_its_key_or_id(key, by):
         (stored(Evenlane_Subject="lanes.online.3.acme.0.mid.more"), "but"),
     ],
 )
-def test_what_has_no_queue_of_its_project_is_not_replayed(letter, sentence):
+def test_what_has_no_queue_of_its_project_is_not_replayed(dead_letter, sentence):
     """X5: a letter never gets into another tenant's queue, whoever wrote that into it."""
     with pytest.raises(NotReplayable) as caught:
-        replayed(letter)
+        replayed(dead_letter)
     assert sentence in str(caught.value)

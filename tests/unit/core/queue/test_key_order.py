@@ -28,19 +28,19 @@ def place(each):
 
 
 class Keys(RuleBasedStateMachine):
-    """Against lists: `told` is what each key has, the first of it out or next, the others behind."""
+    """Against lists: `model` is what each key has, the first of it out or next, the others behind."""
 
     @initialize(payload_bytes=st.sampled_from([0, 1_000, 1 << 20]))
     def begin(self, payload_bytes):
         self.limits = MemoryBudget(payload_bytes=payload_bytes, index=MOST)
         self.order, self.sequence = KeyOrder(), 0
-        self.told: dict[str, deque[MessageRef]] = {}
+        self.model: dict[str, deque[MessageRef]] = {}
 
     @rule(key=keys, lane=st.sampled_from([MAIN, MAIN, LATER]), body=bodies)
     def comes(self, key, lane, body):
         self.sequence += 1
         entry = entry_of(lane, self.sequence, self.sequence, b"", body)
-        known = self.told.setdefault(key, deque())
+        known = self.model.setdefault(key, deque())
         assert self.order.admit(key, place(entry)) == (not known)
         if known and not self.order.wait(key, entry, self.limits):
             assert self.order.waiting == MOST
@@ -51,17 +51,17 @@ class Keys(RuleBasedStateMachine):
     @rule(key=keys)
     def is_chosen_again(self, key):
         """A retry, or one whose turn it is: its own key doesn't hold it back."""
-        if known := self.told.get(key):
+        if known := self.model.get(key):
             assert self.order.admit(key, known[0])
 
     @rule(key=keys)
     def ends(self, key):
-        if known := self.told.pop(key, None):
+        if known := self.model.pop(key, None):
             following = self.order.ended(known.popleft(), self.limits)
             assert (known[0] if known else None) == (following and place(following))
             if known:
                 assert not self.order.full
-                self.told[key] = known
+                self.model[key] = known
 
     @rule(sequence=st.integers(10_000, 10_010))
     def ends_unknown(self, sequence):
@@ -74,37 +74,37 @@ class Keys(RuleBasedStateMachine):
 
     @rule(lane=st.sampled_from([MAIN, LATER]))
     def forget(self, lane):
-        out = {known[0] for known in self.told.values()}
+        out = {known[0] for known in self.model.values()}
         following = {place(each) for each in self.order.forget(lane, self.limits)}
-        self.told = {
+        self.model = {
             key: left
-            for key, known in self.told.items()
+            for key, known in self.model.items()
             if (left := deque(each for each in known if each.lane is not lane))
         }
-        assert {known[0] for known in self.told.values()} - out == following
+        assert {known[0] for known in self.model.values()} - out == following
 
-    @precondition(lambda self: self.told)
+    @precondition(lambda self: self.model)
     @rule()
     def drain(self):
         """No more ordered: those behind come back by sequence."""
-        behind = [each for known in self.told.values() for each in list(known)[1:]]
+        behind = [each for known in self.model.values() for each in list(known)[1:]]
         assert sorted(each.sequence for each in behind) == [each.sequence for each in self.order.drain(self.limits)]
-        self.told = {key: deque([known[0]]) for key, known in self.told.items()}
+        self.model = {key: deque([known[0]]) for key, known in self.model.items()}
         assert self.limits.held == 0
 
     @invariant()
     def counts(self):
         if hasattr(self, "order"):
-            assert self.order.waiting == sum(len(known) - 1 for known in self.told.values())
+            assert self.order.waiting == sum(len(known) - 1 for known in self.model.values())
             assert self.limits.held <= self.limits.payload_bytes
-            assert all(self.order.out(known[0]) for known in self.told.values())
-            assert not any(self.order.out(each) for known in self.told.values() for each in list(known)[1:])
+            assert all(self.order.out(known[0]) for known in self.model.values())
+            assert not any(self.order.out(each) for known in self.model.values() for each in list(known)[1:])
 
     @invariant()
     def oldest(self):
         """The first behind some key; and of all such, the oldest, if the payloads of all of them are held."""
         if hasattr(self, "order"):
-            firsts = [known[1] for known in self.told.values() if len(known) > 1]
+            firsts = [known[1] for known in self.model.values() if len(known) > 1]
             found = self.order.oldest()
             assert (found is None) == (not firsts)
             assert found is None or place(found) in firsts
@@ -114,8 +114,8 @@ class Keys(RuleBasedStateMachine):
     def teardown(self):
         """All that is left goes in its order, and nothing stays behind."""
         if hasattr(self, "order"):
-            for key in list(self.told):
-                while key in self.told:
+            for key in list(self.model):
+                while key in self.model:
                     self.ends(key)
             assert self.order.waiting == self.limits.held == 0
 

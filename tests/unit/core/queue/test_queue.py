@@ -88,13 +88,13 @@ class Queues(RuleBasedStateMachine):
         self.sizes[self.last] = size
         queue, held = self.queues[which], self.limits.held
         unheld = not queue.hand
-        told = queue.arrive(self._entry(self.last), self.limits)
+        reported = queue.arrive(self._entry(self.last), self.limits)
         if self.limits.held > held or (queue.hand and queue.hand[-1][1] == self.last):
             assert self.limits.held <= self.limits.payload_bytes
             assert len(queue.hand) <= self.limits.read_ahead
             assert len(queue.hand) == 1 or queue.hand_bytes <= self.limits.queue_bytes
-        assert not told or unheld
-        assert told or not unheld or queue.spilled, "nobody was told of the first message"
+        assert not reported or unheld
+        assert reported or not unheld or queue.spilled, "nobody was told of the first message"
 
     def _entry(self, sequence, lane=LANE):
         size = self.sizes[sequence]
@@ -136,8 +136,8 @@ class Queues(RuleBasedStateMachine):
         queue.behind = bool(queue.unread or queue.spilled)
 
     @rule(which=st.integers(0, 1))
-    def lay_down(self, which):
-        self.queues[which].lay_down(self.limits)
+    def unload(self, which):
+        self.queues[which].unload(self.limits)
         assert 0 == self.queues[which].hand_bytes
 
     @rule(which=st.integers(0, 1))
@@ -190,7 +190,7 @@ def test_laid_down_messages_go_back_to_the_stream_they_came_from():
     queue, limits = Queue("acme", 0, "mid", 1, 1), MemoryBudget()
     for lane, sequence in ((LANE, 1), (LATER, 1), (LANE, 2)):
         queue.hold(entry_of(lane, sequence, 0, b"", b"x"), limits)
-    queue.lay_down(limits)
+    queue.unload(limits)
     assert (0, 0, 3) == (limits.held, queue.hand_bytes, queue.backlog)
     assert [(True, [1]), (False, [1, 2])] == [queue.next_to_read(9), queue.next_to_read(9)]
 

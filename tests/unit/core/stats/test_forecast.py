@@ -123,9 +123,9 @@ def test_history_property(instants, now):
 )
 def test_gone_in(fields, seconds, sentence):
     """X7: hand-computed."""
-    told = gone_in(load(**fields))
-    assert seconds == told[0]
-    assert sentence in told[1]
+    reported = gone_in(load(**fields))
+    assert seconds == reported[0]
+    assert sentence in reported[1]
 
 
 rates = st.builds(
@@ -171,9 +171,9 @@ def test_gone_in_property(load):
 )  # fmt: skip
 def test_once_resumed(fields, seconds, sentence):
     """X7: hand-computed."""
-    told = once_resumed(load(**{"topic": topic(state="paused"), "reason": "paused", **fields}))
-    assert seconds == told.seconds
-    assert sentence in told.sentence
+    reported = once_resumed(load(**{"topic": topic(state="paused"), "reason": "paused", **fields}))
+    assert seconds == reported.seconds
+    assert sentence in reported.sentence
 
 
 def test_only_a_paused_backlog_is_resumed():

@@ -15,7 +15,7 @@ def block(**values):
     return h.encode({getattr(h, name): text for name, text in values.items()})
 
 
-def said(block):
+def parsed(block):
     return [str(refusal) for refusal in header_values.refusals(block)]
 
 
@@ -39,7 +39,7 @@ def said(block):
 def test_an_instant_that_is_none_is_refused_and_its_unit_is_said(text, reason):
     """F12: seconds and milliseconds would be long ago."""
     headers = block(EXPIRES=text, DUE=str(NOW))
-    assert [f"Evenlane-Expires {text!r} is not valid: {reason}"] == said(headers)
+    assert [f"Evenlane-Expires {text!r} is not valid: {reason}"] == parsed(headers)
     assert header_values.refusals(headers)[0].fatal
     assert (7, NOW) == (header_values.instant(headers, h.EXPIRES, 7), header_values.instant(headers, h.DUE, 7))
 
@@ -76,7 +76,7 @@ def test_the_id_of_a_copy_is_that_of_its_message():
 
 def test_what_is_valid_is_not_refused():
     good = block(ID="acme:1", KEY="k", DUE=str(NOW), EXPIRES=str(NOW), PUT=str(NOW), ATTEMPT="2", RECORDED="1")
-    assert [] == said(good)
+    assert [] == parsed(good)
 
 
 ours = hostile.lines.filter(lambda line: line.startswith(b"Evenlane-")) | st.sampled_from(

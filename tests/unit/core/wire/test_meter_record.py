@@ -54,12 +54,12 @@ def test_what_is_no_column_is_refused(column):
         unpack(column, 3)
 
 
-def row(lane=0, topic=0, **told):
-    counters = tuple(told.pop(name, 0) for name in COUNTERS)
-    gauges = tuple(told.pop(name, 0) for name in GAUGES)
+def row(lane=0, topic=0, **fields):
+    counters = tuple(fields.pop(name, 0) for name in COUNTERS)
+    gauges = tuple(fields.pop(name, 0) for name in GAUGES)
     return QueueRow(
-        lane, topic, told.pop("group", 0), told.pop("band", 0), counters, *gauges,
-        told.pop("waited", {}), told.pop("waits", ()),
+        lane, topic, fields.pop("group", 0), fields.pop("band", 0), counters, *gauges,
+        fields.pop("waited", {}), fields.pop("waits", ()),
     )  # fmt: skip
 
 

@@ -120,7 +120,7 @@ async def test_attempts_and_the_time_of_the_next_one_survive(world, end):
     node = await world.node(world.handle)
     await until(lambda: len(times) == 2)
     if end == "a crash":
-        await until(lambda: not any(lane.log.unsettled_news for p in node.partitions.values() for lane in p.both))
+        await until(lambda: not any(lane.log.unsynced_count for p in node.partitions.values() for lane in p.both))
         await until(lambda: not node.gate._dirty)
         await world.crash(node)
     else:

@@ -114,8 +114,8 @@ async def test_the_longest_of_several_pauses_counts(world):
 
 async def test_a_longer_one_takes_over_from_a_shorter_one():
     """E17: what comes from a message that was in flight when the first pause began."""
-    told = []
-    withhold = lambda project, _reason, on, **_: told.append((project, on))  # noqa: E731
+    reported = []
+    withhold = lambda project, _reason, on, **_: reported.append((project, on))  # noqa: E731
     found = pauses.TopicPauses(SimpleNamespace(withhold=withhold))
     loop = asyncio.get_running_loop()
     start = loop.time()
@@ -123,10 +123,10 @@ async def test_a_longer_one_takes_over_from_a_shorter_one():
     found.begin("a", 0.1, "so")
     found.begin("a", 0.05, "so")
     found.begin("b", 0.01, "so")
-    await until(lambda: ("b", False) in told)
-    await until(lambda: ("a", False) in told)
+    await until(lambda: ("b", False) in reported)
+    await until(lambda: ("a", False) in reported)
     assert loop.time() - start >= 0.1
-    assert [("a", True), ("a", True), ("b", True), ("b", False), ("a", False)] == told
+    assert [("a", True), ("a", True), ("b", True), ("b", False), ("a", False)] == reported
 
 
 async def test_no_time_at_all(world):

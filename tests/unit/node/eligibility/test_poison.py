@@ -30,7 +30,7 @@ async def test_it_is_dead_after_its_attempts(world, most, neighbours):
     (poison,) = world.deadly
     await world.lives(most + 1)
     assert [poison] * (most + 1) == world.killed
-    assert {poison: (f"its process died in attempt {most}", str(most))} == world.letters()
+    assert {poison: (f"its process died in attempt {most}", str(most))} == world.dead_letters()
     assert [Begun(poison, n) for n in (1, *range(1, most + 1))] == [
         each for each in world.begun["acme", 0, "mid", None] if each.id == poison
     ]
@@ -45,7 +45,7 @@ async def test_with_a_single_attempt_it_is_dead_after_two(world, neighbours):
     world.deadly = {put[0]}
     await world.lives(2)
     assert [put[0]] * 2 == world.killed
-    assert {put[0]: ("its process died in attempt 2", "2")} == world.letters()
+    assert {put[0]: ("its process died in attempt 2", "2")} == world.dead_letters()
     assert set(put[1:]) == set(world.ids)
 
 
@@ -75,7 +75,7 @@ async def test_neighbours_that_were_in_flight_at_the_second_are_handled(world):
     world.waits.go()
     await world.lives(1)
     assert [poison] == world.killed
-    assert {poison: ("its process died in attempt 2", "2")} == world.letters()
+    assert {poison: ("its process died in attempt 2", "2")} == world.dead_letters()
     assert set(others) == set(world.ids)
     assert {(2, True)} == {(message.attempt, message.suspect) for message in world.handled}
 
@@ -108,7 +108,7 @@ async def test_a_suspect_that_ends_is_cleared(world, kind):
     world.act = failing(fails)
     node = await world.node(world.handle)
     await until(lambda: succeeds in world.ids and node.counters.failed and not node.in_flight)
-    await until(lambda: not any(lane.log.unsettled_news for p in node.partitions.values() for lane in p.both))
+    await until(lambda: not any(lane.log.unsynced_count for p in node.partitions.values() for lane in p.both))
     marks = (await world.settled(lane_of("lanes"))).marks
     if kind == "ordered":
         (mark,) = marks.values()
@@ -124,7 +124,7 @@ async def test_a_delayed_one(world):
     world.deadly = {put[1]}
     await world.lives(4)
     assert [put[1]] * 4 == world.killed
-    assert {put[1]: ("its process died in attempt 3", "3")} == world.letters()
+    assert {put[1]: ("its process died in attempt 3", "3")} == world.dead_letters()
     assert {put[0], put[2]} == set(world.ids)
 
 
@@ -140,7 +140,7 @@ async def test_one_that_had_failed_before(world):
     (poison,) = world.deadly = set(await world.put_keys([None]))
     await world.lives(3)
     assert [poison] * 3 == world.killed
-    assert {poison: ("its process died in attempt 4", "4")} == world.letters()
+    assert {poison: ("its process died in attempt 4", "4")} == world.dead_letters()
 
 
 async def test_an_ordered_one(world):
@@ -150,7 +150,7 @@ async def test_an_ordered_one(world):
         if message.id in world.deadly:
             if message.attempt == 1:
                 raise Retry(after=0)
-            await until(lambda: not message.lane.log.unsettled_news)  # or the process would forget the failure
+            await until(lambda: not message.lane.log.unsynced_count)  # or the process would forget the failure
         await world.live(message)
 
     world.topics["acme"], world.act = ordered(max_attempts=3), act
@@ -160,7 +160,7 @@ async def test_an_ordered_one(world):
     await world.lives(3)
     assert [poison] * 3 == world.killed
     assert [before, poison, after] == world.ids_of("k")
-    assert {poison: ("its process died in attempt 3", "3")} == world.letters()
+    assert {poison: ("its process died in attempt 3", "3")} == world.dead_letters()
     assert {before, after, *others} == set(world.ids)
     world.in_order()
 
@@ -191,7 +191,7 @@ async def test_many_of_them_in_any_company(world, seed):
     world.act = act
     await world.lives((most + 1) * len(world.deadly), concurrency=draw.choice([2, 8, 64]))
     assert all(world.killed.count(own) <= most + 1 for own in world.deadly)
-    assert world.deadly == world.letters().keys()
+    assert world.deadly == world.dead_letters().keys()
     assert set(put) - world.deadly == set(world.ids)
 
 
@@ -216,4 +216,4 @@ async def test_a_rejected_suspect_is_dead_as_any_other(world):
     world.act = act
     await world.node(world.handle)
     await world.all_over()
-    assert {own: ("rejected", "2")} == world.letters()
+    assert {own: ("rejected", "2")} == world.dead_letters()

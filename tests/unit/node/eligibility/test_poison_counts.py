@@ -161,7 +161,7 @@ async def test_what_is_fresh_beside_a_suspect_pays_nothing(world):
     await world.crash(node)
     world.waits.go()
     await world.lives(3)
-    assert {poison: ("its process died in attempt 3", "3")} == world.letters()
+    assert {poison: ("its process died in attempt 3", "3")} == world.dead_letters()
     assert {(own, 1, False) for own in others} == {(each.id, each.attempt, each.suspect) for each in world.handled}
 
 
@@ -180,7 +180,7 @@ async def test_what_is_recorded_beside_a_suspect_pays_as_well(world):
     await world.crash(node)
     world.waits.go()
     await world.lives(2)
-    assert {poison: ("its process died in attempt 3", "3")} == world.letters()
+    assert {poison: ("its process died in attempt 3", "3")} == world.dead_letters()
     assert {(own, 2, True) for own in others} == {(each.id, each.attempt, each.suspect) for each in world.handled}
 
 
@@ -192,7 +192,7 @@ async def test_a_suspect_whose_copy_is_refused_is_cleared_all_the_same(world):
     world.act = failing(own)
     node = await world.node(world.handle)
     await until(lambda: node.failures.pending and not node.gate._dirty)
-    await until(lambda: not any(lane.log.unsettled_news for p in node.partitions.values() for lane in p.both))
+    await until(lambda: not any(lane.log.unsynced_count for p in node.partitions.values() for lane in p.both))
     await world.crash(node)
     world.server.accept("later.")
     world.act = world.nothing
@@ -218,7 +218,7 @@ async def test_what_has_just_paused_does_not_count(world, end):
         await world.node(world.handle)
     else:
         node.owned.stop_partition(P)
-        assert {} == await node.owned.hand_over(P, 1, 0)
+        assert {} == await node.owned.hand_off(P, 1, 0)
         await world.node(world.handle)
     await until(lambda: world.ids)
     assert [(own, 1, False)] == [(each.id, each.attempt, each.suspect) for each in world.handled]

@@ -15,7 +15,7 @@ from tests.support.until import until
 
 
 class Poisoned(Two):
-    """One message, that nobody's handler ends; `told` is what its former owner said first."""
+    """One message, that nobody's handler ends; `handoff_record` is what its former owner said first."""
 
     async def begin(self, kind, recorded):
         self.recorded = recorded
@@ -27,7 +27,7 @@ class Poisoned(Two):
         self.a = await self.bare("a")
         await self.a.owned.open(P, 1)
         await until(lambda: ("a", self.own) in self.begun)
-        self.told = await self.released(self.a, 1)
+        self.handoff_record = await self.released(self.a, 1)
 
     async def opened(self, name, epoch, *held, **options):
         node = await self.bare(name, **options)
@@ -60,7 +60,7 @@ async def world(kind, request):
 
 async def test_when_the_next_owner_dies_first(world):
     """X11: the owner after that suspects it; and counts it, once, if a record named it."""
-    b = await world.opened("b", 2, world.told)
+    b = await world.opened("b", 2, world.handoff_record)
     assert {1: 1} == await world.in_log()
     await world.crash(b)
     await world.crash(world.a)
@@ -70,10 +70,10 @@ async def test_when_the_next_owner_dies_first(world):
 
 async def test_when_the_next_owner_has_handed_it_over_before(world):
     """X11: to one that has held it back as well, and has died."""
-    b = await world.opened("b", 2, world.told)
+    b = await world.opened("b", 2, world.handoff_record)
     b.owned.stop_partition(P)
-    assert {} == await b.owned.hand_over(P, 2)
-    c = await world.opened("c", 3, world.told)
+    assert {} == await b.owned.hand_off(P, 2)
+    c = await world.opened("c", 3, world.handoff_record)
     assert {1: 1} == await world.in_log()
     await world.crash(c)
     await world.crash(world.a)
@@ -83,9 +83,9 @@ async def test_when_the_next_owner_has_handed_it_over_before(world):
 
 async def test_when_the_next_owner_dies_of_it_at_once(world):
     """X11: two deaths, though the log has heard of none. A record names it at the second, as it is suspect."""
-    b = await world.opened("b", 2, world.told, settle_interval=60)
+    b = await world.opened("b", 2, world.handoff_record, settle_interval=60)
     await world.crash(world.a)
-    b.owned.held_gone(P, world.told)
+    b.owned.held_gone(P, world.handoff_record)
     await until(lambda: ("b", world.own) in world.begun)
     assert {1: 1} == await world.in_log()
     await world.crash(b)
@@ -95,11 +95,11 @@ async def test_when_the_next_owner_dies_of_it_at_once(world):
 
 async def test_the_log_hears_of_it_when_nothing_else_happens(world):
     """X11: of the death, and that nothing is held any more; nobody counts that one again."""
-    b = await world.opened("b", 2, world.told)
+    b = await world.opened("b", 2, world.handoff_record)
     await world.crash(world.a)
-    b.owned.held_gone(P, world.told)
+    b.owned.held_gone(P, world.handoff_record)
     await until(lambda: ("b", world.own) in world.begun)
-    await until(lambda: not b.partitions[P].lane.log.unsettled_news and not b.partitions[P].later.log.unsettled_news)
+    await until(lambda: not b.partitions[P].lane.log.unsynced_count and not b.partitions[P].later.log.unsynced_count)
     assert {} == await world.in_log()
     await world.crash(b)
     await world.opened("c", 3)
@@ -108,7 +108,7 @@ async def test_the_log_hears_of_it_when_nothing_else_happens(world):
 
 async def test_a_holder_that_etcd_has_forgotten_is_outlived_first(world):
     """O, F3: the key that says what it holds may be forgotten, too, and its handler may run."""
-    await world.crash(await world.opened("b", 2, world.told))
+    await world.crash(await world.opened("b", 2, world.handoff_record))
     c = await world.bare("c")
     with pytest.raises(UnknownEpoch, match="are held by an owner of epoch 1, that etcd has forgotten") as found:
         await c.owned.open(P, 3, (), {PastOwner(2, 0)})
@@ -120,16 +120,16 @@ async def test_a_holder_that_etcd_has_forgotten_is_outlived_first(world):
 
 
 async def test_one_whose_key_is_there_is_not_waited_for(world):
-    await world.crash(await world.opened("b", 2, world.told))
+    await world.crash(await world.opened("b", 2, world.handoff_record))
     c = await world.bare("c")
-    await c.owned.open(P, 3, [world.told], {PastOwner(2, 0)})
+    await c.owned.open(P, 3, [world.handoff_record], {PastOwner(2, 0)})
     assert ([P], []) == ([*c.partitions], world.handled)
 
 
 async def test_what_is_let_go_in_peace_costs_nothing(world):
     """X11: its holder says so while it is owned by nobody, and then dies: of something else."""
     world.error = Pause(0.01)
-    b = await world.opened("b", 2, world.told)
+    b = await world.opened("b", 2, world.handoff_record)
     await world.crash(b)
     world.gate.set()
     await until(lambda: not world.record().running)
@@ -144,14 +144,14 @@ async def test_what_is_let_go_in_peace_costs_nothing(world):
 async def test_a_word_is_not_deleted_before_the_log_knows_that_nothing_is_held(world):
     """X11: else the next owner would take its holder for dead."""
     world.error = Pause(0.01)
-    b = await world.opened("b", 2, world.told)
+    b = await world.opened("b", 2, world.handoff_record)
     world.server.delay_acks()
     world.gate.set()
     await until(lambda: not world.record().running)
     last = world.record()
     world.slow.clear()
     b.owned.held_changed(P, last)
-    b.owned.held_let_go(P, not_ended(world.told, last))
+    b.owned.held_released(P, not_ended(world.handoff_record, last))
     for _ in range(20):
         await asyncio.sleep(0)
         assert not b.owned.held_durable(P, last)

@@ -183,7 +183,7 @@ class TestLastAttempt:
         place = MessageRef(other, 7)
         assert WAIT == bench.suspects.may_start(bench.queue, place, suspect=False, last=False, now=0)
         bench.lane.generation += 1
-        bench.suspects.forget_void()
+        bench.suspects.forget_stale()
         assert [7] == bench.back
         assert [] == bench.aside()
         assert START == bench.ask(2)
@@ -195,7 +195,7 @@ async def test_what_is_void_is_forgotten(bench):
     assert [WAIT] * 2 == [bench.ask(1), bench.ask(2)]
     bench.lane.generation += 1
     assert [] == bench.aside()
-    bench.suspects.forget_void()
+    bench.suspects.forget_stale()
     bench.suspects.bring_back()
     assert [] == bench.back
 

@@ -94,10 +94,10 @@ async def test_where_it_fails_itself_the_message_is_dead_with_both_errors(world,
     await world.put_keys([None])
     node = await world.falling(fallback=plain if kind == "plain" else None)
     await world.all_over()
-    ((reason, told),) = world.letters()
+    ((reason, reported),) = world.dead_letters()
     assert "failed 2 times" == reason
-    assert told.startswith("ValueError: no good; its fallback failed, too: ")
-    assert text.lower() in told.lower()
+    assert reported.startswith("ValueError: no good; its fallback failed, too: ")
+    assert text.lower() in reported.lower()
     assert (0, 1) == (node.counters.fallen_back, node.counters.dead)
     world.act = world.nothing
     await world.put_keys([None])
@@ -114,9 +114,9 @@ async def test_one_that_hangs_is_given_up(world, kind):
     await world.falling(fallback=(lambda message: release.wait(20)) if kind == "plain" else None)
     await world.all_over()
     release.set()
-    ((_, told),) = world.letters()
+    ((_, reported),) = world.dead_letters()
     silent = "HandlerTimedOut: no sign of life for longer than ack_wait"
-    assert f"ValueError: no good; its fallback failed, too: {silent}" == told
+    assert f"ValueError: no good; its fallback failed, too: {silent}" == reported
 
 
 async def test_a_sign_of_life_keeps_it(world):

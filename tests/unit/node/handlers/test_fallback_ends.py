@@ -55,7 +55,7 @@ async def test_one_that_kills_its_process_ends(world, reject):
         await world.crash(node)
     assert 0 == world.waiting()
     assert ([1, 1, 2, 3, 4] if reject else [4, 4, 5]) == falls
-    ((reason, _),) = world.letters()
+    ((reason, _),) = world.dead_letters()
     assert reason == f"its process died in attempt {falls[-1]}"
 
 
@@ -63,7 +63,7 @@ async def test_one_that_kills_its_process_ends(world, reject):
 async def test_one_that_kills_its_process_beside_others_ends_too(world, reject):
     """F8, X11: it stays the record's suspect until its fallback has ended: N + 1 deaths at the most."""
     world.topics["acme"], world.topics["shop"] = topic(max_attempts=2, backoff=QUICK), topic()
-    falls, beside = [], asyncio.Event()
+    falls, alongside = [], asyncio.Event()
 
     async def last(message):
         falls.append(message.attempt)
@@ -71,16 +71,16 @@ async def test_one_that_kills_its_process_beside_others_ends_too(world, reject):
 
     async def act(message):
         if message.project == "acme":
-            await beside.wait()
+            await alongside.wait()
             raise Reject("not wanted") if reject else ValueError("no good")
         if not message.recorded:  # those that were there at the last death end at once
-            beside.set()
+            alongside.set()
             await asyncio.Event().wait()
 
     world.last, world.act = last, act
     await world.put_keys([None])
     for deaths in range(1, 5):
-        beside.clear()
+        alongside.clear()
         node = await world.falling()
         await world.put_key(None, project="shop")
         await until(lambda deaths=deaths: len(falls) == deaths or world.dead())
@@ -88,7 +88,7 @@ async def test_one_that_kills_its_process_beside_others_ends_too(world, reject):
             break
         await world.crash(node)
     assert ([1, 1, 2] if reject else [2, 2, 3]) == falls
-    ((reason, _),) = world.letters()
+    ((reason, _),) = world.dead_letters()
     assert reason == f"its process died in attempt {falls[-1]}"
 
 
@@ -246,7 +246,7 @@ async def test_it_stays_named_when_the_thread_that_was_given_up_returns(world):
         await until(lambda node=node: not node.workers.running)
         assert named == [node.gate.of(lane) for lane in node.partitions[P].both]
         await world.crash(node)
-    ((reason, _),) = world.letters()
+    ((reason, _),) = world.dead_letters()
     assert reason == f"its process died in attempt {falls[-1]}"
 
 

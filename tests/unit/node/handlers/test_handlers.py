@@ -282,7 +282,7 @@ async def test_expired_messages_are_settled_unhandled():
 
 
 @pytest.mark.parametrize(
-    ("spec", "told"),
+    ("spec", "reported"),
     [
         ("nonsense", "not of the form MODULE:FUNCTION"),
         ("no_such_module_x:f", "there is no module 'no_such_module_x'"),
@@ -291,11 +291,11 @@ async def test_expired_messages_are_settled_unhandled():
         ("tests.support.node.world:topics", "has no 'topics'; did you mean 'topic'?"),
     ],
 )
-def test_a_handler_that_cannot_be_had_is_one_sentence(spec, told):
+def test_a_handler_that_cannot_be_had_is_one_sentence(spec, reported):
     """A handler that can't be imported, raises at import or exits at import."""
     with pytest.raises(ConfigError) as caught:
         load(spec)
-    assert told in str(caught.value)
+    assert reported in str(caught.value)
     assert "\n" not in str(caught.value)
 
 

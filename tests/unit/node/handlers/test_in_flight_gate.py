@@ -170,7 +170,7 @@ async def test_a_record_is_written_though_there_is_always_something_fresh():
     def take(_now):
         number = next(numbers)
         return SimpleNamespace(
-            recorded=number == 0, suspect=False, given_up=False, place=(lane, number), lane=lane, generation=0,
+            recorded=number == 0, suspect=False, timed_out=False, place=(lane, number), lane=lane, generation=0,
             started=0, alive_at=0, queue=queue, _queue=queue,
         )  # fmt: skip
 

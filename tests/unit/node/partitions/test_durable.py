@@ -280,7 +280,7 @@ async def test_rolled_back_stream_gives_sequences_again(alive):
         await world.put_many(60, group=group)
         node = await world.node()
         await until(lambda: len(world.handled) == 60)
-        await until(lambda: not node.partitions[lane.partition].lane.log.unsettled_news)
+        await until(lambda: not node.partitions[lane.partition].lane.log.unsynced_count)
         if not alive:
             await world.crash(node)
         world.server.roll_back("online", lane, 10)
@@ -468,7 +468,7 @@ async def test_a_planned_delete_never_hits_another_message(waits_for, noticed):
         settler, own = node.settler, node.partitions[lane.partition].lane
         settler.truncator.pinned_for = math.inf
         await world.put_many(60, group=group)
-        await until(lambda: len(world.handled) == 60 and not own.log.unsettled_news)
+        await until(lambda: len(world.handled) == 60 and not own.log.unsynced_count)
         if waits_for == "its turn":
             held = Held(settler.truncator._limiter.acquire)
             settler.truncator._limiter = SimpleNamespace(acquire=held)

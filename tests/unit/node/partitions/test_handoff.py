@@ -95,7 +95,7 @@ class TestHeld:
         b = await world.bare("b")
         await b.owned.open(P, 2, [record])
         b.owned.stop_partition(P)
-        assert {} == await b.owned.hand_over(P, 2)
+        assert {} == await b.owned.hand_off(P, 2)
         c = await world.bare("c")
         await c.owned.open(P, 3, [record])
         world.gate.set()
@@ -158,7 +158,7 @@ class TestHeld:
         )
         b.owned.held_changed(P, HeldRecord(id="a", lanes={kind: done}))
         other = await put(world, kind)
-        await until(lambda: other in world.ids and not lane.log.unsettled_news)
+        await until(lambda: other in world.ids and not lane.log.unsynced_count)
         await world.crash(b)
         c = await world.bare("c")
         await c.owned.open(P, 3)
@@ -224,7 +224,7 @@ class TestLosing:
         await a.owned.open(P, 1)
         await until(lambda: a.workers.running)
         a.owned.stop_partition(P)
-        handing = asyncio.ensure_future(a.owned.hand_over(P, 1, 0.05))
+        handing = asyncio.ensure_future(a.owned.hand_off(P, 1, 0.05))
         await turns(3)
         await a.owned.drop_partition(P, 1)
         assert {} == await handing
@@ -248,13 +248,13 @@ class TestLosing:
         await until(lambda: a.workers.running)
         record = await world.released(a, 1)
         assert [1] == record.lanes["lanes"].running
-        told = []
-        world.lanes["lanes"].on_change = lambda: told.append(world.record().running)
+        reported = []
+        world.lanes["lanes"].on_change = lambda: reported.append(world.record().running)
         a.trust(0)
         gate.set()
         await until(lambda: not world.record().running, what="its old owner to give it free")
         assert [] == world.record().lanes["lanes"].done
-        assert [False] == told
+        assert [False] == reported
         assert [] == begun
 
     async def test_it_gives_all_of_its_memory_back(self, world):

@@ -106,7 +106,7 @@ async def test_a_process_that_joins_anew_after_a_clean_hand_over(world):
     await world.put_paused()
     node = await world.node(world.handle)
     node.owned.stop_partition(P)
-    assert {} == await node.owned.hand_over(P, 1)
+    assert {} == await node.owned.hand_off(P, 1)
     assert (0, True) == await world.last_word()
     world.nodes.remove(node)
     await node.stop(0.1, process_ends=False)
@@ -121,7 +121,7 @@ async def test_a_hand_over_that_cannot_be_told_to_the_log_is_told_in_the_key(wor
     node = await world.node(world.handle)
     world.server.refuse("settled.")
     node.owned.stop_partition(P)
-    lanes = await node.owned.hand_over(P, 1)
+    lanes = await node.owned.hand_off(P, 1)
     assert {"lanes", "later"} == lanes.keys()
     assert not any(lane.running for lane in lanes.values())
 

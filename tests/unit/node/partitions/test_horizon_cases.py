@@ -72,9 +72,9 @@ async def test_a_dead_letter_says_nothing_of_it(world):
     world.act = act
     await world.node(world.handle)
     await world.all_over()
-    (letter,) = world.dead()
-    assert h.value(letter.headers, h.RECORDED) is None
-    assert "2" == h.value(letter.headers, h.ATTEMPT)
+    (dead_letter,) = world.dead()
+    assert h.value(dead_letter.headers, h.RECORDED) is None
+    assert "2" == h.value(dead_letter.headers, h.ATTEMPT)
 
 
 async def test_what_is_below_the_later_streams_horizon(world):
@@ -165,7 +165,7 @@ async def test_a_thread_that_hangs_and_kills_later(world):
     node = await world.node(hangs)
     await until(lambda: hung)
     change(world, node, topic(max_attempts=9, backoff=QUICK, ack_wait=0.1, state="paused"))
-    await until(lambda: node.counters.retried and not node.partitions[P].lane.log.unsettled_news)
+    await until(lambda: node.counters.retried and not node.partitions[P].lane.log.unsynced_count)
     await world.crash(node)
     go.set()
     world.topics["acme"], world.waits = topic(max_attempts=9, backoff=QUICK), Held(own)
@@ -184,7 +184,7 @@ async def test_max_attempts_that_change_meanwhile(world, first, deaths, then, to
     world.topics["acme"] = topic(max_attempts=then, backoff=QUICK)
     await world.lives(total)
     assert [poison] * total == world.killed
-    assert {poison} == world.letters().keys()
+    assert {poison} == world.dead_letters().keys()
 
 
 async def test_a_suspect_is_a_batch_by_itself(world):
@@ -257,7 +257,7 @@ async def test_a_node_that_is_full_goes_on_when_the_lane_that_made_it_so_goes(wo
     """D, L: what isn't durable by then is the next owner's, and no other lane may ever become durable again."""
     node = await full(world)
     node.owned.stop_partition(P)
-    await node.owned.hand_over(P, 1)
+    await node.owned.hand_off(P, 1)
     assert not node.settler.full
     world.server.accept("settled.")
 
@@ -310,4 +310,4 @@ async def test_a_key_that_tells_of_loans_alone_is_no_clean_end(world):
         if world.dead():
             break
         await world.crash(node)
-    assert ({own: ("its process died in attempt 2", "2")}, 3) == (world.letters(), deaths)
+    assert ({own: ("its process died in attempt 2", "2")}, 3) == (world.dead_letters(), deaths)

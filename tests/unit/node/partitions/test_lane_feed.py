@@ -31,11 +31,11 @@ class Feeding:
 
     def __init__(self, *backlog, **tuning):
         tuning = Tuning(**tuning)
-        self.backlog, self.told, self.feed_, self.all_feeds = backlog, [], None, []
-        self.lane = FedLane(LANE, 1, MemoryBudget(), Host(self.open_queue, self.at_hand))
-        self.precedence = CatchUpPriority(self.at_hand, BANDS, tuning.patience_s)
-        ready = SimpleNamespace(queue_ready=self.at_hand)
-        self.feeds = LaneFeed(self, self.lane, ready, None, self.precedence, ReadAhead(self), tuning)
+        self.backlog, self.became_ready, self.feed_, self.all_feeds = backlog, [], None, []
+        self.lane = FedLane(LANE, 1, MemoryBudget(), Host(self.open_queue, self.on_ready))
+        self.catch_up_priority = CatchUpPriority(self.on_ready, BANDS, tuning.patience_s)
+        ready = SimpleNamespace(queue_ready=self.on_ready)
+        self.feeds = LaneFeed(self, self.lane, ready, None, self.catch_up_priority, ReadAhead(self), tuning)
         self.came = 0
 
     def open_queue(self, _lane, subject, _entry):
@@ -44,9 +44,9 @@ class Feeding:
         queue.asleep = False
         return queue
 
-    def at_hand(self, queue):
-        if not self.precedence.defer(queue):
-            self.told.append((queue.group, queue.priority))
+    def on_ready(self, queue):
+        if not self.catch_up_priority.defer(queue):
+            self.became_ready.append((queue.group, queue.priority))
 
     # ---- as a store
 
@@ -81,9 +81,9 @@ async def test_in_a_small_backlog_all_lower_bands_wait():
     await feeding.begin()
     for each in feeding.backlog[:2]:
         feeding.bring(each)
-    assert [(1, "high")] == feeding.told
+    assert [(1, "high")] == feeding.became_ready
     feeding.bring(feeding.backlog[2])
-    assert [(1, "high"), (0, "mid"), (2, "low")] == feeding.told
+    assert [(1, "high"), (0, "mid"), (2, "low")] == feeding.became_ready
     await feeding.feeds.drop()
 
 
@@ -92,10 +92,10 @@ async def test_only_what_has_something_more_urgent_in_its_group_waits():
     await feeding.begin()
     for each in feeding.backlog[:3]:
         feeding.bring(each)
-    await until(lambda: feeding.told)  # whose messages there are is known a moment later
-    assert [(0, "mid"), (1, "low")] == feeding.told
+    await until(lambda: feeding.became_ready)  # whose messages there are is known a moment later
+    assert [(0, "mid"), (1, "low")] == feeding.became_ready
     feeding.bring(feeding.backlog[3])
-    assert [(0, "mid"), (1, "low"), (1, "high"), (0, "low")] == feeding.told
+    assert [(0, "mid"), (1, "low"), (1, "high"), (0, "low")] == feeding.became_ready
     assert feeding.feed_.sink == feeding.lane.take_in, "and nothing more is looked at"
     await feeding.feeds.drop()
 
@@ -119,9 +119,9 @@ async def test_the_most_urgent_first_when_all_has_come_in():
     await feeding.begin()
     for each in feeding.backlog[:5]:
         feeding.bring(each)
-    assert [(0, "high")] == feeding.told
+    assert [(0, "high")] == feeding.became_ready
     feeding.feed_.on_end()  # the last one is gone
-    assert [(0, "high"), (0, "mid"), (1, "mid"), (0, "low"), (1, "low")] == feeding.told
+    assert [(0, "high"), (0, "mid"), (1, "mid"), (0, "low"), (1, "low")] == feeding.became_ready
     await feeding.feeds.drop()
 
 
@@ -130,13 +130,13 @@ async def test_in_a_large_backlog_nobody_waits_for_what_is_read_by_its_subject()
     feeding = Feeding(low, low, mid, mid, lower, lower, subject(1, "high"), small=0, tail_beyond=5, for_each=7)
     await feeding.begin()
     feeding.feeds.catch_up()
-    await until(lambda: feeding.told)
-    assert [(1, "high")] == feeding.told
+    await until(lambda: feeding.became_ready)
+    assert [(1, "high")] == feeding.became_ready
     for each in feeding.backlog[:6]:
         feeding.bring(each)
-    assert [(1, "high"), (0, "mid"), (1, "low")] == feeding.told
+    assert [(1, "high"), (0, "mid"), (1, "low")] == feeding.became_ready
     feeding.feed_.on_end()
-    assert (0, "low") == feeding.told[3]
+    assert (0, "low") == feeding.became_ready[3]
     await feeding.feeds.drop()
 
 
@@ -148,9 +148,9 @@ async def test_a_second_at_the_most(most):
     await feeding.begin()
     feeding.feeds.catch_up()
     feeding.bring(feeding.backlog[0])
-    assert [] == feeding.told
-    await until(lambda: feeding.told)
-    assert [(0, "low")] == feeding.told
+    assert [] == feeding.became_ready
+    await until(lambda: feeding.became_ready)
+    assert [(0, "low")] == feeding.became_ready
 
 
 @pytest.mark.parametrize("new", [(), (subject(1, "low"),)])
@@ -160,10 +160,10 @@ async def test_a_stream_that_is_replaced_leaves_nobody_waiting(new):
     await feeding.begin()
     feeding.bring(feeding.backlog[0])
     await feeding.feeds.drop()
-    assert [] == feeding.told
+    assert [] == feeding.became_ready
     feeding.backlog, feeding.came = new, 0
     await feeding.begin()
-    assert [(0, "low")] == feeding.told
+    assert [(0, "low")] == feeding.became_ready
     await feeding.feeds.drop()
 
 
@@ -174,10 +174,10 @@ async def test_feeds_that_are_dropped_tell_nobody():
     feeding.bring(feeding.backlog[0])
     await feeding.feeds.drop()
     await turns()
-    assert [] == feeding.told
+    assert [] == feeding.became_ready
 
 
-@pytest.mark.parametrize("stray", ["7.acme.0.urgent", "7.acme.x.low", "7.A B.0.low"])
-def test_what_names_no_queue_keeps_nobody_waiting(stray):
+@pytest.mark.parametrize("unroutable", ["7.acme.0.urgent", "7.acme.x.low", "7.A B.0.low"])
+def test_what_names_no_queue_keeps_nobody_waiting(unroutable):
     """L, E9."""
-    assert {("acme", 0): 2} == most_urgent([f"lanes.online.{stray}".encode(), subject(0, "low").encode()], BANDS)
+    assert {("acme", 0): 2} == most_urgent([f"lanes.online.{unroutable}".encode(), subject(0, "low").encode()], BANDS)

@@ -24,21 +24,21 @@ class Keys(Two):
     def __init__(self, **fields):
         super().__init__(acme=ordered(**fields))
         self.lanes = {}
-        self.told = None
+        self.handoff_record = None
 
     async def key(self, key, **options):
         return await self.put(headers={h.KEY: key}, **options)
 
     async def goes_on(self, b, epoch=2):
         """The next owner, from the former one's word."""
-        self.told = self.record()
-        await b.owned.open(P, epoch, [self.told] if self.told.lanes else [])
+        self.handoff_record = self.record()
+        await b.owned.open(P, epoch, [self.handoff_record] if self.handoff_record.lanes else [])
 
     def pass_on(self, b):
         """What has changed since."""
-        before, self.told = self.told, self.record()
-        b.owned.held_changed(P, self.told)
-        b.owned.held_let_go(P, not_ended(before, self.told))
+        before, self.handoff_record = self.handoff_record, self.record()
+        b.owned.held_changed(P, self.handoff_record)
+        b.owned.held_released(P, not_ended(before, self.handoff_record))
 
     def order(self):
         return [own for _, own in self.begun]
@@ -98,8 +98,8 @@ async def test_what_fails_at_the_former_owner_goes_first_at_the_next_one(world, 
     assert not any(message.suspect for message in world.handled)
 
 
-@pytest.mark.parametrize("told", ["durable", "not durable"])
-async def test_what_waits_for_its_next_attempt_waits_at_the_next_owner(world, told):
+@pytest.mark.parametrize("reported", ["durable", "not durable"])
+async def test_what_waits_for_its_next_attempt_waits_at_the_next_owner(world, reported):
     """K2: whether the settle log has heard of it or not."""
     began = []
 
@@ -109,13 +109,13 @@ async def test_what_waits_for_its_next_attempt_waits_at_the_next_owner(world, to
             raise Retry(after=0.5)
 
     first, second = await world.key("k"), await world.key("k")
-    a = await world.bare("a", handler=handle, settle_interval=60 if told == "not durable" else 0.01)
+    a = await world.bare("a", handler=handle, settle_interval=60 if reported == "not durable" else 0.01)
     await a.owned.open(P, 1)
     await until(lambda: list(a.eligibility.retrying()))
-    if told == "not durable":
+    if reported == "not durable":
         world.server.delay_acks()
     else:
-        await until(lambda: not a.partitions[P].lane.log.unsettled_news)
+        await until(lambda: not a.partitions[P].lane.log.unsynced_count)
     await world.released(a, 1)
     world.server.delay_acks(0)
     b = await world.bare("b", handler=handle)
@@ -160,7 +160,7 @@ async def test_a_key_is_free_when_the_former_owner_has_died(world):
     await world.crash(a)
     await turns(50)
     assert [("a", first)] == world.begun
-    b.owned.held_gone(P, world.told)
+    b.owned.held_gone(P, world.handoff_record)
     await until(lambda: world.waiting() == 0)
     assert [("a", first), ("b", first), ("b", second)] == world.begun
     assert [(1, True), (1, False)] == [(message.attempt, message.suspect) for message in world.handled]
@@ -208,7 +208,7 @@ async def test_from_owner_to_owner_and_back(shape, seed):
                 world.running.clear()
             else:
                 node.owned.stop_partition(P)
-                handed = await node.owned.hand_over(P, epoch, draw.choice([0, 0.05]))
+                handed = await node.owned.hand_off(P, epoch, draw.choice([0, 0.05]))
                 held = [await _ended(node, epoch, handed)]
         await nodes[0].owned.open(P, epoch + 1, held)
         await world.all_over()

@@ -50,7 +50,7 @@ async def node(world):
     made.reasons = []
     await world.put()
     await world.all_gone()
-    await until(lambda: not any(lane.log.unsettled_news for lane in made.owned.lanes()))
+    await until(lambda: not any(lane.log.unsynced_count for lane in made.owned.lanes()))
     made.trust(now_ns())
     world.handled.clear()
     return made

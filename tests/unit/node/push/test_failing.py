@@ -67,7 +67,7 @@ class TestFailure:
         assert "nobody.invalid was not found (" in str(error)
 
     @pytest.mark.parametrize(
-        ("said", "words"),
+        ("answered", "words"),
         [
             (b"", "the connection was closed without an answer"),
             (b"SSH-2.0-OpenSSH_9.2\r\n\r\n", "the answer is no HTTP"),
@@ -75,10 +75,10 @@ class TestFailure:
             (b"HTTP/1.1 OK\r\n\r\n", "the answer is no HTTP"),
         ],
     )
-    async def test_nonsense(self, pusher, said, words):
+    async def test_nonsense(self, pusher, answered, words):
         async def serve(reader, writer):
             await reader.readuntil(b"\r\n\r\n")
-            writer.write(said)
+            writer.write(answered)
             writer.close()
 
         async with raw_server(serve) as url:

@@ -80,7 +80,7 @@ class Observer:
         for queue in list(self._watch.queues):
             self._seen[queue] = counters(queue)
             if is_silent(queue, running) and not self._is_busy(queue, running):
-                self._watch.let_go(queue)
+                self._watch.release(queue)
         scan = {queue for queue in self._node.queues.all() if self._is_busy(queue, running) or queue.loading}
         assert scan == {*self._watch.queues}
 
@@ -112,7 +112,7 @@ class Run:
         await turns(self._draw.randint(0, 30))
         self.observer.check()
         nothing = turns
-        await self._draw.choice([nothing, nothing, self._rules, self._purge, self._move, self.meters.tell])()
+        await self._draw.choice([nothing, nothing, self._rules, self._purge, self._move, self.meters.publish])()
         self.observer.check()
         self.observer.look()
 
@@ -139,7 +139,7 @@ class Run:
         """Away, and back under another epoch."""
         self.node.owned.stop_partition(P)
         self.observer.check()
-        await self.node.owned.hand_over(P, self._epochs[P], 0.01)
+        await self.node.owned.hand_off(P, self._epochs[P], 0.01)
         self._epochs[P] = max(self._epochs.values()) + 1
         await self.node.owned.open(P, self._epochs[P])
 
@@ -168,9 +168,9 @@ class Run:
         assert {0} == {each.backlog for each in table.values()}
         counted = sum(flow.handled for flow in self.known.counted.values())
         assert self.node.counters.handled <= counted  # (what ended void is counted by nobody)
-        await self.meters.tell()
-        told = rows(each.body for each in self._world.server.messages(names.meter_stream("online")))
-        last = {(row.partition, row.epoch, row.project, row.group, row.band): row.counters for row in told}
+        await self.meters.publish()
+        reported = rows(each.body for each in self._world.server.messages(names.meter_stream("online")))
+        last = {(row.partition, row.epoch, row.project, row.group, row.band): row.counters for row in reported}
         for queue in queues:
             if any(counters(queue)):
                 row = last[queue.partition, self._epochs[queue.partition], queue.project, queue.group, queue.band]
@@ -208,14 +208,14 @@ def test_what_no_observer_looks_at_any_more_comes_back_to_all():
     activity, queue = Activity(), Queue("acme", 0, "mid", 1, 0)
     one, other = activity.watch(), activity.watch([queue])
     activity.note(queue)
-    one.let_go(queue)
+    one.release(queue)
     assert ([], [queue]) == ([*one.queues], [*other.queues])
     activity.note(queue)
     assert ([queue], [queue]) == ([*one.queues], [*other.queues])
     assert ([queue], []) == ([*other.take()], [*other.queues])
     activity.note(queue)  # which `other` has in its care
     assert [] == [*other.queues]
-    other.let_go(queue)
+    other.release(queue)
     activity.note(queue)
     assert ([queue], [queue]) == ([*one.queues], [*other.queues])
     activity.forget([queue])

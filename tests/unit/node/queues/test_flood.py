@@ -47,8 +47,8 @@ async def test_a_stray_in_a_flood_goes_to_the_dead_letters_whole():
     async with World(flood=topic()) as world:
         for _ in range(60):
             await world.put(LARGE, "flood")
-        stray = names.lane_subject("online", world.busy_lane.partition, "flood", 0, "urgent")
-        await world.store.put(stray, b"", b"whole")
+        unroutable = names.lane_subject("online", world.busy_lane.partition, "flood", 0, "urgent")
+        await world.store.put(unroutable, b"", b"whole")
         await world.node(limits=small())
         await world.all_gone(30)
-        assert [b"whole"] == [letter.body for letter in world.dead()]
+        assert [b"whole"] == [dead_letter.body for dead_letter in world.dead()]

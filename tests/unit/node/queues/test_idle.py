@@ -17,7 +17,7 @@ MINUTES = 3
 class Nobody:
     """A connection that nobody else is on."""
 
-    def listen(self, _subject, _heard):
+    def listen(self, _subject, _on_message):
         pass
 
     def send(self, _subject, _body):
@@ -38,7 +38,7 @@ async def test_five_thousand_silent_projects_are_looked_at_by_nobody():
             await world.put(project=project)
         await until(lambda: len(world.handled) == PROJECTS and not node.in_flight, 60)
         for _ in range(2):  # one record tells it, and the next one finds that it is told
-            await meters.tell()
+            await meters.publish()
         seconds = count(now_ns(), SECOND)
         await sampling.round(next(seconds))
         await until(lambda: not node.queues.activity.noted, 60)

@@ -135,7 +135,7 @@ def test_a_node_without_a_group_waits_for_a_loan_and_not_for_ever():
 # ---- on a node
 
 
-class Told(FairScheduler):
+class RecordingScheduler(FairScheduler):
     """The product's, and the last rules of each project that it was told."""
 
     def __init__(self):
@@ -163,7 +163,7 @@ async def bare(world, **tuning):
         world.topics.get,
         concurrency=8,
         settle_interval=0.02,
-        scheduler=Told(),
+        scheduler=RecordingScheduler(),
         tuning=Tuning(**tuning),
     )
     world.nodes.append(node)
@@ -205,7 +205,7 @@ async def test_a_share_grows_with_the_partitions_and_shrinks_with_them(world):
     await node.owned.open(1, 2)
     await until(lambda: rules["still"].qps == 1_000)
     node.owned.stop_partition(1)
-    await node.owned.hand_over(1, 2)
+    await node.owned.hand_off(1, 2)
     await until(lambda: isclose(_of(world, "still", 0), rules["still"].qps))
 
 
@@ -216,7 +216,7 @@ async def test_it_has_shrunk_before_another_can_have_more(world):
     await node.take_over([0, 1], 1)
     await until(lambda: "still" in rules and rules["still"].qps == 1_000)
     node.owned.stop_partition(1)
-    await node.owned.hand_over(1, 1)
+    await node.owned.hand_off(1, 1)
     assert isclose(_of(world, "still", 0), rules["still"].qps)
 
 
@@ -291,7 +291,7 @@ async def test_a_partition_that_was_not_opened_in_the_end_leaves_no_share_behind
     node.owned.stop_partition(1)
     assert [1.0, 1.0] == [parts[0][0], parts[2][0]] != parts[1][0]
     assert 3 == len({revision for _, revision in parts})  # what was looked up under one of them isn't used any more
-    assert {} == await node.owned.hand_over(1, 2)
+    assert {} == await node.owned.hand_off(1, 2)
     await until(lambda: isclose(_of(world, "still", 0), rules["still"].qps), 3)
 
 

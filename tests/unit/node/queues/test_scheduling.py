@@ -122,7 +122,7 @@ async def test_a_slow_queue_holds_few_payloads():
 
 def test_twenty_thousand_tenants_in_150_mb():
     """E2, E16, M: a node's whole memory with 20,000 topics and a message of each, in a process of its own."""
-    told = subprocess.run(
+    reported = subprocess.run(
         [sys.executable, "-m", "tests.support.node.many_tenants", "20000"], check=True, capture_output=True, text=True
     )
-    assert int(told.stdout) <= 150e6
+    assert int(reported.stdout) <= 150e6

@@ -75,9 +75,9 @@ def test_what_waits_is_what_was_counted_and_put_since_and_what_is_on_its_way():
     put(known, 8, now=0.5, where=LATER)
     known.flying += 1
     assert (6, 1, False) == (known.known, known.flying, known.full)
-    known.told(BacklogEntry(3, "acme", 5, 21, 7), at=2, now=1.0)
+    known.reported(BacklogEntry(3, "acme", 5, 21, 7), at=2, now=1.0)
     assert 6 == known.known, "the lane's put is counted, the delayed one isn't yet"
-    known.told(BacklogEntry(3, "acme", 9, 21, 8), at=3, now=2.0)
+    known.reported(BacklogEntry(3, "acme", 9, 21, 8), at=3, now=2.0)
     assert (9, True) == (known.known, known.full)
 
 
@@ -92,20 +92,20 @@ def test_what_was_not_stored_does_not_count():
 
 def test_the_count_of_a_former_owner_that_comes_late_is_passed_over():
     known = backlog()
-    known.told(BacklogEntry(3, "acme", 5, 0, 0), at=2, now=0.0)
-    known.told(BacklogEntry(3, "acme", 9, 0, 0), at=1, now=0.1)
+    known.reported(BacklogEntry(3, "acme", 5, 0, 0), at=2, now=0.0)
+    known.reported(BacklogEntry(3, "acme", 9, 0, 0), at=1, now=0.1)
     assert 5 == known.known
 
 
 def test_nothing_is_decided_before_every_partition_is_counted_nor_by_what_is_old():
     known = backlog(partitions=(3, 4))
-    known.told(BacklogEntry(3, "acme", 5, 0, 0), at=1, now=100.0)
+    known.reported(BacklogEntry(3, "acme", 5, 0, 0), at=1, now=100.0)
     assert [4] == known.stale(100.0)
     assert known.usable_until <= 100.0
     known.counted(4, 1, 0, 0, at=1, now=100.0)
     assert (100.0 + DEFAULT.counted_s, 100.0 + USABLE_S) == (known.fresh_until, known.usable_until)
     assert [4] == known.stale(100.0 + DEFAULT.counted_s)
-    assert [3, 4] == known.stale(100.0 + DEFAULT.told_s)
+    assert [3, 4] == known.stale(100.0 + DEFAULT.reported_within_s)
 
 
 def test_a_store_that_does_not_answer_holds_nobody_up():
@@ -117,7 +117,7 @@ def test_a_store_that_does_not_answer_holds_nobody_up():
 
 def test_a_store_counts_even_if_a_nodes_clock_is_ahead():
     known = backlog()
-    known.told(BacklogEntry(3, "acme", 5, 0, 0), at=10 * SECOND, now=0.0)
+    known.reported(BacklogEntry(3, "acme", 5, 0, 0), at=10 * SECOND, now=0.0)
     known.counted(3, 7, 0, 0, at=SECOND, now=6.0)
     assert (7, 6.0 + DEFAULT.counted_s) == (known.known, known.fresh_until)
 
@@ -264,4 +264,4 @@ async def test_a_node_tells_it_each_second_and_stops_when_closed():
         topic_cache.on_change[0]("acme", None)
         await until(lambda: len(wire.sent))
         await counting.close()
-        assert (True, 0, []) == (counting._telling.done(), wire.opened, topic_cache.on_change)
+        assert (True, 0, []) == (counting._reporting.done(), wire.opened, topic_cache.on_change)

@@ -20,18 +20,18 @@ async def world():
         yield world
 
 
-async def told(node, *groups, deep=True, project="acme"):
+async def inspected(node, *groups, deep=True, project="acme"):
     return await GroupInspector(node).at(GroupRequest(1, "_INBOX.x", (GroupQuestion(project, groups),), deep))
 
 
 async def full(node, *groups, **options):
-    return (await told(node, *groups, **options)).full.get(options.get("project", "acme"), [])
+    return (await inspected(node, *groups, **options)).full.get(options.get("project", "acme"), [])
 
 
 async def test_what_holds_nothing(world):
     """Each partition is told of under its epoch."""
     node = await world.node()
-    assert ({0: 1, 1: 1}, {}) == ((answer := await told(node, 2, 3)).epochs, answer.full)
+    assert ({0: 1, 1: 1}, {}) == ((answer := await inspected(node, 2, 3)).epochs, answer.full)
 
 
 async def test_what_waits(world):
@@ -128,21 +128,21 @@ async def test_a_partition_that_could_not_be_looked_at_is_not_told_of(world, mon
         return await held(lane, project)
 
     monkeypatch.setattr(node.store, "held", lost)
-    assert {0: 1} == (await told(node, 2)).epochs
+    assert {0: 1} == (await inspected(node, 2)).epochs
 
 
 async def test_a_node_whose_lease_is_not_trusted_tells_of_nothing(world):
     """O: it may have another owner by now."""
     node = await world.node()
     node.trust(0)
-    assert {} == (await told(node, 2)).epochs
+    assert {} == (await inspected(node, 2)).epochs
 
 
 async def test_a_partition_of_which_another_has_come_to_be_the_owner_is_not_told_of(world):
     """O: its log is another's."""
     node = await world.node()
     node.partitions[0].lane.fenced = True
-    assert {1: 1} == (await told(node, 2)).epochs
+    assert {1: 1} == (await inspected(node, 2)).epochs
 
 
 async def test_many_projects_are_looked_up_in_one_question_to_the_store(world, monkeypatch):

@@ -17,7 +17,7 @@ def wants(*looks, qps=100.0, own=0.5, waiting=(10, 150.0)):
     return want
 
 
-def wants_at_hand(qps, *, has=True):
+def wants_ready(qps, *, has=True):
     """After a second without a start, of a topic that only waits for slots; a quarter is its own."""
     demand = Demand()
     seen = QueueDemand(Used(0, has=has, waits=False), qps, 0.25, 0.25)
@@ -64,15 +64,15 @@ def test_who_has_a_message_wants_one_a_second_of_its_own(qps):
     """W, X4: at such rates a second without a start is nothing unusual; who lent all he has would start nothing in the
     next ones, whatever the quota is raised to.
     """
-    assert wants_at_hand(qps) == 0.25
+    assert wants_ready(qps) == 0.25
 
 
 def test_who_has_none_wants_nothing():
-    assert wants_at_hand(3.0, has=False) == 0.0
+    assert wants_ready(3.0, has=False) == 0.0
 
 
 def test_of_a_fast_topic_it_lends_all_but_one_message_a_second():
-    assert wants_at_hand(100.0) == 0.01
+    assert wants_ready(100.0) == 0.01
 
 
 def test_under_another_quota_nothing_is_known():

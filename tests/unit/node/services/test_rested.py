@@ -87,21 +87,21 @@ USED = st.builds(Used, st.integers(0, 1_000), st.booleans(), st.booleans())
 )
 def test_a_project_that_rested_wants_what_it_would_if_looked_at_each_second(rules, spent, seconds, later):
     """W: at its first message, and from then on."""
-    looked_at, let_go = Demand(), Demand()
+    looked_at, released = Demand(), Demand()
 
     def want(demand, used, at):
         return demand.want("acme", QueueDemand(used, *rules), at, lambda: (10, 150.0))
 
-    for demand in (looked_at, let_go):
+    for demand in (looked_at, released):
         for at in (0, SECOND):
             want(demand, Used(spent, has=False, waits=False), at)
         assert demand.is_at_rest("acme")
     until = (1 + seconds) * SECOND
     for at in range(2 * SECOND, until + 1, SECOND):
         want(looked_at, Used(spent, has=False, waits=False), at)
-    let_go.rested("acme", until)
+    released.rested("acme", until)
     at = until
     for gap, used in later:
         at, spent = at + gap, spent + used.spent
-        expected, found = (want(each, used._replace(spent=spent), at) for each in (looked_at, let_go))
+        expected, found = (want(each, used._replace(spent=spent), at) for each in (looked_at, released))
         assert expected == found

@@ -57,9 +57,9 @@ async def test_each_stream_has_one_line_at_its_beginning_and_one_at_its_end(worl
 async def test_a_node_that_can_settle_nothing_is_not_ready_until_it_can(world):
     world.server.fill_disk()
     await world.watch.look()
-    said = "can't settle: the server can't write: no space left on its disk"
-    assert world.troubles.current()["store"].startswith(said)
-    assert world.troubles.not_ready.startswith(f"it {said}")
+    sentence = "can't settle: the server can't write: no space left on its disk"
+    assert world.troubles.current()["store"].startswith(sentence)
+    assert world.troubles.not_ready.startswith(f"it {sentence}")
     world.server.make_room()
     await world.watch.look()
     assert ({}, "") == (world.troubles.current(), world.troubles.not_ready)

@@ -25,7 +25,7 @@ async def world(kept):
         yield made
 
 
-def letters(world):
+def dead_letters(world):
     return [(h.value(each.headers, h.REASON), h.value(each.headers, h.ATTEMPT)) for each in world.dead()]
 
 
@@ -33,7 +33,7 @@ async def over(world, kept, node, count=1):
     """They have ended, and are counted and kept as they should be."""
     await world.all_over()
     assert (count, count * kept) == (node.counters.expired, node.counters.dead)
-    assert [("expired", "1")] * (count * kept) == letters(world)
+    assert [("expired", "1")] * (count * kept) == dead_letters(world)
 
 
 async def test_by_its_own_time(world, kept):
@@ -92,7 +92,7 @@ async def test_between_two_attempts(world, kept):
     await world.all_over()
     assert [(own, 1)] == world.begun["acme", 0, "mid", None]
     assert 1 == node.counters.expired
-    assert [("expired", "2")] * kept == letters(world)
+    assert [("expired", "2")] * kept == dead_letters(world)
 
 
 async def test_a_flood_of_them(world, kept):

@@ -16,7 +16,7 @@ from evenlane.engine.base import log_setup
 from evenlane.engine.core.message.message import Pause, Reject, Retry
 from evenlane.engine.core.wire import headers as h
 from evenlane.engine.node.handlers.handler import Handler
-from tests.support.log_tables import events, told
+from tests.support.log_tables import events, logged
 from tests.support.node.keyed import QUICK, Deadly
 from tests.support.node.world import World, topic
 from tests.support.until import until
@@ -41,10 +41,10 @@ async def test_a_failed_attempt_and_a_dead_letter(log):
         await world.node(fails)
         await until(world.dead)
         await world.all_gone()
-    first = told(log, "an attempt failed", project="acme", id=own, attempt=1, epoch=1)
+    first = logged(log, "an attempt failed", project="acme", id=own, attempt=1, epoch=1)
     assert ("ValueError", True) == (first["error"], first["where"].startswith("test_logs_messages.py:"))
     assert first["then"].startswith("again in ")
-    dead = told(log, "dead-lettered", project="acme", id=own, attempt=2, reason="failed 2 times")
+    dead = logged(log, "dead-lettered", project="acme", id=own, attempt=2, reason="failed 2 times")
     assert first["partition"] == dead["partition"]
 
 
@@ -56,14 +56,14 @@ async def test_headers_that_are_not_valid(log):
         await world.put(headers={h.ATTEMPT: "0"})
         await world.node()
         await world.all_gone()
-    buried = told(log, "a header is not valid: its message goes to the dead letters", project="acme", id=own)
+    buried = logged(log, "a header is not valid: its message goes to the dead letters", project="acme", id=own)
     assert "Evenlane-Expires" == buried["header"]
     assert "Evenlane-Expires '1700000000' is not valid: " in buried["reason"]
     assert "looks like seconds" in buried["reason"]
-    assert buried["reason"] == told(log, "dead-lettered", id=own)["reason"]
-    passed = told(log, "a header is not valid, and is passed over", project="acme", id=other, attempt=1)
+    assert buried["reason"] == logged(log, "dead-lettered", id=own)["reason"]
+    passed = logged(log, "a header is not valid, and is passed over", project="acme", id=other, attempt=1)
     assert ("Evenlane-Attempt", 1) == (passed["header"], events(log).count(passed["event"]))
-    assert {"acme": 1} == told(log, "more headers are not valid", count=1, others=0)["projects"]
+    assert {"acme": 1} == logged(log, "more headers are not valid", count=1, others=0)["projects"]
 
 
 @pytest.mark.parametrize(("error", "reason"), [(Reject("no"), "rejected"), (None, "expired")])
@@ -77,7 +77,7 @@ async def test_other_deaths_have_their_reasons(log, error, reason):
         await world.node(handle)
         await until(world.dead)
         await world.all_gone()
-    told(log, "dead-lettered", reason=reason)
+    logged(log, "dead-lettered", reason=reason)
 
 
 async def test_a_tenant_whose_messages_all_fail_gets_a_few_lines_and_a_count(log):
@@ -92,8 +92,8 @@ async def test_a_tenant_whose_messages_all_fail_gets_a_few_lines_and_a_count(log
         for project in ("acme", "bolt")
     }
     assert 2 == events(log).count("an attempt failed")
-    told(log, "more were dead-lettered", count=297, projects={"acme": 295, "bolt": 2}, others=0)
-    told(log, "more attempts failed", count=305, projects={"acme": 299, "bolt": 6}, others=0)
+    logged(log, "more were dead-lettered", count=297, projects={"acme": 295, "bolt": 2}, others=0)
+    logged(log, "more attempts failed", count=305, projects={"acme": 299, "bolt": 6}, others=0)
 
 
 async def test_a_topic_that_pauses(log):
@@ -108,10 +108,10 @@ async def test_a_topic_that_pauses(log):
         await world.put()
         await world.node(handle)
         await world.all_gone()
-    line = told(log, "a topic pauses", project="acme", seconds=0.02)
+    line = logged(log, "a topic pauses", project="acme", seconds=0.02)
     assert line["reason"].startswith("429 Too Many Requests xxx")
     assert len(line["reason"]) <= 200
-    told(log, "topics paused more often", count=1, projects={"acme": 1})
+    logged(log, "topics paused more often", count=1, projects={"acme": 1})
 
 
 async def test_a_poison_message(log):
@@ -119,10 +119,10 @@ async def test_a_poison_message(log):
         put = await world.put_keys([None] * 2)
         world.deadly = {put[0]}
         await world.lives(4)
-    told(log, "a process died, or lost its lease, with messages in flight: they are handled one at a time", epoch=3)
-    told(log, "a process died with this message in flight: it is tried again", project="acme", id=put[0])
-    told(log, "a message has killed its process: it goes to the dead letters", project="acme", id=put[0], attempt=3)
-    told(log, "dead-lettered", id=put[0], reason="its process died in attempt 3")
+    logged(log, "a process died, or lost its lease, with messages in flight: they are handled one at a time", epoch=3)
+    logged(log, "a process died with this message in flight: it is tried again", project="acme", id=put[0])
+    logged(log, "a message has killed its process: it goes to the dead letters", project="acme", id=put[0], attempt=3)
+    logged(log, "dead-lettered", id=put[0], reason="its process died in attempt 3")
 
 
 async def test_a_handler_that_gives_no_sign_of_life(log):
@@ -133,9 +133,9 @@ async def test_a_handler_that_gives_no_sign_of_life(log):
         await world.put_many(7)
         await world.node(hangs)
         await until(lambda: len(world.dead()) == 7)
-    told(log, "handler cancelled: no sign of life within ack_wait", project="acme", ack_wait_s=0.1)
-    told(log, "more handlers gave no sign of life", count=2, projects={"acme": 2})
-    assert "no sign of life" in told(log, "an attempt failed")["error"]
+    logged(log, "handler cancelled: no sign of life within ack_wait", project="acme", ack_wait_s=0.1)
+    logged(log, "more handlers gave no sign of life", count=2, projects={"acme": 2})
+    assert "no sign of life" in logged(log, "an attempt failed")["error"]
 
 
 async def test_a_thread_that_gives_no_sign_of_life(log):
@@ -149,7 +149,7 @@ async def test_a_thread_that_gives_no_sign_of_life(log):
         await world.node(hangs, concurrency=8)
         await until(world.dead)
         go.set()
-    told(log, "handler thread given up: no sign of life within ack_wait", project="acme")
+    logged(log, "handler thread given up: no sign of life within ack_wait", project="acme")
 
 
 async def test_a_message_that_belongs_to_no_queue(log):
@@ -157,7 +157,7 @@ async def test_a_message_that_belongs_to_no_queue(log):
         await world.store.put("lanes.online.0.acme.0.urgent", b"", MARK.encode())
         await world.node()
         await until(world.dead)
-    told(log, "dead-lettered: a message belongs to no queue", partition=0, subject="lanes.online.0.acme.0.urgent")
+    logged(log, "dead-lettered: a message belongs to no queue", partition=0, subject="lanes.online.0.acme.0.urgent")
 
 
 async def test_settles_that_lag(log):
@@ -169,8 +169,8 @@ async def test_settles_that_lag(log):
         await until(lambda: node.settler.lagging)
         world.server.delay_acks(0)
         await until(lambda: not node.settler.lagging)
-    assert told(log, "settles lag: nothing new is started")["lag_s"] >= 1
-    told(log, "settles are durable again")
+    assert logged(log, "settles lag: nothing new is started")["lag_s"] >= 1
+    logged(log, "settles are durable again")
 
 
 async def test_who_was_fenced(log):
@@ -182,7 +182,7 @@ async def test_who_was_fenced(log):
         await world.node()
         await world.put()
         await until(lambda: ended)
-    told(log, "fenced: a newer owner settles", epoch=1)
+    logged(log, "fenced: a newer owner settles", epoch=1)
 
 
 class Answers:
@@ -200,7 +200,7 @@ async def test_what_was_dropped(log, priority):
         drops._asked(b"ask.online.drop.acme", b"_INBOX.x", b"", msgspec.json.encode(DropRequest(priority)))
         await until(lambda: "dropped" in events(log))
         await drops.close()
-    assert {0, 1} == {*told(log, "dropped", project="acme", messages=3, what=priority or "all")["partitions"]}
+    assert {0, 1} == {*logged(log, "dropped", project="acme", messages=3, what=priority or "all")["partitions"]}
 
 
 @pytest.fixture
@@ -247,10 +247,10 @@ async def test_no_payload_header_or_key_is_ever_in_the_log(output):
         node = await world.node(handle, fallback=Handler.of(fallback))
         await until(lambda: len(world.dead()) == 8)
         await node.stop(1)
-    said = output()
-    lines = [json.loads(line) for line in said.splitlines()]
+    output_text = output()
+    lines = [json.loads(line) for line in output_text.splitlines()]
     assert {"an attempt failed", "dead-lettered"} <= {line["event"] for line in lines}
     assert {"retry", "reject", "hang", "json", "group", "key"} == {
         line["id"] for line in lines if line.get("project") == "acme" and "id" in line
     }
-    assert MARK not in said
+    assert MARK not in output_text

@@ -9,7 +9,7 @@ from tests.support.node.keyed import QUICK, Keyed, ordered
 from tests.support.node.world import SECOND, World, topic
 from tests.support.until import until
 
-PASSED_OVER = "a header is not valid, and is passed over"
+SKIPPED = "a header is not valid, and is passed over"
 BURIED = "a header is not valid: its message goes to the dead letters"
 
 
@@ -47,7 +47,7 @@ async def test_a_handler_that_raises_at_an_attempt_that_is_none(world, log, atte
     await world.node(handle)
     await world.all_gone()
     assert [1, 2] == seen
-    assert [(PASSED_OVER, "acme", own, "Evenlane-Attempt")] == refused(log)
+    assert [(SKIPPED, "acme", own, "Evenlane-Attempt")] == refused(log)
 
 
 @pytest.mark.parametrize("later", [False, True], ids=["lane", "later stream"])

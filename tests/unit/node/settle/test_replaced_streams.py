@@ -84,9 +84,9 @@ async def test_a_wiped_store_is_counted_by_project():
             await world.all_gone()
             await node.stop(1)
         assert (51, 1) == (node.counters.missing, node.counters.void)
-        [said] = lines(log)
+        [entry] = lines(log)
         assert (4, [0, 1], 51, left, 0) == tuple(
-            said[field] for field in ("streams", "partitions", "count", "projects", "others")
+            entry[field] for field in ("streams", "partitions", "count", "projects", "others")
         )
 
 
@@ -99,9 +99,9 @@ async def test_the_line_comes_by_itself_and_names_twenty_projects():
         with capture_logs() as log:
             wipe(world)
             await until(lambda: lines(log), what="the line")
-        [said] = lines(log)
-        assert (349, 20, "p24") == (said["count"], len(said["projects"]), next(iter(said["projects"])))
-        assert 349 == sum(said["projects"].values()) + said["others"]
+        [entry] = lines(log)
+        assert (349, 20, "p24") == (entry["count"], len(entry["projects"]), next(iter(entry["projects"])))
+        assert 349 == sum(entry["projects"].values()) + entry["others"]
 
 
 async def test_what_is_found_a_moment_later_is_in_the_same_line():

@@ -22,7 +22,7 @@ class Topics:
 @pytest.fixture
 async def world():
     async with World(acme=topic(max_attempts=2), other=topic()) as made:
-        made.letters = DeadLetterClient(made.store, "online", Topics(), CLUSTER_CONFIG)
+        made.dead_letters = DeadLetterClient(made.store, "online", Topics(), CLUSTER_CONFIG)
         yield made
 
 
@@ -38,13 +38,13 @@ async def test_a_replay_is_the_same_message_in_its_first_attempt(world):
     await world.put(b"an order", group=3, priority="high", id="o:7", headers={"Evenlane-Key": "k", "traceparent": "t"})
     await until(world.dead)
     await world.all_gone()
-    [letter] = await world.letters.oldest("acme", 5)
+    [dead_letter] = await world.dead_letters.oldest("acme", 5)
     assert ("o:7", "failed 2 times", "ValueError: no such order", 2, "k") == (
-        letter.id, letter.reason, letter.error, letter.attempts, letter.key,
+        dead_letter.id, dead_letter.reason, dead_letter.error, dead_letter.attempts, dead_letter.key,
     )  # fmt: skip
-    assert f"{seen[1].stream}:{seen[1].sequence}" == letter.origin
+    assert f"{seen[1].stream}:{seen[1].sequence}" == dead_letter.origin
     broken = False
-    assert 1 == (await world.letters.replay("acme")).replayed
+    assert 1 == (await world.dead_letters.replay("acme")).replayed
     await until(lambda: len(seen) == 3)
     first, _, last = seen
     assert 1 == last.attempt
@@ -66,10 +66,10 @@ async def test_what_fails_again_dies_again_after_all_its_attempts(world):
     await world.node(handle)
     await world.put(id="a")
     await until(world.dead)
-    assert 1 == (await world.letters.replay("acme")).replayed
+    assert 1 == (await world.dead_letters.replay("acme")).replayed
     await until(lambda: len(attempts) == 4 and world.dead())
-    [letter] = await world.letters.oldest("acme", 5)
-    assert (2, "a", [1, 2, 1, 2]) == (letter.sequence, letter.id, attempts)
+    [dead_letter] = await world.dead_letters.oldest("acme", 5)
+    assert (2, "a", [1, 2, 1, 2]) == (dead_letter.sequence, dead_letter.id, attempts)
 
 
 async def test_one_without_an_id_of_its_own_keeps_the_one_it_has(world):
@@ -83,7 +83,7 @@ async def test_one_without_an_id_of_its_own_keeps_the_one_it_has(world):
     await world.node(handle)
     await world.store.put(names.lane_subject("online", 0, "acme", 0, "mid"), b"", b"")
     await until(world.dead)
-    await world.letters.replay("acme")
+    await world.dead_letters.replay("acme")
     await until(lambda: len(ids) == 2)
     assert ids[0] == ids[1]
 
@@ -103,7 +103,7 @@ async def test_a_replay_storm_hurts_only_its_owner(world):
     world.topics["acme"] = topic(qps=50)
     node.topic_changed("acme", world.topics["acme"])
     rejecting = False
-    assert 1_000 == (await world.letters.replay("acme", rate=FAST)).replayed
+    assert 1_000 == (await world.dead_letters.replay("acme", rate=FAST)).replayed
     await world.put_many(100, project="other")
     await until(lambda: sum(each.project == "other" for each in world.handled) == 100)
     assert sum(each.project == "acme" for each in world.handled) < 900

@@ -59,9 +59,9 @@ def test_times_are_medians_and_counts_are_sums():
     ],
 )
 def test_why_it_is_no_proof(made, why_not):
-    told = made.why_not()
-    assert (why_not is None) == (told is None)
-    assert (told or "").startswith(why_not or "")
+    reported = made.why_not()
+    assert (why_not is None) == (reported is None)
+    assert (reported or "").startswith(why_not or "")
 
 
 @pytest.mark.parametrize("control", [(800.0, 30), (None, 0)])

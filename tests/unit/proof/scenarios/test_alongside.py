@@ -11,9 +11,9 @@ async def failing():
     raise ValueError("no")
 
 
-async def block(beside, *, fails=False):
+async def block(alongside, *, fails=False):
     """A block that goes on while the work beside it has its turn."""
-    async with in_background(beside):
+    async with in_background(alongside):
         await asyncio.sleep(0)
         if fails:
             raise KeyError("mine")

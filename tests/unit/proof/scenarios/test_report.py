@@ -37,13 +37,18 @@ def test_only_the_products_bars_decide():
 
 def test_on_the_broker_a_ratio_may_be_1_3_of_the_simulators():
     simulated = Bar("ratio", 1.1, "<=", 1.3, slack=True)
-    beside = Bar("ratio", 1.4, "<=", 1.3, slack=True).against(simulated)
-    assert (pytest.approx(1.43), 1.1, 1.3, True) == (beside.limit, beside.simulator, beside.scenario_limit, beside.ok)
+    alongside = Bar("ratio", 1.4, "<=", 1.3, slack=True).against(simulated)
+    assert (pytest.approx(1.43), 1.1, 1.3, True) == (
+        alongside.limit,
+        alongside.simulator,
+        alongside.scenario_limit,
+        alongside.ok,
+    )
 
 
 def test_other_bars_stay_as_they_are_and_show_the_simulators_value():
-    beside = Bar("served", 0.995, ">=", 0.99).against(Bar("served", 0.998, ">=", 0.99))
-    assert (0.99, 0.998, 0.99) == (beside.limit, beside.simulator, beside.scenario_limit)
+    alongside = Bar("served", 0.995, ">=", 0.99).against(Bar("served", 0.998, ">=", 0.99))
+    assert (0.99, 0.998, 0.99) == (alongside.limit, alongside.simulator, alongside.scenario_limit)
 
 
 def test_the_document_is_json_with_all_that_the_surface_promises():

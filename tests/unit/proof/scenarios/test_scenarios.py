@@ -81,12 +81,12 @@ def test_rounds_take_the_next_seeds_and_figures_are_medians():
 
 
 def test_progress_is_told_from_nothing_to_all():
-    told = []
-    HotBurst(0.02).simulate(1, 2, lambda what, share: told.append((what, share)))
-    shares = [share for _what, share in told]
+    reported = []
+    HotBurst(0.02).simulate(1, 2, lambda what, share: reported.append((what, share)))
+    shares = [share for _what, share in reported]
     assert sorted(shares) == shares
     assert (0.0, 1.0) == (shares[0], shares[-1])
-    assert "hot-burst: with hot" in dict(told)
+    assert "hot-burst: with hot" in dict(reported)
 
 
 def test_a_decision_takes_the_same_steps_whatever_the_number_of_idle_queues():

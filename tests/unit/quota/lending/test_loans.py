@@ -11,7 +11,7 @@ from heapq import heappop, heappush
 import pytest
 
 from evenlane.quota.lending.loans import Loans
-from evenlane.quota.lending.rounds import LendingRounds, Loan, NodeStanding, State
+from evenlane.quota.lending.rounds import LendingRounds, Loan, NodeLoans, State
 
 SECOND = 1_000_000_000
 DURATION = 3 * SECOND
@@ -118,7 +118,7 @@ class LoanNetwork:
         part = loan.lend if node.trusted_until >= until else 0.0
         lent = node.loans.lend(TOPIC, leader.epoch, number, part, own, until + node.offset)
         borrowed = node.loans.keep(TOPIC, leader.epoch, number, loan.keep)
-        self.send(leader.rounds.confirmed, node.name, number, {TOPIC: NodeStanding(lent, borrowed)})
+        self.send(leader.rounds.confirmed, node.name, number, {TOPIC: NodeLoans(lent, borrowed)})
 
     def grants(self, leader, number):
         if number == leader.rounds.number:

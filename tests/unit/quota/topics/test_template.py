@@ -84,8 +84,8 @@ class TestMatch:
 
     def test_the_most_specific_is_taken(self):
         templates = [template("all", "*"), template("dev", "dev-*"), template("team", "dev-red-*")]
-        told = {project: best(templates, project) for project in ("x", "dev-1", "dev-red-1")}
-        assert {"x": "all", "dev-1": "dev", "dev-red-1": "team"} == {p: each.name for p, each in told.items()}
+        reported = {project: best(templates, project) for project in ("x", "dev-1", "dev-red-1")}
+        assert {"x": "all", "dev-1": "dev", "dev-red-1": "team"} == {p: each.name for p, each in reported.items()}
 
     def test_of_equal_ones_the_first_by_name(self):
         assert "a" == best([template("b", "?ev-*"), template("a", "de?-*")], "dev-1").name

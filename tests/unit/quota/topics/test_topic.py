@@ -229,9 +229,9 @@ class TestOrdered:
 class TestAccepted:
     def test_is_the_topic_and_five_more_fields(self):
         accepted = Accepted(topic=topic_of({"qps": 100}), active=2, draining=(2, 3), revision=17, number=4)
-        beside = {"active": 2, "draining": [2, 3], "revision": 17, "number": 4, "deleted": False}
-        assert json.loads(encode(accepted)) == {**ALL_DEFAULTS, **beside}
-        assert [*FIELDS, *beside] == list(json.loads(encode(accepted)))
+        added = {"active": 2, "draining": [2, 3], "revision": 17, "number": 4, "deleted": False}
+        assert json.loads(encode(accepted)) == {**ALL_DEFAULTS, **added}
+        assert [*FIELDS, *added] == list(json.loads(encode(accepted)))
 
     @pytest.mark.parametrize("fields", [ALL_GIVEN, {"qps": 1}, {"qps": 1e6, "borrow": False}])
     def test_decode_reads_what_encode_wrote(self, fields):

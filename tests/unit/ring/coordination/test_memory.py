@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from evenlane.ring.coordination.memory.client import MemoryCoordination
 from evenlane.ring.coordination.memory.server import Backup, MemoryStore
 from evenlane.ring.coordination.ports import CoordinationError, Delete, Event, Listing, Put, Unavailable
-from tests.support.etcd.harness import listing, short, told
+from tests.support.etcd.harness import listing, next_update, short
 
 
 @pytest.fixture
@@ -19,19 +19,19 @@ def client():
 
 async def test_a_disconnected_watch_lists_again(client):
     watch = client.watch("")
-    await told(watch)
+    await next_update(watch)
     await client.put("a", b"1")
     client.disconnect_watches()
     await client.put("b", b"2")
-    assert short(await told(watch)) == ("listing", "a", "b")
+    assert short(await next_update(watch)) == ("listing", "a", "b")
     await client.delete("a")
-    assert short(await told(watch)) == ("delete", "a", "")
+    assert short(await next_update(watch)) == ("delete", "a", "")
 
 
 async def test_a_waiting_watch_notices_the_disconnection(client):
     watch = client.watch("")
-    await told(watch)
-    waiting = asyncio.ensure_future(told(watch))
+    await next_update(watch)
+    waiting = asyncio.ensure_future(next_update(watch))
     await asyncio.sleep(0)
     client.disconnect_watches()
     assert isinstance(await waiting, Listing)
@@ -40,12 +40,12 @@ async def test_a_waiting_watch_notices_the_disconnection(client):
 async def test_a_watch_behind_a_compaction_lists_again(client):
     """Fault 11."""
     watch = client.watch("")
-    await told(watch)
+    await next_update(watch)
     await client.put("a", b"1")
     client.compact(await client.put("a", b"2"))
-    assert short(await told(watch)) == ("listing", "a")
+    assert short(await next_update(watch)) == ("listing", "a")
     await client.put("a", b"3")
-    assert short(await told(watch)) == ("put", "a", "3")
+    assert short(await next_update(watch)) == ("put", "a", "3")
 
 
 @pytest.mark.parametrize("revision", [0, 2, 5])
@@ -83,14 +83,14 @@ async def test_a_cut_client_is_alone(client):
     """Fault 10: one node is cut off from etcd, the others aren't."""
     other = client.peer()
     watch, others = client.watch(""), other.watch("")
-    await told(watch)
-    await told(others)
+    await next_update(watch)
+    await next_update(others)
     client.cut()
     with pytest.raises(Unavailable):
         await client.get("a")
     await other.put("a", b"1")
-    assert short(await told(others)) == ("put", "a", "1")
-    waiting = asyncio.ensure_future(told(watch))
+    assert short(await next_update(others)) == ("put", "a", "1")
+    waiting = asyncio.ensure_future(next_update(watch))
     await asyncio.sleep(0.01)
     assert not waiting.done()
     client.heal()
@@ -99,13 +99,13 @@ async def test_a_cut_client_is_alone(client):
 
 async def test_leases_expire_at_their_instant_the_earliest_first(client):
     watch = client.watch("")
-    await told(watch)
+    await next_update(watch)
     for ttl in (20, 10):
         await client.put(str(ttl), b"", await client.grant(ttl))
     client.advance(9.999)
     assert len((await client.list("")).items) == 2
     client.advance(20)
-    events = [await told(watch) for _ in range(4)]
+    events = [await next_update(watch) for _ in range(4)]
     assert [short(each)[:2] for each in events[2:]] == [("delete", "10"), ("delete", "20")]
 
 

@@ -38,11 +38,11 @@ def test_keys_that_are_no_utf8_may_look_alike():
 def revisions():
     """Of a watch that has told: `a` changed, `b` made, `c` deleted, `d` made anew."""
     made = KeyRevisions()
-    for told in (
+    for update in (
         listing(10, ("a", 2, 5), ("c", 3, 3), ("d", 4, 4)), put("a", 2, 20), put("b", 30, 30), deleted("c", 40),
         deleted("d", 45), put("d", 50, 50),
     ):  # fmt: skip
-        assert not made.take(told)
+        assert not made.take(update)
     return made
 
 
@@ -119,16 +119,16 @@ def test_an_etcd_that_goes_forward_is_never_suspected(actions):
     """However a watch is broken off, in the middle of a transaction, too."""
     store, revisions = MemoryStore(), KeyRevisions()
     assert not revisions.take(store.list(PREFIX))
-    untold = iter(())
+    not_reported = iter(())
     for what, argument in actions:
         if what == "tell":
-            for _, event in zip(range(argument), untold, strict=False):  # (the other way round it would skip one)
+            for _, event in zip(range(argument), not_reported, strict=False):  # (the other way round it would skip one)
                 assert not revisions.take(event)
         elif what == "list":
             assert not revisions.take(store.list(PREFIX))
-            untold = iter(())
+            not_reported = iter(())
         else:
             before = store.revision
             keys = [PREFIX + key for key in sorted(argument)] if argument else ["/other"]
             store.txn([], [Delete(key) if what == "delete" else Put(key, b"") for key in keys], [])
-            untold = iter([*untold, *store.events_after(before, PREFIX)])
+            not_reported = iter([*not_reported, *store.events_after(before, PREFIX)])

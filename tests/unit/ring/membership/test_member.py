@@ -211,10 +211,10 @@ class TestLosing:
 class TestEtcdGoesBack:
     """F2, F3, O: it comes to the same revisions again, so that an epoch is given twice."""
 
-    @pytest.mark.parametrize("told", ["an event", "a listing"])
-    def test_a_key_of_the_own_epoch_under_anothers_lease_is_anothers(self, told):
+    @pytest.mark.parametrize("update", ["an event", "a listing"])
+    def test_a_key_of_the_own_epoch_under_anothers_lease_is_anothers(self, update):
         made, other = owning(), Owner(5, OTHERS)
-        actions = made.owner_seen(0, other, 0) if told == "an event" else made.listed(12, {0: other}, 0)
+        actions = made.owner_seen(0, other, 0) if update == "an event" else made.listed(12, {0: other}, 0)
         assert ([Drop(0, 5)], []) == (actions, made.owned)
 
     def test_under_no_lease_it_is_the_own_one_that_somebody_has_put_by_hand(self):

@@ -29,8 +29,8 @@ class Node:
     def __init__(self, name, lease, etcd, now):
         self.name, self.lease, self.etcd = name, lease, etcd
         self.member = Member(lease, now + TRUST)
-        self.heard = 0  # entries of etcd's history
-        self.heard_plan = 0  # revision
+        self.received = 0  # entries of etcd's history
+        self.received_plan = 0  # revision
         self.requests = []
         self.opening, self.closing = [], []
         self.opened, self.ended = set(), set()  # (partition, epoch)
@@ -66,10 +66,10 @@ class Node:
                     self.confirmed = generation
                     assert sorted(self.member.wanted) == self.member.owned
 
-    def hear(self, now):
+    def receive(self, now):
         """The next event of its watch."""
-        revision, partition, owner = self.etcd.history[self.heard]
-        self.heard += 1
+        revision, partition, owner = self.etcd.history[self.received]
+        self.received += 1
         if owner is None:
             self.lost |= {(p, e) for p, e in self.opened if p == partition and e < revision}
             self.do(self.member.owner_gone(partition, revision, now), now)
@@ -79,14 +79,14 @@ class Node:
 
     def list_again(self, revision, now):
         owners = self.etcd.listing(revision)
-        self.heard = sum(1 for at, _, _ in self.etcd.history if at <= revision)
+        self.received = sum(1 for at, _, _ in self.etcd.history if at <= revision)
         self.lost |= {(p, e) for p, e in self.opened if e < revision and (p not in owners or owners[p].epoch != e)}
         self.do(self.member.listed(revision, owners, now), now)
 
-    def hear_plan(self, now):
-        if self.name in self.etcd.plans and self.etcd.plans[self.name][0] > self.heard_plan:
+    def receive_plan(self, now):
+        if self.name in self.etcd.plans and self.etcd.plans[self.name][0] > self.received_plan:
             revision, generation, partitions = self.etcd.plans[self.name]
-            self.heard_plan, before = revision, self.member.generation
+            self.received_plan, before = revision, self.member.generation
             self.do(self.member.planned(revision, generation, partitions, now), now)
             assert max(before, generation) == self.member.generation
 
@@ -146,7 +146,7 @@ class Members(RuleBasedStateMachine):
             self.etcd.put_plan(number, generation - age, sorted(wanted))
             if self.nodes[number].member.generation == generation:
                 before = self.nodes[number].member.wanted
-                self.nodes[number].hear_plan(self.now)
+                self.nodes[number].receive_plan(self.now)
                 assert before == self.nodes[number].member.wanted
             self.generation += 1
             self.etcd.put_plan(number, self.generation, partitions)
@@ -154,21 +154,21 @@ class Members(RuleBasedStateMachine):
     # ---- what is under way
 
     @rule(number=nodes)
-    def the_plan_is_heard(self, number):
-        self.nodes[number].hear_plan(self.now)
+    def the_plan_is_received(self, number):
+        self.nodes[number].receive_plan(self.now)
 
     @rule(number=nodes, count=st.integers(1, 3))
-    def events_are_heard(self, number, count):
+    def events_are_received(self, number, count):
         node = self.nodes[number]
         for _ in range(count):
-            if node.member.knows_owners and node.heard < len(self.etcd.history):
-                node.hear(self.now)
+            if node.member.knows_owners and node.received < len(self.etcd.history):
+                node.receive(self.now)
 
     @rule(number=nodes, age=st.integers(0, 4))
     def the_owners_are_listed(self, number, age):
         """Of any age, but never older than what was heard."""
         node = self.nodes[number]
-        least = self.etcd.history[node.heard - 1][0] if node.heard else 1
+        least = self.etcd.history[node.received - 1][0] if node.received else 1
         node.list_again(max(least, self.etcd.revision - age), self.now)
 
     @rule(number=nodes, pick=which, answered=st.sampled_from(["", "yes", "lost"]))
@@ -258,7 +258,7 @@ class Members(RuleBasedStateMachine):
         node.do(node.member.renewed(self.now + TRUST, self.now), self.now)
 
     @rule(number=nodes)
-    def the_lease_ends_and_the_node_joins_anew(self, number):
+    def the_lease_ends_and_the_node_rejoins(self, number):
         self.etcd.end(self.nodes[number].lease)
         self._join(number)
 
@@ -318,18 +318,18 @@ class Members(RuleBasedStateMachine):
         term. One that had lost its lease when it was to be released, and then got it back, is one.
         """
         if {p for p, owner in self.etcd.owners.items() if owner.lease == node.lease} - node.member.known:
-            self.the_lease_ends_and_the_node_joins_anew(node.name)
+            self.the_lease_ends_and_the_node_rejoins(node.name)
 
     def _go_on(self, node, but_for=None, *, deaf=False):
         if not node.member.knows_owners:
             node.list_again(self.etcd.revision, self.now)
-        node.hear_plan(self.now)
+        node.receive_plan(self.now)
         for request in list(node.requests):
             node.carry_out(request)
             if request is not but_for:
                 node.answer(request, self.now)
-        while node.heard < len(self.etcd.history) and not deaf:
-            node.hear(self.now)
+        while node.received < len(self.etcd.history) and not deaf:
+            node.receive(self.now)
         for partition, epoch in [node.opening.pop() for _ in list(node.opening)]:
             node.do(node.member.opened(partition, epoch, self.now), self.now)
         for partition, epoch in [node.closing.pop() for _ in list(node.closing)]:

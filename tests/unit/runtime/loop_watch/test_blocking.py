@@ -78,13 +78,13 @@ async def test_a_handler_is_named_with_its_messages(kind, count):
         block.watch(node)
         await node.take_over(range(2), world.next_epoch())
         await until(lambda: node.counters.handled == count)
-        said = of_blocker(block.found)
-        assert count == said.pop("messages", 1)
-        assert ("jobs:handle", "acme", "m-0") == (said["handler"], said["project"], said["id"])
-        assert "/test_blocking.py:" in said["at"]
-        assert "in __call__" in said["stack"]
+        text = of_blocker(block.found)
+        assert count == text.pop("messages", 1)
+        assert ("jobs:handle", "acme", "m-0") == (text["handler"], text["project"], text["id"])
+        assert "/test_blocking.py:" in text["at"]
+        assert "in __call__" in text["stack"]
         handled = {"async": "a message", "batch": "3 messages"}[kind]
-        sentence = f"has been blocked for 12 s by {said['at']}, handling {handled} of acme"
+        sentence = f"has been blocked for 12 s by {text['at']}, handling {handled} of acme"
         assert sentence == block.found.sentence(12.3)
         (lane,) = {message.lane for message in block.found.messages}
         assert (lane.epoch, "a") == (block.record.epoch, block.record.id)
@@ -148,14 +148,14 @@ async def test_nobody_is_blamed_if_the_loop_turned_meanwhile():
 @pytest.mark.parametrize("error", [None, Unavailable("etcd is away")], ids=["told", "etcd is away"])
 async def test_the_last_words_are_the_record_of_the_node(error):
     """F1: where etcd can't be told, the process ends all the same."""
-    told = []
+    reported = []
 
-    async def tell():
-        told.append("record")
+    async def publish():
+        reported.append("record")
         if error is not None:
             raise error
 
     blocker = Blocker(Culprit("jobs.py:41", "the stack", None), "jobs:handle", [])
-    loop = NodeLoop("a", "online", MemoryCoordination(), LoopLag(), lambda: None, "jobs:handle", tell)
+    loop = NodeLoop("a", "online", MemoryCoordination(), LoopLag(), lambda: None, "jobs:handle", publish)
     await loop.last_words(blocker, 8.0)
-    assert ["record"] == told
+    assert ["record"] == reported

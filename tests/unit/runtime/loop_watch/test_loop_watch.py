@@ -29,7 +29,7 @@ class Made:
 
     async def end_process(self, blocker, blocked_s):
         self.ended.append((blocker, blocked_s))
-        self.last_said = self.troubles.current()
+        self.last_reported = self.troubles.current()
 
     async def looks(self, seconds, *, turns=False):
         with capture_logs() as lines:
@@ -83,7 +83,7 @@ async def test_the_last_trouble_says_that_the_process_has_ended():
     made = Made(limit_s=8)
     await made.looks(8)
     last = "ended its process, blocked for 8 s by jobs.py:41: its lease ends within 10 s"
-    assert {"blocked": last} == made.last_said
+    assert {"blocked": last} == made.last_reported
 
 
 async def test_a_process_that_was_stopped_is_not_ended():

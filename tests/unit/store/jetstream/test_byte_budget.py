@@ -38,7 +38,7 @@ class Asking(RuleBasedStateMachine):
     @rule(which=st.integers(0, 1000))
     def end_of_a_turn(self, which):
         self.running.pop(which % len(self.running))
-        self.budget.give_back()
+        self.budget.return_turn()
 
     @precondition(lambda self: self.asked)
     @rule(which=st.integers(0, 1000))
@@ -87,7 +87,7 @@ def test_a_backlog_waits_for_all_others_and_while_it_is_held():
     for name in ("more backlog", "still more"):
         budget.ask(start(name), patient=True)
     budget.ask(start("live again"))
-    budget.give_back()
+    budget.return_turn()
     assert "live again" == begun[-1]
 
 
@@ -103,7 +103,7 @@ def test_while_they_are_held_backlogs_go_on_by_small_turns():
     for name in ("one", "two", "three"):
         budget.ask(start(name), patient=True)
     budget.pass_one()
-    budget.give_back()
+    budget.return_turn()
     assert ["one"] == [name for name, _ in begun]
     budget.pass_one()
     budget.release()
@@ -129,9 +129,9 @@ def test_a_small_turn_is_given_when_there_is_room_and_after_those_who_are_not_pa
     budget.pass_one()
     budget.ask(start("live"))
     assert full == begun
-    budget.give_back()
+    budget.return_turn()
     assert [*full, "live"] == begun
-    budget.give_back()
+    budget.return_turn()
     assert [*full, "live", "backlog"] == begun
-    budget.give_back()
+    budget.return_turn()
     assert [*full, "live", "backlog"] == begun

@@ -87,7 +87,7 @@ def flooded():
 
 
 def busy():
-    """A budget without room for a turn; `give_back` makes room for one."""
+    """A budget without room for a turn; `return_turn` makes room for one."""
     budget = FeedBudget(2, 1)
     budget.ask(lambda: True)
     return budget
@@ -279,7 +279,7 @@ class TestTurns:
         assert (Stage.WAITING, []) == (consumer.stage, consumer.look())
         consumer.seconds(60)
         assert [] == consumer.look()
-        consumer.budget.give_back()
+        consumer.budget.return_turn()
         assert (Stage.TURN, [Pull(Stage.TURN, 1)]) == (consumer.stage, consumer.look())
         consumer.seconds(12, begin=60.0)
         assert [] == consumer.look()
@@ -291,7 +291,7 @@ class TestTurns:
         consumer.status(USED_UP)
         next_one.status(USED_UP)
         consumer.end(EndReason.DISTURBED)
-        consumer.budget.give_back()
+        consumer.budget.return_turn()
         assert ([Pull(Stage.TURN, 1)], 1) == (next_one.look(), len(consumer.look()))
 
     @pytest.mark.parametrize("over", [lambda it: it.end(EndReason.DISTURBED), lambda it: it.status(NO_MORE, TURN)])
@@ -311,7 +311,7 @@ class TestTurns:
         for consumer in consumers:
             consumer.perform = lambda action, it=consumer: isinstance(action, Pull) and it.end(EndReason.DISCONNECTED)
             consumer.status(USED_UP)
-        budget.give_back()
+        budget.return_turn()
         assert {Stage.ENDED} == {consumer.stage for consumer in consumers}
 
 

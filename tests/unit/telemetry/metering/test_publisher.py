@@ -43,7 +43,7 @@ async def metered(most_rows=20_000, **topics):
         await meters.close()
 
 
-def told(world):
+def reported(world):
     return [each.body for each in world.server.messages(names.meter_stream("online"))]
 
 
@@ -56,23 +56,23 @@ async def test_what_a_record_says_of_a_queue():
         meters = meter(node)
         await until(lambda: len(node.workers.running) == 2)
         clock.at += 4 * SECOND
-        await meters.tell()
-        [row] = rows(told(world))
+        await meters.publish()
+        [row] = rows(reported(world))
         assert ("acme", 0, 2, 3, 2, False) == (
             row.project, row.group, row.band, row.backlog, row.in_flight, row.closed
         )  # fmt: skip
         assert (5, 0) == (row.counters["arrived"], row.counters["handled"])
-        record = decode(told(world)[0])
+        record = decode(reported(world)[0])
         assert ["acme"] == record.projects
         assert [50_001_000] == numbers(record.topic("qps"))
         assert [4_000] == numbers(record.topic("weight"))
         assert [400] == numbers(record.queue("oldest"))
         world.gate.set()
         await until(lambda: len(world.handled) == 5)
-        await meters.tell()
-        last = rows(told(world))[-1]
+        await meters.publish()
+        last = rows(reported(world))[-1]
         assert (0, 0, 5, 5) == (last.backlog, last.in_flight, last.counters["handled"], last.counters["attempts"])
-        assert 5 == sum(totals(rows(told(world))).waits.values())
+        assert 5 == sum(totals(rows(reported(world))).waits.values())
         await meters.close()
 
 
@@ -82,8 +82,8 @@ async def test_only_what_changed_is_told_and_all_of_it_now_and_then():
         await world.put_many(3)
         await until(lambda: len(world.handled) == 3)
         for _ in range(REFRESH + 1):
-            await meters.tell()
-        counts = [decode(body).queues for body in told(world)]
+            await meters.publish()
+        counts = [decode(body).queues for body in reported(world)]
         assert (REFRESH + 1, 1, 2) == (len(counts), counts[0], sum(counts))
 
 
@@ -97,8 +97,8 @@ async def test_all_buckets_are_named_now_and_then_though_there_is_always_news():
                 [queue] = node.queues.all()
                 node.times.add_up()
                 queue.waits[100] = 7
-            await meters.tell()
-        named = [100 in row.buckets for row in rows(told(world))]
+            await meters.publish()
+        named = [100 in row.buckets for row in rows(reported(world))]
         assert (REFRESH + 1, True, 2) == (len(named), named[0], sum(named))
 
 
@@ -109,11 +109,11 @@ async def test_whose_a_partition_is_is_told_though_nothing_waits_there():
         await until(lambda: len(world.handled) == 1)
         world.server.refuse("meter.", Lost("cut off"))
         with pytest.raises(Lost):
-            await meters.tell()
+            await meters.publish()
         world.server.accept("meter.")
         for _ in range(REFRESH + 1):
-            await meters.tell()
-        records = [decode(body) for body in told(world)]
+            await meters.publish()
+        records = [decode(body) for body in reported(world)]
         counts = Counter(number for record in records for number in numbers(record.lane("partition")))
         assert (CLUSTER_CONFIG.partitions, set(range(CLUSTER_CONFIG.partitions))) == (records[0].lanes, set(counts))
         assert {2, 3} >= set(counts.values())
@@ -128,13 +128,13 @@ async def test_each_queue_has_its_turn_where_a_round_needs_many_records():
         for group in range(4):
             await world.put_many(1, group=group)
         await until(lambda: len(world.handled) == 4)
-        await meters.tell()
-        while decode(told(world)[-1]).number < 3 * REFRESH:
-            await meters.tell()
-        seen = {group: [row.number for row in rows(told(world)) if row.group == group] for group in range(4)}
+        await meters.publish()
+        while decode(reported(world)[-1]).number < 3 * REFRESH:
+            await meters.publish()
+        seen = {group: [row.number for row in rows(reported(world)) if row.group == group] for group in range(4)}
         for turns in seen.values():
             assert len(turns) >= 3
-            assert max(later - former for former, later in pairwise(turns)) <= REFRESH + 8
+            assert max(later - previous for previous, later in pairwise(turns)) <= REFRESH + 8
 
 
 async def test_the_longest_wait_is_told_by_the_next_record_where_one_is_lost():
@@ -147,12 +147,12 @@ async def test_the_longest_wait_is_told_by_the_next_record_where_one_is_lost():
         queue.longest = 7 * SECOND
         world.server.refuse("meter.", Lost("cut off"))
         with pytest.raises(Lost):
-            await meters.tell()
+            await meters.publish()
         world.server.accept("meter.")
-        await meters.tell()
-        await meters.tell()
-        said, after = (numbers(decode(body).queue("longest")) for body in told(world))
-        assert [7_000] == said
+        await meters.publish()
+        await meters.publish()
+        text, after = (numbers(decode(body).queue("longest")) for body in reported(world))
+        assert [7_000] == text
         assert not any(after)  # (it may be the queue's turn to be told anew)
 
 
@@ -166,12 +166,12 @@ async def test_a_record_that_is_lost_on_its_way_changes_no_total():
             if failing:
                 world.server.refuse("meter.", Lost("cut off"))
                 with pytest.raises(Lost):
-                    await meters.tell()
+                    await meters.publish()
             else:
-                await meters.tell()
-        records = [decode(body) for body in told(world)]
+                await meters.publish()
+        records = [decode(body) for body in reported(world)]
         assert [(1, 0), (4, 1), (5, 4)] == [(each.number, each.after) for each in records]
-        assert 10 == totals(rows(told(world))).ended["handled"]
+        assert 10 == totals(rows(reported(world))).ended["handled"]
 
 
 async def test_the_order_of_records_and_their_number_change_no_total():
@@ -182,9 +182,9 @@ async def test_the_order_of_records_and_their_number_change_no_total():
         for number in range(6):
             await world.put_many(5, priority=("high", "mid", "low")[number % 3])
             await until(lambda count=5 * number + 5: len(world.handled) == count)
-            await meters.tell()
+            await meters.publish()
         await meters.close()
-        bodies = told(world)
+        bodies = reported(world)
         chance = random.Random(1)
         for _ in range(20):
             some = [*bodies, *chance.choices(bodies, k=5)]
@@ -209,25 +209,25 @@ async def test_a_hand_over_counts_nothing_twice():
         first.topic_changed("acme", world.topics["acme"])
         await world.put_many(40, group=0)
         await until(lambda: first.backlog == 40)
-        await old.tell()
+        await old.publish()
         assert (43, 2, 41) == (
-            (told_now := totals(rows(told(world)))).arrived, told_now.ended["handled"], told_now.waiting
+            (reported_now := totals(rows(reported(world)))).arrived, reported_now.ended["handled"], reported_now.waiting
         )  # fmt: skip
         record = await world.released(first, 1)
-        await old.tell()
+        await old.publish()
         second = await world.bare("b")
         await second.take_over([], 2)
         await second.owned.open(P, 2, [record])
         new = meter(second)
         second.topic_changed("acme", world.topics["acme"])
         await until(lambda: second.backlog == 40)
-        await new.tell()
-        now = totals(rows(told(world)))
+        await new.publish()
+        now = totals(rows(reported(world)))
         assert (43, 2, 41, set()) == (now.arrived, now.ended["handled"], now.waiting, now.unclosed)
         world.gate.set()  # what ran on at the former owner ends there
         await until(lambda: len(world.handled) == 3)
-        await old.tell()
-        now = totals(rows(told(world)))
+        await old.publish()
+        now = totals(rows(reported(world)))
         assert (43, 3, 40) == (now.arrived, now.ended["handled"], now.waiting)
         await old.close()
         await new.close()
@@ -250,21 +250,21 @@ async def test_a_partition_handed_over_while_a_record_is_on_its_way_has_its_last
             return await put(*record)
 
         first.store.put = handed_over_meanwhile
-        await meters.tell()
-        await meters.tell()
-        await meters.tell()
-        assert [(2, False), (3, True)] == [(row.counters["handled"], row.closed) for row in rows(told(world))]
+        await meters.publish()
+        await meters.publish()
+        await meters.publish()
+        assert [(2, False), (3, True)] == [(row.counters["handled"], row.closed) for row in rows(reported(world))]
         await meters.close()
 
 
 async def test_whoever_goes_leaves_its_last_word():
     """Issue 8.1: what has happened since the last record is told as the term ends, and that it is the end."""
     async with metered() as (world, _, meters):
-        await meters.tell()
+        await meters.publish()
         await world.put_many(4)
         await until(lambda: len(world.handled) == 4)
         await meters.close()
-        [row] = rows(told(world))
+        [row] = rows(reported(world))
         assert (4, True) == (row.counters["handled"], row.closed)
 
 
@@ -285,11 +285,11 @@ async def test_waiting_is_told_by_reason_and_length():
         world.topics["acme"] = topic()
         node.topic_changed("acme", world.topics["acme"])
         await until(lambda: len(world.handled) == 4)
-        await meters.tell()
-        record = decode(told(world)[-1])
+        await meters.publish()
+        record = decode(reported(world)[-1])
         [paused] = numbers(record.queue("waited.paused"))
         assert 0 < paused
-        [bucket] = totals(rows(told(world))).waits
+        [bucket] = totals(rows(reported(world))).waits
         assert WAIT_BOUNDS[bucket - 1] < 50 * SECOND <= WAIT_BOUNDS[bucket]
         [longest] = numbers(record.queue("longest"))
         assert 50_000 <= longest < 51_000
@@ -302,9 +302,9 @@ async def test_very_many_queues_take_more_than_one_record():
         for group in range(25):
             await world.put(group=group)
         await until(lambda: len(world.handled) == 25)
-        await meters.tell()
-        assert [10, 10, 5] == [decode(body).queues for body in told(world)]
-        assert 25 == totals(rows(told(world))).ended["handled"]
+        await meters.publish()
+        assert [10, 10, 5] == [decode(body).queues for body in reported(world)]
+        assert 25 == totals(rows(reported(world))).ended["handled"]
 
 
 async def test_a_node_without_records():
@@ -316,7 +316,7 @@ async def test_a_node_without_records():
         await world.put_many(1)
         await until(lambda: len(world.handled) == 1)
         await off.close()
-        assert [] == told(world)
+        assert [] == reported(world)
 
 
 async def test_records_go_on_after_a_store_that_refused():
@@ -335,5 +335,5 @@ async def test_records_go_on_after_a_store_that_refused():
         meters.open()
         await until(lambda: len(asked) >= 2)
         world.server.accept("meter.")
-        await until(lambda: bool(told(world)))
+        await until(lambda: bool(reported(world)))
         await meters.close()

@@ -42,10 +42,10 @@ async def put(world, project="acme", priority="mid"):
     await until(lambda: len(world.handled) > before)
 
 
-async def tell(meters, count=2 * REFRESH):
+async def publish(meters, count=2 * REFRESH):
     """Records; after so many by default each silent queue was packed."""
     for _ in range(count):
-        await meters.tell()
+        await meters.publish()
 
 
 async def test_a_silent_queue_is_told_in_each_of_its_turns_with_all_that_it_had():
@@ -56,13 +56,13 @@ async def test_a_silent_queue_is_told_in_each_of_its_turns_with_all_that_it_had(
         await put(world)
         [queue] = node.queues.all()
         queue.waited = {"quota": 7 * SECOND}
-        await tell(meters, 4 * REFRESH + 1)
-        said = [body for body in bodies(world) if decode(body).queues]
-        assert 5 == len(said)
+        await publish(meters, 4 * REFRESH + 1)
+        text = [body for body in bodies(world) if decode(body).queues]
+        assert 5 == len(text)
         assert 1 == len(
-            {(row.backlog, row.in_flight, *row.counters.items(), *row.buckets.items()) for row in rows(said)}
+            {(row.backlog, row.in_flight, *row.counters.items(), *row.buckets.items()) for row in rows(text)}
         )
-        assert [[70]] * 5 == [numbers(decode(body).queue("waited.quota")) for body in said]
+        assert [[70]] * 5 == [numbers(decode(body).queue("waited.quota")) for body in text]
         await meters.close()
 
 
@@ -72,11 +72,11 @@ async def test_a_silent_topic_is_told_as_it_is_now():
         node, known = await world.node(), tenants()
         meters = opened(node, known)
         await put(world)
-        await tell(meters)
+        await publish(meters)
         change(world, node, topic(qps=300, weight=5.0))
         known.usage.begin(SECOND, 1.0)
         known.usage.note("acme", Round(1.0, 1, 1.0, 1, 5.0))
-        await tell(meters, REFRESH)
+        await publish(meters, REFRESH)
         [now] = [record for body in bodies(world)[-REFRESH:] if (record := decode(body)).queues]
         columns = ("qps", "may_use", "weight")
         assert [[301_000], [301_000], [6_000]] == [numbers(now.topic(name)) for name in columns]
@@ -96,7 +96,7 @@ async def test_a_queue_that_wakes_is_told_at_once_and_its_neighbours_in_their_tu
                 woken = chance.choice(projects), chance.choice(BANDS)
                 await put(world, *woken)
                 put_so_far[woken] += 1
-            await meters.tell()
+            await meters.publish()
             record = rows(bodies(world)[-1:])
             assert all(row.counters["handled"] == put_so_far[row.project, BANDS[row.band]] for row in record)
             ended = totals(rows(bodies(world))).ended
@@ -114,9 +114,9 @@ async def test_a_silent_queue_that_is_handed_over_has_its_last_word():
         meters = opened(first)
         await world.put_many(2, group=0)
         await until(lambda: len(world.handled) == 2)
-        await tell(meters)
+        await publish(meters)
         await world.released(first, 1)
-        await tell(meters)
+        await publish(meters)
         found = [row for row in rows(bodies(world)) if row.partition == P]
         assert [False, True] == [row.closed for row in found[-2:]]
         assert [2, 2] == [row.counters["handled"] for row in found[-2:]]
@@ -131,14 +131,14 @@ async def test_after_records_that_were_lost_all_silent_queues_come_in_their_turn
         for group in range(24):
             await world.put(group=group)
         await until(lambda: len(world.handled) == 24)
-        await tell(meters)
+        await publish(meters)
         world.server.refuse("meter.", Lost("cut off"))
         for _ in range(REFRESH):
             with pytest.raises(Lost):
-                await meters.tell()
+                await meters.publish()
         world.server.accept("meter.")
         before = len(bodies(world))
-        await meters.tell()
+        await meters.publish()
         found = [decode(body).queues for body in bodies(world)[before:]]
         assert (24, True) == (sum(found), max(found) <= 5)
         assert [*range(24)] == sorted(row.group for row in rows(bodies(world)[before:]))

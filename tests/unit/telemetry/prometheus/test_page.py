@@ -41,7 +41,7 @@ def add(histogram, ns, times=1):
     histogram.sum += ns * times
 
 
-def told(tenants) -> Snapshot:
+def reported(tenants) -> Snapshot:
     seen = Snapshot("online", "w-1", "0.1.0", counters=COUNTERS, moves={"acquired": 2}, refused=2, refusals=REFUSALS)
     seen = seen._replace(blocked_s=1.75, troubles={"blocked"})
     if tenants is None:
@@ -83,7 +83,7 @@ def by_hand():
 
 def test_each_metric_by_hand():
     """X8, X7: every name that the surface has, with its labels."""
-    samples = read(written(told(by_hand()), "").body.decode())
+    samples = read(written(reported(by_hand()), "").body.decode())
     acme = {"project": "acme", "priority": "mid"}
     assert 2.0 == value(samples, metric_names.WAITING_SECONDS, **acme, reason="quota")
     assert 12.0 == value(samples, metric_names.WAITING_MESSAGE_SECONDS, **acme, reason="quota")
@@ -123,7 +123,7 @@ def test_each_metric_by_hand():
 
 def test_the_node_by_hand():
     """P2, E7: what it owns, what its lease is worth, and how full it is."""
-    samples = read(written(told(by_hand()), "").body.decode())
+    samples = read(written(reported(by_hand()), "").body.decode())
     assert 1.0 == value(samples, metric_names.NODE, node="w-1", version="0.1.0")
     assert (1, 7, 128, 2, 1.5, 6.5, 0.25, 900, 4096, 65536, 64, 3, 2, 0.004, 12, 4, 5) == tuple(
         value(samples, name)
@@ -162,7 +162,7 @@ def test_the_node_by_hand():
 
 def test_histograms_by_hand():
     """A bound belongs to its bucket; what is beyond the last one counts, too."""
-    samples = read(written(told(by_hand()), "").body.decode())
+    samples = read(written(reported(by_hand()), "").body.decode())
     dwell, handling = metric_names.DWELL, metric_names.HANDLING
     below = {le: value(samples, f"{dwell}_bucket", priority="mid", le=le) for le in ("0.001", "0.0025", "1.0", "2.5")}
     assert {"0.001": 2.0, "0.0025": 3.0, "1.0": 3.0, "2.5": 4.0} == below
@@ -177,7 +177,7 @@ def test_histograms_by_hand():
 
 def test_every_name_is_on_the_page():
     """And nothing else but what the process tells of itself."""
-    samples = read(written(told(by_hand()), "").body.decode())
+    samples = read(written(reported(by_hand()), "").body.decode())
     histograms = {
         f"{name}_{part}" for name in (metric_names.DWELL, metric_names.HANDLING) for part in ("bucket", "sum", "count")
     }
@@ -189,7 +189,7 @@ def test_every_name_is_on_the_page():
 
 def test_openmetrics_if_asked():
     """Both forms say the same."""
-    plain, open_ = written(told(by_hand()), "text/plain"), written(told(by_hand()), OPENMETRICS)
+    plain, open_ = written(reported(by_hand()), "text/plain"), written(reported(by_hand()), OPENMETRICS)
     assert open_.content_type.startswith("application/openmetrics-text")
     assert plain.content_type.startswith("text/plain")
     assert open_.body.endswith(b"# EOF\n")
@@ -204,18 +204,18 @@ def test_openmetrics_if_asked():
 def test_never_is_infinity_and_what_isnt_known_is_left_out():
     known = few()
     go_round(known, 0, look(backlog=6), topics=topic(state="paused"))
-    samples = read(written(told(known), "").body.decode())
+    samples = read(written(reported(known), "").body.decode())
     assert not any(
         name in {metric_names.OLDEST, metric_names.TIME_TO_EMPTY} and dict(labels)["priority"] == "mid"
         for name, labels in samples
     )
     go_round(known, 2, look(backlog=6), topics=topic(state="paused"))
-    samples = read(written(told(known), "").body.decode())
+    samples = read(written(reported(known), "").body.decode())
     assert math.inf == value(samples, metric_names.TIME_TO_EMPTY, project="acme", priority="mid")
 
 
 def test_a_node_that_has_not_joined_has_a_page_too():
-    samples = read(written(told(None), OPENMETRICS).body.decode(), openmetrics.text_string_to_metric_families)
+    samples = read(written(reported(None), OPENMETRICS).body.decode(), openmetrics.text_string_to_metric_families)
     assert {metric_names.NODE, metric_names.MISSING, metric_names.TOPICS_REFUSED, metric_names.TOPIC_REFUSALS} <= {
         name for name, _ in samples
     }
@@ -225,9 +225,9 @@ def test_a_node_that_has_not_joined_has_a_page_too():
 def test_what_was_seen_stands_while_it_is_written():
     """A round may end meanwhile."""
     known = by_hand()
-    seen = told(known)
+    seen = reported(known)
     before = own(written(seen, "").body)
-    known.told.clear()
+    known.published.clear()
     go_round(known, 9, look(backlog=1, reason="paused", flow=(99, 9, 9)))
     assert before == own(written(seen, "").body)
 
@@ -250,7 +250,7 @@ async def test_five_hundred_tenants_on_a_node():
         for step in range(4):
             await looking.round(now_ns())
             samples = read(
-                (await page(told(known), OPENMETRICS)).body.decode(), openmetrics.text_string_to_metric_families
+                (await page(reported(known), OPENMETRICS)).body.decode(), openmetrics.text_string_to_metric_families
             )
             labels = {dict(labels).get("project") for _, labels in samples} - {None}
             assert len(labels) <= 21

@@ -60,7 +60,7 @@ def test_what_was_waited_lately_is_a_project_s_own():
     assert 30 <= over_s <= 60
     assert {(1, "paused"): pytest.approx(over_s, abs=10)} == waited
     assert {} == known.waits.lately("nobody", 130 * SECOND)[0]
-    known.void()
+    known.clear()
     assert ({}, 0.0) == known.waits.lately("bolt", 130 * SECOND)
 
 
@@ -82,9 +82,9 @@ def test_counters_never_fall():
     assert Flow(108, 93, 1) == known.counted["acme", 1]
     go_round(known, 2, look(flow=(10, 3, 1)))
     assert Flow(110, 93, 1) == known.counted["acme", 1]
-    known.void()
+    known.clear()
     assert {} == known.table
-    known.told.clear()  # they are other queues
+    known.published.clear()  # they are other queues
     go_round(known, 3, look(flow=(4, 0, 0)))
     assert Flow(114, 93, 1) == known.counted["acme", 1]
 
@@ -169,7 +169,7 @@ def test_under_other_circumstances_the_measurement_begins_anew(event):
     assert 100.0 == known.table["acme", 1].empty_in
     after = topic(qps=50.0) if event == "topic" else topic(qps=1.0)
     if event == "partitions":
-        known.measure_anew()
+        known.measure_again()
     go_round(known, 3, look(backlog=100, flow=(0, 3, 0)), topics=after)
     assert known.table["acme", 1].empty_in is None
     for at in (4, 6):
@@ -282,10 +282,10 @@ class Pair:
             self.nodes[0].rules_changed()
         elif event == "partitions":
             for node in self.nodes:
-                node.measure_anew()
+                node.measure_again()
         elif event == "restart":
             for node in self.nodes:
-                node.void()
+                node.clear()
         elif event == "runs":
             return [], {(project, band): 1}
         else:

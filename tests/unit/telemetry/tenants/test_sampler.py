@@ -200,11 +200,11 @@ async def test_what_is_handed_over_during_a_round_is_not_looked_at(monkeypatch):
         known = tenants()
         looking = QueueSampler(node, known, tuning=Tuning(slice=1))
 
-        async def hand_over(_seconds):
+        async def hand_off(_seconds):
             for number in [*node.partitions]:
                 node.owned.stop_partition(number)
 
-        monkeypatch.setattr(sampler.asyncio, "sleep", hand_over)
+        monkeypatch.setattr(sampler.asyncio, "sleep", hand_off)
         await looking.round(now_ns())
         monkeypatch.undo()
         assert 3 == sum(standing.backlog for standing in known.table.values())
