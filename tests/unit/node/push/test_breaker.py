@@ -1,4 +1,4 @@
-"""E17: an endpoint that fails is left alone, ever longer, and tried with one request at a time."""
+"""E17: the circuit breaker of an endpoint: growing pauses, and one probe at a time."""
 
 import pytest
 from hypothesis import settings
@@ -17,7 +17,7 @@ def opened():
     return breaker
 
 
-def test_failures_in_a_row_open_it():
+def test_breaker_opens_after_consecutive_failures():
     breaker = Breaker(RULES)
     for ends in ("failed", "failed", "succeeded", "failed", "failed"):
         token = breaker.begin(0)
@@ -27,25 +27,25 @@ def test_failures_in_a_row_open_it():
     assert (State.OPEN, 10) == (breaker.state, breaker.wait(0))
 
 
-def test_nothing_begins_before_its_pause_is_over():
+def test_no_request_begins_during_the_pause():
     breaker = opened()
     assert (1, 0) == (breaker.wait(9), breaker.wait(10))
     with pytest.raises(ValueError, match="ask wait"):
         breaker.begin(9)
 
 
-def test_one_probe_decides():
+def test_probe_that_succeeds_closes_the_breaker():
     breaker = opened()
     probe = breaker.begin(10)
     assert (State.HALF_OPEN, 10) == (breaker.state, breaker.wait(10))
     breaker.succeeded(probe)
     assert (State.CLOSED, 0) == (breaker.state, breaker.wait(10))
-    for _ in range(2):  # it counts anew
+    for _ in range(2):  # the count starts over
         breaker.failed(breaker.begin(10), 10)
     assert State.CLOSED is breaker.state
 
 
-def test_pauses_grow_up_to_the_most_and_begin_small_again():
+def test_pauses_grow_to_a_limit_and_restart_after_a_success():
     breaker, now, pauses = opened(), 0, []
     for _ in range(4):
         now += breaker.wait(now)
@@ -59,13 +59,13 @@ def test_pauses_grow_up_to_the_most_and_begin_small_again():
     assert 10 == breaker.wait(now)
 
 
-def test_a_probe_without_a_verdict_lets_the_next_one_begin():
+def test_abandoned_probe_lets_the_next_one_begin():
     breaker = opened()
     breaker.abandoned(breaker.begin(10))
     assert (State.OPEN, 0) == (breaker.state, breaker.wait(10))
 
 
-def test_what_began_before_it_opened_decides_nothing():
+def test_requests_that_began_before_the_breaker_opened_are_ignored():
     breaker = Breaker(RULES)
     old = [breaker.begin(0) for _ in range(5)]
     for token in old[:3]:
@@ -82,13 +82,12 @@ def test_what_began_before_it_opened_decides_nothing():
 
 
 class Machine(RuleBasedStateMachine):
-    """Any order of events, against what they must never lead to."""
+    """Random events, with the invariants of the breaker."""
 
     def __init__(self):
         super().__init__()
         self.breaker, self.now = Breaker(RULES), 0
         self.under_way: list[tuple[int, State]] = []  # token, the state it began under
-        self.in_a_row = 0  # failures of those that began under the present closed state
         self.open_until, self.pause = 0, 0
 
     @rule(by=st.integers(0, 30))
@@ -117,7 +116,7 @@ class Machine(RuleBasedStateMachine):
             getattr(self.breaker, ends)(token)
         after = self.breaker.state
         if began is not before:
-            assert before is after  # what began under another state decides nothing
+            assert before is after  # requests that began under another state are ignored
         if after is State.OPEN and before is not State.OPEN and ends == "failed":
             pause = self.breaker.wait(self.now)
             grown = min(RULES.most, self.pause * RULES.factor) if before is State.HALF_OPEN else RULES.first
@@ -133,7 +132,7 @@ class Machine(RuleBasedStateMachine):
         assert (self.breaker.state is State.HALF_OPEN) == (current == 1)
 
     @invariant()
-    def it_is_never_shut_for_good(self):
+    def pause_is_bounded(self):
         assert self.breaker.wait(self.now) <= RULES.most
 
 

@@ -1,4 +1,4 @@
-"""E17 on real sockets: endpoints that are slow, dead, talk nonsense, or ask for a rest."""
+"""E17 on real sockets: endpoints that are slow, dead or malformed, or ask for a pause."""
 
 import asyncio
 import socket
@@ -20,8 +20,16 @@ from tests.support.until import until
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 
 
+@pytest.fixture
+def clock(monkeypatch):
+    """The pusher's time (ns) in a list, set by the test."""
+    now = [0]
+    monkeypatch.setattr("evenlane.engine.node.push.pusher.now_ns", lambda: now[0])
+    return now
+
+
 class TestFailure:
-    async def test_a_status_reads_well_and_shows_no_secret(self, receiver, pusher, tmp_path):
+    async def test_error_of_a_status_shows_no_secret(self, receiver, pusher, tmp_path):
         (tmp_path / "k").write_text(SECRET)
         receiver.status, receiver.body = 500, f"no\nway: Bearer t0ken!, {SECRET}, k3y".encode()
         push = {"headers": {"Authorization": "Bearer t0ken!"}, "secret_ref": "k"}
@@ -29,19 +37,18 @@ class TestFailure:
         assert f"HTTP 500 from {receiver.url}/x: no way: ***, ***, k3y" == str(error)
 
     @pytest.mark.parametrize("status", [301, 302, 307, 308])
-    async def test_a_redirect_is_not_followed(self, receiver, pusher, status):
+    async def test_redirect_is_not_followed(self, receiver, pusher, status):
         receiver.status, receiver.headers = status, {"Location": f"{receiver.url}/elsewhere"}
         error = await failed(pusher, message(f"{receiver.url}/here"))
         assert f"HTTP {status} from {receiver.url}/here: redirects are not followed" == str(error)
         assert ["/here"] == [seen.path for seen in receiver.seen]
 
     @pytest.mark.parametrize("status", [400, 401, 404, 410, 429, 503])
-    async def test_other_statuses_without_retry_after_are_failed_attempts(self, receiver, pusher, status):
+    async def test_status_without_retry_after_fails_the_attempt(self, receiver, pusher, status):
         receiver.status = status
         assert f"HTTP {status} from" in str(await failed(pusher, message(receiver.url)))
 
-    async def test_slow(self, receiver, pusher):
-        """Fault: an endpoint that doesn't answer. The request ends by the topic's timeout."""
+    async def test_slow_endpoint_times_out(self, receiver, pusher):
         release = asyncio.Event()
 
         async def slow(_request):
@@ -53,8 +60,7 @@ class TestFailure:
         assert f"no answer from {receiver.url} within 0.05 s" == str(error)
         release.set()
 
-    async def test_dead(self, pusher):
-        """Fault: nobody listens."""
+    async def test_refused_connection_fails_the_attempt(self, pusher):
         with closing(socket.socket()) as bound:
             bound.bind(("127.0.0.1", 0))
             url = f"http://127.0.0.1:{bound.getsockname()[1]}"
@@ -62,7 +68,7 @@ class TestFailure:
         assert "no connection (" in str(error)
         assert str(error).endswith(f": {url}/x")
 
-    async def test_no_such_name(self, pusher):
+    async def test_unknown_host_fails_the_attempt(self, pusher):
         error = await failed(pusher, message("http://nobody.invalid/x"))
         assert "nobody.invalid was not found (" in str(error)
 
@@ -75,7 +81,7 @@ class TestFailure:
             (b"HTTP/1.1 OK\r\n\r\n", "the answer is no HTTP"),
         ],
     )
-    async def test_nonsense(self, pusher, answered, words):
+    async def test_malformed_answer_fails_the_attempt(self, pusher, answered, words):
         async def serve(reader, writer):
             await reader.readuntil(b"\r\n\r\n")
             writer.write(answered)
@@ -84,8 +90,8 @@ class TestFailure:
         async with raw_server(serve) as url:
             assert words in str(await failed(pusher, message(url)))
 
-    async def test_a_kept_connection_that_the_other_side_closed_costs_no_attempt(self, pusher):
-        """Servers close idle connections, and one may be used in that very moment."""
+    async def test_closed_idle_connection_costs_no_attempt(self, pusher):
+        """A server may close an idle connection at the moment of its next use."""
         requests = 0
 
         async def serve(reader, writer):
@@ -102,7 +108,7 @@ class TestFailure:
             await pusher(message(url))
         assert 2 == requests
 
-    async def test_a_reset_on_a_new_connection_is_not_tried_again(self, pusher):
+    async def test_reset_of_a_new_connection_is_not_retried(self, pusher):
         connections = 0
 
         async def serve(reader, writer):
@@ -114,8 +120,8 @@ class TestFailure:
             await failed(pusher, message(url))
         assert 1 == connections
 
-    async def test_ack_wait_never_cuts_it(self, receiver, pusher):
-        """Its sign of life lasts as long as its own timeout."""
+    async def test_push_gives_a_sign_of_life_for_its_timeout(self, receiver, pusher):
+        """So `ack_wait` doesn't end it."""
         pushed = message(receiver.url, push={"timeout": 60})
         await pusher(pushed)
         assert pushed.alive_at > now_ns() + 59_000_000_000
@@ -123,34 +129,33 @@ class TestFailure:
 
 class TestPause:
     @pytest.mark.parametrize("status", [429, 503])
-    async def test_retry_after_in_seconds(self, receiver, pusher, status):
+    async def test_retry_after_in_seconds_pauses(self, receiver, pusher, status):
         receiver.status, receiver.headers = status, {"Retry-After": "30"}
         error = await paused(pusher, message(receiver.url))
         assert (30.0, True) == (error.after, f"HTTP {status}" in str(error))
 
-    async def test_retry_after_as_a_date(self, receiver, pusher):
+    async def test_retry_after_as_a_date_pauses(self, receiver, pusher):
         receiver.status, receiver.headers = 503, {"Retry-After": formatdate(time() + 100, usegmt=True)}
         assert 90 < (await paused(pusher, message(receiver.url))).after <= 100
 
-    async def test_it_is_capped_and_never_nothing(self, receiver, pusher):
+    async def test_retry_after_is_bounded(self, receiver, pusher):
         receiver.status, receiver.headers = 429, {"Retry-After": "99999999"}
         assert 3_600.0 == (await paused(pusher, message(receiver.url))).after
         receiver.headers = {"Retry-After": "0"}
         assert 1.0 == (await paused(pusher, message(receiver.url))).after
 
-    async def test_a_malformed_one_is_as_none_and_said_once(self, receiver, pusher):
-        """Bad input: malformed Retry-After."""
+    async def test_malformed_retry_after_is_ignored_and_logged_once(self, receiver, pusher):
         receiver.status, receiver.headers = 429, {"Retry-After": "in a while"}
         with capture_logs() as logs:
             for _ in range(3):
                 assert "HTTP 429" in str(await failed(pusher, message(receiver.url)))
         assert ["a Retry-After is neither seconds nor a date: passed over"] == [line["event"] for line in logs]
 
-    async def test_of_other_statuses_it_says_nothing(self, receiver, pusher):
+    async def test_retry_after_of_other_statuses_is_ignored(self, receiver, pusher):
         receiver.status, receiver.headers = 500, {"Retry-After": "30"}
         await failed(pusher, message(receiver.url))
 
-    async def test_a_topic_without_push_is_left_alone_for_a_while(self, pusher):
+    async def test_topic_without_push_is_paused(self, pusher):
         pushed = message("http://a")
         pushed.queue.topic.push = None
         for handler in (pusher, handle):
@@ -159,10 +164,7 @@ class TestPause:
 
 
 class TestBreaker:
-    async def test_dead_then_back(self, receiver, pusher, monkeypatch):
-        """Flapping: five failures open it, no request is made meanwhile, and one success closes it."""
-        clock = [0]
-        monkeypatch.setattr("evenlane.engine.node.push.pusher.now_ns", lambda: clock[0])
+    async def test_endpoint_is_paused_after_five_failures_until_a_success(self, receiver, pusher, clock):
         pushed = message(receiver.url)
         receiver.status = 500
         with capture_logs() as logs:
@@ -183,59 +185,46 @@ class TestBreaker:
             line["event"] for line in logs
         ]
 
-    async def test_what_the_endpoint_has_refused_opens_nothing(self, receiver, pusher):
+    async def test_refused_messages_open_no_breaker(self, receiver, pusher):
         receiver.status = 404
         for _ in range(10):
             await failed(pusher, message(receiver.url))
         assert State.CLOSED is breaker_of(pusher).state
 
-    async def test_one_probe_at_a_time(self, receiver, pusher, monkeypatch):
-        clock = [0]
-        monkeypatch.setattr("evenlane.engine.node.push.pusher.now_ns", lambda: clock[0])
-        receiver.status = 500
-        for _ in range(5):
-            await failed(pusher, message(receiver.url))
-        release = asyncio.Event()
-
-        async def waits(_request):
-            await release.wait()
-            return web.Response()
-
-        receiver.behaviour, clock[0] = waits, 1_000_000_000
-        probe = asyncio.create_task(pusher(message(receiver.url)))
-        await until(lambda: len(receiver.seen) == 6)
+    async def test_one_probe_runs_at_a_time(self, receiver, pusher, clock):
+        probe, release = await self.begin_probe(receiver, pusher, clock)
         assert 1.0 == (await paused(pusher, message(receiver.url))).after
         release.set()
         await probe
         await pusher(message(receiver.url))
         assert 7 == len(receiver.seen)
 
-    async def test_a_probe_that_is_cancelled_leaves_it_to_the_next(self, receiver, pusher, monkeypatch):
-        clock = [0]
-        monkeypatch.setattr("evenlane.engine.node.push.pusher.now_ns", lambda: clock[0])
-        receiver.status = 500
-        for _ in range(5):
-            await failed(pusher, message(receiver.url))
-        release = asyncio.Event()
-
-        async def waits(_request):
-            await release.wait()
-            return web.Response()
-
-        receiver.behaviour, clock[0] = waits, 1_000_000_000
-        probe = asyncio.create_task(pusher(message(receiver.url)))
-        await until(lambda: len(receiver.seen) == 6)
+    async def test_cancelled_probe_lets_the_next_one_begin(self, receiver, pusher, clock):
+        probe, release = await self.begin_probe(receiver, pusher, clock)
         probe.cancel()
         await asyncio.gather(probe, return_exceptions=True)
         release.set()
         await pusher(message(receiver.url))
         assert State.CLOSED is breaker_of(pusher).state
 
-    async def test_a_secret_that_is_gone_when_the_pause_is_over_blocks_nothing(
-        self, receiver, pusher, tmp_path, monkeypatch
-    ):
-        clock = [0]
-        monkeypatch.setattr("evenlane.engine.node.push.pusher.now_ns", lambda: clock[0])
+    @staticmethod
+    async def begin_probe(receiver, pusher, clock):
+        """Open the breaker, and begin a probe that waits for the event."""
+        receiver.status = 500
+        for _ in range(5):
+            await failed(pusher, message(receiver.url))
+        release = asyncio.Event()
+
+        async def wait(_request):
+            await release.wait()
+            return web.Response()
+
+        receiver.behaviour, clock[0] = wait, 1_000_000_000
+        probe = asyncio.create_task(pusher(message(receiver.url)))
+        await until(lambda: len(receiver.seen) == 6)
+        return probe, release
+
+    async def test_secret_missing_after_the_pause_blocks_no_probe(self, receiver, pusher, tmp_path, clock):
         (tmp_path / "k").write_text("secret")
         pushed = message(receiver.url, push={"secret_ref": "k"})
         receiver.status = 500
@@ -248,8 +237,8 @@ class TestBreaker:
         receiver.status = 200
         await pusher(pushed)
 
-    async def test_each_topic_has_its_own(self, receiver, pusher):
-        """One customer's failures never close another's way, even to the same address."""
+    async def test_each_topic_has_its_own_breaker(self, receiver, pusher):
+        """One customer's failures never pause another one, even with the same address."""
         receiver.status = 500
         for _ in range(5):
             await failed(pusher, message(receiver.url, project="bad"))
@@ -257,9 +246,9 @@ class TestBreaker:
         await pusher(message(receiver.url, project="good"))
         await paused(pusher, message(receiver.url, project="bad"))
 
-    async def test_new_settings_are_tried_at_once(self, receiver, pusher):
+    async def test_changed_settings_are_tried_at_once(self, receiver, pusher):
         receiver.status = 500
         for _ in range(5):
             await failed(pusher, message(receiver.url))
         receiver.status = 200
-        await pusher(message(receiver.url, push={"headers": {"Authorization": "mended"}}))
+        await pusher(message(receiver.url, push={"headers": {"Authorization": "new"}}))

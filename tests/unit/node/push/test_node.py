@@ -1,4 +1,4 @@
-"""E17 end to end: what a node does with topics that are pushed. Endpoints are real, the store is in memory or real."""
+"""E17 end to end: topics with push on a node. Endpoints are real, and the store is in memory."""
 
 import pytest
 from aiohttp import web
@@ -13,7 +13,7 @@ def bodies(receiver):
     return sorted(seen.body for seen in receiver.seen)
 
 
-async def test_whatever_the_handler_is_topics_with_push_are_pushed(receiver, pusher):
+async def test_node_pushes_topics_with_push_and_handles_others(receiver, pusher):
     async with World(acme=topic(push={"url": receiver.url}), other=topic()) as world:
         await world.put_many(20)
         await world.put(b"for the handler", project="other")
@@ -24,7 +24,7 @@ async def test_whatever_the_handler_is_topics_with_push_are_pushed(receiver, pus
         )  # fmt: skip
 
 
-async def test_a_failing_endpoint_ends_in_a_dead_letter_that_reads_well(receiver, pusher):
+async def test_failing_endpoint_leads_to_a_dead_letter_with_its_answer(receiver, pusher):
     receiver.status, receiver.body = 500, b"no such\norder"
     async with World(acme=topic(push={"url": receiver.url}, max_attempts=3)) as world:
         await world.put(b"x", id="order-1")
@@ -38,13 +38,13 @@ async def test_a_failing_endpoint_ends_in_a_dead_letter_that_reads_well(receiver
 
 @pytest.mark.parametrize("status", [429, 503])
 async def test_retry_after_pauses_the_topic_and_costs_no_attempt(receiver, pusher, status):
-    """The other topic goes on; when the pause is over, all of the first one's come, in their first attempt."""
-    rests = True
+    """The other topic runs meanwhile. After the pause, all messages are pushed in their first attempt."""
+    pausing = True
 
-    async def rest_first(_request):
-        return web.Response(status=status, headers={"Retry-After": "1"}) if rests else web.Response()
+    async def pause_first(_request):
+        return web.Response(status=status, headers={"Retry-After": "1"}) if pausing else web.Response()
 
-    receiver.behaviour = rest_first
+    receiver.behaviour = pause_first
     async with World(acme=topic(push={"url": receiver.url}, max_attempts=1), other=topic()) as world:
         await world.put_many(10)
         await world.node(push=pusher)
@@ -52,21 +52,21 @@ async def test_retry_after_pauses_the_topic_and_costs_no_attempt(receiver, pushe
         await world.put(b"meanwhile", project="other")
         await until(lambda: world.handled)
         asked = len(receiver.seen)
-        rests = False
+        pausing = False
         await world.all_gone()
         assert 10 == len(receiver.seen) - asked
         assert {"1"} == {seen.headers["evenlane-attempt"] for seen in receiver.seen}
         assert [] == world.dead()
 
 
-async def test_while_the_breaker_is_open_no_attempt_is_lost(receiver, pusher):
-    """Five failures of five messages; the others wait without any, and are taken when the endpoint is back."""
+async def test_open_breaker_costs_no_attempt(receiver, pusher):
+    """Five messages fail. The others wait, and are pushed when the endpoint is back."""
     receiver.status = 500
     push = {"url": receiver.url, "concurrency": 1}
     async with World(acme=topic(push=push, max_attempts=2, backoff={"base": 0.01, "jitter": 0})) as world:
         await world.put_many(30)
         node = await world.node(push=pusher)
-        await until(lambda: "acme" in node.pauses._timers)
+        await until(lambda: node.pauses.reason("acme"))
         assert 5 == len(receiver.seen)
         receiver.status = 200
         await world.all_gone()
@@ -76,7 +76,7 @@ async def test_while_the_breaker_is_open_no_attempt_is_lost(receiver, pusher):
         assert len(dead) <= 5
 
 
-async def test_no_more_at_once_than_its_concurrency(receiver, pusher):
+async def test_push_concurrency_bounds_requests_at_once(receiver, pusher):
     under_way = most = 0
 
     async def counted(_request):
@@ -95,8 +95,8 @@ async def test_no_more_at_once_than_its_concurrency(receiver, pusher):
         assert 2 == most
 
 
-async def test_ack_wait_does_not_cut_a_push(receiver, pusher):
-    """K6: its own timeout counts, which is longer."""
+async def test_push_may_take_longer_than_ack_wait(receiver, pusher):
+    """P11: its own timeout counts."""
     release = []
 
     async def slow(_request):
@@ -108,7 +108,7 @@ async def test_ack_wait_does_not_cut_a_push(receiver, pusher):
         await world.put()
         node = await world.node(hangs, push=pusher)
         await until(lambda: receiver.seen)
-        await world.put(project="other")  # the sweep has looked at both when it has given this one up
+        await world.put(project="other")  # when this one has timed out, the sweep has seen both
         await until(lambda: node.counters.retried)
         release.append(True)
         await until(lambda: node.counters.handled)
@@ -119,7 +119,7 @@ async def hangs(_message):
     await until(lambda: False, 60)
 
 
-async def test_a_node_that_only_pushes_leaves_other_topics_alone(receiver, pusher):
+async def test_node_that_only_pushes_keeps_messages_of_other_topics(receiver, pusher):
     async with World(acme=topic(push={"url": receiver.url}), other=topic(max_attempts=1)) as world:
         await world.put(project="other")
         node = await world.node(handle, push=pusher)

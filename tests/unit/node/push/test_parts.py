@@ -1,4 +1,4 @@
-"""E17: the pure parts of a push: addresses, Retry-After, signatures, headers, what a dead letter says."""
+"""E17: the pure parts of a push: addresses, Retry-After, signatures, headers, error texts."""
 
 import base64
 from datetime import UTC, datetime
@@ -18,6 +18,13 @@ from evenlane.engine.node.push.signature import keys, signature, webhook_id
 NOW = datetime(2026, 11, 21, 12, 0, 0, tzinfo=UTC).timestamp()
 
 
+dates = st.builds(  # many of them impossible
+    "{}, {:02} {} {:04} {:02}:{:02}:{:02} GMT".format, st.sampled_from(["Sat", "Sun", "Xyz"]), st.integers(0, 40),
+    st.sampled_from(["Feb", "Nov", "Xyz"]), st.integers(0, 9_999), st.integers(0, 30), st.integers(0, 70),
+    st.integers(0, 70),
+)  # fmt: skip
+
+
 class TestAddresses:
     @pytest.mark.parametrize(
         "address",
@@ -30,7 +37,7 @@ class TestAddresses:
             "64:ff9b::10.0.0.1", "64:ff9b:1::1", "2002:7f00:1::", "2001:0:7f00:1::1", "100::1", "5f00::1",
         ],
     )  # fmt: skip
-    def test_what_is_not_the_internet_is_not_public(self, address):
+    def test_reserved_addresses_are_not_public(self, address):
         assert not is_public(address)
 
     @pytest.mark.parametrize(
@@ -38,11 +45,11 @@ class TestAddresses:
         ["1.1.1.1", "8.8.8.8", "93.184.215.14", "172.32.0.1", "100.128.0.1", "2606:4700:4700::1111", "::ffff:8.8.8.8",
          "64:ff9b::808:808"],
     )  # fmt: skip
-    def test_what_is_somebodys_there_is(self, address):
+    def test_global_addresses_are_public(self, address):
         assert is_public(address)
 
     @given(st.ip_addresses(v=4))
-    def test_another_way_to_write_it_makes_no_difference(self, address):
+    def test_mapped_addresses_are_as_public_as_the_original(self, address):
         assert is_public(str(address)) == is_public(f"::ffff:{address}") == is_public(f"64:ff9b::{address}")
 
 
@@ -56,7 +63,7 @@ class TestRetryAfter:
             ("Fri, 31 Dec 9999 23:59:59 GMT", MOST_S),
         ],
     )  # fmt: skip
-    def test_seconds_and_dates(self, value, seconds):
+    def test_seconds_and_dates_are_accepted(self, value, seconds):
         assert seconds == pause_s(value, NOW)
 
     @pytest.mark.parametrize(
@@ -64,11 +71,11 @@ class TestRetryAfter:
         ["", "-5", "+5", "1.5", "1e3", "5s", "soon", "٣", "NaN", "9" * 400, "Sat, 21 Nov 2026 12:00:42",
          "Sat, 31 Feb 2026 12:00:00 GMT", "Sat, 21 Nov 2026 25:00:00 GMT", "2026-11-21T12:00:42Z", "Sat, 21 Nov"],
     )  # fmt: skip
-    def test_malformed(self, value):
+    def test_malformed_value_is_none(self, value):
         assert pause_s(value, NOW) is None
 
-    @given(st.text() | st.from_regex(r"[A-Z][a-z]{2}, [0-9]{2} [A-Z][a-z]{2} [0-9]{4} [0-9:]{8} GMT", fullmatch=True))
-    def test_whatever_it_says_the_pause_is_bounded(self, value):
+    @given(st.text() | dates)
+    def test_pause_is_bounded(self, value):
         found = pause_s(value, NOW)
         assert found is None or LEAST_S <= found <= MOST_S
 
@@ -78,17 +85,17 @@ class TestSignature:
     whsec = "whsec_" + base64.b64encode(raw).decode()
 
     @pytest.mark.parametrize("text", [whsec, whsec.rstrip("="), f"\n{whsec}\n", raw.decode()])
-    def test_a_secret_in_both_forms(self, text):
+    def test_secret_may_be_base64_or_plain(self, text):
         assert (self.raw,) == keys(text)
 
     @pytest.mark.parametrize("text", ["", " \n", "whsec_", "whsec_*", "whsec_abc=de", "good whsec_!"])
-    def test_one_that_is_none_is_refused_without_being_shown(self, text):
+    def test_error_of_an_invalid_secret_does_not_show_it(self, text):
         with pytest.raises(ValueError, match=r"it is empty|whsec_ in it") as caught:
             keys(text)
         assert "*" not in str(caught.value)
 
-    @given(st.binary(max_size=50).filter(lambda body: body.isascii()), st.text(min_size=1, max_size=20))
-    def test_the_library_of_the_specification_takes_it(self, body, name):
+    @given(st.text(st.characters(max_codepoint=127), max_size=50).map(str.encode), st.text(min_size=1, max_size=20))
+    def test_reference_library_verifies_the_signature(self, body, name):
         """Independent oracle: standardwebhooks."""
         now = int(datetime.now(tz=UTC).timestamp())
         identity = webhook_id("acme", name.encode("utf-8", "replace").decode())
@@ -99,7 +106,7 @@ class TestSignature:
             Webhook(self.whsec).verify(body + b"x", headers, json_parse=False)
 
     @given(st.text(max_size=30), st.text(max_size=30))
-    def test_ids_stay_apart_and_fit_into_a_header(self, one, other):
+    def test_webhook_ids_are_unique_and_fit_into_a_header(self, one, other):
         one, other = (text.encode("utf-8", "replace").decode() for text in (one, other))
         identity = webhook_id("acme", one)
         assert (one == other) == (identity == webhook_id("acme", other))
@@ -109,7 +116,7 @@ class TestSignature:
 
 
 class TestSecretFiles:
-    def test_they_are_read_anew_after_a_while(self, tmp_path):
+    def test_secret_is_read_again_after_five_seconds(self, tmp_path):
         files = SecretFiles(tmp_path)
         (tmp_path / "a").write_text("one two")
         assert (b"one", b"two") == files.get("a", 0).keys
@@ -121,14 +128,14 @@ class TestSecretFiles:
         ("content", "reason"),
         [(None, "there is no such file"), (b"", "it is empty"), (b"\xff", "no text"), (b"whsec_!!", "not base64")],
     )
-    def test_one_that_can_not_be_used_is_one_sentence(self, tmp_path, content, reason):
+    def test_error_of_an_unusable_secret_is_one_sentence(self, tmp_path, content, reason):
         if content is not None:
             (tmp_path / "a").write_bytes(content)
         with pytest.raises(NoSecret, match=reason) as caught:
             SecretFiles(tmp_path).get("a", 0)
         assert "\n" not in str(caught.value)
 
-    def test_a_node_without_the_folder_says_so(self):
+    def test_error_without_a_secrets_folder_names_the_setting(self):
         with pytest.raises(NoSecret, match="no push_secrets"):
             SecretFiles(None).get("a", 0)
 
@@ -137,7 +144,7 @@ class TestHeaders:
     def made(self, message=None, topic=None, signature=None):
         return headers_of(message or {}, topic or {}, identity="acme:1", timestamp=5, attempt=2, signature=signature)
 
-    def test_without_any(self):
+    def test_default_headers(self):
         made = self.made()
         assert made.pop("user-agent").startswith("Evenlane/")
         assert {
@@ -145,9 +152,9 @@ class TestHeaders:
             "webhook-timestamp": "5", "evenlane-attempt": "2",
         } == made  # fmt: skip
 
-    def test_the_topics_win_over_the_messages_whatever_the_case(self):
-        made = self.made({"Content-Type": "text/plain", "AUTHORIZATION": "mine"}, {"Authorization": "theirs"})
-        assert ("text/plain", "theirs") == (made["content-type"], made["authorization"])
+    def test_headers_of_the_topic_override_those_of_the_message(self):
+        made = self.made({"Content-Type": "text/plain", "AUTHORIZATION": "message"}, {"Authorization": "topic"})
+        assert ("text/plain", "topic") == (made["content-type"], made["authorization"])
         assert "AUTHORIZATION" not in made
 
     @pytest.mark.parametrize(
@@ -156,16 +163,16 @@ class TestHeaders:
          ("A", "b\r\nC: d"), ("A", "b\nC: d"), ("A", "\x00"), ("Webhook-Id", "x"), ("Accept-Encoding", "gzip"),
          ("Expect", "100-continue"), ("A\r\nB", "c"), ("", "x")],
     )  # fmt: skip
-    def test_what_can_not_be_sent_on_is_left_out(self, name, value):
+    def test_forbidden_headers_are_left_out(self, name, value):
         assert self.made() == self.made({name: value})
 
-    def test_a_trace_goes_on(self):
+    def test_traceparent_is_passed_on(self):
         trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
         assert trace == self.made({"traceparent": trace})["traceparent"]
 
 
 class TestFailure:
-    def test_it_reads_well(self):
+    def test_error_has_status_address_and_answer(self):
         error = failure(PushResponse(500, None, b"out of\r\n  order"), "https://a.example/x", ())
         assert "HTTP 500 from https://a.example/x: out of order" == str(error)
         assert error.is_outage
@@ -173,15 +180,15 @@ class TestFailure:
     @pytest.mark.parametrize(
         ("status", "outage"), [(400, False), (404, False), (410, False), (429, False), (503, True)]
     )
-    def test_which_are_the_endpoints_own(self, status, outage):
+    def test_only_server_errors_are_outages(self, status, outage):
         assert outage == failure(PushResponse(status, None, b""), "http://a", ()).is_outage
 
-    def test_what_is_quoted_is_short_and_one_line(self):
+    def test_quoted_answer_is_one_short_line(self):
         assert "x" * 200 == quoted(b"x" * 5_000, ())
         assert "ä" * 100 == quoted("ä".encode() * 5_000, ())
         assert "\ufffd a b" == quoted(b"\xff\x00\x1b a\xe2\x80\xa8b", ()).replace("[", "")
 
-    def test_it_repeats_no_secret_even_where_it_is_cut(self):
+    def test_quoted_answer_shows_no_secret_even_where_it_is_cut(self):
         hidden = confidential_of("https://a/x?token=t0ps3cret&b", ["Bearer abc123def", "s"])
         echo = b"x" * 195 + b"abc123def"
         assert "abc12" not in quoted(echo, hidden)
@@ -189,11 +196,11 @@ class TestFailure:
             b"you sent Bearer abc123def and t0ps3cret and abc123def", hidden
         )
 
-    def test_an_address_is_shown_without_its_query(self):
+    def test_address_is_shown_without_its_query(self):
         assert "https://a/x" == where("https://a/x?token=1")
 
     @given(st.binary(max_size=400))
-    def test_whatever_it_says_it_is_one_line(self, start):
+    def test_quoted_answer_is_bounded(self, start):
         text = quoted(start, ())
         assert len(text.encode()) <= 200
         assert len(text.splitlines()) <= 1

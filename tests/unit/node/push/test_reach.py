@@ -1,10 +1,11 @@
-"""E17 on real sockets: where a node pushes to, and whom it trusts there."""
+"""E17 on real sockets: the addresses to which a node pushes, and the certificates that it trusts."""
 
 import socket
 
 import pytest
 
 from evenlane.engine.base.config.settings import Settings
+from evenlane.engine.errors import ConfigError
 from evenlane.engine.node.push.pusher import Pusher
 from tests.support.push.pushing import failed
 from tests.support.push.receiver import message, receiving
@@ -18,20 +19,20 @@ class TestPrivateAddresses:
         await made.close()
 
     @pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "[::1]", "[::ffff:127.0.0.1]", "0.0.0.0"])
-    async def test_this_machine_is_closed_by_default_however_it_is_written(self, receiver, public, host):
+    async def test_loopback_is_refused_by_default(self, receiver, public, host):
         port = receiver.url.rpartition(":")[2]
         error = await failed(public, message(f"http://{host}:{port}/"))
         assert "is not a public address, and this node pushes to no other (push_private)" in str(error)
         assert [] == receiver.seen
 
     @pytest.mark.parametrize("host", ["169.254.169.254", "10.0.0.1", "[fd00:ec2::254]", "192.168.0.1"])
-    async def test_so_are_private_networks_and_metadata(self, public, host):
-        """Nothing is sent there, so that nothing is waited for."""
+    async def test_private_networks_and_metadata_are_refused_by_default(self, public, host):
+        """At once, as no request is sent."""
         error = await failed(public, message(f"http://{host}/latest/meta-data/", push={"timeout": 3_600}))
         assert "is not a public address" in str(error)
 
-    async def test_a_name_that_changes_its_meaning_does_not_help(self, receiver, public, monkeypatch):
-        """DNS rebinding: whatever a look-up said before, the address connected to is what counts."""
+    async def test_dns_rebinding_does_not_reach_a_private_address(self, receiver, public, monkeypatch):
+        """The address of the connection is checked, not that of an earlier lookup."""
         port = int(receiver.url.rpartition(":")[2])
 
         def look_up(_host, _port, **_more):
@@ -42,7 +43,7 @@ class TestPrivateAddresses:
         assert "127.0.0.1 is not a public address" in str(error)
         assert [] == receiver.seen
 
-    async def test_a_proxy_of_the_surroundings_is_not_used(self, receiver, pusher, monkeypatch):
+    async def test_proxy_of_the_environment_is_not_used(self, receiver, pusher, monkeypatch):
         monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
         await pusher(message(receiver.url))
 
@@ -63,13 +64,13 @@ class TestTls:
         async with receiving(context) as made:
             yield made
 
-    async def test_a_certificate_nobody_vouches_for_is_refused(self, secured, pusher):
+    async def test_untrusted_certificate_is_refused(self, secured, pusher):
         error = await failed(pusher, message(f"{secured.url}/x"))
         assert "the certificate is not trusted (unable to get local issuer certificate)" in str(error)
         assert str(error).endswith(f": {secured.url}/x")
         assert [] == secured.seen
 
-    async def test_with_its_authority_it_is_taken_and_for_its_own_name_only(self, secured, authority, tmp_path):
+    async def test_push_ca_trusts_its_certificates_for_their_names(self, secured, authority, tmp_path):
         ca = tmp_path / "ca.pem"
         authority.cert_pem.write_to_path(str(ca))
         pusher = Pusher(Settings(push_private=True, push_ca=ca))
@@ -81,13 +82,11 @@ class TestTls:
         finally:
             await pusher.close()
 
-    async def test_plain_http_where_tls_is_wanted(self, receiver, pusher):
+    async def test_plain_http_answer_to_tls_fails_the_attempt(self, receiver, pusher):
         error = await failed(pusher, message(receiver.url.replace("http:", "https:")))
         assert "no TLS connection (" in str(error)
 
-    def test_an_authority_that_is_none_is_one_sentence_at_the_start(self, tmp_path):
-        from evenlane.engine.errors import ConfigError
-
+    def test_invalid_push_ca_is_rejected_at_start(self, tmp_path):
         (tmp_path / "ca.pem").write_text("x")
         with pytest.raises(ConfigError, match=r"push_ca: .*ca\.pem holds no certificates in PEM"):
             Pusher(Settings(push_ca=tmp_path / "ca.pem"))

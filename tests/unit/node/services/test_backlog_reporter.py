@@ -1,4 +1,6 @@
-"""A topic's backlog as producers know it, and what nodes tell of it (K6, P8)."""
+"""The backlog of a topic as producers estimate it, and the reports of nodes (K6, P8)."""
+
+import asyncio
 
 import msgspec
 import pytest
@@ -36,7 +38,7 @@ def put(known: BacklogEstimate, sequence: int, now: float, where: str = LANE) ->
 # ---- a producer's own puts
 
 
-def test_own_puts_are_forgotten_once_a_count_covers_them_and_not_before():
+def test_own_puts_count_until_a_report_covers_them():
     own = LocalPuts()
     for sequence in range(1, 11):
         own.stored(sequence, now=sequence * 0.2)
@@ -46,17 +48,19 @@ def test_own_puts_are_forgotten_once_a_count_covers_them_and_not_before():
     assert 0 == own.count
 
 
-def test_own_puts_of_a_producer_that_nobody_counts_for_cost_bounded_memory():
-    own = LocalPuts()
+def test_own_puts_are_kept_in_64_steps():
+    """Memory is bounded, though no report comes."""
+    own, counts = LocalPuts(), set()
     for sequence in range(1, 10_001):
         own.stored(sequence, now=float(sequence))
-    assert (10_000, 64) == (own.count, len(own._steps))
-    own.covered(10_000)
-    assert 0 == own.count
+    for sequence in range(10_001):
+        own.covered(sequence)
+        counts.add(own.count)
+    assert (64 + 1, 10_000, 0) == (len(counts), max(counts), own.count)
 
 
-def test_a_step_that_a_count_covers_in_part_is_kept_whole():
-    """It counts too much rather than too little, until the next count."""
+def test_step_that_a_report_covers_in_part_counts_whole():
+    """The estimate is rather too large than too small."""
     own = LocalPuts()
     for sequence in (1, 2, 3):
         own.stored(sequence, now=0.0)
@@ -64,11 +68,11 @@ def test_a_step_that_a_count_covers_in_part_is_kept_whole():
     assert 3 == own.count
 
 
-# ---- what is known of a project
+# ---- the estimate of a project
 
 
-def test_what_waits_is_what_was_counted_and_put_since_and_what_is_on_its_way():
-    """K6: each put is in the count or beside it, never both."""
+def test_estimate_adds_own_puts_to_the_report():
+    """K6: each put counts once, whether the report covers it or not."""
     known = backlog()
     known.counted(3, 4, lane=20, later=7, at=1, now=0.0)
     put(known, 21, now=0.5)
@@ -76,12 +80,12 @@ def test_what_waits_is_what_was_counted_and_put_since_and_what_is_on_its_way():
     known.flying += 1
     assert (6, 1, False) == (known.known, known.flying, known.full)
     known.reported(BacklogEntry(3, "acme", 5, 21, 7), at=2, now=1.0)
-    assert 6 == known.known, "the lane's put is counted, the delayed one isn't yet"
+    assert 6 == known.known, "the report covers the lane's put, but not the delayed one"
     known.reported(BacklogEntry(3, "acme", 9, 21, 8), at=3, now=2.0)
     assert (9, True) == (known.known, known.full)
 
 
-def test_what_was_not_stored_does_not_count():
+def test_failed_and_duplicate_puts_do_not_count():
     known = backlog()
     known.counted(3, 0, 0, 0, at=1, now=0.0)
     for outcome in (None, stored(1, duplicate=True)):
@@ -90,14 +94,14 @@ def test_what_was_not_stored_does_not_count():
     assert (0, 0) == (known.known, known.flying)
 
 
-def test_the_count_of_a_former_owner_that_comes_late_is_passed_over():
+def test_late_report_of_a_previous_owner_is_skipped():
     known = backlog()
     known.reported(BacklogEntry(3, "acme", 5, 0, 0), at=2, now=0.0)
     known.reported(BacklogEntry(3, "acme", 9, 0, 0), at=1, now=0.1)
     assert 5 == known.known
 
 
-def test_nothing_is_decided_before_every_partition_is_counted_nor_by_what_is_old():
+def test_estimate_is_usable_while_all_partitions_have_recent_counts():
     known = backlog(partitions=(3, 4))
     known.reported(BacklogEntry(3, "acme", 5, 0, 0), at=1, now=100.0)
     assert [4] == known.stale(100.0)
@@ -108,21 +112,21 @@ def test_nothing_is_decided_before_every_partition_is_counted_nor_by_what_is_old
     assert [3, 4] == known.stale(100.0 + DEFAULT.reported_within_s)
 
 
-def test_a_store_that_does_not_answer_holds_nobody_up():
+def test_estimate_is_usable_if_the_store_does_not_answer():
     known = backlog(partitions=(3, 4))
     known.uncounted(100.0)
     assert known.usable_until > 100.0
     assert known.fresh_until <= 100.0 + DEFAULT.counted_s
 
 
-def test_a_store_counts_even_if_a_nodes_clock_is_ahead():
+def test_count_of_the_store_replaces_a_report_with_a_fast_clock():
     known = backlog()
     known.reported(BacklogEntry(3, "acme", 5, 0, 0), at=10 * SECOND, now=0.0)
     known.counted(3, 7, 0, 0, at=SECOND, now=6.0)
     assert (7, 6.0 + DEFAULT.counted_s) == (known.known, known.fresh_until)
 
 
-def test_a_changed_topic_keeps_what_is_known_of_its_partitions():
+def test_changed_topic_keeps_the_counts_of_its_partitions():
     known = backlog(partitions=(3, 4))
     for number in (3, 4):
         known.counted(number, 3, 0, 0, at=1, now=100.0)
@@ -130,7 +134,7 @@ def test_a_changed_topic_keeps_what_is_known_of_its_partitions():
     assert (5, 3, [5]) == (known.limit, known.known, known.stale(100.5))
 
 
-def test_the_partitions_of_a_topic_are_all_that_its_groups_lie_on():
+def test_partitions_of_a_topic_include_draining_groups():
     for active, spread, draining in ((8, 4, ()), (2, 12, ()), (1, 4, (1, 2, 7)), (20, 12, (30,))):
         spec = topic(groups=max(active, 8), spread=2)
         of = Accepted(topic=msgspec.structs.replace(spec, spread=spread), active=active, draining=draining, revision=1)
@@ -141,7 +145,7 @@ def test_the_partitions_of_a_topic_are_all_that_its_groups_lie_on():
 # ---- the message
 
 
-def test_a_report_is_cut_into_messages_that_stand_alone():
+def test_report_is_split_into_independent_messages():
     entries = [BacklogEntry(n % 128, f"project-{n}", n, n, n) for n in range(9_000)]
     messages = list(encoded("node.1", 7, 5, entries))
     reports = [decoded(message) for message in messages]
@@ -155,11 +159,11 @@ def test_a_report_is_cut_into_messages_that_stand_alone():
 
 
 @pytest.mark.parametrize("body", [b"", b"{}", b"[1]", b"\xff", b'{"node":"n","number":1,"at":1,"entries":[[1]]}'])
-def test_what_no_node_has_written_is_none(body):
+def test_invalid_report_is_none(body):
     assert None is decoded(body)
 
 
-# ---- what a node counts
+# ---- the counts of a node
 
 
 class FakeTopicCache:
@@ -178,8 +182,8 @@ def tallied(node, **topics) -> Tally:
     return tally
 
 
-async def test_a_node_counts_what_waits_what_runs_and_what_is_delayed_however_far():
-    """K6, K1: a month ahead as well, of which the node's own memory knows nothing."""
+async def test_tally_counts_waiting_running_and_delayed_messages():
+    """K6, K1: also those that are due in a month, which aren't in the node's memory."""
     limited = topic(max_backlog=100)
     async with gated(acme=limited, free=topic()) as world:
         await world.put_many(5, group=0)
@@ -200,7 +204,7 @@ async def test_a_node_counts_what_waits_what_runs_and_what_is_delayed_however_fa
         assert 3 == sum(entry.later for entry in entries)
 
 
-async def test_a_topic_without_a_limit_costs_nothing_and_one_that_gets_it_is_counted():
+async def test_tally_counts_only_topics_with_a_limit():
     limited = topic(max_backlog=100)
     async with gated(acme=limited) as world:
         node = await world.node(world.handle)
@@ -213,8 +217,8 @@ async def test_a_topic_without_a_limit_costs_nothing_and_one_that_gets_it_is_cou
         assert [] == await tally.entries()
 
 
-async def test_a_partition_whose_backlog_is_still_read_is_not_told():
-    """Producers ask the store meanwhile: a part must not pass for the whole."""
+async def test_tally_omits_a_partition_during_its_catch_up():
+    """Producers ask the store meanwhile: a partial count must not pass for the whole."""
     limited = topic(max_backlog=100)
     async with gated(acme=limited) as world:
         node = await world.node(world.handle)
@@ -224,7 +228,7 @@ async def test_a_partition_whose_backlog_is_still_read_is_not_told():
         assert [] == await tally.entries()
 
 
-async def test_a_store_that_does_not_answer_leaves_what_the_node_knows_itself():
+async def test_tally_counts_from_memory_if_the_store_does_not_answer():
     limited = topic(max_backlog=100)
     async with gated(acme=limited) as world:
         await world.put_many(5)
@@ -236,7 +240,7 @@ async def test_a_store_that_does_not_answer_leaves_what_the_node_knows_itself():
 
 
 class Wire:
-    """A connection for questions that only notes."""
+    """A connection that records the sent messages."""
 
     def __init__(self):
         self.sent, self.opened = [], 0
@@ -251,17 +255,16 @@ class Wire:
         self.opened -= 1
 
 
-async def test_a_node_tells_it_each_second_and_stops_when_closed():
+async def test_node_reports_repeatedly_until_closed():
     limited = topic(max_backlog=100)
     async with gated(acme=limited) as world:
         node = await world.node(world.handle)
         wire, topic_cache = Wire(), FakeTopicCache(acme=limited)
-        counting = BacklogReporter(wire, "online", node, topic_cache, every_s=0.01)
-        await counting.open()
+        reporter = BacklogReporter(wire, "online", node, topic_cache, every_s=0.01)
+        await reporter.open()
         await until(lambda: len(wire.sent) > 2)
         assert {"backlog.online.node"} == {to for to, _ in wire.sent}
         assert [0, 1, 2] == [report.number for _, report in wire.sent[:3]]
-        topic_cache.on_change[0]("acme", None)
-        await until(lambda: len(wire.sent))
-        await counting.close()
-        assert (True, 0, []) == (counting._reporting.done(), wire.opened, topic_cache.on_change)
+        await reporter.close()
+        assert (0, []) == (wire.opened, topic_cache.on_change)
+        assert "backlog counts" not in {task.get_name() for task in asyncio.all_tasks()}

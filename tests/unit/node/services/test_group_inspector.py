@@ -1,4 +1,4 @@
-"""What a node says of groups that may be empty: all that isn't durably settled counts, wherever it is (E3, L)."""
+"""A node's answer about groups that may be empty: each message that isn't durably settled counts (E3, L)."""
 
 import asyncio
 
@@ -8,6 +8,7 @@ from evenlane.engine.core.message.message import Retry
 from evenlane.engine.core.ports import Lost
 from evenlane.engine.core.wire.group_gc_messages import GroupQuestion, GroupRequest
 from evenlane.engine.node.services.group_inspector import GroupInspector
+from evenlane.engine.node.tuning import Tuning
 from tests.support.node.world import SECOND, World, topic
 from tests.support.until import until
 
@@ -28,13 +29,12 @@ async def full(node, *groups, **options):
     return (await inspected(node, *groups, **options)).full.get(options.get("project", "acme"), [])
 
 
-async def test_what_holds_nothing(world):
-    """Each partition is told of under its epoch."""
+async def test_answer_has_the_epoch_of_each_partition(world):
     node = await world.node()
     assert ({0: 1, 1: 1}, {}) == ((answer := await inspected(node, 2, 3)).epochs, answer.full)
 
 
-async def test_what_waits(world):
+async def test_group_with_a_waiting_message_is_full(world):
     node = await world.node()
     await world.put(project="dead", group=5)
     assert [5] == await full(node, 4, 5, project="dead")
@@ -42,7 +42,7 @@ async def test_what_waits(world):
     assert [5] == await full(node, 4, 5, project="dead", deep=False)
 
 
-async def test_what_runs(world):
+async def test_group_with_a_running_message_is_full(world):
     go = asyncio.Event()
 
     async def wait(_message):
@@ -59,8 +59,8 @@ async def test_what_runs(world):
 
 
 @pytest.mark.parametrize("ordered", [False, True])
-async def test_what_is_to_be_tried_again(world, ordered):
-    """Its copy waits in the later stream; in an ordered topic it stays where it is."""
+async def test_group_with_a_message_between_attempts_is_full(world, ordered):
+    """Its copy is in the delay stream; in an ordered topic, the message stays in its lane."""
     world.topics["acme"] = topic(groups=2, ordered=ordered)
     attempts = []
 
@@ -78,35 +78,35 @@ async def test_what_is_to_be_tried_again(world, ordered):
 
 
 @pytest.mark.parametrize("hours", [0.01, 1, 5, 24 * 300])
-async def test_what_is_due_later(world, hours):
-    """Of any hour, fed or not."""
+async def test_group_with_a_delayed_message_is_full(world, hours):
+    """Whether its hour is fed or not."""
     node = await world.node()
     await world.put(group=4, due=node.store.now() + int(hours * HOUR))
     assert [4] == await full(node, 4, 5)
 
 
-async def test_what_is_settled_and_still_there_is_nothing(world):
-    """A lane pinned by another tenant's message keeps what came after it for a while."""
-    node = await world.node()
+async def test_group_with_settled_messages_is_empty(world):
+    """They are still in the lane, which a message of another project pins."""
+    node = await world.node(tuning=Tuning(pinned_for=HOUR))
     await world.put(project="dead", group=1)
-    await world.put(project="dead", group=0)  # both lanes
+    await world.put(project="dead", group=0)  # (both lanes)
     ids = [await world.put(group=group) for group in (2, 3) for _ in range(5)]
     await until(lambda: set(ids) <= set(world.ids))
     there = world.waiting()
-    assert there > 2, "the settled ones are there still, or this test shows nothing"
+    assert there > 2, "the settled messages are gone, so this test shows nothing"
 
     async def empty():
         return not await full(node, 2, 3)
 
-    await until(empty, 3)
-    assert there == world.waiting(), "they were removed meanwhile, so this test shows nothing"
+    await until(empty)
+    assert there == world.waiting(), "the settled messages were removed meanwhile, so this test shows nothing"
     assert [] != await full(node, 0, 1, project="dead")
 
 
-async def test_what_is_done_but_not_durably_so(world):
-    """Another owner would handle it again."""
+async def test_group_with_an_unsettled_result_is_full(world):
+    """Another owner would handle the message again."""
     node = await world.node()
-    world.server.refuse("settled.", Lost("as the test wants it"))
+    world.server.refuse("settled.", Lost("no answer"))
     await world.put(group=2)
     await until(lambda: world.handled)
     assert [2] == await full(node, 2)
@@ -118,7 +118,7 @@ async def test_what_is_done_but_not_durably_so(world):
     await until(empty)
 
 
-async def test_a_partition_that_could_not_be_looked_at_is_not_told_of(world, monkeypatch):
+async def test_answer_omits_a_partition_that_the_store_does_not_count(world):
     node = await world.node()
     held = node.store.held
 
@@ -127,25 +127,25 @@ async def test_a_partition_that_could_not_be_looked_at_is_not_told_of(world, mon
             raise Lost("no answer")
         return await held(lane, project)
 
-    monkeypatch.setattr(node.store, "held", lost)
+    node.store.held = lost
     assert {0: 1} == (await inspected(node, 2)).epochs
 
 
-async def test_a_node_whose_lease_is_not_trusted_tells_of_nothing(world):
-    """O: it may have another owner by now."""
+async def test_answer_of_an_untrusted_node_is_empty(world):
+    """O: its partitions may have other owners."""
     node = await world.node()
     node.trust(0)
     assert {} == (await inspected(node, 2)).epochs
 
 
-async def test_a_partition_of_which_another_has_come_to_be_the_owner_is_not_told_of(world):
-    """O: its log is another's."""
+async def test_answer_omits_a_fenced_partition(world):
+    """O: its log is another owner's."""
     node = await world.node()
     node.partitions[0].lane.fenced = True
     assert {1: 1} == (await inspected(node, 2)).epochs
 
 
-async def test_many_projects_are_looked_up_in_one_question_to_the_store(world, monkeypatch):
+async def test_many_projects_cost_one_request_per_stream(world):
     """E2."""
     node = await world.node()
     await world.put(project="p9", group=3)
@@ -156,8 +156,8 @@ async def test_many_projects_are_looked_up_in_one_question_to_the_store(world, m
         asked.append(lane)
         return await counts(lane)
 
-    monkeypatch.setattr(node.store, "counts", counted)
-    wanted = tuple(GroupQuestion(f"p{number}", (3,)) for number in range(20))
-    answer = await GroupInspector(node).at(GroupRequest(1, "_INBOX.x", wanted, True))
+    node.store.counts = counted
+    questions = tuple(GroupQuestion(f"p{number}", (3,)) for number in range(20))
+    answer = await GroupInspector(node).at(GroupRequest(1, "_INBOX.x", questions, True))
     assert {"p9": [3]} == answer.full
     assert len(asked) == 4

@@ -1,4 +1,4 @@
-"""What is silent isn't looked at: what is measured then is as if it had been looked at in each interval (X7, W)."""
+"""Silent projects aren't sampled: their measurements are as if they were sampled in each interval (X7, W)."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,11 +12,11 @@ START = Sample(0, 0, 0, 0)
 APART = st.integers(SECOND, 5 * SECOND)
 COUNTS = st.tuples(*[st.integers(0, 50)] * 3)
 MEASURED = st.lists(st.tuples(st.integers(1, 8 * SECOND), COUNTS), min_size=1, max_size=50)
-"""Each: ns since the one before, and what was counted meanwhile."""
+"""Each: ns since the previous one, and the messages counted meanwhile."""
 
 
 class EverySample:
-    """A history that keeps all it was given, and measures through a rest: the oracle."""
+    """A history that keeps all samples, and takes samples during a rest: the oracle."""
 
     def __init__(self, apart):
         self.apart, self.samples = apart, []
@@ -50,8 +50,8 @@ def both(apart, samples):
 
 
 @given(APART, MEASURED, st.integers(0, LONGEST), MEASURED)
-def test_a_short_rest_is_measured_as_if_somebody_had_looked(apart, earlier, rest, later):
-    """X7: then, and in all that follows."""
+def test_short_rest_equals_sampling(apart, earlier, rest, later):
+    """X7: during the rest, and later."""
     samples = list(measured(earlier))
     history, oracle = both(apart, samples)
     until = oracle.samples[-1].at + rest
@@ -64,8 +64,8 @@ def test_a_short_rest_is_measured_as_if_somebody_had_looked(apart, earlier, rest
 
 
 @given(APART, MEASURED, st.integers(LONGEST, 1_000 * SECOND), st.data())
-def test_a_long_rest_is_measured_from_the_same_counters_over_the_same_time(apart, earlier, rest, data):
-    """X7: to within one interval, as nobody knows when in it the looks would have been."""
+def test_long_rest_equals_sampling_within_one_interval(apart, earlier, rest, data):
+    """X7: with the same counters. The times of samples in an interval are unknown."""
     history, oracle = both(apart, list(measured(earlier)))
     until = oracle.samples[-1].at + rest
     now = until + data.draw(st.integers(0, LONGEST - 2 * apart))
@@ -85,23 +85,23 @@ USED = st.builds(Used, st.integers(0, 1_000), st.booleans(), st.booleans())
     st.integers(0, 400),
     st.lists(st.tuples(st.integers(1, 3 * SECOND), USED), min_size=1, max_size=5),
 )
-def test_a_project_that_rested_wants_what_it_would_if_looked_at_each_second(rules, spent, seconds, later):
-    """W: at its first message, and from then on."""
-    looked_at, released = Demand(), Demand()
+def test_demand_after_a_rest_equals_sampling_each_second(rules, spent, seconds, later):
+    """W: at its first message, and later."""
+    sampled, released = Demand(), Demand()
 
     def want(demand, used, at):
         return demand.want("acme", QueueDemand(used, *rules), at, lambda: (10, 150.0))
 
-    for demand in (looked_at, released):
+    for demand in (sampled, released):
         for at in (0, SECOND):
             want(demand, Used(spent, has=False, waits=False), at)
         assert demand.is_at_rest("acme")
     until = (1 + seconds) * SECOND
     for at in range(2 * SECOND, until + 1, SECOND):
-        want(looked_at, Used(spent, has=False, waits=False), at)
+        want(sampled, Used(spent, has=False, waits=False), at)
     released.rested("acme", until)
     at = until
     for gap, used in later:
         at, spent = at + gap, spent + used.spent
-        expected, found = (want(each, used._replace(spent=spent), at) for each in (looked_at, released))
+        expected, found = (want(each, used._replace(spent=spent), at) for each in (sampled, released))
         assert expected == found

@@ -1,4 +1,4 @@
-"""F5: what a node reports of streams that can't be written, on the store in memory."""
+"""F5: a node's reports of streams that can't be written, on the store in memory."""
 
 import pytest
 from structlog.testing import capture_logs
@@ -34,8 +34,8 @@ async def world():
     await made.store.close()
 
 
-async def test_each_stream_has_one_line_at_its_beginning_and_one_at_its_end(world):
-    """Of all that the node writes: those that it shares with others, and both of each of its partitions."""
+async def test_failure_and_recovery_of_a_stream_are_logged_once(world):
+    """The node's streams: shared ones, and both of each of its partitions."""
     world.server.fill_disk()
     with capture_logs() as lines:
         for _ in range(3):
@@ -54,7 +54,7 @@ async def test_each_stream_has_one_line_at_its_beginning_and_one_at_its_end(worl
     }
 
 
-async def test_a_node_that_can_settle_nothing_is_not_ready_until_it_can(world):
+async def test_node_is_not_ready_while_it_cannot_settle(world):
     world.server.fill_disk()
     await world.watch.look()
     sentence = "can't settle: the server can't write: no space left on its disk"
@@ -65,7 +65,7 @@ async def test_a_node_that_can_settle_nothing_is_not_ready_until_it_can(world):
     assert ({}, "") == (world.troubles.current(), world.troubles.not_ready)
 
 
-async def test_one_broken_stream_of_many_is_a_trouble_of_a_node_that_is_ready(world):
+async def test_one_failed_stream_is_reported_but_keeps_the_node_ready(world):
     world.server.fill_disk(FIRST, why=Unwritable("the server has it offline: unsupported"))
     for _ in range(2):
         await world.watch.look()
@@ -75,8 +75,8 @@ async def test_one_broken_stream_of_many_is_a_trouble_of_a_node_that_is_ready(wo
     assert "" == world.troubles.not_ready
 
 
-async def test_streams_of_other_nodes_are_theirs(world):
-    """Whoever takes a partition over reports it; who gives it away says nothing more of it."""
+async def test_node_reports_only_streams_of_its_partitions(world):
+    """From the takeover of a partition until its release."""
     world.server.fill_disk(OTHERS)
     with capture_logs() as lines:
         await world.watch.look()
@@ -89,7 +89,7 @@ async def test_streams_of_other_nodes_are_theirs(world):
     assert {} == world.troubles.current()
 
 
-async def test_what_was_found_stands_while_the_store_is_away(world):
+async def test_trouble_remains_while_the_store_is_unreachable(world):
     world.server.fill_disk()
     await world.watch.look()
     before = world.troubles.current()
@@ -99,8 +99,7 @@ async def test_what_was_found_stands_while_the_store_is_away(world):
     assert before == world.troubles.current()
 
 
-async def test_it_looks_by_itself_and_leaves_no_trouble_behind(world):
-    """Another term begins with a look of its own."""
+async def test_watch_looks_periodically_and_clears_its_trouble_on_close(world):
     world.server.fill_disk()
     world.watch.open()
     await until(lambda: "store" in world.troubles.current(), 5, "a look")

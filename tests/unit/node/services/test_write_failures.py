@@ -1,4 +1,4 @@
-"""F5: what streams that can't be written mean for a node's work, and what is said of it."""
+"""F5: the effect of streams that can't be written on a node, and the description of it."""
 
 import pytest
 
@@ -17,13 +17,12 @@ def failures():
     return WriteFailures(LOG)
 
 
-def test_where_all_can_be_written_nothing_is_said(failures):
+def test_writable_streams_have_no_description(failures):
     assert ([], []) == failures.look(STREAMS, {}, 0)
     assert ("", True) == (failures.sentence, failures.settles)
 
 
-def test_a_stream_begins_once_and_ends_once(failures):
-    """One line each, however often it is looked at."""
+def test_failure_begins_once_and_ends_once(failures):
     assert ([Began("LANES_online_0", FULL)], []) == failures.look(STREAMS, {"LANES_online_0": FULL}, 2 * SECOND)
     assert ([], []) == failures.look(STREAMS, {"LANES_online_0": FULL}, 4 * SECOND)
     assert ([], [Ended("LANES_online_0", 5.0)]) == failures.look(STREAMS, {}, 7 * SECOND)
@@ -31,8 +30,8 @@ def test_a_stream_begins_once_and_ends_once(failures):
     assert "" == failures.sentence
 
 
-def test_what_may_pass_by_itself_counts_from_the_second_look_on(failures):
-    """A rolling restart of NATS elects leaders: that is no line for each of 256 streams."""
+def test_transient_failure_begins_at_the_second_look(failures):
+    """A rolling restart of NATS elects leaders, which must not log a line for each of 256 streams."""
     assert ([], []) == failures.look(STREAMS, {LOG: QUOTA}, 0)
     assert ("", True) == (failures.sentence, failures.settles)
     assert ([], []) == failures.look(STREAMS, {}, SECOND)
@@ -42,20 +41,20 @@ def test_what_may_pass_by_itself_counts_from_the_second_look_on(failures):
     assert ([], [Ended(LOG, 1.0)]) == failures.look(STREAMS, {}, 4 * SECOND)
 
 
-def test_another_reason_is_no_other_beginning(failures):
+def test_changed_reason_begins_no_failure(failures):
     failures.look(STREAMS, {LOG: FULL}, 0)
     assert ([], []) == failures.look(STREAMS, {LOG: QUOTA}, SECOND)
     assert QUOTA.why in failures.sentence
 
 
-def test_a_stream_that_goes_to_another_node_has_not_ended(failures):
+def test_released_stream_does_not_end_its_failure(failures):
     failures.look(STREAMS, {"LANES_online_1": FULL}, 0)
     rest = [stream for stream in STREAMS if stream != "LANES_online_1"]
     assert ([], []) == failures.look(rest, {}, SECOND)
     assert ([Began("LANES_online_1", FULL)], []) == failures.look(STREAMS, {"LANES_online_1": FULL}, 2 * SECOND)
 
 
-def test_one_stream_of_many_is_no_reason_to_settle_nothing(failures):
+def test_node_settles_with_one_failed_stream(failures):
     failures.look(STREAMS, {"LANES_online_1": FULL}, 0)
     assert failures.settles
     assert (
@@ -64,7 +63,7 @@ def test_one_stream_of_many_is_no_reason_to_settle_nothing(failures):
     ) == failures.sentence
 
 
-def test_without_the_settle_log_nothing_can_be_settled(failures):
+def test_node_does_not_settle_without_its_settle_log(failures):
     for now in range(2):
         failures.look(STREAMS, dict.fromkeys(STREAMS, QUOTA), now)
     assert not failures.settles
@@ -74,7 +73,8 @@ def test_without_the_settle_log_nothing_can_be_settled(failures):
     ) == failures.sentence
 
 
-def test_the_settle_logs_reason_comes_first_else_the_most_frequent(failures):
+def test_description_prefers_the_reason_of_the_settle_log(failures):
+    """Otherwise it has the most frequent reason."""
     lanes = {"LANES_online_0": FULL, "LANES_online_1": FULL, "BUSY_online": QUOTA}
     failures.look(STREAMS, lanes, 0)
     assert FULL.why in failures.sentence
