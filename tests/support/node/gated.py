@@ -1,4 +1,4 @@
-"""A world whose handlers wait, and a look at what a node says of it meanwhile."""
+"""A world whose handlers wait, and the answers of a node about its queues meanwhile."""
 
 import asyncio
 from contextlib import asynccontextmanager
@@ -12,7 +12,7 @@ NOW = 1_800_000_000 * SECOND
 
 
 class Clock:
-    """The store's."""
+    """The store's clock, set by the test."""
 
     def __init__(self):
         self.at = NOW

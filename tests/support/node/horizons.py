@@ -1,25 +1,40 @@
-"""Owners of one partition, one after another, and what each has to record."""
+"""Owners of one partition, one after another, and the messages that each must record."""
 
 from evenlane.engine.base.names import settled_stream
 from evenlane.engine.core.lane.settle_record import decode
-from evenlane.ring.hashing import partition_of
-from tests.support.node.keyed import Deadly
+from tests.support.node.keyed import PoisonWorld
 from tests.support.node.two import P, lane_of
-from tests.support.node.world import CLUSTER_CONFIG, topic
+from tests.support.node.world import topic
 from tests.support.until import until
 
 
-class Horizons(Deadly):
-    """Of project acme, group 0, whose messages lie in partition P. Messages in `waits` don't end."""
+class Horizons(PoisonWorld):
+    """Messages of project acme, group 0, are in partition P. Those in `waits` don't end. `record_reads` counts how
+    often nodes read the in-flight records.
+    """
+
+    def __init__(self, **topics):
+        super().__init__(**topics)
+        self.record_reads = 0
+
+    def new_store(self):
+        store = super().new_store()
+        busy = store.busy
+
+        async def counted():
+            self.record_reads += 1
+            return await busy()
+
+        store.busy = counted
+        return store
 
     async def put_paused(self):
-        """A message of a topic that is paused, in the same lane: it stays there, and what comes after it."""
+        """Put a message of a paused topic into P's lane: it stays there, and so do those after it."""
         self.topics.setdefault("still", topic(state="paused"))
-        group = next(group for group in range(10) if partition_of("still", group, 2, CLUSTER_CONFIG.partitions) == P)
-        return await self.put(project="still", group=group)
+        return await self.put(project="still", group=self.group_in(P, "still"))
 
     async def node_with(self, *ids, **options):
-        """A node that runs these."""
+        """A node that runs these messages."""
         node = await self.node(self.handle, **options)
         await self.runs(node, *ids)
         return node
@@ -29,25 +44,25 @@ class Horizons(Deadly):
 
     @staticmethod
     def recorded(node):
-        """Of what runs, by id, whether it is recorded in flight."""
+        """Whether each running message is recorded in flight, by id."""
         return {message.id: message.recorded for message in node.workers.running}
 
     @staticmethod
     def looks(node):
-        """Of what runs, by id, attempt and suspicion."""
+        """The attempt of each running message, and whether it is a suspect, by id."""
         return {message.id: (message.attempt, message.suspect) for message in node.workers.running}
 
     @staticmethod
     def horizons(node):
-        """Of P's lane and later stream."""
+        """The crash horizons of P's lane and delay stream."""
         return tuple(lane.horizon for lane in node.partitions[P].both)
 
     async def last_word(self, kind="lanes"):
-        """What the log says last: its horizon, and whether the end was clean."""
+        """The horizon in the settle log's last state, and whether the log's end is clean."""
         log = await self.settled(lane_of(kind))
         return log.horizon, log.clean
 
-    def fences(self, epoch):
+    def records_of(self, epoch):
         """The records of an epoch in all settle logs."""
         records = [decode(each.body) for each in self.server.messages(settled_stream("online"))]
         return [record for record in records if record.epoch == epoch]

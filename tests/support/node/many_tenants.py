@@ -1,4 +1,4 @@
-"""A node with as many tenants as told, each with one message that waits for its handler; prints its memory, bytes."""
+"""A node with N tenants, each with one message that waits for its handler. Prints the node's memory in bytes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from evenlane.engine.core.queue.fed_lane import FedLane
 from evenlane.engine.core.wire.subjects import queue_named
 from evenlane.engine.node.handlers.handler import Handler
 from evenlane.engine.node.node import Node
-from evenlane.engine.runtime.engine import Engine  # noqa: F401 - what a node's process has loaded
+from evenlane.engine.runtime.engine import Engine  # noqa: F401 - a node's process has it loaded, too
 from evenlane.engine.store.memory.server import MemoryServer
 from evenlane.engine.store.memory.store import MemoryStore
 from evenlane.quota.topics.topic import accept, complete, decode_accepted, encode, parse_spec
@@ -32,7 +32,7 @@ async def handle(_message) -> None:
 async def main(tenants: int) -> None:
     cluster_config = ClusterConfig()
     specs = [complete(parse_spec(b'{"qps": %d}' % (10 + n % 40)), cluster_config) for n in range(40)]
-    topics = {  # as they come from etcd, each read by itself
+    topics = {  # each decoded from its own bytes, as those from etcd are
         f"tenant-{n}": decode_accepted(encode(accept(specs[n % 40], 1, None))).topic for n in range(tenants)
     }
     store = MemoryStore(MemoryServer(), "online")
@@ -48,11 +48,11 @@ async def main(tenants: int) -> None:
     for sequence, project in enumerate(topics, start=1):
         lane.take_in(lane_subject("online", 0, project, 0, "mid").encode(), sequence, 0, b"", b"x" * 100)
     waiting = psutil.Process().memory_info().rss
-    handed = 0
+    started = 0
     while (message := node.dispatcher.take(now_ns())) is not None:
         node.scheduler.done(message.queue, now_ns(), 0)
-        handed += 1
-    assert tenants == handed
+        started += 1
+    assert tenants == started
     print(max(waiting, psutil.Process().memory_info().rss))  # noqa: T201 - its whole output
 
 

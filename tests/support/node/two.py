@@ -1,4 +1,4 @@
-"""A partition that goes from one node to another, on the store in memory, while handlers of it still run."""
+"""A partition that moves from one node to another, on the store in memory, while handlers of it still run."""
 
 import asyncio
 import time
@@ -18,7 +18,10 @@ GROUPS = [group for group in range(10) if partition_of("acme", group, 2, CLUSTER
 
 
 class Two(World):
-    """Nodes own what they open. Handlers of messages in `slow` wait for `gate`; `begun` counts per node and id."""
+    """Nodes own the partitions that they open. `slow` has the (node, id) of messages whose handlers wait for `gate`,
+    and then raise `error`, if there is one, in their first attempt; the node "*" is any. `begun` has the (node, id) of
+    each start.
+    """
 
     def __init__(self, **topics):
         super().__init__(**topics)
@@ -30,6 +33,7 @@ class Two(World):
         await super().__aexit__(*error)
 
     async def bare(self, name="a", **options):
+        """A started node that owns nothing."""
         store = MemoryStore(self.server, "online")
         await store.open()
 
@@ -56,7 +60,7 @@ class Two(World):
         return node
 
     async def released(self, node, epoch):
-        """What it still runs and what is not settled, as its successor is told."""
+        """Release P. Returns the record of messages that still run or aren't settled, as the next owner reads it."""
         node.owned.stop_partition(P)
         self.lanes = await node.owned.hand_off(P, epoch, 0.05)
         return self.record()
@@ -64,8 +68,8 @@ class Two(World):
     def record(self):
         return handoff_record("a", 1, self.lanes)
 
-    def held(self, running=(), done=(), kind="lanes"):
-        """A former owner's word, of whatever it was."""
+    def held_record(self, running=(), done=(), kind="lanes"):
+        """The record of a previous owner, in the stream's present state."""
         found = self.server.stream(stream("online", lane_of(kind))).state()
         lane = HeldLane(
             created=found.created, high=found.last, high_at=found.at, running=sorted(running), done=sorted(done)
@@ -73,7 +77,7 @@ class Two(World):
         return HeldRecord(id="a", lanes={kind: lane})
 
     def times(self, name):
-        """How often each message was begun by a node."""
+        """How often a node has started each message, by id."""
         mine = [message for node, message in self.begun if node == name]
         return {message: mine.count(message) for message in mine}
 

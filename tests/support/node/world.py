@@ -1,4 +1,4 @@
-"""A node on the in-memory store, small enough to see through: two partitions, topics as given."""
+"""A node on the store in memory, with two partitions and the topics of the test."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ def topic(**fields: Any) -> Topic:
 
 
 def change(world: World, node: Node, rules: Topic, project: str = "acme") -> None:
-    """Another topic, of which the node is told."""
+    """Give a project other rules, and apply them on the node."""
     world.topics[project] = rules
     node.topic_changed(project, rules)
 
 
 class World:
-    """One server, a putting store, and any number of nodes one after the other."""
+    """One server, a store for puts, and any number of nodes, one after another."""
 
     def __init__(self, **topics: Topic) -> None:
         self.server = MemoryServer()
@@ -72,7 +72,7 @@ class World:
         self.handled.append(message)
 
     async def node(self, handler: Callable[[Any], Any] | None = None, **options: Any) -> Node:
-        """One that owns all partitions, under the next epoch."""
+        """A node that owns all partitions, under the next epoch."""
         node = await self.idle_node(handler, **options)
         await node.take_over(range(CLUSTER_CONFIG.partitions), self.next_epoch())
         return node
@@ -81,8 +81,8 @@ class World:
         return next(self._epochs)
 
     async def idle_node(self, handler: Callable[[Any], Any] | None = None, **options: Any) -> Node:
-        """One that owns nothing."""
-        store = MemoryStore(self.server, "online")
+        """A node that owns nothing."""
+        store = self.new_store()
         await store.open()
         options = {
             "concurrency": 8,
@@ -96,8 +96,12 @@ class World:
         await node.start()
         return node
 
+    def new_store(self) -> MemoryStore:
+        """The store of another node."""
+        return MemoryStore(self.server, "online")
+
     def opening(self, node: Node) -> list[asyncio.Task[None]]:
-        """A node that takes all partitions over, each by a task of that name."""
+        """Tasks in which the node takes over all partitions, each named by its number."""
         epoch = self.next_epoch()
         return [asyncio.create_task(node.owned.open(p, epoch), name=str(p)) for p in range(CLUSTER_CONFIG.partitions)]
 
@@ -105,8 +109,12 @@ class World:
     def partition_of(group: int, project: str = "acme") -> int:
         return partition_of(project, group, 2, CLUSTER_CONFIG.partitions)
 
+    def group_in(self, partition: int, project: str = "acme") -> int:
+        """A group of the project that is in this partition."""
+        return next(group for group in range(10) if self.partition_of(group, project) == partition)
+
     async def crash(self, node: Node) -> None:
-        """As kill -9: nothing more of it reaches the store."""
+        """End the node like kill -9: nothing more of it reaches the store."""
         self.nodes.remove(node)
         self.server.disconnect(node.store)
         node.trust(0)
@@ -114,9 +122,9 @@ class World:
         await node.store.close()
 
     async def put(self, body: bytes = b"x", project: str = "acme", group: int = 0, **options: Any) -> str:
-        """Returns the id."""
-        own = str(options.get("id") or f"m{next(self._ids)}")
-        headers = {h.ID: f"{project}:{own}", **options.get("headers", {})}
+        """Put a message. Returns its id."""
+        message_id = str(options.get("id") or f"m{next(self._ids)}")
+        headers = {h.ID: f"{project}:{message_id}", **options.get("headers", {})}
         partition = partition_of(project, group, 2, CLUSTER_CONFIG.partitions)
         priority = options.get("priority", "mid")
         subject = names.lane_subject("online", partition, project, group, priority)
@@ -125,7 +133,7 @@ class World:
             hour = due // (3600 * SECOND)
             subject = names.later_subject("online", partition, project, group, priority, hour)
         await self.store.put(subject, h.encode(headers), body)
-        return own
+        return message_id
 
     async def put_many(self, count: int, **options: Any) -> list[str]:
         return [await self.put(b"%d" % n, **options) for n in range(count)]
@@ -134,20 +142,20 @@ class World:
         return self.server.messages(names.dead_stream("online"))
 
     def waiting(self) -> int:
-        """Messages still in the lanes and later streams."""
+        """The number of messages still in the lanes and delay streams."""
         return sum(len(self.server.messages(names.stream("online", lane))) for lane in LANES)
 
     @property
     def busy_lane(self) -> LaneId:
-        """The first lane that holds something."""
+        """The first lane with a message."""
         return next(lane for lane in LANES if self.server.messages(names.stream("online", lane)))
 
     async def settled(self, lane: LaneId) -> Any:
-        """What the lane's settle log says."""
+        """The state in the lane's settle log."""
         return (await read_settle_log(self.store, lane)).state
 
     async def all_gone(self, timeout: float = 10.0) -> None:
-        """Everything is settled and removed from its stream."""
+        """Wait until all messages are settled and removed from their streams."""
         await until(lambda: self.waiting() == 0, timeout, "all streams to be empty")
 
     @property
@@ -156,6 +164,6 @@ class World:
 
 
 async def turns(number: int = 20) -> None:
-    """Let whatever is ready run."""
+    """Let ready tasks run."""
     for _ in range(number):
         await asyncio.sleep(0)

@@ -1,4 +1,4 @@
-"""Ordered topics on a node (issue 5, item 4): a key's messages go one after the other, other keys go on meanwhile."""
+"""Ordered topics on a node: the messages of a key run one after another, and other keys run meanwhile (K6)."""
 
 import asyncio
 import random
@@ -9,15 +9,14 @@ import pytest
 from evenlane.engine.base import names
 from evenlane.engine.core.message.message import Retry, batch
 from evenlane.engine.core.queue.entry import MemoryBudget
-from evenlane.engine.core.queue.queue_head import place_of_head, queue_head
 from evenlane.engine.core.wire import headers as h
-from tests.support.node.keyed import KEYS, Chance, Held, Keyed, ordered
+from tests.support.node.keyed import KEYS, QUICK, Held, KeyedWorld, RandomHandler, ordered
 from tests.support.node.world import SECOND, topic
 from tests.support.until import until
 
 SHAPES = {
-    "all at hand": {},
-    "little at hand": {"read_ahead": 2},
+    "all in memory": {},
+    "small read-ahead": {"read_ahead": 2},
     "spilled": {"index": 3, "read_ahead": 2},
     "no room": {"payload_bytes": 200, "read_ahead": 2, "index": 5},
     "no room behind": {"payload_bytes": 200},
@@ -26,18 +25,19 @@ SHAPES = {
 
 @pytest.fixture
 async def world():
-    async with Keyed() as made:
+    async with KeyedWorld() as made:
         yield made
 
 
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("seed", range(4))
 async def test_each_key_keeps_its_order(world, shape, seed):
-    """E13, K2, K4: whatever the lengths of handlers and whatever fails, under 64 workers and in any state of memory;
-    puts come before and during it, the topic is paused and resumed in the middle. Each ends once, handled or dead.
+    """E13, K2, K4: with handlers of random length that fail at random, 64 workers and any memory limits. Messages are
+    put before and during the run, and the topic is paused and resumed in the middle. Each message ends once, handled or
+    dead-lettered.
     """
     draw = random.Random(f"{shape} {seed}")
-    world.act = Chance(seed)
+    world.act = RandomHandler(seed)
     world.topics["acme"] = ordered(ack_wait=0.2)
     count = draw.randint(60, 120)
 
@@ -57,18 +57,18 @@ async def test_each_key_keeps_its_order(world, shape, seed):
     await until(lambda: not node.in_flight)
     await world.changed(node, ordered=True, max_attempts=3, backoff={"base": 0.01, "jitter": 0}, ack_wait=0.2)
     await put(20)
-    await world.all_over()
-    world.in_order()
+    await world.all_gone()
+    world.assert_in_order()
     dead = {h.value(each.headers, h.ID).split(":")[1] for each in world.dead()}
     assert len(world.ids) == len(set(world.ids))
     assert not dead & set(world.ids)
-    assert {own for put in world.put_to.values() for own in put} == dead | set(world.ids)
+    assert {message_id for put in world.put_by_key.values() for message_id in put} == dead | set(world.ids)
     assert all_attempts_rise(world)
     assert (0, 0) == (node.limits.held, node.backlog)
 
 
 def all_attempts_rise(world):
-    """Of each message 1, 2, 3 in turn; a pause doesn't count."""
+    """Whether the attempts of each message are 1, 2, 3 in turn. A pause doesn't count."""
     tries = {}
     for each in [each for every in world.begun.values() for each in every]:
         if each.attempt not in {tries.get(each.id, 0), tries.get(each.id, 0) + 1}:
@@ -77,8 +77,8 @@ def all_attempts_rise(world):
     return True
 
 
-async def test_other_keys_go_on(world):
-    """E13: behind a message that takes long, or waits for its next attempt, only its own key waits."""
+async def test_other_keys_run_while_a_key_waits(world):
+    """E13: only its own key waits behind a message that takes long, or waits for its next attempt."""
     slow, failing = await world.put_keys(["slow", "failing"])
     held = Held(slow)
 
@@ -95,12 +95,12 @@ async def test_other_keys_go_on(world):
     assert [slow] == world.ids_of("slow")
     assert 39 <= sum(queue.order.waiting for queue in node.queues.all())
     held.go()
-    await world.all_over()
-    world.in_order()
+    await world.all_gone()
+    world.assert_in_order()
 
 
-async def test_a_later_priority_and_another_group_have_keys_of_their_own(world):
-    """Item 4: order is kept among a key's messages of one priority."""
+async def test_key_is_ordered_per_group_and_priority(world):
+    """K6."""
     first = await world.put_key("k")
     world.act = held = Held(first)
     others = [await world.put_key("k", priority="low"), await world.put_key("k", group=1), await world.put_key(None)]
@@ -108,42 +108,12 @@ async def test_a_later_priority_and_another_group_have_keys_of_their_own(world):
     await world.node(world.handle)
     await until(lambda: set(others) == set(world.ids))
     held.go()
-    await world.all_over()
+    await world.all_gone()
     assert behind == world.ids[-1]
 
 
-@pytest.mark.parametrize(("count", "index"), [(60, 3), (400, 100)], ids=["few", "more than payloads are kept"])
-async def test_more_wait_behind_a_key_than_may(world, count, index):
-    """M: at most `limits.index` of a queue wait behind keys; further ones stay where they are, and all come."""
-    put = await world.put_keys(["k"] * count)
-    world.act = held = Held(put[0])
-    node = await world.node(world.handle, concurrency=64, limits=MemoryBudget(index=index))
-    queue = await until(lambda: next((q for q in node.queues.all() if q.order.full), None))
-    assert index == queue.order.waiting
-    held.go()
-    await world.all_over()
-    assert put == world.ids
-    assert not queue.order.full
-    assert 0 == node.limits.held
-
-
-async def test_a_retry_comes_while_as_many_wait_as_may(world):
-    """L: the one whose turn it is passes those that were turned away."""
-
-    async def act(message):
-        if message.attempt < 3:
-            raise ValueError("no")
-
-    world.act = act
-    put = await world.put_keys(["k"] * 20 + ["other"] * 5)
-    await world.node(world.handle, limits=MemoryBudget(index=3))
-    await world.all_over()
-    assert put == sorted(world.ids, key=put.index)
-    world.in_order()
-
-
-async def test_a_retry_comes_at_its_time(world):
-    """K2: as exact as in any topic, though the message stays where it is."""
+async def test_retry_of_ordered_topic_runs_on_time(world):
+    """K2: as exactly as in any topic, though the message stays in its lane."""
     times = []
 
     async def act(message):
@@ -154,52 +124,37 @@ async def test_a_retry_comes_at_its_time(world):
     world.act, world.topics["acme"] = act, ordered(max_attempts=5)
     await world.put_key("k")
     await world.node(world.handle)
-    await world.all_over()
+    await world.all_gone()
     assert 5 == len(times)
     assert times[-1] - times[0] < 0.9
 
 
-async def test_where_as_many_wait_as_may_other_keys_wait_too_but_come(world):
-    """M, L: what stands in the queue behind a message that was turned away."""
-    first = await world.put_key("k")
-    world.act = held = Held(first)
-    await world.put_keys(["k"] * 10)
-    other = await world.put_key("other")
-    node = await world.node(world.handle, limits=MemoryBudget(index=3))
-    await until(lambda: any(queue.order.full for queue in node.queues.all()))
-    assert other not in world.ids
-    held.go()
-    await world.all_over()
-    assert 12 == len(world.ids)
-    world.in_order()
-
-
-async def test_delayed_ones_keep_their_key_too(world):
-    """K1: of both streams together one of a key is out; delayed ones in the order of their due times."""
+async def test_key_is_ordered_across_lane_and_delay_stream(world):
+    """K1: one message of a key runs at a time, and delayed ones run in the order of their due times."""
     draw = random.Random(3)
-    world.act = Chance(3, hangs=False)
+    world.act = RandomHandler(3, hangs=False)
     now = world.store.now()
     dues = sorted(draw.sample(range(20), 12))
-    late = [await world.put_key("k", due=now + due * SECOND // 50) for due in dues]
-    soon = []
+    delayed = [await world.put_key("k", due=now + due * SECOND // 50) for due in dues]
+    undelayed = []
     await world.node(world.handle, limits=MemoryBudget(index=4, read_ahead=2))
     for _ in range(12):
-        soon.append(await world.put_key("k"))
+        undelayed.append(await world.put_key("k"))
         await asyncio.sleep(0.01)
-    await world.all_over()
-    assert [] == world.together
+    await world.all_gone()
+    assert [] == world.overlaps
     began = world.ids_of("k")
-    assert soon == [own for own in began if own in soon]
-    assert late == [own for own in began if own in late]
+    assert undelayed == [message_id for message_id in began if message_id in undelayed]
+    assert delayed == [message_id for message_id in began if message_id in delayed]
     assert all_attempts_rise(world)
 
 
-async def test_order_can_be_switched_on_and_off(world):
-    """X4, L: in the middle of a backlog, both ways: nothing is lost; what begins under `ordered` is in order, once what
-    was out at the switch has ended.
+async def test_ordered_can_be_switched_on_and_off(world):
+    """X4, L: in the middle of a backlog, both ways. Nothing is lost, and messages that start under `ordered` are in
+    order once those that ran at the switch have ended.
     """
     draw = random.Random(5)
-    world.act = Chance(5, hangs=False)
+    world.act = RandomHandler(5, hangs=False)
     node = await world.node(world.handle, concurrency=64, limits=MemoryBudget(index=10, read_ahead=4))
     for on in [False, True, False, True]:
         before = len(world.handled)
@@ -207,17 +162,17 @@ async def test_order_can_be_switched_on_and_off(world):
         await world.changed(node, ordered=on, backoff={"base": 0.01, "jitter": 0}, max_attempts=3)
         await until(lambda before=before: len(world.handled) > before + 15)
     await until(lambda: not node.in_flight and not list(node.eligibility.retrying()) and not node.backlog)
-    await world.all_over()
-    for noted in (world.together, world.put_to, world.begun):
-        noted.clear()
+    await world.all_gone()
+    for seen in (world.overlaps, world.put_by_key, world.begun):
+        seen.clear()
     await world.put_keys(draw.choices(KEYS[:3], k=60))
-    await world.all_over()
-    world.in_order()
+    await world.all_gone()
+    world.assert_in_order()
     assert 0 == node.limits.held
 
 
-async def test_what_waits_behind_keys_goes_when_the_topic_is_no_longer_ordered(world):
-    """X4, L: at once, not when the key is free."""
+async def test_waiting_messages_start_when_topic_stops_being_ordered(world):
+    """X4, L: at once, not when their key is free."""
     put = await world.put_keys(["k"] * 6)
     world.act = held = Held(put[0])
     node = await world.node(world.handle)
@@ -225,44 +180,38 @@ async def test_what_waits_behind_keys_goes_when_the_topic_is_no_longer_ordered(w
     await world.changed(node, ordered=False)
     await until(lambda: set(put[1:]) == set(world.ids))
     held.go()
-    await world.all_over()
+    await world.all_gone()
 
 
-async def test_keyless_ones_go_beside_each_other(world):
-    """Item 4: without a key there is no order, and a failed one is copied to the later stream as in any topic."""
+@pytest.mark.parametrize(
+    ("rules", "key"), [(ordered(), None), (topic(backoff=QUICK), "k")], ids=["no key", "unordered topic"]
+)
+async def test_messages_without_order_run_concurrently(rules, key):
+    """K6: and each failed message is copied to the delay stream."""
+    wall = asyncio.Barrier(8)
 
     async def act(message):
         if message.attempt == 1:
             await wall.wait()
             raise ValueError("once")
 
-    wall, world.act = asyncio.Barrier(8), act
-    await world.put_keys([None] * 8)
-    node = await world.node(world.handle, concurrency=8)
-    await world.all_over()
-    assert (8, 8) == (node.counters.retried, len(world.ids))
+    async with KeyedWorld(acme=rules) as world:
+        world.act = act
+        await world.put_keys([key] * 8)
+        node = await world.node(world.handle, concurrency=8)
+        await world.all_gone()
+        assert (8, 8) == (node.counters.retried, len(world.ids))
 
 
-async def test_a_topic_that_is_not_ordered_pays_no_heed_to_keys():
-    """Item 4: without `ordered` as before."""
-    async with Keyed(acme=topic()) as world:
-        wall = asyncio.Barrier(8)
-        world.act = lambda message: wall.wait()
-        await world.put_keys(["k"] * 8)
-        await world.node(world.handle, concurrency=8)
-        await world.all_over()
-        assert 8 == len(world.ids)
-
-
-async def test_a_batch_has_one_message_of_a_key(world):
-    """E13: also where it fails as a whole, and where its messages are tried again."""
+async def test_batch_has_one_message_per_key(world):
+    """E13: even if it fails as a whole, and its messages are tried again."""
     batches = []
 
     @batch(max=5)
     async def handle(messages):
         batches.append(messages)
         for message in messages:
-            world.starts(message)
+            world.on_start(message)
         await asyncio.sleep(0)
         for message in messages:
             world.running["acme", 0, "mid", message.key].remove(message.id)
@@ -272,20 +221,20 @@ async def test_a_batch_has_one_message_of_a_key(world):
 
     await world.put_keys(["a", "b", "c", "a", "a", "b"] * 10)
     await world.node(handle)
-    await world.all_over()
-    world.in_order()
+    await world.all_gone()
+    world.assert_in_order()
     assert all(len({message.key for message in each}) == len(each) for each in batches)
     assert 3 == max(len(each) for each in batches)
     assert 60 == len(set(world.ids))
 
 
-async def test_plain_handlers_keep_the_order(world):
-    """K9: in threads, two keys side by side."""
+async def test_handlers_in_threads_keep_the_order(world):
+    """K9: two keys at a time."""
     wall, lock = threading.Barrier(2, timeout=10), threading.Lock()
 
     def handle(message):
         with lock:
-            world.starts(message)
+            world.on_start(message)
         wall.wait()
         with lock:
             world.running["acme", 0, "mid", message.key].remove(message.id)
@@ -293,13 +242,13 @@ async def test_plain_handlers_keep_the_order(world):
 
     await world.put_keys(["a", "b"] * 20)
     await world.node(handle, concurrency=4)
-    await world.all_over()
+    await world.all_gone()
     assert 40 == len(world.ids)
-    world.in_order()
+    world.assert_in_order()
 
 
-async def test_a_queue_says_that_it_waits_for_order(world):
-    """X8: where nothing but messages behind their keys is left."""
+async def test_wait_reason_is_ordered_behind_a_running_key(world):
+    """X8: only messages behind their keys are left in the queue."""
     put = await world.put_keys(["k"] * 3)
     world.act = held = Held(put[0])
     node = await world.node(world.handle)
@@ -307,22 +256,12 @@ async def test_a_queue_says_that_it_waits_for_order(world):
     assert "ordered" == node.wait_rules.reason(queue)
     assert 2 == queue.backlog
     held.go()
-    await world.all_over()
+    await world.all_gone()
     assert node.wait_rules.reason(queue) is None
 
 
-async def test_it_is_retried_in_its_place_from_a_spill(world):
-    """M, E13: with one sequence in the index and one payload at hand."""
-    world.act = Chance(11, hangs=False)
-    await world.put_keys(["a", "b"] * 40)
-    node = await world.node(world.handle, limits=MemoryBudget(index=1, read_ahead=1, payload_bytes=1))
-    await world.all_over()
-    world.in_order()
-    assert 0 == node.limits.held
-
-
-async def test_a_stray_key_header_harms_nothing(world):
-    """E12: whoever writes to the stream himself."""
+async def test_invalid_key_headers_do_no_harm(world):
+    """E12: other programs write to the stream, too."""
     odd = [
         b"",
         b"NATS/1.0\r\nEvenlane-Key: \r\n\r\n",
@@ -333,27 +272,5 @@ async def test_a_stray_key_header_harms_nothing(world):
     for headers in odd * 3:
         await world.store.put(lane, headers, b"")
     await world.node(world.handle)
-    await world.all_over()
+    await world.all_gone()
     assert 12 == len(world.handled)
-
-
-@pytest.mark.parametrize("payload_bytes", [1 << 20, 200])
-async def test_what_waits_behind_a_key_has_an_age(world, payload_bytes):
-    """X8: since when it waits is known, or where it lies, though it isn't at hand."""
-    let = asyncio.Event()
-
-    async def handle(message):
-        await let.wait()
-        await world.handle(message)
-
-    world.topics["acme"] = ordered()
-    for _ in range(3):
-        await world.put_key("one", group=0, size=150)
-    node = await world.node(handle, limits=MemoryBudget(payload_bytes=payload_bytes))
-    await until(lambda: len(node.in_flight) == 1 and node.queues.of("acme")[0].backlog == 2)
-    (queue,) = node.queues.of("acme")
-    at, place = queue_head(queue), place_of_head(queue)
-    assert at is not None or place == (world.busy_lane, 2)
-    assert at is None or at <= node.store.now()
-    let.set()
-    await world.all_over()

@@ -1,4 +1,4 @@
-"""`Pause`: a handler wants no more of its topic for a while, and that costs nobody an attempt (E17)."""
+"""`Pause`: a handler stops its topic for a while, and no message pays an attempt for it (E17)."""
 
 import asyncio
 from types import SimpleNamespace
@@ -8,14 +8,14 @@ import pytest
 from evenlane.engine.core.message.message import Pause, batch
 from evenlane.engine.core.wire import headers as h
 from evenlane.engine.node.eligibility import pauses
-from evenlane.engine.telemetry.wait_reasons import _SENTENCES
-from tests.support.node.keyed import Begun, Held, Keyed, ordered
+from evenlane.engine.telemetry.wait_reasons import About, sentence
+from tests.support.node.keyed import Begun, Held, KeyedWorld, ordered
 from tests.support.node.world import topic, turns
 from tests.support.until import until
 
 
-class Once:
-    """An `act` that pauses so often, for so long, and then succeeds. `at` are the times of all starts."""
+class PauseFirst:
+    """An `act` that pauses `times` times for `after_s`, and then succeeds. `at` has the times of all starts."""
 
     def __init__(self, times, after_s, *ids):
         self.left, self.after_s, self.ids, self.at = times, after_s, ids, []
@@ -29,7 +29,7 @@ class Once:
 
 @pytest.fixture
 async def world():
-    async with Keyed(acme=topic(max_attempts=2), bolt=topic()) as made:
+    async with KeyedWorld(acme=topic(max_attempts=2), bolt=topic()) as made:
         yield made
 
 
@@ -37,33 +37,33 @@ def withheld(node, project="acme"):
     return node.queues.withheld(project)
 
 
-async def test_it_costs_no_attempt(world):
-    """E17: not even more often than a message may be attempted; nor does a copy of it come to be."""
-    world.act = Once(5, 0.01)
-    (own,) = await world.put_keys([None])
+async def test_pause_costs_no_attempt(world):
+    """E17: not even if it is repeated more often than a message may be attempted. No copy is put either."""
+    world.act = PauseFirst(5, 0.01)
+    (message_id,) = await world.put_keys([None])
     node = await world.node(world.handle)
-    await world.all_over()
-    assert [Begun(own, 1)] * 6 == world.begun["acme", 0, "mid", None]
+    await world.all_gone()
+    assert [Begun(message_id, 1)] * 6 == world.begun["acme", 0, "mid", None]
     counted = node.counters
     assert (1, 0, 0, 0) == (counted.handled, counted.failed, counted.retried, counted.dead)
     assert 0 == next(iter(node.queues.all())).failed
 
 
-async def test_it_ends_by_itself_and_not_sooner(world):
-    """E17: nothing of the topic starts before."""
-    world.act = act = Once(1, 0.3)
+async def test_pause_ends_on_time(world):
+    """E17: no message of the topic starts before."""
+    world.act = act = PauseFirst(1, 0.3)
     await world.put_keys([None])
     node = await world.node(world.handle)
     await until(lambda: withheld(node))
     await world.put_keys([None] * 10, group=3, priority="high")
-    await world.all_over()
+    await world.all_gone()
     assert act.at[1] - act.at[0] >= 0.3
     assert withheld(node) is None
 
 
-async def test_only_its_topic_stops(world):
-    """E17, E18: others go on as if nothing were."""
-    world.act = Once(1, 3600)
+async def test_pause_stops_only_its_topic(world):
+    """E17, E18: messages of other topics are handled, and give no reason to wait."""
+    world.act = PauseFirst(1, 3600)
     await world.put_keys([None] * 3)
     node = await world.node(world.handle, concurrency=1)
     await until(lambda: withheld(node))
@@ -71,12 +71,12 @@ async def test_only_its_topic_stops(world):
     await until(lambda: set(others) == set(world.ids))
     assert "endpoint" == withheld(node)
     assert all("endpoint" == node.wait_rules.reason(queue) for queue in node.queues.of("acme"))
-    assert "endpoint" in _SENTENCES
+    assert "it waits for endpoint" != sentence("endpoint", None, About("acme", None)), "it has words of its own"
     assert all(node.wait_rules.reason(queue) is None for queue in node.queues.of("bolt"))
 
 
-async def test_those_in_flight_go_on(world):
-    """E17: they end as they would have ended."""
+async def test_pause_leaves_running_handlers_alone(world):
+    """E17: they succeed or fail as without it."""
     first, second, third = await world.put_keys([None] * 3)
     held = Held(first, second)
 
@@ -94,26 +94,8 @@ async def test_those_in_flight_go_on(world):
     await until(lambda: world.ids == [first] and node.counters.retried == 1)
 
 
-async def test_the_longest_of_several_pauses_counts(world):
-    """E17: whichever comes first."""
-    waits = dict(zip(await world.put_keys([None] * 3), [0.01, 3600, 0.02], strict=True))
-    wall = asyncio.Barrier(3)
-
-    async def act(message):
-        await wall.wait()
-        raise Pause(waits[message.id])
-
-    world.act = act
-    node = await world.node(world.handle)
-    await until(lambda: withheld(node))
-    before = len(node.pauses._timers)
-    await asyncio.sleep(0.1)
-    assert (1, "endpoint") == (before, withheld(node))
-    assert 3 == len(world.begun["acme", 0, "mid", None])
-
-
-async def test_a_longer_one_takes_over_from_a_shorter_one():
-    """E17: what comes from a message that was in flight when the first pause began."""
+async def test_longest_of_several_pauses_counts():
+    """E17: the others come from messages that were in flight when the first pause began."""
     reported = []
     withhold = lambda project, _reason, on, **_: reported.append((project, on))  # noqa: E731
     found = pauses.TopicPauses(SimpleNamespace(withhold=withhold))
@@ -129,26 +111,26 @@ async def test_a_longer_one_takes_over_from_a_shorter_one():
     assert [("a", True), ("a", True), ("b", True), ("b", False), ("a", False)] == reported
 
 
-async def test_no_time_at_all(world):
-    """E17: `Pause(0)` puts the message back, no more."""
-    world.act = Once(20, 0)
+async def test_pause_of_zero_requeues_the_message(world):
+    """E17."""
+    world.act = PauseFirst(20, 0)
     put = await world.put_keys([None] * 10)
     node = await world.node(world.handle)
-    await world.all_over()
+    await world.all_gone()
     assert sorted(put) == sorted(world.ids)
     assert {1} == {message.attempt for message in world.handled}
     assert 0 == node.limits.held
 
 
 @pytest.mark.parametrize("after", [-1, float("nan"), float("inf"), 367 * 86_400])
-def test_a_time_that_is_none(after):
-    """E17: a sentence, not a pause for ever."""
+def test_pause_rejects_invalid_times(after):
+    """E17: it raises one sentence, and doesn't pause for ever."""
     with pytest.raises(ValueError, match="from 0 to a year"):
         Pause(after)
 
 
-async def test_a_batch_that_pauses(world):
-    """E17: all of it waits on, none of it counted."""
+async def test_pause_of_a_batch_costs_no_attempt(world):
+    """E17: all of its messages wait."""
     batches = []
 
     @batch(max=4)
@@ -160,14 +142,14 @@ async def test_a_batch_that_pauses(world):
 
     put = await world.put_keys([None] * 10)
     await world.node(handle, concurrency=1)
-    await world.all_over()
+    await world.all_gone()
     assert sorted(put) == sorted(world.ids)
     assert sorted(batches[0]) == sorted(batches[1])
     assert {1} == {message.attempt for message in world.handled}
 
 
-async def test_a_plain_handler_that_pauses(world):
-    """E17, K9: from its thread."""
+async def test_pause_in_a_thread_costs_no_attempt(world):
+    """E17, K9."""
     seen = []
 
     def handle(message):
@@ -177,49 +159,49 @@ async def test_a_plain_handler_that_pauses(world):
 
     await world.put_keys([None])
     await world.node(handle)
-    await world.all_over()
+    await world.all_gone()
     assert [1, 1, 1] == seen
 
 
-async def test_in_an_ordered_topic_its_key_waits_with_it():
-    """Item 4: whoever has paused goes first of its key when the pause is over."""
-    async with Keyed(acme=ordered()) as world:
+async def test_paused_message_keeps_the_first_place_of_its_key():
+    """K6."""
+    async with KeyedWorld(acme=ordered()) as world:
         put = await world.put_keys(["k"] * 5)
         others = await world.put_keys(["a", "b"] * 5)
-        world.act = Once(3, 0.02, put[1])
+        world.act = PauseFirst(3, 0.02, put[1])
         await world.node(world.handle)
-        await world.all_over()
-        world.in_order()
+        await world.all_gone()
+        world.assert_in_order()
         assert put == world.ids_of("k")
         assert {*put, *others} == set(world.ids)
 
 
-async def test_an_expired_one_is_not_kept_by_it(world):
-    """K5: it outlives its time during the pause, and isn't handled after it."""
-    world.act = Once(1, 0.2)
-    own = await world.put(headers={h.EXPIRES: str(world.store.now() + 150_000_000)})
+async def test_message_that_expires_during_a_pause_is_not_handled(world):
+    """K5."""
+    world.act = PauseFirst(1, 0.2)
+    message_id = await world.put(headers={h.EXPIRES: str(world.store.now() + 150_000_000)})
     node = await world.node(world.handle)
-    await world.all_over()
-    assert [Begun(own, 1)] == world.begun["acme", 0, "mid", None]
+    await world.all_gone()
+    assert [Begun(message_id, 1)] == world.begun["acme", 0, "mid", None]
     assert 1 == node.counters.expired
 
 
-async def test_a_stop_during_it_loses_nothing(world):
-    """L, D: the pause is this node's; the next one tries at once."""
-    world.act = Once(1, 3600)
+async def test_next_node_ignores_the_pause(world):
+    """L, D: a pause belongs to its node, and a stop during it loses nothing."""
+    world.act = PauseFirst(1, 3600)
     put = await world.put_keys([None] * 5)
     node = await world.node(world.handle, concurrency=1)
     await until(lambda: withheld(node))
     assert await world.stop(node)
     await world.node(world.handle)
-    await world.all_over()
+    await world.all_gone()
     assert sorted(put) == sorted(world.ids)
     assert {(1, False)} == {(message.attempt, message.suspect) for message in world.handled}
 
 
-async def test_a_paused_topic_stays_paused_after_it(world):
-    """X4: what its tenant says counts beside it."""
-    world.act = Once(1, 0.05)
+async def test_paused_topic_stays_paused_after_a_pause(world):
+    """X4."""
+    world.act = PauseFirst(1, 0.05)
     await world.put_keys([None] * 3)
     node = await world.node(world.handle, concurrency=1)
     await until(lambda: withheld(node))
@@ -228,5 +210,5 @@ async def test_a_paused_topic_stays_paused_after_it(world):
     await turns(50)
     assert [] == world.ids
     await world.changed(node)
-    await world.all_over()
+    await world.all_gone()
     assert 3 == len(world.ids)

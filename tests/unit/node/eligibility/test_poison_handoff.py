@@ -1,4 +1,4 @@
-"""Who dies of a message that its next owner holds back is counted, whatever becomes of that owner (X11, Z1)."""
+"""The death of a previous owner counts, whatever happens to the next owner, which withholds its messages (X11, Z1)."""
 
 import asyncio
 
@@ -15,18 +15,20 @@ from tests.support.until import until
 
 
 class Poisoned(Two):
-    """One message, that nobody's handler ends; `handoff_record` is what its former owner said first."""
+    """One message whose handlers don't end. Node a has handed off its partition, and `handoff_record` is its first
+    record.
+    """
 
     async def begin(self, kind, recorded):
         self.recorded = recorded
         if recorded:
             await self.crash(await self.opened("old", 0))
         self.lane = lane_of(kind)
-        self.own = await self.put(due=self.store.now() + SECOND // 50 if kind == "later" else None)
-        self.slow = {(name, self.own) for name in ("a", "b")}
+        self.message_id = await self.put(due=self.store.now() + SECOND // 50 if kind == "later" else None)
+        self.slow = {(name, self.message_id) for name in ("a", "b")}
         self.a = await self.bare("a")
         await self.a.owned.open(P, 1)
-        await until(lambda: ("a", self.own) in self.begun)
+        await until(lambda: ("a", self.message_id) in self.begun)
         self.handoff_record = await self.released(self.a, 1)
 
     async def opened(self, name, epoch, *held, **options):
@@ -34,16 +36,16 @@ class Poisoned(Two):
         await node.owned.open(P, epoch, held)
         return node
 
-    async def in_log(self):
-        """Under which epochs it is held, by the log of its lane."""
+    async def held_in_log(self):
+        """The epoch under which each message is held, by sequence, as the settle log has it."""
         marks = (await self.settled(self.lane)).marks
         return {sequence: held_under(mark) for sequence, mark in marks.items() if held_under(mark)}
 
     async def ends(self):
-        """Attempt and suspicion of each handling that has ended."""
-        await until(lambda: self.own in self.ids)
-        await until(lambda: self.waiting() == 0)
-        return [(message.attempt, message.suspect) for message in self.handled if message.id == self.own]
+        """The attempt of each finished run, and whether it was a suspect."""
+        await until(lambda: self.message_id in self.ids)
+        await self.all_gone()
+        return [(message.attempt, message.suspect) for message in self.handled if message.id == self.message_id]
 
 
 @pytest.fixture(params=["lanes", "later"])
@@ -58,76 +60,76 @@ async def world(kind, request):
         yield made
 
 
-async def test_when_the_next_owner_dies_first(world):
-    """X11: the owner after that suspects it; and counts it, once, if a record named it."""
+async def test_third_owner_suspects_the_message_after_two_deaths(world):
+    """X11: the next owner dies before the previous one. The death counts, once, if a record names the message."""
     b = await world.opened("b", 2, world.handoff_record)
-    assert {1: 1} == await world.in_log()
+    assert {1: 1} == await world.held_in_log()
     await world.crash(b)
     await world.crash(world.a)
     await world.opened("c", 3)
     assert [(1 + world.recorded, True)] == await world.ends()
 
 
-async def test_when_the_next_owner_has_handed_it_over_before(world):
-    """X11: to one that has held it back as well, and has died."""
+async def test_held_message_is_suspect_after_a_second_handoff(world):
+    """X11: the third owner withholds it, too, and dies."""
     b = await world.opened("b", 2, world.handoff_record)
     b.owned.stop_partition(P)
     assert {} == await b.owned.hand_off(P, 2)
     c = await world.opened("c", 3, world.handoff_record)
-    assert {1: 1} == await world.in_log()
+    assert {1: 1} == await world.held_in_log()
     await world.crash(c)
     await world.crash(world.a)
     await world.opened("d", 4)
     assert [(1 + world.recorded, True)] == await world.ends()
 
 
-async def test_when_the_next_owner_dies_of_it_at_once(world):
-    """X11: two deaths, though the log has heard of none. A record names it at the second, as it is suspect."""
+async def test_next_owner_that_dies_of_the_message_counts_both_deaths(world):
+    """X11: though neither death is in the log yet. A record names the message at the second one, as it is a suspect."""
     b = await world.opened("b", 2, world.handoff_record, settle_interval=60)
     await world.crash(world.a)
     b.owned.held_gone(P, world.handoff_record)
-    await until(lambda: ("b", world.own) in world.begun)
-    assert {1: 1} == await world.in_log()
+    await until(lambda: ("b", world.message_id) in world.begun)
+    assert {1: 1} == await world.held_in_log()
     await world.crash(b)
     await world.opened("c", 3)
     assert [(2 + world.recorded, True)] == await world.ends()
 
 
-async def test_the_log_hears_of_it_when_nothing_else_happens(world):
-    """X11: of the death, and that nothing is held any more; nobody counts that one again."""
+async def test_log_records_the_death_of_a_holder(world):
+    """X11: and that nothing is held any more, though nothing else is settled. The death isn't counted again."""
     b = await world.opened("b", 2, world.handoff_record)
     await world.crash(world.a)
     b.owned.held_gone(P, world.handoff_record)
-    await until(lambda: ("b", world.own) in world.begun)
+    await until(lambda: ("b", world.message_id) in world.begun)
     await until(lambda: not b.partitions[P].lane.log.unsynced_count and not b.partitions[P].later.log.unsynced_count)
-    assert {} == await world.in_log()
+    assert {} == await world.held_in_log()
     await world.crash(b)
     await world.opened("c", 3)
     assert [(2 + world.recorded, True)] == await world.ends()
 
 
-async def test_a_holder_that_etcd_has_forgotten_is_outlived_first(world):
-    """O, F3: the key that says what it holds may be forgotten, too, and its handler may run."""
+async def test_takeover_refuses_a_holder_that_etcd_lost(world):
+    """O, F3: the key with its held messages may be lost, too, and their handlers may run."""
     await world.crash(await world.opened("b", 2, world.handoff_record))
     c = await world.bare("c")
     with pytest.raises(UnknownEpoch, match="are held by an owner of epoch 1, that etcd has forgotten") as found:
         await c.owned.open(P, 3, (), {PastOwner(2, 0)})
     assert (1, 0, {}) == (found.value.epoch, found.value.lease, c.partitions)
-    assert {1: 1} == await world.in_log()
+    assert {1: 1} == await world.held_in_log()
     await world.crash(world.a)
     await c.owned.open(P, 3, (), {PastOwner(1, 0), PastOwner(2, 0)})
     assert [(1 + world.recorded, True)] == await world.ends()
 
 
-async def test_one_whose_key_is_there_is_not_waited_for(world):
+async def test_takeover_accepts_a_holder_whose_key_exists(world):
     await world.crash(await world.opened("b", 2, world.handoff_record))
     c = await world.bare("c")
     await c.owned.open(P, 3, [world.handoff_record], {PastOwner(2, 0)})
     assert ([P], []) == ([*c.partitions], world.handled)
 
 
-async def test_what_is_let_go_in_peace_costs_nothing(world):
-    """X11: its holder says so while it is owned by nobody, and then dies: of something else."""
+async def test_released_message_costs_no_attempt(world):
+    """X11: its holder releases it while the partition has no owner, and dies afterwards."""
     world.error = Pause(0.01)
     b = await world.opened("b", 2, world.handoff_record)
     await world.crash(b)
@@ -137,12 +139,12 @@ async def test_what_is_let_go_in_peace_costs_nothing(world):
     await world.crash(world.a)
     world.slow.clear()
     await world.opened("c", 3, last)
-    assert {} == await world.in_log()
+    assert {} == await world.held_in_log()
     assert [(1, False)] == await world.ends()
 
 
-async def test_a_word_is_not_deleted_before_the_log_knows_that_nothing_is_held(world):
-    """X11: else the next owner would take its holder for dead."""
+async def test_handoff_record_is_kept_until_the_log_records_the_release(world):
+    """X11: otherwise the next owner would take the holder for dead."""
     world.error = Pause(0.01)
     b = await world.opened("b", 2, world.handoff_record)
     world.server.delay_acks()
@@ -157,5 +159,5 @@ async def test_a_word_is_not_deleted_before_the_log_knows_that_nothing_is_held(w
         assert not b.owned.held_durable(P, last)
     world.server.delay_acks(0)
     await until(lambda: b.owned.held_durable(P, last))
-    assert {} == await world.in_log()
+    assert {} == await world.held_in_log()
     assert [(1, False)] == await world.ends()

@@ -1,4 +1,4 @@
-"""A stream is rolled back after a death: what takes the sequences of what was in flight pays nothing for it (X11)."""
+"""A stream is rolled back after a death: messages that get the sequences of those in flight pay nothing (X11)."""
 
 import time
 
@@ -9,8 +9,10 @@ from tests.support.node.world import SECOND, topic
 from tests.support.until import until
 
 
-class Dead(Two):
-    """Node a dies with the `first` in flight; `next` is put once the stream has lost some of them. All are recorded."""
+class RolledBack(Two):
+    """Node a dies with the messages `first` in flight; `next` is put once the stream has lost some of them. All
+    messages are recorded.
+    """
 
     async def begin(self, kind, count):
         a = await self.bare("a")
@@ -24,19 +26,20 @@ class Dead(Two):
         return await self.put(due=self.store.now() if kind == "later" else None)
 
     async def lose(self, left, seconds=2):
-        """All but so many messages; the next one is put so much later."""
+        """Lose all but `left` messages; the next one is put `seconds` later."""
         self.server.roll_back("online", lane_of(self.kind), left)
         self.server.clock = lambda: time.time_ns() + seconds * SECOND
         self.next = await self.message(self.kind)
 
     async def ends(self):
-        await until(lambda: self.waiting() == 0)
+        """The attempt of each message, and whether it was a suspect, by id."""
+        await self.all_gone()
         return {message.id: (message.attempt, message.suspect) for message in self.handled}
 
 
 @pytest.fixture
 async def world():
-    async with Dead(acme=topic(max_attempts=1)) as made:
+    async with RolledBack(acme=topic(max_attempts=1)) as made:
         yield made
 
 
@@ -44,8 +47,8 @@ kinds = pytest.mark.parametrize("kind", ["lanes", "later"])
 
 
 @kinds
-async def test_another_message_pays_nothing(world, kind):
-    """X11, E12: though the settle log is one of this stream, as it never heard of what is lost."""
+async def test_new_message_pays_nothing_for_the_lost_one(world, kind):
+    """X11, E12: though the settle log matches this stream, as the lost message isn't in it."""
     await world.crash(await world.begin(kind, 1))
     await world.lose(0)
     b = await world.bare("b")
@@ -54,7 +57,7 @@ async def test_another_message_pays_nothing(world, kind):
 
 
 @kinds
-async def test_those_that_are_left_do(world, kind):
+async def test_remaining_messages_pay_for_the_death(world, kind):
     """X11: they were in flight."""
     await world.crash(await world.begin(kind, 3))
     await world.lose(2)
@@ -64,8 +67,8 @@ async def test_those_that_are_left_do(world, kind):
     assert {**left, world.next: (1, False)} == await world.ends()
 
 
-async def test_what_comes_at_once_might_have_been_meant(world):
-    """X11: clocks of servers differ; a poison message must not escape for it."""
+async def test_message_put_right_after_the_rollback_pays(world):
+    """X11: clocks of servers differ, and a poison message must not escape because of it."""
     await world.crash(await world.begin("lanes", 1))
     await world.lose(0, 0)
     b = await world.bare("b")
@@ -74,8 +77,8 @@ async def test_what_comes_at_once_might_have_been_meant(world):
 
 
 @kinds
-async def test_who_is_missing_clears_nobody_else(world, kind):
-    """X11, E12: one that was deleted by hand says nothing of those before it."""
+async def test_deleted_message_clears_no_other(world, kind):
+    """X11, E12: its neighbours before it are suspects."""
     await world.crash(await world.begin(kind, 3))
     await world.store.delete(lane_of(kind), 3)
     b = await world.bare("b")

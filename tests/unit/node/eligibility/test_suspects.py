@@ -1,14 +1,17 @@
-"""Which recorded messages may start (X11), each rule alone: no node, no store."""
+"""The rules by which recorded messages may start (X11), one at a time, without a node or a store."""
+
+import asyncio
 
 import pytest
 
-from evenlane.engine.base.clock import now_ns
 from evenlane.engine.core.queue.entry import MessageRef
 from evenlane.engine.node.eligibility.suspects import Suspects, Verdict
 from tests.support.node.world import SECOND
 from tests.support.until import until
+from tests.support.virtual_time import in_virtual_time
 
 START, WAIT, STAY = Verdict
+FAR = 1 << 62
 MOST_ASIDE = 1_024
 
 
@@ -17,14 +20,16 @@ class Lane:
 
 
 class Queue:
-    """Compared by identity, as queues are."""
+    """A queue, compared by identity."""
 
     def __init__(self, ack_wait=0):
         self.ack_wait = ack_wait
 
 
 class Bench:
-    """`in_flight` and `failing` are what a gate says, `now` what the caller says; `back` and `resumed` came back."""
+    """Plays the gate, the queues and the caller: `in_flight` and `failing` are the gate's answers, `now` is the
+    caller's time. `back` has the sequences returned to the queue, `resumed` the resumed queues.
+    """
 
     def __init__(self):
         self.in_flight = self.failing = False
@@ -72,44 +77,43 @@ async def bench():
 
 
 async def test_suspects_start_one_at_a_time(bench):
-    """X11: else a death would accuse two."""
+    """X11: otherwise a death would accuse two."""
     assert [START, WAIT, WAIT] == [bench.ask(n, suspect=True) for n in (1, 2, 3)]
     assert [2, 3] == bench.aside()
     bench.ended(2)
-    assert [] == bench.back, "it isn't the one that runs"
+    assert [] == bench.back, "2 isn't the running suspect"
     bench.ended(1)
-    assert [3, 2] == bench.back, "each is put before the queue's head: so the first is first again"
+    assert [3, 2] == bench.back, "each goes before the queue's head, so 2 is first again"
     assert [] == bench.aside()
     assert [START, WAIT] == [bench.ask(n, suspect=True) for n in (2, 3)]
 
 
-async def test_one_may_be_asked_for_twice(bench):
-    """It stays the one that runs."""
+async def test_running_suspect_may_start_again(bench):
     assert [START, START, WAIT] == [bench.ask(n, suspect=True) for n in (1, 1, 2)]
 
 
-async def test_what_is_recorded_but_no_suspect_goes_beside_it(bench):
-    """X11, E19: nobody has accused it."""
+async def test_recorded_messages_start_while_a_suspect_runs(bench):
+    """X11, E19: they aren't suspects."""
     assert START == bench.ask(1, suspect=True)
     bench.in_flight = True
     assert [START] * 3 == [bench.ask(n) for n in (2, 3, 4)]
 
 
-async def test_nothing_starts_while_no_record_can_be_written(bench):
+async def test_no_message_starts_while_records_cannot_be_written(bench):
     """X11."""
     bench.failing = True
     assert [WAIT] * 3 == [bench.ask(1), bench.ask(2, suspect=True), bench.ask(3, last=True)]
     bench.failing = False
     bench.suspects.bring_back()
     assert [3, 2, 1] == bench.back
-    assert [START] * 2 == [bench.ask(1), bench.ask(3, last=True)], "neither was the last one while it waited"
+    assert [START] * 2 == [bench.ask(1), bench.ask(3, last=True)], "3 didn't claim the gate while it waited"
 
 
 class TestLastAttempt:
-    """Of a suspect that the next death would bury."""
+    """A suspect that the next death would dead-letter."""
 
-    async def test_it_waits_for_what_is_recorded_and_in_flight(self, bench):
-        """X11: that may be the cause, and would make it look guilty. No other enters meanwhile."""
+    async def test_suspect_waits_for_recorded_messages_in_flight(self, bench):
+        """X11: one of them might kill the process, and make it look guilty. No other message starts meanwhile."""
         bench.in_flight = True
         assert [WAIT] * 3 == [bench.ask(1, last=True), bench.ask(2), bench.ask(3, suspect=True)]
         assert [2, 3, 1] == bench.aside()
@@ -118,22 +122,22 @@ class TestLastAttempt:
         assert [1] == bench.back
         assert WAIT == bench.ask(4)
         assert START == bench.ask(1, last=True)
-        bench.in_flight = True  # that is itself
+        bench.in_flight = True  # the suspect itself
         assert [WAIT] * 2 == [bench.ask(5), bench.ask(6, last=True)]
         bench.ended(1)
         assert [1, 6, 5, 4, 3, 2] == bench.back
         assert [START, START] == [bench.ask(2), bench.ask(3, suspect=True)]
 
-    async def test_alone_it_starts_at_once(self, bench):
+    async def test_suspect_starts_at_once_if_alone(self, bench):
         """E19."""
         assert START == bench.ask(1, last=True)
 
-    async def test_it_waits_behind_another_suspect_without_keeping_others_out(self, bench):
-        """X11: it isn't its turn yet."""
+    async def test_suspect_behind_another_one_blocks_no_message(self, bench):
+        """X11: its turn hasn't come."""
         assert [START, WAIT, START] == [bench.ask(1, suspect=True), bench.ask(2, last=True), bench.ask(3)]
 
-    async def test_it_waits_for_ack_wait_and_a_second_at_the_most(self, bench):
-        """X11, L: what runs may never end; by then it would have been given up."""
+    async def test_suspect_waits_at_most_ack_wait_and_a_second(self, bench):
+        """X11, L: a handler may never end; by then it has timed out."""
         bench.in_flight, bench.queue.ack_wait = True, 30 * SECOND
         assert WAIT == bench.ask(1, last=True)
         bench.now = 31 * SECOND - 1
@@ -142,17 +146,21 @@ class TestLastAttempt:
         assert START == bench.ask(1, last=True)
         assert WAIT == bench.ask(2)
 
-    async def test_it_comes_back_by_itself_when_that_is_over(self, bench):
+    @in_virtual_time
+    async def test_suspect_returns_to_its_queue_after_that_time(self):
         """L."""
+        bench = Bench()
         bench.in_flight = True
         assert WAIT == bench.ask(1, last=True)
         await until(lambda: bench.back)
         assert [1] == bench.back
-        bench.now = now_ns()
+        bench.now = FAR
         assert START == bench.ask(1, last=True)
 
-    async def test_the_others_come_back_if_nobody_chooses_it_then(self, bench):
-        """L: its topic may have been paused just then, and for ever."""
+    @in_virtual_time
+    async def test_others_return_if_the_suspect_is_not_chosen(self):
+        """L: its topic may have been paused."""
+        bench = Bench()
         bench.in_flight = True
         assert [WAIT] * 3 == [bench.ask(1, last=True), bench.ask(2), bench.ask(3)]
         bench.in_flight = False
@@ -162,21 +170,24 @@ class TestLastAttempt:
         assert [1, 3, 2] == bench.back
         assert [START] * 2 == [bench.ask(2), bench.ask(3)]
         bench.in_flight = True
-        assert WAIT == bench.ask(1, last=True), "it begins anew"
+        assert WAIT == bench.ask(1, last=True), "its wait starts over"
+        bench.suspects.stop()
 
-    async def test_it_keeps_its_place_while_it_runs(self, bench):
-        """X11: however long that is; the alarm is for one that isn't chosen."""
+    @in_virtual_time
+    async def test_running_suspect_keeps_its_turn(self):
+        """X11: however long it runs. Only a suspect that isn't chosen within a second loses its turn."""
+        bench = Bench()
         bench.in_flight = True
         assert [WAIT] * 2 == [bench.ask(1, last=True), bench.ask(2)]
         bench.in_flight = False
         bench.suspects.emptied()
         assert START == bench.ask(1, last=True)
-        bench.suspects._rung()
+        await asyncio.sleep(2)
         assert [1] == bench.back
         assert WAIT == bench.ask(3)
 
-    async def test_its_lane_may_be_handed_over_while_it_waits(self, bench):
-        """Z1, L: the next owner has it; the others here go on."""
+    async def test_handoff_of_its_lane_ends_the_wait_of_the_others(self, bench):
+        """Z1, L: the next owner has the suspect."""
         bench.in_flight = True
         other = Lane()
         assert WAIT == bench.ask(1, last=True)
@@ -189,8 +200,8 @@ class TestLastAttempt:
         assert START == bench.ask(2)
 
 
-async def test_what_is_void_is_forgotten(bench):
-    """Z1: its lane was handed over or replaced."""
+async def test_stale_messages_are_dropped(bench):
+    """Z1: their lane was handed over or replaced."""
     bench.failing = True
     assert [WAIT] * 2 == [bench.ask(1), bench.ask(2)]
     bench.lane.generation += 1
@@ -200,8 +211,8 @@ async def test_what_is_void_is_forgotten(bench):
     assert [] == bench.back
 
 
-async def test_beyond_a_bound_queues_are_laid_down(bench):
-    """M: what would be set aside stays in its queue, and the queue comes back with the others."""
+async def test_queues_are_suspended_beyond_a_bound(bench):
+    """M: further messages stay in their queue, which resumes with the others."""
     bench.failing = True
     assert [WAIT] * MOST_ASIDE == [bench.ask(n) for n in range(MOST_ASIDE)]
     assert bench.queue not in bench.suspended

@@ -1,4 +1,4 @@
-"""Handlers that block the event loop, one after the other: what comes meanwhile needn't wait for all of them (F1)."""
+"""Handlers that block the event loop, one after another: messages put meanwhile don't wait for all of them (F1)."""
 
 import asyncio
 import socket
@@ -11,8 +11,8 @@ from tests.support.until import until
 
 
 @pytest.mark.parametrize(("block_s", "answer_s", "count"), [(0.15, 0.0, 4), (1.2, 0.03, 2)])
-async def test_what_came_during_a_block_goes_before_the_next_handler_that_blocks(block_s, answer_s, count):
-    """D: others wait for one block. What a connection has got is taken in by a task, some turns of the loop later; and
+async def test_message_put_during_a_block_runs_before_the_next_block(block_s, answer_s, count):
+    """D: it waits for one block. A task processes what a connection has received, some turns of the loop later, and
     after a long block feeds must ask the server first.
     """
     ours, theirs = socket.socketpair()
@@ -23,21 +23,21 @@ async def test_what_came_during_a_block_goes_before_the_next_handler_that_blocks
         begun.append(message.project)
         if message.project == "blocker":
             theirs.send(b"x")
-            time.sleep(block_s)  # no wait: it is the block
+            time.sleep(block_s)  # (the block itself)
 
     async with World(blocker=topic(ack_wait=60), other=topic()) as world:
 
-        async def take_in():
+        async def put_others():
             while await reader.read(1):
                 if answer_s:
                     await asyncio.sleep(answer_s)
                 await world.put(project="other")
 
-        taking_in = asyncio.create_task(take_in())
+        putting = asyncio.create_task(put_others())
         await world.put_many(count, project="blocker")
         node = await world.node(handle)
         await until(lambda: node.counters.handled == 2 * count)
         theirs.close()
-        await taking_in
+        await putting
         writer.close()
         assert ["blocker", "other"] * count == begun

@@ -1,4 +1,4 @@
-"""`--fallback`: a handler of the user's own for what would become a dead letter (issue 5, item 2)."""
+"""`--fallback`: a second handler of the user, for messages that would otherwise be dead-lettered (E13)."""
 
 import asyncio
 import threading
@@ -7,15 +7,17 @@ import pytest
 
 from evenlane.engine.core.message.message import Reject, Retry, batch
 from evenlane.engine.errors import ConfigError
+from evenlane.engine.node.handlers.fallback import Fallback
 from evenlane.engine.node.handlers.handler import Handler
-from tests.support.node.fallback import Falling, raising
+from tests.support.node.fallback import FallbackWorld, raising
 from tests.support.node.keyed import Held, failing, ordered
+from tests.support.node.world import turns
 from tests.support.until import until
 
 
 @pytest.fixture
 async def world():
-    async with Falling() as made:
+    async with FallbackWorld() as made:
         yield made
 
 
@@ -29,14 +31,14 @@ ENDS = {
 
 @pytest.mark.parametrize("kind", ["async", "plain"])
 @pytest.mark.parametrize("end", ENDS)
-async def test_it_takes_what_would_be_dead(world, end, kind):
-    """K4: with reason, error and attempt; settled when it returns, counted, and no dead letter."""
+async def test_fallback_replaces_the_dead_letter(world, end, kind):
+    """K4: it gets reason, error and attempt. When it returns, the message is settled, and counted."""
     error, attempt, reason, text = ENDS[end]
     threads = []
 
     async def act(message):
         if error is None:
-            await asyncio.sleep(60)
+            await asyncio.Event().wait()
         raise error
 
     def plain(message):
@@ -44,31 +46,28 @@ async def test_it_takes_what_would_be_dead(world, end, kind):
         world.taken.append((message.id, message.attempt, message.reason, message.error))
 
     world.act = act
-    (own,) = await world.put_keys([None])
-    node = await world.falling(fallback=plain if kind == "plain" else None)
-    await world.all_over()
-    assert [(own, attempt, reason, text)] == world.taken
+    (message_id,) = await world.put_keys([None])
+    node = await world.node_with_fallback(fallback=plain if kind == "plain" else None)
+    await world.all_gone()
+    assert [(message_id, attempt, reason, text)] == world.taken
     assert (1, 0, 0) == (node.counters.fallen_back, node.counters.dead, len(world.dead()))
     assert [True] * (kind == "plain") == threads
 
 
-async def test_a_batch_falls_one_by_one(world):
-    """K4: it takes one message, whatever the handler takes."""
+async def test_fallback_gets_messages_of_a_batch_one_by_one(world):
+    """K4."""
 
     @batch(max=5)
     async def handle(messages):
         raise Reject("not wanted")
 
     put = await world.put_keys([None] * 5)
-    await world.falling(handle)
-    await world.all_over()
-    assert {(own, 1, "rejected", "not wanted") for own in put} == set(world.taken)
+    await world.node_with_fallback(handle)
+    await world.all_gone()
+    assert {(message_id, 1, "rejected", "not wanted") for message_id in put} == set(world.taken)
 
 
-def test_one_of_batches_is_refused():
-    """Bad input: one clear sentence."""
-    from evenlane.engine.node.handlers.fallback import Fallback
-
+def test_fallback_that_takes_batches_is_rejected():
     with pytest.raises(ConfigError, match="takes batches: it must take one message"):
         Fallback(Handler.of(batch(max=3)(lambda messages: None)), None)
 
@@ -76,105 +75,105 @@ def test_one_of_batches_is_refused():
 ERRORS = [
     (OSError("disk full"), "OSError: disk full"),
     (Reject("nor here"), "Reject: nor here"),
-    (SystemExit(3), "SystemExit: 3"),
-    (StopIteration("odd"), "StopIteration"),
     (asyncio.CancelledError(), "cancelled"),
 ]
 
 
 @pytest.mark.parametrize(("error", "text"), ERRORS, ids=[type(error).__name__ for error, _ in ERRORS])
 @pytest.mark.parametrize("kind", ["async", "plain"])
-async def test_where_it_fails_itself_the_message_is_dead_with_both_errors(world, kind, error, text):
-    """K4, L: whatever it raises; and the node lives on."""
+async def test_failed_fallback_dead_letters_the_message_with_both_errors(world, kind, error, text):
+    """K4, L: and the node goes on. test_raised.py has other exceptions."""
 
     def plain(message):
         raise error
 
-    world.last = raising(error)
+    world.fallback_act = raising(error)
     await world.put_keys([None])
-    node = await world.falling(fallback=plain if kind == "plain" else None)
-    await world.all_over()
-    ((reason, reported),) = world.dead_letters()
+    node = await world.node_with_fallback(fallback=plain if kind == "plain" else None)
+    await world.all_gone()
+    ((reason, errors),) = world.dead_letters()
     assert "failed 2 times" == reason
-    assert reported.startswith("ValueError: no good; its fallback failed, too: ")
-    assert text.lower() in reported.lower()
+    assert errors.startswith("ValueError: no good; its fallback failed, too: ")
+    assert text.lower() in errors.lower()
     assert (0, 1) == (node.counters.fallen_back, node.counters.dead)
     world.act = world.nothing
     await world.put_keys([None])
-    await world.all_over()
+    await world.all_gone()
     assert 1 == len(world.ids)
 
 
 @pytest.mark.parametrize("kind", ["async", "plain"])
-async def test_one_that_hangs_is_given_up(world, kind):
-    """P11: after ack_wait; the message is dead."""
+async def test_fallback_times_out_after_ack_wait(world, kind):
+    """P11: its message is dead-lettered."""
     release = threading.Event()
-    world.last = lambda message: asyncio.Event().wait()
+    world.fallback_act = lambda message: asyncio.Event().wait()
     await world.put_keys([None])
-    await world.falling(fallback=(lambda message: release.wait(20)) if kind == "plain" else None)
-    await world.all_over()
+    await world.node_with_fallback(fallback=(lambda message: release.wait(20)) if kind == "plain" else None)
+    await world.all_gone()
     release.set()
-    ((_, reported),) = world.dead_letters()
-    silent = "HandlerTimedOut: no sign of life for longer than ack_wait"
-    assert f"ValueError: no good; its fallback failed, too: {silent}" == reported
+    ((_, errors),) = world.dead_letters()
+    timed_out = "HandlerTimedOut: no sign of life for longer than ack_wait"
+    assert f"ValueError: no good; its fallback failed, too: {timed_out}" == errors
 
 
-async def test_a_sign_of_life_keeps_it(world):
+async def test_sign_of_life_extends_the_time_of_a_fallback(world):
     """P11."""
 
-    async def last(message):
-        for _ in range(6):
-            await asyncio.sleep(0.1)
+    async def fallback_act(message):
+        loop = asyncio.get_running_loop()
+        end = loop.time() + 0.6  # twice its ack_wait
+        while loop.time() < end:
             message.in_progress()
+            await asyncio.sleep(0.02)
 
-    world.last = last
+    world.fallback_act = fallback_act
     await world.put_keys([None])
-    node = await world.falling()
-    await world.all_over()
+    node = await world.node_with_fallback()
+    await world.all_gone()
     assert 1 == node.counters.fallen_back
     assert [] == world.dead()
 
 
-async def test_a_key_waits_for_it():
-    """Item 4: the message hasn't ended before; other keys go on."""
-    async with Falling(acme=ordered(max_attempts=1)) as world:
+async def test_key_waits_for_the_fallback():
+    """K6: the message hasn't ended before. Other keys run meanwhile."""
+    async with FallbackWorld(acme=ordered(max_attempts=1)) as world:
         first, second = await world.put_keys(["k"] * 2)
         other = await world.put_key("other")
-        world.act, world.last = failing(first), Held(first)
-        node = await world.falling()
+        world.act, world.fallback_act = failing(first), Held(first)
+        node = await world.node_with_fallback()
         await until(lambda: other in world.ids and world.taken)
         assert [first] == world.ids_of("k")
         assert [1] == [queue.order.waiting for queue in node.queues.all()]
-        world.last.go()
-        await world.all_over()
+        world.fallback_act.go()
+        await world.all_gone()
         assert [other, second] == world.ids
 
 
-async def test_no_more_than_four_of_a_project_at_once(world):
-    """M, X9: others wait their turn, and each has it."""
-    now, most = 0, 0
+async def test_at_most_four_fallbacks_of_a_project_run_at_once(world):
+    """M, X9: further ones wait for their turn."""
+    running, most = 0, 0
 
-    async def last(message):
-        nonlocal now, most
-        now += 1
-        most = max(most, now)
-        await asyncio.sleep(0.01)
-        now -= 1
+    async def fallback_act(message):
+        nonlocal running, most
+        running += 1
+        most = max(most, running)
+        await turns()
+        running -= 1
 
-    world.last = last
+    world.fallback_act = fallback_act
     await world.put_keys([None] * 60)
-    node = await world.falling(concurrency=64)
-    await world.all_over()
+    node = await world.node_with_fallback(concurrency=64)
+    await world.all_gone()
     assert 4 == most
     assert 60 == node.counters.fallen_back
 
 
-async def test_the_nodes_slots_go_on_beside_it(world):
-    """E13: nothing behind a failing message waits."""
+async def test_fallbacks_occupy_no_slots(world):
+    """E13: no message waits behind a failing one."""
     put = await world.put_keys([None] * 8)
-    world.act, world.last = failing(*put), Held(*put)
-    await world.falling(concurrency=2)
+    world.act, world.fallback_act = failing(*put), Held(*put)
+    await world.node_with_fallback(concurrency=2)
     others = await world.put_keys([None] * 20)
     await until(lambda: len(world.taken) == 8 and set(others) == set(world.ids))
-    world.last.go()
-    await world.all_over()
+    world.fallback_act.go()
+    await world.all_gone()

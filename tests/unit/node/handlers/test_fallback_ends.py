@@ -1,4 +1,4 @@
-"""A fallback whose process dies or stops, and its place in the in-flight record (X11, issue 5, item 2)."""
+"""A fallback whose process dies or stops, and its message in the in-flight record (X11, E13)."""
 
 import asyncio
 import threading
@@ -16,9 +16,9 @@ from evenlane.engine.node.handlers.handler import Handler
 from evenlane.engine.node.handlers.in_flight_gate import InFlightGate
 from evenlane.engine.node.signals.work_signal import WorkSignal
 from tests.support.lane_host import Host
-from tests.support.node.fallback import Falling, raising
-from tests.support.node.gate_records import Records, place
-from tests.support.node.keyed import QUICK, Held, Keyed, ordered
+from tests.support.node.fallback import FallbackWorld, raising
+from tests.support.node.gate_records import Records, place_of
+from tests.support.node.keyed import QUICK, Held, KeyedWorld, ordered
 from tests.support.node.two import P, Two
 from tests.support.node.world import topic
 from tests.support.until import until
@@ -26,118 +26,117 @@ from tests.support.until import until
 
 @pytest.fixture
 async def world():
-    async with Falling() as made:
+    async with FallbackWorld() as made:
         yield made
 
 
 @pytest.mark.parametrize("reject", [False, True], ids=["failed", "rejected"])
-async def test_one_that_kills_its_process_ends(world, reject):
-    """F8, X11: its deaths count as attempts, but for the first one; in the end the message goes to the dead letters
-    without it.
-    """
+async def test_message_of_a_deadly_fallback_is_dead_lettered(world, reject):
+    """F8, X11: all deaths but the first count as attempts. In the end the message is dead-lettered without the
+    fallback."""
     most = 4
     world.topics["acme"] = topic(max_attempts=most, backoff=QUICK)
-    falls = []
+    attempts = []
 
-    async def last(message):
-        falls.append(message.attempt)
+    async def fallback_act(message):
+        attempts.append(message.attempt)
         await asyncio.Event().wait()
 
-    world.last = last
+    world.fallback_act = fallback_act
     if reject:
         world.act = raising(Reject("not wanted"))
     await world.put_keys([None])
     for deaths in range(1, most + 3):
-        node = await world.falling()
-        await until(lambda deaths=deaths: len(falls) == deaths or world.waiting() == 0)
+        node = await world.node_with_fallback()
+        await until(lambda deaths=deaths: len(attempts) == deaths or world.waiting() == 0)
         if world.waiting() == 0:
             break
         await world.crash(node)
     assert 0 == world.waiting()
-    assert ([1, 1, 2, 3, 4] if reject else [4, 4, 5]) == falls
+    assert ([1, 1, 2, 3, 4] if reject else [4, 4, 5]) == attempts
     ((reason, _),) = world.dead_letters()
-    assert reason == f"its process died in attempt {falls[-1]}"
+    assert reason == f"its process died in attempt {attempts[-1]}"
 
 
 @pytest.mark.parametrize("reject", [False, True], ids=["failed", "rejected"])
-async def test_one_that_kills_its_process_beside_others_ends_too(world, reject):
-    """F8, X11: it stays the record's suspect until its fallback has ended: N + 1 deaths at the most."""
+async def test_message_of_a_deadly_fallback_among_others_is_dead_lettered(world, reject):
+    """F8, X11: it is the record's suspect until its fallback has ended, so there are at most N + 1 deaths."""
     world.topics["acme"], world.topics["shop"] = topic(max_attempts=2, backoff=QUICK), topic()
-    falls, alongside = [], asyncio.Event()
+    attempts, alongside = [], asyncio.Event()
 
-    async def last(message):
-        falls.append(message.attempt)
+    async def fallback_act(message):
+        attempts.append(message.attempt)
         await asyncio.Event().wait()
 
     async def act(message):
         if message.project == "acme":
             await alongside.wait()
             raise Reject("not wanted") if reject else ValueError("no good")
-        if not message.recorded:  # those that were there at the last death end at once
+        if not message.recorded:  # those in flight at the last death end at once
             alongside.set()
             await asyncio.Event().wait()
 
-    world.last, world.act = last, act
+    world.fallback_act, world.act = fallback_act, act
     await world.put_keys([None])
     for deaths in range(1, 5):
         alongside.clear()
-        node = await world.falling()
+        node = await world.node_with_fallback()
         await world.put_key(None, project="shop")
-        await until(lambda deaths=deaths: len(falls) == deaths or world.dead())
+        await until(lambda deaths=deaths: len(attempts) == deaths or world.dead())
         if world.dead():
             break
         await world.crash(node)
-    assert ([1, 1, 2] if reject else [2, 2, 3]) == falls
+    assert ([1, 1, 2] if reject else [2, 2, 3]) == attempts
     ((reason, _),) = world.dead_letters()
-    assert reason == f"its process died in attempt {falls[-1]}"
+    assert reason == f"its process died in attempt {attempts[-1]}"
 
 
-async def test_no_other_suspect_starts_while_that_of_a_suspect_runs(world):
-    """X11: a death would accuse the other one, and not the fallback."""
+async def test_no_suspect_starts_while_the_fallback_of_another_one_runs(world):
+    """X11: otherwise a death would accuse the other suspect, and not the fallback."""
     world.topics["acme"] = topic(max_attempts=9, backoff=QUICK)
-    own, other = await world.put_keys([None] * 2)
-    world.act = Held(own, other)
+    message_id, other = await world.put_keys([None] * 2)
+    world.act = Held(message_id, other)
     for _ in range(2):
-        node = await world.falling()
+        node = await world.node_with_fallback()
         await until(lambda node=node: len(node.workers.running) == 2)
         await world.crash(node)
 
     async def act(message):
-        if message.id == own:
+        if message.id == message_id:
             raise Reject("not wanted")
 
-    world.act, world.last = act, (held := Held(own))
-    node = await world.falling()
+    world.act, world.fallback_act = act, (held := Held(message_id))
+    node = await world.node_with_fallback()
     await until(lambda: world.taken)
     fresh = await world.put_keys([None] * 20)
     await until(lambda: set(fresh) <= set(world.ids))
     assert other not in world.ids
     held.go()
-    await world.all_over()
+    await world.all_gone()
     assert {other, *fresh} == set(world.ids)
-    assert [(own, 2)] == [taken[:2] for taken in world.taken]
+    assert [(message_id, 2)] == [taken[:2] for taken in world.taken]
 
 
-async def test_it_is_named_by_a_safe_record(world):
-    """X11: or its death would count for nothing."""
+async def test_fallback_is_named_by_a_stored_record(world):
+    """X11: otherwise its death would count no attempt."""
     world.topics["acme"] = topic(max_attempts=1)
-    node = await world.falling()
+    node = await world.node_with_fallback()
     records = Records(node)
 
-    async def last(message):
-        assert place(message) in records.safe
+    async def fallback_act(message):
+        assert place_of(message) in records.safe
 
-    world.last = last
+    world.fallback_act = fallback_act
     await world.put_keys([None] * 40)
-    await world.all_over()
+    await world.all_gone()
     assert (40, 0) == (node.counters.fallen_back, len(world.dead()))
     await until(lambda: not records.safe)
 
 
-async def test_it_does_not_start_without_one(world):
-    """X11: nor is the message put among the dead meanwhile."""
+async def test_fallback_waits_for_its_record(world):
+    """X11: its message isn't dead-lettered meanwhile."""
     world.topics["acme"] = topic(max_attempts=1)
-    node = await world.falling()
+    node = await world.node_with_fallback()
     records = Records(node)
 
     async def act(message):
@@ -150,16 +149,18 @@ async def test_it_does_not_start_without_one(world):
     await until(lambda: records.under_way)
     assert [] == world.taken
     records.free.set()
-    await world.all_over()
+    await world.all_gone()
     assert 1 == len(world.taken)
 
 
-async def test_a_stop_while_it_runs_loses_nothing(world):
-    """L: one that ends in time is settled; one that doesn't comes again, or is dead if that was its last attempt."""
+async def test_stop_during_fallbacks_loses_nothing(world):
+    """L: if one ends in time, its message is settled. Otherwise the message is handled again, or dead-lettered after
+    its last attempt.
+    """
     world.topics["acme"] = topic(max_attempts=2, backoff=QUICK)
     quick, slow = await world.put_keys([None] * 2)
-    world.last = held = Held(quick, slow)
-    node = await world.falling()
+    world.fallback_act = held = Held(quick, slow)
+    node = await world.node_with_fallback()
     await until(lambda: len(world.taken) == 2)
     stopping = asyncio.ensure_future(node.stop(0.4))
     held.go(quick)
@@ -169,15 +170,15 @@ async def test_a_stop_while_it_runs_loses_nothing(world):
     assert [] == world.dead()
     world.act = world.nothing
     await world.node(world.handle)
-    await world.all_over()
+    await world.all_gone()
     assert [slow] == [*world.ids, *(h.value(each.headers, h.ID).split(":")[1] for each in world.dead())]
 
 
-async def test_a_stop_waits_for_it(world):
+async def test_stop_waits_for_a_fallback(world):
     """Fault 3."""
-    (own,) = await world.put_keys([None])
-    world.last = held = Held(own)
-    node = await world.falling()
+    (message_id,) = await world.put_keys([None])
+    world.fallback_act = held = Held(message_id)
+    node = await world.node_with_fallback()
     await until(lambda: world.taken)
     stopping = asyncio.ensure_future(world.stop(node))
     await until(lambda: node.dispatcher.stopped)
@@ -185,25 +186,25 @@ async def test_a_stop_waits_for_it(world):
     assert await stopping
     await world.node(world.handle)
     assert 1 == node.counters.fallen_back
-    await world.all_over()
+    await world.all_gone()
     assert [] == world.ids
 
 
 @pytest.mark.parametrize("end", ["returns", "raises"])
-async def test_a_hand_over_while_it_runs(end):
-    """Z1, L: the old owner ends it, once; nobody else begins it meanwhile."""
+async def test_handoff_leaves_a_running_fallback_to_the_previous_owner(end):
+    """Z1, L: it ends there, once, and no other owner starts it."""
     async with Two(acme=topic(max_attempts=1)) as world:
-        own, gate, taken = await world.put(), asyncio.Event(), []
+        message_id, gate, taken = await world.put(), asyncio.Event(), []
 
-        async def last(message):
+        async def fallback(message):
             taken.append(message.id)
             await gate.wait()
             if end == "raises":
                 raise OSError("disk full")
 
-        world.slow, world.error = {("a", own)}, ValueError("no good")
+        world.slow, world.error = {("a", message_id)}, ValueError("no good")
         world.gate.set()
-        a = await world.bare("a", fallback=Handler.of(last))
+        a = await world.bare("a", fallback=Handler.of(fallback))
         await a.owned.open(P, 1)
         await until(lambda: taken)
         record = await world.released(a, 1)
@@ -213,32 +214,32 @@ async def test_a_hand_over_while_it_runs(end):
         gate.set()
         await until(lambda: world.record().lanes["lanes"].done == [1])
         b.owned.held_changed(P, world.record())
-        await until(lambda: world.waiting() == 0)
-        assert [own] == taken
+        await world.all_gone()
+        assert [message_id] == taken
         assert {} == world.times("b")
         assert (end == "raises") == len(world.dead())
 
 
-async def test_it_stays_named_when_the_thread_that_was_given_up_returns(world):
-    """X11: the thread has no part in it any more."""
+async def test_fallback_stays_recorded_when_the_timed_out_thread_returns(world):
+    """X11: the thread doesn't own the message any more."""
     world.topics["acme"] = topic(max_attempts=2, backoff=QUICK, ack_wait=0.1)
     await world.put_keys([None])
-    falls = []
+    attempts = []
     for _ in range(5):
-        returns, fell = threading.Event(), asyncio.Event()
+        returns, fallback_begun = threading.Event(), asyncio.Event()
 
         def hangs(_message, returns=returns):
             returns.wait(10)
 
-        async def last(message, fell=fell):
+        async def fallback_act(message, begun=fallback_begun):
             message.in_progress(60)
-            falls.append(message.attempt)
-            fell.set()
+            attempts.append(message.attempt)
+            begun.set()
             await asyncio.Event().wait()
 
-        world.last = last
-        node = await world.falling(hangs)
-        await until(lambda fell=fell: fell.is_set() or world.dead())
+        world.fallback_act = fallback_act
+        node = await world.node_with_fallback(hangs)
+        await until(lambda begun=fallback_begun: begun.is_set() or world.dead())
         if world.dead():
             break
         named = [node.gate.of(lane) for lane in node.partitions[P].both]
@@ -247,12 +248,12 @@ async def test_it_stays_named_when_the_thread_that_was_given_up_returns(world):
         assert named == [node.gate.of(lane) for lane in node.partitions[P].both]
         await world.crash(node)
     ((reason, _),) = world.dead_letters()
-    assert reason == f"its process died in attempt {falls[-1]}"
+    assert reason == f"its process died in attempt {attempts[-1]}"
 
 
-async def test_an_attempt_stays_named_when_the_former_ones_thread_returns():
-    """X11, order: a retry of an ordered topic has the place that the given-up attempt had."""
-    async with Keyed(acme=ordered(max_attempts=9, ack_wait=0.1)) as world:
+async def test_retry_stays_recorded_when_the_timed_out_thread_returns():
+    """X11, K6: a retry of an ordered topic has the same place as the attempt that timed out."""
+    async with KeyedWorld(acme=ordered(max_attempts=9, ack_wait=0.1)) as world:
         await world.put_keys(["k"])
         begun, returns = [], [threading.Event() for _ in range(9)]
 
@@ -278,8 +279,8 @@ async def test_an_attempt_stays_named_when_the_former_ones_thread_returns():
             each.set()
 
 
-async def test_it_keeps_its_place_while_the_lease_is_in_doubt():
-    """X11: no suspect may take this for a moment in which nothing is in flight."""
+async def test_gate_stays_busy_while_a_fallback_waits_for_the_lease():
+    """X11: no suspect may start as if no message were in flight."""
 
     def put(*_):
         done = asyncio.get_running_loop().create_future()

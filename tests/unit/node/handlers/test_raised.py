@@ -1,4 +1,4 @@
-"""Whatever a handler raises, however it is called: its message has failed, and the node goes on."""
+"""Exceptions of all kinds from handlers of all kinds: the message has failed, and the node goes on."""
 
 import asyncio
 import contextlib
@@ -20,17 +20,17 @@ class Mute(Exception):
 
 class Bare(Retry):
     def __init__(self):
-        """Without a word to Retry."""
+        """Skips `Retry.__init__`."""
 
 
 class BarePause(Pause):
     def __init__(self):
-        """Without a word to Pause."""
+        """Skips `Pause.__init__`."""
 
 
 class BareReject(Reject):
     def __init__(self):
-        """Without a word to Reject."""
+        """Skips `Reject.__init__`."""
 
 
 def changed(error, **values):
@@ -58,7 +58,7 @@ RAISED = {
 
 
 def fail(message):
-    """As its body says: raise, or recurse to the limit."""
+    """Raise the error that the body names, or recurse to the limit."""
     what = message.body.decode()
     if what == "recursion":
         fail(message)
@@ -68,7 +68,7 @@ def fail(message):
 
 
 def of_each_kind(world):
-    """Handlers that fail in every way there is of being called."""
+    """The same handler in each kind of call."""
 
     async def each(message):
         fail(message)
@@ -90,8 +90,8 @@ def of_each_kind(world):
 
 
 @pytest.mark.parametrize("kind", ["async", "def", "batch", "def batch"])
-async def test_whatever_is_raised_is_a_failed_attempt(kind):
-    """F7, E13: each is tried as often as its topic says and is a dead letter then; what comes between is handled."""
+async def test_any_exception_is_a_failed_attempt(kind):
+    """F7, E13: each message is tried `max_attempts` times and dead-lettered, and those in between are handled."""
     ends = []
     async with World(acme=topic(max_attempts=2, backoff=QUICK)) as world:
         for what in [*RAISED, "recursion"]:
@@ -105,8 +105,8 @@ async def test_whatever_is_raised_is_a_failed_attempt(kind):
 
 
 @pytest.mark.parametrize("kind", ["async", "def"])
-async def test_whatever_a_fallback_raises_its_message_is_a_dead_letter(kind):
-    """K4: with both errors, and the node goes on."""
+async def test_any_exception_of_a_fallback_dead_letters_its_message(kind):
+    """K4: with both errors. The node goes on."""
     ends = []
     async with World(acme=topic(max_attempts=1, backoff=QUICK)) as world:
         for what in [*RAISED, "recursion"]:
@@ -119,8 +119,8 @@ async def test_whatever_a_fallback_raises_its_message_is_a_dead_letter(kind):
 
 
 @pytest.mark.parametrize("then", ["return", "wait", "swallow"])
-async def test_one_that_cancels_its_own_task_costs_the_node_no_worker(then):
-    """X9: whether the cancellation comes out of the handler or only after it, the next message doesn't hear of it."""
+async def test_handler_that_cancels_its_task_costs_no_worker(then):
+    """X9: whether the cancellation is raised in the handler or after it, the next message isn't affected."""
     ends = []
 
     async def handle(message):
@@ -148,8 +148,8 @@ async def test_one_that_cancels_its_own_task_costs_the_node_no_worker(then):
         assert [] == ends
 
 
-async def test_one_that_cancels_the_loops_tasks_ends_the_node():
-    """X11: not in order: nobody is to believe that nothing was in flight."""
+async def test_handler_that_cancels_all_tasks_ends_the_node():
+    """X11: with an error, so that the next owner doesn't assume a clean end."""
     ends = []
 
     async def handle(message):
@@ -164,8 +164,8 @@ async def test_one_that_cancels_the_loops_tasks_ends_the_node():
         assert "CancelledError" in ends[0]
 
 
-async def test_what_a_handler_makes_of_its_message_is_not_what_its_copies_hold():
-    """K2: the body of the next attempt is the one that was put."""
+async def test_handler_cannot_change_the_body_of_the_copy():
+    """K2: the next attempt has the body that was put."""
     bodies = []
 
     async def handle(message):

@@ -1,4 +1,4 @@
-"""What blocked a process until it ended itself: an attempt counts, and the cause is known (F1, X11)."""
+"""Messages that blocked a process until it ended itself: an attempt is counted, and the cause is known (F1, X11)."""
 
 import pytest
 
@@ -15,8 +15,8 @@ def record(epoch, *sequences, created="s", kind="lanes"):
     return HeldRecord(id="a", epoch=epoch, blocked={kind: BlockedLane(created=created, sequences=[*sequences])})
 
 
-def test_only_what_speaks_of_this_very_stream_is_believed():
-    """F1, Z1: not of another stream, nor of one that was made anew; other keys say nothing."""
+def test_blocked_ignores_records_of_other_streams():
+    """F1, Z1: and of a stream that was replaced since."""
     other = HeldRecord(id="a", epoch=3, lanes={"lanes": HeldLane(created="s")})
     held = [record(1, 7), record(2, 8, created="older"), record(4, 9, kind="later"), other]
     assert {1: record(1, 7).blocked["lanes"]} == blocked(held, "lanes", "s")
@@ -26,23 +26,23 @@ def test_only_what_speaks_of_this_very_stream_is_believed():
     ("found", "dead", "sequences", "expected"),
     [
         ([], {1}, [7], [(7, True, True)]),  # no record named it: the first death counts
-        ([NAMED], {1}, [7], [(7, False, True)]),  # one did: it is confirmed, and counts once
+        ([NAMED], {1}, [7], [(7, False, True)]),  # a record did: it is confirmed, and counts once
         ([NAMED._replace(confirmed=True)], {1}, [7], []),
         ([NAMED._replace(counts=False)], {1}, [7], [(7, True, True)]),
-        ([], {2}, [7], []),  # the log has heard of that death already
+        ([], {2}, [7], []),  # the log has that death already
         ([], {1}, [7, 8], [(7, True, False), (8, True, False)]),  # a batch: one of them
         ([NAMED], {1}, [7, 8], [(8, True, False)]),
     ],
 )  # fmt: skip
-def test_an_attempt_counts_once(found, dead, sequences, expected):
-    """X11: once for each death, whoever names it."""
+def test_death_counts_one_attempt(found, dead, sequences, expected):
+    """X11: whether an in-flight record, the key of the owner, or both name the message."""
     blockers = {1: BlockedLane(created="s", sequences=sequences)}
     assert expected == [(each.sequence, each.counts, each.confirmed) for each in accused(blockers, dead, found)]
 
 
 @pytest.mark.parametrize(("created", "seconds"), [("its own", 30), ("of another stream", 0)])
-async def test_a_take_over_counts_for_how_long_the_process_was_blocked(created, seconds):
-    """F1: that process can't be asked for its metrics any more, and an alert rests on this."""
+async def test_takeover_counts_the_seconds_of_a_block(created, seconds):
+    """F1: the blocked process can't report its metrics any more, and an alert needs them."""
     async with World(acme=topic()) as world:
         await world.put()
         lane = LaneId("lanes", 0)

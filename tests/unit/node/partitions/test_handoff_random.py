@@ -1,4 +1,4 @@
-"""A partition goes from one node to another while any of its messages may be held, by a seed: each is handled once."""
+"""A partition moves from one node to another while random messages of it are held: each is handled once."""
 
 import random
 
@@ -10,11 +10,10 @@ from evenlane.engine.node.tuning import DEFAULT, Tuning
 from evenlane.ring.membership.records import HeldLane, HeldRecord
 from tests.support.node.two import GROUPS, P, Two, due_soon, lane_of
 from tests.support.node.world import SECOND, turns
-from tests.support.until import until
 
 SHAPES = {
-    "all at hand": MemoryBudget(),
-    "little at hand": MemoryBudget(read_ahead=2),
+    "all in memory": MemoryBudget(),
+    "small read-ahead": MemoryBudget(read_ahead=2),
     "spilled": MemoryBudget(index=3, read_ahead=2),
     "no room": MemoryBudget(payload_bytes=40, read_ahead=2, index=5),
 }
@@ -23,8 +22,8 @@ SHAPES = {
 @pytest.mark.parametrize("tail", [False, True], ids=["one feed", "with a tail feed"])
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("seed", range(6))
-async def test_each_message_is_handled_once_whatever_is_held_and_let_go_when(shape, tail, seed):
-    """L, D: any messages may be held; some end there, others are let go, at any time of the take-over."""
+async def test_held_messages_are_handled_once(shape, tail, seed):
+    """L, D: some end at the previous owner, others are released, at random times of the takeover."""
     draw = random.Random(f"{shape} {tail} {seed}")
     tuning = Tuning(tail_beyond=10) if tail else DEFAULT
     limits = SHAPES[shape]
@@ -38,36 +37,36 @@ async def test_each_message_is_handled_once_whatever_is_held_and_let_go_when(sha
         b = await world.bare(
             "b", limits=MemoryBudget(limits.payload_bytes, limits.read_ahead, limits.index), tuning=tuning
         )
-        word = world.held(set(held) - early, early)
-        await b.owned.open(P, 2, [word])
+        record = world.held_record(set(held) - early, early)
+        await b.owned.open(P, 2, [record])
         for n in range(draw.randint(0, 30)):
             await world.put(group=draw.choice(GROUPS[:3]), id=f"{count + n + 1}")
             await turns(draw.randint(0, 3))
         late = sorted(done - early)
         for end in range(1, len(late) + 1, max(1, len(late) // 3)):
             early |= set(late[:end])
-            word = _moved(word, early)
-            b.owned.held_changed(P, word)
+            record = _moved(record, early)
+            b.owned.held_changed(P, record)
             await turns(draw.randint(0, 20))
-        word = _moved(word, done)
-        b.owned.held_changed(P, word)
-        if draw.random() < 0.4:  # a short outage changes nothing of it
+        record = _moved(record, done)
+        b.owned.held_changed(P, record)
+        if draw.random() < 0.4:  # a short outage
             world.server.disconnect(b.store)
             await turns(draw.randint(0, 5))
             world.server.reconnect(b.store)
         await turns(draw.randint(0, 40))
-        b.owned.held_gone(P, word)
-        await until(lambda: world.waiting() == 0, what="all to be settled")
+        b.owned.held_gone(P, record)
+        await world.all_gone()
         total = world.server.stream(stream("online", lane_of("lanes"))).last
-        wanted = {str(n) for n in range(1, total + 1)} - {str(n) for n in done}
-        assert dict.fromkeys(wanted, 1) == world.times("b")
+        expected = {str(n) for n in range(1, total + 1)} - {str(n) for n in done}
+        assert dict.fromkeys(expected, 1) == world.times("b")
         assert 0 == b.limits.held
         assert 0 == b.backlog
 
 
 @pytest.mark.parametrize("seed", range(6))
-async def test_so_are_delayed_ones(seed):
-    """K1, L, D: those that ran elsewhere had been due; others become due meanwhile."""
+async def test_held_delayed_messages_are_handled_once(seed):
+    """K1, L, D: held messages have been due, and others become due meanwhile."""
     draw = random.Random(seed)
     async with Two() as world:
         count = draw.randint(10, 60)
@@ -78,20 +77,20 @@ async def test_so_are_delayed_ones(seed):
         held = draw.sample(range(1, count + 1), draw.randint(1, count // 2))
         done = set(draw.sample(held, draw.randint(0, len(held))))
         b = await world.bare("b", limits=MemoryBudget(read_ahead=draw.choice([2, 64])))
-        word = world.held(held, kind="later")
-        await b.owned.open(P, 2, [word])
+        record = world.held_record(held, kind="later")
+        await b.owned.open(P, 2, [record])
         await turns(draw.randint(0, 40))
-        word = _moved(word, done)
-        b.owned.held_changed(P, word)
+        record = _moved(record, done)
+        b.owned.held_changed(P, record)
         await turns(draw.randint(0, 40))
-        b.owned.held_gone(P, word)
-        await until(lambda: world.waiting() == 0, what="all to be settled")
+        b.owned.held_gone(P, record)
+        await world.all_gone()
         assert dict.fromkeys({str(n) for n in range(1, count + 1) if n not in done}, 1) == world.times("b")
         assert (0, 0) == (b.limits.held, b.backlog)
 
 
 def _moved(record, done):
-    """The same word, when these have ended."""
+    """The same record, after the messages `done` have ended."""
     ((kind, lane),) = record.lanes.items()
     every = {*lane.running, *lane.done}
     return HeldRecord(

@@ -1,11 +1,13 @@
-"""Which end of an owner was clean, and up to where its next one has to record what it starts (X11).
+"""Whether an owner's end was clean, and the crash horizon up to which the next owner records its messages (X11).
 
-Rows of the table "Cases" that are tested elsewhere: the instant killer alone, that of a single attempt, one that had
-failed before, the ordered one and the neighbours at both deaths in test_poison.py; a lost lease, the hand-over with a
-handler that runs on, and what a stop leaves running in test_poison_counts.py; the owner after that in
-test_poison_held.py; a store that refuses records in test_gate.py; the pure rules in ../test_horizon.py and
-test_suspects.py; SIGTERM while etcd is away, or after a hand-over with a handler that never ends, in
-../test_sigterm.py. Single messages are in test_horizon_cases.py.
+Other files have related cases:
+- test_horizon_cases.py: single messages
+- eligibility/test_poison.py: a poison message and its neighbours
+- eligibility/test_poison_counts.py: lost leases, handoffs and stops
+- eligibility/test_poison_handoff.py: the owner after the next
+- handlers/test_in_flight_gate.py: a store that refuses records
+- eligibility/test_suspects.py, tests/unit/core/lane/test_crash_horizon.py: the pure rules
+- tests/unit/runtime/test_sigterm.py: SIGTERM
 """
 
 import asyncio
@@ -13,7 +15,6 @@ import asyncio
 import pytest
 
 from evenlane.engine.base.names import settled_stream
-from evenlane.engine.store.memory.store import MemoryStore
 from tests.support.node.horizons import Horizons
 from tests.support.node.keyed import QUICK, Held
 from tests.support.node.two import P, Two, lane_of
@@ -27,21 +28,8 @@ async def world():
         yield made
 
 
-@pytest.fixture
-def looks(monkeypatch):
-    """How often in-flight records were read."""
-    found, busy = [], MemoryStore.busy
-
-    async def counted(store):
-        found.append(store)
-        return await busy(store)
-
-    monkeypatch.setattr(MemoryStore, "busy", counted)
-    return found
-
-
-async def test_sigterm_and_all_ends_in_time(world, looks):
-    """X11, E18: no horizon, nothing is read, and what comes is fresh."""
+async def test_clean_stop_leaves_no_horizon(world):
+    """X11, E18: the next owner reads no in-flight records, and its messages are fresh."""
     await world.put_paused()
     done = await world.put_keys([None] * 3)
     node = await world.node(world.handle)
@@ -49,18 +37,18 @@ async def test_sigterm_and_all_ends_in_time(world, looks):
     assert await world.stop(node)
     assert (0, True) == await world.last_word()
     assert (0, True) == await world.last_word("later")
-    (own,) = await world.put_keys([None])
-    world.waits = Held(own)
-    node = await world.node_with(own)
+    (message_id,) = await world.put_keys([None])
+    world.waits = Held(message_id)
+    node = await world.node_with(message_id)
     assert (0, 0) == world.horizons(node)
-    assert {own: False} == world.recorded(node)
-    assert [] == looks
+    assert {message_id: False} == world.recorded(node)
+    assert 0 == world.record_reads
 
 
-async def test_a_death(world, looks):
-    """X11: up to the stream's end; what comes later is fresh."""
+async def test_death_sets_the_horizon_to_the_end_of_the_stream(world):
+    """X11: later messages are fresh."""
     put = await world.put_keys([None] * 3)
-    await world.dies_with(*put, deaths=1)
+    await world.crash_with(*put, deaths=1)
     node = await world.node_with(*put)
     assert (3, 0) == world.horizons(node)
     assert (3, False) == await world.last_word()
@@ -68,32 +56,32 @@ async def test_a_death(world, looks):
     (fresh,) = await world.put_keys([None], id="fresh")
     await until(lambda: fresh in world.ids)
     assert not world.handled[0].recorded
-    assert looks
+    assert world.record_reads
 
 
 @pytest.mark.parametrize("process_ends", [True, False])
-async def test_sigterm_and_a_handler_never_ends(world, process_ends):
-    """X11, fault 4: it is handled again at its first attempt, no suspect. It is a death only if the process lives on
-    without its lease: then what runs may kill it still.
+async def test_stop_with_a_running_handler_is_clean_if_the_process_ends(world, process_ends):
+    """X11, fault 4: the message is handled again in its first attempt, and isn't a suspect. If the process lives on
+    without its lease, its handlers may still kill it, so the end isn't clean.
     """
-    (own,) = await world.put_keys([None])
-    world.waits = Held(own)
-    node = await world.node_with(own)
+    (message_id,) = await world.put_keys([None])
+    world.waits = Held(message_id)
+    node = await world.node_with(message_id)
     world.nodes.remove(node)
     assert not await node.stop(0.1, process_ends=process_ends)
     await node.store.close()
     assert (0, process_ends) == await world.last_word()
-    node = await world.node_with(own)
+    node = await world.node_with(message_id)
     assert ((0 if process_ends else 1), 0) == world.horizons(node)
-    assert {own: (1, False)} == world.looks(node)
-    assert {own: not process_ends} == world.recorded(node)
+    assert {message_id: (1, False)} == world.looks(node)
+    assert {message_id: not process_ends} == world.recorded(node)
 
 
-async def test_sigterm_while_a_partition_is_handed_over(world):
-    """X11, fault 4: what still ran of it was left as well."""
-    (own,) = await world.put_keys([None])
-    world.waits = Held(own)
-    node = await world.node_with(own)
+async def test_stop_during_a_handoff_is_clean(world):
+    """X11, fault 4: though a handler of the partition still runs."""
+    (message_id,) = await world.put_keys([None])
+    world.waits = Held(message_id)
+    node = await world.node_with(message_id)
     node.owned.stop_partition(P)
     world.nodes.remove(node)
     assert not await node.stop(0.1)
@@ -101,8 +89,8 @@ async def test_sigterm_while_a_partition_is_handed_over(world):
     assert (0, True) == await world.last_word()
 
 
-async def test_a_process_that_joins_anew_after_a_clean_hand_over(world):
-    """X11: what it had said before its lease was lost counts."""
+async def test_clean_handoff_counts_after_the_lease_is_lost(world):
+    """X11."""
     await world.put_paused()
     node = await world.node(world.handle)
     node.owned.stop_partition(P)
@@ -115,8 +103,8 @@ async def test_a_process_that_joins_anew_after_a_clean_hand_over(world):
     assert (0, 0) == world.horizons(node)
 
 
-async def test_a_hand_over_that_cannot_be_told_to_the_log_is_told_in_the_key(world):
-    """X11: that there is a key says that the end was clean."""
+async def test_handoff_that_the_log_refuses_is_in_the_key(world):
+    """X11: the existence of the key says that the end was clean."""
     await world.put_paused()
     node = await world.node(world.handle)
     world.server.refuse("settled.")
@@ -126,11 +114,11 @@ async def test_a_hand_over_that_cannot_be_told_to_the_log_is_told_in_the_key(wor
     assert not any(lane.running for lane in lanes.values())
 
 
-async def test_a_hand_over_with_a_handler_that_runs_on_slows_nothing_else():
-    """X11, Z1: should its process die, that message alone is recorded."""
+async def test_death_after_a_handoff_records_only_the_held_message():
+    """X11, Z1."""
     async with Two() as world:
-        own = await world.put()
-        world.slow.add(("a", own))
+        message_id = await world.put()
+        world.slow.add(("a", message_id))
         a = await world.bare("a")
         await a.owned.open(P, 1)
         await until(lambda: a.workers.running)
@@ -144,12 +132,12 @@ async def test_a_hand_over_with_a_handler_that_runs_on_slows_nothing_else():
         b.owned.held_gone(P, record)
         waiting.append(await world.put())
         await until(lambda: len(world.handled) == 5)
-        assert {**dict.fromkeys(waiting, False), own: True} == {each.id: each.recorded for each in world.handled}
+        assert {**dict.fromkeys(waiting, False), message_id: True} == {each.id: each.recorded for each in world.handled}
 
 
 @pytest.mark.parametrize("end", ["clean", "death"])
-async def test_an_owner_that_got_the_key_and_died_before_its_fence(world, end):
-    """X11: the log speaks of the one before, and its word counts."""
+async def test_owner_that_dies_before_its_fence_changes_no_horizon(world, end):
+    """X11: the end of the previous owner in the log counts."""
     await world.put_paused()
     node = await world.node(world.handle)
     await (world.stop(node) if end == "clean" else world.crash(node))
@@ -159,31 +147,31 @@ async def test_an_owner_that_got_the_key_and_died_before_its_fence(world, end):
     assert ((0 if end == "clean" else 2), 0) == world.horizons(node)
 
 
-async def test_one_that_fenced_and_died_with_nothing_started(world):
-    """X11: the horizon is there, and goes with the watermark: one pass is slow."""
+async def test_horizon_ends_when_the_watermark_passes_it(world):
+    """X11: the owner died after its fence without starting a message. The next pass over the lane is recorded."""
     world.topics["acme"] = topic(state="paused")
     put = await world.put_keys([None] * 3)
     await world.crash(await world.node(world.handle))
     node = await world.node(world.handle)
     assert (3, 0) == world.horizons(node)
     await world.changed(node, backoff=QUICK)
-    await world.all_over()
+    await world.all_gone()
     assert dict.fromkeys(put, (1, False, True)) == {m.id: (m.attempt, m.suspect, m.recorded) for m in world.handled}
     (fresh,) = await world.put_keys([None])
     await until(lambda: fresh in world.ids)
     assert not world.handled[-1].recorded
-    await world.all_over()
+    await world.all_gone()
     assert 0 == (await world.last_word())[0]
 
 
-async def test_the_answer_to_the_fence_is_lost(world):
-    """X11: the take-over is repeated under the same epoch, and the horizon is the same."""
+async def test_repeated_takeover_keeps_the_horizon(world):
+    """X11: the answer to the fence was lost, and the epoch is the same."""
     await world.put_paused()
     await world.crash(await world.node(world.handle))
     node, epoch = await world.idle_node(world.handle), world.next_epoch()
     world.server.delay_acks()
     opening = asyncio.ensure_future(node.owned.open(P, epoch))
-    await until(lambda: len(world.fences(epoch)) == 2)
+    await until(lambda: len(world.records_of(epoch)) == 2)
     later = asyncio.ensure_future(world.put_paused())
     world.server.disconnect(node.store)
     world.server.delay_acks(0)
@@ -192,10 +180,10 @@ async def test_the_answer_to_the_fence_is_lost(world):
     assert (1, 0) == world.horizons(node)
 
 
-async def test_a_death_then_a_clean_stop_then_a_death(world):
-    """X11: an orderly hand-over carries the horizon on; the next death moves it."""
+async def test_clean_stop_keeps_an_earlier_horizon(world):
+    """X11: the next death moves it."""
     put = await world.put_keys([None] * 2)
-    await world.dies_with(*put, deaths=1)
+    await world.crash_with(*put, deaths=1)
     node = await world.node_with(*put)
     world.nodes.remove(node)
     await node.stop(0.1)
@@ -211,8 +199,8 @@ async def test_a_death_then_a_clean_stop_then_a_death(world):
     assert (4, 0) == world.horizons(node)
 
 
-async def test_each_death_makes_all_streams_of_its_process_unclean(world):
-    """X11: the poison message may come back by any of them."""
+async def test_death_sets_the_horizon_of_all_streams_of_its_process(world):
+    """X11: the poison message may come from any of them."""
     for project in ("acme", "still"):
         world.topics[project] = topic(state="paused")
         for group in range(10):
@@ -226,11 +214,11 @@ async def test_each_death_makes_all_streams_of_its_process_unclean(world):
     assert {each: state.last for each, state in states.items()} == {lane.id: lane.horizon for lane in lanes}
 
 
-async def test_an_idle_stream(world):
-    """X11: all of it was settled and removed: a death leaves no horizon."""
+async def test_death_leaves_no_horizon_in_an_empty_stream(world):
+    """X11: all of its messages were settled and removed."""
     await world.put_keys([None] * 3)
     node = await world.node(world.handle)
-    await world.all_over()
+    await world.all_gone()
     await world.crash(node)
     node = await world.node(world.handle)
     assert (0, 0) == world.horizons(node)
@@ -240,24 +228,24 @@ async def test_an_idle_stream(world):
     assert not world.handled[-1].recorded
 
 
-async def test_a_backlog_that_nobody_has_owned_yet(world, looks):
-    """X11, E11: the very first start is no death."""
+async def test_first_owner_has_no_horizon(world):
+    """X11, E11: though there is a backlog."""
     put = await world.put_keys([None] * 3)
     world.waits = Held(*put)
     node = await world.node_with(*put)
     assert (0, 0) == world.horizons(node)
     assert dict.fromkeys(put, False) == world.recorded(node)
-    assert [] == looks
+    assert 0 == world.record_reads
 
 
-@pytest.mark.parametrize("what", ["lost", "not to be read"])
-async def test_a_settle_log_that_says_nothing(world, what):
-    """X11, E11: whatever is there may have been in flight."""
+@pytest.mark.parametrize("log", ["lost", "unreadable"])
+async def test_lost_settle_log_makes_all_messages_recorded(world, log):
+    """X11, E11: any message may have been in flight."""
     await world.put_keys([None] * 2)
     node = await world.node(world.handle)
-    await world.all_over()
+    await world.all_gone()
     assert await world.stop(node)
-    if what == "lost":
+    if log == "lost":
         world.server.stream(settled_stream("online")).messages.clear()
         world.server.stream(settled_stream("online")).last_of.clear()
     else:
@@ -270,31 +258,33 @@ async def test_a_settle_log_that_says_nothing(world, what):
     assert dict.fromkeys(put, True) == world.recorded(node)
 
 
-@pytest.mark.parametrize("when", ["before the take-over", "after it"])
-@pytest.mark.parametrize("what", ["rolled back", "made anew"])
-async def test_a_stream_that_is_another_one_by_now(world, what, when):
-    """X11, E12: sequences that are given anew after a take-over were in flight at no death; before it, who knows."""
+@pytest.mark.parametrize("when", ["before the takeover", "after it"])
+@pytest.mark.parametrize("stream", ["rolled back", "replaced"])
+async def test_horizon_after_a_rollback_or_replacement(world, stream, when):
+    """X11, E12: messages that get old sequences after the takeover were in flight at no death. Before it, they may have
+    been.
+    """
     put = await world.put_keys([None] * 5)
-    await world.dies_with(*put, deaths=1)
+    await world.crash_with(*put, deaths=1)
     world.topics["acme"] = topic(state="paused")
 
-    def happens():
-        if what == "rolled back":
+    def change_stream():
+        if stream == "rolled back":
             world.server.roll_back("online", lane_of("lanes"), 2)
         else:
             world.server.replace("online", lane_of("lanes"))
 
-    if when == "before the take-over":
-        happens()
+    if when == "before the takeover":
+        change_stream()
         new = await world.put_keys([None] * 3)
     node = await world.node(world.handle)
     if when == "after it":
-        happens()
+        change_stream()
         await until(lambda: node.partitions[P].lane.generation == 1)
         new = await world.put_keys([None] * 3)
-    kept = put[:2] if what == "rolled back" else []
+    kept = put[:2] if stream == "rolled back" else []
     world.waits = Held(*kept, *new)
     await world.changed(node, backoff=QUICK)
     await world.runs(node, *kept, *new)
-    known = when == "before the take-over"
-    assert {**dict.fromkeys(kept, True), **dict.fromkeys(new, known)} == world.recorded(node)
+    recorded = when == "before the takeover"
+    assert {**dict.fromkeys(kept, True), **dict.fromkeys(new, recorded)} == world.recorded(node)

@@ -1,4 +1,4 @@
-"""What of a lane is recorded, and what that costs it: message by message (X11). See test_horizon.py."""
+"""Which messages are recorded, and the attempts that a death costs them (X11). See test_horizon.py."""
 
 import asyncio
 import threading
@@ -11,7 +11,7 @@ from evenlane.engine.core.message.message import batch
 from evenlane.engine.core.wire import headers as h
 from evenlane.ring.membership.records import HeldRecord
 from tests.support.node.horizons import Horizons
-from tests.support.node.keyed import QUICK, Begun, Held, ordered
+from tests.support.node.keyed import QUICK, Held, ordered
 from tests.support.node.two import P, lane_of
 from tests.support.node.world import change, topic
 from tests.support.until import until
@@ -23,11 +23,11 @@ async def world():
         yield made
 
 
-async def test_a_fresh_killer_beside_an_innocent_suspect(world):
-    """X11: the suspect pays an attempt, the killer's first death is free."""
+async def test_suspect_pays_for_the_first_death_of_a_fresh_poison_message(world):
+    """X11: the poison message doesn't."""
     world.topics["acme"] = topic(max_attempts=5, backoff=QUICK)
     (innocent,) = await world.put_keys([None])
-    await world.dies_with(innocent)
+    await world.crash_with(innocent)
     node = await world.node_with(innocent)
     world.deadly = {killer := "killer"}
     await world.put_key(None, id=killer)
@@ -41,11 +41,11 @@ async def test_a_fresh_killer_beside_an_innocent_suspect(world):
 
 
 @pytest.mark.parametrize("recorded", [False, True], ids=["fresh", "recorded"])
-async def test_a_copy_is_recorded_if_its_original_was(world, recorded):
-    """X11: it lies above the horizon; without care each copy of a killer would have a free death."""
-    (own,) = await world.put_keys([None])
+async def test_copy_is_recorded_if_its_original_was(world, recorded):
+    """X11: it is above the horizon; otherwise each copy of a poison message would have a free death."""
+    (message_id,) = await world.put_keys([None])
     if recorded:
-        await world.dies_with(own, deaths=1)
+        await world.crash_with(message_id, deaths=1)
     world.waits = Held()
 
     async def act(message):
@@ -53,34 +53,34 @@ async def test_a_copy_is_recorded_if_its_original_was(world, recorded):
             raise ValueError("no")
         await world.waits(message)
 
-    world.act, world.waits = act, Held(own)
+    world.act, world.waits = act, Held(message_id)
     node = await world.node(world.handle)
-    await until(lambda: world.looks(node) == {own: (2, False)})
-    assert {own: recorded} == world.recorded(node)
+    await until(lambda: world.looks(node) == {message_id: (2, False)})
+    assert {message_id: recorded} == world.recorded(node)
     assert 0 == world.horizons(node)[1]
 
 
-async def test_a_dead_letter_says_nothing_of_it(world):
-    """X11: it is for whoever reads it, and may be put again."""
+async def test_dead_letter_has_no_recorded_header(world):
+    """X11: it may be put again."""
     world.topics["acme"] = topic(max_attempts=2, backoff=QUICK)
-    (own,) = await world.put_keys([None])
-    await world.dies_with(own, deaths=1)
+    (message_id,) = await world.put_keys([None])
+    await world.crash_with(message_id, deaths=1)
 
     async def act(message):
         raise ValueError("no")
 
     world.act = act
     await world.node(world.handle)
-    await world.all_over()
+    await world.all_gone()
     (dead_letter,) = world.dead()
     assert h.value(dead_letter.headers, h.RECORDED) is None
     assert "2" == h.value(dead_letter.headers, h.ATTEMPT)
 
 
-async def test_what_is_below_the_later_streams_horizon(world):
-    """X11, K1: delayed messages and copies that a dead owner may have begun are recorded, what is put later isn't."""
+async def test_delayed_messages_below_the_horizon_are_recorded(world):
+    """X11, K1: a dead owner may have started them. Messages that are put later are fresh."""
     put = [await world.put_key(None, due=world.store.now() + n) for n in range(2)]
-    await world.dies_with(*put, deaths=1)
+    await world.crash_with(*put, deaths=1)
     node = await world.node_with(*put)
     assert (0, 2) == world.horizons(node)
     late = await world.put_key(None, due=world.store.now())
@@ -89,9 +89,9 @@ async def test_what_is_below_the_later_streams_horizon(world):
     assert dict.fromkeys(put, True) == world.recorded(node)
 
 
-async def test_a_copy_that_a_zombie_puts_after_the_fence(world):
-    """X11, O: it is fresh, an incarnation of its own; the original is begun again, as it always was."""
-    (own,) = await world.put_keys([None])
+async def test_copy_put_by_a_zombie_is_fresh(world):
+    """X11, O: it is a message of its own, and the original runs again."""
+    (message_id,) = await world.put_keys([None])
     free = asyncio.Event()
     nodes = []
 
@@ -101,23 +101,23 @@ async def test_a_copy_that_a_zombie_puts_after_the_fence(world):
             raise ValueError("no")
         await world.waits(message)
 
-    world.act, world.waits = act, Held(own)
+    world.act, world.waits = act, Held(message_id)
     nodes.append(await world.node(world.handle, node_id="zombie"))
     await until(lambda: nodes[0].workers.running)
-    node = await world.node_with(own)
+    node = await world.node_with(message_id)
     free.set()
     await until(lambda: len(node.workers.running) == 2)
     found = {(message.attempt, message.suspect, message.recorded) for message in node.workers.running}
     assert {(1, False, True), (2, False, False)} == found
 
 
-async def test_a_zombie_starts_nothing_more(world):
-    """O, X11: and its next owner has a horizon."""
-    (own,) = await world.put_keys([None])
-    world.waits = Held(own)
-    old = await world.node_with(own)
+async def test_zombie_starts_no_message(world):
+    """O, X11: and the next owner has a horizon."""
+    (message_id,) = await world.put_keys([None])
+    world.waits = Held(message_id)
+    old = await world.node_with(message_id)
     old.trust(0)
-    node = await world.node_with(own)
+    node = await world.node_with(message_id)
     assert (1, 0) == world.horizons(node)
     late = await world.put_keys([None] * 5)
     await until(lambda: set(late) == set(world.ids))
@@ -125,11 +125,11 @@ async def test_a_zombie_starts_nothing_more(world):
     assert 0 == old.counters.handled
 
 
-async def test_a_head_that_is_set_aside_keeps_its_key_out(world):
-    """Item 4, X11: nothing of its key overtakes it, and other keys go on."""
+async def test_suspect_that_waits_holds_its_key(world):
+    """K6, X11: no message of its key overtakes it, and other keys run."""
     world.topics["acme"] = ordered(max_attempts=9)
     first, second = await world.put_keys(["a", "b"])
-    await world.dies_with(first, second)
+    await world.crash_with(first, second)
     world.begun.clear()
     await world.put_keys(["a", "b"])
     others = await world.put_keys(["c", "d", "c"])
@@ -137,14 +137,14 @@ async def test_a_head_that_is_set_aside_keeps_its_key_out(world):
     await until(lambda: set(others) <= set(world.ids))
     assert 1 == sum(len(world.ids_of(key)) for key in "ab")
     world.waits.go()
-    await world.all_over()
-    world.in_order()
+    await world.all_gone()
+    world.assert_in_order()
 
 
-async def test_in_flight_records_that_are_lost(world):
-    """X11: what they would have counted is lost; the horizon isn't."""
+async def test_lost_in_flight_records_cost_no_attempt(world):
+    """X11: the horizon remains."""
     put = await world.put_keys([None] * 2)
-    await world.dies_with(*put)
+    await world.crash_with(*put)
     world.server.stream(busy_stream("online")).messages.clear()
     world.server.stream(busy_stream("online")).last_of.clear()
     node = await world.node_with(*put)
@@ -152,8 +152,8 @@ async def test_in_flight_records_that_are_lost(world):
     assert dict.fromkeys(put, True) == world.recorded(node)
 
 
-async def test_a_thread_that_hangs_and_kills_later(world):
-    """X11: it was given up, so its copy is the message now: fresh, or recorded, by when it was put."""
+async def test_copy_of_a_timed_out_message_is_recorded_after_a_death(world):
+    """X11: its thread hangs and may have killed the process. The death costs no attempt."""
     world.topics["acme"] = topic(max_attempts=9, backoff=QUICK, ack_wait=0.1)
     hung, go = [], threading.Event()
 
@@ -161,34 +161,34 @@ async def test_a_thread_that_hangs_and_kills_later(world):
         hung.append(message.attempt)
         go.wait(20)
 
-    (own,) = await world.put_keys([None])
+    (message_id,) = await world.put_keys([None])
     node = await world.node(hangs)
     await until(lambda: hung)
     change(world, node, topic(max_attempts=9, backoff=QUICK, ack_wait=0.1, state="paused"))
     await until(lambda: node.counters.retried and not node.partitions[P].lane.log.unsynced_count)
     await world.crash(node)
     go.set()
-    world.topics["acme"], world.waits = topic(max_attempts=9, backoff=QUICK), Held(own)
-    node = await world.node_with(own)
-    assert {own: True} == world.recorded(node)
-    assert {own: (2, False)} == world.looks(node)
+    world.topics["acme"], world.waits = topic(max_attempts=9, backoff=QUICK), Held(message_id)
+    node = await world.node_with(message_id)
+    assert {message_id: True} == world.recorded(node)
+    assert {message_id: (2, False)} == world.looks(node)
 
 
 @pytest.mark.parametrize(("first", "deaths", "then", "total"), [(3, 2, 5, 6), (5, 3, 2, 3), (2, 2, 1, 3)])
-async def test_max_attempts_that_change_meanwhile(world, first, deaths, then, total):
-    """X4, X11: no more deaths than the largest of them and one."""
+async def test_changed_max_attempts_bound_the_deaths(world, first, deaths, then, total):
+    """X4, X11: by the largest of them and one."""
     world.topics["acme"] = topic(max_attempts=first, backoff=QUICK)
     (poison,) = world.deadly = set(await world.put_keys([None]))
     for _ in range(deaths):
-        assert await world.next_node()
+        assert await world.run_node()
     world.topics["acme"] = topic(max_attempts=then, backoff=QUICK)
-    await world.lives(total)
-    assert [poison] * total == world.killed
+    await world.run_nodes(total)
+    assert [poison] * total == world.killers
     assert {poison} == world.dead_letters().keys()
 
 
-async def test_a_suspect_is_a_batch_by_itself(world):
-    """X11, E10: a death accuses it alone. What is fresh, or recorded only, shares one."""
+async def test_suspect_is_a_batch_of_its_own(world):
+    """X11, E10: a death accuses only this suspect. Other messages share batches."""
     free, batches = asyncio.Event(), []
 
     @batch(max=8)
@@ -206,14 +206,14 @@ async def test_a_suspect_is_a_batch_by_itself(world):
     batches.clear()
     await world.put_keys([None] * 6)
     await world.node(several)
-    await world.all_over()
+    await world.all_gone()
     assert all(len(each) == 1 for each in batches if set(each) & set(put))
     assert any(len(each) > 1 for each in batches)
     assert 9 == sum(map(len, batches))
 
 
-async def test_what_is_out_is_known_though_no_record_names_it(world):
-    """L: who drops messages passes over what runs, and what waits for its copy."""
+async def test_node_knows_messages_that_run_or_wait_for_their_copy(world):
+    """L: though no record names them. A drop of messages skips these."""
     runs, fails = await world.put_keys([None] * 2)
     world.waits = Held(runs)
 
@@ -232,9 +232,9 @@ async def test_what_is_out_is_known_though_no_record_names_it(world):
 
 
 async def full(world):
-    """A node that starts nothing, because too many ends aren't durable: its settle log refuses to be written."""
+    """A node that starts no messages, because its settle log refuses records, and too many results aren't durable."""
     world.topics["acme"] = topic(state="paused")
-    await world.put_keys([None] * 6_000)
+    await world.put_keys([None] * 4_700)
     node = await world.node(world.handle, settle_interval=3)
     world.server.refuse("settled.")
     await world.changed(node)
@@ -242,19 +242,19 @@ async def full(world):
     return node
 
 
-async def test_ends_that_do_not_become_durable_stop_new_starts_by_number(world):
-    """D: without a record before each start, a quick handler could do a second's work twice over."""
+async def test_node_stops_starting_messages_at_a_number_of_unsettled_results(world):
+    """D: otherwise a fast handler might repeat the work of a second after a crash."""
     node = await full(world)
     await until(lambda: not node.workers.running)
     assert 4_096 < len(world.handled) < 4_096 + 2 * 256
     assert not node.settler.lagging
     world.server.accept("settled.")
-    await world.all_over(20)
-    assert 6_000 == len(world.ids)
+    await world.all_gone(20)
+    assert 4_700 == len(world.ids)
 
 
-async def test_a_node_that_is_full_goes_on_when_the_lane_that_made_it_so_goes(world):
-    """D, L: what isn't durable by then is the next owner's, and no other lane may ever become durable again."""
+async def test_full_node_goes_on_when_the_lane_is_handed_over(world):
+    """D, L: its unsettled messages belong to the next owner."""
     node = await full(world)
     node.owned.stop_partition(P)
     await node.owned.hand_off(P, 1)
@@ -262,23 +262,10 @@ async def test_a_node_that_is_full_goes_on_when_the_lane_that_made_it_so_goes(wo
     world.server.accept("settled.")
 
 
-async def test_a_message_that_is_begun_once_is_recorded_from_the_start(world):
-    """X11: N + 1 deaths would leave it no attempt that tells it from its neighbours."""
-    world.topics["acme"] = topic(max_attempts=1)
-    (own,) = await world.put_keys([None])
-    world.waits = Held(own)
-    node = await world.node_with(own)
-    assert {own: True} == world.recorded(node)
-    await world.crash(node)
-    node = await world.node_with(own)
-    assert {own: (2, True)} == world.looks(node)
-    assert [Begun(own, 1), Begun(own, 2)] == world.begun["acme", 0, "mid", None]
-
-
 @pytest.mark.parametrize("end", ["clean", "death"])
-async def test_after_an_owner_of_an_older_release(world, end):
-    """Rolling upgrade: nobody says that its end was clean, so all there is has to be recorded for one pass; no attempt
-    is counted for it.
+async def test_owner_of_an_older_release_leaves_a_horizon(world, end):
+    """Rolling upgrade: its log doesn't say whether its end was clean, so all messages are recorded for one pass. No
+    attempt is counted.
     """
     put = await world.put_keys([None] * 2)
     world.topics["acme"] = topic(state="paused")
@@ -296,11 +283,11 @@ async def test_after_an_owner_of_an_older_release(world, end):
     assert (2, False) == await world.last_word()
 
 
-async def test_a_key_that_tells_of_loans_alone_is_no_clean_end(world):
-    """X11: a supervisor leaves one when a node that has lent something dies (docs/adr/0024)."""
+async def test_handoff_key_with_loans_alone_is_not_a_clean_end(world):
+    """X11: a supervisor leaves such a key when a node with lent quota dies (docs/adr/0024)."""
     world.topics["acme"] = topic(max_attempts=2, backoff=QUICK)
-    (own,) = await world.put_keys([None])
-    world.waits = Held(own)
+    (message_id,) = await world.put_keys([None])
+    world.waits = Held(message_id)
     for deaths in range(4):
         epoch = world.next_epoch()
         node = await world.idle_node(world.handle)
@@ -310,4 +297,4 @@ async def test_a_key_that_tells_of_loans_alone_is_no_clean_end(world):
         if world.dead():
             break
         await world.crash(node)
-    assert ({own: ("its process died in attempt 2", "2")}, 3) == (world.dead_letters(), deaths)
+    assert ({message_id: ("its process died in attempt 2", "2")}, 3) == (world.dead_letters(), deaths)

@@ -1,4 +1,4 @@
-"""Which queues wait while the backlog of a partition that was taken over comes in (E5, W)."""
+"""The queues that wait while the backlog of a partition that was taken over is delivered (E5, W)."""
 
 from types import SimpleNamespace
 
@@ -27,7 +27,7 @@ def subject(group, priority, project="acme"):
 
 
 class Feeding:
-    """A lane whose feed the test plays: `bring` has the next message come in."""
+    """A lane whose feed the test plays: `deliver` delivers the next message."""
 
     def __init__(self, *backlog, **tuning):
         tuning = Tuning(**tuning)
@@ -36,7 +36,7 @@ class Feeding:
         self.catch_up_priority = CatchUpPriority(self.on_ready, BANDS, tuning.patience_s)
         ready = SimpleNamespace(queue_ready=self.on_ready)
         self.feeds = LaneFeed(self, self.lane, ready, None, self.catch_up_priority, ReadAhead(self), tuning)
-        self.came = 0
+        self.delivered = 0
 
     def open_queue(self, _lane, subject, _entry):
         project, group, band = queue_named(subject, "lanes", BANDS)
@@ -65,44 +65,44 @@ class Feeding:
     async def close(self):
         pass
 
-    # ---- what happens
+    # ---- as the server
 
     async def begin(self):
         await self.feeds.begin(SimpleNamespace(last=len(self.backlog)))
 
-    def bring(self, subject):
-        self.came += 1
-        self.feed_.sink(subject.encode(), self.came, 0, b"", b"")
+    def deliver(self, subject):
+        self.delivered += 1
+        self.feed_.sink(subject.encode(), self.delivered, 0, b"", b"")
 
 
-async def test_in_a_small_backlog_all_lower_bands_wait():
-    """It isn't worth a question whose messages there are."""
+async def test_all_lower_bands_wait_in_a_small_backlog():
+    """The store isn't asked for its subjects."""
     feeding = Feeding(subject(0, "mid"), subject(1, "high"), subject(2, "low"))
     await feeding.begin()
     for each in feeding.backlog[:2]:
-        feeding.bring(each)
+        feeding.deliver(each)
     assert [(1, "high")] == feeding.became_ready
-    feeding.bring(feeding.backlog[2])
+    feeding.deliver(feeding.backlog[2])
     assert [(1, "high"), (0, "mid"), (2, "low")] == feeding.became_ready
     await feeding.feeds.drop()
 
 
-async def test_only_what_has_something_more_urgent_in_its_group_waits():
+async def test_queue_waits_only_for_more_urgent_messages_of_its_group():
     feeding = Feeding(subject(0, "low"), subject(0, "mid"), subject(1, "low"), subject(1, "high", "other"), small=0)
     await feeding.begin()
     for each in feeding.backlog[:3]:
-        feeding.bring(each)
-    await until(lambda: feeding.became_ready)  # whose messages there are is known a moment later
+        feeding.deliver(each)
+    await until(lambda: feeding.became_ready)  # once the store has answered which subjects there are
     assert [(0, "mid"), (1, "low")] == feeding.became_ready
-    feeding.bring(feeding.backlog[3])
+    feeding.deliver(feeding.backlog[3])
     assert [(0, "mid"), (1, "low"), (1, "high"), (0, "low")] == feeding.became_ready
-    assert feeding.feed_.sink == feeding.lane.take_in, "and nothing more is looked at"
+    assert feeding.feed_.sink == feeding.lane.take_in, "messages go straight to the lane now"
     await feeding.feeds.drop()
 
 
-@pytest.mark.parametrize(("messages", "feeds"), [(0, 1), (2, 1), (4, 2)], ids=["nothing", "a few", "a large backlog"])
+@pytest.mark.parametrize(("messages", "feeds"), [(0, 1), (2, 1), (4, 2)], ids=["empty", "small", "large"])
 async def test_each_feed_may_leave_bodies_in_the_stream(messages, feeds):
-    """E5: else a flood of bytes holds up whoever shares its partition."""
+    """E5: otherwise a flood of bytes holds up the other projects of its partition."""
     feeding = Feeding(*[subject(0, "low")] * messages, tail_beyond=3)
     await feeding.begin()
     feeding.feeds.catch_up()
@@ -114,18 +114,18 @@ async def test_each_feed_may_leave_bodies_in_the_stream(messages, feeds):
     await feeding.feeds.drop()
 
 
-async def test_the_most_urgent_first_when_all_has_come_in():
+async def test_queues_become_ready_by_priority_after_the_backlog():
     feeding = Feeding(*(subject(group, name) for name in ("low", "mid", "high") for group in (0, 1)))
     await feeding.begin()
     for each in feeding.backlog[:5]:
-        feeding.bring(each)
+        feeding.deliver(each)
     assert [(0, "high")] == feeding.became_ready
-    feeding.feed_.on_end()  # the last one is gone
+    feeding.feed_.on_end()  # the last message was deleted
     assert [(0, "high"), (0, "mid"), (1, "mid"), (0, "low"), (1, "low")] == feeding.became_ready
     await feeding.feeds.drop()
 
 
-async def test_in_a_large_backlog_nobody_waits_for_what_is_read_by_its_subject():
+async def test_large_backlog_waits_for_no_queue_that_is_read_ahead():
     low, mid, lower = subject(0, "low"), subject(0, "mid"), subject(1, "low")
     feeding = Feeding(low, low, mid, mid, lower, lower, subject(1, "high"), small=0, tail_beyond=5, for_each=7)
     await feeding.begin()
@@ -133,7 +133,7 @@ async def test_in_a_large_backlog_nobody_waits_for_what_is_read_by_its_subject()
     await until(lambda: feeding.became_ready)
     assert [(1, "high")] == feeding.became_ready
     for each in feeding.backlog[:6]:
-        feeding.bring(each)
+        feeding.deliver(each)
     assert [(1, "high"), (0, "mid"), (1, "low")] == feeding.became_ready
     feeding.feed_.on_end()
     assert (0, "low") == feeding.became_ready[3]
@@ -141,43 +141,42 @@ async def test_in_a_large_backlog_nobody_waits_for_what_is_read_by_its_subject()
 
 
 @pytest.mark.parametrize("most", [5_000, 2], ids=["one feed", "a catch-up"])
-async def test_a_second_at_the_most(most):
-    """What was to come is removed meanwhile, or comes slowly."""
+async def test_lower_bands_wait_for_a_limited_time(most):
+    """The more urgent messages may be removed, or arrive slowly."""
     urgent = subject(0, "high")
     feeding = Feeding(subject(0, "low"), urgent, urgent, patience_s=0.01, small=most, tail_beyond=most)
     await feeding.begin()
     feeding.feeds.catch_up()
-    feeding.bring(feeding.backlog[0])
+    feeding.deliver(feeding.backlog[0])
     assert [] == feeding.became_ready
     await until(lambda: feeding.became_ready)
     assert [(0, "low")] == feeding.became_ready
 
 
 @pytest.mark.parametrize("new", [(), (subject(1, "low"),)])
-async def test_a_stream_that_is_replaced_leaves_nobody_waiting(new):
-    """E12: a due message is still there, of a queue that waited for what was in the old stream."""
+async def test_replaced_stream_ends_the_wait(new):
+    """E12: a due message is left in a queue that waited for messages of the old stream."""
     feeding = Feeding(subject(0, "low"), subject(0, "high"))
     await feeding.begin()
-    feeding.bring(feeding.backlog[0])
+    feeding.deliver(feeding.backlog[0])
     await feeding.feeds.drop()
     assert [] == feeding.became_ready
-    feeding.backlog, feeding.came = new, 0
+    feeding.backlog, feeding.delivered = new, 0
     await feeding.begin()
     assert [(0, "low")] == feeding.became_ready
     await feeding.feeds.drop()
 
 
-async def test_feeds_that_are_dropped_tell_nobody():
-    """The partition was given up."""
+async def test_dropped_feed_makes_no_queue_ready():
     feeding = Feeding(subject(0, "low"), subject(0, "high"), patience_s=0.0)
     await feeding.begin()
-    feeding.bring(feeding.backlog[0])
+    feeding.deliver(feeding.backlog[0])
     await feeding.feeds.drop()
     await turns()
     assert [] == feeding.became_ready
 
 
 @pytest.mark.parametrize("unroutable", ["7.acme.0.urgent", "7.acme.x.low", "7.A B.0.low"])
-def test_what_names_no_queue_keeps_nobody_waiting(unroutable):
+def test_unroutable_subjects_are_not_awaited(unroutable):
     """L, E9."""
     assert {("acme", 0): 2} == most_urgent([f"lanes.online.{unroutable}".encode(), subject(0, "low").encode()], BANDS)

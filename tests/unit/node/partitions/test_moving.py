@@ -1,4 +1,4 @@
-"""Nodes that work, with their memberships: partitions move to and fro under load, and each message is handled once."""
+"""Nodes with memberships: partitions move to and fro under load, and each message is handled once."""
 
 import asyncio
 import random
@@ -15,11 +15,11 @@ from tests.support.node.world import LANES, World
 from tests.support.until import until
 
 CLUSTER_CONFIG = ClusterConfig(partitions=2, max_group_qps=1_000_000)
-LONG_S = 0.3  # longer than a hand-over waits for handlers
+LONG_S = 0.3  # longer than a handoff waits for handlers
 
 
 class Moving(MembershipCluster):
-    """Its nodes handle messages of `world`; one in ten takes long, some fail the first time."""
+    """Nodes that handle messages of `world`: one in ten takes long, and one in seven fails in its first attempt."""
 
     def __init__(self, world, draw):
         super().__init__()
@@ -49,7 +49,7 @@ class Moving(MembershipCluster):
         return node
 
     def lose_some(self):
-        """Answers of etcd, at random."""
+        """Lose random answers of etcd."""
         for node in self.nodes:
             node.client.lose = set(self.draw.sample(["owners", "plan", "held"], self.draw.randint(0, 1)))
 
@@ -60,8 +60,8 @@ class Moving(MembershipCluster):
 
 @pytest.mark.parametrize("loses", [False, True], ids=["", "answers lost"])
 @pytest.mark.parametrize("seed", range(3))
-async def test_each_message_is_handled_once_however_often_its_partition_moves(seed, loses):
-    """Z1, L, D: no duplicate in graceful hand-overs, and what fails is tried again once."""
+async def test_moving_partitions_handle_each_message_once(seed, loses):
+    """Z1, L, D: handoffs make no duplicates, and each failed message is retried once."""
     draw = random.Random(f"{seed} {loses}")
     async with World() as world:
         world.reasons = []
@@ -80,12 +80,12 @@ async def test_each_message_is_handled_once_however_often_its_partition_moves(se
                 await cluster.plan(**{name: [p for p in range(2) if owners[p] == name] for name in "abc"})
                 await asyncio.sleep(draw.random() * 0.1)
                 cluster.lose_none()
-            await until(lambda: world.waiting() == 0, 30)
+            await world.all_gone(30)
             await until(lambda: _none_held(cluster), 5)
         assert [] == world.reasons
-        wanted = {(f"{n}", 1) for n in range(1, count + 1)} | {(f"{n}", 2) for n in range(7, count + 1, 7)}
-        assert wanted == set(cluster.begun)
-        assert len(wanted) == len(cluster.begun)
+        expected = {(f"{n}", 1) for n in range(1, count + 1)} | {(f"{n}", 2) for n in range(7, count + 1, 7)}
+        assert expected == set(cluster.begun)
+        assert len(expected) == len(cluster.begun)
 
 
 async def _none_held(cluster):

@@ -1,4 +1,4 @@
-"""A partition with an ordered topic changes its owner: its keys keep their order over both (item 4, Z1)."""
+"""A partition with an ordered topic changes its owner: its keys keep their order over both (K6, Z1)."""
 
 import asyncio
 import random
@@ -9,17 +9,14 @@ from evenlane.engine.cluster.ownership.handoff import handoff_record, not_ended
 from evenlane.engine.core.message.message import Pause, Retry
 from evenlane.engine.core.queue.entry import MemoryBudget
 from evenlane.engine.core.wire import headers as h
-from evenlane.engine.node.handlers.handler import Handler
-from evenlane.engine.node.node import Node
-from evenlane.engine.store.memory.store import MemoryStore
-from tests.support.node.keyed import Keyed, ordered
+from tests.support.node.keyed import KeyedWorld, ordered
 from tests.support.node.two import P, Two, due_soon
-from tests.support.node.world import CLUSTER_CONFIG, SECOND, turns
+from tests.support.node.world import SECOND, turns
 from tests.support.until import until
 
 
 class Keys(Two):
-    """Nodes of an ordered topic; who holds what is passed on as etcd would do it."""
+    """Nodes of an ordered topic. Handoff records pass from one owner to the next as they do through etcd."""
 
     def __init__(self, **fields):
         super().__init__(acme=ordered(**fields))
@@ -29,19 +26,19 @@ class Keys(Two):
     async def key(self, key, **options):
         return await self.put(headers={h.KEY: key}, **options)
 
-    async def goes_on(self, b, epoch=2):
-        """The next owner, from the former one's word."""
+    async def take_over(self, b, epoch=2):
+        """Open the partition on the next owner, with the record of the previous one."""
         self.handoff_record = self.record()
         await b.owned.open(P, epoch, [self.handoff_record] if self.handoff_record.lanes else [])
 
     def pass_on(self, b):
-        """What has changed since."""
+        """Report the changes of the record since to the next owner."""
         before, self.handoff_record = self.handoff_record, self.record()
         b.owned.held_changed(P, self.handoff_record)
         b.owned.held_released(P, not_ended(before, self.handoff_record))
 
     def order(self):
-        return [own for _, own in self.begun]
+        return [message_id for _, message_id in self.begun]
 
 
 @pytest.fixture
@@ -51,8 +48,8 @@ async def world():
 
 
 @pytest.mark.parametrize("kind", ["lanes", "later"])
-async def test_a_key_waits_for_what_still_runs_at_the_former_owner(world, kind):
-    """Item 4, Z1: and for nothing else; other keys go on."""
+async def test_key_waits_for_its_message_at_the_previous_owner(world, kind):
+    """K6, Z1: other keys run."""
     first = await world.key("k", due=due_soon() if kind == "later" else None)
     world.slow = {("a", first)}
     a = await world.bare("a")
@@ -62,7 +59,7 @@ async def test_a_key_waits_for_what_still_runs_at_the_former_owner(world, kind):
     await until(lambda: other in world.ids)
     await world.released(a, 1)
     b = await world.bare("b")
-    await world.goes_on(b)
+    await world.take_over(b)
     third, another = await world.key("k"), await world.key("other")
     await until(lambda: another in world.ids)
     await turns(50)
@@ -70,13 +67,13 @@ async def test_a_key_waits_for_what_still_runs_at_the_former_owner(world, kind):
     world.gate.set()
     await until(lambda: not world.record().running)
     world.pass_on(b)
-    await until(lambda: world.waiting() == 0)
+    await world.all_gone()
     assert [("a", first), ("b", second), ("b", third)] == [e for e in world.begun if e[1] in {first, second, third}]
 
 
 @pytest.mark.parametrize("kind", ["lanes", "later"])
-async def test_what_fails_at_the_former_owner_goes_first_at_the_next_one(world, kind):
-    """K2, item 4: in its next attempt, when that is due; its key waits."""
+async def test_next_owner_runs_a_failed_held_message_first(world, kind):
+    """K2, K6: in its next attempt, when that is due. Its key waits."""
     first = await world.key("k", due=due_soon() if kind == "later" else None)
     world.slow, world.error = {("a", first)}, Retry(after=0.5)
     a = await world.bare("a")
@@ -85,22 +82,22 @@ async def test_what_fails_at_the_former_owner_goes_first_at_the_next_one(world, 
     second = await world.key("k")
     await world.released(a, 1)
     b = await world.bare("b")
-    await world.goes_on(b)
+    await world.take_over(b)
     world.gate.set()
     await until(lambda: not world.record().running)
     failed_at = world.store.now()
     world.pass_on(b)
     await until(lambda: world.ids)
     assert world.store.now() - failed_at >= 0.4 * SECOND
-    await until(lambda: world.waiting() == 0)
+    await world.all_gone()
     assert [("a", first), ("b", first), ("b", second)] == world.begun
     assert [2, 1] == [message.attempt for message in world.handled]
     assert not any(message.suspect for message in world.handled)
 
 
-@pytest.mark.parametrize("reported", ["durable", "not durable"])
-async def test_what_waits_for_its_next_attempt_waits_at_the_next_owner(world, reported):
-    """K2: whether the settle log has heard of it or not."""
+@pytest.mark.parametrize("settled", ["durable", "not durable"])
+async def test_retry_waits_at_the_next_owner(world, settled):
+    """K2: whether the failure is in the settle log or not."""
     began = []
 
     async def handle(message):
@@ -109,23 +106,23 @@ async def test_what_waits_for_its_next_attempt_waits_at_the_next_owner(world, re
             raise Retry(after=0.5)
 
     first, second = await world.key("k"), await world.key("k")
-    a = await world.bare("a", handler=handle, settle_interval=60 if reported == "not durable" else 0.01)
+    a = await world.bare("a", handler=handle, settle_interval=60 if settled == "not durable" else 0.01)
     await a.owned.open(P, 1)
     await until(lambda: list(a.eligibility.retrying()))
-    if reported == "not durable":
+    if settled == "not durable":
         world.server.delay_acks()
     else:
         await until(lambda: not a.partitions[P].lane.log.unsynced_count)
     await world.released(a, 1)
     world.server.delay_acks(0)
     b = await world.bare("b", handler=handle)
-    await world.goes_on(b)
-    await until(lambda: world.waiting() == 0)
-    assert [(first, 1), (first, 2), (second, 1)] == [(own, attempt) for own, attempt, _ in began]
+    await world.take_over(b)
+    await world.all_gone()
+    assert [(first, 1), (first, 2), (second, 1)] == [(message_id, attempt) for message_id, attempt, _ in began]
     assert began[1][2] - began[0][2] >= 0.5 * SECOND
 
 
-async def test_what_pauses_at_the_former_owner_goes_first_at_the_next_one(world):
+async def test_next_owner_runs_a_paused_held_message_first(world):
     """K6: no attempt is counted."""
     first = await world.key("k")
     world.slow, world.error = {("a", first)}, Pause(60)
@@ -136,18 +133,18 @@ async def test_what_pauses_at_the_former_owner_goes_first_at_the_next_one(world)
     await world.released(a, 1)
     world.slow.clear()
     b = await world.bare("b")
-    await world.goes_on(b)
+    await world.take_over(b)
     world.gate.set()
     await until(lambda: not world.record().running)
     world.error = None
     world.pass_on(b)
-    await until(lambda: world.waiting() == 0)
+    await world.all_gone()
     assert [first, second] == world.ids
     assert [1, 1] == [message.attempt for message in world.handled]
 
 
-async def test_a_key_is_free_when_the_former_owner_has_died(world):
-    """X11, L: what it held goes first, as a suspect; no record names it, so no attempt is counted."""
+async def test_held_message_runs_first_after_the_death_of_its_owner(world):
+    """X11, L: as a suspect. No record names it, so no attempt is counted."""
     first = await world.key("k")
     world.slow = {("a", first)}
     a = await world.bare("a")
@@ -156,18 +153,18 @@ async def test_a_key_is_free_when_the_former_owner_has_died(world):
     second = await world.key("k")
     await world.released(a, 1)
     b = await world.bare("b")
-    await world.goes_on(b)
+    await world.take_over(b)
     await world.crash(a)
     await turns(50)
     assert [("a", first)] == world.begun
     b.owned.held_gone(P, world.handoff_record)
-    await until(lambda: world.waiting() == 0)
+    await world.all_gone()
     assert [("a", first), ("b", first), ("b", second)] == world.begun
     assert [(1, True), (1, False)] == [(message.attempt, message.suspect) for message in world.handled]
 
 
 SHAPES = {
-    "all at hand": {},
+    "all in memory": {},
     "spilled": {"index": 3, "read_ahead": 2},
     "no room": {"payload_bytes": 30, "read_ahead": 2, "index": 5},
 }
@@ -175,12 +172,13 @@ SHAPES = {
 
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("seed", range(4))
-async def test_from_owner_to_owner_and_back(shape, seed):
-    """Item 4, Z1, L: again and again, while handlers run, fail and wait for their next attempt; some owners die. Of
-    each key one runs at a time over all nodes, in put order; each message ends once, or again after a death.
+async def test_keys_stay_in_order_over_many_owners(shape, seed):
+    """K6, Z1, L: the partition moves to and fro while handlers run, fail and wait for their next attempt, and some
+    owners die. One message of a key runs at a time over all nodes, in put order. Each message ends once, or again after
+    a death.
     """
     draw = random.Random(f"{shape} {seed}")
-    async with Keyed(acme=ordered(max_attempts=20)) as world:
+    async with KeyedWorld(acme=ordered(max_attempts=20)) as world:
         held, epoch, died = [], 0, False
 
         async def act(message):
@@ -191,11 +189,11 @@ async def test_from_owner_to_owner_and_back(shape, seed):
             if chance.random() < 0.2:
                 raise Retry(after=chance.choice([0, 0.01, 0.05]))
 
-        async def bare():
-            return await _bare(world, MemoryBudget(**SHAPES[shape]))
+        async def idle_node():
+            return await world.idle_node(world.handle, concurrency=64, limits=MemoryBudget(**SHAPES[shape]))
 
         world.act = act
-        nodes = [await bare(), await bare()]
+        nodes = [await idle_node(), await idle_node()]
         for round_ in range(6):
             node, epoch = nodes[round_ % 2], epoch + 1
             await node.owned.open(P, epoch, held)
@@ -204,34 +202,25 @@ async def test_from_owner_to_owner_and_back(shape, seed):
             if draw.random() < 0.25:
                 died = True
                 await world.crash(node)
-                nodes[round_ % 2], held = await bare(), []
+                nodes[round_ % 2], held = await idle_node(), []
                 world.running.clear()
             else:
                 node.owned.stop_partition(P)
-                handed = await node.owned.hand_off(P, epoch, draw.choice([0, 0.05]))
-                held = [await _ended(node, epoch, handed)]
+                lanes = await node.owned.hand_off(P, epoch, draw.choice([0, 0.05]))
+                held = [await _last_record(epoch, lanes)]
         await nodes[0].owned.open(P, epoch + 1, held)
-        await world.all_over()
-        assert [] == world.together
-        for (*_, key), put in world.put_to.items():
+        await world.all_gone()
+        assert [] == world.overlaps
+        for (*_, key), put in world.put_by_key.items():
             firsts = list(dict.fromkeys(world.ids_of(key)))
             assert put == firsts
             assert died or put == world.ids_of(key)
-        assert {own for put in world.put_to.values() for own in put} == set(world.ids)
+        assert {message_id for put in world.put_by_key.values() for message_id in put} == set(world.ids)
         assert died or len(world.ids) == len(set(world.ids))
         assert [0, 0] == [node.limits.held for node in nodes]
 
 
-async def _bare(world, limits):
-    store = MemoryStore(world.server, "online")
-    await store.open()
-    node = Node(store, CLUSTER_CONFIG, Handler.of(world.handle), world.topics.get, limits=limits, settle_interval=0.02)
-    world.nodes.append(node)
-    await node.start()
-    return node
-
-
-async def _ended(node, epoch, handed):
-    """Its last word, when nothing of it runs any more."""
-    await until(lambda: not handoff_record("a", epoch, handed).running)
-    return handoff_record("a", epoch, handed)
+async def _last_record(epoch, lanes):
+    """The handoff record once none of its messages runs."""
+    await until(lambda: not handoff_record("a", epoch, lanes).running)
+    return handoff_record("a", epoch, lanes)

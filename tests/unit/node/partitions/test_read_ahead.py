@@ -1,4 +1,4 @@
-"""Reading ahead of a backlog: what of it is gone by then."""
+"""Reading ahead in a backlog whose messages are removed meanwhile."""
 
 from types import SimpleNamespace
 
@@ -12,8 +12,8 @@ from tests.support.lane_host import Host
 FIRST, SECOND = b"lanes.online.1.acme.0.mid", b"lanes.online.1.other.0.mid"
 
 
-async def test_nothing_left_of_one_queue_keeps_no_other_from_being_read():
-    """E5: the feed has brought one of its two messages meanwhile, and the other one was removed since."""
+async def test_queue_without_remaining_messages_does_not_stop_reading_ahead():
+    """E5: the feed has delivered one of its two messages, and the other one was removed."""
     asked = []
 
     async def next_of(_lane, subject, _start, _most):

@@ -1,4 +1,4 @@
-"""What is active on a node is what a look at all its queues finds, whatever happens to them (F9, E16)."""
+"""The active queues of a node are those that a scan of all queues finds, after any event (F9, E16)."""
 
 import asyncio
 import random
@@ -36,8 +36,8 @@ PROJECTS = {
     "slow": {"qps": 50},
 }
 SHAPES = {
-    "all at hand": MemoryBudget(),
-    "little at hand": MemoryBudget(read_ahead=2),
+    "all in memory": MemoryBudget(),
+    "small read-ahead": MemoryBudget(read_ahead=2),
     "spilled": MemoryBudget(index=3, read_ahead=2),
     "no room": MemoryBudget(payload_bytes=40, read_ahead=2, index=5),
 }
@@ -51,7 +51,7 @@ def counters(queue):
 
 
 class Observer:
-    """Looks at what is active only, and lets go of what is silent; remembers what it saw of each queue."""
+    """Looks only at active queues, releases silent ones, and remembers the counters of each queue."""
 
     def __init__(self, node):
         self._node = node
@@ -63,11 +63,11 @@ class Observer:
         return {message.queue for message in self._node.in_flight}
 
     def _is_busy(self, queue, running):
-        """By the queue itself, whoever was told of it."""
+        """Whether the queue's own state is active."""
         return bool(queue.backlog or queue in running or wait_reasons.not_due(self._node, queue)[0])
 
     def check(self):
-        """All that a scan finds is watched: what waits, runs or isn't due, and whose counters have moved."""
+        """Each queue that a scan finds is watched: messages wait, run or aren't due, or counters have changed."""
         running = self._running()
         for queue in self._node.queues.all():
             if self._is_busy(queue, running) or counters(queue) != self._seen.get(queue):
@@ -86,7 +86,7 @@ class Observer:
 
 
 class Run:
-    """A node to which anything happens, by `draw`."""
+    """A node with random events, drawn from `draw`."""
 
     def __init__(self, world, draw):
         self._world, self._draw, self._epochs = world, draw, {P: 1, 1 - P: 2}
@@ -111,8 +111,7 @@ class Run:
         await self._arrivals()
         await turns(self._draw.randint(0, 30))
         self.observer.check()
-        nothing = turns
-        await self._draw.choice([nothing, nothing, self._rules, self._purge, self._move, self.meters.publish])()
+        await self._draw.choice([turns, turns, self._rules, self._purge, self._move, self.meters.publish])()
         self.observer.check()
         self.observer.look()
 
@@ -136,7 +135,7 @@ class Run:
         await DropTask(self.node, self._draw.choice([*PROJECTS]), DropRequest()).run()
 
     async def _move(self):
-        """Away, and back under another epoch."""
+        """Release a partition, and open it again under another epoch."""
         self.node.owned.stop_partition(P)
         self.observer.check()
         await self.node.owned.hand_off(P, self._epochs[P], 0.01)
@@ -144,7 +143,7 @@ class Run:
         await self.node.owned.open(P, self._epochs[P])
 
     async def end(self):
-        """Until nothing moves any more."""
+        """Wait until nothing changes any more."""
         node = self.node
         for project, fields in PROJECTS.items():
             change(self._world, node, topic(**fields), project)
@@ -153,12 +152,12 @@ class Run:
         self.observer.check()
 
     def _is_quiet(self):
-        """Whether the streams hold only what is due in an hour."""
+        """Whether the streams have only messages that are due in an hour."""
         messages = [each for lane in LANES for each in self._world.server.messages(names.stream("online", lane))]
         return all(headers.number(each.headers, headers.DUE, 0) > due_soon() + 600 * SECOND for each in messages)
 
     async def check_figures(self):
-        """The metrics and the records say what a scan finds."""
+        """The metrics and the meter records agree with a scan."""
         await self.sampling.round(now_ns())
         queues, table = [*self.node.queues.all()], self.known.table
         names_of = {queue.project for queue in queues}
@@ -167,7 +166,7 @@ class Run:
         assert len(names_of - labels) == self.known.left_out
         assert {0} == {each.backlog for each in table.values()}
         counted = sum(flow.handled for flow in self.known.counted.values())
-        assert self.node.counters.handled <= counted  # (what ended void is counted by nobody)
+        assert self.node.counters.handled <= counted  # (stale results aren't counted)
         await self.meters.publish()
         reported = rows(each.body for each in self._world.server.messages(names.meter_stream("online")))
         last = {(row.partition, row.epoch, row.project, row.group, row.band): row.counters for row in reported}
@@ -181,8 +180,8 @@ class Run:
 
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("seed", range(6))
-async def test_what_is_watched_is_what_a_scan_finds(shape, seed):
-    """F9: arrivals, ends, retries, dead letters, expiry, delays, changed rules, purges and hand-overs, by a seed."""
+async def test_watched_queues_are_those_of_a_scan(shape, seed):
+    """F9: after random arrivals, ends, retries, dead letters, expiry, delays, changed rules, purges and handoffs."""
     draw, limits = random.Random(f"{shape} {seed}"), SHAPES[shape]
     async with Two(**{name: topic(**fields) for name, fields in PROJECTS.items()}) as world:
         run = Run(world, draw)
@@ -193,8 +192,8 @@ async def test_what_is_watched_is_what_a_scan_finds(shape, seed):
         await run.check_figures()
 
 
-def test_what_a_tail_feed_brings_is_noted_before_the_backlog_is_read():
-    """F9: it is only counted at first, in a queue that may have been silent."""
+def test_queue_is_active_once_its_tail_feed_delivers():
+    """F9: the message is only counted at first, in a queue that may have been silent."""
     noted, queue = [], Queue("acme", 0, "mid", 1, 0)
     lane = FedLane(LaneId("lanes", 0), 1, MemoryBudget(), Host(lambda *_: queue, noted.append))
     lane.expect_backlog({"a subject": 3}, 10)
@@ -203,8 +202,8 @@ def test_what_a_tail_feed_brings_is_noted_before_the_backlog_is_read():
     assert ([queue], 2) == (noted, queue.backlog)
 
 
-def test_what_no_observer_looks_at_any_more_comes_back_to_all():
-    """F9: whoever lets go of a queue, the next message is noted for everybody."""
+def test_released_queue_returns_to_all_observers():
+    """F9: with its next message."""
     activity, queue = Activity(), Queue("acme", 0, "mid", 1, 0)
     one, other = activity.watch(), activity.watch([queue])
     activity.note(queue)
@@ -213,7 +212,7 @@ def test_what_no_observer_looks_at_any_more_comes_back_to_all():
     activity.note(queue)
     assert ([queue], [queue]) == ([*one.queues], [*other.queues])
     assert ([queue], []) == ([*other.take()], [*other.queues])
-    activity.note(queue)  # which `other` has in its care
+    activity.note(queue)  # `other` has taken it
     assert [] == [*other.queues]
     other.release(queue)
     activity.note(queue)

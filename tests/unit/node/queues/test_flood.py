@@ -1,10 +1,10 @@
-"""A node whose feed lags by bytes, and leaves bodies in the stream: nothing is lost of what it leaves (L, F10)."""
+"""A node whose feed lags by bytes leaves bodies in the stream, and loses none of them (L, F10)."""
 
 from collections import Counter
 
 from evenlane.engine.base import names
 from evenlane.engine.core.queue.entry import MemoryBudget
-from tests.support.node.world import World, topic
+from tests.support.node.world import World, change, topic
 from tests.support.until import until
 
 KIB, MIB = 1 << 10, 1 << 20
@@ -15,8 +15,8 @@ def small() -> MemoryBudget:
     return MemoryBudget(payload_bytes=8 * MIB)
 
 
-async def test_all_is_handled_once_with_its_own_body():
-    """A flood, and small messages between."""
+async def test_messages_of_a_flood_are_handled_once_with_their_bodies():
+    """With small messages in between."""
     async with World(flood=topic(), acme=topic()) as world:
         put = Counter()
         for number in range(60):
@@ -29,20 +29,19 @@ async def test_all_is_handled_once_with_its_own_body():
         assert 0 == node.limits.held
 
 
-async def test_what_a_paused_flood_leaves_is_handled_later():
+async def test_bodies_of_a_paused_flood_are_handled_later():
     async with World(flood=topic(state="paused"), acme=topic()) as world:
         await world.put_many(100, project="acme")
         ids = [await world.put(LARGE, "flood") for _ in range(60)]
         await world.put(b"small")
         node = await world.node(limits=small())
         await until(lambda: len(world.handled) == 101 and node.backlog == 60)
-        world.topics["flood"] = topic()
-        node.topic_changed("flood", world.topics["flood"])
+        change(world, node, topic(), "flood")
         await world.all_gone(30)
         assert ids == [message.id for message in world.handled if message.project == "flood"]
 
 
-async def test_a_stray_in_a_flood_goes_to_the_dead_letters_whole():
+async def test_unroutable_message_in_a_flood_keeps_its_body():
     """L."""
     async with World(flood=topic()) as world:
         for _ in range(60):

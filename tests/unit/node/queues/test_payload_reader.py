@@ -1,4 +1,4 @@
-"""Payloads back to hand: who reads little waits for nobody who reads much (E5, M)."""
+"""Reading payloads from the store: small reads don't wait for large ones (E5, M)."""
 
 import asyncio
 from types import SimpleNamespace
@@ -22,13 +22,15 @@ LANE, LATER = LaneId("lanes", 1), LaneId("later", 1)
 
 
 class Reading:
-    """A lane of which nothing but sequences is known, and a store that answers when the test says so."""
+    """A lane whose payloads are in the store, which answers large reads once `answer` is set. `asked` has the project
+    and the sequences of each read.
+    """
 
     incarnation, max_payload = 0, MIB
 
     def __init__(self, **limits) -> None:
         self.limits = MemoryBudget(**limits)
-        self.asked: list[tuple[str, list[int]]] = []  # by whom, and which sequences
+        self.asked: list[tuple[str, list[int]]] = []
         self.answer = asyncio.Event()
         self.lane = FedLane(LANE, 1, self.limits, Host(self.open))
         self.lane.recover(LogState(), LaneState("s", 0, 0, 0), None)
@@ -47,8 +49,8 @@ class Reading:
         queue.asleep = False
         return queue
 
-    def left(self, project: str, size: int) -> Queue:
-        """A message comes whose body was left in the stream; its queue is to be read."""
+    def arrive(self, project: str, size: int) -> Queue:
+        """Deliver a message without its body, and read its queue."""
         sequence = self.lane.position + 1
         self.owner_of[sequence] = project, size
         self.lane.take_in_head(project.encode(), sequence, 1, b"", size)
@@ -71,11 +73,11 @@ async def reading():
     await made.reader.stop()
 
 
-async def test_a_small_message_waits_for_four_large_ones_at_the_most(reading):
-    """Forty queues of a flood want theirs first."""
+async def test_small_read_waits_for_at_most_four_large_ones(reading):
+    """Forty queues of a flood ask first."""
     for number in range(40):
-        reading.left(f"flood-{number}", MIB)
-    small = reading.left("small", 10)
+        reading.arrive(f"flood-{number}", MIB)
+    small = reading.arrive("small", 10)
     await until(lambda: small.hand)
     assert ["flood-0", "flood-1", "flood-2", "flood-3", "small"] == [project for project, _ in reading.asked]
     reading.answer.set()
@@ -83,22 +85,22 @@ async def test_a_small_message_waits_for_four_large_ones_at_the_most(reading):
 
 
 async def test_large_messages_leave_room_for_small_ones():
-    """All that is at hand belongs to the flood, and nobody takes any of it."""
+    """All payloads in memory belong to the flood, and none is handled."""
     reading = Reading(payload_bytes=8 * MIB)
     reading.answer.set()
-    flood = [reading.left(f"flood-{number}", MIB) for number in range(20)]
+    flood = [reading.arrive(f"flood-{number}", MIB) for number in range(20)]
     await until(lambda: reading.limits.held >= 6 * MIB)
-    small = reading.left("small", 10)
+    small = reading.arrive("small", 10)
     await until(lambda: small.hand)
     assert 6 == sum(len(queue.hand) for queue in flood)
     assert reading.memory.starved
     await reading.reader.stop()
 
 
-async def test_who_waited_for_room_reads_on_when_something_was_taken():
+async def test_reads_resume_when_memory_is_freed():
     reading = Reading(payload_bytes=8 * MIB)
     reading.answer.set()
-    flood = [reading.left(f"flood-{number}", MIB) for number in range(10)]
+    flood = [reading.arrive(f"flood-{number}", MIB) for number in range(10)]
     for _ in flood:
         await until(lambda: any(queue.hand for queue in flood))
         next(queue for queue in flood if queue.hand).take(reading.limits)
@@ -109,8 +111,8 @@ async def test_who_waited_for_room_reads_on_when_something_was_taken():
     await reading.reader.stop()
 
 
-def test_what_is_left_in_the_stream_counts_with_its_size():
-    """So that a read of many large ones is a small one."""
+def test_unread_message_counts_with_its_size():
+    """So a read of large messages has few of them."""
     reading = SimpleNamespace(limits=MemoryBudget())
     queue = Queue("acme", 0, "mid", 1, 1)
     queue.asleep = False

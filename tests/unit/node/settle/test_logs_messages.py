@@ -1,4 +1,4 @@
-"""What the log says of messages: one line for each decision, bounded however many there are, never what they hold."""
+"""The log lines about messages: one line per decision, a bounded number of lines, and never their contents."""
 
 import asyncio
 import json
@@ -17,7 +17,7 @@ from evenlane.engine.core.message.message import Pause, Reject, Retry
 from evenlane.engine.core.wire import headers as h
 from evenlane.engine.node.handlers.handler import Handler
 from tests.support.log_tables import events, logged
-from tests.support.node.keyed import QUICK, Deadly
+from tests.support.node.keyed import QUICK, PoisonWorld
 from tests.support.node.world import World, topic
 from tests.support.until import until
 
@@ -35,52 +35,55 @@ async def fails(message):
     raise ValueError(f"bad order {message.body!r}")
 
 
-async def test_a_failed_attempt_and_a_dead_letter(log):
+async def test_failed_attempt_and_dead_letter_are_logged(log):
     async with World(acme=topic(max_attempts=2, backoff=QUICK)) as world:
-        own = await world.put()
+        message_id = await world.put()
         await world.node(fails)
         await until(world.dead)
         await world.all_gone()
-    first = logged(log, "an attempt failed", project="acme", id=own, attempt=1, epoch=1)
+    first = logged(log, "an attempt failed", project="acme", id=message_id, attempt=1, epoch=1)
     assert ("ValueError", True) == (first["error"], first["where"].startswith("test_logs_messages.py:"))
     assert first["then"].startswith("again in ")
-    dead = logged(log, "dead-lettered", project="acme", id=own, attempt=2, reason="failed 2 times")
+    dead = logged(log, "dead-lettered", project="acme", id=message_id, attempt=2, reason="failed 2 times")
     assert first["partition"] == dead["partition"]
 
 
-async def test_headers_that_are_not_valid(log):
-    """F12: once for each header of a project; the value, and what is wrong with it."""
+async def test_invalid_header_is_logged_once_per_project(log):
+    """F12: with its value and the error."""
     async with World() as world:
-        own = await world.put(headers={h.EXPIRES: "1700000000"})
+        message_id = await world.put(headers={h.EXPIRES: "1700000000"})
         other = await world.put(headers={h.ATTEMPT: "0"})
         await world.put(headers={h.ATTEMPT: "0"})
         await world.node()
         await world.all_gone()
-    buried = logged(log, "a header is not valid: its message goes to the dead letters", project="acme", id=own)
-    assert "Evenlane-Expires" == buried["header"]
-    assert "Evenlane-Expires '1700000000' is not valid: " in buried["reason"]
-    assert "looks like seconds" in buried["reason"]
-    assert buried["reason"] == logged(log, "dead-lettered", id=own)["reason"]
-    passed = logged(log, "a header is not valid, and is passed over", project="acme", id=other, attempt=1)
-    assert ("Evenlane-Attempt", 1) == (passed["header"], events(log).count(passed["event"]))
+    dead_lettered = logged(
+        log, "a header is not valid: its message goes to the dead letters", project="acme", id=message_id
+    )
+    assert "Evenlane-Expires" == dead_lettered["header"]
+    assert "Evenlane-Expires '1700000000' is not valid: " in dead_lettered["reason"]
+    assert "looks like seconds" in dead_lettered["reason"]
+    assert dead_lettered["reason"] == logged(log, "dead-lettered", id=message_id)["reason"]
+    skipped = logged(log, "a header is not valid, and is passed over", project="acme", id=other, attempt=1)
+    assert ("Evenlane-Attempt", 1) == (skipped["header"], events(log).count(skipped["event"]))
     assert {"acme": 1} == logged(log, "more headers are not valid", count=1, others=0)["projects"]
 
 
 @pytest.mark.parametrize(("error", "reason"), [(Reject("no"), "rejected"), (None, "expired")])
-async def test_other_deaths_have_their_reasons(log, error, reason):
+async def test_dead_letter_is_logged_with_its_reason(log, error, reason):
     async def handle(_message):
         raise error
 
     async with World(acme=topic(**ONCE, ttl=60 if error else 0.001, dead_letter_expired=True)) as world:
         await world.put()
-        await asyncio.sleep(0.002)
+        expired_at = world.store.now() + 2_000_000
+        await until(lambda: world.store.now() > expired_at)
         await world.node(handle)
         await until(world.dead)
         await world.all_gone()
     logged(log, "dead-lettered", reason=reason)
 
 
-async def test_a_tenant_whose_messages_all_fail_gets_a_few_lines_and_a_count(log):
+async def test_failures_of_a_project_are_logged_a_few_times_and_counted(log):
     async with World(acme=topic(**ONCE), bolt=topic(**ONCE)) as world:
         await world.put_many(300)
         await world.put_many(7, project="bolt")
@@ -96,7 +99,7 @@ async def test_a_tenant_whose_messages_all_fail_gets_a_few_lines_and_a_count(log
     logged(log, "more attempts failed", count=305, projects={"acme": 299, "bolt": 6}, others=0)
 
 
-async def test_a_topic_that_pauses(log):
+async def test_pause_of_a_topic_is_logged(log):
     left = [1, 1]
 
     async def handle(_message):
@@ -114,18 +117,18 @@ async def test_a_topic_that_pauses(log):
     logged(log, "topics paused more often", count=1, projects={"acme": 1})
 
 
-async def test_a_poison_message(log):
-    async with Deadly() as world:
+async def test_poison_message_is_logged(log):
+    async with PoisonWorld() as world:
         put = await world.put_keys([None] * 2)
         world.deadly = {put[0]}
-        await world.lives(4)
+        await world.run_nodes(4)
     logged(log, "a process died, or lost its lease, with messages in flight: they are handled one at a time", epoch=3)
     logged(log, "a process died with this message in flight: it is tried again", project="acme", id=put[0])
     logged(log, "a message has killed its process: it goes to the dead letters", project="acme", id=put[0], attempt=3)
     logged(log, "dead-lettered", id=put[0], reason="its process died in attempt 3")
 
 
-async def test_a_handler_that_gives_no_sign_of_life(log):
+async def test_cancelled_handler_is_logged(log):
     async def hangs(_message):
         await asyncio.Event().wait()
 
@@ -138,7 +141,7 @@ async def test_a_handler_that_gives_no_sign_of_life(log):
     assert "no sign of life" in logged(log, "an attempt failed")["error"]
 
 
-async def test_a_thread_that_gives_no_sign_of_life(log):
+async def test_timed_out_thread_is_logged(log):
     go = threading.Event()
 
     def hangs(_message):
@@ -152,7 +155,7 @@ async def test_a_thread_that_gives_no_sign_of_life(log):
     logged(log, "handler thread given up: no sign of life within ack_wait", project="acme")
 
 
-async def test_a_message_that_belongs_to_no_queue(log):
+async def test_unroutable_message_is_logged(log):
     async with World() as world:
         await world.store.put("lanes.online.0.acme.0.urgent", b"", MARK.encode())
         await world.node()
@@ -160,7 +163,7 @@ async def test_a_message_that_belongs_to_no_queue(log):
     logged(log, "dead-lettered: a message belongs to no queue", partition=0, subject="lanes.online.0.acme.0.urgent")
 
 
-async def test_settles_that_lag(log):
+async def test_lagging_settle_log_is_logged(log):
     async with World() as world:
         node = await world.node()
         await world.put()
@@ -173,31 +176,38 @@ async def test_settles_that_lag(log):
     logged(log, "settles are durable again")
 
 
-async def test_who_was_fenced(log):
+async def test_fenced_owner_is_logged(log):
+    reasons = []
     async with World() as world:
-        first, ended = await world.node(), []
-        first._on_fenced = ended.append
+        await world.node(on_fenced=reasons.append)
         await world.put()
         await world.all_gone()
         await world.node()
         await world.put()
-        await until(lambda: ended)
+        await until(lambda: reasons)
     logged(log, "fenced: a newer owner settles", epoch=1)
 
 
-class Answers:
+class FakeConnection:
+    """Passes requests to the listener, and drops its answers."""
+
+    def listen(self, _subject, on_message):
+        self.ask = on_message
+
     def send(self, _subject, _body):
         pass
 
 
 @pytest.mark.parametrize("priority", [None, "mid"])
-async def test_what_was_dropped(log, priority):
+async def test_drop_is_logged(log, priority):
     async with World(acme=topic(state="paused")) as world:
         await world.put_many(3)
         node = await world.node()
         await until(lambda: node.backlog == 3)
-        drops = DropResponder(Answers(), "online", node)
-        drops._asked(b"ask.online.drop.acme", b"_INBOX.x", b"", msgspec.json.encode(DropRequest(priority)))
+        connection = FakeConnection()
+        drops = DropResponder(connection, "online", node)
+        drops.listen()
+        connection.ask(b"ask.online.drop.acme", b"_INBOX.x", b"", msgspec.json.encode(DropRequest(priority)))
         await until(lambda: "dropped" in events(log))
         await drops.close()
     assert {0, 1} == {*logged(log, "dropped", project="acme", messages=3, what=priority or "all")["partitions"]}
@@ -205,7 +215,7 @@ async def test_what_was_dropped(log, priority):
 
 @pytest.fixture
 def output(capsys):
-    """All that is logged, at debug level, as it is written."""
+    """The log as it is written, at debug level."""
     root = logging.getLogger()
     handlers, level = root.handlers[:], root.level
     log_setup.setup("json", "debug")
@@ -216,8 +226,8 @@ def output(capsys):
     structlog.reset_defaults()
 
 
-async def test_no_payload_header_or_key_is_ever_in_the_log(output):
-    """Whatever becomes of a message, and whatever its handler says of it."""
+async def test_log_never_has_payloads_headers_or_keys(output):
+    """Whatever a handler raises."""
 
     async def handle(message):
         text = f"{message.body!r} {message.headers} {message.key}"
@@ -240,8 +250,8 @@ async def test_no_payload_header_or_key_is_ever_in_the_log(output):
     rules = {"max_attempts": 2, "backoff": QUICK, "ack_wait": 0.1}
     async with World(acme=topic(**rules), short=topic(ttl=0.001, dead_letter_expired=True)) as world:
         headers = {"X-Token": MARK, h.KEY: MARK}
-        for own in ("retry", "reject", "hang", "json", "group", "key"):
-            await world.put(MARK.encode(), id=own, headers=headers)
+        for message_id in ("retry", "reject", "hang", "json", "group", "key"):
+            await world.put(MARK.encode(), id=message_id, headers=headers)
         await world.put(MARK.encode(), project="short", headers=headers)
         await world.store.put("lanes.online.0.acme.0.urgent", b"", MARK.encode())
         node = await world.node(handle, fallback=Handler.of(fallback))

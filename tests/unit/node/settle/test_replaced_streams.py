@@ -1,4 +1,4 @@
-"""A store that is wiped under a node: what it knew is counted, by project, and said in one line (fault F6)."""
+"""A store that is wiped under a node: lost messages are counted by project, and logged in one line (F6)."""
 
 import asyncio
 from contextlib import asynccontextmanager
@@ -13,7 +13,7 @@ from evenlane.engine.telemetry.tenants.registry import TenantRegistry
 from evenlane.engine.telemetry.tenants.sampler import QueueSampler
 from tests.support.log_tables import OTHERS
 from tests.support.node.keyed import QUICK
-from tests.support.node.world import CLUSTER_CONFIG, LANES, SECOND, World, topic
+from tests.support.node.world import CLUSTER_CONFIG, LANES, SECOND, World, topic, turns
 from tests.support.until import until
 
 EVENT = "streams were replaced or rolled back: beginning anew from their first messages"
@@ -21,7 +21,7 @@ EVENT = "streams were replaced or rolled back: beginning anew from their first m
 
 @asynccontextmanager
 async def busy(*projects, **fields):
-    """A node whose handlers don't return until they may, and of which each project may have one."""
+    """A node with one slot, whose handlers wait for the event."""
     go = asyncio.Event()
     async with World(**{project: topic(**fields) for project in projects}) as world:
 
@@ -47,7 +47,7 @@ def wipe(world):
 
 
 def rounds_of(node):
-    """What the metrics know of tenants, and what has them look, often enough to let go of silent queues."""
+    """The metrics of projects, and a function that samples until silent queues are released."""
     known = TenantRegistry(CLUSTER_CONFIG.priorities, 20, CLUSTER_CONFIG.max_group_qps)
     sampling = QueueSampler(node, known)
 
@@ -58,14 +58,14 @@ def rounds_of(node):
     return known, look
 
 
-async def reset(node, number=4):
-    """`number` of its lanes have found out. At the end of an hour two feeds of a later stream do, one after another."""
+async def until_reset(node, number=4):
+    """Wait until `number` lanes of the node have noticed the replacement."""
     lanes = [lane for partition in node.partitions.values() for lane in partition.both]
     await until(lambda: number == sum(lane.generation > 0 for lane in lanes), what="the streams to be found replaced")
 
 
-async def test_a_wiped_store_is_counted_by_project():
-    """What waits counts, wherever; what a handler has doesn't: it ends, as void."""
+async def test_lost_messages_are_logged_by_project():
+    """Waiting messages count. One that runs doesn't: its result is stale."""
     async with busy("acme", "bolt") as (world, node, go):
         await world.put_many(40, project="acme")
         await world.put_many(7, project="acme", due=world.store.now() + 240 * SECOND)
@@ -76,7 +76,7 @@ async def test_a_wiped_store_is_counted_by_project():
         left[running.project] -= 1
         with capture_logs() as log:
             wipe(world)
-            await reset(node)
+            await until_reset(node)
             assert (51, 0) == (node.counters.missing, node.backlog)
             new = await world.put_many(3, project="acme")
             go.set()
@@ -90,7 +90,7 @@ async def test_a_wiped_store_is_counted_by_project():
         )
 
 
-async def test_the_line_comes_by_itself_and_names_twenty_projects():
+async def test_line_about_lost_messages_has_twenty_projects():
     names = [f"p{number}" for number in range(25)]
     async with busy(*names) as (world, node, _):
         for number, name in enumerate(names):
@@ -104,32 +104,32 @@ async def test_the_line_comes_by_itself_and_names_twenty_projects():
         assert 349 == sum(entry["projects"].values()) + entry["others"]
 
 
-async def test_what_is_found_a_moment_later_is_in_the_same_line():
+async def test_streams_replaced_together_are_logged_in_one_line():
     replaced, acme = Replaced(), Queue("acme", 0, "mid", 1, 0)
     with capture_logs() as log:
         for lane in LANES:
             replaced.note(lane, {acme: 3})
-            await asyncio.sleep(0.02)
+            await turns()
         assert [] == lines(log)
         replaced.stop()
         replaced.stop()
         assert [(4, 12)] == [(line["streams"], line["count"]) for line in lines(log)]
 
 
-async def test_of_a_roll_back_what_was_cut_off_counts():
+async def test_messages_lost_by_a_rollback_count():
     async with busy("acme") as (world, node, _):
         await world.put_many(40)
         await until(lambda: len(node.in_flight) == 1 and node.backlog == 39)
         [running] = node.in_flight
         world.server.roll_back("online", running.lane.id, 30)
         cut_off = max(0, running.lane.high - 30)
-        await reset(node, 1)
+        await until_reset(node, 1)
         assert cut_off == node.counters.missing > 0
 
 
 @pytest.mark.parametrize("count", [1, 3])
 async def test_failed_messages_of_an_ordered_topic_count(count):
-    """They stay in their lane until their next attempt; a queue with nothing else is silent, and looked at again."""
+    """They stay in their lane until their next attempt. A queue with no other messages is silent, and sampled again."""
 
     async def fail(_message):
         raise ValueError("again")
@@ -142,25 +142,25 @@ async def test_failed_messages_of_an_ordered_topic_count(count):
         known, look = rounds_of(node)
         await look()
         wipe(world)
-        await reset(node)
+        await until_reset(node)
         await look()
         assert count == node.counters.missing == sum(flow.missing for flow in known.counted.values())
 
 
-async def test_nothing_is_missing_where_nothing_waited():
+async def test_replaced_empty_streams_count_no_messages():
     async with World(acme=topic(backoff=QUICK)) as world:
         await world.put_many(20)
         node = await world.node()
         await world.all_gone()
         with capture_logs() as log:
             wipe(world)
-            await reset(node)
+            await until_reset(node)
             await node.stop(1)
         assert (0, [(0, {})]) == (node.counters.missing, [(line["count"], line["projects"]) for line in lines(log)])
 
 
-async def test_the_metric_has_it_by_project():
-    """The series are there before, as a rate doesn't see how one begins."""
+async def test_metric_counts_lost_messages_by_project():
+    """Its series exist before, as a rate doesn't see the first value of a series."""
     async with busy("acme", "bolt", "still") as (world, node, _):
         await world.put_many(10, project="acme")
         await world.put_many(20, project="bolt")
@@ -173,7 +173,7 @@ async def test_the_metric_has_it_by_project():
         assert {0} == set(before.values())
         [running] = node.in_flight
         wipe(world)
-        await reset(node)
+        await until_reset(node)
         await look()
         left = {"acme": 10, "bolt": 20, "still": 1}
         left[running.project] -= 1

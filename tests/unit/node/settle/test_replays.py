@@ -1,19 +1,19 @@
-"""From a handler's failure to a dead letter, and from there to a handler again (K4, X5, E13)."""
+"""Failed messages that are dead-lettered, and replayed from there (K4, X5, E13)."""
 
 import pytest
 
 from evenlane.engine.admin.dead_letters.client import DeadLetterClient
 from evenlane.engine.base import names
 from evenlane.engine.core.message.message import Reject
-from tests.support.node.world import CLUSTER_CONFIG, World, topic
+from tests.support.node.world import CLUSTER_CONFIG, World, change, topic
 from tests.support.producer_world import accepted
 from tests.support.until import until
 
 FAST = 1e6
 
 
-class Topics:
-    """The accepted topics, as the node's own rules are."""
+class FakeTopicCache:
+    """One accepted topic for all projects, with the node's groups."""
 
     def get(self, project: str):
         return accepted('{"qps": 400, "groups": 10, "spread": 2}')
@@ -22,11 +22,11 @@ class Topics:
 @pytest.fixture
 async def world():
     async with World(acme=topic(max_attempts=2), other=topic()) as made:
-        made.dead_letters = DeadLetterClient(made.store, "online", Topics(), CLUSTER_CONFIG)
+        made.dead_letters = DeadLetterClient(made.store, "online", FakeTopicCache(), CLUSTER_CONFIG)
         yield made
 
 
-async def test_a_replay_is_the_same_message_in_its_first_attempt(world):
+async def test_replay_is_the_same_message_in_its_first_attempt(world):
     seen, broken = [], True
 
     async def handle(message):
@@ -55,8 +55,8 @@ async def test_a_replay_is_the_same_message_in_its_first_attempt(world):
     assert [] == world.dead()
 
 
-async def test_what_fails_again_dies_again_after_all_its_attempts(world):
-    """E13: as another letter, under another id, so that it isn't taken for a duplicate of the first."""
+async def test_failed_replay_is_dead_lettered_again(world):
+    """E13: after all of its attempts, and with another message id, so that it isn't taken for a duplicate."""
     attempts = []
 
     async def handle(message):
@@ -72,7 +72,7 @@ async def test_what_fails_again_dies_again_after_all_its_attempts(world):
     assert (2, "a", [1, 2, 1, 2]) == (dead_letter.sequence, dead_letter.id, attempts)
 
 
-async def test_one_without_an_id_of_its_own_keeps_the_one_it_has(world):
+async def test_replay_keeps_a_generated_id(world):
     ids = []
 
     async def handle(message):
@@ -88,8 +88,8 @@ async def test_one_without_an_id_of_its_own_keeps_the_one_it_has(world):
     assert ids[0] == ids[1]
 
 
-async def test_a_replay_storm_hurts_only_its_owner(world):
-    """X5: 1,000 replays at once go by their own tenant's quota."""
+async def test_replays_are_charged_to_their_own_quota(world):
+    """X5: 1,000 replays at once don't delay another project."""
     rejecting = True
 
     async def handle(message):
@@ -100,8 +100,7 @@ async def test_a_replay_storm_hurts_only_its_owner(world):
     node = await world.node(handle)
     await world.put_many(1_000)
     await until(lambda: len(world.dead()) == 1_000, 20)
-    world.topics["acme"] = topic(qps=50)
-    node.topic_changed("acme", world.topics["acme"])
+    change(world, node, topic(qps=50))
     rejecting = False
     assert 1_000 == (await world.dead_letters.replay("acme", rate=FAST)).replayed
     await world.put_many(100, project="other")

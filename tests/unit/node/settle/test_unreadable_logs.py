@@ -1,4 +1,4 @@
-"""L, O, F4: records of the settle log whose version this release doesn't know, and who may have written them."""
+"""L, O, F4: records of the settle log with an unknown version, of a newer release or of a foreign client."""
 
 import msgspec
 import pytest
@@ -20,7 +20,7 @@ STREAM = names.settled_stream("online")
 
 
 async def write(world, epoch, lane=LANE, *, checkpoint=False):
-    """Append a record of version 2, as a newer release or an outsider does; returns its sequence."""
+    """Append a record of version 2, as a newer release or a foreign client does. Returns its sequence."""
     _, position = await world.store.read_log(lane)
     body = msgspec.msgpack.encode([2, epoch, 1, {"of": "a later form"}])
     return await world.store.append_log(lane, body, position, checkpoint=checkpoint)
@@ -37,10 +37,8 @@ async def handled(world, count):
     await until(lambda: len(world.handled) >= count)
 
 
-async def test_an_owner_goes_on_beside_what_an_outsider_writes():
-    """F4: before, one such record ended the node's term, and nobody could take the partition over any more. The next
-    record is a checkpoint, which replaces what stood before.
-    """
+async def test_owner_skips_records_of_foreign_clients():
+    """F4: its next record is a checkpoint, which replaces them."""
     fenced = []
     async with World() as world:
         node = await world.node(on_fenced=fenced.append)
@@ -61,22 +59,22 @@ async def test_an_owner_goes_on_beside_what_an_outsider_writes():
         assert (61, []) == (len(world.handled), fenced)
 
 
-async def test_a_newer_owner_of_a_newer_release_fences():
-    """O: its epoch says enough."""
+async def test_newer_owner_of_a_newer_release_fences():
+    """O: by its epoch."""
     fenced = []
     async with World() as world:
         node = await world.node(on_fenced=fenced.append)
         sequence = await write(world, 5, checkpoint=True)
-        await world.put_many(5, group=next(group for group in range(10) if world.partition_of(group) == P))
+        await world.put_many(5, group=world.group_in(P))
         await until(lambda: fenced)
         assert node.partitions[P].lane.fenced
         assert "a record of version 2, and this release knows only 1" in fenced[0]
         assert f"(stream {STREAM}, sequence {sequence})" in fenced[0]
-        assert 1 == len((await logged(world.store, LANE))[0]), "it has written nothing over it"
+        assert 1 == len((await logged(world.store, LANE))[0]), "the fenced owner has written nothing"
 
 
-async def test_a_log_that_only_a_newer_release_can_read_is_waited_for():
-    """L: what that one has settled isn't handled again because this one can't read it; as soon as it can it goes on."""
+async def test_takeover_waits_for_an_unreadable_log():
+    """L: otherwise settled messages would be handled again. It goes on once the log is readable."""
     troubles = Troubles()
     async with World() as world:
         node = await world.node()
@@ -91,7 +89,7 @@ async def test_a_log_that_only_a_newer_release_can_read_is_waited_for():
         sentence = troubles.current()["settle_log"]
         assert sentence.startswith(f"can't take over partition {P}: the settle log holds a record of version 2, and")
         assert f"if no node of yours wrote it, delete it: `nats stream rmm {STREAM} {sequence}`" in sentence
-        assert "" == troubles.not_ready, "it works on the others"
+        assert "" == troubles.not_ready, "it works on the other partitions"
         assert not reader.lanes.serves(P)
         assert (0, len(opening)) == (sum(task.done() for task in opening if task.get_name() == str(P)), 2)
         delete(world, sequence)
@@ -101,8 +99,8 @@ async def test_a_log_that_only_a_newer_release_can_read_is_waited_for():
         assert 40 == len(world.handled)
 
 
-async def test_who_gives_up_waiting_has_no_trouble_any_more():
-    """The partition is another node's by now, or the term has ended."""
+async def test_cancelled_takeover_clears_its_trouble():
+    """The partition is another node's, or the session has ended."""
     troubles = Troubles()
     async with World() as world:
         await write(world, 2)
@@ -114,7 +112,7 @@ async def test_who_gives_up_waiting_has_no_trouble_any_more():
         await until(lambda: not troubles.current())
 
 
-def test_several_partitions_are_one_trouble():
+def test_unreadable_logs_of_several_partitions_are_one_trouble():
     troubles = Troubles()
     logs = UnreadableLogs(troubles)
     logs.note(3, "")
@@ -129,7 +127,7 @@ def test_several_partitions_are_one_trouble():
     assert {} == troubles.current()
 
 
-async def test_commands_name_the_record():
+async def test_error_names_the_sequence_of_the_record():
     """E7: `backlog` reads settle logs, too."""
     async with World() as world:
         sequence = await write(world, 2)
