@@ -1,7 +1,7 @@
-"""A naive model of one topic: what it may do at an instant, worked out from all that it was ever given.
+"""A naive model of one topic, which computes from all earlier admissions whether it may have another message.
 
-The product keeps one number a bucket; this keeps every admission. It doesn't say what the scheduler must answer,
-but what it must never do (promise Q) and when it must not refuse (promise W).
+The product keeps one number per bucket; the model keeps every admission. It doesn't predict the scheduler's answers.
+It states what the scheduler must never do (promise Q) and when it must not refuse (promise W).
 """
 
 from collections import defaultdict
@@ -14,20 +14,20 @@ from tests.oracles.limiter import Changing, excess
 from tests.support.scheduler.parts import MAX_GROUP_QPS, Queue
 
 ROUNDING = 1e-6
-"""messages: 1 / rate is worked out in floating point."""
+"""Messages; 1 / rate is computed in floating point."""
 
 
 class Strict:
-    """The latest instant from which a bucket may admit the next message: GCRA with no lateness forgiven."""
+    """The latest instant at which a bucket must admit the next message: GCRA without credit for lateness."""
 
     def __init__(self, interval: int, burst: int, now: int) -> None:
         self.interval, self.burst = interval, burst
         self.times: list[int] = []
-        self._since = now  # it begins without credit, and an earlier rule may have left a debt
-        self._known: tuple[tuple[int, ...], int] | None = None  # the answer for so many times up to the last
+        self._since = now  # it begins without credit; an earlier rule may have left a debt
+        self._known: tuple[tuple[int, ...], int] | None = None  # the number of times, the last one, and the answer
 
     def retune(self, interval: int, burst: int, now: int) -> None:
-        """No credit is carried over, and a debt stays as many messages as it was (X4)."""
+        """Drop the credit, and keep the debt as a number of messages (X4)."""
         self._since = now + -(-max(0, self.earliest() - now) * interval // self.interval)
         self.interval, self.burst, self.times, self._known = interval, burst, [], None
 
@@ -50,15 +50,15 @@ def forgiven(burst: int) -> int:
 
 
 @dataclass
-class Life:
+class TopicModel:
     """A topic under all the rules that it had so far. `got`: what was due when each message was admitted."""
 
     topic: Topic
     now: int
     bucket: Strict = field(init=False)
     groups: dict[int, Strict] = field(default_factory=dict)
-    got: list[Fraction] = field(default_factory=list)
-    group_got: dict[int, list[Fraction]] = field(default_factory=lambda: defaultdict(list))
+    admitted: list[Fraction] = field(default_factory=list)
+    group_admitted: dict[int, list[Fraction]] = field(default_factory=lambda: defaultdict(list))
 
     def __post_init__(self) -> None:
         self.bucket = Strict(interval_of(self.topic.qps), self.topic.burst, self.now)
@@ -74,7 +74,7 @@ class Life:
 
     @property
     def group_rate(self) -> float:
-        """What one group may have at the most."""
+        """The highest rate of one group, msg/s."""
         return min(MAX_GROUP_QPS, self.topic.qps) if self.borrows else self.topic.qps / self.topic.groups
 
     @property
@@ -83,10 +83,10 @@ class Life:
 
     @property
     def group_allowance(self) -> int:
-        """Messages beyond its rate that a group may get in any window."""
+        """The messages beyond its rate that a group may get in any window."""
         if not self.borrows:
             return forgiven(self.share)
-        # A loan asks the cap, the guarantee doesn't: each may come on top of the other once.
+        # The cap limits loans but not the guarantee: each may add its allowance once.
         return forgiven(self.topic.burst) if self.topic.qps <= MAX_GROUP_QPS else 2 * forgiven(self.share)
 
     def change(self, topic: Topic, now: int) -> None:
@@ -94,39 +94,35 @@ class Life:
         if (before.qps, before.groups, before.burst, before.borrow) == (
             topic.qps, topic.groups, topic.burst, topic.borrow,
         ):  # fmt: skip
-            return  # debts stand
+            return  # debts remain
         self.bucket.retune(interval_of(topic.qps), topic.burst, now)
         self.most_burst = max(self.most_burst, topic.burst)
-        # What is left of a burst may be worth a burst at the new pace.
+        # The rest of a burst may be worth a whole burst at the new pace.
         self.due.change(topic.qps, now, extra=self.most_burst)
         self.group_due.change(self.group_rate, now, extra=2 * self.most_burst)
         self.most_of_group = max(self.most_of_group, self.group_allowance)
         self.changed = now
-        for group in self.groups:  # its guarantee and its cap are different buckets: which one it owes is open
+        for group in self.groups:  # guarantee and cap are different buckets; either may have the debt
             interval = interval_of(self.group_rate)
             self.groups[group] = Strict(interval, self.share, now + interval)
 
     def admit(self, group: int, now: int) -> None:
-        self.got.append(self.due(now))
-        self.group_got[group].append(self.group_due(now))
+        self.admitted.append(self.due(now))
+        self.group_admitted[group].append(self.group_due(now))
         self.bucket.times.append(now)
         self._group(group).times.append(now)
 
-    def undo(self, group: int) -> None:
-        for record in (self.got, self.group_got[group], self.bucket.times, self._group(group).times):
-            record.pop()
-
     def conforms_from(self, ready: set[int]) -> int:
-        """The latest instant at which one of the groups that are ready must be let through."""
+        """The latest instant at which one of the ready groups must get a message."""
         return max(self.bucket.earliest(), min(self._group(group).earliest() for group in ready))
 
     def check_windows(self) -> None:
-        """Promise Q for the topic, E3 for its groups."""
+        """Check promise Q for the topic, and E3 for its groups."""
         most = forgiven(self.most_burst)
-        assert excess(self.got) <= most + ROUNDING, f"over {most} beyond the quota: {_shown(self.got)}"
-        allowed = self.most_of_group
-        for group, got in self.group_got.items():
-            assert excess(got) <= allowed + ROUNDING, f"group {group}: over {allowed} beyond its rate: {_shown(got)}"
+        assert excess(self.admitted) <= most + ROUNDING, f"over {most} beyond the quota: {_shown(self.admitted)}"
+        most = self.most_of_group
+        for group, admitted in self.group_admitted.items():
+            assert excess(admitted) <= most + ROUNDING, f"group {group}: over {most} beyond it: {_shown(admitted)}"
 
     def _group(self, group: int) -> Strict:
         if group not in self.groups:
@@ -140,30 +136,30 @@ def _shown(due: list[Fraction]) -> list[float]:
 
 @dataclass
 class Project:
-    """What the test has told about one project, and what it was given."""
+    """The calls that the test has made for one project, and the messages that it was granted."""
 
     name: str
-    life: Life | None = None  # it stays over a deletion: to delete a topic gains nothing
+    model: TopicModel | None = None  # kept over a deletion: deleting a topic gains nothing
     known: bool = False
     ready: set[tuple[int, int]] = field(default_factory=set)
-    flying: list[tuple[Queue, int]] = field(default_factory=list)  # slots, with the messages of each
+    in_flight: list[tuple[Queue, int]] = field(default_factory=list)  # slots, with the number of messages of each
     last_active: int | None = None  # the last instant at which it wanted a slot or held one, ns
 
     @property
     def open(self) -> bool:
-        return self.known and self.life.topic.state != "paused"
+        return self.known and self.model.topic.state != "paused"
 
     @property
     def active(self) -> bool:
-        return bool(self.flying or (self.open and self.ready))
+        return bool(self.in_flight or (self.open and self.ready))
 
     @property
     def running(self) -> int:
-        return sum(count for _, count in self.flying)
+        return sum(count for _, count in self.in_flight)
 
     @property
     def full(self) -> bool:
-        most = self.life.topic.concurrency
+        most = self.model.topic.concurrency
         return most is not None and self.running >= most
 
     def heads(self) -> set[tuple[int, int]]:
@@ -171,4 +167,4 @@ class Project:
         return {(group, min(band for each, band in self.ready if each == group)) for group, _ in self.ready}
 
     def conforms_from(self) -> int:
-        return self.life.conforms_from({group for group, _ in self.ready})
+        return self.model.conforms_from({group for group, _ in self.ready})

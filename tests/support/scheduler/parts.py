@@ -22,6 +22,6 @@ class Queue:
 
 
 def topic_of(qps: float = 100.0, groups: int = 1, **rules) -> Topic:
-    """A topic as the leader would accept it: no group above MAX_GROUP_QPS; weight 1 and burst 1 if none is named."""
+    """A topic as the leader would accept it: no group above MAX_GROUP_QPS. Weight and burst default to 1."""
     most = max(groups, math.ceil(qps / MAX_GROUP_QPS))
     return Topic(**{"qps": qps, "groups": most, "burst": 1, "weight": 1.0, "spread": 1, **rules})

@@ -1,19 +1,19 @@
-"""Scenario files: blocks of commands, a line of dashes, and what the scheduler did.
+"""Scenario files: blocks of commands, a line of dashes, and the scheduler's decisions.
 
-    node slots=4 [headroom=off] [fair=off]       a new node; the clock stands at 0
-    topic acme qps=10 groups=2 ...               a topic's rules, or a change of those named
+    node slots=4 [headroom=off] [fair=off]       make a new node, at time 0
+    topic acme qps=10 groups=2 ...               set a topic's rules, or change the named ones
     delete acme | pause acme | resume acme
-    handler acme 45ms | handler acme held        how long its messages take; held: until `done acme`
-    put acme/0/low x3                            messages come now
-    put acme/0/low x20 every 50ms                one now, and so on
-    lose acme/0/low x2                           the next two won't be there when their turn comes
+    handler acme 45ms | handler acme held        set the handler time of its messages; held: until `done acme`
+    put acme/0/low x3                            put messages now
+    put acme/0/low x20 every 50ms                put one message now, and one after each 50 ms
+    lose acme/0/low x2                           the next two messages will be missing when their turn comes
     run 1s                                       let time pass; prints each message with its instant
-    count 10s [queues]                           the same; prints how many of each project (or queue)
-    why acme/0/low                               prints why its head waits
+    count 10s [queues]                           let time pass; prints the number of messages per project (or queue)
+    why acme/0/low                               prints the reason why its head waits
     done acme                                    end its held handlers
 
-A line that begins with `#` is prose. `pytest tests/unit/core/scheduler --update` writes down what is done now:
-review it as a diff.
+A line that begins with `#` is prose. `pytest tests/unit/core/scheduler --update` rewrites the decisions: review the
+diff.
 """
 
 from collections import Counter
@@ -25,18 +25,18 @@ from tests.support.script import duration, rewritten
 
 
 def ran(text):
-    """The same file with what the commands in it print now."""
+    """The same file with the present output of its commands."""
     return rewritten(text, Scene().do)
 
 
 class Scene:
-    """A world that is told what to do in words."""
+    """A world that carries out commands in text."""
 
     def __init__(self):
         self.world = SchedulerWorld()
 
     def do(self, command):
-        """The lines that it prints."""
+        """Carry out a command, and return the lines that it prints."""
         verb, *words = command.split()
         return getattr(self, f"_{verb}")(*words) or []
 
@@ -76,7 +76,7 @@ class Scene:
         return [f"{name} waits for {self.world.why(name)}"]
 
     def _run(self, time):
-        """What is handed out at the same instant stands on one line."""
+        """Messages handed out at the same instant share a line."""
         trace = self.world.run(duration(time))
         for at, together in groupby(trace, key=lambda entry: entry[0]):
             names = [f"{name} {gone}".strip() for _, name, gone in together]

@@ -1,4 +1,4 @@
-"""A node in miniature: slots, handlers that take a time, messages that come; the clock jumps to what happens next."""
+"""A simulated node: slots, handlers and arrivals. The clock jumps to the next event."""
 
 from collections import Counter
 from heapq import heappop, heappush
@@ -12,7 +12,9 @@ GONE = "gone"
 
 
 class SchedulerWorld:
-    """Queues are named as `acme/0/low`. `trace`: the instant (ns), the queue, and GONE if the message wasn't there."""
+    """Queues are named as `acme/0/low`. `trace` has the instant (ns), the queue, and GONE if the message was missing.
+    `decisions` is the number of decisions that the scheduler was asked for.
+    """
 
     def __init__(self, slots=4, start=0, **kinds):
         self.scheduler = FairScheduler(slots, MAX_GROUP_QPS, **kinds)
@@ -20,12 +22,12 @@ class SchedulerWorld:
         self.rules, self.service = {}, {}
         self.queues, self.waiting, self.lost = {}, Counter(), Counter()
         self.running, self.arrivals, self._order = [], [], count()
-        self.trace, self.asked = [], 0
+        self.trace, self.decisions = [], 0
 
-    # ---- what a test says
+    # ---- commands
 
     def topic(self, project, **rules):
-        """Set a topic's rules, or change those named."""
+        """Set a topic's rules, or change the named ones."""
         self.rules[project] = {**self.rules.get(project, {}), **rules}
         self.scheduler.configure(project, topic_of(**self.rules[project]), self.now)
 
@@ -34,7 +36,7 @@ class SchedulerWorld:
         self.scheduler.configure(project, None, self.now)
 
     def handler(self, project, service):
-        """Its messages take `service` ns from now on, or what it returns; None: until `end` is called."""
+        """Set the handler time of its messages: `service` ns, or a function of it; None: until `end` is called."""
         self.service[project] = service
 
     def put(self, name, messages=1):
@@ -47,11 +49,11 @@ class SchedulerWorld:
             heappush(self.arrivals, (self.now + n * gap, next(self._order), name))
 
     def lose(self, name, messages):
-        """The next so many messages of the queue won't be there when their turn comes."""
+        """Let the next `messages` of the queue be missing when their turn comes."""
         self.lost[name] += messages
 
     def end(self, project):
-        """End the handlers of a project that run until they are told."""
+        """End the handlers of a project that run until now."""
         ending = [entry for entry in self.running if entry[2].project == project]
         self.running = [entry for entry in self.running if entry not in ending]
         for _, _, queue, began in ending:
@@ -60,10 +62,10 @@ class SchedulerWorld:
     def why(self, name):
         return self.scheduler.why(self._queue(name), self.now)
 
-    # ---- what happens
+    # ---- the simulation
 
     def run(self, ns):
-        """Returns what was handed out meanwhile."""
+        """Let time pass, and return the trace of that time."""
         before, end = len(self.trace), self.now + ns
         while True:
             self._arrive()
@@ -79,7 +81,7 @@ class SchedulerWorld:
         return self.trace[before:]
 
     def counts(self, ns):
-        """How many of each project were handed out in so many ns."""
+        """Let time pass, and return the number of messages handed out per project."""
         return Counter(name.split("/")[0] for _, name, gone in self.run(ns) if not gone)
 
     def _upcoming(self):
@@ -95,7 +97,7 @@ class SchedulerWorld:
 
     def _dispatch(self):
         while len(self.running) < self.slots:
-            self.asked += 1
+            self.decisions += 1
             grant = self.scheduler.next(self.now)
             if grant is None:
                 return

@@ -18,7 +18,7 @@ def mask_of(line):
 
 @given(arrivals)
 @examples(100)
-def test_the_lowest_bit_is_the_head_of_the_sorted_list(steps):
+def test_first_is_the_head_of_the_sorted_list(steps):
     line = SortedLine()
     for band in steps:
         if band is not None:
@@ -30,7 +30,7 @@ def test_the_lowest_bit_is_the_head_of_the_sorted_list(steps):
 
 @given(arrivals, shares)
 @examples(200)
-def test_ageing_gives_each_turn_to_whom_a_count_of_all_turns_gives_it(steps, share):
+def test_ageing_matches_a_count_of_all_turns(steps, share):
     line, ageing = AgeingLine(share), Ageing(share)
     for band in steps:
         if band is not None:
@@ -45,8 +45,8 @@ def test_ageing_gives_each_turn_to_whom_a_count_of_all_turns_gives_it(steps, sha
 
 @given(st.floats(0, 1), st.lists(st.integers(1, 255), min_size=1, max_size=20))
 @examples(100)
-def test_the_share_is_exact_whatever_waits(share, masks):
-    """The stated share of the contested turns, give or take one; and never a band that has nothing."""
+def test_lower_bands_get_their_exact_share(share, masks):
+    """E5: the stated share of contested turns, within one turn, and never an empty band."""
     ageing, contested, lower = Ageing(share), 0, 0
     for n in range(2_000):
         mask = masks[n % len(masks)]
@@ -60,8 +60,8 @@ def test_the_share_is_exact_whatever_waits(share, masks):
 
 
 @pytest.mark.parametrize("share", [1 / 100, 1 / 16, 1 / 3, 0.5])
-def test_the_lower_bands_take_turns_and_none_is_forgotten(share):
-    """Row of scenarios.md: with ageing on, low gets its stated share +- 10 %."""
+def test_lower_bands_take_turns(share):
+    """E5: with ageing, the lower bands get the stated share within 10 %, half of it each."""
     ageing, got = Ageing(share), [0, 0, 0]
     for _ in range(30_000):
         band = ageing.choose(0b111)
@@ -73,7 +73,7 @@ def test_the_lower_bands_take_turns_and_none_is_forgotten(share):
 
 @given(st.floats(0, 1), st.lists(st.tuples(st.integers(1, 255), st.booleans()), max_size=60))
 @examples(100)
-def test_a_turn_that_is_only_asked_for_was_never_taken(share, turns):
+def test_choose_changes_nothing_until_taken(share, turns):
     """E10."""
     ageing, straight = Ageing(share), Ageing(share)
     for mask, twice in turns:
@@ -85,8 +85,8 @@ def test_a_turn_that_is_only_asked_for_was_never_taken(share, turns):
         straight.taken(mask, band)
 
 
-def test_nobody_contests_a_lone_band():
+def test_lone_band_accumulates_no_debt():
     ageing = Ageing(0.5)
     for _ in range(99):
         ageing.taken(0b100, ageing.choose(0b100))
-    assert 0 == ageing.choose(0b101), "what waited alone has saved nothing up"
+    assert 0 == ageing.choose(0b101), "a band that waited alone has a debt"

@@ -1,4 +1,4 @@
-"""The average in flight against the whole past, and the room it asks for against the formula."""
+"""The average of slots in flight against its whole history, and the room for it against the formula."""
 
 import math
 
@@ -13,7 +13,7 @@ MS = 1_000_000
 
 
 def weighed(past, now):
-    """The average at `now`, each instant weighed by exp(-age / TAU), from all that ever was: (since, count)."""
+    """The average at `now` of all earlier counts, (since, count), with each instant weighed by exp(-age / TAU)."""
     ends = [since for since, _ in past[1:]] + [now]
     return sum(
         count * (math.exp((end - now) / TAU) - math.exp((since - now) / TAU))
@@ -28,7 +28,7 @@ steps = st.lists(
 
 @given(steps, st.integers(0, 3 * SECOND))
 @examples(150)
-def test_it_is_the_average_of_the_whole_past(changes, then):
+def test_average_covers_the_whole_history(changes, then):
     average, now, past = Average(10**18), 10**18, [(10**18, 0)]
     for passed, by in changes:
         now += passed
@@ -37,13 +37,13 @@ def test_it_is_the_average_of_the_whole_past(changes, then):
     now += then
     exact = weighed(past, now)
     most = max(count for _, count in past)
-    # Spans of up to TAU / 16 are weighed as one, and what is read twice within TAU / 500 is worked out once.
+    # Spans of up to TAU / 16 are weighed as one, and a second read within TAU / 500 returns the same average.
     assert exact == pytest.approx(average.read(now), abs=most * (1 / 16 + 1 / 500) + 0.001)
 
 
 @given(st.integers(1, 50))
 @examples(30)
-def test_what_stands_still_is_its_own_average(count):
+def test_average_converges_to_a_constant_count(count):
     average = Average(0)
     average.move(count, 0)
     assert count == pytest.approx(average.read(20 * TAU), rel=1e-6)
@@ -52,7 +52,7 @@ def test_what_stands_still_is_its_own_average(count):
     assert room(average.read(40 * TAU)) == pytest.approx(1, abs=0.1)
 
 
-def test_a_clock_that_stands_still_moves_nothing():
+def test_stopped_clock_does_not_move_the_average():
     average = Average(5)
     for _ in range(100):
         average.move(1, 5)
@@ -64,7 +64,7 @@ def test_a_clock_that_stands_still_moves_nothing():
 
 @given(st.integers(0, 200))
 @examples(50)
-def test_room_is_two_deviations_and_one_above_the_mean(average):
+def test_room_is_mean_plus_two_deviations_plus_one(average):
     assert average + 2 * math.sqrt(average) + 1 == pytest.approx(room(average))
 
 
@@ -73,8 +73,8 @@ averages = st.floats(0, 60)
 
 @given(averages, st.integers(0, 40), st.integers(0, 60), st.integers(1, 60))
 @examples(300)
-def test_it_opens_when_it_says_and_no_sooner(above, count, held, slots):
-    """Against looking, while the average falls towards the count."""
+def test_opens_in_is_the_earliest_instant_with_room(above, count, held, slots):
+    """Against repeated checks while the average falls towards the count."""
     wait = opens_in(count + above, count, held, slots)
 
     def opens(after):

@@ -1,4 +1,4 @@
-"""What is known of single messages beside their stream: attempts without a copy, suspicion; kept by the settle log."""
+"""Attempt marks: the attempts and suspicions of single messages that only the settle log keeps."""
 
 from dataclasses import dataclass
 
@@ -31,7 +31,7 @@ epochs = st.integers(1, 1 << 62)
 
 @dataclass
 class Known:
-    """The oracle: of one message, in plain words."""
+    """The oracle: the state of one message in plain fields."""
 
     attempts: int = 0
     again_at: int = 0
@@ -43,7 +43,7 @@ class Known:
 steps = st.lists(
     st.one_of(
         st.tuples(st.just("held"), sequences, epochs),
-        st.tuples(st.just("let go"), sequences, st.none()),
+        st.tuples(st.just("released"), sequences, st.none()),
         st.tuples(st.just("failed"), sequences, times),
         st.tuples(st.just("died"), sequences, st.tuples(st.booleans(), st.booleans())),
         st.tuples(st.just("cleared"), sequences, st.none()),
@@ -54,7 +54,7 @@ steps = st.lists(
 
 
 def step(state, oracle, what, sequence, value):
-    """The same on both."""
+    """Apply one step to the marks and to the oracle."""
     known = oracle.setdefault(sequence, Known())
     if what == "failed":
         state.failed(sequence, value)
@@ -66,11 +66,11 @@ def step(state, oracle, what, sequence, value):
         known.confirmed = known.confirmed or confirmed
         if counts:
             known.attempts += 1
-            known.again_at = 0  # whoever was in flight was due
+            known.again_at = 0  # a message in flight was due
     elif what == "held":
         state.hold(sequence, value)
         known.epoch = value
-    elif what == "let go":
+    elif what == "released":
         state.release(sequence)
         known.epoch = 0
     elif what == "cleared":
@@ -92,8 +92,8 @@ def agrees(marks, oracle):
 
 
 @given(steps)
-def test_a_mark_says_what_happened(steps):
-    """X11, K2: attempts, the time of the next, suspicion, in any order of events."""
+def test_mark_records_every_event(steps):
+    """X11, K2: attempts, the next attempt's due time and suspicion, in any order of events."""
     state, oracle = AttemptMarks(), {}
     for each in steps:
         step(state, oracle, *each)
@@ -101,15 +101,15 @@ def test_a_mark_says_what_happened(steps):
 
 
 @given(steps, st.lists(st.tuples(st.booleans(), st.integers(1, 3)), max_size=40))
-def test_the_log_hears_of_all_of_it(steps, reports):
-    """D: records told one after the other, each of a few, say what is known; one that is lost is told again; 0 stands
-    for none.
+def test_log_receives_every_change(steps, reports):
+    """D: records written one after another, a few marks each, hold all marks; a lost record's marks are written again,
+    and 0 clears a mark.
     """
     state, oracle, log = AttemptMarks(), {}, {}
     for number, each in enumerate(steps):
         step(state, oracle, *each)
         if each[0] == "settled":
-            log.pop(each[1], None)  # the log says so by its runs
+            log.pop(each[1], None)  # the log's runs end the mark
         if number < len(reports):
             lost, most = reports[number]
             reported = state.take_unsynced(most)
@@ -125,8 +125,8 @@ def test_the_log_hears_of_all_of_it(steps, reports):
 
 
 @given(st.integers(1, 5_000), st.integers(0, 3))
-def test_attempts_stop_counting_before_they_spoil_the_rest(count, flags):
-    """X11: a message with thousands of attempts is one with thousands of attempts, and due when it was."""
+def test_attempt_count_saturates_without_touching_other_bits(count, flags):
+    """X11: thousands of attempts neither reset the count nor change the due time or the flags."""
     state = AttemptMarks({1: flags})
     for _ in range(count):
         state.died(1, counts=True, confirmed=False)
@@ -138,11 +138,11 @@ def test_attempts_stop_counting_before_they_spoil_the_rest(count, flags):
     assert attempts(mark) - 1 == attempts(one_less(mark))
 
 
-# ---- as a lane keeps them
+# ---- in a lane and its log
 
 
-class Life:
-    """A lane under one epoch after the other, its log, and what it was told: `safe` is what the log has heard."""
+class LaneHistory:
+    """A lane under one epoch after another, and its log."""
 
     def __init__(self, kind):
         self.id, self.epoch, self.log = LaneId(kind, 1), 0, []
@@ -165,7 +165,7 @@ class Life:
             self.log.append(settle_record.encode(append.record))
         if end == "acked":
             self.lane.log.acknowledged(append)
-        else:  # a resend that was stored before says the same once more
+        else:  # the next record repeats one that was stored without an acknowledgement
             self.lane.log.withdraw(append)
 
 
@@ -183,13 +183,13 @@ acts = st.lists(
 
 
 @given(st.sampled_from(["lanes", "later"]), acts)
-def test_marks_survive_whatever_becomes_of_the_records(kind, acts):
-    """D, E11, X11: after a crash the next owner knows what a record said that was stored, acknowledged or not, with
-    checkpoints at any time; and nothing of messages that have ended.
+def test_marks_survive_lost_and_unacknowledged_records(kind, acts):
+    """D, E11, X11: after a crash the next owner has the marks of all stored records, acknowledged or not, with
+    checkpoints at any time, and no mark of a settled message.
     """
-    life, settled = Life(kind), set()
+    history, settled = LaneHistory(kind), set()
     for what, which, value in acts:
-        lane = life.lane
+        lane = history.lane
         if what == "failed" and which not in settled:
             lane.log.mark_failed(which, value, 0)
         elif what == "died" and which not in settled:
@@ -201,35 +201,35 @@ def test_marks_survive_whatever_becomes_of_the_records(kind, acts):
             lane.settle(which, lane.generation, 0)
         elif what == "cut":
             lane.log.checkpoint_due = lane.log.checkpoint_due or value
-            life.cut(which)
+            history.cut(which)
         elif what == "crash":
-            before = settle_record.fold(life.log)
-            life.next_epoch()
+            before = settle_record.fold(history.log)
+            history.next_epoch()
             settled = {s for s in range(1, 13) if s in before.settled}
-            assert before.marks == life.lane.marks.of
-    life.cut("acked")
-    expected = {s: mark for s, mark in life.lane.marks.of.items() if s not in settled}
-    assert expected == settle_record.fold(life.log).marks
-    assert not settled & life.lane.marks.of.keys()
-    assert 0 == life.lane.log.unsynced_count
+            assert before.marks == history.lane.marks.of
+    history.cut("acked")
+    expected = {s: mark for s, mark in history.lane.marks.of.items() if s not in settled}
+    assert expected == settle_record.fold(history.log).marks
+    assert not settled & history.lane.marks.of.keys()
+    assert 0 == history.lane.log.unsynced_count
 
 
 @given(st.lists(st.tuples(sequences, epochs), min_size=1, max_size=5))
-def test_who_holds_something_is_not_told_on(held):
-    """X11: a lane that is handed over before its fence is sure tells what it knows, but not what others hold."""
-    life = Life("lanes")
+def test_handoff_passes_marks_without_holders(held):
+    """X11: a lane handed off before its fence is stored passes on its marks, but not the epochs of other holders."""
+    history = LaneHistory("lanes")
     for sequence, epoch in held:
-        life.lane.hold(epoch, [sequence])
-        life.lane.log.mark_failed(1, 0, 0)
-    assert life.lane.cut(0) is not None
-    life.lane.stop([])
-    life.lane.cut_off()
-    assert {sequence for sequence, _ in held} | {1} == {sequence for sequence, _ in life.lane.handoff.failed}
-    assert all(mark < 1 << 54 for _, mark in life.lane.handoff.failed)
+        history.lane.hold(epoch, [sequence])
+        history.lane.log.mark_failed(1, 0, 0)
+    assert history.lane.cut(0) is not None
+    history.lane.stop([])
+    history.lane.cut_off()
+    assert {sequence for sequence, _ in held} | {1} == {sequence for sequence, _ in history.lane.handoff.failed}
+    assert all(mark < 1 << 54 for _, mark in history.lane.handoff.failed)
 
 
-def test_a_former_owners_older_word_does_not_end_a_suspicion():
-    """X11: a held key may say what stood before its holder died; with as many attempts it isn't the newer word."""
+def test_older_mark_of_previous_owner_keeps_suspicion():
+    """X11: a held key may be older than its holder's death; with an equal number of attempts its mark isn't newer."""
     marks = AttemptMarks()
     marks.hold(1, 7)
     marks.died(1, counts=False, confirmed=False)
@@ -242,10 +242,10 @@ def test_a_former_owners_older_word_does_not_end_a_suspicion():
     assert marks.of[1] & SUSPECT
 
 
-def test_a_former_owners_newer_word_counts():
-    """X11, E13: an attempt that it has seen fail ends the suspicion."""
-    marks, theirs = AttemptMarks(), AttemptMarks()
+def test_newer_mark_of_previous_owner_ends_suspicion():
+    """X11, E13: one more failed attempt ends the suspicion."""
+    marks, previous = AttemptMarks(), AttemptMarks()
     marks.died(1, counts=False, confirmed=False)
-    theirs.failed(1, 0)
-    marks.merge(1, theirs.of[1])
+    previous.failed(1, 0)
+    marks.merge(1, previous.of[1])
     assert (1, 0) == (attempts(marks.of[1]), marks.of[1] & SUSPECT)

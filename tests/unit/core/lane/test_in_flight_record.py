@@ -1,4 +1,4 @@
-"""The in-flight record: what the next owner reads is what the former one may have been handling (X11)."""
+"""The in-flight record names the messages that its process may have been handling when it died (X11)."""
 
 import msgspec
 import pytest
@@ -14,7 +14,7 @@ AT = 90  # when a record arrived
 
 
 class Lane:
-    """Compared by identity, as lanes are."""
+    """A lane stub, compared by identity as lanes are."""
 
     def __init__(self, lane_id, epoch):
         self.id, self.epoch = lane_id, epoch
@@ -36,8 +36,8 @@ steps = st.lists(st.tuples(st.booleans(), st.integers(0, 3), st.integers(1, 300)
 
 
 @given(steps, st.sets(st.integers(0, 40)))
-def test_says_what_is_in_flight(steps, written):
-    """X11: whatever came and went, and however often it was written between, the record names what is there."""
+def test_record_names_exactly_the_messages_in_flight(steps, written):
+    """X11: after any order of starts and ends, and any number of records in between."""
     lanes = [lane(0), lane(1), lane(1, "later"), lane(1, epoch=9)]
     state, oracle = InFlightSet(), [set() for _ in lanes]
     for number, (comes, which, sequence) in enumerate(steps):
@@ -53,8 +53,8 @@ def test_says_what_is_in_flight(steps, written):
     assert max(2, state.count) == msgspec.msgpack.decode(raw)[1]
 
 
-def test_all_count_while_nobody_is_suspected():
-    """X11: after a first death each may have been the cause, and none is confirmed."""
+def test_all_recorded_messages_count_and_none_is_confirmed():
+    """X11: after a first death each of them may have been the cause."""
     state, one, other = InFlightSet(), lane(1), lane(2)
     state.add(one, 5)
     state.add(one, 6)
@@ -63,8 +63,8 @@ def test_all_count_while_nobody_is_suspected():
     assert [InFlightListing(5, True, False, AT), InFlightListing(6, True, False, AT)] == listed([raw], one.id, 7)
 
 
-def test_nor_is_who_was_alone_in_it():
-    """X11: fresh messages run beside it, which no record names; nor does an older release take it for the cause."""
+def test_lone_recorded_message_is_not_confirmed():
+    """X11: unrecorded messages run at the same time; with a count of 2, an older release doesn't confirm it either."""
     state, one = InFlightSet(), lane()
     state.add(one, 5)
     raw = state.record()
@@ -72,8 +72,8 @@ def test_nor_is_who_was_alone_in_it():
     assert 2 == msgspec.msgpack.decode(raw)[1]
 
 
-def test_the_suspect_is_confirmed_and_all_count():
-    """X11: one that went free beside it could kill its process twice for nothing."""
+def test_recorded_suspect_is_confirmed_and_all_count():
+    """X11: a message without a counted attempt could kill its process twice at no cost."""
     state, one, other = InFlightSet(), lane(1), lane(2)
     state.add(one, 5)
     state.add(one, 6)
@@ -84,8 +84,8 @@ def test_the_suspect_is_confirmed_and_all_count():
     assert [InFlightListing(6, True, False, AT)] == listed([raw], other.id, 7)
 
 
-def test_each_is_counted_once():
-    """A message that is named twice, as its fallback follows its handler, goes with its first end."""
+def test_message_added_twice_counts_once():
+    """A message added by its handler and by its fallback is removed at its first end."""
     state, one = InFlightSet(), lane()
     state.add(one, 5)
     state.add(one, 5)
@@ -95,8 +95,8 @@ def test_each_is_counted_once():
     assert 0 == state.count
 
 
-def test_of_all_processes_those_under_the_epoch():
-    """X11: what a process had under an earlier epoch was counted by whoever came after it."""
+def test_listing_has_only_messages_of_its_epoch():
+    """X11: messages of an earlier epoch were counted by the owner that followed it."""
     before, after = InFlightSet(), InFlightSet()
     before.add(lane(epoch=6), 3)
     after.add(lane(epoch=7), 4)
@@ -115,19 +115,19 @@ def test_of_all_processes_those_under_the_epoch():
         msgspec.msgpack.encode([1, 1, None, [["lanes", 1, 7, b"\x00"]]]),
         msgspec.msgpack.encode([1, 1, None, [["lanes", 1, "x", [1]]]]),
         msgspec.msgpack.encode([1]),
-        msgspec.msgpack.encode([1, 2, None, [["lanes", 1, 7, [1, 0]]]]),  # a server refuses to look for that one
+        msgspec.msgpack.encode([1, 2, None, [["lanes", 1, 7, [1, 0]]]]),  # the server refuses this sequence
         msgspec.msgpack.encode([1, 2, None, [["lanes", 1, 7, [1, 1 << 63]]]]),
     ],
 )
-def test_what_is_no_record_is_passed_over(raw):
-    """X11: one that can't be read costs only what it would have said."""
+def test_unreadable_record_is_skipped(raw):
+    """X11: the other records still count."""
     state, one = InFlightSet(), lane()
     state.add(one, 2)
     assert [2] == sequences([raw, state.record(), raw], one)
 
 
-def test_a_record_is_small():
-    """It is written before handlers start: 64 messages of one lane cost a few bytes each, of 64 lanes some twenty."""
+def test_record_costs_a_few_bytes_per_message():
+    """M: written before handlers start, a message costs under 6 bytes in one lane, and under 20 in 64 lanes."""
     near, far = InFlightSet(), InFlightSet()
     one = lane()
     for number in range(64):

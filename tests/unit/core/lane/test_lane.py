@@ -1,4 +1,4 @@
-"""A lane under one owner after another: what is settled, what may be purged, what is handed out again."""
+"""A lane under one owner after another: settling, purging, and handing out again, against plain sets."""
 
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -14,9 +14,9 @@ few = st.integers(1, 6)
 
 
 class Lanes(RuleBasedStateMachine):
-    """The oracle: plain sets of what was handled and of what the log was told.
+    """The oracle: plain sets of the messages that were handled and logged.
 
-    `durable` is what must never be handed out again; `in_log` is what the log tells the next owner.
+    Messages in `durable` must never be handed out again; those in `in_log` are settled for the next owner.
     """
 
     @initialize(read_ahead=st.integers(1, 4), index=st.integers(1, 6), payload=st.sampled_from([4, 1 << 20]))
@@ -51,19 +51,19 @@ class Lanes(RuleBasedStateMachine):
 
     @precondition(lambda self: self.stream.held)
     @rule(which=st.integers(0, 1000))
-    def somebody_deletes_a_message(self, which):
+    def delete_a_message(self, which):
         held = sorted(self.stream.held)
         del self.stream.held[held[which % len(held)]]
 
     @rule()
-    def the_stream_is_replaced(self):
+    def replace_the_stream(self):
         self.stream.replace()
         self._verify(same=self.lane.high == 0 and self.lane.created == self.stream.created)
 
     @precondition(lambda self: self.stream.last)
     @rule(to=st.integers(0, 100), more=st.integers(0, 8), subject=subjects)
-    def the_stream_is_rolled_back(self, to, more, subject):
-        """After which it may have grown above its old height."""
+    def roll_back_the_stream(self, to, more, subject):
+        """Roll back, after which the stream may have grown above its old end."""
         to = max(to % self.stream.last, self.stream.purged)
         lost = to < self.lane.high
         self.stream.roll_back(to)
@@ -85,7 +85,7 @@ class Lanes(RuleBasedStateMachine):
             self.sending = sending
 
     @rule()
-    def the_identity_is_confirmed(self):
+    def confirm_the_identity(self):
         self._verify(same=True)
 
     # ---- the owner
@@ -141,7 +141,7 @@ class Lanes(RuleBasedStateMachine):
 
     @precondition(lambda self: self.sending is not None)
     @rule(outcome=st.sampled_from(["acked", "stored", "lost"]))
-    def the_append_ends(self, outcome):
+    def end_the_append(self, outcome):
         append, self.sending = self.sending, None
         if outcome != "lost":
             self._store(append)
@@ -157,7 +157,7 @@ class Lanes(RuleBasedStateMachine):
             self.durable |= set(append.sequences)
 
     @rule()
-    def a_checkpoint_is_due(self):
+    def make_a_checkpoint_due(self):
         self.lane.log.checkpoint_due = True
 
     @rule()
@@ -190,35 +190,35 @@ class Lanes(RuleBasedStateMachine):
         if tail:
             self.owner.begin_with_a_tail()
 
-    # ---- what holds at any time
+    # ---- invariants
 
     @invariant()
-    def nothing_unsettled_may_be_purged(self):
+    def purge_spares_unsettled_messages(self):
         watermark = self.lane.removal.durable_watermark
         assert {s for s in self.stream.held if s <= watermark} <= self.durable
 
     @invariant()
-    def the_purge_never_passes_the_feed(self):
+    def purge_never_passes_the_feed(self):
         assert self.lane.removal.durable_watermark <= max(self.lane.fed_to, self.lane.recovered)
 
     @invariant()
-    def the_log_tells_what_is_durable(self):
+    def log_has_durable_messages(self):
         if not self.log or settle_record.fold(self.log).created != self.stream.created:
             return
         settled = settle_record.fold(self.log).settled
         assert {s for s in self.durable if s in self.stream.held and s not in settled} == set()
 
     @invariant()
-    def the_bounds_hold(self):
+    def memory_accounts_match(self):
         for queue in self.owner.queues.values():
             assert queue.hand_bytes == sum(len(entry[4]) for entry in queue.hand)
         assert self.limits.held == sum(queue.hand_bytes for queue in self.owner.queues.values())
 
     def teardown(self):
-        """In the end everything that was put has been handed out, and all of it can be purged."""
+        """In the end all messages put have been handed out and can be purged."""
         if not hasattr(self, "owner"):
             return
-        self.stream.put(b"a")  # so that the feed tells of deletions before it
+        self.stream.put(b"a")  # so that the feed shows the deletions before it
         self._finish()
         while self.owner.feed() or self.owner.feed_tail():
             pass
@@ -242,7 +242,7 @@ class Lanes(RuleBasedStateMachine):
             if self.sending is None:
                 self.cut()
             if self.sending is not None:
-                self.the_append_ends("acked")
+                self.end_the_append("acked")
 
 
 TestLanes = Lanes.TestCase

@@ -1,6 +1,4 @@
-"""The settle log's records: packed and unpacked, folded, refused when they are corrupt."""
-
-import contextlib
+"""The settle log's records: packing, folding, and refusal of corrupt ones."""
 
 import msgspec
 import pytest
@@ -21,7 +19,6 @@ from evenlane.engine.core.lane.settle_record import (
     unpack_marks,
 )
 from evenlane.engine.core.lane.settled_set import runs
-from evenlane.engine.errors import ConfigError
 
 bases = st.one_of(st.integers(0, 50), st.integers(0, 1 << 40))
 gaps = st.lists(st.tuples(st.integers(1, 1 << 20), st.integers(0, 1 << 20)), max_size=30)
@@ -42,22 +39,15 @@ def test_runs_survive_packing(base, gaps):
     assert spans == unpack(pack(spans, base), base)
 
 
-@given(bases, st.sets(st.integers(1, 2_000)))
-def test_sequences_survive_packing(base, offsets):
-    rising = sorted(base + offset for offset in offsets)
-    unpacked = unpack(pack(runs(rising), base), base)
-    assert rising == [s for first, last in unpacked for s in range(first, last + 1)]
-
-
-def test_a_run_costs_a_few_bytes():
-    """A settled message above a pinned watermark costs 2 bytes; a run of any length hardly more."""
+def test_packed_run_costs_a_few_bytes():
+    """M: a settled message above a pinned watermark costs 2 bytes, a run of a million 4."""
     assert 2 == len(pack([(5, 5)], 0))
     assert 4 == len(pack([(5, 1_000_000)], 0))
     assert 2_000 == len(pack(runs(range(2, 2_002, 2)), 0))
 
 
 @given(bases, gaps, st.integers(1, 3))
-def test_runs_cut_short_are_told(base, gaps, cut):
+def test_truncated_runs_raise_or_unpack_to_a_prefix(base, gaps, cut):
     packed = pack(spans_of(base, gaps), base)
     try:
         spans = unpack(packed[:-cut], base)
@@ -66,10 +56,11 @@ def test_runs_cut_short_are_told(base, gaps, cut):
     assert spans == spans_of(base, gaps)[: len(spans)]
 
 
+@pytest.mark.parametrize("read", [unpack, unpack_marks])
 @pytest.mark.parametrize("bad", [b"\x01", b"\x80", b"\x01\x80", b"\x01\x02\x03"])
-def test_half_a_run_is_no_run(bad):
+def test_half_a_run_or_mark_is_refused(bad, read):
     with pytest.raises(ValueError, match="cut short"):
-        unpack(bad, 0)
+        read(bad, 0)
 
 
 def record(**fields) -> Record:
@@ -80,75 +71,59 @@ def record(**fields) -> Record:
     return Record(**(values | fields))
 
 
-def test_a_record_survives_the_wire():
+def test_record_survives_encoding():
     one = record(runs=b"\x00\x01", checkpoint=True, high_at=1 << 62)
     assert one == decode(encode(one))
 
 
 def newer(epoch=9, version=2, *rest) -> bytes:
-    """A record of another release: of all that it says only the beginning is known."""
+    """A record of another release: only its first three fields are known."""
     return msgspec.msgpack.encode([version, epoch, 1, *rest])
 
 
 @pytest.mark.parametrize("raw", [encode(record(version=2)), newer(), newer(9, 1_000, {"runs": [[1, 2]]}, 3.5)])
-def test_a_record_of_another_version_is_refused_with_its_number(raw):
-    """L, F4: a node that is older than its predecessor must not guess, whatever else has changed."""
+def test_record_of_newer_version_is_refused_with_its_number(raw):
+    """L, F4: a node must not guess at records of a newer release."""
     for read in (decode, lambda raw: fold([raw])):
         with pytest.raises(UnknownVersion, match=r"version (2|1000), and this release knows only 1: run the release"):
             read(raw)
 
 
 @pytest.mark.parametrize("raw", [newer(version=0), newer(version=-1), newer(version="2"), newer(epoch="x"),
-                                 newer(epoch=1 << 53), b"\x91\x02", b"\x92\x02\x09", b"\x81\xa1v\x02"])  # fmt: skip
-def test_what_no_release_writes_is_no_record(raw):
-    """F4: all begin with version, epoch and number."""
+                                 newer(epoch=1 << 53), b"\x91\x02", b"\x92\x02\x09", b"\x81\xa1v\x02", b"", b"\xc1",
+                                 b"not msgpack", msgspec.msgpack.encode([1, 2]), encode(record())[:-3]])  # fmt: skip
+def test_malformed_record_is_refused(raw):
+    """F4: every release's records begin with version, epoch and number."""
     with pytest.raises(ValueError, match="not a settle record"):
         decode(raw)
     assert 1 == fold([raw]).unreadable
 
 
 class TestUnknownVersions:
-    """L, O: under an epoch that may be a newer owner's nothing is guessed; else no node can have written it."""
+    """L, O: a record of an unknown version is skipped only if its epoch can't be a newer owner's."""
 
     LOG = (encode(record(number=1, epoch=7, runs=pack([(5, 6)], 0), checkpoint=True)),)
 
     @pytest.mark.parametrize(("epoch", "own"), [(7, 0), (8, 0), (9, 8), (8, 7)])
-    def test_one_that_a_newer_owner_may_have_written_is_refused(self, epoch, own):
-        with pytest.raises(UnknownVersion) as reported:
+    def test_record_of_a_possible_newer_owner_is_refused(self, epoch, own):
+        with pytest.raises(UnknownVersion) as refused:
             fold([*self.LOG, newer(epoch)], own)
-        assert (1, epoch) == (reported.value.index, reported.value.record.epoch)
+        assert (1, epoch) == (refused.value.index, refused.value.record.epoch)
 
     @pytest.mark.parametrize(("epoch", "own"), [(6, 0), (0, 0), (7, 7), (8, 8), (3, 9)])
-    def test_others_are_passed_over(self, epoch, own):
-        """`own`: the epoch of whoever asks, who has written no such record."""
+    def test_record_that_no_owner_can_have_written_is_skipped(self, epoch, own):
+        """`own`: the epoch of the reading node, which has written no such record."""
         state = fold([*self.LOG, newer(epoch), encode(record(number=2, runs=pack([(8, 8)], 0)))], own)
         assert (1, 2, [(5, 6), (8, 8)]) == (state.unreadable, state.number, list(state.settled.above()))
 
 
-@pytest.mark.parametrize("bad", [b"", b"\xc1", b"not msgpack", msgspec.msgpack.encode([1, 2]), encode(record())[:-3]])
-def test_what_is_no_record_is_a_value_error(bad):
-    with pytest.raises(ValueError, match="not a settle record"):
-        decode(bad)
-
-
 @pytest.mark.parametrize("bad", [b"", b"not msgpack", encode(record(runs=b"\x80"))])
-def test_fold_passes_over_what_it_cannot_read(bad):
-    """E11: one wrong record must not stop a partition: the others still count."""
+def test_fold_skips_unreadable_records(bad):
+    """E11: one corrupt record must not stop a partition; the others still count."""
     good = [encode(record(number=1, runs=pack([(5, 6)], 0))), bad, encode(record(number=2, runs=pack([(8, 8)], 0)))]
     state = fold(good)
     assert (1, 2) == (state.unreadable, state.number)
     assert [(5, 6), (8, 8)] == list(state.settled.above())
-
-
-@given(st.binary(max_size=60))
-def test_no_bytes_raise_anything_else(raw):
-    with contextlib.suppress(ConfigError):
-        fold([raw])
-
-
-def test_a_record_with_corrupt_runs_is_a_value_error():
-    with pytest.raises(ValueError, match="cut short"):
-        unpack(b"\x80", 0)
 
 
 appends = st.lists(
@@ -158,8 +133,8 @@ appends = st.lists(
 
 
 @given(appends)
-def test_fold_against_plain_sets(steps):
-    """Each record names its news, a checkpoint everything; a stream made anew voids what stood before."""
+def test_fold_matches_plain_sets(steps):
+    """D: a record has its new runs, a checkpoint all runs; records of a replaced stream are ignored."""
     members, made, raws = set(), 0, []
     for number, (kind, new_runs) in enumerate(steps, 1):
         if kind == "replaced":
@@ -184,28 +159,29 @@ def test_fold_against_plain_sets(steps):
 
 
 @pytest.mark.parametrize("runs", [[(7, 2**60)], [(7, 2**31), (2**31 + 2, 2**33)]])
-def test_runs_that_no_stream_has_are_passed_over(runs):
-    """F4: a node that laid out a map for them would never come back, and the next one neither."""
+def test_record_with_impossibly_large_runs_is_skipped(runs):
+    """F4: a node that expanded them would run out of memory, and so would the next owner."""
     good = Record(VERSION, 7, 1, "s", 20, 5, 3, pack([(5, 6)], 3))
     log = fold([encode(good), encode(msgspec.structs.replace(good, number=2, runs=pack(runs, 3)))])
     assert (1, 1, [(5, 6)]) == (log.number, log.unreadable, [*log.settled.above()])
 
 
-def test_a_number_without_an_end_is_none():
-    """F4: it would cost the square of its length."""
+def test_endless_number_is_refused():
+    """F4: reading it would cost the square of its length."""
     with pytest.raises(ValueError, match="no end"):
         unpack(b"\xff" * (1 << 20), 0)
     mark = (1 << 117) - 1
     assert [(1, mark)] == unpack_marks(pack_marks([(1, mark)], 0), 0)
 
 
-def test_many_records_together_name_no_more_than_one_may():
+def test_runs_of_all_records_together_are_bounded():
+    """F4: many large records together may have no more runs than one record."""
     half = Record(VERSION, 7, 1, "s", 2**40, 5, 0, pack([(2, 2**30)], 0), True)
     log = fold([encode(msgspec.structs.replace(half, number=number)) for number in range(1, 200)])
     assert (4, 195) == (log.number, log.unreadable)
 
 
-def test_an_empty_log_knows_nothing():
+def test_empty_log_folds_to_the_initial_state():
     state = fold([])
     assert (0, 0, "", 0, 0) == (state.epoch, state.number, state.created, state.high, state.settled.watermark)
     assert state == settle_record.LogState(settled=state.settled)
@@ -218,21 +194,15 @@ marks = st.dictionaries(st.integers(1, 2_000), st.integers(0, (1 << 14) | (4_102
 
 @given(bases, marks)
 def test_marks_survive_packing(base, marks):
-    """K2, X11: attempts, suspicion, and when the next attempt is due."""
+    """K2, X11: attempts, suspicion, and the due time of the next attempt."""
     rising = sorted((base + sequence, mark) for sequence, mark in marks.items())
     assert rising == unpack_marks(pack_marks(rising, base), base)
 
 
-def test_a_mark_costs_a_few_bytes():
-    """M: a sequence and its attempts 2 or 3 bytes; with the time of the next one 8."""
+def test_packed_mark_costs_a_few_bytes():
+    """M: a mark costs 2 bytes, and 8 with a due time."""
     assert 2 == len(pack_marks([(5, 3 << 2)], 0))
     assert 8 == len(pack_marks([(5, 3 << 2 | 1_800_000_000 << 14)], 0))
-
-
-@pytest.mark.parametrize("bad", [b"\x01", b"\x80", b"\x01\x80", b"\x01\x02\x03"])
-def test_half_a_mark_is_no_mark(bad):
-    with pytest.raises(ValueError, match="cut short"):
-        unpack_marks(bad, 0)
 
 
 mark_steps = st.lists(
@@ -246,9 +216,9 @@ mark_steps = st.lists(
 
 
 @given(mark_steps)
-def test_fold_of_marks_against_a_plain_dict(steps):
-    """D: the last word on each message counts; 0 is none, a checkpoint repeats all, what is settled has none, a record
-    that can't be read says nothing, a stream made anew voids what stood before.
+def test_fold_of_marks_matches_a_plain_dict(steps):
+    """D: the last mark of each message counts. 0 clears a mark, a checkpoint replaces all marks, a settled message has
+    none. Unreadable records and those of a replaced stream are ignored.
     """
     known, settled, made, raws = {}, set(), 0, []
     for number, (kind, marked, new_runs) in enumerate(steps, 1):
@@ -273,26 +243,23 @@ def test_fold_of_marks_against_a_plain_dict(steps):
     assert sum(kind == "corrupt" for kind, *_ in steps) == state.unreadable
 
 
-def test_a_record_of_before_there_were_marks():
-    """An older node's: it has one field less."""
+def test_record_without_marks_is_read():
+    """Rolling upgrade: a record of a release that had no marks."""
     old = msgspec.msgpack.encode([VERSION, 7, 3, "s", 9, 90, 4, pack([(6, 6)], 4), False])
     state = fold([old])
     assert ({}, 0, 3) == (state.marks, state.unreadable, state.number)
     assert [(6, 6)] == list(state.settled.above())
 
 
-def test_an_older_node_reads_a_record_with_marks():
-    """It passes over what it doesn't know: the last field."""
+FIELDS = [
+    ("version", int), ("epoch", int), ("number", int), ("created", str), ("high", int), ("high_at", int),
+    ("watermark", int), ("runs", bytes), ("checkpoint", bool), ("marks", bytes),
+]  # fmt: skip
 
-    class Old(msgspec.Struct, array_like=True, frozen=True):
-        version: int
-        epoch: int
-        number: int
-        created: str
-        high: int
-        high_at: int
-        watermark: int
-        runs: bytes
-        checkpoint: bool = False
 
-    assert 1 == msgspec.msgpack.Decoder(Old).decode(encode(record(marks=pack_marks([(1, 4)], 0)))).number
+@pytest.mark.parametrize("known", [9, 10], ids=["without marks", "without horizon"])
+def test_older_release_ignores_later_fields(known):
+    """Rolling upgrade, and rollback: an older release reads this release's records."""
+    old = msgspec.defstruct("Old", FIELDS[:known], array_like=True, frozen=True)
+    values = (VERSION, 7, 3, "s", 9, 90, 4, b"\x00\x01", True, pack_marks([(5, 4)], 4))
+    assert old(*values[:known]) == msgspec.msgpack.Decoder(old).decode(encode(Record(*values, horizon=9, clean=True)))

@@ -2,13 +2,13 @@
 
 from itertools import groupby
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from evenlane.engine.core.lane.settled_set import SettledSet, runs
 
 CHUNK = 4096
-# around the chunks' edges, where mistakes would be
+# around the edges of the chunks, where errors are likely
 edges = st.builds(lambda chunk, off: max(1, chunk * CHUNK + off), st.integers(0, 3), st.integers(-3, 3))
 sequences = st.one_of(st.integers(1, 40), edges)
 lengths = st.one_of(st.integers(0, 5), st.sampled_from([CHUNK - 1, CHUNK, CHUNK + 1, 2 * CHUNK]))
@@ -29,8 +29,8 @@ def runs_of(members: list[int]) -> list[tuple[int, int]]:
     return [(group[0][1], group[-1][1]) for group in grouped]
 
 
-def carried_out(steps) -> tuple[SettledSet, set[int]]:
-    """Both after the same steps; what is below the watermark stays in."""
+def after(steps) -> tuple[SettledSet, set[int]]:
+    """The set and its oracle after the same steps; members below the watermark can't be discarded."""
     settled, members, watermark = SettledSet(), set(), 0
     for kind, first, length in steps:
         if kind == "add":
@@ -44,26 +44,24 @@ def carried_out(steps) -> tuple[SettledSet, set[int]]:
     return settled, members
 
 
-@settings(deadline=None)
 @given(operations)
-def test_it_holds_what_a_plain_set_holds(steps):
-    settled, members = carried_out(steps)
+def test_settled_set_matches_a_plain_set(steps):
+    settled, members = after(steps)
     around = {s + d for s in members for d in (-1, 1)} | members | {1}
     assert members & around == {s for s in around if s > 0 and s in settled}
     assert watermark_of(members) == settled.watermark
 
 
-@settings(deadline=None)
 @given(operations, sequences)
-def test_above_gives_the_rising_runs_above_watermark_and_start(steps, start):
-    settled, members = carried_out(steps)
+def test_above_lists_runs_above_watermark_and_start(steps, start):
+    settled, members = after(steps)
     above = sorted(s for s in members if s > settled.watermark)
     assert runs_of(above) == list(settled.above())
     assert runs_of([s for s in above if s >= start]) == list(settled.above(start))
 
 
 @given(st.sets(st.integers(1, 300)), st.sets(st.integers(1, 300)))
-def test_sorted_lists_are_added_whole(one, other):
+def test_add_sorted_adds_all_members(one, other):
     settled = SettledSet()
     settled.add_sorted(sorted(one))
     settled.add_sorted(sorted(other))
@@ -71,23 +69,10 @@ def test_sorted_lists_are_added_whole(one, other):
 
 
 @given(st.sets(st.integers(1, 300)))
-def test_runs_cut_a_rising_list_into_runs(members):
+def test_runs_groups_consecutive_sequences(members):
     assert runs_of(sorted(members)) == list(runs(sorted(members)))
 
 
-def test_runs_pass_over_repeats():
+def test_runs_ignores_repeats():
     assert [(1, 2), (4, 4)] == list(runs(iter([1, 1, 2, 2, 4, 4])))
     assert [(1, 2), (4, 4)] == list(runs([1, 1, 2, 2, 4, 4]))
-
-
-def test_one_pinned_message_keeps_the_map_small_however_long_the_lane_runs_above_it():
-    """M: whole chunks are one shared marker."""
-    settled = SettledSet()
-    for sequence in range(2, 200_000):
-        settled.add(sequence)
-    assert 0 == settled.watermark
-    assert settled.mixed_bytes <= 2 * CHUNK
-    settled.add(1)
-    assert 199_999 == settled.watermark
-    assert settled.mixed_bytes <= CHUNK
-    assert [] == list(settled.above())

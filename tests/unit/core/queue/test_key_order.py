@@ -1,4 +1,4 @@
-"""The keys of an ordered queue: one message of each is out at a time, and they keep their order (design.md, 2)."""
+"""The keys of an ordered queue: one message per key is out at a time, and each key keeps its order (K6)."""
 
 from collections import deque
 
@@ -11,7 +11,7 @@ from evenlane.engine.core.queue.key_order import KeyOrder
 
 
 class Lane:
-    """Compared by identity, as lanes are."""
+    """A lane stub, compared by identity as lanes are."""
 
     def __init__(self, kind):
         self.id = LaneId(kind, 1)
@@ -20,7 +20,7 @@ class Lane:
 MAIN, LATER = Lane("lanes"), Lane("later")
 MOST = 6
 keys = st.sampled_from("abcd")
-bodies = st.sampled_from([b"", b"x" * 10, b"x" * 500])
+bodies = st.sampled_from([b"x", b"x" * 10, b"x" * 500])  # none is empty: `held` then shows which ones are kept
 
 
 def place(each):
@@ -28,17 +28,18 @@ def place(each):
 
 
 class Keys(RuleBasedStateMachine):
-    """Against lists: `model` is what each key has, the first of it out or next, the others behind."""
+    """Against lists: `model` has the messages of each key. The first is out or next, the others wait behind it."""
 
     @initialize(payload_bytes=st.sampled_from([0, 1_000, 1 << 20]))
     def begin(self, payload_bytes):
         self.limits = MemoryBudget(payload_bytes=payload_bytes, index=MOST)
         self.order, self.sequence = KeyOrder(), 0
         self.model: dict[str, deque[MessageRef]] = {}
+        self.kept: set[MessageRef] = set()  # messages whose payload was kept, as far as they still wait
 
     @rule(key=keys, lane=st.sampled_from([MAIN, MAIN, LATER]), body=bodies)
-    def comes(self, key, lane, body):
-        self.sequence += 1
+    def message_arrives(self, key, lane, body):
+        self.sequence, held = self.sequence + 1, self.limits.held
         entry = entry_of(lane, self.sequence, self.sequence, b"", body)
         known = self.model.setdefault(key, deque())
         assert self.order.admit(key, place(entry)) == (not known)
@@ -47,15 +48,17 @@ class Keys(RuleBasedStateMachine):
             assert self.order.full
         else:
             known.append(place(entry))
+            if self.limits.held > held:
+                self.kept.add(place(entry))
 
     @rule(key=keys)
-    def is_chosen_again(self, key):
-        """A retry, or one whose turn it is: its own key doesn't hold it back."""
+    def message_is_admitted_again(self, key):
+        """A retry, or a message whose turn it is: its own key doesn't hold it back."""
         if known := self.model.get(key):
             assert self.order.admit(key, known[0])
 
     @rule(key=keys)
-    def ends(self, key):
+    def message_ends(self, key):
         if known := self.model.pop(key, None):
             following = self.order.ended(known.popleft(), self.limits)
             assert (known[0] if known else None) == (following and place(following))
@@ -64,12 +67,13 @@ class Keys(RuleBasedStateMachine):
                 self.model[key] = known
 
     @rule(sequence=st.integers(10_000, 10_010))
-    def ends_unknown(self, sequence):
+    def unknown_message_ends(self, sequence):
         assert self.order.ended(MessageRef(MAIN, sequence), self.limits) is None
 
     @rule()
     def drop_payloads(self):
         self.order.drop_payloads(self.limits)
+        self.kept.clear()
         assert self.limits.held == 0
 
     @rule(lane=st.sampled_from([MAIN, LATER]))
@@ -86,7 +90,7 @@ class Keys(RuleBasedStateMachine):
     @precondition(lambda self: self.model)
     @rule()
     def drain(self):
-        """No more ordered: those behind come back by sequence."""
+        """The topic is no longer ordered: waiting messages return by sequence."""
         behind = [each for known in self.model.values() for each in list(known)[1:]]
         assert sorted(each.sequence for each in behind) == [each.sequence for each in self.order.drain(self.limits)]
         self.model = {key: deque([known[0]]) for key, known in self.model.items()}
@@ -102,29 +106,31 @@ class Keys(RuleBasedStateMachine):
 
     @invariant()
     def oldest(self):
-        """The first behind some key; and of all such, the oldest, if the payloads of all of them are held."""
+        """The oldest is the first message behind some key, and the oldest of these if all payloads are kept."""
         if hasattr(self, "order"):
             firsts = [known[1] for known in self.model.values() if len(known) > 1]
             found = self.order.oldest()
             assert (found is None) == (not firsts)
             assert found is None or place(found) in firsts
-            if found is not None and self.order._payloads == self.order.waiting:
+            if found is not None and all(
+                each in self.kept for known in self.model.values() for each in list(known)[1:]
+            ):
                 assert found[1] == min(each.sequence for each in firsts)
 
     def teardown(self):
-        """All that is left goes in its order, and nothing stays behind."""
+        """In the end all messages leave in their order, and none stays behind."""
         if hasattr(self, "order"):
             for key in list(self.model):
                 while key in self.model:
-                    self.ends(key)
+                    self.message_ends(key)
             assert self.order.waiting == self.limits.held == 0
 
 
 TestKeys = Keys.TestCase
 
 
-def test_no_more_wait_than_may():
-    """A key that waits for long may hold only so many (M); others are turned away until it moves."""
+def test_number_of_waiting_messages_is_bounded():
+    """M: further messages are turned away until a message ends."""
     limits, order = MemoryBudget(index=2), KeyOrder()
     entries = [entry_of(MAIN, sequence, 0, b"", b"x") for sequence in range(1, 5)]
     assert order.admit("a", place(entries[0]))

@@ -1,4 +1,4 @@
-"""What was known of a stream that was replaced or rolled back, and is surely gone (fault F6)."""
+"""Counts of the messages that were certainly lost with a stream that was replaced or rolled back (fault F6)."""
 
 from types import SimpleNamespace
 
@@ -38,7 +38,7 @@ def at(lane, *sequences):
     return [entry_of(lane, sequence, 0, b"", b"x") for sequence in sequences]
 
 
-def in_hand(queue, lane):
+def ready(queue, lane):
     for entry in at(lane, 1, 2, 3):
         queue.hold(entry, MemoryBudget())
 
@@ -75,44 +75,44 @@ def behind_their_key(queue, lane):
 
 
 PLACES = [
-    *((kind, where) for kind in ("lanes", "later") for where in (in_hand, waiting, being_read, behind_their_key)),
+    *((kind, where) for kind in ("lanes", "later") for where in (ready, waiting, being_read, behind_their_key)),
     ("lanes", spilled), ("later", not_due),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("kind", "where"), PLACES)
-def test_wherever_it_waits_it_is_counted_once_and_for_its_stream_alone(kind, where):
+def test_lost_message_counts_once_for_its_own_stream(kind, where):
     queue, main, later = made()
-    mine, other = (main, later) if kind == "lanes" else (later, main)
-    where(queue, mine)
-    assert {queue: 3} == count_gone(mine, WIPED, none)
+    lane, other = (main, later) if kind == "lanes" else (later, main)
+    where(queue, lane)
+    assert {queue: 3} == count_gone(lane, WIPED, none)
     assert {} == count_gone(other, WIPED, none)
 
 
 @pytest.mark.parametrize(("kind", "where"), PLACES)
-def test_of_one_that_was_rolled_back_what_lies_above_its_end(kind, where):
+def test_rollback_counts_messages_above_the_end(kind, where):
     queue, main, later = made()
-    mine = main if kind == "lanes" else later
-    where(queue, mine)
+    lane = main if kind == "lanes" else later
+    where(queue, lane)
     for end, gone in ((0, 3), (1, 2), (2, 1), (3, 0), (9, 0)):
-        assert gone == count_gone(mine, LaneState("first", 1, end, 9), none)[queue]
+        assert gone == count_gone(lane, LaneState("first", 1, end, 9), none)[queue]
 
 
-def test_what_waits_for_its_next_attempt_is_counted():
+def test_messages_between_attempts_are_counted():
     queue, main, later = made()
     resting = [MessageRef(main, 1), MessageRef(main, 2), MessageRef(later, 3)]
     assert {queue: 2} == count_gone(main, WIPED, lambda _: resting)
     assert {queue: 1} == count_gone(later, WIPED, lambda _: resting)
 
 
-def test_what_was_dropped_on_purpose_is_not_missing():
+def test_dropped_messages_are_not_counted():
     queue, main, _ = made()
     waiting(queue, main)
     main.dropped.add(2)
     assert {queue: 2} == count_gone(main, WIPED, none)
 
 
-def test_queues_that_lost_nothing_are_not_named():
+def test_queue_without_losses_is_not_listed():
     queue, main, _ = made()
     assert {} == count_gone(main, WIPED, none)
     assert 0 == queue.missing
@@ -122,9 +122,9 @@ steps = st.lists(st.tuples(st.sampled_from([b"a", b"b", b"c"]), st.booleans()), 
 
 
 @given(puts=steps, read_ahead=st.integers(1, 4), index=st.integers(1, 6), to=st.integers(0, 30), more=st.integers(0, 4))
-def test_never_more_than_what_is_gone(puts, read_ahead, index, to, more):
-    """A stream that is wiped takes exactly what was known; of one that is rolled back it is the least: what has
-    spilled may lie below its end.
+def test_count_never_exceeds_the_loss(puts, read_ahead, index, to, more):
+    """The count is exact for a replaced stream, and a lower bound for one that was rolled back: spilled messages may be
+    below its end.
     """
     stream = Stream()
     owner = Owner(stream, [], 1, MemoryBudget(read_ahead=read_ahead, index=index))

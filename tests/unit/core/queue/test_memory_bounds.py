@@ -1,4 +1,4 @@
-"""M: what a waiting message and an idle queue cost a node, in bytes."""
+"""M: the memory that waiting messages and idle queues cost a node, in bytes."""
 
 import gc
 import tracemalloc
@@ -12,18 +12,18 @@ from evenlane.engine.core.lane.settle_record import LogState
 from evenlane.engine.core.ports import LaneState
 from evenlane.engine.core.queue.entry import MemoryBudget
 from evenlane.engine.core.queue.fed_lane import FedLane
-from evenlane.engine.core.queue.queue import Queue
+from evenlane.engine.core.queue.queue import Queue, SequenceFifo
 from evenlane.engine.core.wire import headers as h
 from evenlane.engine.proof.baselines.schedulers import PlainScheduler
 from tests.support.lane_host import Host
 
-MESSAGES, QUEUES = 500_000, 20_000
+MESSAGES, QUEUES = 100_000, 5_000
 BODY = b"x" * 100
 
 
 @contextmanager
 def measured():
-    """`bytes` is what was allocated inside and is still held at its end."""
+    """`bytes` is the memory allocated inside the block and still held at its end."""
     cost = SimpleNamespace(bytes=0)
     gc.collect()
     tracemalloc.start()
@@ -34,7 +34,7 @@ def measured():
 
 
 class Node:
-    """A lane, its queues and a scheduler that knows them."""
+    """A lane, its queues and their scheduler."""
 
     def __init__(self, limits: MemoryBudget, kind: str = "lanes") -> None:
         self.limits, self.scheduler = limits, PlainScheduler()
@@ -49,8 +49,8 @@ class Node:
 
 
 @pytest.mark.timeout(120)
-def test_a_waiting_message_costs_at_most_40_bytes():
-    """A hot tenant with half a million messages: sequence only."""
+def test_waiting_message_costs_at_most_40_bytes():
+    """M: most of a hot tenant's messages are kept as sequences only; 256 kB for the first 256 with their payload."""
     subject = lane_subject("online", 3, "acme", 0, "mid").encode()
     node = Node(MemoryBudget(index=MESSAGES))
     with measured() as cost:
@@ -62,19 +62,19 @@ def test_a_waiting_message_costs_at_most_40_bytes():
 
 
 @pytest.mark.timeout(120)
-def test_a_spilled_message_costs_nothing():
+def test_spilled_message_costs_nothing():
     subject = lane_subject("online", 3, "acme", 0, "mid").encode()
     node = Node(MemoryBudget(index=10))
     with measured() as cost:
-        for sequence in range(1, 100_001):
+        for sequence in range(1, MESSAGES + 1):
             node.lane.take_in(subject, sequence, sequence, b"", BODY)
-    assert 100_000 == node.lane.queues[subject].backlog
+    assert MESSAGES == node.lane.queues[subject].backlog
     assert cost.bytes < 256 * 1_000
 
 
 @pytest.mark.timeout(120)
-def test_an_idle_queue_costs_at_most_3_kb():
-    """60,000 queues and more must fit a node."""
+def test_idle_queue_costs_at_most_3_kb():
+    """M, E16: 60,000 queues fit a node."""
     node = Node(MemoryBudget())
     with measured() as cost:
         for number in range(1, QUEUES + 1):
@@ -91,24 +91,39 @@ def test_an_idle_queue_costs_at_most_3_kb():
 
 
 @pytest.mark.timeout(120)
-def test_a_delayed_message_costs_at_most_80_bytes():
+@pytest.mark.parametrize("instants", [1, 977])
+def test_delayed_message_costs_at_most_80_bytes(instants):
+    """M: with equal and with different due times."""
     subject = later_subject("online", 3, "acme", 0, "mid", 498_000).encode()
-    node = Node(MemoryBudget(), "later")
+    node, messages = Node(MemoryBudget(), "later"), MESSAGES // 4
     due = 498_000 * 3_600 * 10**9
     with measured() as cost:
-        for sequence in range(1, 100_001):
-            block = h.encode({h.DUE: str(due + sequence % 977 * 10**9)})
+        for sequence in range(1, messages + 1):
+            block = h.encode({h.DUE: str(due + sequence % instants * 10**9)})
             node.lane.take_in_later(subject, sequence, 0, block, BODY)
-    assert 100_000 == len(node.lane.delayed)
-    assert cost.bytes / 100_000 <= 80
+    assert messages == len(node.lane.delayed)
+    assert cost.bytes / messages <= 80
+
+
+def test_taken_entries_of_a_fifo_are_freed():
+    """M: a FIFO that is never empty keeps at most 4,096 taken entries, of 8 bytes each."""
+    fifo = SequenceFifo()
+    with measured() as cost:
+        for sequence in range(MESSAGES):
+            fifo.append(sequence)
+            if len(fifo) > 10:
+                fifo.take(1)
+    assert cost.bytes < 2 * 8 * 4_096
 
 
 @pytest.mark.timeout(120)
-def test_a_settled_message_above_a_pinned_watermark_costs_nothing_in_the_long_run():
-    """Pinned is the normal case."""
+def test_settled_messages_above_a_pinned_watermark_cost_bounded_memory():
+    """M: chunks that are settled completely share one marker. Pinned is the normal case."""
     node = Node(MemoryBudget())
     with measured() as cost:
-        for sequence in range(2, 500_001):
+        for sequence in range(2, 200_000):
             node.lane.settled.add(sequence)
     assert 0 == node.lane.removal.durable_watermark
     assert cost.bytes < 50_000
+    node.lane.settled.add(1)
+    assert (199_999, []) == (node.lane.settled.watermark, list(node.lane.settled.above()))

@@ -1,4 +1,4 @@
-"""The scheduler against a naive model, whatever comes (issue 3, "Bad input")."""
+"""The scheduler against a naive model, with any sequence of calls."""
 
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -7,7 +7,7 @@ from evenlane.engine.core.scheduler.fair import FairScheduler
 from evenlane.engine.core.scheduler.interface import start_next
 from evenlane.priority.headroom import LINGER
 from tests.oracles.examples import examples
-from tests.support.scheduler.model import Life, Project
+from tests.support.scheduler.model import Project, TopicModel
 from tests.support.scheduler.parts import MAX_GROUP_QPS, MS, SECOND, Queue, topic_of
 
 NAMES = ["a", "b", "c", "d"]
@@ -50,17 +50,17 @@ class Fair(RuleBasedStateMachine):
             self.configure(name, topic)
         self.become_ready(waiting)
 
-    # ---- what the node tells
+    # ---- the node's calls
 
     @rule(name=names, topic=topics)
     def configure(self, name, topic):
         """X4."""
         project = self.projects[name]
         project.known = True
-        if project.life is None:
-            project.life = Life(topic, self.now)
+        if project.model is None:
+            project.model = TopicModel(topic, self.now)
         else:
-            project.life.change(topic, self.now)
+            project.model.change(topic, self.now)
         self.scheduler.configure(name, topic, self.now)
 
     @rule(name=names)
@@ -75,7 +75,7 @@ class Fair(RuleBasedStateMachine):
             self.scheduler.ready(self.queues[place], self.now)
 
     @rule(place=places)
-    def becomes_empty(self, place):
+    def become_empty(self, place):
         self.projects[place[0]].ready.discard(place[1:])
         self.scheduler.empty(self.queues[place], self.now)
 
@@ -84,25 +84,24 @@ class Fair(RuleBasedStateMachine):
         self.now += step
 
     @rule(pick=st.integers(0, 99), service=services)
-    @precondition(lambda self: self._flying())
+    @precondition(lambda self: self._in_flight())
     def done(self, pick, service):
         self._end(pick, service)
 
     def _end(self, pick, service):
-        flying = self._flying()
-        project, entry = flying[pick % len(flying)]
+        in_flight = self._in_flight()
+        project, entry = in_flight[pick % len(in_flight)]
         self._note_active()
-        project.flying.remove(entry)
+        project.in_flight.remove(entry)
         queue, count = entry
         self.scheduler.done(queue, self.now, service, count)
 
     @rule(place=places, service=services)
-    def done_of_what_never_ran(self, place, service):
-        """A completion reported twice."""
-        if not self.projects[place[0]].flying:
+    def report_a_completion_twice(self, place, service):
+        if not self.projects[place[0]].in_flight:
             self.scheduler.done(self.queues[place], self.now, service)
 
-    # ---- what it answers
+    # ---- decisions
 
     @rule(count=st.integers(1, 12))
     def take(self, count):
@@ -110,8 +109,8 @@ class Fair(RuleBasedStateMachine):
             if self._free() and self._next() is None:
                 return
 
-    @rule(more=st.integers(0, 4), asked=st.booleans())
-    def take_a_batch_and_cancel_the_last(self, more, asked):
+    @rule(more=st.integers(0, 4), asks_why=st.booleans())
+    def take_a_batch_and_cancel_the_last(self, more, asks_why):
         """E10."""
         if not self._free() or (queue := self._next()) is None:
             return
@@ -121,23 +120,23 @@ class Fair(RuleBasedStateMachine):
                 return
         grant = self.scheduler.again(queue, self.now)
         if grant is not None:
-            if asked:
+            if asks_why:
                 self.scheduler.why(queue, self.now)
             grant.cancel()
 
-    @rule(asked=st.booleans())
-    def cancel(self, asked):
-        """E10: the scheduler's answer stays the same while nothing else happens."""
+    @rule(asks_why=st.booleans())
+    def cancel(self, asks_why):
+        """E10: the next decision is the same, since nothing was charged."""
         if not self._free() or (grant := self.scheduler.next(self.now)) is None:
             return
         queue = grant.queue
-        if asked:
+        if asks_why:
             self.scheduler.why(queue, self.now)
         grant.cancel()
         assert queue is self.scheduler.next(self.now).queue
 
     @rule()
-    def sleep_until_it_says(self):
+    def sleep_until_wake_at(self):
         if self._free() and self._next() is None and (wake := self.scheduler.wake_at()) is not None:
             self.now = wake
             self._next()
@@ -150,9 +149,9 @@ class Fair(RuleBasedStateMachine):
             wake = self.scheduler.wake_at()
             self._note_active()
             self.now += step
-            if not self._flying() and wake is not None:
+            if not self._in_flight() and wake is not None:
                 self.now = max(self.now, wake)
-            elif self._flying():
+            elif self._in_flight():
                 self._end(pick, service)
 
     def _next(self):
@@ -162,8 +161,8 @@ class Fair(RuleBasedStateMachine):
             return None
         project = self.projects[queue.project]
         self._check_allowed(project, queue)
-        project.flying.append((queue, 1))
-        project.life.admit(queue.group, self.now)
+        project.in_flight.append((queue, 1))
+        project.model.admit(queue.group, self.now)
         return queue
 
     def _again(self, project, queue) -> bool:
@@ -172,32 +171,32 @@ class Fair(RuleBasedStateMachine):
             return False
         grant.commit(self.now)
         self._check_allowed(project, queue)
-        _, count = project.flying.pop()
-        project.flying.append((queue, count + 1))
-        project.life.admit(queue.group, self.now)
+        _, count = project.in_flight.pop()
+        project.in_flight.append((queue, count + 1))
+        project.model.admit(queue.group, self.now)
         return True
 
-    # ---- what must hold
+    # ---- checks
 
     def _check_allowed(self, project, queue):
-        assert project.open, f"{queue} is of a topic that is paused or unknown"
-        assert (queue.group, queue.band) in project.ready, f"{queue} has nothing"
-        assert not project.full, f"{queue} is beyond its concurrency"
-        if not project.life.topic.ageing:
+        assert project.open, f"the topic of {queue} is paused or unknown"
+        assert (queue.group, queue.band) in project.ready, f"{queue} has no ready message"
+        assert not project.full, f"{queue} exceeds its concurrency"
+        if not project.model.topic.ageing:
             assert (queue.group, queue.band) in project.heads(), f"{queue} isn't the highest of its group (E5)"
 
     def _check_idle(self):
-        """Promise W: whoever is refused, a rule stands against it; and it is told when that ends."""
+        """W: each project that gets no slot is held up by a rule, and `wake_at` is no later than the end of that."""
         wake = self.scheduler.wake_at()
-        assert wake is None or wake > self.now, "it would be asked again and again at the same instant"
-        assert None is start_next(self.scheduler, self.now), "the same question, another answer"
+        assert wake is None or wake > self.now, "the node would ask again and again at the same instant"
+        assert None is start_next(self.scheduler, self.now), "a repeated question has another answer"
         for project in self.projects.values():
             if project.open and project.ready and not project.full:
                 conforms = project.conforms_from()
                 held = self._may_be_held(project)
-                assert conforms > self.now or held, f"nothing stands against {project} at {self.now}"
-                slept = f"it sleeps until {wake} although {project} may go at {conforms}"
-                assert held or (wake is not None and wake <= conforms), slept
+                assert conforms > self.now or held, f"no rule holds {project} up at {self.now}"
+                late = f"the node sleeps until {wake}, but {project} may start at {conforms}"
+                assert held or (wake is not None and wake <= conforms), late
             self._check_reasons(project)
 
     def _check_reasons(self, project):
@@ -210,34 +209,26 @@ class Fair(RuleBasedStateMachine):
                 assert "higher_priority" == why
             elif project.full:
                 assert "concurrency" == why
-            elif project.life.conforms_from({group}) > self.now and not self._may_be_held(project):
-                assert "quota" == why, (
-                    why,
-                    project.name,
-                    group,
-                    band,
-                    project.life.conforms_from({group}) - self.now,
-                    self.now,
-                    vars(self.scheduler._slots) if hasattr(self.scheduler._slots, "__dict__") else "",
-                    [(n, t.in_flight, t.heavy, t.active, t.busy) for n, t in self.scheduler._tenants.items()],
-                )
+            elif project.model.conforms_from({group}) > self.now and not self._may_be_held(project):
+                wait = project.model.conforms_from({group}) - self.now
+                assert "quota" == why, f"{project.name}/{group}/{band} conforms in {wait} ns, at {self.now}"
             else:
                 assert why in {"quota", "headroom"}
 
     def _may_be_held(self, project) -> bool:
-        """It may be for others that this project isn't served: it is at its fair share, and not alone."""
+        """Whether other tenants may come first: the project has its fair share, and isn't alone."""
         active = [each for each in self.projects.values() if self._was_active(each)]
-        weights = sum(each.life.topic.weight for each in active)
-        share = max(1, int(self.slots * project.life.topic.weight / weights))
-        return self.headroom and len(project.flying) >= share and len(active) > 1
+        weights = sum(each.model.topic.weight for each in active)
+        share = max(1, int(self.slots * project.model.topic.weight / weights))
+        return self.headroom and len(project.in_flight) >= share and len(active) > 1
 
     def _was_active(self, project) -> bool:
-        """Or still is. Tenants that had something a moment ago count."""
+        """Whether the project is active, or was a moment ago."""
         lately = project.last_active is not None and self.now - project.last_active <= LINGER
-        return project.life is not None and (project.active or lately)
+        return project.model is not None and (project.active or lately)
 
     @invariant()
-    def who_is_active_is_noted(self):
+    def note_active_projects(self):
         self._note_active()
 
     def _note_active(self):
@@ -248,20 +239,20 @@ class Fair(RuleBasedStateMachine):
     def teardown(self):
         """Q, E3."""
         for project in self.projects.values() if hasattr(self, "projects") else ():
-            if project.life is not None:
-                project.life.check_windows()
+            if project.model is not None:
+                project.model.check_windows()
 
     @invariant()
-    def nobody_waits_for_what_is_not_there(self):
+    def empty_queues_have_no_wait_reason(self):
         for place in self.queues if hasattr(self, "projects") else ():
             if place[1:] not in self.projects[place[0]].ready:
                 assert None is self.scheduler.why(self.queues[place], self.now)
 
-    def _flying(self):
-        return [(project, entry) for project in self.projects.values() for entry in project.flying]
+    def _in_flight(self):
+        return [(project, entry) for project in self.projects.values() for entry in project.in_flight]
 
     def _free(self) -> bool:
-        return len(self._flying()) < self.slots
+        return len(self._in_flight()) < self.slots
 
 
 class FairWithoutHeadroom(Fair):

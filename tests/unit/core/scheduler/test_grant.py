@@ -1,4 +1,4 @@
-"""Messages that were charged and did not start are refunded; a grant that is cancelled was never charged."""
+"""Refunds of charged messages that did not start, and cancelled grants, which charge nothing (E10)."""
 
 import pytest
 
@@ -18,7 +18,7 @@ def scheduler_of(slots=8, **topics):
 
 
 def taken(scheduler, now, most=100):
-    """The projects that may go at once, as far as there are slots."""
+    """The projects of the messages that start now, as far as there are slots."""
     found = []
     while len(found) < most and (queue := start_next(scheduler, now)) is not None:
         found.append(queue.project)
@@ -26,18 +26,18 @@ def taken(scheduler, now, most=100):
 
 
 @pytest.mark.parametrize("qps", [10.0, 0.5])
-def test_the_quota_has_them_again(qps):
-    """Q, W: a message that wasn't handled costs its topic nothing, and nothing else is late for it."""
+def test_refund_returns_messages_to_the_quota(qps):
+    """Q, W: a message that didn't start costs its topic nothing."""
     scheduler, queues = scheduler_of(a=topic_of(qps, burst=5))
     assert ["a"] * 5 == taken(scheduler, 20 * SECOND)
     assert [] == taken(scheduler, 20 * SECOND)
     scheduler.refund(queues["a"], 20 * SECOND)
     scheduler.refund(queues["a"], 20 * SECOND)
-    assert ["a"] * 2 == taken(scheduler, 20 * SECOND), "it isn't parked any more either"
+    assert ["a"] * 2 == taken(scheduler, 20 * SECOND), "the tenant is still parked"
     assert [] == taken(scheduler, 20 * SECOND)
 
 
-def test_a_batch_is_given_back_whole():
+def test_refund_of_a_batch_returns_all_its_messages():
     """E10."""
     scheduler, queues = scheduler_of(a=topic_of(10.0, burst=6))
     assert queues["a"] is start_next(scheduler, 20 * SECOND)
@@ -47,29 +47,27 @@ def test_a_batch_is_given_back_whole():
     assert ["a"] * 6 == taken(scheduler, 20 * SECOND)
 
 
-def test_no_tenant_pays_for_it():
-    """W: with equal weights both get the same, however often what one was given is given back."""
+def test_refunds_do_not_change_the_shares():
+    """W: tenants of equal weight get equal numbers, although one of them has two of three messages refunded."""
     scheduler, queues = scheduler_of(a=topic_of(FAST), b=topic_of(FAST))
-    got = {"a": 0, "b": 0}
+    served = {"a": 0, "b": 0}
     for step in range(2_000):
         now = SECOND + step * MS
         queue = start_next(scheduler, now)
         if queue.project == "a" and step % 3:
             scheduler.refund(queue, now)
             continue
-        got[queue.project] += 1
+        served[queue.project] += 1
         scheduler.done(queue, now + MS, MS)
-    assert got["a"] == pytest.approx(got["b"], rel=0.05)
+    assert served["a"] == pytest.approx(served["b"], rel=0.05)
     assert queues["a"].slot.tenant.mean == pytest.approx(queues["b"].slot.tenant.mean)
 
 
-def test_its_turn_is_as_early_as_before():
-    """W: not once for the message that didn't go and again for the next one, so close that a lower weight seems to
-    have been forgotten.
-    """
+def test_refunded_tenant_has_its_turn_as_early_as_before():
+    """W: the tenant isn't charged both for the refunded message and for the next one."""
     scheduler, queues = scheduler_of(30, a=topic_of(FAST, weight=1, burst=99), b=topic_of(FAST, weight=7.5, burst=99))
     now = 20 * SECOND
-    for _ in range(10):  # so that it is known how long they take
+    for _ in range(10):  # so that their handler times are known
         queue = start_next(scheduler, now)
         scheduler.done(queue, now, MS)
     while start_next(scheduler, now) is not queues["a"]:
@@ -79,8 +77,8 @@ def test_its_turn_is_as_early_as_before():
     assert ["a", "b", "b", "b"] == taken(scheduler, now, 4)
 
 
-def test_what_never_ran_is_no_matter():
-    """A second word on the same message, or one on a queue that was never heard of."""
+def test_refund_of_unknown_or_ended_messages_has_no_effect():
+    """A repeated refund, and one of an unknown queue."""
     scheduler, queues = scheduler_of(a=topic_of(10.0, burst=2))
     scheduler.refund(Queue("nobody"), SECOND)
     taken(scheduler, 20 * SECOND)
@@ -91,27 +89,27 @@ def test_what_never_ran_is_no_matter():
 
 @pytest.mark.parametrize(("qps", "groups"), [(1.0, 64), (8.0, 8), (100.0, 50)])
 @pytest.mark.parametrize("borrow", [True, False])
-def test_so_have_its_groups(qps, groups, borrow):
-    """Q, W: no group waits for what it didn't get."""
+def test_refund_returns_messages_to_their_groups(qps, groups, borrow):
+    """Q, W: no group is charged for messages that didn't start."""
     made = FairScheduler(64, FAST)
     made.configure("a", topic_of(qps, groups, burst=1, borrow=borrow), 0)
     queues = [Queue("a", group) for group in range(groups)]
     for queue in queues:
         made.ready(queue, 0)
-    now, had = 100 * SECOND, []
+    now, started = 100 * SECOND, []
     for _ in range(200):
         if (queue := start_next(made, now)) is not None:
-            had.append(queue)
+            started.append(queue)
         now = min(made.wake_at() or now + SECOND, now + SECOND)
-        if len(had) == 2 * groups or len(had) == 60:
+        if len(started) == 2 * groups or len(started) == 60:
             break
-    for queue in reversed(had):
+    for queue in reversed(started):
         made.refund(queue, now)
     assert start_next(made, now) is not None
 
 
-def test_a_reserve_too():
-    """E3: the reserved tenant still has the next decisions."""
+def test_refund_returns_messages_to_the_reserve():
+    """The tenant with the reserve still comes first."""
     made, queues = scheduler_of(64, a=topic_of(FAST, burst=1_000, reserve=100.0), b=topic_of(FAST, burst=1_000))
     now = 20 * SECOND
     for _ in range(300):
@@ -125,18 +123,20 @@ def test_a_reserve_too():
     assert queues["a"].slot.tenant.in_flight == 0
 
 
-def test_nor_is_anything_learnt_of_it():
-    """X9: a tenant of which nothing is known is charged a guess that what never ran doesn't move."""
+def test_refunds_do_not_change_the_estimate_for_new_tenants():
+    """X9: only handlers that ran change the charge of a tenant without measurements."""
     made, queues = scheduler_of(64, a=topic_of(FAST, burst=1_000))
-    before = made._virtual._mean
+    charges = set()
     for _ in range(40):
-        start_next(made, 20 * SECOND)
+        tenant = start_next(made, 20 * SECOND).slot.tenant
+        charges.add(tenant.charged)
         made.refund(queues["a"], 20 * SECOND)
-    assert before == made._virtual._mean
+    assert [0.0] != sorted(charges)
+    assert 1 == len(charges)
 
 
-def test_a_cancelled_grant_costs_nothing():
-    """E10: a message that was gone when it was taken."""
+def test_cancelled_grant_costs_nothing():
+    """E10: the message was missing when it was taken."""
     scheduler, queues = scheduler_of(a=topic_of(10.0, burst=2))
     for _ in range(9):
         scheduler.next(20 * SECOND).cancel()
@@ -145,7 +145,7 @@ def test_a_cancelled_grant_costs_nothing():
 
 
 @pytest.mark.parametrize("end", ["cancel", "commit"])
-def test_a_grant_ends_once(end):
+def test_ended_grant_refuses_a_commit(end):
     scheduler, _ = scheduler_of(a=topic_of(10.0, burst=9))
     grant = scheduler.next(SECOND)
     grant.cancel() if end == "cancel" else grant.commit(SECOND)

@@ -1,4 +1,4 @@
-"""The scheduler's decisions in files that a person can read: see scenario_file.py for the words.
+"""The scheduler's decisions in readable files; scenario_file.py describes the commands.
 
 E5, E10, E19, X3, X4, X8, X9.
 """
@@ -14,7 +14,7 @@ FILES = sorted((Path(__file__).parent / "scenarios").glob("*.txt"))
 
 
 @pytest.mark.parametrize("file", FILES, ids=[file.stem for file in FILES])
-def test_it_does_what_the_file_says(file, update):
+def test_scheduler_decides_as_the_file_says(file, update):
     text = file.read_text()
     now = ran(text)
     if update:
@@ -22,11 +22,11 @@ def test_it_does_what_the_file_says(file, update):
     assert text == now or update
 
 
-def test_there_are_files():
+def test_scenario_files_are_found():
     assert len(FILES) >= 12
 
 
-def test_a_file_is_only_rewritten_where_it_differs():
+def test_update_rewrites_only_the_output():
     text = "# Prose.\n\nnode slots=1\ntopic a qps=10\nput a/0/low x2\nrun 1s\n----\nwhatever\n"
     once = ran(text)
     assert once == ran(once)
@@ -36,5 +36,5 @@ def test_a_file_is_only_rewritten_where_it_differs():
 @pytest.mark.parametrize(
     ("text", "ns"), [("45ms", 45_000_000), ("1s", 10**9), ("0.5s", 500_000_000), ("2m", 12 * 10**10)]
 )
-def test_durations(text, ns):
+def test_duration_is_parsed_in_ns(text, ns):
     assert ns == duration(text)

@@ -1,4 +1,4 @@
-"""What a scheduler tells of a project's quota, for shares over nodes (W)."""
+"""The scheduler's report of a project's quota use, from which quota shares over nodes are computed (W)."""
 
 import pytest
 
@@ -30,9 +30,9 @@ def used(ready=True, taken=0, **rules):
         ({"state": "paused"}, 0, False, False),
     ],
 )
-def test_what_has_something_that_might_go_and_whether_it_waits_for_quota(state, spent, has, waits):
+def test_used_has_spent_messages_and_whether_more_wait(state, spent, has, waits):
     assert (spent, has, waits) == used(**state)
 
 
-def test_of_an_unknown_project_nothing():
+def test_unknown_project_has_used_nothing():
     assert NOTHING_USED == FairScheduler(8).used("nobody", NOW)

@@ -1,4 +1,4 @@
-"""When a backlog will be gone, and what quota clears it in time (X7)."""
+"""Forecasts of when a backlog will be gone, and of the quota that clears it in time (X7)."""
 
 import math
 
@@ -7,6 +7,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from evenlane.engine.core.stats.forecast import (  # fmt: skip
+    MEASURED_AGAIN,
     UNKNOWN,
     History,
     Load,
@@ -25,7 +26,7 @@ from evenlane.engine.core.stats.forecast import (  # fmt: skip
 from evenlane.quota.topics.topic import Topic
 
 SECOND = 1_000_000_000
-NOTHING = Rates(seconds=1.0)  # came and went
+NOTHING = Rates(seconds=1.0)  # neither arrivals nor departures
 
 
 def topic(**fields) -> Topic:
@@ -45,13 +46,13 @@ def load(**fields) -> Load:
 # ---- rates
 
 
-def test_rates_between_two_samples():
-    """X7: by hand: 10 arrived, 6 were handled and 2 failed in 2 s."""
+def test_rates_are_differences_per_second():
+    """X7, computed by hand: 10 arrived, 6 were handled and 2 failed in 2 s."""
     rates = between(Sample(5 * SECOND, 100, 50, 1), Sample(7 * SECOND, 110, 56, 3))
     assert (Rates(5.0, 3.0, 1.0, 2.0), 4.0) == (rates, rates.leaving)
 
 
-def test_a_rate_needs_two_instants():
+def test_rate_needs_two_instants():
     with pytest.raises(ValueError, match="two instants"):
         between(Sample(5, 0, 0, 0), Sample(5, 1, 1, 1))
 
@@ -61,27 +62,27 @@ def test_rates_of_several_nodes_add_up():
     assert UNKNOWN == together([])
 
 
-def test_what_one_node_doesnt_know_isnt_known_of_all():
-    """X7: after a take-over the sum of the others would be short of one."""
-    together_ = together([Rates(1.0, 2.0, 0.0, 1.0), UNKNOWN, Rates(2.0, 3.0, 1.0, 9.0)])
-    assert (UNKNOWN, False) == (together_, together_.known)
-    assert Rates(seconds=1.0).known  # nothing has come or gone, and that is known
+def test_sum_with_an_unknown_rate_is_unknown():
+    """X7: after a takeover, the sum of the other nodes' rates would be too low."""
+    total = together([Rates(1.0, 2.0, 0.0, 1.0), UNKNOWN, Rates(2.0, 3.0, 1.0, 9.0)])
+    assert (UNKNOWN, False) == (total, total.known)
+    assert NOTHING.known
 
 
-def test_history_may_reach_further_back():
+def test_history_reaches_back_as_far_as_asked():
     history = History(SECOND)
     history.add(Sample(0, 0, 0, 0))
     assert history.before(40 * SECOND, 60 * SECOND) is not None
     assert history.before(61 * SECOND, 60 * SECOND) is None
 
 
-def test_history_measures_from_the_oldest_sample_of_half_a_minute():
+def test_history_measures_from_the_oldest_sample_of_30_seconds():
     history = History(SECOND)
     assert history.before(0) is None
     samples = [Sample(at * SECOND, at, 0, 0) for at in (10, 12, 39)]
     for sample in samples:
         history.add(sample)
-    history.add(Sample(39 * SECOND + 1, 0, 0, 0))  # too close to the last one to be of use
+    history.add(Sample(39 * SECOND + 1, 0, 0, 0))  # too close to the previous sample
     assert samples[0] == history.before(40 * SECOND)
     assert samples[1] == history.before(41 * SECOND)
     assert samples[2] == history.before(60 * SECOND)
@@ -91,8 +92,7 @@ def test_history_measures_from_the_oldest_sample_of_half_a_minute():
 
 
 @given(st.lists(st.integers(0, 200), max_size=60).map(sorted), st.integers(0, 260))
-def test_history_property(instants, now):
-    """Whatever it remembers is at least one second and at most 30 old."""
+def test_history_sample_is_1_to_30_seconds_old(instants, now):
     history = History(SECOND)
     for at in instants:
         history.add(Sample(at * SECOND, 0, 0, 0))
@@ -100,7 +100,7 @@ def test_history_property(instants, now):
     assert found is None or 1 <= now - found.at // SECOND <= 30
 
 
-# ---- when it is gone
+# ---- time until the backlog is gone
 
 
 @pytest.mark.parametrize(
@@ -110,22 +110,22 @@ def test_history_property(instants, now):
         ({"waiting": 0}, 0.0, "nothing waits"),
         ({"rates": Rates(70.0, 70.0, 0.0, 1.0)}, None, "never at this rate: 1,000 wait, 70/s arrive and 70/s are"),
         ({"rates": Rates(70.0, 0.0, 0.0, 1.0), "reason": "fairness"}, None, "70/s arrive and 0/s are taken"),
-        ({"rates": Rates(0.0, 30.0, 20.0, 1.0)}, 20.0, "gone in 20s"),  # what failed is taken away as well
+        ({"rates": Rates(0.0, 30.0, 20.0, 1.0)}, 20.0, "gone in 20s"),  # failed attempts leave the backlog, too
         ({"topic": topic(state="paused")}, None, "never, as long as it is paused"),
         ({"topic": None}, None, "never, as long as it has no topic"),
-        ({"topic": topic(qps=30.0)}, 100.0, "gone in 1m 40s"),  # more than the quota lasts no longer than its burst
+        ({"topic": topic(qps=30.0)}, 100.0, "gone in 1m 40s"),  # a rate above the quota lasts only for its burst
         ({"topic": topic(qps=0.01, groups=1), "rates": NOTHING}, 100_000.0, "gone in 1d 3h"),
         ({"rates": NOTHING, "reason": "handlers_busy"}, None, "never at this rate"),
-        ({"rates": UNKNOWN}, None, "not known yet: 1,000 wait, and rates are measured anew, as partitions have just"),
+        ({"rates": UNKNOWN}, None, f"not known yet: 1,000 wait, and {MEASURED_AGAIN}"),
         ({"rates": UNKNOWN, "waiting": 0}, 0.0, "nothing waits"),
         ({"rates": UNKNOWN, "topic": topic(state="paused")}, None, "never, as long as it is paused"),
     ],
 )
-def test_gone_in(fields, seconds, sentence):
-    """X7: hand-computed."""
-    reported = gone_in(load(**fields))
-    assert seconds == reported[0]
-    assert sentence in reported[1]
+def test_gone_in_gives_seconds_and_sentence(fields, seconds, sentence):
+    """X7: computed by hand."""
+    found = gone_in(load(**fields))
+    assert seconds == found[0]
+    assert sentence in found[1]
 
 
 rates = st.builds(
@@ -144,52 +144,52 @@ loads = st.builds(
 
 @given(loads)
 @example(load(waiting=2, rates=Rates(0.0, 0.0, 1e-308, 1.0)))
-def test_gone_in_property(load):
-    """X7: if it says when, then what leaves by then is the backlog and all that has arrived meanwhile."""
+def test_backlog_and_arrivals_leave_by_the_forecast_time(load):
+    """X7."""
     seconds, sentence = gone_in(load)
     assert sentence
     if seconds is None:
         assert load.waiting > 0
-        assert leaving(load) - load.rates.arriving <= load.waiting / 1e300  # as good as nothing
+        assert leaving(load) - load.rates.arriving <= load.waiting / 1e300  # practically zero
     else:
-        gone = leaving(load) * seconds
-        come = load.waiting + load.rates.arriving * seconds
-        assert load.waiting == 0 or math.isclose(gone, come, rel_tol=1e-6)
+        left = leaving(load) * seconds
+        entered = load.waiting + load.rates.arriving * seconds
+        assert load.waiting == 0 or math.isclose(left, entered, rel_tol=1e-6)
     assert leaving(load) <= (load.topic.qps if load.topic else 0.0)
 
 
 @pytest.mark.parametrize(
     ("fields", "seconds", "sentence"),
     [
-        # 1,000 / (100 - 20); the group that has 500 may borrow up to 150/s
+        # 1,000 / (100 - 20); the group with 500 may borrow up to 150/s
         ({}, 12.5, "once it is resumed, gone in 12s at its quota of 100 QPS"),
         ({"deepest": 3_000}, 20.0, "gone in 20s"),
         ({"topic": topic(state="paused", borrow=False)}, 12.5, "gone in 12s"),
-        ({"topic": topic(state="paused", borrow=False), "deepest": 900}, 18.0, "gone in 18s"),  # of its 50/s
+        ({"topic": topic(state="paused", borrow=False), "deepest": 900}, 18.0, "gone in 18s"),  # the group has 50/s
         ({"rates": Rates(100.0, 0.0, 0.0, 1.0)}, None, "resumed, never at its quota of 100 QPS: 100/s arrive"),
     ],
 )  # fmt: skip
-def test_once_resumed(fields, seconds, sentence):
-    """X7: hand-computed."""
-    reported = once_resumed(load(**{"topic": topic(state="paused"), "reason": "paused", **fields}))
-    assert seconds == reported.seconds
-    assert sentence in reported.sentence
+def test_once_resumed_gives_seconds_and_sentence(fields, seconds, sentence):
+    """X7: computed by hand."""
+    found = once_resumed(load(**{"topic": topic(state="paused"), "reason": "paused", **fields}))
+    assert seconds == found.seconds
+    assert sentence in found.sentence
 
 
-def test_only_a_paused_backlog_is_resumed():
+def test_once_resumed_needs_a_paused_backlog():
     assert once_resumed(load()) is None
     assert once_resumed(load(topic=None)) is None
     assert once_resumed(load(topic=topic(state="paused"), waiting=0)) is None
     assert once_resumed(load(topic=topic(state="paused"), rates=UNKNOWN)) is None
 
 
-# ---- what quota clears it
+# ---- the quota that clears a backlog
 
 
 @pytest.mark.parametrize(
     ("fields", "within", "expected"),
     [
-        # 20/s arrive, 1,000 / 10 s = 100/s on top
+        # 20/s arrive, plus 1,000 / 10 s = 100/s
         ({}, 10.0, Quota(120, "--qps 120", "120 QPS would clear it within 10s")),
         ({}, 3.0, Quota(None, "", "no quota clears it within 3s: one group holds 500 messages and may have 150 QPS at "
                                   "the most, which takes 3.3s")),
@@ -200,28 +200,28 @@ def test_only_a_paused_backlog_is_resumed():
                                  "doesn't change")),
         ({"topic": topic(state="paused"), "reason": "paused"}, 10.0,
          Quota(120, "--qps 120", "120 QPS would clear it within 10s, once it is resumed")),
-        ({"waiting": 4_000, "deepest": 10}, 10.0,  # 420 QPS are more than 2 groups may have
+        ({"waiting": 4_000, "deepest": 10}, 10.0,  # 2 groups may have up to 300 QPS
          Quota(420, "--qps 420 --groups default", "420 QPS would clear it within 10s")),
-        ({"topic": topic(borrow=False), "deepest": 900}, 10.0,  # of 120 QPS one group would have 60
+        ({"topic": topic(borrow=False), "deepest": 900}, 10.0,  # one group would have 60 of the 120 QPS
          Quota(120, "--qps 120 --borrow", "120 QPS would clear it within 10s")),
         ({"topic": None, "reason": "paused"}, 10.0, Quota(120, "--qps 120", "120 QPS would clear it within 10s")),
         ({"waiting": 10**9}, 10.0,
          Quota(None, "", "no quota that a topic may have (1,000,000 QPS) clears it within 10s")),
         ({"rates": UNKNOWN}, 10.0,
-         Quota(None, "", "not known yet: rates are measured anew, as partitions have just changed hands")),
+         Quota(None, "", f"not known yet: {MEASURED_AGAIN}")),
         ({"waiting": 1, "rates": NOTHING, "topic": topic(qps=0.5)}, 10.0,
          Quota(1, "--qps 1", "1 QPS would clear it within 10s")),
     ],
 )  # fmt: skip
-def test_clears(fields, within, expected):
-    """X7: hand-computed."""
+def test_clears_gives_quota_flags_and_sentence(fields, within, expected):
+    """X7: computed by hand."""
     assert expected == clears(load(**fields), within)
 
 
 @given(loads, st.floats(0.1, 1e6))
 @example(load(waiting=3, rates=Rates(0.0, 0.0, 0.0, 1.0), deepest=1), 3.0)
-def test_clears_property(load, within):
-    """X7: with that quota used to the full nothing is left at the given time, and with one QPS less something is."""
+def test_quota_that_clears_is_the_smallest(load, within):
+    """X7: the full quota empties the backlog within the given time, and one QPS less doesn't."""
     quota = clears(load, within)
     assert quota.sentence
     if quota.qps is None:
@@ -234,27 +234,27 @@ def test_clears_property(load, within):
     assert bool(quota.flags) == (load.topic is None or quota.qps > load.topic.qps)
 
 
-# ---- words
+# ---- formatting
 
 
 @pytest.mark.parametrize(
-    ("seconds", "words"),
+    ("seconds", "text"),
     [
         (0, "0s"), (0.4, "0.4s"), (0.004, "0s"), (0.999, "1s"), (9.94, "9.9s"), (9.96, "10s"), (59.7, "1m"),
         (90, "1m 30s"), (3_600, "1h"), (3_601, "1h"), (86_400 + 7_200, "1d 2h"), (1e9, "11574d 1h"),
     ],
 )  # fmt: skip
-def test_spoken(seconds, words):
-    assert words == spoken(seconds)
+def test_spoken_gives_at_most_two_units(seconds, text):
+    assert text == spoken(seconds)
 
 
 @given(st.floats(0, 1e10))
-def test_spoken_is_near(seconds):
-    """It says what was meant, to within 5 %, or a hundredth of a second."""
+def test_spoken_is_accurate_within_6_percent(seconds):
+    """Or within 6 ms."""
     sizes = {"d": 86_400, "h": 3_600, "m": 60, "s": 1}
-    meant = sum(float(word[:-1]) * sizes[word[-1]] for word in spoken(seconds).split())
-    assert math.isclose(meant, seconds, rel_tol=0.06, abs_tol=0.006)
+    read = sum(float(word[:-1]) * sizes[word[-1]] for word in spoken(seconds).split())
+    assert math.isclose(read, seconds, rel_tol=0.06, abs_tol=0.006)
 
 
-def test_figures():
+def test_figure_groups_digits_and_keeps_decimals():
     assert ["0.01", "100", "1,000,000", "99.5"] == [figure(number) for number in (0.01, 100.0, 1e6, 99.5)]

@@ -1,4 +1,4 @@
-"""The form of meter records: what is written is read, whatever the numbers; and what is no record says so (issue 8)."""
+"""The format of meter records: any numbers survive encoding, and malformed records are refused."""
 
 import lzma
 import random
@@ -34,22 +34,21 @@ WORDS = st.integers(0, 2**64 - 1)
 
 
 @given(st.lists(st.one_of(st.integers(0, 300), WORDS), max_size=50))
-def test_a_column_holds_any_whole_numbers(values):
-    """Issue 8.1: and one of zeros is one byte."""
+def test_column_holds_any_whole_numbers(values):
+    """M: a column of zeros is one byte."""
     assert values == numbers(unpack(pack(values), len(values)))
     assert b"\0" == pack([0] * len(values))
 
 
 @given(st.lists(WORDS, max_size=20), st.lists(st.integers(0, 70_000), max_size=20))
-def test_two_columns_make_one(first, second):
-    """Issue 8.1: as if their numbers had been packed together."""
+def test_joined_columns_equal_one_packed_column(first, second):
     for some, more in ((first, second), (second, first)):
         assert pack(some + more) == join(pack(some), len(some), pack(more), len(more))
 
 
 @pytest.mark.parametrize("column", [b"", b"\x09", b"\x01", b"\x02ab", b"\x00a"])
-def test_what_is_no_column_is_refused(column):
-    """Issue 8.1: a column that is cut short never gives other numbers."""
+def test_truncated_column_is_refused(column):
+    """A truncated column never gives other numbers."""
     with pytest.raises(ValueError, match="column of 3 numbers"):
         unpack(column, 3)
 
@@ -75,8 +74,8 @@ rows = st.builds(
 
 
 @given(st.lists(rows, max_size=8))
-def test_what_is_written_is_read(queues):
-    """Issue 8.1: each counter, gauge, reason and bucket of each queue, at its place."""
+def test_record_survives_encoding(queues):
+    """Each counter, gauge, reason and bucket of each queue is at its place."""
     lanes = [LaneRow(3, 41, SECOND, False), LaneRow(4, 2**40, 2, True)]
     topics = [TopicRow("acme", 100.0, 33.25, 1.0, 0.0, None, 0.98), TopicRow("a-b_c"), TopicRow("0", 0.5)]
     record = decode(encode(HEAD, lanes, topics, queues))
@@ -96,8 +95,8 @@ def test_what_is_written_is_read(queues):
 
 
 @given(st.lists(rows, max_size=8), st.lists(rows, max_size=8))
-def test_rows_that_were_packed_before_are_written_as_all_others(packed_before, queues):
-    """Issue 8.1: column for column; `ready` has two lanes and three topics, the others may name one more of each."""
+def test_packed_block_and_rows_give_the_record_of_all_rows(packed_before, queues):
+    """`ready` has two lanes and three topics; the other rows may name one more of each."""
     lanes = [LaneRow(3, 41, SECOND, False), LaneRow(4, 2**40, 2, True)]
     topics = [TopicRow("acme", 100.0, 33.25, 1.0, 0.0, None, 0.98), TopicRow("a-b_c"), TopicRow("0", 0.5)]
     more_lanes, more_topics = [*lanes, LaneRow(9, 1, 1, False)], [TopicRow("more", 7.0, None, 2.0)]
@@ -107,8 +106,8 @@ def test_rows_that_were_packed_before_are_written_as_all_others(packed_before, q
     assert decode(expected) == decode(encode(HEAD, more_lanes, more_topics, queues, ready))
 
 
-def test_a_packed_topic_may_change():
-    """Issue 8.1: its rules, and how fairly it is served."""
+def test_packed_topics_can_be_updated():
+    """Their settings and their fairness."""
     topics = [TopicRow("acme", 100.0), TopicRow("beta", 100.0)]
     ready = pack_block([], topics, []).with_topics([TopicRow("acme", 5.0), TopicRow("beta", 100.0, 2.0)])
     record = decode(encode(HEAD, [], [], [], ready.with_fairness({"beta": 0.5, "gamma": 1.0})))
@@ -118,8 +117,8 @@ def test_a_packed_topic_may_change():
     ]
 
 
-def test_a_large_record_is_read_as_a_small_one_is():
-    """Issue 8.1: another compression, the same tables."""
+def test_large_record_is_compressed_by_lzma():
+    """Its tables are the same."""
     queues = [row(group=n, handled=n * n) for n in range(5_000)]
     body = encode(HEAD, [LaneRow(0, 1, 0, False)], [TopicRow("acme")], queues)
     assert (VERSION, b"x") == (body[0], body[1:2])
@@ -137,42 +136,40 @@ def packed(record, version=VERSION):
         packed(b"\x93\x01"), packed(msgspec.msgpack.encode({"node": 1})), b"\x01x" + lzma.compress(b"junk"),
     ],
 )  # fmt: skip
-def test_what_is_no_record_says_so(body):
-    """Issue 8, bad input: anybody may publish to the subject."""
+def test_malformed_record_is_refused(body):
+    """F4: anyone may publish to the subject."""
     with pytest.raises(Unreadable):
         decode(body)
 
 
-def test_a_newer_version_is_told_from_junk():
-    """Issue 8, bad input: a report says that it is too old for it."""
+def test_newer_version_is_refused_as_newer():
+    """F4: a report then says that it is too old for the record."""
     with pytest.raises(Unreadable) as caught:
         decode(packed(b"", VERSION + 1))
     assert caught.value.newer
 
 
-def test_a_record_without_columns_of_today_is_read_as_zeros():
-    """Issue 8, bad input: records from an older version; and columns of tomorrow do no harm."""
+def test_missing_columns_are_zeros_and_unknown_ones_are_ignored():
+    """Rolling upgrade: records of an older release, and of a newer one."""
     old = Record(
         node="a", run=1, number=1, at=2, priorities=["high"], queues=2,
-        queue_columns={"handled": pack([3, 4]), "of_tomorrow": b"\x09"}, projects=["acme"], lanes=1,
+        queue_columns={"handled": pack([3, 4]), "of_a_newer_release": b"\x09"}, projects=["acme"], lanes=1,
     )  # fmt: skip
-    body = packed(msgspec.msgpack.encode({**msgspec.to_builtins(old, builtin_types=(bytes,)), "unheard_of": 1}))
+    body = packed(msgspec.msgpack.encode({**msgspec.to_builtins(old, builtin_types=(bytes,)), "unknown": 1}))
     record = decode(body)
     assert ([3, 4], [0, 0], [0]) == (
         numbers(record.queue("handled")), numbers(record.queue("dead")), numbers(record.lane("epoch"))
     )  # fmt: skip
 
 
-def test_buckets_of_waits_are_those_of_prometheus_cut_finer():
-    """Issue 8.1: what both are counted in adds up, and a wait is known to a fifth."""
+def test_wait_buckets_refine_those_of_prometheus():
+    """Counts of both add up, and a wait is known within 20 %."""
     assert set(BOUNDS) <= set(WAIT_BOUNDS)
     assert all(later / earlier < 1.2 for earlier, later in pairwise(WAIT_BOUNDS))
 
 
-def test_a_record_is_small():
-    """Issue 8.1: at 1,000 messages of 100 bytes a second over 3,000 queues, a day after the start, at most 5 % of their
-    bytes.
-    """
+def test_record_costs_at_most_5_percent_of_the_traffic():
+    """At 1,000 messages of 100 bytes per second over 3,000 queues, one day after the start."""
     chance, queues = random.Random(8), []
     for number in range(3_000):
         count = max(1, int(chance.gauss(86_400 / 3, 170)))
