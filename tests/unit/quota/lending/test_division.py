@@ -1,4 +1,4 @@
-"""Which part of a topic each node is to have (W, Q)."""
+"""The part of a topic that each node gets (W, Q)."""
 
 from math import isclose
 
@@ -22,7 +22,7 @@ def _world(given_nodes):
 
 @given(nodes)
 @examples(300)
-def test_it_is_all_shared_out_and_no_more(given_nodes):
+def test_parts_add_up_to_the_whole(given_nodes):
     """Q, W."""
     own, wants = _world(given_nodes)
     due = divide(own, wants)
@@ -33,8 +33,8 @@ def test_it_is_all_shared_out_and_no_more(given_nodes):
 
 @given(nodes)
 @examples(300)
-def test_nobody_gives_up_what_it_wants_of_its_own(given_nodes):
-    """X1: except for the little that goes to those who own nothing."""
+def test_node_keeps_its_own_part_up_to_its_demand(given_nodes):
+    """X1: except for the small part that goes to nodes without groups."""
     own, wants = _world(given_nodes)
     due = divide(own, wants)
     homeless = sum(min(wants[n], LEAST) for n in own if own[n] == 0)
@@ -44,8 +44,8 @@ def test_nobody_gives_up_what_it_wants_of_its_own(given_nodes):
 
 @given(nodes)
 @examples(300)
-def test_where_one_is_short_nobody_else_has_what_it_doesn_t_want(given_nodes):
-    """W: idle capacity goes to whoever can use it; only the little that each keeps stays behind."""
+def test_no_node_keeps_unused_quota_while_another_is_short(given_nodes):
+    """W: except for the small part that each node keeps."""
     own, wants = _world(given_nodes)
     due = divide(own, wants)
     short = [node for node in own if due[node] < wants[node] - 1e-9]
@@ -65,6 +65,6 @@ def test_where_one_is_short_nobody_else_has_what_it_doesn_t_want(given_nodes):
         ((1.0, 0.0), (1.0, 0.5), (0.98, 0.02)),
     ],
 )
-def test_some_that_a_person_can_check(own, wants, due):
-    made = divide(dict(enumerate(own)), dict(enumerate(wants)))
-    assert pytest.approx(due, abs=1e-6) == tuple(made.values())
+def test_division_matches_hand_computed_parts(own, wants, due):
+    divided = divide(dict(enumerate(own)), dict(enumerate(wants)))
+    assert pytest.approx(due, abs=1e-6) == tuple(divided.values())

@@ -1,7 +1,7 @@
-"""Shares over nodes under a hostile network: late, lost and repeated messages, leaders that don't know of their end,
-nodes whose clocks differ and that lose and gain groups (Q).
+"""Quota shares over nodes in a hostile network (Q): late, lost and repeated messages, leaders that don't know of their
+end, clocks that differ, and groups that move between nodes.
 
-The oracle is simple: at no instant do the parts that all nodes may use add up to more than 1.
+The oracle: at no instant do the parts that all nodes may use add up to more than 1.
 """
 
 import random
@@ -17,15 +17,17 @@ SECOND = 1_000_000_000
 DURATION = 3 * SECOND
 TOPIC = "acme"
 SEEDS = (*range(12), 117, 169, 717)
-"""The last: a lender that dies after its promise, a late confirmation of an earlier round, a debt that moves twice."""
+"""The last three show a lender that dies after its promise, a late confirmation of an earlier round, and a debt that
+moves twice.
+"""
 
 
 @dataclass
 class Node:
     name: str
-    offset: int  # of its clock
+    offset: int  # of its clock, ns
     groups: set[int] = field(default_factory=set)
-    later: dict[int, int] = field(default_factory=dict)  # groups that count only from then on, true time
+    later: dict[int, int] = field(default_factory=dict)  # the instants from which new groups count, true time
     loans: Loans = field(default_factory=Loans)
     want: float = 0.5
     trusted_until: int = 0  # true time
@@ -46,8 +48,8 @@ class Leader:
 
 
 class LoanNetwork:
-    """Events by true time; every message may be lost, doubled or late by seconds. Deaths are `seen` at once, or else
-    found by the end of the lease.
+    """Events by true time. Any message may be lost, doubled, or late by seconds. Deaths are `seen` at once, or else
+    noticed at the end of the lease.
     """
 
     GROUPS = 12
@@ -68,15 +70,15 @@ class LoanNetwork:
         self.worst = 0.0
         self.lent = 0
 
-    def at(self, after, what, *args):
+    def at(self, after, action, *args):
         self.count += 1
-        heappush(self.events, (self.now + int(after), self.count, what, args))
+        heappush(self.events, (self.now + int(after), self.count, action, args))
 
-    def send(self, what, *args):
+    def send(self, action, *args):
         for _ in range(1 + (self.rng.random() < 0.05)):
             if self.rng.random() >= self.loss:
                 late = self.rng.random() < 0.3
-                self.at(self.rng.random() * (self.most_late if late else 0.005) * SECOND, what, *args)
+                self.at(self.rng.random() * (self.most_late if late else 0.005) * SECOND, action, *args)
 
     def run(self, seconds):
         if not self.count:
@@ -84,11 +86,11 @@ class LoanNetwork:
             self.at(SECOND, self.change)
         end = seconds * SECOND
         while self.events and self.events[0][0] <= end:
-            self.now, _, what, args = heappop(self.events)
-            what(*args)
-            self.look()
+            self.now, _, action, args = heappop(self.events)
+            action(*args)
+            self.check()
 
-    def look(self):
+    def check(self):
         total = sum(node.part(self.now, self.GROUPS) for node in self.nodes)
         self.worst = max(self.worst, total)
         self.lent += any(node.loans.totals(TOPIC)[1] for node in self.nodes)
@@ -98,11 +100,11 @@ class LoanNetwork:
     def tick(self, leader):
         number = leader.rounds.begin()
         for node in self.nodes:
-            self.send(self.asked, node, leader, number)
+            self.send(self.ask, node, leader, number)
         self.at(0.01 * SECOND, self.divide, leader, number)
         self.at((0.2 + self.rng.random()) * SECOND, self.tick, leader)
 
-    def asked(self, node, leader, number):
+    def ask(self, node, leader, number):
         if node.loans.reports(leader.epoch, number, self.now + node.offset):
             state = State(node.own(self.now, self.GROUPS), node.want)
             self.send(leader.rounds.reported, node.name, number, {TOPIC: state})
@@ -131,7 +133,7 @@ class LoanNetwork:
         for project in grants.freed:
             node.loans.free(project, leader.epoch, number)
 
-    # ---- what happens meanwhile
+    # ---- faults and moves
 
     def change(self):
         pick = self.rng.random()
@@ -151,7 +153,7 @@ class LoanNetwork:
         self.at(self.rng.random() * 0.5 * SECOND, self.change)
 
     def move(self, node, group):
-        """Orderly: it is given up first, and its next owner is told for how long it may be in use yet."""
+        """Release a group; its next owner learns how long its quota may still be in use."""
         node.groups.discard(group)
         left = node.loans.owing(TOPIC, node.own(self.now, self.GROUPS), self.now + node.offset)
         until = max(node.later.pop(group, 0), self.now + left)
@@ -163,8 +165,8 @@ class LoanNetwork:
             node.later[group] = self.now + left
 
     def die(self, node):
-        """Its groups have a new owner when its lease has run out, and not before; or soon, who is told for how long
-        they may be in use yet: by what the dead one had lent, and by the records of those who had them before it.
+        """End a node. Its groups get a new owner once its lease has expired; or soon, if deaths are seen. The new owner
+        then learns how long their quota may still be in use: from the dead node's loans and from earlier handoffs.
         """
         gone, node.groups = node.groups, set()
         lent = node.loans.lent().get(TOPIC, 0) - node.offset
@@ -172,8 +174,8 @@ class LoanNetwork:
         node.loans, node.later = Loans(), {}
         wait = (0 if self.seen else node.trusted_until - self.now) + self.rng.random() * SECOND
         for group in gone:
-            heir = self.rng.choice([n for n in self.nodes if n is not node])
-            self.at(max(0, wait), self.take, heir, group, untils[group] - self.now)
+            successor = self.rng.choice([n for n in self.nodes if n is not node])
+            self.at(max(0, wait), self.take, successor, group, untils[group] - self.now)
 
     def node(self, name):
         return next(node for node in self.nodes if node.name == name)
@@ -181,16 +183,16 @@ class LoanNetwork:
 
 @pytest.mark.parametrize("seen", [False, True], ids=["by lease", "seen"])
 @pytest.mark.parametrize("seed", SEEDS)
-def test_never_more_than_the_whole_topic(seed, seen):
-    """Q: through lost, doubled and late messages, two leaders at once, moves and deaths."""
+def test_parts_never_exceed_the_whole_topic(seed, seen):
+    """Q: with lost, doubled and late messages, two leaders at once, moves and deaths."""
     world = LoanNetwork(seed, seen=seen)
     world.run(120)
     assert world.worst <= 1 + 1e-6
-    assert world.lent, "nothing was ever lent: this shows nothing"
+    assert world.lent, "nothing was lent, so the test shows nothing"
 
 
-def test_it_settles_in_one_round_where_all_is_well():
-    """W: what two don't want is the third's, after one round; and theirs again, after another."""
+def test_unused_quota_moves_within_one_round():
+    """W: unused quota of two nodes goes to the third after one round, and returns after another."""
     world = LoanNetwork(1, loss=0.0, most_late=0.001)
     world.change = lambda: None
     nodes = world.nodes[:3]
@@ -207,8 +209,8 @@ def test_it_settles_in_one_round_where_all_is_well():
             assert node.part(world.now, world.GROUPS) > min(want, 0.88) - 1e-9, (node.name, want)
 
 
-def test_loans_end_by_themselves():
-    """Q: a leader that is never heard of again leaves nothing behind; lenders have all of theirs again."""
+def test_loans_expire_without_the_leader():
+    """Q: lenders get their whole quota back."""
     world = LoanNetwork(2, loss=0.0, most_late=0.001)
     world.change = lambda: None
     world.nodes[0].want = 1.0

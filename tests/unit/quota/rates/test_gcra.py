@@ -32,7 +32,7 @@ class Bucket:
         return True
 
     def drain(self, now: int) -> int:
-        """All that it admits at an instant."""
+        """Admit as many messages as possible now, and return their number."""
         before = len(self.times)
         while self.admit(now):
             pass
@@ -45,8 +45,8 @@ def allowed(burst: int) -> int:
 
 @given(rates, bursts, gaps)
 @examples(200)
-def test_one_that_is_always_asked_is_the_naive_limiter(rate, burst, steps):
-    """Exactly, whatever the rate and the instants; lateness is forgiven up to one message at a burst of 1."""
+def test_bucket_without_idleness_matches_the_naive_limiter(rate, burst, steps):
+    """E2, Q: exactly, at any rate and any instants. At a burst of 1, one late message is made up for."""
     pace = Pace(rate, burst)
     bucket, naive = Bucket(pace, FAR - pace.late), Limiter(pace.interval, allowed(burst))
     now = FAR
@@ -59,7 +59,7 @@ def test_one_that_is_always_asked_is_the_naive_limiter(rate, burst, steps):
 @given(rates, bursts, gaps, st.lists(st.booleans(), min_size=60, max_size=60))
 @examples(200)
 def test_no_window_holds_more_than_rate_and_burst(rate, burst, steps, idle):
-    """Q: a window of w seconds has at most rate * w + max(burst - 1, 1) + 1, which is within qps * w + burst + 1."""
+    """Q: a window of w seconds has at most rate * w + max(burst - 1, 1) + 1 messages, within qps * w + burst + 1."""
     pace = Pace(rate, burst)
     bucket, now = Bucket(pace, 0), FAR
     for step, was_idle in zip(steps, idle, strict=False):
@@ -73,7 +73,8 @@ def test_no_window_holds_more_than_rate_and_burst(rate, burst, steps, idle):
 
 @given(rates, bursts, st.integers(0, 10**15))
 @examples(200)
-def test_after_idleness_a_burst_comes_at_once_and_no_more(rate, burst, idle):
+def test_idle_bucket_admits_one_burst_at_once(rate, burst, idle):
+    """Q."""
     pace = Pace(rate, burst)
     bucket = Bucket(pace, FAR)
     bucket.drain(FAR)
@@ -84,8 +85,8 @@ def test_after_idleness_a_burst_comes_at_once_and_no_more(rate, burst, idle):
 
 @pytest.mark.parametrize("rate", [0.01, 1.0, 10.0, 100.0, 150.0])
 @pytest.mark.parametrize("burst", [1, 2, 10])
-def test_a_burst_never_doubles_the_first_second(rate, burst):
-    """As one of aiolimiter's does: 19 of 10/s. A burst is what it says, on top of the rate, once."""
+def test_burst_is_added_to_the_rate_once(rate, burst):
+    """Q: unlike aiolimiter, which admits 19 messages of 10/s in the first second."""
     pace = Pace(rate, burst)
     bucket, start = Bucket(pace, 0), FAR
     bucket.at = pace.woken(bucket.at, start)
@@ -98,8 +99,8 @@ def test_a_burst_never_doubles_the_first_second(rate, burst):
 
 @given(rates, bursts, st.lists(st.floats(0, 1), min_size=1, max_size=30))
 @examples(100)
-def test_there_is_no_drift(rate, burst, late):
-    """E19: asked as soon as it may, or up to an interval late, it admits rate * t, give or take a burst and 1."""
+def test_rate_does_not_drift(rate, burst, late):
+    """E19: asked at once or up to an interval late, the bucket admits rate * t messages, within a burst and one."""
     pace = Pace(rate, burst)
     bucket, now = Bucket(pace, FAR), FAR
     for n in range(3_000):
@@ -109,12 +110,12 @@ def test_there_is_no_drift(rate, burst, late):
     exact = Fraction(passed, pace.interval)
     assert abs(len(bucket.times) - exact) <= burst + 1
     lost = passed * Fraction(rate) / SECOND - exact
-    assert -1e-6 <= lost <= len(bucket.times) * rate / SECOND + 1, "more than the rounding of the interval to whole ns"
+    assert -1e-6 <= lost <= len(bucket.times) * rate / SECOND + 1, "more than the rounding of the interval"
 
 
 @given(rates)
 @examples(100)
-def test_an_interval_is_rounded_up_to_whole_ns(rate):
+def test_interval_is_rounded_up_to_whole_ns(rate):
     exact = SECOND / rate
     assert exact <= Pace(rate).interval < exact + 1
     if rate <= 10_000:
@@ -122,27 +123,25 @@ def test_an_interval_is_rounded_up_to_whole_ns(rate):
 
 
 @pytest.mark.parametrize(("rate", "interval"), [(0.01, 100 * SECOND), (3.0, 333_333_334), (1e6, 1_000), (1e12, 1)])
-def test_intervals(rate, interval):
+def test_interval_of_extreme_rates(rate, interval):
     assert interval == Pace(rate).interval
 
 
 @given(rates, rates, bursts, bursts, st.integers(0, 40), st.integers(0, 10**10))
 @examples(100)
-def test_a_new_pace_counts_at_once(before, after, burst, new_burst, count, idle):
-    """X4, Q: what it owes, or has saved up, stays the same number of messages; it never has more than the new pace
-    allows.
-    """
+def test_new_pace_takes_effect_at_once(before, after, burst, new_burst, count, idle):
+    """X4, Q: a debt or a credit stays the same number of messages, up to what the new pace allows."""
     old, new = Pace(before, burst), Pace(after, new_burst)
     bucket, now = Bucket(old, FAR - old.idle - idle), FAR
     for _ in range(count):
         bucket.admit(now)
     messages = Fraction(bucket.at - now, old.interval)
     bucket.pace, bucket.at = new, new.retuned(bucket.at, now, old)
-    after_it = Fraction(bucket.at - now, new.interval)
+    retuned = Fraction(bucket.at - now, new.interval)
     if messages >= 0:
-        assert 0 <= after_it - messages < 1, "rounded up to whole ns"
+        assert 0 <= retuned - messages < 1, "rounded up to whole ns"
     else:
-        assert max(messages, -Fraction(old.late, old.interval)) <= after_it <= 0
+        assert max(messages, -Fraction(old.late, old.interval)) <= retuned <= 0
     assert bucket.drain(now) <= allowed(new_burst)
 
 
@@ -152,8 +151,8 @@ def test_a_new_pace_counts_at_once(before, after, burst, new_burst, count, idle)
 )  # fmt: skip
 @examples(200)
 def test_several_buckets_share_a_rate_and_its_burst(rate, burst, steps, weights):
-    """Q: n buckets whose parts change, and always add up to the whole rate, admit in any window of w seconds at most
-    qps * w + burst + 1 a bucket.
+    """Q: n buckets whose changing parts always add up to the whole rate admit, in any window of w seconds, at most
+    qps * w + burst messages plus one per bucket.
     """
     parts = [weight / sum(weights) for weight in weights]
     paces = [Pace(rate * part, burst, rate) for part in parts]
@@ -173,20 +172,6 @@ def test_several_buckets_share_a_rate_and_its_burst(rate, burst, steps, weights)
 
 
 def _moved(parts, share):
-    """Some of the last one's part goes to the first, and all come in turn."""
-    gone = parts[-1] * share * 0.9
-    return [parts[-1] - gone, parts[0] + gone, *parts[1:-1]]
-
-
-def test_a_clock_that_stands_still_gives_a_burst_and_no_more():
-    pace = Pace(1_000_000, 1)
-    bucket = Bucket(pace, FAR)
-    assert (1, 0, 0) == (bucket.drain(FAR), bucket.drain(FAR), bucket.drain(FAR))
-    assert 1 == bucket.drain(FAR + 1_000)
-
-
-def test_a_rate_far_below_one_a_second():
-    """aiolimiter's AsyncLimiter(0.5, 1) admits nothing ever."""
-    bucket = Bucket(Pace(0.01), FAR)
-    asked = [FAR + n * SECOND for n in range(1_001)]
-    assert [FAR + n * 100 * SECOND for n in range(11)] == [now for now in asked if bucket.admit(now)]
+    """Move some of the last part to the first one, and rotate the parts."""
+    moved = parts[-1] * share * 0.9
+    return [parts[-1] - moved, parts[0] + moved, *parts[1:-1]]

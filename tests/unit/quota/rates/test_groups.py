@@ -1,4 +1,4 @@
-"""A topic's quota over its groups: guarantees, borrowing, giving back (E3, E4, E10)."""
+"""A topic's quota over its groups: guarantees, borrowing, cancelled grants (E3, E4, E10)."""
 
 from copy import deepcopy
 from fractions import Fraction
@@ -19,7 +19,7 @@ MS = 1_000_000
 
 
 class Topic:
-    """A topic's groups and what each of them was given."""
+    """A topic's groups, and the instants of their messages."""
 
     def __init__(self, qps, groups, burst=1, borrow=True, most=150.0, now=FAR):
         self.quota, self.groups = TopicQuota(), [Group() for _ in range(groups)]
@@ -28,7 +28,7 @@ class Topic:
         self.got = [[] for _ in self.groups]
 
     def configure(self, qps, groups, burst=1, borrow=True, most=150.0):
-        self.qps, self.most, self.borrow = qps, most, borrow
+        self.qps, self.most, self.borrows = qps, most, borrow and groups > 1
         self.quota.configure(qps, groups, burst, self.now, borrow=borrow, max_group_qps=most, known=self.groups)
 
     def wants(self, *numbers):
@@ -42,7 +42,7 @@ class Topic:
                 self.quota.leave(self.groups[number])
 
     def take(self):
-        """The number of the group that has the next message, None if none conforms."""
+        """Take the next message, and return its group's number; None if no message conforms."""
         group = self.quota.choose(self.now)
         if group is None:
             return None
@@ -53,7 +53,7 @@ class Topic:
         return number
 
     def run(self, seconds):
-        """Take all that may be had until then, as soon as it may."""
+        """Take each message as soon as it conforms, for a time."""
         end, order = self.now + int(seconds * SECOND), []
         while self.now < end:
             while (number := self.take()) is not None:
@@ -67,8 +67,8 @@ class Topic:
 
 
 @pytest.mark.parametrize("borrow", [True, False])
-def test_while_all_ask_each_has_its_guarantee(borrow):
-    """E4: 100 QPS over 4 groups are 25 each, with and without borrowing."""
+def test_busy_groups_get_their_guarantees(borrow):
+    """E3: 100 QPS over 4 groups are 25 each, with and without borrowing."""
     topic = Topic(100, 4, borrow=borrow)
     topic.wants(0, 1, 2, 3)
     topic.run(10)
@@ -79,12 +79,12 @@ def test_while_all_ask_each_has_its_guarantee(borrow):
     ("qps", "groups", "borrow", "rate"),
     [(100, 4, True, 100), (100, 4, False, 25), (1_000, 10, True, 150), (1_000, 10, False, 100), (0.5, 2, True, 0.5)],
 )
-def test_one_alone_has_the_topics_share_or_what_a_group_may_have_at_the_most(qps, groups, borrow, rate):
-    """E3: min(topic's share, max_group_qps) with borrowing, its guarantee without."""
+def test_single_busy_group_gets_its_maximum(qps, groups, borrow, rate):
+    """E3: min(qps, max_group_qps) with borrowing, its guarantee without."""
     topic = Topic(qps, groups, borrow=borrow)
     topic.wants(1)
     topic.run(1_000 / rate)
-    # A guarantee is never held up by the cap: at the start one may come on top of the other.
+    # The cap never delays a guarantee: at the start, one is added to the other.
     assert 1_000 == pytest.approx(topic.counts()[1], abs=3)
 
 
@@ -94,12 +94,10 @@ def test_one_alone_has_the_topics_share_or_what_a_group_may_have_at_the_most(qps
     st.lists(st.floats(0, 3), min_size=6, max_size=6),
 )
 @examples(40)
-def test_what_a_group_leaves_goes_to_the_others_by_turns(qps, groups, wanted):
-    """Borrowing is max-min fair: nobody gets less than it wants while another borrows more than it (E19: the whole
-    quota is used as long as somebody may).
-    """
+def test_borrowing_is_max_min_fair(qps, groups, factors):
+    """E19: no group gets less than its demand while another borrows more, and the whole quota is used."""
     share = qps / groups
-    demands = [min(150.0, want * share) for want in wanted[:groups]]
+    demands = [min(150.0, factor * share) for factor in factors[:groups]]
     topic = Topic(qps, groups)
     seconds, step = 20, 100 * MS
     credit = [0.0] * groups
@@ -122,25 +120,26 @@ def test_what_a_group_leaves_goes_to_the_others_by_turns(qps, groups, wanted):
         assert due * seconds * 0.93 - 4 <= got
 
 
-def test_a_loan_costs_nothing_of_the_guarantee_and_ends_at_once():
+def test_loan_costs_no_guarantee_and_ends_at_once():
+    """X1."""
     topic = Topic(100, 4)
     topic.wants(0)
     topic.run(5)
     topic.wants(1, 2, 3)
-    assert [1, 2, 3] == sorted(topic.run(0.0301)[:3]), "those inside their guarantee come first"
+    assert [1, 2, 3] == sorted(topic.run(0.0301)[:3]), "groups within their guarantee come first"
     before = topic.counts()
     topic.run(4)
     assert [100] * 4 == pytest.approx([now - then for now, then in zip(topic.counts(), before, strict=True)], abs=2)
 
 
-def test_who_wakes_waits_for_one_interval_of_the_topic():
+def test_waking_group_waits_for_one_interval_of_the_topic():
     topic = Topic(100, 10)
     topic.wants(*range(9))
     topic.run(3)
     topic.wants(9)
-    woke = topic.now
+    woken_at = topic.now
     topic.run(1)
-    assert topic.got[9][0] - woke <= 10 * MS
+    assert topic.got[9][0] - woken_at <= 10 * MS
 
 
 numbers = st.integers(0, 4)
@@ -168,7 +167,7 @@ RULES = [
 
 
 class Checked(Topic):
-    """Each answer is held against the buckets as they stand: the order they are kept in must never matter."""
+    """Checks each decision against the buckets. The order in which they are kept must never matter."""
 
     def take(self):
         number = super().take()
@@ -185,23 +184,23 @@ class Checked(Topic):
             assert cap_at <= self.now
             assert at == group.at, "a loan moves the guarantee's bucket"
             inside = [each for each in ready if each is not group and each.at <= self.now]
-            assert [] == inside, "a borrower came before one inside its guarantee"
+            assert [] == inside, "a borrower came before a group within its guarantee"
         return number
 
     def _blocked(self, group):
-        may_borrow = self.quota._borrow and group.cap_at <= self.now
+        may_borrow = self.borrows and group.cap_at <= self.now
         return group.at > self.now and not may_borrow
 
     def _check_wakes(self, ready):
-        """The instant is neither past nor late."""
+        """Check that `wakes_at` is neither past nor late."""
         assert self.quota.wakes_at > self.now
-        first = [min(group.at, group.cap_at) if self.quota._borrow else group.at for group in ready]
+        first = [min(group.at, group.cap_at) if self.borrows else group.at for group in ready]
         assert self.quota.wakes_at <= max(self.quota.at, min(first, default=NEVER))
 
 
 @given(st.integers(0, 5), ops)
 @examples(200)
-def test_every_answer_follows_from_the_buckets(rules, steps):
+def test_each_decision_follows_from_the_buckets(rules, steps):
     topic = Checked(**RULES[rules])
     topic.groups += [Group() for _ in range(5 - len(topic.groups))]
     topic.got = [[] for _ in topic.groups]
@@ -224,21 +223,21 @@ def apply(topic, kind, value):
             topic.now = topic.quota.wakes_at
             topic.take()
     elif kind == "ask":
-        asking_changes_nothing(topic, looks=value)
+        check_cancelled_grants(topic, count=1 + value)
     else:
-        one_more_of_a_batch(topic, topic.groups[value])
+        take_one_more_of_a_batch(topic, topic.groups[value])
 
 
-def asking_changes_nothing(topic, looks):
-    """E10: a grant that is cancelled changes nothing: the same messages follow at the same instants."""
+def check_cancelled_grants(topic, count):
+    """E10: cancelled grants don't change the following messages and their instants."""
     other = deepcopy(topic)
-    for _ in range(1 + looks):
+    for _ in range(count):
         topic.quota.choose(topic.now)
     assert following(deepcopy(other)) == following(deepcopy(topic))
 
 
 def following(topic):
-    """What comes next: instants and groups."""
+    """The instants and groups of the next messages."""
     order = []
     for _ in range(6):
         while (number := topic.take()) is not None:
@@ -247,7 +246,7 @@ def following(topic):
     return order
 
 
-def one_more_of_a_batch(topic, group):
+def take_one_more_of_a_batch(topic, group):
     if group.ready and topic.quota.admits(group, topic.now):
         siblings = [each for each in topic.groups if each.ready and each is not group and each.at <= topic.now]
         assert topic.quota.at <= topic.now
@@ -263,12 +262,12 @@ def one_more_of_a_batch(topic, group):
     st.lists(st.tuples(st.sets(st.integers(0, 5)), st.floats(0, 30)), min_size=1, max_size=8),
 )
 @examples(60)
-def test_no_window_of_the_topic_or_a_group_holds_too_much(qps, groups, burst, borrow, phases):
-    """Q; E3 for groups: a loan asks the cap, a guarantee doesn't, so each may come on top of the other once."""
+def test_no_window_of_the_topic_or_a_group_exceeds_its_rate(qps, groups, burst, borrow, phases):
+    """Q; E3 for groups: the cap limits loans but not the guarantee, so each may add its allowance once."""
     topic = Topic(qps, groups, burst, borrow, most=max(150.0, qps / groups))
-    for wanting, intervals in phases:
+    for busy, intervals in phases:
         topic.ends(*range(groups))
-        topic.wants(*(number for number in wanting if number < groups))
+        topic.wants(*(number for number in busy if number < groups))
         topic.run(intervals / qps)
     allowed = max(burst - 1, 1) + 1
     assert excess(due(sorted(chain.from_iterable(topic.got)), qps)) <= allowed + 1e-6
@@ -283,8 +282,8 @@ def due(times, rate):
     return [Fraction(rate) * at / SECOND for at in times]
 
 
-def test_no_group_of_many_is_left_out():
-    """One topic with 800 groups."""
+def test_each_of_800_groups_gets_its_share():
+    """E3."""
     topic = Topic(800, 800)
     topic.wants(*range(800))
     topic.run(3)
@@ -292,8 +291,8 @@ def test_no_group_of_many_is_left_out():
     assert {2, 3, 4} >= set(topic.counts())
 
 
-def test_a_topic_that_comes_to_a_node_brings_no_burst_along():
-    """Q, Z1: whoever had it before may have used it just now; a second later it has saved up its own."""
+def test_topic_new_to_a_node_has_no_burst():
+    """Q, Z1: its previous owner may have used the burst just now. After a second it has saved up its own."""
     topic = Topic(100.0, 1, burst=50)
     topic.wants(0)
     assert 1 == len(topic.run(0.009))
@@ -305,4 +304,4 @@ def test_a_topic_that_comes_to_a_node_brings_no_burst_along():
     topic.quota.rest()
     topic.now += SECOND
     topic.configure(100.0, 1, burst=50)
-    assert 1 == len(topic.run(0.009)), "nor when it comes back"
+    assert 1 == len(topic.run(0.009)), "a burst after the topic's return"

@@ -1,4 +1,4 @@
-"""Fair shares by water filling, weighted and even (X1, W): the shares that tenants and nodes are measured against."""
+"""Fair shares by water filling, weighted and even (X1, W)."""
 
 from math import isclose
 
@@ -18,7 +18,7 @@ parts = st.just(0.0) | st.floats(1e-6, 1)
     st.lists(st.tuples(st.floats(0.01, 100), st.floats(0, 1_000)), min_size=1, max_size=8),
     st.floats(0, 1_000),
 )
-def test_fair_shares_are_what_pouring_gives(each, capacity):
+def test_fair_shares_match_those_by_pouring(each, capacity):
     """X1."""
     weights, demands = zip(*each, strict=True)
     assert pytest.approx(poured(capacity, weights, demands), abs=1e-6) == fair_shares(capacity, weights, demands)
@@ -26,13 +26,13 @@ def test_fair_shares_are_what_pouring_gives(each, capacity):
 
 @given(st.lists(parts, min_size=1, max_size=9), st.floats(0, 3))
 @examples(200)
-def test_who_lacks_little_gets_all_of_it(wanted, amount):
-    """W: with even weights nobody gets less than another, but one that has all it wanted."""
-    shares = fair_shares(amount, [1.0] * len(wanted), wanted)
-    assert isclose(sum(shares), min(amount, sum(wanted)), abs_tol=1e-9)
+def test_small_demands_are_met_in_full(demands, amount):
+    """W: with even weights, a share is below the largest one only if it meets its demand."""
+    shares = fair_shares(amount, [1.0] * len(demands), demands)
+    assert isclose(sum(shares), min(amount, sum(demands)), abs_tol=1e-9)
     most = max(shares)
-    assert all(share >= most - 1e-9 or isclose(share, want) for share, want in zip(shares, wanted, strict=True))
+    assert all(share >= most - 1e-9 or isclose(share, demand) for share, demand in zip(shares, demands, strict=True))
 
 
-def test_of_nothing_there_are_no_shares():
+def test_no_demands_give_no_shares():
     assert [] == fair_shares(1.0, [], [])

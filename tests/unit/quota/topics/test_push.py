@@ -1,4 +1,4 @@
-"""The settings of a push (E17; fault row 19): what is taken, and what is refused how."""
+"""The push settings of a topic (E17; fault row 19): accepted values, and refusals with their reasons."""
 
 import json
 
@@ -25,13 +25,13 @@ def refused(parts):
     return caught.value
 
 
-def test_what_is_left_out_has_its_default():
+def test_missing_fields_have_defaults():
     whole = {"url": URL, "timeout": 10.0, "secret_ref": None, "headers": {}, "concurrency": None}
     assert whole == made(url=URL)
     assert list(whole) == list(made(headers={}, url=URL))
 
 
-def test_what_is_accepted_is_read_back():
+def test_accepted_push_survives_encoding():
     """Nodes read it as JSON under `accepted/`."""
     given = {"url": URL, "timeout": 2, "secret_ref": "acme.key", "headers": {"A": "b"}, "concurrency": 3}
     topic = complete(parse_spec(json.dumps({"qps": 5, "push": given}).encode()), LIMITS)
@@ -39,12 +39,12 @@ def test_what_is_accepted_is_read_back():
     assert topic == decode_accepted(encode(accept(topic, 1, None))).topic
 
 
-def test_defaults_are_nobodys_to_change():
+def test_defaults_are_not_shared_between_topics():
     made(url=URL)["headers"]["X"] = "y"
     assert {} == made(url=URL)["headers"]
 
 
-def test_a_change_replaces_it_as_a_whole():
+def test_change_replaces_the_push_as_a_whole():
     old = merge(None, {"qps": 5, "push": {"url": URL, "timeout": 3}})
     assert 10.0 == json.loads(merge(old, {"push": {"url": URL}}))["push"]["timeout"]
     assert "push" not in json.loads(merge(old, {"push": None}))
@@ -58,7 +58,7 @@ def test_a_change_replaces_it_as_a_whole():
         "http://a/" + "x" * 2_039,
     ],
 )  # fmt: skip
-def test_an_address_is_kept_to_the_letter(url):
+def test_url_is_kept_unchanged(url):
     assert url == made(url=url)["url"]
 
 
@@ -83,14 +83,14 @@ def test_an_address_is_kept_to_the_letter(url):
         ("http://a/%zz", "in ASCII"), ("http://a/\x00", "in ASCII"), ("http://a/" + "x" * 2_040, "characters"),
     ],
 )  # fmt: skip
-def test_a_url_that_is_none_is_refused(url, reason):
+def test_invalid_url_is_refused_with_its_reason(url, reason):
     error = refused({"url": url})
     assert "push.url" == error.field
     assert reason in error.reason
 
 
 @pytest.mark.parametrize("url", ["ftp://user:hunter2@a", "http://user:hunter2@a b", "http://user:hunter2@a:b"])
-def test_a_password_in_it_is_never_shown(url):
+def test_password_in_a_url_is_never_shown(url):
     assert "hunter2" not in str(refused({"url": url}))
 
 
@@ -120,7 +120,7 @@ def test_a_password_in_it_is_never_shown(url):
         ({"url": URL, "headers": {f"A{n}": "1" for n in range(33)}}, "push.headers", "at most 32"),
     ],
 )
-def test_other_parts_are_refused_with_field_and_reason(parts, field, reason):
+def test_invalid_field_is_refused_with_its_reason(parts, field, reason):
     error = refused(parts)
     assert field == error.field
     assert reason in error.reason
@@ -139,16 +139,16 @@ def test_other_parts_are_refused_with_field_and_reason(parts, field, reason):
         "Nats-X",
     ],
 )
-def test_nobody_sets_what_is_the_connections_or_ours(name):
+def test_reserved_header_is_refused(name):
     assert "can't be set" in refused({"url": URL, "headers": {name: "x"}}).reason
 
 
-def test_a_headers_value_is_never_shown():
+def test_value_of_a_header_is_never_shown():
     assert "hunter2" not in str(refused({"url": URL, "headers": {"Authorization": "hunter2\n"}}))
 
 
 @given(st.text() | st.from_regex(r"https?://[ -~]*", fullmatch=True))
-def test_whatever_the_url_one_sentence_or_the_same_address(text):
+def test_any_url_is_kept_or_refused_in_one_sentence(text):
     try:
         kept, sentence = push.url("push.url", text), ""
     except TopicError as error:

@@ -1,4 +1,4 @@
-"""Templates: read strictly (fault 19), and which of several is for a project (item 1 of topics as data)."""
+"""Templates: strict reading (fault 19), and the choice of one for a project."""
 
 import json
 
@@ -15,12 +15,12 @@ def template(name: str, match: str, qps: float = 10, limit: int = 1_000) -> Temp
 
 
 class TestRead:
-    def test_as_written(self):
+    def test_valid_template_is_read(self):
         read = parse_template("dev", b'{"match": "dev-*", "topic": {"qps": 10, "groups": 1}, "limit": 5}')
         assert ("dev", "dev-*", 5) == (read.name, read.match, read.limit)
         assert {"qps": 10, "groups": 1} == parse_spec(read.topic).given
 
-    def test_a_thousand_topics_if_it_says_nothing(self):
+    def test_limit_defaults_to_1_000(self):
         assert parse_template("dev", b'{"match": "*", "topic": {"qps": 10}}').limit == 1_000
 
     @pytest.mark.parametrize(
@@ -46,7 +46,7 @@ class TestRead:
             (b'{"match": "a", "topic": {"qps": 1}, "x": 1}', "x", "is no field of a template"),
         ],
     )
-    def test_what_is_wrong_is_named(self, raw, field, reason):
+    def test_invalid_template_is_refused_with_field_and_reason(self, raw, field, reason):
         """Fault 19."""
         with pytest.raises(TopicError) as error:
             parse_template("dev", raw)
@@ -57,7 +57,7 @@ class TestRead:
         st.none() | st.booleans() | st.floats() | st.text(), lambda inner: st.lists(inner) | st.dictionaries(
             st.sampled_from(["match", "topic", "limit", "qps", "state"]) | st.text(), inner), max_leaves=10,
     ).map(lambda value: json.dumps(value).encode()))  # fmt: skip
-    def test_whatever_stands_there_is_one_error_or_a_template(self, raw):
+    def test_any_bytes_are_a_template_or_one_error(self, raw):
         """Fault 20."""
         try:
             parse_template("dev", raw)
@@ -79,28 +79,28 @@ class TestMatch:
             ("acme", "Acme", False),
         ],
     )
-    def test_a_glob(self, match, project, does):
+    def test_match_is_a_glob_over_the_project(self, match, project, does):
         assert does is template("t", match).matches(project)
 
-    def test_the_most_specific_is_taken(self):
+    def test_most_specific_template_is_chosen(self):
         templates = [template("all", "*"), template("dev", "dev-*"), template("team", "dev-red-*")]
-        reported = {project: best(templates, project) for project in ("x", "dev-1", "dev-red-1")}
-        assert {"x": "all", "dev-1": "dev", "dev-red-1": "team"} == {p: each.name for p, each in reported.items()}
+        chosen = {project: best(templates, project) for project in ("x", "dev-1", "dev-red-1")}
+        assert {"x": "all", "dev-1": "dev", "dev-red-1": "team"} == {p: each.name for p, each in chosen.items()}
 
-    def test_of_equal_ones_the_first_by_name(self):
+    def test_first_name_wins_between_equally_specific_templates(self):
         assert "a" == best([template("b", "?ev-*"), template("a", "de?-*")], "dev-1").name
 
-    def test_none(self):
+    def test_no_matching_template_gives_none(self):
         assert best([template("dev", "dev-*")], "acme") is None
 
 
 class TestMerged:
-    def test_only_what_is_named_changes(self):
+    def test_merge_changes_only_the_named_fields(self):
         old = template_merged("dev", None, {"match": "dev-*"}, {"qps": 10, "ttl": 60})
         new = template_merged("dev", old, {"limit": 7}, {"ttl": None, "burst": 3})
         assert {"match": "dev-*", "topic": {"qps": 10.0, "burst": 3}, "limit": 7} == json.loads(new)
 
-    def test_what_is_needed_the_first_time(self):
+    def test_new_template_needs_match_and_qps(self):
         with pytest.raises(TopicError, match=r"topic\.qps is missing"):
             template_merged("dev", None, {"match": "dev-*"}, {})
         with pytest.raises(TopicError, match="match is missing"):
