@@ -1,4 +1,4 @@
-"""As much of etcd as ownership needs: owner keys, plan keys, leases, and all that ever happened to an owner key."""
+"""A model of etcd for ownership: owner keys, plan keys, leases, and the history of the owner keys."""
 
 from dataclasses import dataclass, field
 
@@ -7,7 +7,7 @@ from evenlane.ring.membership.member import Owner
 
 @dataclass
 class Etcd:
-    """Owner keys and plan keys. `history` holds all that ever happened to an owner key."""
+    """Owner keys and plan keys. `history` has every change of an owner key."""
 
     revision: int = 1
     owners: dict = field(default_factory=dict)
@@ -20,7 +20,7 @@ class Etcd:
         self.plans[node] = (self.revision, generation, partitions)
 
     def acquire(self, node, lease, partition, plan_revision):
-        """The epoch; 0: refused."""
+        """Create an owner key, and return its epoch; 0: refused."""
         if partition in self.owners or self.plans[node][0] != plan_revision or lease not in self.leases:
             return 0
         self.revision += 1
@@ -48,6 +48,6 @@ class Etcd:
             self.owners[partition] = owner
 
     def listing(self, revision):
-        """All owner keys as they stood."""
+        """All owner keys at a revision."""
         found = {partition: owner for at, partition, owner in self.history if at <= revision}
         return {partition: owner for partition, owner in found.items() if owner is not None}

@@ -1,4 +1,4 @@
-"""The formulas that place a message: fixed for ever, so known vectors stand here."""
+"""The formulas that place a message. They never change, so they are tested with known vectors."""
 
 from collections import Counter
 from hashlib import sha256
@@ -24,8 +24,8 @@ names = st.text("abcdefgh-_0123456789", min_size=1, max_size=20)
         (2202, 100001, 15018),
     ],
 )
-def test_the_vectors_of_other_implementations(key, buckets, expected):
-    """As Guava's and go-jump's own tests have them."""
+def test_jump_hash_matches_other_implementations(key, buckets, expected):
+    """The vectors of Guava's and go-jump's own tests."""
     assert expected == jump_hash(key, buckets)
 
 
@@ -38,66 +38,48 @@ def test_the_vectors_of_other_implementations(key, buckets, expected):
         (0x0DDC0FFEEBADF00D, [0, 1, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 15, 15, 15, 15]),
     ],
 )
-def test_the_vectors_for_a_growing_number_of_buckets(key, expected):
+def test_jump_hash_matches_vectors_for_growing_buckets(key, expected):
     assert expected == [jump_hash(key, buckets) for buckets in range(1, 20)]
 
 
-def test_the_vectors_for_small_keys():
+def test_jump_hash_matches_vectors_for_small_keys():
     expected = [0, 55, 62, 8, 45, 59, 86, 97, 82, 59, 73, 37, 17, 56, 86, 21, 90, 37, 38, 83]
     assert expected == [jump_hash(key, 100) for key in range(20)]
 
 
 @given(keys, st.integers(1, 300))
-def test_a_key_stays_or_goes_to_the_new_bucket(key, buckets):
-    """A raised quota never reshuffles keys needlessly."""
+def test_key_stays_or_moves_to_the_new_bucket(key, buckets):
+    """K6: a raised quota never reshuffles keys. Read backwards, only keys of the removed bucket move."""
     before, after = jump_hash(key, buckets), jump_hash(key, buckets + 1)
     assert after in {before, buckets}
     assert 0 <= before < buckets
 
 
-@pytest.mark.parametrize("buckets", [2, 7, 30])
-def test_keys_are_balanced_and_few_of_them_move(buckets):
-    count = 20_000
-    keys = [digest(str(number)) & ((1 << 64) - 1) for number in range(count)]
-    sizes = Counter(jump_hash(key, buckets) for key in keys)
-    assert max(sizes.values()) < 1.15 * count / buckets
-    assert min(sizes.values()) > 0.85 * count / buckets
-    moved = sum(jump_hash(key, buckets) != jump_hash(key, buckets + 1) for key in keys)
-    assert moved < 1.15 * count / (buckets + 1)
-
-
 @pytest.mark.parametrize("buckets", [0, -1])
-def test_no_bucket_is_an_error(buckets):
+def test_number_of_buckets_must_be_positive(buckets):
     with pytest.raises(ValueError, match="at least 1"):
         jump_hash(1, buckets)
 
 
 @given(st.text(max_size=30))
-def test_a_digest_is_the_whole_sha_256_as_a_number(text):
+def test_digest_is_the_whole_sha_256_as_a_number(text):
     """P1."""
     assert int(sha256(text.encode()).hexdigest(), 16) == digest(text)
 
 
 @given(st.text(max_size=30), st.integers(1, 50))
-def test_a_group_is_the_jump_hash_of_the_low_64_bits(key, groups):
+def test_group_is_the_jump_hash_of_the_low_64_bits(key, groups):
     low = int(sha256(key.encode()).hexdigest()[-16:], 16)
     assert jump_hash(low, groups) == group_of(key, groups)
 
 
 @given(names, st.integers(0, 500), st.integers(1, 12), st.integers(1, 300))
-def test_a_partition_is_the_digest_of_project_and_slot(project, group, spread, partitions):
-    """P1 and P13, from `hashlib` alone."""
+def test_partition_is_the_digest_of_project_and_slot(project, group, spread, partitions):
+    """P1, P13: computed with `hashlib` alone. A project is on at most `spread` partitions, one per slot."""
     slot = group % spread
     text = f"{project}/{slot}" if slot else project
     expected = int.from_bytes(sha256(text.encode()).digest(), "big") % partitions
     assert expected == partition_of(project, group, spread, partitions)
-
-
-@given(names, st.integers(1, 12), st.integers(1, 300))
-def test_a_project_lies_on_at_most_spread_partitions(project, spread, partitions):
-    """P13: its blast radius."""
-    found = {partition_of(project, group, spread, partitions) for group in range(100)}
-    assert len(found) <= spread
 
 
 def test_projects_are_balanced_over_the_partitions():
@@ -105,7 +87,7 @@ def test_projects_are_balanced_over_the_partitions():
     assert (128, True) == (len(sizes), max(sizes.values()) < 1.35 * 200)
 
 
-def test_vectors_of_groups_and_partitions():
-    """These never change: a change would send keys to other groups while old messages wait in the first."""
+def test_groups_and_partitions_match_known_vectors():
+    """These never change: keys would move to other groups while their earlier messages wait."""
     assert [1, 1, 2, 7] == [group_of(key, 8) for key in ("", "order-1", "order-2", "ключ")]
     assert [87, 5, 12, 64, 87] == [partition_of("acme", group, 12, 128) for group in (0, 1, 2, 3, 12)]

@@ -1,4 +1,4 @@
-"""The leader's part: when it plans, what it plans, and how it goes on where another stopped."""
+"""The leader's plans: when it makes them, their content, and how it continues those of its predecessor."""
 
 import pytest
 
@@ -28,7 +28,7 @@ def draft(leader, placement):
 
 
 def leading(plans=None, nodes=("a", "b"), *, generation=0, owners=None, partitions=4):
-    """Begun at 0, before its first plan."""
+    """A leader elected at 0, before its first plan."""
     made = Leader(partitions)
     made.begin(generation, plans or {}, owners or {}, 0)
     made.nodes(dict.fromkeys(nodes, FIT), 0)
@@ -36,7 +36,7 @@ def leading(plans=None, nodes=("a", "b"), *, generation=0, owners=None, partitio
 
 
 def settled(nodes=("a", "b")):
-    """With a plan that stands: partitions by turns."""
+    """A leader with a written plan: the nodes own partitions in turn."""
     made = leading(nodes=nodes)
     draft(made, [nodes[p % len(nodes)] for p in range(4)])
     made.written(0)
@@ -44,9 +44,9 @@ def settled(nodes=("a", "b")):
     return made
 
 
-class TestBeginning:
-    def test_nothing_is_due_before_plans_and_nodes_are_known(self):
-        """P4: a plan without the nodes would take everything from everybody."""
+class TestStart:
+    def test_no_plan_is_due_before_plans_and_nodes_are_known(self):
+        """P4: a plan without the nodes would take all partitions from their owners."""
         made = Leader(4)
         assert Phase.ELECTED is made.phase
         made.nodes({"a": FIT}, 0)
@@ -57,49 +57,50 @@ class TestBeginning:
         other.nodes({"a": FIT}, 50 * MS)
         assert other.due() is not None
 
-    def test_what_stands_is_not_written_again(self):
+    def test_unchanged_plan_is_not_written_again(self):
         made = leading({"a": plan(3, 0, 2), "b": plan(3, 1, 3)})
         assert None is draft(made, ["a", "b", "a", "b"])
         assert Phase.LEADING is made.phase
 
-    def test_a_generation_is_never_used_twice(self):
-        """C1, Z5: the newest of what is written anywhere counts."""
+    def test_generation_is_never_used_twice(self):
+        """C1, Z5: it follows the newest generation written anywhere."""
         made = leading({"a": plan(8, 0)}, generation=5)
         assert 9 == draft(made, ["a"] * 4).generation
         made = leading({"a": plan(3, 0)}, generation=5)
         assert 6 == draft(made, ["a"] * 4).generation
 
-    def test_half_a_plan_is_read_by_generation_and_both_keys_are_made_good(self):
-        """P4, C1: the last leader died when it had given partition 1 to b, but hadn't taken it from a."""
+    def test_half_written_plan_is_completed(self):
+        """P4, C1: the previous leader died after it had assigned partition 1 to b, before it took it from a."""
         made = leading({"a": plan(3, 0, 1), "b": plan(4, 1, 2, 3)}, generation=4)
         assert {0: "a", 1: "b", 2: "b", 3: "b"} == made.present
         assert Draft(5, {"a": [0]}, []) == draft(made, ["a", "b", "b", "b"])
 
-    def test_what_nobody_is_planned_for_stays_with_its_owner(self):
-        """E6: even if no plan is left."""
+    def test_partition_without_a_plan_stays_with_its_owner(self):
+        """E6."""
         made = leading({"a": plan(3, 0)}, owners={0: "b", 1: "b"})
         assert {0: "a", 1: "b"} == made.present
 
-    def test_partitions_that_are_none_are_passed_over(self):
+    def test_unknown_partitions_are_ignored(self):
         made = leading({"a": plan(3, 0, 7, -1)})
         assert {0: "a"} == made.present
 
 
-class TestWhen:
-    def test_one_that_went_is_replaced_at_once(self):
+class TestDue:
+    def test_plan_is_due_at_once_when_a_node_is_gone(self):
+        """E14."""
         made = settled()
         made.node_gone("a", 100)
         assert 100 + GONE_NS == made.due()
 
     @pytest.mark.parametrize("record", [LEAVING, NO_STORE])
-    def test_so_is_one_that_is_no_longer_fit(self, record):
+    def test_plan_is_due_at_once_when_a_node_is_no_longer_fit(self, record):
         """P5."""
         made = settled()
         made.node("a", record, 100)
         assert 100 + GONE_NS == made.due()
 
-    def test_joins_are_gathered_but_not_for_ever(self):
-        """P2: five that start one after the other are one plan."""
+    def test_joins_share_a_plan_up_to_a_limit(self):
+        """P5: nodes that start one after another cause one plan."""
         made = settled()
         at = 0
         for n in range(30):
@@ -108,12 +109,12 @@ class TestWhen:
             assert min(at + CAME_NS, CAME_AT_LATEST_NS) == made.due()
         assert at > CAME_AT_LATEST_NS
 
-    def test_a_record_that_says_nothing_new_is_no_reason(self):
+    def test_unchanged_fitness_makes_no_plan_due(self):
         made = settled()
         made.node("a", NodeRecord(cpu=0.5), 100)
         assert None is made.due()
 
-    def test_changes_of_load_are_gathered_longer(self):
+    def test_changes_of_load_share_a_plan_for_longer(self):
         made = settled()
         made.load_changed(0)
         assert LOAD_NS == made.due()
@@ -121,28 +122,28 @@ class TestWhen:
             made.load_changed(at)
         assert LOAD_AT_LATEST_NS == made.due()
 
-    def test_a_death_is_not_put_off_by_what_comes_with_it(self):
+    def test_death_is_not_delayed_by_later_changes(self):
         made = settled()
         made.node_gone("a", 0)
         made.node("c", FIT, 1)
         made.load_changed(2)
         assert GONE_NS == made.due()
 
-    def test_a_join_is_not_put_off_by_changes_of_load(self):
-        """P2: what is due sooner stays so."""
+    def test_join_is_not_delayed_by_later_changes_of_load(self):
+        """P5."""
         made = settled()
         made.node("c", FIT, 0)
         for at in range(100 * MS, 5_000 * MS, 250 * MS):
             made.load_changed(at)
             assert made.due() <= CAME_AT_LATEST_NS
 
-    def test_a_join_is_not_put_off_because_loads_had_changed_before(self):
+    def test_join_is_not_delayed_by_earlier_changes_of_load(self):
         made = settled()
         made.load_changed(0)
         made.node("c", FIT, 100 * MS)
         assert 100 * MS + CAME_NS == made.due()
 
-    def test_nothing_is_due_while_a_plan_is_written_but_what_came_meanwhile_is_after_it(self):
+    def test_change_while_a_plan_is_written_makes_the_next_one_due(self):
         made = settled()
         made.node_gone("a", 0)
         draft(made, ["b"] * 4)
@@ -153,26 +154,26 @@ class TestWhen:
         assert 5 + GONE_NS == made.due()
 
 
-class TestWhat:
-    def test_only_what_changes_is_written(self):
+class TestDraft:
+    def test_only_changed_plans_are_written(self):
         made = settled(("a", "b", "c"))
         made.node_gone("b", 0)
         assert Draft(2, {"c": [1, 2]}, ["b"]) == draft(made, ["a", "c", "c", "a"])
 
-    def test_a_new_node_gets_a_plan_even_an_empty_one(self):
-        """Z3: so that it can say that it stands by."""
+    def test_new_node_gets_a_plan_even_without_partitions(self):
+        """Z3: so that it can report that it is on standby."""
         made = settled()
         made.node("c", FIT, 0)
         assert Draft(2, {"c": []}, []) == draft(made, ["a", "b", "a", "b"])
 
-    def test_one_that_leaves_is_told_to_own_nothing(self):
+    def test_leaving_node_gets_an_empty_plan(self):
         """P5."""
         made = settled()
         made.node("a", LEAVING, 0)
         assert ["b"] == made.fit
         assert Draft(2, {"a": [], "b": [0, 1, 2, 3]}, []) == draft(made, ["b"] * 4)
 
-    def test_without_a_fit_node_nothing_moves_but_from_those_that_leave(self):
+    def test_only_leaving_nodes_lose_partitions_without_a_fit_node(self):
         made = settled()
         made.node("a", LEAVING, 0)
         made.node("b", NO_STORE, 0)
@@ -180,11 +181,11 @@ class TestWhat:
         made.written(0)
         assert {1: "b", 3: "b"} == made.present
 
-    def test_a_plan_for_nobody_is_removed(self):
+    def test_plan_of_an_unknown_node_is_removed(self):
         made = leading({"ghost": plan(3, 0)}, nodes=("a",))
         assert Draft(4, {"a": [0, 1, 2, 3]}, ["ghost"]) == draft(made, ["a"] * 4)
 
-    def test_the_same_facts_give_the_same_plan_whatever_their_order(self):
+    def test_plan_does_not_depend_on_the_order_of_events(self):
         """Z2."""
         drafts = []
         for order in (["a", "b", "c"], ["c", "a", "b"]):
@@ -197,7 +198,7 @@ class TestWhat:
 
 
 class TestWriting:
-    def test_what_was_perhaps_written_is_said_again_under_a_newer_generation(self):
+    def test_unconfirmed_plan_is_written_again_with_a_newer_generation(self):
         made = settled()
         made.node_gone("b", 0)
         before = draft(made, ["a"] * 4)
@@ -205,7 +206,7 @@ class TestWriting:
         assert 10 + GONE_NS == made.due()
         assert Draft(before.generation + 1, before.plans, before.gone) == draft(made, ["a"] * 4)
 
-    def test_even_if_it_is_as_it_was_before(self):
+    def test_unconfirmed_plan_is_replaced_even_by_the_previous_one(self):
         made = settled()
         made.node("c", FIT, 0)
         draft(made, ["a", "b", "c", "c"])
@@ -214,8 +215,8 @@ class TestWriting:
         assert Draft(3, {"a": [0, 2], "b": [1, 3]}, ["c"]) == draft(made, ["a", "b", "a", "b"])
 
     @pytest.mark.parametrize("record", [None, plan(0), plan(9, 0, 1, 2, 3)])
-    def test_a_plan_that_somebody_changed_is_written_anew(self, record):
-        """Z5: under a generation that the node takes."""
+    def test_foreign_change_of_a_plan_is_overwritten(self, record):
+        """Z5: with a generation that the node accepts."""
         made = settled()
         made.plan_seen("a", record, 0)
         assert GONE_NS == made.due()
@@ -224,13 +225,13 @@ class TestWriting:
         made.written(10)
         assert None is made.due()
 
-    def test_one_for_a_node_that_there_is_not_is_removed(self):
+    def test_foreign_plan_for_an_unknown_node_is_removed(self):
         made = settled()
         made.plan_seen("ghost", plan(1, 0), 0)
         assert ["ghost"] == draft(made, ["a", "b", "a", "b"]).gone
 
-    def test_what_is_changed_while_a_plan_is_written_is_not_forgotten(self):
-        """The change may have come after the plan: the watch can be quicker than the answer."""
+    def test_foreign_change_while_a_plan_is_written_is_overwritten(self):
+        """The change may be newer than the plan: the watch can be faster than the answer."""
         made = settled()
         made.node_gone("b", 0)
         draft(made, ["a"] * 4)
@@ -239,7 +240,7 @@ class TestWriting:
         assert made.due() is not None
         assert {"a": [0, 1, 2, 3]} == draft(made, ["a"] * 4).plans
 
-    def test_one_that_is_deposed_plans_no_more(self):
+    def test_deposed_leader_makes_no_plan(self):
         made = settled()
         made.node_gone("b", 0)
         made.deposed = True

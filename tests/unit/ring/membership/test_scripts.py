@@ -1,4 +1,4 @@
-"""Hand-off, takeover, fencing and rejoining as text: tests/support/ownership/script.py says what the words mean.
+"""Handoff, takeover, fencing and rejoining as text; tests/support/ownership/script.py describes the commands.
 
 Z1, Z5, O, P5, P6, E14.
 """
@@ -21,5 +21,5 @@ def test_nodes_do_what_the_script_says(file, update):
     assert text == now or update
 
 
-def test_there_are_scripts():
+def test_scripts_are_found():
     assert {"fencing", "handoff", "lost_answer", "rejoin", "takeover"} <= {file.stem for file in FILES}

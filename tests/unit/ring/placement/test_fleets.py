@@ -1,4 +1,4 @@
-"""The figures of issue 4 at both sizes: 60,000 groups of 3,000 projects (measured: docs/explanation/placement.md)."""
+"""Placement in fleets of two sizes, with 60,000 groups of 3,000 projects (measured: docs/explanation/placement.md)."""
 
 import math
 import random
@@ -14,7 +14,7 @@ FLEETS = [(300, 4096), (8, 128)]
 
 
 class Fleet:
-    """Nodes that come and go, each plan made from the one before."""
+    """Nodes that join and leave; each plan is made from the previous one."""
 
     def __init__(self, nodes, partitions, seed=1, projects=3000):
         self.loads = partition_loads(demands(projects, partitions, seed), partitions)
@@ -23,7 +23,7 @@ class Fleet:
         self._next = nodes
 
     def replan(self):
-        """The partitions that moved."""
+        """Make the next plan, and return the partitions that moved."""
         before, self.plan = self.plan, place(self.nodes, self.loads, dict(enumerate(self.plan)))
         return [number for number, owner in enumerate(before) if owner != self.plan[number]]
 
@@ -37,7 +37,7 @@ class Fleet:
         return self.replan()
 
     def shares(self):
-        """Of each node: its load over the mean."""
+        """The load of each node over the mean."""
         carried = dict.fromkeys(self.nodes, 0.0)
         for owner, load in zip(self.plan, self.loads, strict=True):
             carried[owner] += load
@@ -53,16 +53,16 @@ def fleet(request):
     return Fleet(*request.param)
 
 
-def test_a_fresh_plan_keeps_the_bound(fleet):
-    """E6: and numbers of partitions are near."""
+def test_fresh_plan_is_even(fleet):
+    """E6: in load within 5 %, in numbers of partitions within 40 %."""
     assert 1.0 <= fleet.evenness() <= 1.05
     counted = Counter(fleet.plan)
     each = len(fleet.loads) / len(fleet.nodes)
     assert 0.6 * each <= min(counted.values()) <= max(counted.values()) <= 1.4 * each
 
 
-def test_who_joins_moves_its_own_share_and_no_more(fleet):
-    """E6: at most 1.1 / (N + 1) of the partitions, and all of them to the newcomer or nearly."""
+def test_join_moves_only_the_new_nodes_share(fleet):
+    """E6: at most 1.1 / (N + 1) of the partitions move, nine tenths of them to the new node."""
     moved = fleet.join()
     assert 0.8 <= len(moved) * len(fleet.nodes) / len(fleet.loads) <= 1.1
     assert len([number for number in moved if fleet.plan[number] != fleet.nodes[-1]]) <= 0.1 * len(moved)
@@ -71,15 +71,15 @@ def test_who_joins_moves_its_own_share_and_no_more(fleet):
     assert not fleet.replan()
 
 
-def test_a_join_is_cheap_where_loads_are_skewed():
-    """E6: 300 projects on 8 nodes, a dozen times: on average below the ideal."""
+def test_join_moves_few_partitions_with_skewed_loads():
+    """E6: 300 projects on 8 nodes; on average no more than the ideal."""
     fleets = [Fleet(8, 128, seed, projects=300) for seed in range(1, 13)]
     assert sum(len(fleet.join()) for fleet in fleets) / len(fleets) <= 128 / 9
     assert all(fleet.evenness() <= 1.05 for fleet in fleets)
 
 
 @pytest.mark.parametrize("leaver", [0, 3, 7])
-def test_who_leaves_moves_little_besides_its_own(fleet, leaver):
+def test_departure_moves_few_partitions_of_other_nodes(fleet, leaver):
     """E6, E14: at most 1.6 times its own partitions."""
     node = fleet.nodes[leaver]
     own = fleet.plan.count(node)
@@ -88,8 +88,8 @@ def test_who_leaves_moves_little_besides_its_own(fleet, leaver):
     assert not fleet.replan()
 
 
-def test_nodes_come_and_go_for_long(fleet):
-    """E6: the bound is kept and moves stay few on average, whatever plan came before."""
+def test_bounds_hold_over_many_joins_and_departures(fleet):
+    """E6: whatever the previous plan."""
     chance = random.Random(7)
     joins, leaves = [], []
     size = len(fleet.nodes)
@@ -105,8 +105,8 @@ def test_nodes_come_and_go_for_long(fleet):
     assert sum(leaves) / len(leaves) <= 1.6
 
 
-def test_who_comes_back_is_even_again(fleet):
-    """E6: a restart of one node after the other."""
+def test_restarts_keep_the_plan_even(fleet):
+    """E6: four nodes restart one after another."""
     for node in fleet.nodes[:4]:
         fleet.leave(node)
         fleet.nodes.append(node)
@@ -115,17 +115,16 @@ def test_who_comes_back_is_even_again(fleet):
 
 
 @pytest.mark.parametrize(("nodes", "partitions"), FLEETS)
-def test_the_blast_radius(nodes, partitions):
-    """P13: a project is on min(groups, spread) partitions at the most, so about a tenth of the nodes or few more."""
-    wanted = demands(3000, partitions, 1)
+def test_project_is_on_few_nodes(nodes, partitions):
+    """P13: a project is on at most min(groups, spread) partitions, and so on about a tenth of the nodes."""
     plan = Fleet(nodes, partitions).plan
-    for demand in wanted:
+    for demand in demands(3000, partitions, 1):
         owners = {plan[partition] for partition in demand.partitions(partitions)}
         assert len(owners) <= len(demand.partitions(partitions)) <= min(demand.groups, max(1, partitions // 10))
 
 
-def test_a_project_stays_on_a_tenth_of_as_many_nodes_as_partitions():
-    """P13: 12 of 128 at the most, be it ever so large."""
+def test_largest_project_is_on_a_tenth_of_128_nodes():
+    """P13: on at most 12 nodes."""
     plan = Fleet(128, 128).plan
     largest = max(demands(3000, 128, 1), key=lambda demand: demand.groups)
     assert 6 <= len({plan[partition] for partition in largest.partitions(128)}) <= 12

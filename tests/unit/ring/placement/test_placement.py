@@ -1,4 +1,4 @@
-"""Placement as a function: what holds for any nodes, loads and present owners. Fleets: test_fleets."""
+"""Placement as a function: its properties for any nodes, loads and present owners. For fleets see test_fleets.py."""
 
 import math
 from collections import Counter
@@ -40,7 +40,7 @@ def kept(plan):
 @given(nodes=nodes_, loads=loads_, present=presents)
 @settings(max_examples=60)
 def test_every_partition_is_on_a_live_node(strategy, nodes, loads, present):
-    """E6: whoever had it before, and whether that node is gone."""
+    """E6: whatever the previous owner, and whether it is gone."""
     plan = place(nodes, loads, present, strategy)
     assert len(loads) == len(plan)
     assert set(plan) <= set(nodes)
@@ -49,8 +49,8 @@ def test_every_partition_is_on_a_live_node(strategy, nodes, loads, present):
 @pytest.mark.parametrize("strategy", STRATEGIES)
 @given(nodes=nodes_, loads=loads_, present=presents, random=st.randoms())
 @settings(max_examples=60)
-def test_the_order_of_what_is_given_changes_nothing(strategy, nodes, loads, present, random):
-    """E6, Z2: all leaders come to the same plan."""
+def test_plan_does_not_depend_on_the_order_of_inputs(strategy, nodes, loads, present, random):
+    """E6, Z2: all leaders compute the same plan."""
     shuffled = dict(random.sample(sorted(present.items()), len(present)))
     assert place(nodes, loads, present, strategy) == place(random.sample(nodes, len(nodes)), loads, shuffled, strategy)
 
@@ -63,27 +63,27 @@ def test_the_order_of_what_is_given_changes_nothing(strategy, nodes, loads, pres
     nodes=NODES[:5], loads=[1000.0 / (number + 1) for number in range(64)], present=dict.fromkeys(range(64), "gone-1")
 )
 def test_placing_again_moves_nothing(strategy, nodes, loads, present):
-    """E6: no endless moves, even where no plan is within the bounds."""
+    """E6: no endless moves, even if no plan is within the bounds."""
     plan = place(nodes, loads, present, strategy)
     assert plan == place(nodes, loads, kept(plan), strategy)
 
 
 @given(nodes_, st.integers(0, 200), presents, st.sampled_from([0.0, 7.5]))
 def test_equal_loads_give_equal_numbers(nodes, partitions, present, load):
-    """E6: numbers differ by one at the most, from whatever was before."""
+    """E6: numbers of partitions differ by at most one, from any present owners."""
     counted = counts(nodes, place(nodes, [load] * partitions, present))
     assert max(counted) - min(counted) <= 1
 
 
-def test_a_cap_alone_is_not_enough():
+def test_empty_node_gets_partitions_although_caps_are_kept():
     """E6: 3/3/3/3/0 keeps every cap of ceil(12 / 5)."""
     present = {partition: NODES[partition // 3] for partition in range(12)}
     counted = sorted(counts(NODES[:5], place(NODES[:5], [0.0] * 12, present)))
     assert [2, 2, 2, 3, 3] == counted
 
 
-def test_a_newcomer_gets_load_and_not_only_idle_partitions():
-    """E6: of 8 nodes that are full to the same point, none is overfull when a ninth comes."""
+def test_new_node_gets_load_and_not_only_idle_partitions():
+    """E6: although none of the 8 evenly loaded nodes is overloaded when the ninth joins."""
     loads = [10.0 if number % 4 == 0 else 0.0 for number in range(320)]
     before = place(NODES[:8], loads, {})
     after = place(NODES[:9], loads, kept(before))
@@ -92,7 +92,7 @@ def test_a_newcomer_gets_load_and_not_only_idle_partitions():
 
 @pytest.mark.parametrize("nodes", [1, 2, 3, 5, 7, 12])
 def test_few_topics_are_even_in_load_and_in_number(nodes):
-    """E6: most environments: 128 partitions, 12 of them with a load."""
+    """E6: as in most environments, 12 of 128 partitions have a load."""
     loads = [50.0 if number % 10 == 3 and number < 120 else 0.0 for number in range(128)]
     plan = place(NODES[:nodes], loads, {})
     loaded = [round(load / 50.0) for load in carried(NODES[:nodes], plan, loads).values()]
@@ -102,16 +102,16 @@ def test_few_topics_are_even_in_load_and_in_number(nodes):
 
 @given(st.integers(2, 12), st.lists(st.floats(1.0, 2.0), min_size=240, max_size=240), presents)
 @settings(max_examples=40)
-def test_the_bound_is_kept_where_loads_make_it_possible(nodes, loads, present):
-    """E6: at 20 partitions and more for each node, none far heavier than others; from any present owners."""
+def test_plan_is_even_if_the_loads_allow_it(nodes, loads, present):
+    """E6: with at least 20 partitions per node, none far heavier than others, from any present owners."""
     plan = place(NODES[:nodes], loads, {**kept(["gone-1"] * 240), **present})
     mean = math.fsum(loads) / nodes
     assert max(carried(NODES[:nodes], plan, loads).values()) <= 1.05 * mean * (1 + 1e-9)
     assert min(counts(NODES[:nodes], plan)) > 0
 
 
-def test_the_heaviest_partition_is_alone():
-    """E6: nothing else with a load is beside what is too heavy for any node; the idle ones are shared."""
+def test_overweight_partition_shares_its_node_with_idle_ones_only():
+    """E6: the idle partitions are shared evenly."""
     loads = [1000.0, *[1.0] * 40, *[0.0] * 23]
     plan = place(NODES[:3], loads, {})
     total = carried(NODES[:3], plan, loads)
@@ -121,8 +121,8 @@ def test_the_heaviest_partition_is_alone():
 
 @given(st.lists(st.floats(1.0, 100.0), min_size=128, max_size=128), st.randoms())
 @settings(max_examples=30)
-def test_a_small_change_of_loads_moves_nothing(loads, random):
-    """E6: as long as no bound is broken; the oracle looks at the bounds themselves."""
+def test_small_change_of_loads_moves_nothing(loads, random):
+    """E6: while no bound is exceeded, which the oracle checks."""
     plan = place(NODES[:4], loads, {})
     changed = [load * random.uniform(0.99, 1.01) for load in loads]
     total, mean = carried(NODES[:4], plan, changed).values(), math.fsum(changed) / 4
@@ -132,7 +132,7 @@ def test_a_small_change_of_loads_moves_nothing(loads, random):
 
 
 @given(st.integers(1, 8), st.sampled_from([0.0, 1.0]))
-def test_surplus_nodes_get_nothing_and_stay_so(partitions, load):
+def test_surplus_nodes_stay_on_standby(partitions, load):
     """Z3."""
     plan = place(NODES, [load] * partitions, {})
     assert partitions == len(set(plan))
@@ -141,8 +141,8 @@ def test_surplus_nodes_get_nothing_and_stay_so(partitions, load):
     assert plan == place([*NODES, "node-x"], [load] * partitions, kept(plan))
 
 
-def test_what_lives_stays_when_all_others_go():
-    """E6, E14: of 12 nodes 9 go at once; what the three had stays with them."""
+def test_remaining_nodes_keep_their_partitions():
+    """E6, E14: 9 of 12 nodes leave at once."""
     loads = [1.0 + number % 5 for number in range(240)]
     before = place(NODES, loads, {})
     after = place(NODES[:3], loads, kept(before))
@@ -150,24 +150,24 @@ def test_what_lives_stays_when_all_others_go():
     assert stayed == sum(owner in NODES[:3] for owner in before)
 
 
-def test_many_at_once_take_only_their_share():
-    """E6: 9 come to one that has all; it keeps a tenth, and nothing moves twice."""
+def test_single_owner_keeps_its_share_when_nine_nodes_join():
+    """E6: a tenth of the partitions."""
     loads = [1.0 + number % 3 for number in range(300)]
     plan = place(NODES[:10], loads, dict.fromkeys(range(300), NODES[0]))
     assert 27 <= counts(NODES[:1], plan)[0] <= 33
 
 
-# ---- the others
+# ---- other strategies
 
 
-def test_range_has_neighbours_together():
-    """Kafka's RangeAssignor: the first nodes have one more."""
+def test_range_keeps_neighbours_together():
+    """As Kafka's RangeAssignor; the first nodes have one more."""
     assert ["a", "a", "a", "b", "b", "c", "c"] == place(["c", "a", "b"], [1.0] * 7, {}, "range")
     assert ["a", "b"] == place(["c", "a", "b"], [1.0] * 2, {}, "range")
 
 
-def test_round_robin_goes_around():
-    """Kafka's RoundRobinAssignor."""
+def test_round_robin_assigns_in_turn():
+    """As Kafka's RoundRobinAssignor."""
     assert ["a", "b", "c", "a", "b"] == place(["c", "a", "b"], [1.0] * 5, {}, "round-robin")
 
 
@@ -178,20 +178,20 @@ def test_range_is_contiguous_and_even(nodes, partitions):
     assert max(counts(nodes, plan)) - min(counts(nodes, plan)) <= 1
 
 
-# ---- bad input
+# ---- invalid input
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
-def test_without_nodes_nobody_owns(strategy):
+def test_no_nodes_give_no_owners(strategy):
     assert [None, None] == place([], [1.0, 2.0], {0: "gone"}, strategy)
 
 
-def test_an_unknown_strategy_is_refused():
+def test_unknown_strategy_is_refused():
     with pytest.raises(ValueError, match="'modulo' is unknown: there are bounded-ring, range, round-robin"):
         place(["a"], [1.0], {}, "modulo")
 
 
 @pytest.mark.parametrize("load", [-1.0, math.nan, math.inf])
-def test_a_load_that_is_none_is_refused(load):
+def test_invalid_load_is_refused(load):
     with pytest.raises(ValueError, match="a load must be"):
         place(["a", "b"], [1.0, load], {})
