@@ -1,4 +1,4 @@
-"""Long work in a thread leaves the interpreter as it was, also where two work at once (M)."""
+"""Long work in a thread restores the interpreter's state, even if two pieces of work overlap."""
 
 import gc
 import sys
@@ -8,33 +8,32 @@ import pytest
 from evenlane.engine.base.background_work import unobtrusive
 
 
-def now():
+def state():
     return sys.getswitchinterval(), gc.isenabled()
 
 
-def test_all_is_as_it_was_afterwards():
-    before, within = now(), []
+def test_failed_work_restores_switch_interval_and_garbage_collection():
+    before, within = state(), []
 
     def work():
         with unobtrusive():
-            within.append(now())
+            within.append(state())
             raise ValueError("it fails")
 
     with pytest.raises(ValueError, match="it fails"):
         work()
-    assert before == now()
+    assert before == state()
     ((switch_s, collects),) = within
     assert switch_s < before[0]
     assert not collects
 
 
-def test_whoever_ends_first():
-    """The one that began second ends last, or first."""
-    before = now()
+def test_overlapping_work_restores_the_state_in_any_order_of_ends():
+    before = state()
     for first_ends_first in (True, False):
         one, other = unobtrusive(), unobtrusive()
         one.__enter__()
         other.__enter__()
         for each in (one, other) if first_ends_first else (other, one):
             each.__exit__(None, None, None)
-        assert before == now()
+        assert before == state()

@@ -1,7 +1,10 @@
+"""The log setup: one JSON line per event on stderr, and no secrets in it."""
+
 import io
 import json
 import logging
 import warnings
+from contextlib import redirect_stderr
 
 import pytest
 import structlog
@@ -10,7 +13,7 @@ from evenlane.engine.base import log_setup
 
 
 @pytest.fixture(autouse=True)
-def logging_as_before():
+def restore_logging():
     root = logging.getLogger()
     handlers, level = root.handlers[:], root.level
     logging.captureWarnings(capture=False)  # a command that another test ran may have left it on
@@ -27,7 +30,7 @@ def lines(capsys) -> list[dict]:
     return [json.loads(line) for line in err.splitlines()]
 
 
-def test_an_event_is_one_json_line_on_stderr_with_time_level_and_facts(capsys):
+def test_event_is_one_json_line_with_time_level_and_fields(capsys):
     log_setup.setup("auto")
     structlog.get_logger().info("partition taken", partition=3, epoch=12)
     [line] = lines(capsys)
@@ -38,7 +41,7 @@ def test_an_event_is_one_json_line_on_stderr_with_time_level_and_facts(capsys):
     assert line["timestamp"].endswith("Z")
 
 
-def test_what_is_below_the_level_is_left_out(capsys):
+def test_events_below_the_level_are_dropped(capsys):
     log_setup.setup("json", "warning")
     log = structlog.get_logger()
     log.info("no")
@@ -47,30 +50,30 @@ def test_what_is_below_the_level_is_left_out(capsys):
     assert ["yes"] == [line["event"] for line in lines(capsys)]
 
 
-def test_a_second_setup_replaces_the_first(capsys):
+def test_second_setup_replaces_the_first(capsys):
     log_setup.setup("json", "info")
     log_setup.setup("json", "debug")
     structlog.get_logger().debug("once")
     assert ["once"] == [line["event"] for line in lines(capsys)]
 
 
-def test_a_client_librarys_error_is_told_in_a_word_and_its_chatter_left_out(capsys):
+def test_error_of_a_client_library_is_logged_without_traceback(capsys):
     log_setup.setup("json", "info")
-    logging.getLogger("nats.aio.client").info("chatter")
+    logging.getLogger("nats.aio.client").info("a detail")
     logging.getLogger("nats.aio.client").error("nats: encountered error", exc_info=ConnectionError("gone"))
     [line] = lines(capsys)
     assert "ConnectionError: gone" == line["error"]
     assert "exception" not in line
 
 
-def test_the_traceback_of_a_defect_stays_in_its_one_line(capsys):
+def test_traceback_of_a_defect_is_in_its_line(capsys):
     log_setup.setup("json")
     logging.getLogger("asyncio").error("Task exception was never retrieved", exc_info=ValueError("v"))
     [line] = lines(capsys)
     assert "ValueError: v" in line["exception"]
 
 
-def test_warnings_of_libraries_are_events_too(capsys):
+def test_warnings_of_libraries_are_logged(capsys):
     log_setup.setup("json")
     with warnings.catch_warnings():
         warnings.simplefilter("always")
@@ -79,7 +82,7 @@ def test_warnings_of_libraries_are_events_too(capsys):
     assert ["py.warnings"] == [line["logger"] for line in lines(capsys)]
 
 
-def test_the_console_form_is_for_eyes(capsys):
+def test_console_format_is_readable(capsys):
     log_setup.setup("console")
     structlog.get_logger().info("partition taken", partition=3)
     err = capsys.readouterr().err
@@ -88,8 +91,8 @@ def test_the_console_form_is_for_eyes(capsys):
 
 
 @pytest.mark.parametrize("form", ["json", "console"])
-def test_users_and_passwords_of_addresses_are_in_no_line_whoever_says_it(capsys, form):
-    """Not in a traceback either."""
+def test_credentials_of_addresses_are_never_logged(capsys, form):
+    """Neither by Evenlane nor by libraries, nor in tracebacks."""
     log_setup.setup(form, "debug")
     url = "nats://worker:S3CRET@127.0.0.1:4222"
     structlog.get_logger().warning("connects", to=url, error=f"NATS at {url} does not answer")
@@ -101,18 +104,17 @@ def test_users_and_passwords_of_addresses_are_in_no_line_whoever_says_it(capsys,
     assert 3 <= err.count("nats://***@127.0.0.1:4222")
 
 
-def test_a_field_has_an_end_and_a_line_stays_one(capsys):
+def test_long_field_is_shortened_and_stays_on_one_line(capsys):
     log_setup.setup("json", "debug")
     structlog.get_logger().info("long", text="one\ntwo" * 10_000)
     [line] = lines(capsys)
     assert 4_000 == len(line["text"])
 
 
-def test_lines_go_to_what_stderr_is_now(capsys, monkeypatch):
-    """A progress bar that is drawn puts itself in its place, so that lines stand above it."""
+def test_lines_go_to_the_present_stderr(capsys):
+    """A progress bar replaces `sys.stderr`, so that log lines appear above it."""
     log_setup.setup("json")
-    now = io.StringIO()
-    monkeypatch.setattr("sys.stderr", now)
-    structlog.get_logger().info("above")
-    assert "above" in now.getvalue()
+    with redirect_stderr(io.StringIO()) as present:
+        structlog.get_logger().info("above")
+    assert "above" in present.getvalue()
     assert ("", "") == capsys.readouterr()

@@ -1,4 +1,4 @@
-"""Names that cross a wire: what may be in them, and what is built of them."""
+"""Names on the wire: their rules, and the subjects, streams and keys built from them."""
 
 import pytest
 from hypothesis import given
@@ -34,42 +34,42 @@ BAD = {
 }
 
 
-@pytest.mark.parametrize(("what", "name"), [(what, name) for what, good in GOOD.items() for name in good])
-def test_a_good_name_is_given_back(what, name):
-    assert name == CHECKS[what](name)
+@pytest.mark.parametrize(("kind", "name"), [(kind, name) for kind, good in GOOD.items() for name in good])
+def test_valid_name_is_returned(kind, name):
+    assert name == CHECKS[kind](name)
 
 
-@pytest.mark.parametrize(("what", "name"), [(what, name) for what, bad in BAD.items() for name in bad])
-def test_a_bad_name_is_refused_with_what_it_is_and_the_rule(what, name):
-    with pytest.raises(InvalidName, match=rf"^{what} .* is not valid: 1 to \d+ "):
-        CHECKS[what](name)
+@pytest.mark.parametrize(("kind", "name"), [(kind, name) for kind, bad in BAD.items() for name in bad])
+def test_invalid_name_is_refused_with_its_kind_and_rule(kind, name):
+    with pytest.raises(InvalidName, match=rf"^{kind} .* is not valid: 1 to \d+ "):
+        CHECKS[kind](name)
 
 
-@pytest.mark.parametrize("what", CHECKS)
+@pytest.mark.parametrize("kind", CHECKS)
 @pytest.mark.parametrize("name", [None, 7, b"acme", ["acme"]], ids=repr)
-def test_what_is_no_text_is_no_name(what, name):
+def test_name_must_be_a_text(kind, name):
     with pytest.raises(InvalidName):
-        CHECKS[what](name)
+        CHECKS[kind](name)
 
 
-@pytest.mark.parametrize("what", CHECKS)
-def test_an_endless_name_makes_a_short_sentence(what):
+@pytest.mark.parametrize("kind", CHECKS)
+def test_refusal_of_a_long_name_is_short(kind):
     with pytest.raises(InvalidName) as caught:
-        CHECKS[what]("x\n" * 100_000)
+        CHECKS[kind]("x\n" * 100_000)
     assert len(str(caught.value)) < 300
 
 
 @given(st.text())
-def test_no_name_that_passes_can_break_a_subject_or_a_header(text):
-    for what in ("project", "environment", "priority"):
+def test_valid_name_cannot_break_a_subject_or_a_header(text):
+    for kind in ("project", "environment", "priority"):
         try:
-            name = CHECKS[what](text)
+            name = CHECKS[kind](text)
         except InvalidName:
             continue
         assert not set(name) & set(".*> \r\n\t")
 
 
-def test_streams_and_subjects_as_the_surfaces_fix_them():
+def test_streams_and_subjects_have_their_documented_form():
     lane, later = LaneId("lanes", 7), LaneId("later", 7)
     assert ["LANES_online_7", "LATER_online_7"] == [names.stream("online", each) for each in (lane, later)]
     assert ["DEAD_online", "SETTLED_online"] == [names.dead_stream("online"), names.settled_stream("online")]
@@ -81,7 +81,7 @@ def test_streams_and_subjects_as_the_surfaces_fix_them():
     ]
 
 
-def test_keys_in_etcd_are_apart_by_environment():
+def test_etcd_keys_of_environments_are_separate():
     """E1."""
     assert "/evenlane/online/partitions/7/owner" == names.key("online", "partitions", 7, "owner")
     assert not names.key("a", "b").startswith(names.key("a-b"))

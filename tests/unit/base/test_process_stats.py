@@ -1,4 +1,4 @@
-"""What a process tells of itself in `nodes/<id>` (row P2)."""
+"""The process statistics in `nodes/<id>` (P2)."""
 
 import os
 import socket
@@ -23,23 +23,23 @@ SECOND = 1_000_000_000
         (-1, SECOND, 0.0),
     ],
 )
-def test_the_share_is_processor_time_over_time(cpu_ns, wall_ns, expected):
-    """P2"""
+def test_share_is_processor_time_over_wall_time(cpu_ns, wall_ns, expected):
+    """P2."""
     start = Sample(7 * SECOND, 100 * SECOND)
     assert expected == share(start, Sample(start.cpu_ns + cpu_ns, start.wall_ns + wall_ns))
 
 
-def test_each_call_tells_of_the_time_since_the_last_one():
-    """P2"""
+def test_cpu_covers_the_time_since_the_last_call():
+    """P2."""
     samples = iter(
         [Sample(0, 0), Sample(SECOND, 2 * SECOND), Sample(SECOND, 4 * SECOND), Sample(2 * SECOND, 5 * SECOND)]
     )
-    one = ProcessStats(lambda: next(samples))
-    assert [0.5, 0.0, 1.0] == [one.cpu() for _ in range(3)]
+    stats = ProcessStats(lambda: next(samples))
+    assert [0.5, 0.0, 1.0] == [stats.cpu() for _ in range(3)]
 
 
-def test_asked_again_too_soon_it_says_the_same_and_forgets_nothing():
-    """P2: within one tick of the kernel's clock the share would be 0 or many times too much."""
+def test_cpu_asked_too_soon_is_the_last_one():
+    """P2: within one tick of the kernel's clock, the share would be zero or far too high."""
     samples = iter(
         [
             Sample(0, 0),
@@ -48,36 +48,36 @@ def test_asked_again_too_soon_it_says_the_same_and_forgets_nothing():
             Sample(2 * SECOND, 4 * SECOND),
         ]
     )
-    one = ProcessStats(lambda: next(samples))
-    assert [0.5, 0.5, 0.5] == [one.cpu() for _ in range(3)]
+    stats = ProcessStats(lambda: next(samples))
+    assert [0.5, 0.5, 0.5] == [stats.cpu() for _ in range(3)]
 
 
-def test_before_any_time_went_by_nothing_was_taken():
+def test_cpu_is_zero_before_any_time_has_passed():
     assert 0.0 == ProcessStats(lambda: Sample(5, 5)).cpu()
 
 
-async def test_a_busy_process_takes_about_a_core_and_an_idle_one_nothing():
+async def test_busy_process_uses_more_processor_time_than_an_idle_one():
     """P2: on the real clocks."""
-    one = ProcessStats()
+    stats = ProcessStats()
     start = process_stats.now()
     while process_stats.now().cpu_ns - start.cpu_ns < SECOND // 10:
         pass
-    busy = one.cpu()
-    resting = process_stats.now()
-    await until(lambda: process_stats.now().wall_ns - resting.wall_ns > SECOND // 5)
-    idle = one.cpu()
+    busy = stats.cpu()
+    idle_since = process_stats.now()
+    await until(lambda: process_stats.now().wall_ns - idle_since.wall_ns > SECOND // 5)
+    idle = stats.cpu()
     assert 0 < busy
     assert idle < busy <= 1.5
 
 
-def test_it_knows_its_process():
-    """P2"""
-    one = ProcessStats()
-    assert (socket.gethostname(), os.getpid()) == (one.host, one.pid)
-    assert one.version.startswith("0.")
+def test_stats_have_host_pid_and_version():
+    """P2."""
+    stats = ProcessStats()
+    assert (socket.gethostname(), os.getpid()) == (stats.host, stats.pid)
+    assert stats.version.startswith("0.")
 
 
-def test_without_a_distribution_the_version_is_empty(monkeypatch):
+def test_version_is_empty_without_a_distribution(monkeypatch):
     def missing(name):
         raise process_stats.metadata.PackageNotFoundError(name)
 

@@ -1,10 +1,10 @@
-"""What keeps a node from its work, as its surfaces report it."""
+"""The troubles of a node, as its surfaces report them."""
 
 from evenlane.engine.base.troubles import Troubles, sentences
 
 
-def test_a_trouble_lasts_from_its_beginning_to_its_end():
-    """Issue 25: each change is announced once; only what stops all work makes the node not ready."""
+def test_each_change_of_troubles_is_announced_once():
+    """Only a trouble that stops all work makes the node not ready."""
     changes = []
     troubles = Troubles(lambda: changes.append(troubles.current()))
     troubles.begin("ownership", "serves 48 of 128 partitions")
@@ -20,7 +20,7 @@ def test_a_trouble_lasts_from_its_beginning_to_its_end():
 
 
 def test_sentences_name_the_node():
-    """Issue 25: the same words in `why`, on the page and in `top`."""
+    """`why`, the page and `top` show the same sentences."""
     seen = {"b": {"store": "can't settle"}, "a": {"store": "can't read", "blocked": "has been blocked for 12 s"}}
     expected = ["node a has been blocked for 12 s", "node a can't read", "node b can't settle"]
     assert expected == [*sentences(seen)]

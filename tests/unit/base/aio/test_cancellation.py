@@ -1,4 +1,4 @@
-"""A cancellation reaches its task, also in the instant in which what it waits for comes (E7)."""
+"""A cancellation reaches its task, even if the awaited result arrives in the same instant (E7)."""
 
 import asyncio
 
@@ -11,7 +11,7 @@ ALWAYS = ["while it waits", "as it comes"]
 
 
 class Deaf:
-    """Passes over a cancellation, as `asyncio.wait_for` of Python 3.11 does when it meets the answer."""
+    """Swallows a cancellation, as `asyncio.wait_for` of Python 3.11 does if it coincides with the answer."""
 
     def __init__(self, end: Exception | None = None) -> None:
         self._end = end
@@ -34,7 +34,7 @@ async def cancelled(work) -> asyncio.Task:
 
 
 class TestCancellable:
-    async def test_an_answer_and_an_error_are_given_as_they_are(self):
+    async def test_result_and_error_are_passed_on(self):
         async def fail():
             raise ValueError("no")
 
@@ -43,19 +43,19 @@ class TestCancellable:
             await cancellable(fail())
 
     @pytest.mark.parametrize("end", [None, OSError("gone")], ids=["an answer", "an error"])
-    async def test_who_is_cancelled_hears_of_it_whatever_comes(self, end):
+    async def test_swallowed_cancellation_ends_the_task(self, end):
         assert (await cancelled(cancellable(Deaf(end).ask()))).cancelled()
 
     @pytest.mark.parametrize("when", ALWAYS)
-    async def test_a_bounded_wait_that_has_its_answer_in_the_same_instant(self, when):
-        """The case in which Python 3.11 forgets it."""
+    async def test_cancellation_at_the_instant_of_the_result_is_not_lost(self, when):
+        """Python 3.11 loses it."""
 
         async def work():
             assert 1 == await cancellable(asyncio.wait_for(asyncio.sleep(0.001, 1), 10))
 
         assert 1 == await cancelled_anywhere(work, when)
 
-    async def test_a_time_that_runs_out_inside_is_no_cancellation(self):
+    async def test_inner_timeout_is_no_cancellation(self):
         async def work():
             try:
                 async with asyncio.timeout(0):
@@ -65,27 +65,27 @@ class TestCancellable:
 
         assert "late" == await cancellable(work())
 
-    async def test_in_a_task_that_was_cancelled_before_it_waits_as_ever(self):
-        """As what ends in order has to."""
+    async def test_task_that_was_cancelled_before_can_wait(self):
+        """A task that cleans up after its cancellation must be able to wait."""
 
-        async def clear_up():
+        async def clean_up():
             try:
                 await asyncio.sleep(10)
             except asyncio.CancelledError:
-                return await cancellable(asyncio.sleep(0, "cleared"))
+                return await cancellable(asyncio.sleep(0, "cleaned up"))
 
-        assert "cleared" == (await cancelled(clear_up())).result()
+        assert "cleaned up" == (await cancelled(clean_up())).result()
 
 
 class TestCancelAndWait:
     @pytest.mark.parametrize("when", ALWAYS)
-    async def test_a_cancellation_of_who_waits_is_told_from_that_of_the_task(self, when):
+    async def test_cancellation_of_the_waiting_task_is_passed_on(self, when):
         async def work():
             await cancel_and_wait(asyncio.create_task(asyncio.sleep(10)))
 
         assert 1 == await cancelled_anywhere(work, when)
 
-    async def test_it_returns_once_the_task_has_cleared_up(self):
+    async def test_wait_ends_once_the_task_has_cleaned_up(self):
         steps = []
 
         async def work():
@@ -93,15 +93,15 @@ class TestCancelAndWait:
                 await asyncio.sleep(10)
             finally:
                 await asyncio.sleep(0)
-                steps.append("cleared up")
+                steps.append("cleaned up")
 
         task = asyncio.create_task(work())
         await asyncio.sleep(0)
         await cancel_and_wait(task)
         await cancel_and_wait(task)
-        assert ["cleared up"] == steps
+        assert ["cleaned up"] == steps
 
-    async def test_the_error_of_the_task_is_raised(self):
+    async def test_error_of_the_task_is_raised(self):
         task = asyncio.create_task(Deaf(OSError("gone")).ask())
         await asyncio.sleep(0)
         with pytest.raises(OSError, match="gone"):

@@ -1,4 +1,4 @@
-"""A part that is made on first use: once, whoever calls first."""
+"""A part that is created once, on first use."""
 
 import asyncio
 import sys
@@ -7,10 +7,10 @@ import pytest
 
 from evenlane.engine.base.aio.lazy import Lazy
 
-RARE = "this"  # a module that nothing needs
+RARE = "this"  # a module that no other code imports
 
 
-async def test_the_module_is_imported_with_the_first_call_and_the_part_is_made_once(capsys):
+async def test_first_call_imports_the_module_and_creates_the_part_once(capsys):
     sys.modules.pop(RARE, None)
     parts = []
 
@@ -24,7 +24,7 @@ async def test_the_module_is_imported_with_the_first_call_and_the_part_is_made_o
     assert ([RARE], {lazy.made}) == (parts, set(made))
 
 
-async def test_a_failure_is_tried_again():
+async def test_failed_creation_is_repeated():
     outcomes = [ValueError("not yet"), "made"]
 
     def make(_module):

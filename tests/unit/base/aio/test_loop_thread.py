@@ -1,4 +1,4 @@
-"""Where the lease is kept: in a thread, or in the caller's loop."""
+"""The loops that keep the lease: a thread's, or the caller's own."""
 
 import asyncio
 import threading
@@ -7,6 +7,7 @@ import time
 import pytest
 
 from evenlane.engine.base.aio.loop_thread import LoopThread, SameLoop
+from tests.support.until import until
 
 
 @pytest.fixture(params=[LoopThread, SameLoop])
@@ -24,13 +25,13 @@ async def answer(value):
 
 
 class TestEither:
-    async def test_it_returns_and_raises_what_the_work_does(self, runner):
+    async def test_result_and_error_of_the_work_are_passed_on(self, runner):
         assert 7 == await runner.run(answer(7))
         with pytest.raises(KeyError, match="x"):
             await runner.run(answer(KeyError("x")))
 
-    async def test_callbacks_come_in_their_order_in_the_nodes_loop_before_the_work_has_ended(self, runner):
-        """O: trust that a renewal brings is there when joining returns."""
+    async def test_callbacks_run_in_order_in_the_nodes_loop_before_run_returns(self, runner):
+        """O: the trust of a renewal has arrived when joining returns."""
         seen = []
 
         async def work():
@@ -40,7 +41,7 @@ class TestEither:
         await runner.run(work())
         assert [(number, threading.get_ident()) for number in range(3)] == seen
 
-    async def test_who_gives_up_waiting_ends_the_work(self, runner):
+    async def test_cancelled_caller_cancels_the_work(self, runner):
         begun, ended = threading.Event(), threading.Event()
 
         async def work():
@@ -51,17 +52,16 @@ class TestEither:
                 ended.set()
 
         waiting = asyncio.ensure_future(runner.run(work()))
-        while not begun.is_set():
-            await asyncio.sleep(0)
+        await until(begun.is_set)
         waiting.cancel()
         await asyncio.gather(waiting, return_exceptions=True)
         assert await asyncio.to_thread(ended.wait, 10)
 
-    async def test_it_may_be_closed_when_nothing_ever_ran_and_twice(self, runner):
+    async def test_runner_may_be_closed_unused_and_twice(self, runner):
         await runner.close()
 
 
-async def test_work_goes_on_while_the_nodes_loop_is_blocked():
+async def test_work_continues_while_the_nodes_loop_is_blocked():
     """F1."""
     thread, count = LoopThread("lease"), []
 
@@ -71,8 +71,7 @@ async def test_work_goes_on_while_the_nodes_loop_is_blocked():
             count.append(threading.get_ident())
 
     task = asyncio.ensure_future(thread.run(work()))
-    while not count:
-        await asyncio.sleep(0)
+    await until(lambda: count)
     before = len(count)
     deadline = time.monotonic() + 30
     while len(count) < before + 5 and time.monotonic() < deadline:
@@ -83,7 +82,7 @@ async def test_work_goes_on_while_the_nodes_loop_is_blocked():
     await thread.close()
 
 
-async def test_closing_cancels_what_still_runs():
+async def test_close_cancels_running_tasks():
     thread, ended = LoopThread("lease"), threading.Event()
 
     async def leave_behind():

@@ -1,4 +1,4 @@
-"""Few turns at the same time, but a slow one holds nobody up for long (Z6)."""
+"""Pacing bounds the turns at the same time, but a slow turn doesn't delay others for long (Z6)."""
 
 import asyncio
 
@@ -7,7 +7,7 @@ from tests.support.until import until
 
 
 class Work:
-    """Turns that last until `end` is told of them."""
+    """Turns that last until their event in `ends` is set."""
 
     def __init__(self, few, patience_s):
         self.pacing, self.begun, self.ends = Pacing(few, patience_s), [], {}
@@ -22,7 +22,7 @@ class Work:
         return [asyncio.create_task(self.run(name)) for name in names]
 
 
-async def test_the_next_turn_begins_when_one_ends():
+async def test_next_turn_begins_when_one_ends():
     work = Work(2, patience_s=60)
     tasks = work.start("a", "b", "c")
     await until(lambda: len(work.begun) == 2)
@@ -33,8 +33,8 @@ async def test_the_next_turn_begins_when_one_ends():
     await asyncio.gather(*tasks)
 
 
-async def test_beside_a_slow_turn_the_next_one_begins():
-    """Z1: a stream without a leader keeps no other partition from being served."""
+async def test_next_turn_begins_next_to_a_slow_one():
+    """Z1: a stream without a leader must not keep other partitions from being served."""
     work = Work(1, patience_s=0.01)
     tasks = work.start("slow", "b", "c")
     await until(lambda: work.begun == ["slow", "b", "c"])
@@ -43,13 +43,13 @@ async def test_beside_a_slow_turn_the_next_one_begins():
     await asyncio.gather(*tasks)
 
 
-async def test_a_turn_counts_once_whether_it_ends_late_or_is_given_up():
+async def test_late_or_cancelled_turn_counts_once():
     work = Work(1, patience_s=0.01)
-    slow, timed_out = work.start("slow", "given up")
-    await until(lambda: work.begun == ["slow", "given up"])
-    timed_out.cancel()
+    slow, cancelled = work.start("slow", "cancelled")
+    await until(lambda: work.begun == ["slow", "cancelled"])
+    cancelled.cancel()
     work.ends["slow"].set()
-    await asyncio.gather(slow, timed_out, return_exceptions=True)
+    await asyncio.gather(slow, cancelled, return_exceptions=True)
     work.pacing = Pacing(1, patience_s=60)
     one, two = work.start("one", "two")
     await until(lambda: work.begun[2:] == ["one"])
@@ -59,8 +59,8 @@ async def test_a_turn_counts_once_whether_it_ends_late_or_is_given_up():
     await two
 
 
-async def test_turns_begin_apart():
-    """Z6: many that are opened at the same time leave time for what doesn't move."""
+async def test_turns_begin_at_a_distance():
+    """Z6: many partitions that are opened at once leave time for those that don't move."""
     pacing, begun = Pacing(10, patience_s=60), []
     start = asyncio.get_running_loop().time()
 
@@ -70,5 +70,5 @@ async def test_turns_begin_apart():
 
     await asyncio.gather(*(run() for _ in range(5)))
     assert 5 == len(begun)
-    # (one that begins late doesn't put the next one off, so they are compared with the first)
+    # (a turn that begins late doesn't delay the next one, so each is compared with the first)
     assert all(at - start >= 0.02 * number - 0.001 for number, at in enumerate(begun))

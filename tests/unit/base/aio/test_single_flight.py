@@ -1,4 +1,4 @@
-"""One reading for all callers that want it at the same time: from their calls on, or fresh enough."""
+"""One reading for all simultaneous callers, begun after their calls, or fresh enough."""
 
 import asyncio
 
@@ -9,7 +9,7 @@ from evenlane.engine.errors import Unreachable
 
 
 class Source:
-    """Reads 1, 2, ... when the test lets it; raises what is in `fails` instead."""
+    """Reads 1, 2, ... once `may_end` is set; raises the errors in `fails` first."""
 
     def __init__(self):
         self.now, self.count, self.fails = 10, 0, []
@@ -35,13 +35,13 @@ async def settle():
 
 
 class TestWithoutFreshness:
-    async def test_those_that_call_together_get_one_reading(self):
+    async def test_simultaneous_callers_share_a_reading(self):
         source = Source()
         flight = SingleFlight(source)
         first, *others = await asyncio.gather(*(flight.read() for _ in range(10)))
         assert (1, {2}, 2) == (first, set(others), source.count)
 
-    async def test_a_call_gets_nothing_that_was_being_read_already(self):
+    async def test_caller_gets_no_reading_begun_before_its_call(self):
         source = Source()
         flight = SingleFlight(source)
         source.may_end.clear()
@@ -53,14 +53,14 @@ class TestWithoutFreshness:
         assert (1, [2, 2, 2]) == (await early, await asyncio.gather(*late))
         assert 3 == await flight.read()
 
-    async def test_after_a_failure_the_next_one_reads(self):
+    async def test_next_caller_reads_after_a_failure(self):
         source = Source()
         source.fails = [OSError("gone")]
         flight = SingleFlight(source)
         outcomes = await asyncio.gather(*(flight.read() for _ in range(3)), return_exceptions=True)
         assert ["gone", "2", "2"] == [str(each) for each in outcomes]
 
-    async def test_after_a_cancelled_call_the_next_one_reads(self):
+    async def test_next_caller_reads_after_a_cancelled_one(self):
         source = Source()
         source.may_end.clear()
         flight = SingleFlight(source)
@@ -72,7 +72,7 @@ class TestWithoutFreshness:
 
 
 class TestWithFreshness:
-    async def test_one_reading_is_for_all_until_it_is_old(self):
+    async def test_reading_is_shared_while_fresh(self):
         source = Source()
         flight = source.fresh()
         assert [1] * 10 == await asyncio.gather(*(flight.read() for _ in range(10)))
@@ -81,7 +81,7 @@ class TestWithFreshness:
         source.now = 15
         assert 2 == await flight.read()
 
-    async def test_a_failure_is_for_all_and_is_forgotten(self):
+    async def test_failure_is_shared_while_fresh(self):
         source = Source()
         source.fails = [Unreachable("etcd does not answer")]
         flight = source.fresh()
@@ -90,7 +90,7 @@ class TestWithFreshness:
         source.now = 15
         assert 2 == await flight.read()
 
-    async def test_a_defect_is_for_its_caller_alone(self):
+    async def test_unexpected_error_is_raised_to_its_caller_only(self):
         source = Source()
         source.fails = [ZeroDivisionError()]
         flight = source.fresh()

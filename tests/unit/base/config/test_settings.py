@@ -1,3 +1,5 @@
+"""Settings from flags, variables and a file: layers, values and refusals."""
+
 import dataclasses
 import json
 import os
@@ -8,38 +10,21 @@ import pytest
 
 from evenlane.engine.base.config.settings import CLUSTER_SETTINGS, KEYS, Settings, load
 from evenlane.engine.errors import ConfigError
+from tests.unit.base.config.loading import refusal, written
 
 
-@pytest.fixture
-def folder(tmp_path, monkeypatch):
-    """An empty folder that the process stands in."""
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
-
-
-def written(path: Path, text: str) -> Path:
-    path.write_text(text, encoding="utf-8")
-    return path
-
-
-def refusal(**arguments) -> str:
-    with pytest.raises(ConfigError) as caught:
-        load(**{"environ": {}} | arguments)
-    return str(caught.value)
-
-
-def test_without_anything_the_defaults_are_in_force(folder):
+def test_settings_have_defaults(folder):
     loaded = load(environ={})
     assert Settings() == loaded.settings
     assert dict.fromkeys(KEYS, "default") == loaded.origins
 
 
-def test_every_default_would_be_accepted_if_it_were_written_down(folder):
+def test_each_default_is_a_valid_value(folder):
     chosen = {key: value for key, value in Settings().shown().items() if value is not None}
     assert Settings() == load(chosen, environ={}).settings
 
 
-def test_flags_win_over_variables_and_those_over_the_file(folder):
+def test_flags_override_variables_and_variables_the_file(folder):
     file = written(folder / "some.toml", 'env = "file"\nconcurrency = 1\nreplicas = 3\n')
     environ = {"EVENLANE_ENV": "variable", "EVENLANE_CONCURRENCY": "2"}
     settings, origins = load({"env": "flag"}, environ, file)
@@ -50,11 +35,11 @@ def test_flags_win_over_variables_and_those_over_the_file(folder):
     assert "default" == origins["read_ahead"]
 
 
-def test_a_flag_that_was_not_given_changes_nothing(folder):
+def test_missing_flag_changes_nothing(folder):
     assert "sandbox" == load({"env": None}, {"EVENLANE_ENV": "sandbox"}).settings.env
 
 
-def test_the_file_is_the_one_named_else_the_variables_else_the_folders(folder):
+def test_config_file_is_found_by_flag_variable_or_folder(folder):
     written(folder / "evenlane.toml", 'env = "here"')
     named = written(folder / "named.toml", 'env = "named"')
     flag = written(folder / "flag.toml", 'env = "flag"')
@@ -64,7 +49,7 @@ def test_the_file_is_the_one_named_else_the_variables_else_the_folders(folder):
     assert "flag" == load(environ=environ, config=flag).settings.env
 
 
-def test_lists_come_as_text_or_as_arrays(folder):
+def test_list_is_a_text_or_an_array(folder):
     file = written(folder / "f.toml", 'nats = ["nats://a:1", "tls://b:2"]\npriorities = "high,low"\n')
     settings = load(environ={"EVENLANE_ETCD": "a:1, [::1]:2"}, config=file).settings
     assert ("nats://a:1", "tls://b:2") == settings.nats
@@ -72,11 +57,11 @@ def test_lists_come_as_text_or_as_arrays(folder):
     assert ("high", "low") == settings.priorities
 
 
-def test_a_bare_host_gets_the_scheme_of_nats(folder):
+def test_nats_address_without_scheme_gets_it(folder):
     assert ("nats://a", "nats://b:4222") == load({"nats": "a,b:4222"}, {}).settings.nats
 
 
-def test_durations_and_sizes_come_with_units(folder):
+def test_durations_and_sizes_have_units(folder):
     chosen = {
         "EVENLANE_SETTLE_INTERVAL": "250ms",
         "EVENLANE_LEASE_TTL": "1m",
@@ -87,16 +72,16 @@ def test_durations_and_sizes_come_with_units(folder):
 
 
 @pytest.mark.parametrize(("chosen", "seconds"), [("0", 0.0), (0, 0.0), ("1", 1.0), ("1500ms", 1.5), ("1d", 86_400.0)])
-def test_a_limit_of_blocks_is_none_or_one_that_the_watch_sees(folder, chosen, seconds):
+def test_block_limit_is_zero_or_at_least_a_second(folder, chosen, seconds):
     """F1."""
     assert seconds == load(flags={"block_limit": chosen}).settings.block_limit
 
 
-def test_an_empty_variable_is_not_set(folder):
+def test_empty_variable_counts_as_unset(folder):
     assert "default" == load(environ={"EVENLANE_NATS": ""}).origins["nats"]
 
 
-def test_what_kubernetes_sets_for_a_service_named_evenlane_is_not_ours(folder):
+def test_variables_of_a_kubernetes_service_named_evenlane_are_ignored(folder):
     environ = dict.fromkeys(
         (
             "EVENLANE_SERVICE_HOST",
@@ -165,18 +150,18 @@ def test_what_kubernetes_sets_for_a_service_named_evenlane_is_not_ours(folder):
         ("max_group_qps", "1e400", "'1e400' is not a number of messages a second"),
     ],
 )
-def test_a_wrong_value_is_named_with_its_key_origin_and_what_would_be_right(folder, key, value, reason):
+def test_invalid_value_is_refused_with_key_origin_and_valid_form(folder, key, value, reason):
     assert refusal(flags={key: value}).startswith(f"{key} (flag --{key.replace('_', '-')}): ")
     assert reason in refusal(flags={key: value})
 
 
-def test_a_wrong_value_names_the_file_or_variable_it_stands_in(folder):
+def test_invalid_value_is_refused_with_its_file_or_variable(folder):
     file = written(folder / "f.toml", "replicas = 9")
     assert f"replicas (file {file}): '9' is not" in refusal(config=file)
     assert "replicas (variable EVENLANE_REPLICAS): 'x' is not" in refusal(environ={"EVENLANE_REPLICAS": "x"})
 
 
-def test_an_unknown_key_gets_the_nearest_known_one(folder):
+def test_unknown_key_is_refused_with_the_nearest_known_one(folder):
     file = written(folder / "f.toml", "lease-ttl = 3")
     assert f"file {file}: there is no setting 'lease-ttl'; did you mean lease_ttl?" == refusal(config=file)
     by_variable = refusal(environ={"EVENLANE_CONCURENCY": "3"})
@@ -184,7 +169,7 @@ def test_an_unknown_key_gets_the_nearest_known_one(folder):
     assert "`evenlane config` lists the settings" in refusal(environ={"EVENLANE_XYZZY": "3"})
 
 
-def test_a_file_that_cannot_be_read_or_is_not_toml_is_named(folder):
+def test_unreadable_or_malformed_file_is_refused(folder):
     assert "file gone.toml can't be read: No such file or directory" == refusal(config=Path("gone.toml"))
     broken = written(folder / "b.toml", "env = = 1")
     assert f"file {broken} is not TOML in UTF-8: " in refusal(config=broken)
@@ -194,7 +179,7 @@ def test_a_file_that_cannot_be_read_or_is_not_toml_is_named(folder):
     assert f"file {marked} begins with a byte order mark (BOM): save it as UTF-8 without one" == refusal(config=marked)
 
 
-def test_a_path_in_the_file_is_meant_from_that_files_folder(folder):
+def test_path_in_a_file_is_relative_to_the_files_folder(folder):
     (folder / "etc").mkdir()
     ca = written(folder / "etc" / "ca.pem", "x")
     file = written(folder / "etc" / "f.toml", 'nats_ca = "ca.pem"')
@@ -215,19 +200,19 @@ def test_a_path_in_the_file_is_meant_from_that_files_folder(folder):
         ("etcd_password_file", "etcd_user"),
     ],
 )
-def test_what_only_works_together_is_set_together(folder, one, other):
+def test_paired_settings_must_be_set_together(folder, one, other):
     flag = f"--{one.replace('_', '-')}"
     path = str(written(folder / "there", "x"))
     assert f"{one} (flag {flag}): is set without {other}; set both or neither" == refusal(flags={one: path})
 
 
-def test_a_wanted_group_rate_above_the_limit_is_refused(folder):
+def test_group_qps_above_max_group_qps_is_refused(folder):
     chosen = {"group_qps": 200, "max_group_qps": 150}
     expected = "group_qps (flag --group-qps): 200 is above max_group_qps, which is 150 (flag --max-group-qps)"
     assert expected == refusal(flags=chosen)
 
 
-def test_a_secret_is_read_from_its_file_when_it_is_used(folder):
+def test_secret_is_read_from_its_file_on_each_use(folder):
     path = written(folder / "password", "first\n")
     chosen = {
         "nats_user": "u",
@@ -248,7 +233,7 @@ def test_a_secret_is_read_from_its_file_when_it_is_used(folder):
     assert Settings().nats_password() is None
 
 
-def test_a_secret_shows_neither_in_the_values_nor_in_an_error(folder):
+def test_secret_is_shown_neither_in_values_nor_in_errors(folder):
     settings = load({"nats": "nats://user:s3cret@a:1,tok3n@b:2"}, {}).settings
     assert ("nats://user:s3cret@a:1", "nats://tok3n@b:2") == settings.nats
     assert ["nats://***@a:1", "nats://***@b:2"] == settings.shown()["nats"]
@@ -259,58 +244,16 @@ def test_a_secret_shows_neither_in_the_values_nor_in_an_error(folder):
     assert "did you mean EVENLANE_NATS_PASSWORD_FILE?" in by_mistake
 
 
-def test_a_node_without_a_name_is_host_and_pid():
+def test_node_id_defaults_to_host_and_pid():
     assert f"{socket.gethostname()}-{os.getpid()}" == Settings().node_id()
     assert "n1" == Settings(node="n1").node_id()
 
 
-def test_cluster_facts_are_what_the_cluster_says_unless_set():
-    assert [None] * 5 == [getattr(Settings(), fact) for fact in CLUSTER_SETTINGS]
+def test_cluster_settings_default_to_none():
+    assert [None] * 5 == [getattr(Settings(), key) for key in CLUSTER_SETTINGS]
 
 
-def test_settings_cannot_change_and_can_be_shown_as_json():
+def test_settings_are_frozen_and_can_be_shown_as_json():
     with pytest.raises(dataclasses.FrozenInstanceError):
         Settings().env = "x"  # type: ignore[misc]
     assert list(KEYS) == list(json.loads(json.dumps(Settings().shown())))
-
-
-class TestStore:
-    """E15: `store` and `nats` are two settings for one thing."""
-
-    def test_nats_servers_are_those_of_nats(self, folder):
-        settings, origins = load({"store": "a:1,b:2"}, {})
-        assert ("nats://a:1", "nats://b:2") == settings.nats == settings.store == settings.nats_servers
-        assert "flag --store" == origins["nats"] == origins["store"]
-        assert not settings.is_in_memory
-
-    def test_one_that_names_the_memory(self, folder):
-        for url in ("memory://", "memory://mine"):
-            settings = load({}, {"EVENLANE_STORE": url}).settings
-            assert ((url,), True) == (settings.store, settings.is_in_memory)
-            assert Settings().nats == settings.nats_servers
-
-    def test_the_higher_layer_counts_whichever_of_the_two_it_names(self, folder):
-        file = written(folder / "some.toml", 'nats = "file:1"')
-        assert load({}, {"EVENLANE_STORE": "memory://"}, file).settings.is_in_memory
-        settings, origins = load({"nats": "flag:1"}, {"EVENLANE_STORE": "memory://"}, file)
-        assert (None, ("nats://flag:1",)) == (settings.store, settings.nats_servers)
-        assert ("default", "flag --nats") == (origins["store"], origins["nats"])
-
-    def test_in_one_layer_they_must_agree(self, folder):
-        environ = {"EVENLANE_STORE": "memory://", "EVENLANE_NATS": "a:1"}
-        assert "store (variable EVENLANE_STORE) and nats (variable EVENLANE_NATS) differ: set one of them" == refusal(
-            environ=environ
-        )
-        assert ("nats://a:1",) == load({}, environ | {"EVENLANE_STORE": "nats://a:1"}).settings.nats_servers
-
-    @pytest.mark.parametrize(
-        ("value", "sentence"),
-        [
-            ("memory://a b", "'memory://a b' is not a store: write memory:// or memory://NAME"),
-            ("memory:", "'memory:' is not a store: write memory://"),
-            ("memory://,a:1", "names several stores: memory:// stands alone"),
-            ("http://a:1", "'http://a:1' is not a NATS address: write nats://HOST:PORT"),
-        ],
-    )
-    def test_one_that_is_none_is_refused(self, folder, value, sentence):
-        assert sentence in refusal(environ={"EVENLANE_STORE": value})
