@@ -1,4 +1,4 @@
-"""One line of the log for each decision on partitions, leases, leaders, plans and topics (docs/reference/logs.md)."""
+"""One log entry for each decision on partitions, leases, leaders, plans and topics (docs/reference/logs.md)."""
 
 import asyncio
 
@@ -9,6 +9,7 @@ from structlog.testing import capture_logs
 from evenlane import Engine
 from evenlane.engine.base.config.settings import Settings
 from evenlane.engine.cluster.cluster_config import ClusterConfig
+from evenlane.engine.cluster.connections import Connections
 from evenlane.engine.cluster.record_reader import RecordReader
 from evenlane.engine.control.leader.placement_controller import PlacementController
 from evenlane.engine.control.leader.topic_controller import TopicController
@@ -33,7 +34,7 @@ def log():
 
 
 class TestPartitions:
-    async def test_owned_released_and_owned_by_the_next(self, cluster, log):
+    async def test_move_logs_owned_released_and_owned(self, cluster, log):
         a, b = await cluster.join("a", "b")
         await cluster.own(a=[0, 1], b=[2])
         first = logged(log, "owned", partition=1, generation=1)
@@ -41,9 +42,9 @@ class TestPartitions:
         await until(lambda: a.owned == [0] and b.owned == [1, 2])
         logged(log, "released", partition=1, epoch=first["epoch"], generation=2, held=0)
         assert logged(log, "owned", partition=1, generation=2)["epoch"] > first["epoch"]
-        assert 4 == events(log).count("owned"), "a line for each partition that moves, none for the others"
+        assert 4 == events(log).count("owned"), "one entry per partition that moves, and none for the others"
 
-    async def test_lost(self, cluster, log):
+    async def test_lost_partition_is_logged(self, cluster, log):
         a = await cluster.join("a")
         await cluster.own(a=[0])
         epoch = logged(log, "owned", partition=0)["epoch"]
@@ -51,8 +52,8 @@ class TestPartitions:
         await until(lambda: ("drop", 0) in a.host.calls)
         logged(log, "lost", partition=0, epoch=epoch, generation=1)
 
-    async def test_lost_with_the_term(self, cluster, log):
-        """Z1: the lease is over, and etcd says nothing: whoever looks for partition 1 finds who had it, once."""
+    async def test_partitions_lost_with_the_session_are_logged_once(self, cluster, log):
+        """Z1: even if etcd no longer answers, so that the log shows the last owner of each partition."""
         a = await cluster.join("a")
         await cluster.own(a=[0, 1])
         moves = a.moves
@@ -62,7 +63,7 @@ class TestPartitions:
         assert [0, 0, 1] == sorted(line["partition"] for line in log if line["event"] == "lost")
         assert 3 == moves["lost"] == moves["acquired"]
 
-    async def test_a_backlog_that_is_caught_up_with(self, log):
+    async def test_end_of_catch_up_is_logged(self, log):
         async with World() as world:
             for number in range(DEFAULT.tail_beyond + 1):
                 world.store.put(f"lanes.online.{LANES[0].partition}.acme.0.mid", b"", b"%d" % number)
@@ -72,31 +73,29 @@ class TestPartitions:
 
 
 class TestLease:
-    async def test_fenced_and_renewed_again(self, log):
-        store = Client()
-        made = Made(store.peer(), ttl=1)
+    async def test_fencing_and_renewal_are_logged(self, log):
+        made = Made(Client().peer(), ttl=1)
         await made.lease.join()
-        store_lease = made.client
-        store_lease.cut()
+        made.client.cut()
         await until(lambda: "fenced: nothing starts until the lease is renewed" in events(log))
-        store_lease.heal()
+        made.client.heal()
         await until(lambda: "the lease is renewed: handlers start again" in events(log) or made.lost)
         await made.lease.end()
         logged(log, "fenced: nothing starts until the lease is renewed", node="a")
         logged(log, "the lease is renewed: handlers start again", node="a")
         assert 0 < logged(log, "the lease isn't renewed", node="a")["left_s"] < 1
-        assert 1 == events(log).count("the lease isn't renewed"), "the first that fails"
+        assert 1 == events(log).count("the lease isn't renewed"), "only the first failed renewal is logged"
 
 
 class TestPlans:
-    def test_a_plan_carried_out(self, log):
+    def test_confirmed_plan_is_logged(self, log):
         status = ServingStatus("online", lambda _partitions, _generation: None)
         status.carried_out(64, 7)
         logged(log, "serving", env="online", partitions=64, generation=7)
         status.carried_out(0, 8)
         logged(log, "standing by", env="online", partitions=0, generation=8)
 
-    async def test_a_plan_made(self, log):
+    async def test_written_plan_is_logged(self, log):
         class FakeTopicCache:
             on_change = []  # noqa: RUF012
 
@@ -108,10 +107,10 @@ class TestPlans:
         for name in ("a", "b"):
             await client.put(key("nodes", name), encode(NodeRecord()), lease)
         epoch = await client.put(key("leader"), b"{}")
-        placing = PlacementController(
+        controller = PlacementController(
             client, ENV, ClusterConfig(partitions=4), FakeTopicCache(), "bounded-ring", RecordReader(ENV)
         )
-        serving = asyncio.ensure_future(placing.serve(CreatedAt(key("leader"), epoch)))
+        serving = asyncio.ensure_future(controller.serve(CreatedAt(key("leader"), epoch)))
         await until(lambda: "planned" in events(log))
         serving.cancel()
         await asyncio.gather(serving, return_exceptions=True)
@@ -128,25 +127,25 @@ async def spec(etcd, project, raw):
 
 
 class TestTopics:
-    async def test_who_leads_and_what_becomes_of_topics(self, etcd, log):
-        acceptor = TopicController(etcd.peer(), "online", ClusterConfig(), "n1")
-        await acceptor.start()
+    async def test_leadership_and_states_of_topics_are_logged(self, etcd, log):
+        controller = TopicController(etcd.peer(), "online", ClusterConfig(), "n1")
+        await controller.start()
         revision = await spec(etcd, "acme", b'{"qps": 100}')
         await until(lambda: "a topic is in force" in events(log))
         epoch = logged(log, "leads", node="n1")["epoch"]
         logged(log, "a topic is in force", project="acme", state="active", before="none", qps=100, revision=revision)
         for state, before in (("paused", "active"), ("draining", "paused"), ("active", "draining")):
             await spec(etcd, "acme", b'{"qps": 100, "state": "%s"}' % state.encode())
-            await until(lambda wanted=("a topic is in force", state, before): wanted in self.states(log))
+            await until(lambda expected=("a topic is in force", state, before): expected in self.states(log))
         bad = await spec(etcd, "acme", b'{"qps": -1}')
-        await until(lambda: acceptor.alarms)
+        await until(lambda: controller.alarms)
         line = logged(log, "a topic is refused, the last good one stays", project="acme", field="qps", revision=bad)
         assert line["reason"].startswith("qps must be a number")
         await etcd.delete("/evenlane/online/topics/acme")
         await until(lambda: ("a topic is in force", "deleted", "active") in self.states(log))
         groups = range(logged(log, "a topic is in force", state="deleted")["groups"])
-        await until(lambda: acceptor.emptied("acme", groups))
-        await acceptor.close()
+        await until(lambda: controller.emptied("acme", groups))
+        await controller.close()
         logged(log, "a topic is gone", project="acme")
         logged(log, "leads no more", node="n1", epoch=epoch)
 
@@ -165,24 +164,40 @@ class TestTopics:
             '"https://example.com/?token=S3CRET"',
         ],
     )
-    async def test_a_refusal_names_the_field_and_no_secret(self, etcd, log, push):
-        acceptor = TopicController(etcd.peer(), "online", ClusterConfig(), "n1")
-        await acceptor.start()
+    async def test_rejection_logs_the_field_and_no_secret(self, etcd, log, push):
+        controller = TopicController(etcd.peer(), "online", ClusterConfig(), "n1")
+        await controller.start()
         await spec(etcd, "acme", f'{{"qps": 1, "push": {push}}}'.encode())
-        await until(lambda: acceptor.alarms)
-        await acceptor.close()
+        await until(lambda: controller.alarms)
+        await controller.close()
         assert logged(log, "a topic is refused, the last good one stays")["field"].startswith("push")
         assert MARK not in str(log)
 
 
-async def test_what_a_node_begins_before_it_joins_says_whose_it_is(monkeypatch):
-    """HTTP and the watch of topics log, too, in a program of one's own as well."""
-    seen = {}
+class RecordingEtcd(MemoryCoordination):
+    """Keeps the node that log entries name while the node watches etcd."""
 
-    async def enter(_engine):
-        seen.update(get_contextvars())
+    def __init__(self):
+        super().__init__()
+        self.nodes = []
 
-    monkeypatch.setattr(Engine, "_enter", enter)
-    async with Engine(lambda _message: None, settings=Settings(node="w-1")) as engine:
-        assert {"node": engine.id} == seen
+    def watch(self, prefix):
+        self.nodes.append(get_contextvars().get("node"))
+        return super().watch(prefix)
+
+
+class RecordingConnections(Connections):
+    def __init__(self, etcd):
+        self._etcd = etcd
+
+    def etcd(self, _settings):
+        return self._etcd
+
+
+async def test_entries_before_joining_name_the_node():
+    """As those of the topic watch, in a program that embeds the engine, too."""
+    etcd = RecordingEtcd()
+    settings = Settings(node="w-1", store=("memory://",))
+    async with Engine(lambda _message: None, settings=settings, connect=RecordingConnections(etcd)):
+        assert {"w-1"} == {*etcd.nodes}
     assert "node" not in get_contextvars()

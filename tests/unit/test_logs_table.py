@@ -1,6 +1,8 @@
-"""docs/reference/logs.md lists what the code says, all of it, with its level and fields."""
+"""docs/reference/logs.md lists all log events of the code, with their level and fields."""
 
 import ast
+
+import pytest
 
 from tests.support import ROOT
 from tests.support.log_lines import nodes, written
@@ -18,29 +20,34 @@ def constants(*paths):
     return {node.value for path in paths for node in nodes(path) if isinstance(node, ast.Constant)}
 
 
-def test_every_line_above_debug_is_in_a_table():
-    inside = {line for line in written("engine", "ring") - written("engine/http") if line.level != "debug"}
-    missing = {line for line in inside if line not in DOCUMENTED and line.event != "node stopped"}
+@pytest.fixture(scope="module")
+def lines():
+    return written("engine", "ring")
+
+
+def test_each_event_above_debug_is_documented(lines):
+    logged = {line for line in lines - written("engine/http") if line.level != "debug"}
+    missing = {line for line in logged if line not in DOCUMENTED and line.event != "node stopped"}
     assert set() == missing
 
 
-def test_every_row_is_a_line_that_the_code_has():
+def test_each_documented_event_is_in_the_code():
     code = constants(*(ROOT / "engine").rglob("*.py"), *(ROOT / "ring").rglob("*.py"))
     assert set() == {line.event for line in DOCUMENTED} - code
 
 
-def test_the_tables_are_read():
-    """Else the two above would compare nothing."""
+def test_tables_are_found():
+    """Otherwise the tests above would compare nothing."""
     assert len(DECISIONS) > 30
     assert len(OTHERS) > 50
 
 
-def test_every_decision_is_one_that_a_test_makes():
+def test_each_decision_event_has_a_test():
     assert set() == {line.event for line in DECISIONS} - constants(*TESTS)
 
 
-def test_no_field_has_two_names():
-    fields = {field for line in written("engine", "ring") for field in line.fields}
+def test_each_field_has_one_name(lines):
+    fields = {field for line in lines for field in line.fields}
     assert set() == fields & {
         "tenant",
         "topic_name",

@@ -9,27 +9,27 @@ NOT_SHOWN = {"K3", "K10", "P7", "P10", "X6", "fault 13"}
 """Not built yet; of fault 13, no test runs NATS on three servers."""
 
 
-def test_each_code_that_a_docstring_names_is_in_the_legend():
+def test_codes_in_docstrings_are_in_the_legend():
     unknown = [(each.test, code) for each in docstrings("tests", *PACKAGES) for code in named(each.text) - {*legend()}]
     assert [] == unknown
 
 
-def test_each_row_has_a_test_but_those_that_are_known():
-    """`make rows` lists the others."""
+def test_each_row_has_a_test_except_the_known_ones():
+    """`make rows` lists the tests of each row."""
     without = {code for code, tests in rows.shown().items() if not tests}
     assert NOT_SHOWN == without
 
 
-def test_which_codes_a_docstring_names():
-    """A single letter counts only in a list of codes."""
+def test_codes_of_a_docstring_are_found():
+    """The code of a promise, a single character, counts only in a list of codes."""
     assert {"L", "D", "Z1", "fault 3"} == named("L, D, Z1, fault 3: all of it. V: no code.")
     assert {"E5", "W"} == named("Which queues wait while a backlog comes in (E5, W).")
     assert {"fault 19", "fault 20"} == named("Whoever writes it (faults 19 and 20).")
     assert {"Q"} == named("Q.") == named("Q")
-    assert set() == named("A message, and D is a letter; `make -L`. PartitionLead of S3-like R3x.")
+    assert set() == named("A message, and D is a promise; `make -L`. PartitionLead of S3-like R3x.")
 
 
-def test_the_page_on_testing_names_what_there_is():
+def test_page_on_testing_names_existing_files():
     page = (ROOT / "docs" / "contributing" / "testing.md").read_text()
     rooms = "unit|contract|integration|cli|simulation|ledger|oracles|support"
     names = re.findall(rf"`((?:tests/)?(?:{rooms})/[^`* ]*)`", page)
