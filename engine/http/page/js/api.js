@@ -1,4 +1,4 @@
-// What is asked of the node. Errors are its own sentences.
+// Requests to the node's HTTP API. An error carries the node's own sentence.
 
 const KEY = "evenlane-token";
 
@@ -10,25 +10,25 @@ export class Failure extends Error {
 }
 
 export async function get(path) {
-  return answered(await reached(path, { headers: { accept: "application/json" } }));
+  return parsed(await request(path, { headers: { accept: "application/json" } }));
 }
 
-/** A change: with the token, if there is one. */
+/** Sends a change, with the token if there is one. */
 export async function post(path, body) {
   const headers = { "content-type": "application/json" };
-  const known = token.get();
-  if (known) headers.authorization = `Bearer ${known}`;
-  return answered(await reached(path, { method: "POST", headers, body: body === undefined ? "" : JSON.stringify(body) }));
+  const secret = token.get();
+  if (secret) headers.authorization = `Bearer ${secret}`;
+  return parsed(await request(path, { method: "POST", headers, body: body === undefined ? "" : JSON.stringify(body) }));
 }
 
-/** Kept for this tab alone, and gone with it. */
+/** The token for changes. The browser keeps it for this tab only. */
 export const token = {
   get: () => sessionStorage.getItem(KEY) ?? "",
   set: (text) => sessionStorage.setItem(KEY, text),
   forget: () => sessionStorage.removeItem(KEY),
 };
 
-async function reached(path, options) {
+async function request(path, options) {
   try {
     return await fetch(path, { ...options, cache: "no-store", credentials: "same-origin" });
   } catch {
@@ -36,21 +36,21 @@ async function reached(path, options) {
   }
 }
 
-async function answered(response) {
-  let told;
+async function parsed(response) {
+  let answer;
   try {
-    told = await response.json();
+    answer = await response.json();
   } catch {
     throw new Failure(`the node's answer could not be read (${response.status})`, response.status);
   }
-  if (!response.ok) throw new Failure(told.error ?? `the node answered ${response.status}`, response.status);
-  return told;
+  if (!response.ok) throw new Failure(answer.error ?? `the node answered ${response.status}`, response.status);
+  return answer;
 }
 
 export const paths = {
   why: (project) => `/api/why/${encodeURIComponent(project)}`,
   dead: (project, limit) => `/api/dead/${encodeURIComponent(project)}?limit=${limit}`,
-  letter: (project, seq) => `/api/dead/${encodeURIComponent(project)}/${encodeURIComponent(seq)}`,
+  deadLetter: (project, seq) => `/api/dead/${encodeURIComponent(project)}/${encodeURIComponent(seq)}`,
   replay: (project) => `/api/dead/${encodeURIComponent(project)}/replay`,
   topic: (project, what) => `/api/topics/${encodeURIComponent(project)}/${what}`,
 };

@@ -1,4 +1,4 @@
-// Which view there is, and what all of them share: the connection, the notes, the totals.
+// The current view, and the parts that all views share: the connection, the notes, the totals.
 
 import { el, mark, say } from "./dom.js";
 import { clock } from "./format.js";
@@ -55,28 +55,28 @@ function go(isFirst) {
   }
 }
 
-function told({ overview, state, why }) {
+function onFeed({ overview, state, why }) {
   say(pulse.lastElementChild, state === "live" ? clock(Date.parse(overview.at)) : { connecting: "connecting", lost: "no connection", trouble: "no overview" }[state]);
   mark(pulse, "data-state", state);
   document.body.classList.toggle("stale", state !== "live" && overview !== null);
   warn(state, why, overview);
   if (!overview) return;
   if (loading.isConnected) main.replaceChildren(view.node);
-  if (state === "live") shown(overview);
+  if (state === "live") show(overview);
 }
 
-function shown(overview) {
+function show(overview) {
   say(env, overview.env);
   env.hidden = false;
-  const said = overview.notes.join("\n");
-  if (notes.dataset.said !== said) notes.replaceChildren(...overview.notes.map((note) => el("p", { text: note })));
-  notes.dataset.said = said;
-  notes.hidden = !said;
+  const text = overview.notes.join("\n");
+  if (notes.dataset.text !== text) notes.replaceChildren(...overview.notes.map((note) => el("p", { text: note })));
+  notes.dataset.text = text;
+  notes.hidden = !text;
   view.show(overview);
 }
 
 function warn(state, why, overview) {
-  const last = overview ? ` What you see is of ${clock(Date.parse(overview.at))}.` : "";
+  const last = overview ? ` The figures are of ${clock(Date.parse(overview.at))}.` : "";
   const texts = { lost: `Connection lost: trying again.${last}`, trouble: `No overview: ${why}.${last}` };
   const text = texts[state] ?? "";
   say(banner, text);
@@ -84,7 +84,7 @@ function warn(state, why, overview) {
   if (!overview && text) say(loading.lastChild, state === "lost" ? "Waiting for the node …" : "Waiting for an overview …");
 }
 
-function pressed(event) {
+function onKey(event) {
   const typing = event.target.closest?.("input, select, textarea, dialog");
   if (event.key !== "/" || typing || event.ctrlKey || event.metaKey || event.altKey || view !== tenants) return;
   event.preventDefault();
@@ -93,8 +93,8 @@ function pressed(event) {
 
 document.querySelector(".skip").addEventListener("click", (event) => { event.preventDefault(); main.focus(); });
 addEventListener("hashchange", () => go(false));
-addEventListener("keydown", pressed);
+addEventListener("keydown", onKey);
 tip.start();
-live.listen(told);
+live.listen(onFeed);
 go(true);
 live.start();

@@ -1,16 +1,16 @@
-// Something that changes the cluster: with the token, which is asked for if it has to be.
+// Changes to the cluster. They need the token, which the user is asked for if it is missing or wrong.
 
 import { post, token } from "./api.js";
-import { askedForToken } from "./dialog.js";
+import { askForToken } from "./dialog.js";
 import { toast } from "./toast.js";
 
 const UNAUTHORIZED = 401;
 
-/** What the node said; null if it wasn't done, which has been told then. */
+/** Returns the node's answer. Returns null if the change failed, or the user cancelled it; a failure is shown. */
 export async function change(path, body) {
   let why = "";
   for (;;) {
-    if ((!token.get() || why) && !(await askedForToken(why))) return null;
+    if ((!token.get() || why) && !(await askForToken(why))) return null;
     try {
       return await post(path, body);
     } catch (error) {

@@ -1,4 +1,4 @@
-// A tenant's last two minutes, drawn by uPlot.
+// Charts of a tenant's last two minutes, drawn by uPlot.
 
 import { el, mark } from "./dom.js";
 import { clock, count, rate } from "./format.js";
@@ -7,7 +7,7 @@ import * as past from "./past.js";
 const HEIGHT = 150;
 const dark = matchMedia("(prefers-color-scheme: dark)");
 
-/** `lines`: {kind, label, colour} each, `kind` of the past or a function of the tenant for a level that stays. */
+/** `lines` holds {kind, label, colour}. `kind` names a series of the past, or is a function of the tenant for a level line. */
 export class Chart {
   constructor(project, title, lines, format) {
     Object.assign(this, { project, title, lines, format, plot: null, tenant: null });
@@ -23,7 +23,7 @@ export class Chart {
     this.tenant = tenant;
     const times = past.times();
     const columns = this.lines.map(({ kind }) => (typeof kind === "function" ? times.map(() => kind(tenant)) : past.series(this.project, kind)));
-    mark(this.box, "aria-label", `${this.title}: ${this.lines.map(({ label }, place) => `${label} ${said(columns[place], this.format)}`).join("; ")}`);
+    mark(this.box, "aria-label", `${this.title}: ${this.lines.map(({ label }, place) => `${label} ${summary(columns[place], this.format)}`).join("; ")}`);
     if (this.plot) this.plot.setData([times, ...columns]);
     else if (this.box.clientWidth) this.plot = new uPlot(this.options(), [times, ...columns], this.box);
   }
@@ -50,7 +50,7 @@ export class Chart {
   }
 }
 
-function said(figures, format) {
+function summary(figures, format) {
   const known = figures.filter((figure) => figure !== null);
   return known.length ? `now ${format(known.at(-1))}, at most ${format(Math.max(...known))}` : "not known";
 }

@@ -1,29 +1,29 @@
-// What something waits for, in a word; more for who points at it.
+// Chips: a state or a wait reason in a word, with its meaning as a tooltip.
 
 import { el, mark, say } from "./dom.js";
 import { explain } from "./tip.js";
 import { counted, reason, state } from "./words.js";
 
-/** Empty, and out of the way of the keyboard, until there is something to say. */
+/** An empty chip. It is hidden, and no tab stop, until it has a text. */
 export function chip() {
   return el("span", { class: "chip", hidden: true });
 }
 
 export function showReason(node, name, reasons = {}) {
-  const told = name ? reason(name) : null;
+  const words = name ? reason(name) : null;
   const queues = Object.keys(reasons).length > 1 || Object.values(reasons)[0] > 1 ? ` (${counted(reasons)})` : "";
-  show(node, told && { ...told, meaning: `${told.meaning}${queues}` });
+  show(node, words && { ...words, meaning: `${words.meaning}${queues}` });
 }
 
 export function showState(node, name) {
   show(node, state(name));
 }
 
-function show(node, told) {
-  mark(node, "hidden", !told);
-  mark(node, "tabindex", told ? 0 : null);
-  if (!told) return say(node, "");
-  say(node, told.label);
-  mark(node, "data-tone", told.tone);
-  explain(node, told.meaning);
+function show(node, words) {
+  mark(node, "hidden", !words);
+  mark(node, "tabindex", words ? 0 : null);
+  if (!words) return say(node, "");
+  say(node, words.label);
+  mark(node, "data-tone", words.tone);
+  explain(node, words.meaning);
 }

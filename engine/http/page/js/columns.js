@@ -1,11 +1,11 @@
-// The columns of the tenants' table: what each shows, and what it sorts by. Unknown figures come last.
+// Columns of the tenants' table: the text and the sort key of each. Unknown figures come last.
 
 import { count, duration, rate } from "./format.js";
 import { reason } from "./words.js";
 
 const WORST = Number.MAX_VALUE;
 
-/** Seconds until all of it is gone: null if that isn't known, WORST if never. */
+/** Seconds until the backlog is empty: null if unknown, WORST if never. */
 export function gone(tenant) {
   const parts = tenant.priorities;
   if (parts.some((part) => part.never_gone)) return WORST;
@@ -23,7 +23,7 @@ export function goneText(tenant) {
   return tenant.backlog || seconds === null ? duration(seconds) : "";
 }
 
-/** `key`, `label`, `by` (a number or text to sort by), `text` of a tenant and `part` of one of its priorities. */
+/** `key`, `label`, `by` (the number or text to sort by), `text` of a tenant, and `part` of one of its priorities. */
 export const COLUMNS = [
   { key: "project", label: "Tenant", by: (tenant) => tenant.project, first: "ascending" },
   { key: "trend", label: "Backlog, 2 min" },
@@ -46,7 +46,7 @@ export function used(tenant) {
   return tenant.qps === null || tenant.leaving === null ? null : tenant.leaving / tenant.qps;
 }
 
-/** An order of tenants; those that are equal stay by name. */
+/** Compares two tenants; equal ones are in the order of their names. */
 export function order({ key, direction }) {
   const { by } = COLUMNS.find((column) => column.key === key);
   const sign = direction === "ascending" ? 1 : -1;

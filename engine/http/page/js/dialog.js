@@ -1,33 +1,33 @@
-// Questions to whoever sits there. Escape is a no.
+// Modal questions to the user. Escape means no.
 
 import { token } from "./api.js";
 import { el } from "./dom.js";
 
-/** Whether it is to be done. */
+/** Returns whether the user agrees. */
 export async function confirmed({ title, text, act }) {
-  return (await asked({ title, body: [el("p", { text })], act })) !== null;
+  return (await ask({ title, body: [el("p", { text })], act })) !== null;
 }
 
-/** Ask for the token, and keep it; whether there is one then. `why` says what was wrong with the last one. */
-export async function askedForToken(why = "") {
+/** Asks for the token and stores it; returns whether there is one. `why` says what was wrong with the last one. */
+export async function askForToken(why = "") {
   const field = el("input", { type: "password", id: "token", autocomplete: "off", required: true, spellcheck: "false", "aria-describedby": "token-about" });
-  const about = el("p", { id: "token-about", class: "muted", text: "Changes need the token of this node: the file that its setting http_token_file names holds it. It is kept for this tab alone." });
+  const about = el("p", { id: "token-about", class: "muted", text: "Changes need the token of this node. It is in the file that the setting http_token_file names. The browser keeps it for this tab only." });
   const wrong = why ? el("p", { class: "wrong", role: "alert", text: why }) : null;
   const body = [wrong, el("label", { for: "token", text: "Token" }), field, about];
-  const said = await asked({ title: "Token", body, act: "Go on", value: () => field.value.trim() });
-  if (!said) return false;
-  token.set(said);
+  const secret = await ask({ title: "Token", body, act: "Continue", value: () => field.value.trim() });
+  if (!secret) return false;
+  token.set(secret);
   return true;
 }
 
-/** What `value` gives when it is agreed to, null if not. */
-function asked({ title, body, act, value = () => true }) {
+/** Returns the result of `value` if the user agrees, otherwise null. */
+function ask({ title, body, act, value = () => true }) {
   const cancel = el("button", { type: "button", class: "quiet", text: "Cancel", on: { click: () => dialog.close() } });
   const go = el("button", { type: "submit", class: "strong", text: act });
-  let told = null;
+  let result = null;
   const agree = (event) => {
     event.preventDefault();
-    told = value();
+    result = value();
     dialog.close();
   };
   const dialog = el("dialog", { "aria-labelledby": "dialog-title" },
@@ -39,9 +39,9 @@ function asked({ title, body, act, value = () => true }) {
   return new Promise((resolve) => {
     dialog.addEventListener("close", () => {
       dialog.remove();
-      // The browser has given the focus back already, and whoever is quick has moved it on since.
+      // The browser has restored the focus already, and a quick user may have moved it since.
       if (document.activeElement === document.body && before?.isConnected) before.focus();
-      resolve(told);
+      resolve(result);
     });
   });
 }

@@ -1,4 +1,4 @@
-// Figures as people read them. What isn't known is a dash.
+// Formats figures for people. An unknown figure is a dash.
 
 export const UNKNOWN = "–";
 
@@ -14,7 +14,7 @@ export function count(number) {
   return number === null || number === undefined ? UNKNOWN : WHOLE.format(number);
 }
 
-/** Messages a second. */
+/** Messages per second. */
 export function rate(number) {
   if (number === null || number === undefined) return UNKNOWN;
   if (number >= 100) return WHOLE.format(number);
@@ -51,12 +51,12 @@ export function bytes(number) {
   return number < 2 ** 20 ? `${TENTH.format(number / 1024)} KiB` : `${TENTH.format(number / 2 ** 20)} MiB`;
 }
 
-/** Of a time in ms. */
+/** Formats a time in milliseconds. */
 export function clock(at) {
   return CLOCK.format(at);
 }
 
-/** Of an instant as JSON has it. */
+/** Formats an instant in the format of JSON. */
 export function day(instant) {
   const at = Date.parse(instant);
   return Number.isNaN(at) ? UNKNOWN : DAY.format(at);

@@ -1,16 +1,16 @@
-// The stream of overviews. Whoever is interested is told of each, and of how the connection is.
+// The stream of overviews. Listeners receive each overview, and each change of the connection's state.
 
 import * as past from "./past.js";
 
-const SILENT_MS = 7_000; // a node that has nothing new says so more often
-const AGAIN_MS = 2_000;
+const SILENT_MS = 7_000; // the node sends something more often than that, even if nothing has changed
+const RETRY_MS = 2_000;
 
 let source = null;
-let lastHeard = 0;
-let again = 0;
+let receivedAt = 0;
+let retry = 0;
 const listeners = new Set();
 
-/** `state`: connecting, live, trouble (the node can't see the cluster; `why` says so) or lost. */
+/** `state` is connecting, live, trouble (the node can't see the cluster; `why` is the reason) or lost. */
 export const now = { overview: null, state: "connecting", why: "" };
 
 export function listen(listener) {
@@ -19,44 +19,44 @@ export function listen(listener) {
 
 export function start() {
   connect();
-  setInterval(look, 1_000);
+  setInterval(checkSilence, 1_000);
   addEventListener("online", connect);
 }
 
 function connect() {
   source?.close();
-  clearTimeout(again);
-  lastHeard = Date.now();
+  clearTimeout(retry);
+  receivedAt = Date.now();
   source = new EventSource("/api/events");
-  source.addEventListener("history", (event) => heard(() => past.begin(JSON.parse(event.data))));
-  source.addEventListener("overview", (event) => heard(() => shown(JSON.parse(event.data))));
-  source.addEventListener("trouble", (event) => heard(() => turned("trouble", JSON.parse(event.data).error)));
+  source.addEventListener("history", (event) => receive(() => past.begin(JSON.parse(event.data))));
+  source.addEventListener("overview", (event) => receive(() => show(JSON.parse(event.data))));
+  source.addEventListener("trouble", (event) => receive(() => change("trouble", JSON.parse(event.data).error)));
   source.onerror = () => {
-    turned("lost");
-    if (source.readyState === EventSource.CLOSED) again = setTimeout(connect, AGAIN_MS); // it gives up by itself
+    change("lost");
+    if (source.readyState === EventSource.CLOSED) retry = setTimeout(connect, RETRY_MS); // the browser has given up
   };
 }
 
-function heard(what) {
-  lastHeard = Date.now();
-  what();
+function receive(handle) {
+  receivedAt = Date.now();
+  handle();
 }
 
-function shown(overview) {
+function show(overview) {
   past.add(overview);
   now.overview = overview;
-  turned("live");
+  change("live");
 }
 
-function turned(state, why = "") {
+function change(state, why = "") {
   now.state = state;
   now.why = why;
   for (const listener of listeners) listener(now);
 }
 
-/** A connection that says nothing any more may be gone without a word. */
-function look() {
-  if (Date.now() - lastHeard <= SILENT_MS) return;
-  turned("lost");
+/** Reconnects after a silence: a connection may break without an event. */
+function checkSilence() {
+  if (Date.now() - receivedAt <= SILENT_MS) return;
+  change("lost");
   connect();
 }

@@ -1,4 +1,4 @@
-// The nodes: who owns what, and how each is.
+// The nodes: their partitions, and the state of each node.
 
 import { arrange, el, mark, say } from "./dom.js";
 import { count, duration, milliseconds, plural, ranges, rate, share } from "./format.js";
@@ -21,10 +21,10 @@ const COLUMNS = [
   { key: "cpu", label: "CPU", text: (node) => share(node.cpu) },
   {
     key: "lease", label: "Lease left", text: (node) => (node.lease_seconds !== null && node.lease_seconds <= 0 ? "ended" : duration(node.lease_seconds)),
-    bad: (node) => node.lease_seconds !== null && node.lease_seconds <= 0, about: "For so long it may hand out messages without another word from etcd.",
+    bad: (node) => node.lease_seconds !== null && node.lease_seconds <= 0, about: "How long the node may hand out messages without another answer from etcd.",
   },
-  { key: "settles", label: "Settle lag", text: (node) => milliseconds(node.settle_lag_seconds), bad: (node) => node.settle_lag_seconds > SLOW_SETTLES_S, about: "For how long the oldest result has not been made durable." },
-  { key: "loop", label: "Loop lag", text: (node) => milliseconds(node.loop_lag_seconds), bad: (node) => node.loop_lag_seconds > SLOW_LOOP_S, about: "The longest that its event loop stood still of late." },
+  { key: "settles", label: "Settle lag", text: (node) => milliseconds(node.settle_lag_seconds), bad: (node) => node.settle_lag_seconds > SLOW_SETTLES_S, about: "How long the oldest result has not been durable." },
+  { key: "loop", label: "Loop lag", text: (node) => milliseconds(node.loop_lag_seconds), bad: (node) => node.loop_lag_seconds > SLOW_LOOP_S, about: "The longest recent pause of the node's event loop." },
   { key: "version", label: "Version", text: (node) => node.version || "" },
 ];
 
@@ -41,18 +41,17 @@ export class Nodes {
     const table = el("table", { class: "nodes", role: "table", "aria-label": "Nodes" },
       el("thead", { role: "rowgroup" }, el("tr", { role: "row" }, ...heads)), this.body);
     this.owned = el("tbody");
-    const words = el("details", { class: "as-table" }, el("summary", { text: "Who owns what, as a table" }),
+    const asTable = el("details", { class: "as-table" }, el("summary", { text: "Owners as a table" }),
       el("table", { class: "plain" }, el("thead", {}, el("tr", {}, el("th", { scope: "col", text: "Node" }), el("th", { scope: "col", text: "Partitions" }))), this.owned));
     this.node = el("section", { class: "cluster", "aria-label": "Nodes and partitions" },
       el("h1", { text: "Nodes and partitions", tabindex: -1 }),
-      el("div", { class: "sides" }, el("div", { class: "sheet" }, this.ring.node, words), el("div", { class: "sheet scroll" }, table)));
+      el("div", { class: "sides" }, el("div", { class: "sheet" }, this.ring.node, asTable), el("div", { class: "sheet scroll" }, table)));
   }
 
   show(overview) {
     this.ring.show(overview);
-    const there = overview.nodes.map((node) => this.row(node, overview.nodes));
-    arrange(this.body, there);
-    this.listed(overview);
+    arrange(this.body, overview.nodes.map((node) => this.row(node, overview.nodes)));
+    this.showOwners(overview);
   }
 
   row(node, nodes) {
@@ -65,11 +64,11 @@ export class Nodes {
     return row.line;
   }
 
-  listed({ nodes, unowned }) {
+  showOwners({ nodes, unowned }) {
     const parts = [...nodes.map((node) => [node.id, ranges(node.partitions)]), ...(unowned.length ? [["nobody", ranges(unowned)]] : [])];
-    const said = JSON.stringify(parts);
-    if (said === this.said) return;
-    this.said = said;
+    const text = JSON.stringify(parts);
+    if (text === this.shownText) return;
+    this.shownText = text;
     this.owned.replaceChildren(...parts.map(([owner, which]) =>
       el("tr", {}, el("th", { scope: "row", text: owner }), el("td", { text: which || "none" }))));
   }
@@ -82,7 +81,7 @@ class NodeRow {
     this.swatch = el("i", { class: "swatch", "aria-hidden": "true" });
     this.link = el("a", { text: id });
     this.mark = el("span", { class: "chip", "data-tone": "lead", text: "leader", hidden: true });
-    explain(this.mark, "It plans who owns what, and accepts topics.");
+    explain(this.mark, "It assigns partitions to nodes, and accepts topics.");
     this.silent = el("span", { class: "chip", "data-tone": "fault", text: "no answer", hidden: true });
     this.trouble = el("span", { class: "chip", "data-tone": "fault", hidden: true });
     this.cells.id.append(this.swatch, this.link, this.mark, this.silent, this.trouble);

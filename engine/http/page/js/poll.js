@@ -1,14 +1,14 @@
-// One question that a view asks again and again: as long as it is there, and somebody looks.
+// Polls the node while a view is open and visible.
 
-const UNSEEN_MS = 1_500; // how late it is noticed that somebody looks again
+const UNSEEN_MS = 1_500; // how often a hidden page checks whether it is visible again
 
 export class Poll {
-  /** `ask()` promises an answer. `told(answer)` and `failed(error)` say in how many ms it is asked again. */
-  constructor({ ask, told, failed }) {
-    Object.assign(this, { ask, told, failed, timer: 0, turn: 0, isOver: false });
+  /** `ask()` promises an answer. `onAnswer(answer)` and `onError(error)` return the ms until the next question. */
+  constructor({ ask, onAnswer, onError }) {
+    Object.assign(this, { ask, onAnswer, onError, timer: 0, turn: 0, isOver: false });
   }
 
-  /** Asks at once. Of a question that is under way nothing is heard any more: it was asked before whatever is new. */
+  /** Asks at once. The answer to an earlier question is ignored: it describes an older state. */
   async now() {
     if (this.isOver) return;
     clearTimeout(this.timer);
@@ -18,10 +18,10 @@ export class Poll {
     try {
       const answer = await this.ask();
       if (isOld()) return;
-      wait = this.told(answer);
+      wait = this.onAnswer(answer);
     } catch (error) {
       if (isOld()) return;
-      wait = this.failed(error);
+      wait = this.onError(error);
     }
     this.later(wait);
   }
@@ -30,7 +30,7 @@ export class Poll {
     this.timer = setTimeout(() => (document.hidden ? this.later(UNSEEN_MS) : this.now()), wait);
   }
 
-  /** For good: whoever is still busy with a change may ask for `now()` after it. */
+  /** Ends polling finally: `now()` does nothing from now on, even if a change that still runs calls it. */
   end() {
     this.isOver = true;
     clearTimeout(this.timer);

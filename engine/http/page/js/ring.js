@@ -1,14 +1,14 @@
-// Partitions as a ring, coloured by who owns them.
+// Partitions as a ring, in the colours of their owners.
 
 import { el, mark, say, svg } from "./dom.js";
 import { plural } from "./format.js";
 
 const OUTER = 100;
 const INNER = 74;
-const ONE_BY_ONE = 360; // of more partitions, neighbours of one owner are one piece
+const ONE_BY_ONE = 360; // with more partitions, neighbours with the same owner are one piece
 const COLOURS = 8;
 
-/** The class that gives a node its colour: the same everywhere on the page. */
+/** The class with the colour of a node, which is the same on the whole page. */
 export function colour(nodes, id) {
   return `owner-${nodes.findIndex((node) => node.id === id) % COLOURS}`;
 }
@@ -23,7 +23,7 @@ export class Ring {
     const hatch = svg("pattern", { id: "hatch", width: 5, height: 5, patternUnits: "userSpaceOnUse", patternTransform: "rotate(45)" },
       svg("rect", { class: "hatch-ground", width: 5, height: 5 }), svg("rect", { class: "hatch-line", width: 2, height: 5 }));
     this.picture = svg("svg", { class: "ring", viewBox: "-106 -106 212 212" }, svg("defs", {}, hatch), this.group, this.main, this.sub);
-    this.picture.addEventListener("keydown", (event) => this.pressed(event));
+    this.picture.addEventListener("keydown", (event) => this.onKey(event));
     this.picture.addEventListener("pointerleave", () => this.point(null));
     this.picture.addEventListener("focusout", () => this.point(null));
     this.node = el("figure", { class: "ring-box" }, this.picture);
@@ -37,7 +37,7 @@ export class Ring {
     this.whole.tone = unowned.length ? "fault" : null;
     if (drawn !== this.drawn) this.draw(owners, nodes);
     this.drawn = drawn;
-    if (!this.pointed) this.tell(this.whole);
+    if (!this.pointed) this.label(this.whole);
   }
 
   draw(owners, nodes) {
@@ -62,24 +62,24 @@ export class Ring {
 
   point(piece) {
     this.pointed = piece;
-    this.tell(piece ? piece.texts : this.whole);
+    this.label(piece ? piece.texts : this.whole);
     this.light(piece?.owner);
   }
 
-  /** Show what one node owns; all again if it is undefined. */
+  /** Highlights the partitions of one node, or all if `owner` is undefined. */
   light(owner) {
     this.picture.classList.toggle("lit", owner !== undefined);
     for (const each of this.pieces) each.node.classList.toggle("of", each.owner === owner);
   }
 
-  tell(texts) {
+  label(texts) {
     const [main, sub] = texts;
     mark(this.sub, "data-tone", texts.tone);
     say(this.main, main);
     say(this.sub, sub.length > 22 ? `${sub.slice(0, 21)}…` : sub);
   }
 
-  pressed(event) {
+  onKey(event) {
     const step = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[event.key];
     const at = this.pieces.findIndex((piece) => piece.node === document.activeElement);
     const count = this.pieces.length;
@@ -102,7 +102,7 @@ function runsOf(owners) {
   return runs;
 }
 
-/** A piece of the ring, from and to as parts of it, from the top on to the right. */
+/** The path of a piece. `from` and `to` are shares of the circle, clockwise from the top. */
 function arc(from, to) {
   const end = Math.min(to, from + 0.9999);
   const point = (part, radius) => {

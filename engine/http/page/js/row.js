@@ -1,4 +1,4 @@
-// One tenant in the table: a line of its own, and one for each priority once somebody wants to see them.
+// One tenant in the table: its line, and one per priority while the tenant is open.
 
 import { chip, showReason, showState } from "./chip.js";
 import { COLUMNS, used } from "./columns.js";
@@ -54,11 +54,11 @@ export class Row {
     if (this.isOpen) this.showParts();
   }
 
-  open(wanted) {
-    this.isOpen = wanted;
-    mark(this.toggle, "aria-expanded", String(wanted));
-    this.node.classList.toggle("open", wanted);
-    if (wanted) this.showParts();
+  open(isOpen) {
+    this.isOpen = isOpen;
+    mark(this.toggle, "aria-expanded", String(isOpen));
+    this.node.classList.toggle("open", isOpen);
+    if (isOpen) this.showParts();
     else this.lines.splice(0).forEach((line) => line.node.remove());
   }
 
@@ -113,7 +113,7 @@ function quota(tenant) {
   return `${rate(tenant.leaving)} of ${rate(tenant.qps)}`;
 }
 
-/** A bar as wide as the part that is used; it has two looks: room left, and none. */
+/** Draws a bar as wide as the used part, in another colour if no room is left. */
 export function showUse(bar, part) {
   const width = `${Math.min(100, Math.round((part ?? 0) * 100))}%`;
   if (bar.style.width !== width) bar.style.width = width;

@@ -1,4 +1,4 @@
-// All tenants: sorted, filtered, each line changed in its place.
+// All tenants: sorted and filtered. Lines are updated in place.
 
 import { COLUMNS, order } from "./columns.js";
 import { arrange, el, mark, say } from "./dom.js";
@@ -20,7 +20,7 @@ export class Table {
     this.none = el("div", { class: "state", hidden: true });
     this.bar = this.toolbar();
     this.node = el("section", { class: "sheet", "aria-label": "Tenants" }, this.bar, el("div", { class: "scroll" }, this.table), this.none);
-    this.headed();
+    this.showSort();
   }
 
   toolbar() {
@@ -39,12 +39,12 @@ export class Table {
 
   show(overview) {
     this.overview = overview;
-    const there = new Set();
+    const listed = new Set();
     for (const tenant of overview.tenants) {
-      there.add(tenant.project);
+      listed.add(tenant.project);
       this.row(tenant.project).show(tenant);
     }
-    for (const [project, row] of this.rows) if (!there.has(project)) this.drop(project, row);
+    for (const [project, row] of this.rows) if (!listed.has(project)) this.drop(project, row);
     this.showRest(overview.left_out);
     this.arrange();
   }
@@ -52,7 +52,7 @@ export class Table {
   row(project) {
     let row = this.rows.get(project);
     if (!row) {
-      row = new Row(project, () => this.opened());
+      row = new Row(project, () => this.onToggle());
       this.rows.set(project, row);
       row.isNew = true;
     }
@@ -64,23 +64,23 @@ export class Table {
     row.gone();
   }
 
-  /** While somebody points at a line or is about to press something there, nothing moves under their hand. */
+  /** Keeps the order while the pointer or the focus is on a line, so that no line moves away from it. */
   arrange(asked = false) {
     if (!this.overview) return;
-    const wanted = this.wanted();
-    const moving = asked || !this.isHeld() || wanted.some((row) => !row.node.isConnected);
+    const matching = this.matching();
+    const moving = asked || !this.isHeld() || matching.some((row) => !row.node.isConnected);
     if (moving) {
-      const order = wanted.map((row) => row.node);
+      const order = matching.map((row) => row.node);
       const [columns, header] = this.table.children;
       const focused = document.activeElement;
       arrange(this.table, [columns, header, ...order, this.rest]);
       if (focused !== document.activeElement && focused?.isConnected) focused.focus({ preventScroll: true });
-      for (const row of wanted) this.opening(row);
+      for (const row of matching) this.openNew(row);
     }
-    this.told(wanted.length);
+    this.showCount(matching.length);
   }
 
-  wanted() {
+  matching() {
     const text = this.filter.value.trim().toLowerCase();
     const tenants = this.overview.tenants.filter((tenant) => !text || matches(tenant, text));
     return tenants.sort(order(this.sort)).map((tenant) => this.rows.get(tenant.project));
@@ -91,19 +91,19 @@ export class Table {
     return Boolean(held) || this.table.querySelector("tbody:hover") !== null;
   }
 
-  opening(row) {
+  openNew(row) {
     if (row.isNew && this.areOpen) row.open(true);
     row.isNew = false;
   }
 
   sortBy({ key, first }) {
-    const turned = this.sort.direction === "ascending" ? "descending" : "ascending";
-    this.sort = { key, direction: this.sort.key === key ? turned : first };
-    this.headed();
+    const reversed = this.sort.direction === "ascending" ? "descending" : "ascending";
+    this.sort = { key, direction: this.sort.key === key ? reversed : first };
+    this.showSort();
     this.arrange(true);
   }
 
-  headed() {
+  showSort() {
     COLUMNS.forEach(({ key }, place) => mark(this.heads[place], "aria-sort", this.sort.key === key ? this.sort.direction : null));
     this.sorted.value = this.sort.key;
   }
@@ -111,21 +111,21 @@ export class Table {
   openAll() {
     this.areOpen = !this.areOpen;
     for (const row of this.rows.values()) row.open(this.areOpen);
-    this.opened();
+    this.onToggle();
   }
 
-  opened() {
+  onToggle() {
     this.areOpen = this.rows.size > 0 && [...this.rows.values()].every((row) => row.isOpen);
     mark(this.all, "aria-pressed", String(this.areOpen));
   }
 
-  told(found) {
+  showCount(found) {
     const all = this.overview.tenants.length;
     say(this.shown, found === all ? plural(all, "tenant") : `${count(found)} of ${plural(all, "tenant")}`);
     this.table.hidden = found === 0;
     this.none.hidden = found > 0;
     if (found > 0) return;
-    if (all === 0) this.none.replaceChildren(...nobody(this.overview));
+    if (all === 0) this.none.replaceChildren(...noTenants(this.overview));
     else this.none.replaceChildren(el("p", { text: `No tenant's name or reason has “${this.filter.value.trim()}” in it.` }));
   }
 
@@ -151,7 +151,7 @@ function matches(tenant, text) {
   return words.some((word) => word.toLowerCase().includes(text));
 }
 
-function nobody({ env }) {
+function noTenants({ env }) {
   const where = env === "online" ? "" : ` --env ${env}`;
   return [
     el("h2", { text: "No tenants yet" }),

@@ -1,9 +1,9 @@
-// A few words beside what is pointed at, or has the focus. Escape takes them away.
+// A tooltip next to the element under the pointer or with the focus. Escape hides it.
 
 import { say } from "./dom.js";
 
 const tip = document.getElementById("tip");
-let beside = null;
+let anchor = null;
 
 export function start() {
   document.addEventListener("pointerover", (event) => over(event.target));
@@ -13,7 +13,7 @@ export function start() {
   document.addEventListener("keydown", (event) => event.key === "Escape" && hide());
 }
 
-/** Have it told what `node` means; it says so to screen readers by itself. */
+/** Gives `node` a tooltip, which screen readers get as its description. */
 export function explain(node, text) {
   if (node.dataset.tip !== text) node.dataset.tip = text;
   return node;
@@ -22,12 +22,12 @@ export function explain(node, text) {
 function over(target) {
   const node = target.closest?.("[data-tip]");
   if (!node) hide();
-  else if (node !== beside) show(node);
+  else if (node !== anchor) show(node);
 }
 
 function show(node) {
-  beside?.removeAttribute("aria-describedby");
-  beside = node;
+  anchor?.removeAttribute("aria-describedby");
+  anchor = node;
   if (!node.dataset.tip) return hide();
   say(tip, node.dataset.tip);
   node.setAttribute("aria-describedby", "tip");
@@ -43,7 +43,7 @@ function place(of, own) {
 }
 
 function hide() {
-  beside?.removeAttribute("aria-describedby");
-  beside = null;
+  anchor?.removeAttribute("aria-describedby");
+  anchor = null;
   tip.hidden = true;
 }

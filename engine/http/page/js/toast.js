@@ -1,4 +1,4 @@
-// One sentence about what was just done, until it has been read.
+// A notification about the last action. An error stays until it is closed.
 
 import { el } from "./dom.js";
 

@@ -1,4 +1,4 @@
-// The whole cluster in one line.
+// Totals of the cluster.
 
 import { el, mark, say } from "./dom.js";
 import { count, plural, rate } from "./format.js";
@@ -33,7 +33,7 @@ export class Totals {
   }
 }
 
-/** A figure with its name; with a line of what it was if that has a `title`. */
+/** A figure with its label, and with a sparkline if that has a `title`. */
 export function figure(label, title = "") {
   const value = el("span", { class: "value", text: "–" });
   const note = el("span", { class: "note" });

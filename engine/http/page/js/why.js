@@ -13,35 +13,35 @@ export class Why {
     this.notes = el("ul", { class: "asides", hidden: true });
     this.node = el("section", { class: "sheet why", "aria-labelledby": "why-title" },
       el("h2", { id: "why-title", text: "Why it waits" }), this.forecast, this.rates, this.parts, this.notes);
-    this.said = "";
+    this.shownText = "";
   }
 
-  show(told) {
-    const said = JSON.stringify([told.priorities, told.forecast, told.rates, told.notes]);
-    if (said === this.said) return;
-    this.said = said;
-    this.forecast.textContent = `Forecast: ${told.forecast.sentence}${told.forecast.resumed_sentence ? `; ${told.forecast.resumed_sentence}` : ""}`;
-    this.rates.textContent = `Rates: ${told.rates.sentence}`;
-    if (!this.parts.contains(document.activeElement)) this.parts.replaceChildren(...told.priorities.map(part));
-    this.notes.replaceChildren(...told.notes.map((note) => el("li", { text: note })));
-    this.notes.hidden = told.notes.length === 0;
+  show(answer) {
+    const text = JSON.stringify([answer.priorities, answer.forecast, answer.rates, answer.notes]);
+    if (text === this.shownText) return;
+    this.shownText = text;
+    this.forecast.textContent = `Forecast: ${answer.forecast.sentence}${answer.forecast.resumed_sentence ? `; ${answer.forecast.resumed_sentence}` : ""}`;
+    this.rates.textContent = `Rates: ${answer.rates.sentence}`;
+    if (!this.parts.contains(document.activeElement)) this.parts.replaceChildren(...answer.priorities.map(priority));
+    this.notes.replaceChildren(...answer.notes.map((note) => el("li", { text: note })));
+    this.notes.hidden = answer.notes.length === 0;
   }
 
-  failed(sentence) {
-    this.said = ""; // the next answer is shown, even if it is the last one's
+  fail(sentence) {
+    this.shownText = ""; // so that the next answer is shown even if it equals the last one
     this.forecast.textContent = sentence;
   }
 }
 
-function part(told) {
-  const facts = [
-    `${count(told.waiting)} waiting`, told.waiting ? `the oldest for ${duration(told.oldest_seconds)}` : null,
-    `${count(told.in_flight)} in flight`, told.delayed ? `${count(told.delayed)} not due` : null,
+function priority(part) {
+  const figures = [
+    `${count(part.waiting)} waiting`, part.waiting ? `the oldest for ${duration(part.oldest_seconds)}` : null,
+    `${count(part.in_flight)} in flight`, part.delayed ? `${count(part.delayed)} not due` : null,
   ].filter(Boolean);
-  const waited = told.waited.map((each) => `${duration(each.seconds)} for ${reason(each.reason).label}`).join(", ");
-  return el("article", {}, el("h3", { text: told.priority }), el("p", { class: "facts", text: facts.join(" · ") }),
-    told.reasons.length ? el("ul", { class: "reasons" }, ...told.reasons.map(reasonLine)) : null,
-    waited ? el("p", { class: "muted", text: `Waited of late: ${waited}` }) : null);
+  const waited = part.waited.map((each) => `${duration(each.seconds)} for ${reason(each.reason).label}`).join(", ");
+  return el("article", {}, el("h3", { text: part.priority }), el("p", { class: "figures", text: figures.join(" · ") }),
+    part.reasons.length ? el("ul", { class: "reasons" }, ...part.reasons.map(reasonLine)) : null,
+    waited ? el("p", { class: "muted", text: `Waited recently: ${waited}` }) : null);
 }
 
 function reasonLine(each) {

@@ -1,4 +1,4 @@
-// What reasons and states are called, and what they mean.
+// Labels and meanings of wait reasons and states.
 
 const REASONS = {
   quota: ["quota", "limit", "The topic's rate, its group's, or the nodes' share of it is used up."],
@@ -6,7 +6,7 @@ const REASONS = {
   headroom: ["headroom", "busy", "Slots are free, but kept for lighter tenants."],
   higher_priority: ["higher priority", "calm", "Messages of a higher priority in the same group go first."],
   fairness: ["fairness", "busy", "All slots are busy and it has its share of them, or another tenant is due first."],
-  not_due: ["not due", "calm", "Nothing waits but what is delayed."],
+  not_due: ["not due", "calm", "All its waiting messages are delayed."],
   ordered: ["ordered", "calm", "An earlier message of the same key isn't done yet, or waits for its next attempt."],
   endpoint: ["endpoint", "fault", "Its endpoint, or its handler, asked for a pause."],
   paused: ["paused", "still", "The topic is paused, or there is none, or its retries and dead letters can't be stored."],
@@ -15,11 +15,11 @@ const REASONS = {
 };
 
 export function reason(name) {
-  const [label, tone, meaning] = REASONS[name] ?? [name, "calm", "What its messages wait for."];
+  const [label, tone, meaning] = REASONS[name] ?? [name, "calm", "The cause for which its messages wait."];
   return { label, tone, meaning };
 }
 
-/** One that was deleted is paused, too, unless it was being drained; but nothing here brings it back. */
+/** A deleted topic is paused, unless it was draining; the page has no button that restores it. */
 export function stateOf(tenant) {
   return tenant.deleted && tenant.state === "paused" ? "deleted" : tenant.state;
 }
@@ -28,11 +28,11 @@ export function state(name) {
   if (name === "active") return null;
   if (name === null) return { label: "no topic", tone: "fault", meaning: "Nothing of it is handed out until it has one." };
   if (name === "paused") return { label: "paused", tone: "still", meaning: "Nothing is handed out; puts go on and wait." };
-  if (name === "deleted") return { label: "deleted", tone: "fault", meaning: "It takes no new messages, and what waits is kept: `evenlane topics resume` brings it back, `evenlane backlog purge` removes what waits." };
-  return { label: name, tone: "still", meaning: "It takes no new messages; what waits is still handled." };
+  if (name === "deleted") return { label: "deleted", tone: "fault", meaning: "It takes no new messages, and keeps the waiting ones: `evenlane topics resume` restores it, `evenlane backlog purge` removes them." };
+  return { label: name, tone: "still", meaning: "It takes no new messages; the waiting ones are still handled." };
 }
 
-/** What a tenant's queues wait for, how many each: for who points at it. */
+/** The number of a tenant's queues per wait reason, for a tooltip. */
 export function counted(reasons) {
   return Object.entries(reasons)
     .sort((a, b) => b[1] - a[1])

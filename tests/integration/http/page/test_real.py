@@ -69,7 +69,7 @@ async def owners_are_shown(page, world):
 
 
 async def a_replay(page, world):
-    await expect(page.locator(".letter")).to_contain_text("as ordered", timeout=30 * _S)
+    await expect(page.locator(".dead-letter")).to_contain_text("as ordered", timeout=30 * _S)
     await page.get_by_role("button", name="Show dead letter").click()
     await expect(page.locator(".inside pre")).to_have_text("<b>not a word of HTML</b>")
     assert "broken" not in world.ids()
@@ -77,9 +77,9 @@ async def a_replay(page, world):
     await agree(page)
     await page.locator("dialog input").fill(TOKEN)
     await agree(page)
-    await expect(page.locator("#toast")).to_contain_text("Replayed 1 letter.", timeout=30 * _S)
+    await expect(page.locator("#toast")).to_contain_text("Replayed 1 dead letter.", timeout=30 * _S)
     await world.handled("broken")
-    await expect(page.locator(".letter")).to_have_count(0)
+    await expect(page.locator(".dead-letter")).to_have_count(0)
 
 
 async def a_pause(page):

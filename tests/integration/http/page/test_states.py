@@ -38,7 +38,7 @@ async def test_a_node_that_has_not_joined_says_so_and_then_shows_it(seen, node):
         await expect(page.locator("tr.tenant")).to_have_count(10)
         await expect(page.locator("#banner")).to_be_hidden()
         node.fails = Unreachable("etcd does not answer")
-        await expect(page.locator("#banner")).to_contain_text("No overview: etcd does not answer. What you see is of ")
+        await expect(page.locator("#banner")).to_contain_text("No overview: etcd does not answer. The figures are of ")
         await expect(page.locator("body")).to_have_class("stale")
 
 
@@ -51,7 +51,7 @@ async def test_a_lost_connection_keeps_the_last_figures_and_comes_back(browser, 
     async with visit(browser, server.address, forgiven=_GONE) as page:
         await expect(page.locator("tr.tenant")).to_have_count(10)
         await server.close()
-        await expect(page.get_by_role("alert")).to_contain_text("Connection lost: trying again. What you see is of ")
+        await expect(page.get_by_role("alert")).to_contain_text("Connection lost: trying again. The figures are of ")
         await expect(page.locator("body")).to_have_class("stale")
         await expect(page.locator("tr.tenant")).to_have_count(10)
         await expect(page.locator("#pulse")).to_have_text("no connection")

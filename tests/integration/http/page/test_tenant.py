@@ -77,7 +77,7 @@ async def test_nothing_is_asked_while_nobody_looks(seen, node):
     async with seen(node) as page:
         await page.clock.install()
         await go(page, "acme")
-        await expect(page.locator(".letter")).to_have_count(3)
+        await expect(page.locator(".dead-letter")).to_have_count(3)
         await expect(page.locator("section.why")).to_contain_text("settles are 0.4 s behind")
         await page.evaluate(_ASKED, "nothing")
         await page.evaluate("Object.defineProperty(document, 'hidden', { value: true, writable: true })")
@@ -243,7 +243,7 @@ async def test_dead_letters_are_replayed_one_or_all(seen, node):
         await page.get_by_role("button", name="Replay dead letter 7").click()
         await page.keyboard.press("Enter")
         await give_token(page)
-        await expect(page.locator("#toast")).to_contain_text("Replayed 1 letter.")
+        await expect(page.locator("#toast")).to_contain_text("Replayed 1 dead letter.")
         await expect(dead_letters.locator(".seq")).to_have_text(["#3", "#19"])
         await page.get_by_role("button", name="Replay all").click()
         await page.get_by_role("dialog").get_by_role("button", name="Replay all").click()
@@ -258,7 +258,7 @@ async def test_how_a_long_replay_ended_is_told_beside_what_stayed(seen, node):
     }  # fmt: skip
     async with seen(node, "/#/tenant/acme") as page:
         await expect(page.locator(".running")).to_have_text(
-            "The last replay: 3 letters went back; topic acme was deleted"
+            "The last replay: 3 dead letters went back; topic acme was deleted"
         )
 
 
@@ -275,7 +275,7 @@ async def test_what_a_dead_letter_holds_is_text_whatever_it_says(seen, node):
         inside = page.locator(".inside")
         await expect(inside.locator("pre")).to_have_text(SHOTS)
         await expect(inside.locator("dd")).to_have_text([SHOTS, SHOTS, "22 Nov, 15:00:00", UNKNOWN, SHOTS, SHOTS])
-        await expect(page.locator(".letter .cause")).to_have_text(f"{SHOTS} {SHOTS}")
+        await expect(page.locator(".dead-letter .cause")).to_have_text(f"{SHOTS} {SHOTS}")
         assert [None, 0, 0] == await page.evaluate(
             "[window.hit ?? null, ...['img', 'script'].map((tag) => document.querySelectorAll(`main ${tag}`).length)]"
         )
