@@ -146,7 +146,7 @@ def _targets(text: str | None) -> Targets:
     for each in text.split(","):
         name, separator, value = each.strip().partition("=")
         if not separator or not name or not value or name in named or not (seconds := _duration(value)):
-            twice = f"{name} stands there twice" if name in named else f"{each.strip()!r} is not like high=30s"
+            twice = f"{name} is given twice" if name in named else f"{each.strip()!r} is not like high=30s"
             raise ConfigError(f"--targets: {twice}: name a priority, `other` or `empty`, and a time")
         named[name] = seconds
     empty, other = named.pop("empty", standard.empty_s), named.pop("other", standard.other_s)

@@ -55,7 +55,7 @@ def find(environ: Mapping[str, str]) -> Java:
         try:
             return Java(program, _version(program))
         except Unfit as why:
-            _log.warning("%s is passed over: %s", where, why)
+            _log.warning("%s is skipped: %s", where, why)
     raise NoJava(
         f"reports run on Spark, which needs Java {OLDEST} or newer, and none was found:"
         ' install one and set JAVA_HOME, or take the one that `pip install "evenlane[spark]"` brings'
@@ -102,7 +102,7 @@ def _version(java: Path) -> int:
         raise Unfit(f"{java} doesn't run: {error}") from None
     version = _VERSION.search(done.stderr + done.stdout)
     if done.returncode or version is None:
-        raise Unfit(f"{java} -version ends with {done.returncode} and tells no version")
+        raise Unfit(f"{java} -version ends with {done.returncode} and prints no version")
     if int(version[1]) < OLDEST:
         raise Unfit(f"{java} is Java {version[1]}, and Spark needs {OLDEST} or newer")
     return int(version[1])

@@ -128,7 +128,7 @@ def _get(builder: SparkSession.Builder) -> SparkSession:
     try:
         return builder.getOrCreate()
     except PySparkException as error:
-        raise NoSpark(f"Spark didn't start: {error}; what Java said stands above") from error
+        raise NoSpark(f"Spark didn't start: {error}; Java's output is above") from error
     except Py4JError as error:
         raise NoSpark(f"Spark didn't start, as with a master that doesn't answer: {sentence(str(error))}") from error
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
 _PREFIX = ".evenlane-report-"
-_PREVIOUS = "former"
+_PREVIOUS = "previous"
 _PATTERN = "[]{}*?\\"
 
 

@@ -98,7 +98,7 @@ def reason(empty_target_s: float) -> Column:
         F.coalesce(ratio(F.col("calm_peak"), F.col("qps")), F.lit(0.0)) * 100,
     )  # fmt: skip
     return (
-        F.when(F.col("advice") == "unknown", "The quota isn't known: no node has told it.")
+        F.when(F.col("advice") == "unknown", "The quota isn't known: no node has reported it.")
         .when(F.col("advice") == "raise", raised)
         .when(F.col("advice") == "lower", lowered)
         .when(_piling_up(), _elsewhere())

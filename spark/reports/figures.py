@@ -10,8 +10,8 @@ from pyspark.sql import functions as F  # noqa: N812
 from evenlane.spark.reports import forecast
 from evenlane.spark.reports.columns import floor_to, later, seconds, total
 from evenlane.spark.reports.flows import ENDED, SUMS, flows
-from evenlane.spark.reports.standing import covered, extent, heads, topics, windows
 from evenlane.spark.reports.waits import wait_times
+from evenlane.spark.reports.window_levels import covered, extent, heads, topics, windows
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

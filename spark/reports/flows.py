@@ -58,8 +58,8 @@ def epochs(levels: DataFrame) -> DataFrame:
             F.max("closed").alias("handed_over"),
             F.max(F.col("project").isNotNull()).alias("named"),
         )
-        .withColumn("anew", restarts.cast("int"))
-        .withColumn("era", F.coalesce(F.sum("anew").over(in_time), F.lit(0)))
+        .withColumn("restarted", restarts.cast("int"))
+        .withColumn("era", F.coalesce(F.sum("restarted").over(in_time), F.lit(0)))
         .withColumn("superseded", F.min("began").over(in_order.rowsBetween(1, Window.unboundedFollowing)))
         .select(*SPELL, "began", "handed_over", "named", "superseded")
     )

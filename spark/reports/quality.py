@@ -12,7 +12,7 @@ from evenlane.spark.reports.columns import floor_to, later, seconds, shaped
 from evenlane.spark.reports.flows import epochs
 from evenlane.spark.reports.grains import delay_s, is_skewed, merged
 from evenlane.spark.reports.schemas import QUALITY
-from evenlane.spark.reports.standing import extent
+from evenlane.spark.reports.window_levels import extent
 
 if TYPE_CHECKING:
     import datetime as dt
@@ -122,7 +122,7 @@ def _sentence() -> Column:
         "; ",
         F.when(F.size("killed") > 0, killed),
         F.when(F.size("silent") > 0, F.concat(F.array_join("silent", ", "), F.lit(" has gone silent"))),
-        named("missing", " records are missing: the next ones say what they said"),
+        named("missing", " records are missing: the next ones include their figures"),
         named("duplicated", " records came twice, and count once"),
         named("late", " records came late"),
         F.when(

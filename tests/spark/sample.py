@@ -1,4 +1,4 @@
-"""Tenants of a made-up day, as the tables of reports have them (spark/reports/schemas.py), from a seed."""
+"""Generates tenants of a day from a seed, in the schemas of reports (spark/reports/schemas.py)."""
 
 import math
 import random
@@ -14,7 +14,7 @@ _CAUSES = ("quota", "fairness", "endpoint", "no_owner")
 
 
 def tenants(count=12, windows=24, length=HOUR, seed=7):
-    """The first two are late, the third will be, the fourth has dead letters, the fifth is empty."""
+    """The first two are late, the third will be late, the fourth has dead letters, the fifth is empty."""
     return [
         _tenant(name, number, START + length * window, length, random.Random(f"{seed}/{number}/{window}"))
         for number, name in enumerate((*ODD, *(f"tenant-{each:03}" for each in range(count)))[:count])

@@ -1,4 +1,4 @@
-"""What is written for one environment isn't mixed with another's, on a real server (issue 8: bad input)."""
+"""E1: folders of one environment refuse records of another, on a real server."""
 
 import asyncio
 import shutil
@@ -13,23 +13,23 @@ from tests.ledger.world import ProcessWorld
 from tests.spark.source.records import Published, record
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(120)]
-ANOTHERS = "holds records of the environment online, not staging: name another folder"
+REFUSAL = "holds records of the environment online, not staging: name another folder"
 
 
-async def test_a_folder_is_of_one_environment(tmp_path, spark):
-    """Issue 8.4: a job that is given another one's folder says so and writes nothing; so does a report of both."""
+async def test_folder_belongs_to_one_environment(tmp_path, spark):
+    """E1: a job for another environment is refused and writes nothing, and so is a report over both."""
     async with ProcessWorld(tmp_path) as world, Published(world) as stream:
         await stream.put(*(record(n) for n in range(1, 6)))
         online, staging = ({"nats": world.servers.nats.url, "env": env} for env in ("online", "staging"))
         path, kept = tmp_path / "archive", tmp_path / "tables"
         with pytest.raises(Failed, match="no stream METER_staging"):
             await asyncio.to_thread(archive.run, spark, staging, str(path))
-        await asyncio.to_thread(archive.run, spark, online, str(path))  # who only tried doesn't have it
+        await asyncio.to_thread(archive.run, spark, online, str(path))  # the failed attempt has not claimed the folder
         before = sorted(path.rglob("*"))
         kept.mkdir()
         shutil.copy(path / "_environment", kept)
         for job, folder in ((archive.run, path), (tables.keep_current, kept)):
-            with pytest.raises(ConfigError, match=ANOTHERS):
+            with pytest.raises(ConfigError, match=REFUSAL):
                 await asyncio.to_thread(job, spark, staging, str(folder))
         assert before == sorted(path.rglob("*"))
         alone, both, mixed = (
@@ -37,5 +37,5 @@ async def test_a_folder_is_of_one_environment(tmp_path, spark):
             for options in ({"env": "any"}, online, staging)
         )
         assert alone.count() == both.count() == 15
-        with pytest.raises(PySparkException, match=ANOTHERS):
+        with pytest.raises(PySparkException, match=REFUSAL):
             mixed.count()

@@ -1,4 +1,4 @@
-"""What examples name is there (issue 8: examples for Airflow and the Spark operator on Kubernetes)."""
+"""Examples for Airflow and the Spark operator name existing jobs and options."""
 
 import argparse
 import ast
@@ -12,8 +12,8 @@ from tests.support import ROOT
 _EXAMPLES = ROOT / "examples"
 
 
-def _takes(job, arguments):
-    """The job's own parser takes these; it ends before anything is started."""
+def _accepts(job, arguments):
+    """Whether the job's own parser accepts the arguments; the job doesn't start."""
     module = importlib.import_module(f"evenlane.spark.jobs.{job}")
 
     class Parsed(Exception):
@@ -34,19 +34,18 @@ def _takes(job, arguments):
     return False
 
 
-def test_the_spark_operators_applications_name_jobs_and_options_that_are_there():
-    """Issue 8: the YAML parses and names real modules."""
+def test_spark_operator_example_has_existing_jobs_and_options():
     documents = list(yaml.safe_load_all((_EXAMPLES / "spark-operator" / "report.yaml").read_text()))
     assert ["ScheduledSparkApplication", "SparkApplication"] == [each["kind"] for each in documents]
     for each in documents:
         spec = each["spec"].get("template", each["spec"])
-        assert _takes(PurePosixPath(spec["mainApplicationFile"]).stem, spec["arguments"])
+        assert _accepts(PurePosixPath(spec["mainApplicationFile"]).stem, spec["arguments"])
         for role in ("driver", "executor"):
             assert {"EVENLANE_NATS", "EVENLANE_ENV"} == {variable["name"] for variable in spec[role]["env"]}
 
 
-def test_airflows_dag_compiles_and_names_jobs_and_options_that_are_there():
-    """Issue 8: the DAG file compiles (Airflow itself isn't installed here)."""
+def test_airflow_example_compiles_with_existing_jobs_and_options():
+    """Airflow itself isn't installed here."""
     file = _EXAMPLES / "airflow" / "evenlane_report.py"
     tree = ast.parse(file.read_text())
     compile(tree, file, "exec")
@@ -55,8 +54,8 @@ def test_airflows_dag_compiles_and_names_jobs_and_options_that_are_there():
         for node in ast.walk(tree)
         if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "SparkSubmitOperator"
     ]
-    reported = [{keyword.arg: ast.unparse(keyword.value) for keyword in call.keywords} for call in calls]
-    for each in reported:
+    operators = [{keyword.arg: ast.unparse(keyword.value) for keyword in call.keywords} for call in calls]
+    for each in operators:
         job = PurePosixPath(each["application"].strip("f'\"")).stem
-        assert _takes(job, [str(value) for value in eval(each["application_args"], {"ARCHIVE": "a", "REPORTS": "r"})])
-    assert 2 == len(reported)
+        assert _accepts(job, [str(value) for value in eval(each["application_args"], {"ARCHIVE": "a", "REPORTS": "r"})])
+    assert 2 == len(operators)

@@ -1,4 +1,4 @@
-"""Reports where PySpark isn't installed, as on nodes (issue 8: every error is one sentence)."""
+"""Reports without PySpark or PyArrow, which nodes don't need: one sentence with the command that installs them."""
 
 import os
 import subprocess
@@ -6,20 +6,32 @@ import sys
 
 import pytest
 
+from evenlane.spark.installed import missing
 from tests.support import ROOT
 
 _CLI = ("-c", "from evenlane.engine.cli.main import main; main()", "report", "--out", "report")
 _JOBS = [("-m", f"evenlane.spark.jobs.{name}") for name in ("report", "archive", "tables")]
 
 
+def _sentence(lacking):
+    return f'reports run on PySpark and PyArrow, and {lacking} not installed: pip install "evenlane[spark]"'
+
+
 @pytest.mark.parametrize(
-    ("lacking", "reported"),
+    ("names", "lacking"),
     [(("pyspark",), "pyspark is"), (("pyarrow",), "pyarrow is"), (("pyspark", "pyarrow"), "pyspark and pyarrow are")],
 )
-@pytest.mark.parametrize("program", [_CLI, *_JOBS])
-def test_what_is_missing_and_how_to_get_it_is_one_sentence(tmp_path, program, lacking, reported):
-    hidden = "".join(f"sys.modules[{name!r}] = None\n" for name in lacking)
-    (tmp_path / "sitecustomize.py").write_text("import sys\n" + hidden)
+def test_missing_packages_are_named_with_the_command(monkeypatch, names, lacking):
+    for name in names:
+        monkeypatch.setitem(sys.modules, name, None)
+    assert _sentence(lacking) == missing()
+
+
+@pytest.mark.parametrize(
+    ("program", "lacking"), [(_CLI, "pyspark"), *((job, name) for job in _JOBS for name in ("pyspark", "pyarrow"))]
+)
+def test_program_without_a_package_ends_with_one_sentence(tmp_path, program, lacking):
+    (tmp_path / "sitecustomize.py").write_text(f"import sys\nsys.modules[{lacking!r}] = None\n")
     ended = subprocess.run(
         [sys.executable, *program],
         env=os.environ | {"PYTHONPATH": os.pathsep.join((str(tmp_path), str(ROOT)))},
@@ -28,7 +40,6 @@ def test_what_is_missing_and_how_to_get_it_is_one_sentence(tmp_path, program, la
         text=True,
         check=False,
     )
-    sentence = f'reports run on PySpark and PyArrow, and {reported} not installed: pip install "evenlane[spark]"'
     assert (1, "") == (ended.returncode, ended.stdout)
-    assert ended.stderr.endswith(f"{sentence}\n")
+    assert ended.stderr.endswith(f"{_sentence(f'{lacking} is')}\n")
     assert 1 == len(ended.stderr.splitlines())

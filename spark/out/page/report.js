@@ -1,4 +1,4 @@
-// The page: all tenants, or the one that the address names.
+// The page: all tenants, or the tenant in the address.
 
 import { datedAt, ends, report, tenants } from "./data.js";
 import { el, say } from "./dom.js";
@@ -18,7 +18,7 @@ say(document.getElementById("when"), report.to === null ? "no data" : `${LENGTHS
 
 function overviewOf() {
   const left = report.windows.left_out;
-  const note = left ? `The past of ${plural(left, "tenant")} isn't on this page: it holds that of the ${count(Object.keys(report.windows.of).length)} busiest and of those that need attention. All of it is in tenants.parquet.` : "";
+  const note = left ? `The history of ${plural(left, "tenant")} isn't on this page: it has the ${count(Object.keys(report.windows.of).length)} busiest tenants and those that need attention. tenants.parquet has all.` : "";
   const spanned = report.to === null ? "" : `It covers ${plural(ends.length, "window")} of ${report.window} from ${datedAt(report.from)} to ${datedAt(report.to)}; times are UTC.`;
   return el("div", { class: "overview" }, attention(), ...(report.tenants.length ? [totals(), tenantTable(), noisy()] : []), quality(),
     el("p", { class: "muted foot", text: `Made ${datedAt(report.made_at)} UTC. ${spanned} ${note}` }));
@@ -54,7 +54,7 @@ function route() {
   main.querySelector("h1").focus({ preventScroll: true });
 }
 
-/** An address that somebody cut short names nobody. */
+/** The project in the address; a truncated address has none. */
 function named() {
   try {
     return decodeURIComponent(location.hash.replace(/^#\/?/, ""));

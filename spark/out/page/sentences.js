@@ -1,4 +1,4 @@
-// What stands in sentences: what needs attention, who is noisy, how good the data is.
+// The parts in sentences: tenants that need attention, noisy tenants, and the quality of the data.
 
 import { datedAt, report } from "./data.js";
 import { el } from "./dom.js";
@@ -8,13 +8,13 @@ export function linkTo(project) {
   return el("a", { href: `#/${encodeURIComponent(project)}`, text: project });
 }
 
-/** What stands between backticks is a command. */
+/** Splits a sentence at backticks, which enclose commands. */
 export function worded(sentence) {
   return sentence.split("`").map((part, place) => (place % 2 ? el("code", { text: part }) : part));
 }
 
 const MOST = 12;
-const SHOWN = 3; // windows in which something was amiss
+const SHOWN = 3; // windows with problems
 const TONES = { fault: "late", limit: "soon", calm: "note" };
 
 export function attention() {
@@ -27,11 +27,11 @@ export function attention() {
 
 export function quality() {
   const seen = report.quality.filter((each) => report.to === null || Date.parse(each.window_end) <= Date.parse(report.to));
-  const told = seen.at(-1) ?? report.quality.at(-1);
-  const before = report.quality.filter((each) => each !== told).filter((each) => TROUBLES.some((name) => each[name] > 0) || each.killed.length || each.silent.length);
-  const lines = told === undefined ? ["There is no record in this time."] : [`${plural(told.records, "record")} of ${plural(told.nodes, "node")} in the latest window. ${told.sentence}`];
+  const latest = seen.at(-1) ?? report.quality.at(-1);
+  const before = report.quality.filter((each) => each !== latest).filter((each) => TROUBLES.some((name) => each[name] > 0) || each.killed.length || each.silent.length);
+  const lines = latest === undefined ? ["There is no record in this time."] : [`${plural(latest.records, "record")} of ${plural(latest.nodes, "node")} in the latest window. ${latest.sentence}`];
   lines.push(...before.slice(-SHOWN).reverse().map((each) => `Until ${datedAt(each.window_end)}: ${each.sentence}`));
-  if (before.length > SHOWN) lines.push(`So it was in ${plural(before.length - SHOWN, "window")} before: report.json says what.`);
+  if (before.length > SHOWN) lines.push(`${plural(before.length - SHOWN, "window")} before had problems, too: report.json describes them.`);
   return el("section", { class: "sheet quality", "aria-labelledby": "quality" }, el("h2", { id: "quality", text: "How good the data is" }), ...lines.map((text) => el("p", { text })));
 }
 
@@ -45,7 +45,7 @@ export function noisy() {
   const body = rows.length
     ? el("div", { class: "scroll" }, el("table", { class: "plain noisy" }, el("thead", {}, el("tr", {}, ...NOISY.map(([label, , words]) => el("th", { class: words ? "" : "number", text: label })))), el("tbody", {}, ...rows)))
     : el("p", { text: "No tenant used much more than its share of the handlers in the latest window." });
-  return el("section", { class: "sheet loud", "aria-labelledby": "noisy" }, el("h2", { id: "noisy", text: "Noisy tenants, and the quiet ones beside them" }), body);
+  return el("section", { class: "sheet loud", "aria-labelledby": "noisy" }, el("h2", { id: "noisy", text: "Noisy tenants, and their effect on the others" }), body);
 }
 
 const NOISY = [

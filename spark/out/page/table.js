@@ -1,4 +1,4 @@
-// All tenants: a table that can be sorted and searched; on a phone each is a card.
+// All tenants: a table with sorting and search. On a phone each tenant is a card.
 
 import { emptyIn, ends, pastOf, report } from "./data.js";
 import { arrange, el, mark, say } from "./dom.js";
@@ -9,12 +9,12 @@ import { linkTo } from "./sentences.js";
 
 const COLUMNS = [
   ["project", "Tenant", (tenant) => tenant.project, projectCell, "words"],
-  ["backlog", "Waiting", (tenant) => tenant.backlog, backlogCell, "Messages that wait at the end of the window; the line is its past."],
+  ["backlog", "Waiting", (tenant) => tenant.backlog, backlogCell, "Messages that wait at the end of the window; the line shows earlier windows."],
   ["priorities", "By priority", (tenant) => tenant.backlog, prioritiesCell, "words"],
-  ["oldest", "Oldest / target", lateness, oldestCell, "For how long the oldest message has waited, and how long it may, in the priority that is worst off."],
+  ["oldest", "Oldest / target", lateness, oldestCell, "How long the oldest message has waited, and how long it may wait, in the priority that is worst off."],
   ["p95", "Waits p50 / p95 / p99", (tenant) => tenant.wait_p95_s, waitsCell, "Of messages whose handler began in the window: half waited less than the first figure, 95 % less than the second, 99 % less than the third."],
-  ["arrival", "Arriving", (tenant) => tenant.arrival_rate, (tenant) => rate(tenant.arrival_rate), "Messages a second."],
-  ["drain", "Done", (tenant) => tenant.drain_rate, drainCell, "Messages a second that were handled or ended otherwise."],
+  ["arrival", "Arriving", (tenant) => tenant.arrival_rate, (tenant) => rate(tenant.arrival_rate), "Messages per second."],
+  ["drain", "Done", (tenant) => tenant.drain_rate, drainCell, "Messages per second that were handled or ended otherwise."],
   ["empty", "Empty in", emptyOrder, emptyIn, "When the backlog will be gone if all goes on like this."],
   ["quota", "Quota used", (tenant) => tenant.quota_used, quotaCell, "Share of the topic's QPS that was used in the window."],
   ["cause", "Waits mostly for", (tenant) => topCause(tenant)?.cause ?? "", causeCell, "words"],
@@ -26,7 +26,7 @@ const BEHIND = "higher_priority";
 
 let sortedBy = "oldest";
 let downwards = true;
-let wanted = "";
+let pattern = "";
 let all = false;
 
 export function tenantTable() {
@@ -37,10 +37,10 @@ export function tenantTable() {
   const heads = COLUMNS.map(([name, label, , , about]) => head(name, label, about, show));
   const picker = el("select", { id: "sort", on: { change: () => { sortedBy = picker.value; downwards = sortedBy !== "project"; show(); } } },
     ...COLUMNS.filter(([name]) => name !== "priorities").map(([name, label]) => el("option", { value: name, text: label })));
-  const search = el("input", { type: "search", placeholder: "Find a tenant", "aria-label": "Find a tenant", on: { input: () => { wanted = search.value.trim().toLowerCase(); show(); } } });
+  const search = el("input", { type: "search", placeholder: "Find a tenant", "aria-label": "Find a tenant", on: { input: () => { pattern = search.value.trim().toLowerCase(); show(); } } });
 
   function show() {
-    const found = sortedTenants().filter((tenant) => tenant.project.toLowerCase().includes(wanted));
+    const found = sortedTenants().filter((tenant) => tenant.project.toLowerCase().includes(pattern));
     const shown = all ? found : found.slice(0, FIRST);
     arrange(body, shown.map((tenant) => rows.get(tenant.project)));
     say(note, found.length === shown.length ? plural(found.length, "tenant") : `${count(shown.length)} of ${plural(found.length, "tenant")}`);
@@ -97,7 +97,7 @@ function backlogCell(tenant) {
   return [figure, line.node];
 }
 
-/** The small line keeps its right end for what is new: here the past takes the whole width. */
+/** Stretches the figures over the whole width; otherwise the sparkline would be aligned to the right. */
 function stretched(figures) {
   if (figures.length >= 120 || figures.length < 2) return figures;
   return Array.from({ length: 120 }, (_, place) => between(figures, (place / 119) * (figures.length - 1)));
@@ -114,7 +114,7 @@ function prioritiesCell(tenant) {
   return el("ul", { class: "by" }, ...waiting.map((each) => el("li", { class: each.late_by_s > 0 ? "wrong" : "" }, el("span", { text: each.priority }), el("span", { text: count(each.backlog) }))));
 }
 
-/** The one whose oldest message has used up most of its target. */
+/** The priority whose oldest message has used up the largest part of its target. */
 function worst(tenant) {
   return tenant.priorities.reduce((most, each) => (each.oldest_s !== null && (most === null || each.oldest_s / each.target_s > most.oldest_s / most.target_s) ? each : most), null);
 }
@@ -150,7 +150,7 @@ function quotaCell(tenant) {
   return [el("span", { text: `${share(tenant.quota_used)} of ${rate(tenant.qps)}/s` }), bar];
 }
 
-/** What waits for a higher priority waits for what that waits for. */
+/** The main cause. Messages behind a higher priority wait for that priority's cause. */
 function topCause(tenant) {
   return tenant.causes.find((each) => each.cause !== BEHIND) ?? tenant.causes[0];
 }
@@ -161,7 +161,7 @@ function causeCell(tenant) {
   const { label, tone, meaning } = reason(first.cause);
   const others = tenant.causes.filter((each) => first.cause === BEHIND || each.cause !== BEHIND);
   const text = `${label} ${share(first.share / others.reduce((sum, each) => sum + each.share, 0))}`;
-  // (where nothing waits any more the short waits of the window are no matter)
+  // Without a backlog, the short waits of the window don't matter.
   if (!tenant.backlog) return el("span", { class: "muted", title: meaning, text });
   return el("span", { class: "chip", "data-tone": tone, title: meaning, text });
 }

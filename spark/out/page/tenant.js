@@ -1,4 +1,4 @@
-// One tenant: what is so now, what to do, and its past in plots.
+// One tenant: its present state, advice, and its history in plots.
 
 import { emptyIn, pastOf, report } from "./data.js";
 import { el } from "./dom.js";
@@ -17,7 +17,7 @@ export function tenantView(tenant) {
     el("ul", { class: "asides" }, ...report.attention.filter((each) => each.project === tenant.project).map(({ tone, sentence }) => el("li", { "data-tone": tone }, ...worded(`It ${sentence}`)))),
     figures(tenant),
     el("div", { class: "pair" }, advice(tenant), causes(tenant)),
-    past === null ? el("p", { class: "sheet lines", text: "The page holds the past of the busiest tenants alone; that of this one is in tenants.parquet." }) : plots(past, tenant),
+    past === null ? el("p", { class: "sheet lines", text: "The page has the history of the busiest tenants only; the history of this one is in tenants.parquet." }) : plots(past, tenant),
     el("div", { class: "pair" }, priorities(tenant), dead(tenant)));
 }
 
@@ -50,7 +50,7 @@ function causes(tenant) {
   });
   const behind = tenant.causes.some((each) => each.cause === "higher_priority");
   return el("section", { class: "sheet lines" }, el("h2", { text: "What its messages waited for" }), items.length ? el("ul", { class: "causes" }, ...items) : el("p", { class: "muted", text: "Nothing waited in the latest window." }),
-    behind ? el("p", { class: "muted", text: "What waits for a higher priority waits for what that one waits for: the list of tenants shares it out." }) : null);
+    behind ? el("p", { class: "muted", text: "Messages behind a higher priority wait for that priority's cause: the list of tenants attributes them to it." }) : null);
 }
 
 function plots(past, tenant) {
@@ -69,7 +69,7 @@ function plots(past, tenant) {
   ].filter((plot) => plot !== null).map((plot) => plot.node));
 }
 
-/** The first priority first. */
+/** Sorts the figures by priority. */
 function inOrder(figures, tenant) {
   const order = tenant.priorities.map((each) => each.priority);
   return Object.fromEntries(Object.entries(figures).sort(([a], [b]) => order.indexOf(a) - order.indexOf(b)));

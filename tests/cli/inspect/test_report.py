@@ -1,4 +1,4 @@
-"""`evenlane report`: what is wrong is told before Spark starts, and what etcd knows goes into the report (issue 8)."""
+"""`evenlane report`: errors are reported before Spark starts, and topics from etcd go into the report."""
 
 import pytest
 
@@ -9,17 +9,17 @@ pytestmark = pytest.mark.real
 
 
 @pytest.fixture
-def made(monkeypatch):
-    """What would be made."""
-    wanted = []
+def requests(monkeypatch):
+    """The reports that the command would make."""
+    requests = []
 
-    def make(each, _master):
-        wanted.append(each)
+    def make(request, _master):
+        requests.append(request)
         return job.Written(["report.json"], {"tenants": [], "quotas": [], "from": None, "to": None})
 
-    monkeypatch.setattr(job, "ask", lambda wanted: None)
+    monkeypatch.setattr(job, "ask", lambda _request: None)
     monkeypatch.setattr(command, "_made", make)
-    return wanted
+    return requests
 
 
 WRONG = r"""
@@ -32,27 +32,26 @@ report --out there --targets high=3s,high=4s
 """
 
 
-def test_what_is_misspelt_is_told_before_spark_starts(on_etcd, made, transcript):
-    """Issue 8.4: one sentence, and wrong use."""
+def test_wrong_option_is_one_sentence_before_spark_starts(on_etcd, requests, transcript):
     assert 0 == on_etcd("topics", "set", "acme", "--qps", "100")[0]
     transcript.fail(WRONG)
     transcript.check()
-    assert [] == made
+    assert [] == requests
 
 
-def test_whole_topics_are_what_quotas_are_put_into(on_etcd, made):
-    """Issue 8.4: `topics apply` replaces what it finds."""
+def test_report_gets_complete_topics_from_etcd(on_etcd, requests):
+    """`topics apply` replaces complete topics."""
     assert 0 == on_etcd("topics", "set", "acme", "--qps", "100", "--weight", "3")[0]
     code, out, err = on_etcd("report", "--out", "there", "--targets", "high=3s,empty=1h")
     assert (0, "there/report.json\n0 tenants, 0 late, 0 quotas to change\n", "") == (code, out, err)
-    [wanted] = made
-    assert {"acme": {"qps": 100, "weight": 3}} == wanted.topics
-    assert (3.0, 3600.0) == (wanted.targets.oldest_s["high"], wanted.targets.empty_s)
+    [request] = requests
+    assert {"acme": {"qps": 100, "weight": 3}} == request.topics
+    assert (3.0, 3600.0) == (request.targets.oldest_s["high"], request.targets.empty_s)
 
 
-def test_without_etcd_it_is_a_report_without_quotas(evenlane, made):
-    """Issue 8.4: and no priority is known."""
+def test_report_without_etcd_has_no_quotas(evenlane, requests):
+    """Priorities are unknown as well, so their names aren't checked."""
     code, _, err = evenlane("report", "--etcd", "127.0.0.1:9", "--out", "there", "--targets", "urgent=3s")
     assert 0 == code
     assert err.startswith("quotas.json is left out, as it holds whole topics: etcd at 127.0.0.1:9 does not answer")
-    assert [None] == [each.topics for each in made]
+    assert [None] == [each.topics for each in requests]

@@ -1,4 +1,4 @@
-"""Tenants made by hand, each with a partition and node of its own, so that one frame serves all."""
+"""Meter records of hand-made tenants. Each has a partition and a node of its own, so that one frame holds all."""
 
 from __future__ import annotations
 
@@ -34,43 +34,43 @@ def metered(project: str, partition: int, intervals: int, **columns: Any) -> Row
 
 def rows() -> Rows:
     return [
-        # 15/s come, 10/s are handled: all that the quota allows
+        # 15/s arrive, and 10/s are handled, which is the quota
         *metered("growing", 1001, 30, priority="high", arrived=lambda n: 150 * n, handled=lambda n: 100 * n,
               attempts=lambda n: 100 * n, backlog=lambda n: 50 * n, oldest_s=lambda n: 3.0 * n,
               waited_quota_s=lambda n: 900.0 * n, waited_ordered_s=lambda n: 100.0 * n),
-        # 900 wait at first, 2/s more go than come
+        # 900 wait at first, and the backlog shrinks by 2/s
         *metered("shrinking", 1002, 30, priority="low", arrived=lambda n: 900 + 30 * n, handled=lambda n: 50 * n,
               attempts=lambda n: 50 * n, backlog=lambda n: 900 - 20 * n + n // 6 % 2 * 10,
               oldest_s=30.0, waited_endpoint_s=1.0),
         *metered("one-record", 1003, 1, priority="high", arrived=3, backlog=3, oldest_s=120.0),
         *(row for number, name in enumerate(ODD) for row in metered(name, 1010 + number, 2, arrived=1, backlog=1)),
-        # a clock that is 3 h ahead: and one that is right, but the store took its time
+        # a clock that is 3 h ahead; and a right one with a slow store
         *(ahead(row) for row in metered("ahead", 1004, 2, arrived=lambda n: 5 * n, backlog=lambda n: 5 * n)),
-        # one that is 10 minutes behind; and one that is right, of which a record was held up for most of a minute
+        # a clock that is 10 minutes behind; and a right one with a record that was delayed by most of a minute
         *metered("behind", 1025, 2, at=lambda n: after(n * INTERVAL_S - 600), arrived=lambda n: n, backlog=lambda n: n),
         *metered("held", 1026, 2, at=lambda n: after(280 * n), stored=lambda n: after(330 * n), arrived=lambda n: 5 * n,
               backlog=lambda n: 5 * n),
         *metered("delayed", 1005, 2, span_s=5.0, stored=lambda n: after(n * INTERVAL_S + 20)),
-        # its node tells once, and is never heard again
+        # its node writes one record, and none after it
         *metered("silent", 1006, 1, arrived=7, backlog=7, oldest_s=10.0),
-        # an older release: it knew neither of these
+        # records of an older release, without these fields
         *metered("older", 1007, 2, arrived=lambda n: n, backlog=lambda n: n, qps=None, weight=None, may_use=None,
               waits=None, longest_s=None, oldest_s=None, ran_s=None, since=None, dwelt_s=None),
-        # its owner is killed with 5 of 9 told to wait; the next one finds nothing, but has another queue to tell of
+        # its owner is killed after it reported 5 of 9 as waiting; the next owner finds none, but reports another queue
         *metered("killed", 1008, 3, arrived=9, handled=4, attempts=4, backlog=5),
         *metered("heir", 1008, 2, epoch=2, node="node-heir", arrived=lambda n: n + 1, backlog=lambda n: n + 1,
               at=lambda n: after(60 + n), stored=lambda n: after(60 + n), sequence=lambda n: 100_900_000 + n),
-        # the same, and the next one has nothing to tell but that the partition is its own
+        # the same, but the next owner reports only that the partition is its own
         *metered("gone", 1024, 3, arrived=9, handled=4, attempts=4, backlog=5),
         *(empty(60 + n * INTERVAL_S, sequence=102_400_100 + n, node="node-heir-2", **HEIRS[n > 0]) for n in range(3)),
-        # etcd and NATS were made anew: epochs have lower numbers than those in the archive, or the same
+        # etcd and NATS were recreated: epochs have lower numbers than those in the archive, or the same
         *metered("rebuilt", 1027, 3, epoch=9000, arrived=9, handled=4, attempts=4, backlog=5),
         *metered("rebuilt-alike", 1028, 3, epoch=7, arrived=9, handled=4, attempts=4, backlog=5),
         *(restarted(row) for row in metered("rebuilt", 1027, 2, epoch=7, arrived=lambda n: 20 * n,
                                             backlog=lambda n: 20 * n)),
         *(restarted(row) for row in metered("rebuilt-alike", 1028, 2, epoch=7, arrived=lambda n: 20 * n,
                                             backlog=lambda n: 20 * n, oldest_s=1.0)),
-        # the former owner's first word came last, and its clock is half a minute off
+        # the previous owner's first record arrives last, and its clock is wrong by half a minute
         *metered("crossed", 1029, 2, epoch=5, node="node-second", since=after(-1), backlog=2, arrived=2),
         *metered("crossed", 1029, 1, epoch=4, since=after(25), at=after(30), stored=after(30), backlog=1, arrived=1,
               closed=True),
@@ -81,11 +81,11 @@ def rows() -> Rows:
               waited_fairness_s=lambda n: 600.0 * n),
         *metered("waits", 1021, 2, arrived=lambda n: 1000 * n, handled=lambda n: 1000 * n, attempts=lambda n: 1000 * n,
               waits=lambda n: buckets() if n else [], longest_s=lambda n: max(WAITED_S) if n else 0.0),
-        # what was counted before the end of the first grain (a minute) that is there isn't counted
+        # counts from before the end of the first available grain (a minute) are ignored
         *metered("middle", 1022, 9, number=lambda n: 500 + n, after=lambda n: 499 + n,
               since=after(-3600), arrived=lambda n: 1000 + n,
               handled=lambda n: 900 + n, backlog=100, oldest_s=5.0, waits=lambda n: [(9, 900 + n)]),
-        # record 2 was stored, as record 3 knows, but isn't there; record 3 came twice
+        # record 2 was stored, as record 3 knows, but is missing; record 3 came twice
         *metered("gap", 1023, 1, arrived=1, backlog=1), *gap(),
         empty(5, sequence=200_000_001, node="junk", problem="version 9 isn't known", version=9, run=None, number=None),
         empty(5, sequence=200_000_002, node="junk", problem="it isn't a record", version=None, run=None, number=None),
@@ -93,7 +93,7 @@ def rows() -> Rows:
 
 
 def young() -> Rows:
-    """Told from 150 s on, for 366 s: 40/s come and 20/s are handled, all that the quota allows."""
+    """Records from 150 s on, for 366 s: 40/s arrive and 20/s are handled, which is the quota."""
     return [
         meter(150 + at, project="young", priority="low", number=number, at=after(150 + at), stored=after(150 + at),
               qps=20.0, arrived=40 * at, handled=20 * at, attempts=20 * at, backlog=20 * at, oldest_s=at / 2,
@@ -107,7 +107,7 @@ def ahead(row: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 def restarted(row: tuple[Any, ...]) -> tuple[Any, ...]:
-    """The same, told five minutes later by another run in an environment that was made then."""
+    """The same record, five minutes later, of another run in an environment that was made then."""
     return later(row, 300, "at", "stored", "since", run=2)
 
 

@@ -1,4 +1,4 @@
-"""One report for all tests: worlds whose history is known, and tenants made by hand."""
+"""One report for all tests: simulated tenants whose history is known, and hand-made tenants."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Report(NamedTuple):
     worlds: list[TenantHistory]
     known: Grains
     rows: dict[str, list[Any]]
-    """Of each project, in the order of windows."""
+    """The rows of each project, in the order of windows."""
     tenants: Any
     noisy: list[Any]
     quality: list[Any]
@@ -34,7 +34,7 @@ class Report(NamedTuple):
 
 @pytest.fixture(scope="session")
 def report(spark, tmp_path_factory):
-    """Made of two parts of the records, one of them twice, as by a streaming job that was killed."""
+    """A report from two parts of the records, one of them twice, as after a kill of a streaming job."""
     worlds = [
         TenantHistory(random.Random(case), case, lossy=case % 2 == 1, deadly=case % 4 >= 2).run(60)
         for case in range(WORLDS)

@@ -1,8 +1,8 @@
-"""A little world that knows what really happened, and what its nodes told: an oracle for totals, in plain Python.
+"""Simulates one tenant and the meter records of its nodes: an oracle for totals, in plain Python.
 
-One partition with a few queues goes from node to node. Things happen in each interval, then the node tells; what it
-tells may be lost on the way or come twice. A node may hand over, with a handler that runs on, or be killed before it
-has told.
+One partition with a few queues moves from node to node. In each interval messages come and end, then the node writes a
+record, which may be lost or arrive twice. A node may hand off the partition while a handler still runs, or be killed
+before its record.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ ENDINGS = ("handled", "handled", "handled", "retried", "dead")
 
 @dataclass
 class Queue:
-    """What really is."""
+    """The true state of a queue."""
 
     priority: str
     backlog: int = 0
@@ -31,13 +31,13 @@ class Queue:
 
 @dataclass
 class Owned:
-    """A queue under one epoch, as its node counts it."""
+    """A queue in one epoch, as its node counts it."""
 
     queue: Queue
     counters: Counter[str] = field(default_factory=Counter)
     buckets: Counter[int] = field(default_factory=Counter)
     in_flight: int = 0
-    left: int | None = None  # the backlog as it was when handed over
+    left: int | None = None  # the backlog at the handoff
     published: Any = None
 
     def state(self) -> Any:
@@ -54,11 +54,11 @@ class Node:
     number: int = 0
     acked: int = 0
     closed: bool = False
-    known: bool = False  # whether a record said that the partition is its own
+    known: bool = False  # whether a record has named it as the owner
 
 
 class TenantHistory:
-    """`real` is what happened, `gone` what of it died with a node that was killed."""
+    """The history of one tenant. `real` counts events, `gone` those that a killed node hadn't reported."""
 
     def __init__(self, random: random.Random, case: int, *, lossy: bool, deadly: bool) -> None:
         self.random, self.case, self.lossy, self.deadly = random, case, lossy, deadly
@@ -82,7 +82,7 @@ class TenantHistory:
             self._publish_all()
         for _ in range(REFRESH + 1):
             self.now += INTERVAL_S
-            self._publish_all(sure=True)  # what was lost is told again in the end
+            self._publish_all(sure=True)  # lost counts are reported again at the end
         self.random.shuffle(self.rows)
         return self
 
@@ -141,7 +141,7 @@ class TenantHistory:
         self.node = self._takes_over()
 
     def _kill(self) -> None:
-        """What it had in hand waits for the next owner; what it didn't tell nobody will."""
+        """Kill the node: its messages in flight wait for the next owner, and its unreported counts are lost."""
         self.kills += 1
         for owned in self.node.owned:
             owned.queue.backlog += owned.in_flight
@@ -172,10 +172,10 @@ class TenantHistory:
 
     def _nothing(self, node: Node) -> tuple[Any, ...]:
         is_due = not (node.known or node.closed) or node.number % REFRESH == 0
-        whose = {"partition": self.case, "epoch": node.epoch, "since": after(node.since), "closed": False}
+        owner = {"partition": self.case, "epoch": node.epoch, "since": after(node.since), "closed": False}
         return empty(
             self.now, sequence=self.sequence, node=node.name, run=node.epoch, number=node.number, after=node.acked,
-            **(whose if is_due else {}),
+            **(owner if is_due else {}),
         )  # fmt: skip
 
     def _row(self, node: Node, owned: Owned) -> tuple[Any, ...]:

@@ -1,4 +1,4 @@
-"""Rows of METER and DEAD as the data source gives them, made by hand."""
+"""Builds rows of METER and DEAD, as the data source returns them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def after(seconds: float) -> dt.datetime:
 
 
 def meter(seconds: float, **columns: Any) -> tuple[Any, ...]:
-    """So long after START; `number` and `sequence` count the intervals if they aren't given."""
+    """A row at `seconds` after START; by default, `number` and `sequence` count the intervals."""
     number = round(seconds / INTERVAL_S) + 1
     row = {**_HEAD, "at": after(seconds), "stored": after(seconds), "number": number, "sequence": number, **columns}
     assert not row.keys() - set(METER.names)
@@ -29,7 +29,7 @@ def meter(seconds: float, **columns: Any) -> tuple[Any, ...]:
 
 
 def empty(seconds: float, **columns: Any) -> tuple[Any, ...]:
-    """A record without queues, or a message that is none."""
+    """A row of a record without queues, or of a message that is no record."""
     head = ("sequence", "stored", "version", "problem", "node", "run", "number", "after", "at", "span_s", "slots")
     nothing = dict.fromkeys(name for name in METER.names if name not in head)
     return meter(seconds, **{**nothing, **columns})

@@ -1,4 +1,4 @@
-"""Which quota is recommended, and why (issue 8.3), on figures made by hand."""
+"""Recommended quotas and their reasons, from hand-made figures."""
 
 import pytest
 from pyspark.sql import functions as F  # noqa: N812
@@ -15,7 +15,7 @@ COLUMNS = (
 
 
 def advised(spark, *rows):
-    """(advice, recommended, reason) of each window."""
+    """Return (advice, recommended quota, reason) for each window."""
     frame = spark.createDataFrame(list(rows), COLUMNS).withColumns(advice.calm(HOUR))
     frame = frame.withColumn("need", advice.need(EMPTY_S)).withColumn("advice", advice.advice(HOUR))
     frame = frame.withColumn("recommended_qps", advice.recommended()).withColumn("reason", advice.reason(EMPTY_S))
@@ -24,38 +24,37 @@ def advised(spark, *rows):
 
 
 def window(project, number=0, **figures):
-    """An hour in which a tenant of 100/s was put 10/s, and nothing waits."""
-    reported = {
+    """An hour of a tenant with a quota of 100/s, which gets 10/s and has no backlog."""
+    values = {
         "covered_s": 3600.0, "used_peak": 10.0, "qps": 100.0, "backlog": 0, "arrival_rate": 10.0, "arrival_peak": 10.0,
         "quota_share": None, "causes": [], "trend_word": "steady", "late": False,
     } | figures  # fmt: skip
-    peak = reported["used_peak"] / reported["qps"] if reported["qps"] else None
+    peak = values["used_peak"] / values["qps"] if values["qps"] else None
     order = ("covered_s", "used_peak", "qps", "backlog", "arrival_rate", "arrival_peak", "quota_share")
     return (
         project,
         number,
-        *(reported[name] for name in order),
+        *(values[name] for name in order),
         peak,
-        reported["causes"],
-        reported["trend_word"],
-        reported["late"],
+        values["causes"],
+        values["trend_word"],
+        values["late"],
     )
 
 
 def used(peak):
-    """120 messages a second came at the busiest time, and so many attempts were made."""
+    """At the busiest time 120 messages per second arrived, and `peak` attempts per second were made."""
     return {"backlog": 3600, "arrival_rate": 110.0, "arrival_peak": 120.0, "used_peak": peak}
 
 
-def test_a_quota_is_raised_lowered_or_kept_for_a_reason(spark):
-    """Issue 8.3: a recommended quota with its reason, each way."""
+def test_quota_is_raised_lowered_or_kept_with_a_reason(spark):
     waiting = used(100.0)
     found = advised(
         spark,
         window("1 idle"),
-        window("2 idle before, and begun anew"),
-        window("2 idle before, and begun anew", 1, covered_s=600.0),
-        window("3 begun", covered_s=600.0),
+        window("2 idle before, just begun"),
+        window("2 idle before, just begun", 1, covered_s=600.0),
+        window("3 just begun", covered_s=600.0),
         window("4 busy before", used_peak=90.0),
         window("4 busy before", 1, covered_s=600.0),
         window("5 held up", quota_share=0.9, causes=[("quota",)], **waiting),
@@ -79,13 +78,13 @@ def test_a_quota_is_raised_lowered_or_kept_for_a_reason(spark):
         fits,
         f"{more}, clears what waits in 60 minutes, and leaves a fifth to spare.",
         "Messages wait, mostly as all handlers are busy; a higher quota would not help.",
-        "The quota isn't known: no node has told it.",
+        "The quota isn't known: no node has reported it.",
         f"Messages wait for the quota, though at most 40 % of it was used: a group's, or a node's, {short}",
     ] == [found[number][2] for number in (0, 3, 4, 6, 7, 8, 12)]
 
 
-def test_a_small_quota_is_told_as_it_is(spark):
-    """Issue 8.3: one below 1 is raised by what comes only, a half is not none, and what waited waits no more."""
+def test_quota_below_one_is_formatted_and_follows_arrivals(spark):
+    """Only arrivals raise it, 0.5 is not shown as 0, and the reason says whether a backlog is left."""
     small = {"qps": 0.5, "quota_share": 0.9, "causes": [("quota",)]}
     found = advised(
         spark,
@@ -107,7 +106,6 @@ def test_a_small_quota_is_told_as_it_is(spark):
     ("rate", "up"),
     [(0, 0), (0.0612, 0.062), (0.6, 0.6), (1.2, 1.2), (9.91, 10), (11, 11), (101, 110), (12_345, 13_000)],
 )
-def test_quotas_are_round(spark, rate, up):
-    """Issue 8.3: up, to two figures."""
+def test_quota_is_rounded_up_to_two_digits(spark, rate, up):
     [[found]] = spark.range(1).select(advice.rounded(F.lit(float(rate)))).collect()
     assert up == found

@@ -1,4 +1,4 @@
-"""Each figure of a tenant's row, on tenants made by hand."""
+"""Figures of a tenant's row, for hand-made tenants."""
 
 from itertools import pairwise
 
@@ -15,7 +15,7 @@ from tests.dashboards.files import rules
 from tests.spark.reports import cases
 from tests.spark.reports.rows import after
 
-pytestmark = pytest.mark.timeout(300)  # the one report for all of them takes long on a busy machine
+pytestmark = pytest.mark.timeout(300)  # the report for all tests takes long on a busy machine
 
 
 def first(report, project):
@@ -26,8 +26,8 @@ def naive(seconds):
     return after(seconds).replace(tzinfo=None)
 
 
-def test_a_growing_backlog_is_never_gone_and_its_quota_should_be_raised(report):
-    """X7, X8, issue 8.3: rates, trend, forecast, cause and advice, each with its reason."""
+def test_growing_backlog_is_never_empty_and_needs_more_quota(report):
+    """X7, X8: rates, trend, forecast, causes, and advice with its reason."""
     row = first(report, "growing")
     assert (1450, 87.0 + 10, "growing", "never") == (row.backlog, row.oldest_s, row.trend_word, row.empty_word)
     assert (150 * 29, 100 * 29) == (row.arrived, row.handled)
@@ -45,23 +45,23 @@ def test_a_growing_backlog_is_never_gone_and_its_quota_should_be_raised(report):
     assert "1,450 wait" in row.reason
 
 
-def test_grains_that_the_datas_ends_cut_off_count_by_their_length(spark):
-    """X7, issue 8.3: a report some minutes after the start has the rates, trend and advice that it will have."""
+def test_incomplete_grains_count_by_their_length(spark):
+    """X7: a report some minutes after the start has the same rates, trend and advice as later ones."""
     known = grains(spark.createDataFrame(cases.young(), METER), SPANS["1h"].grain_s)
     [row] = tenants(known, spark.createDataFrame([], DEAD), SPANS["1h"]).collect()
     assert (7320, 366.0, 183.0) == (row.backlog, row.covered_s, row.oldest_s)
-    # (a grain has what nodes told up to an interval before its end)
+    # a grain has the nodes' reports up to an interval before its end
     assert [1.0, 1.0, 20.0, 40.0] == pytest.approx([row.quota_used, row.quota_peak, row.trend, row.arrival_rate], 0.06)
-    assert ("raise", 51.0) == (row.advice, row.recommended_qps)  # 40/s, what waits within an hour, a fifth more
-    # what comes an hour after the start will wait an hour
+    assert ("raise", 51.0) == (row.advice, row.recommended_qps)  # 40/s, the backlog within an hour, a fifth more
+    # a message that arrives an hour after the start will wait an hour
     assert ("low", pytest.approx(7200 - 366, abs=200)) == (
         row.miss_priority,
         (row.miss_at - naive(516)).total_seconds(),
     )
 
 
-def test_a_shrinking_backlog_is_gone_in_time_with_a_band(report):
-    """X7: time to empty at the rate it has, with what the grains' spread allows."""
+def test_shrinking_backlog_has_a_forecast_with_a_band(report):
+    """X7: the time to empty at the present rate, with bounds from the spread of the grains."""
     row = first(report, "shrinking")
     assert (320, "shrinking", "expected", True) == (row.backlog, row.trend_word, row.empty_word, row.empty_in_time)
     assert row.empty_low_s < row.empty_s < row.empty_high_s
@@ -70,8 +70,8 @@ def test_a_shrinking_backlog_is_gone_in_time_with_a_band(report):
     assert "keep" == row.advice
 
 
-def test_one_record_and_silence_keep_their_backlog(report):
-    """Issue 8, bad input: one record; a node that is heard no more leaves what it told, and the age grows on."""
+def test_backlog_of_silent_node_stays_and_ages(report):
+    """The node writes only one record."""
     one = report.rows["one-record"]
     assert [3] * len(one) == [row.backlog for row in one]
     assert (3, 0, "high") == (one[0].arrived, one[0].handled, one[0].late_priority)
@@ -79,8 +79,8 @@ def test_one_record_and_silence_keep_their_backlog(report):
     assert 4 == len(one)
 
 
-def test_odd_names_older_records_and_wrong_clocks_are_borne(report):
-    """Issue 8, bad input: tenants with odd names, an older version's records, clocks that disagree by hours."""
+def test_odd_names_older_records_and_wrong_clocks_are_accepted(report):
+    """Records of an older version, and clocks that differ by hours."""
     for name in cases.ODD:
         assert 1 == first(report, name).backlog, name
     older = first(report, "older")
@@ -90,25 +90,25 @@ def test_odd_names_older_records_and_wrong_clocks_are_borne(report):
     assert (naive(0), 5, 5) == (ahead.window_start, ahead.backlog, ahead.arrived)
 
 
-def test_what_a_killed_owner_left_is_gone_once_the_next_one_tells(report):
-    """Issue 8.1: the next owner tells all there is; what doesn't add up is told as uncounted."""
+def test_report_of_next_owner_replaces_that_of_a_killed_owner(report):
+    """E11: messages that don't add up are reported as uncounted."""
     for name in ("killed", "gone"):
         row = first(report, name)
         assert (0, 9, 4, 5) == (row.backlog, row.arrived, row.handled, row.uncounted), name
 
 
-def test_epochs_that_begin_anew_follow_those_that_were_there(report):
-    """Issue 8.3, E11: an archive tells of two environments, of which the second's epochs have lower numbers."""
+def test_lower_epochs_of_a_recreated_environment_come_later(report):
+    """E11: an archive has records of two environments, and the epochs of the second have lower numbers."""
     for name in ("rebuilt", "rebuilt-alike"):
         before, row = report.rows[name][:2]
         assert (5, 9, 4) == (before.backlog, before.arrived, before.handled), name
-        assert (20, 15, 0) == (row.backlog, row.arrived, row.handled), name  # as if the 5 were among what waits now
+        assert (20, 15, 0) == (row.backlog, row.arrived, row.handled), name  # as if the 5 still waited
         assert 20 == report.rows[name][-1].backlog
     assert (2, 0) == (first(report, "crossed").backlog, first(report, "crossed").in_flight)
 
 
-def test_waits_are_what_they_were(report):
-    """Issue 8.3: percentiles within a bucket of the truth, the longest as it was."""
+def test_waits_match_the_true_distribution(report):
+    """Percentiles within a bucket, the maximum exactly."""
     row, true = first(report, "waits"), sorted(cases.WAITED_S)
     for share, name in ((0.5, "wait_p50_s"), (0.95, "wait_p95_s"), (0.99, "wait_p99_s")):
         assert row[name] == pytest.approx(true[int(share * len(true)) - 1], rel=0.1), name
@@ -117,16 +117,14 @@ def test_waits_are_what_they_were(report):
     assert (3, 3) == (middle.arrived, middle.handled)
 
 
-def test_dead_letters_have_their_top_reasons(report):
-    """Issue 8.3: how many, and the five reasons that most have, the most frequent first."""
+def test_tenant_has_the_five_most_frequent_dead_letter_reasons(report):
     row = first(report, "growing")
     assert 14 == row.dead_letters
     reasons = [("boom", 5), ("rejected: no <b>name</b>", 3), ("", 2), ("a", 1), ("b", 1)]
     assert reasons == [tuple(each) for each in row.dead_reasons]
 
 
-def test_a_hog_stands_beside_those_it_hurt(report):
-    """Issue 8.3: who has much more than was due, and whether the others were late for want of handlers."""
+def test_noisy_tenant_is_reported_with_its_effect_on_others(report):
     row = report.noisy[0]
     assert ("hog", True) == (row.project, row.suffered)
     assert row.share_handling == pytest.approx(17400 / 17690)
@@ -135,26 +133,25 @@ def test_a_hog_stands_beside_those_it_hurt(report):
     assert "others were late" in row.sentence
 
 
-def test_quality_says_what_is_wrong(report):
-    """Issue 8.3: missing, doubled, late, wrong clocks, unreadable, killed, silent: in figures and in words."""
+def test_quality_reports_problems_of_the_records(report):
+    """Missing, late and unreadable records, wrong clocks, killed and silent nodes: in figures and in words."""
     row, last = report.quality[0], report.quality[-1]
     of_worlds = {world.node.name for world in report.worlds}
     assert (1, 4, 1, 1) == (row.missing, row.skewed, row.unreadable, row.newer)
     assert ["node-1004", "node-1025"] == row.skewed_nodes
     assert 3 <= row.late
     arrived = [first(report, name).arrived for name in ("behind", "held")]
-    assert [1, 5] == arrived  # when it was, however late it came
+    assert [1, 5] == arrived  # in the window of the event, however late the record came
     assert {("node-1008", 1008), ("node-1024", 1024)} <= {tuple(each) for each in row.killed}
     assert row.uncounted >= 5
     assert "node-1008" in row.sentence
     assert "node-1006" in last.silent
-    assert "node-heir-2" not in last.silent  # it has nothing that would be missed
+    assert "node-heir-2" not in last.silent  # it has no queue to report
     assert not of_worlds & set(last.silent)
     assert "clocks are wrong on node-1004" in row.sentence
 
 
-def test_schema_and_advice_are_tables(report):
-    """Issue 8.3, 8.4: exactly the columns that are declared; quotas that should change, of the latest window."""
+def test_tables_have_the_declared_columns_and_changed_quotas(report):
     assert TENANTS.names == report.tenants.columns
     found = {row.project: row for row in recommended(report.tenants).collect()}
     latest = {project: rows[-1] for project, rows in report.rows.items()}
@@ -162,14 +159,13 @@ def test_schema_and_advice_are_tables(report):
     assert changed == found.keys()
 
 
-def test_merging_again_changes_nothing(report):
-    """Issue 8.4: a streaming job may write a batch again."""
+def test_merging_is_idempotent(report):
+    """A streaming job may write a batch again."""
     again = merged(merged(report.known))
     assertDataFrameEqual(again.waits.where("project = 'waits'"), report.known.waits.where("project = 'waits'"))
 
 
-def test_targets_are_those_of_the_alerts():
-    """Issue 8.3: one word of what is late, in alerts, dashboards and reports."""
+def test_targets_equal_those_of_the_alerts():
     recorded = [rule for rule in rules() if "target:seconds" in rule.get("record", "")]
     values = {rule.get("labels", {}).get("priority"): float(rule["expr"][len("vector(") : -1]) for rule in recorded}
     targets = Targets()

@@ -1,4 +1,4 @@
-"""Issue 8, scale: nothing is collected to the driver, no step is one task's, but for sums of sums."""
+"""Scale: nothing is collected to the driver, and no step runs in one task, except sums of partial sums."""
 
 import pytest
 
@@ -14,8 +14,8 @@ from evenlane.spark.schemas import DEAD
 pytestmark = [pytest.mark.full, pytest.mark.timeout(300)]
 
 
-def test_no_step_is_one_tasks_and_none_is_done_before_the_end(spark, tmp_path):
-    """Issue 8, scale: the plan of each table, and that making it starts no job (but where jobs keep tables)."""
+def test_tables_have_distributed_plans_and_start_no_job(spark, tmp_path):
+    """Only storing intermediate tables starts jobs."""
     folder = Folder(spark, str(tmp_path))
     tracker = spark.sparkContext.statusTracker()
 
@@ -23,22 +23,21 @@ def test_no_step_is_one_tasks_and_none_is_done_before_the_end(spark, tmp_path):
         assert [] == [step for table in tables for step in funnels(table)]
         assert [] == tracker.getJobIdsForGroup("plans")
 
-    spark.sparkContext.setJobGroup("plans", "what making the plans starts")
+    spark.sparkContext.setJobGroup("plans", "jobs that planning starts")
     small = grains(generated(spark, 1000, 100), 60)
     planned(*small)
-    spark.sparkContext.setJobGroup("tables", "what jobs keep")
+    spark.sparkContext.setJobGroup("tables", "jobs that store tables")
     known = folder.kept_grains(small, "grains")
-    spark.sparkContext.setJobGroup("plans", "what making the plans starts")
+    spark.sparkContext.setJobGroup("plans", "jobs that planning starts")
     found = tenants(known, spark.createDataFrame([], DEAD), SPANS["5m"])
     planned(found)
-    spark.sparkContext.setJobGroup("tables", "what jobs keep")
+    spark.sparkContext.setJobGroup("tables", "jobs that store tables")
     found = folder.kept(found, "tenants")
-    spark.sparkContext.setJobGroup("plans", "what making the plans starts")
+    spark.sparkContext.setJobGroup("plans", "jobs that planning starts")
     planned(noisy(found), quality(known, found, SPANS["5m"]), recommended(found))
 
 
-def test_a_funnel_is_seen(spark):
-    """Issue 8, scale: the check can fail."""
+def test_single_task_step_is_found(spark):
     rows = generated(spark, 1000, 100)
     assert 1 == len(funnels(rows.repartition(1).selectExpr("row_number() over (order by at) as place")))
     assert [] == funnels(rows.selectExpr("max(at)"))

@@ -1,4 +1,4 @@
-"""What reports count is what happened: whoever had the queues, whatever was lost or came twice."""
+"""Totals of reports equal the true history, across handoffs, lost and duplicate records."""
 
 from collections import Counter
 
@@ -8,12 +8,12 @@ from evenlane.spark.reports.flows import ENDED
 from tests.spark.reports.conftest import WORLDS
 from tests.spark.reports.rows import START
 
-pytestmark = pytest.mark.timeout(300)  # the one report for all of them takes long on a busy machine
+pytestmark = pytest.mark.timeout(300)  # the report for all tests takes long on a busy machine
 FLOWS = (*ENDED, "attempts")
 
 
-def test_totals_are_the_ledgers_over_hand_overs_losses_and_doubles(report):
-    """Issue 8.1, E11: what came and what became of it, once each; a backlog that was handed over didn't come."""
+def test_totals_equal_the_ledger_across_handoffs_losses_and_duplicates(report):
+    """E11: each arrival and end counts once; a backlog from a handoff is no arrival."""
     worlds, found = report.worlds, report.rows
     calm = [world for world in worlds if not world.deadly]
     assert len(calm) == WORLDS / 2
@@ -27,8 +27,8 @@ def test_totals_are_the_ledgers_over_hand_overs_losses_and_doubles(report):
         assert world.waiting == last.backlog + last.in_flight
 
 
-def test_windows_have_what_happened_in_them(report):
-    """Issue 8.3: by event time, where no record was lost."""
+def test_windows_have_the_events_of_their_time(report):
+    """By event time, in histories without lost records."""
     worlds, found = report.worlds, report.rows
     for world in worlds:
         if not (world.lossy or world.deadly):
@@ -38,8 +38,8 @@ def test_windows_have_what_happened_in_them(report):
                 assert world.by_window[window, "came"] == row.arrived
 
 
-def test_a_kill_costs_what_was_not_told_and_no_more(report):
-    """Issue 8.1: the last interval of a killed node is missing; what doesn't add up for it is told as uncounted."""
+def test_kill_loses_only_the_unreported_interval(report):
+    """Messages that don't add up because of it are reported as uncounted."""
     worlds, found = report.worlds, report.rows
     killed = [world for world in worlds if world.kills]
     assert killed
@@ -53,7 +53,6 @@ def test_a_kill_costs_what_was_not_told_and_no_more(report):
 
 
 def test_priorities_add_up_to_the_tenant(report):
-    """Issue 8.3: backlog and flows by priority are those of the tenant, taken apart."""
     for rows in report.rows.values():
         for row in rows:
             for name in ("backlog", "in_flight", "arrived", *FLOWS):

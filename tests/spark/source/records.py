@@ -1,4 +1,4 @@
-"""Meter records made by hand, and a stream of them on a real server."""
+"""Builds meter records, and a stream of them on a real server."""
 
 import json
 
@@ -26,14 +26,14 @@ def queue(lane=0, topic=0, group=0, band=0, counters=(0,) * 9, waited=None, wait
 
 
 def record(number, *, groups=3, node="node-1", at=None):
-    """A node's, whose queues have all handled as many as its number says."""
+    """A record in which each queue has handled `number` messages."""
     fields = head(number, node=node, **({} if at is None else {"at": at}))
     queues = [queue(group=group, counters=(number, number, *[0] * 7)) for group in range(groups)]
     return encode(fields, [LaneRow(0, 1, 0, False)], [TopicRow("acme")], queues)
 
 
 class Published:
-    """A stream of meter records on a server of `world`."""
+    """A stream of meter records in the environment of `world`."""
 
     def __init__(self, world):
         self._world = world

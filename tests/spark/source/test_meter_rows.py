@@ -1,4 +1,4 @@
-"""Rows out of meter records, without Spark: each value at its place, whatever was published (issue 8.2)."""
+"""Rows from meter records, without Spark: each value in its column, whatever was published."""
 
 import msgspec
 import pytest
@@ -24,15 +24,15 @@ def rows(*messages):
     return [row for batch in batches([list(messages)]) for row in batch.to_pylist()]
 
 
-def test_a_row_has_all_that_the_record_says():
-    """Issue 8.2: of the record, its lane, its topic and its queue, in seconds and messages."""
+def test_row_has_the_fields_of_record_lane_topic_and_queue():
+    """In seconds and messages."""
     lanes = [LaneRow(1, 2, AT, False), LaneRow(7, 41, AT, True)]
     topics = [TopicRow("b"), TopicRow("acme", 100.0, 33.5, 2.0, 0.0, 8, 0.987)]
-    reported = queue(
-        1, 1, 4, 2, tuple(range(1, 10)), {"quota": 25, "unheard_of": 1}, [(3, 6), (4, 7)],
+    queue_row = queue(
+        1, 1, 4, 2, tuple(range(1, 10)), {"quota": 25, "unknown": 1}, [(3, 6), (4, 7)],
         backlog=12, oldest=151, in_flight=2, longest=1_500,
     )  # fmt: skip
-    [row] = rows(stored(encode(head(9), lanes, topics, [reported]), sequence=6))
+    [row] = rows(stored(encode(head(9), lanes, topics, [queue_row]), sequence=6))
     assert (6, "node-1", 5, 9, 8, 10.0, 64, VERSION, None) == tuple(
         row[name] for name in ("sequence", "node", "run", "number", "after", "span_s", "slots", "version", "problem")
     )
@@ -52,16 +52,16 @@ def test_a_row_has_all_that_the_record_says():
     assert AT == int(row["at"].timestamp()) * SECOND == int(row["since"].timestamp()) * SECOND
 
 
-def test_what_isnt_known_is_null():
-    """Issue 8.2: a topic that nobody has made; an age that nobody read."""
+def test_unknown_values_are_null():
+    """A project without a topic, and an age that was not read."""
     [row] = rows(stored(encode(head(), [LaneRow(0, 1, AT, False)], [TopicRow("x")], [queue(backlog=3)])))
     assert [None] * 7 == [
         row[name] for name in ("qps", "may_use", "weight", "reserve", "concurrency", "fairness", "oldest_s")
     ]
 
 
-def test_lanes_that_no_queue_names():
-    """Issue 8.1: whose a partition is, though nothing waits there, one row each; beside the rows of queues."""
+def test_lane_without_a_queue_has_a_row():
+    """It names the owner of a partition without a backlog."""
     lanes = [LaneRow(number, 10 + number, AT, False) for number in range(4)]
     named = encode(head(1), lanes, [TopicRow("x")], [queue(1), queue(0)])
     found = rows(stored(named), stored(encode(head(2), lanes[:1], [], []), 2), stored(encode(head(3), [], [], []), 3))
@@ -77,9 +77,9 @@ def test_lanes_that_no_queue_names():
 
 @settings(max_examples=40)
 @given(st.lists(st.lists(st.integers(0, 5), max_size=6), max_size=12), st.integers(1, 8))
-def test_many_records_in_one_batch_keep_apart(records, size):
-    """Issue 8.2: each row with its own record's lane, topic, priority and buckets, whatever stands in one batch."""
-    messages, wanted = [], []
+def test_rows_of_a_batch_refer_to_their_own_record(records, size):
+    """To its lanes, topics, priorities and buckets, whatever else is in the batch."""
+    messages, expected = [], []
     for number, groups in enumerate(records, start=1):
         lanes = [LaneRow(number, 100 + number, AT, False), LaneRow(50 + number, 200 + number, AT, True)]
         lanes = lanes[: len(groups)]
@@ -89,7 +89,7 @@ def test_many_records_in_one_batch_keep_apart(records, size):
         ]
         named = head(number, node=f"n{number}", priorities=(f"h{number}", f"l{number}"))
         messages.append(stored(encode(named, lanes, topics, queues), number))
-        wanted += [
+        expected += [
             (number, f"n{number}", (50 if n % 2 else 0) + number, ("q" if n % 2 else "p") + str(number),
              ("l" if n % 2 else "h") + str(number), group, n % 3)
             for n, group in enumerate(groups)
@@ -99,7 +99,7 @@ def test_many_records_in_one_batch_keep_apart(records, size):
         found = rows(*messages)
     finally:
         meter.ROWS = before
-    assert sorted(wanted, key=str) == sorted(
+    assert sorted(expected, key=str) == sorted(
         (
             (r["sequence"], r["node"], r["partition"], r["project"], r["priority"], r["group"],
              None if r["waits"] is None else len(r["waits"]))
@@ -129,8 +129,8 @@ def broken(**fields):
         broken(run=2**64 - 1), broken(number=-1), broken(slots=2**31), broken(queue_columns={"group": pack([2**31])}),
     ],
 )  # fmt: skip
-def test_what_cant_be_read_is_one_row_that_says_so(body):
-    """Issue 8, bad input: beside good records, none of which is lost for it."""
+def test_unreadable_record_is_one_row_with_its_problem(body):
+    """Good records in the same batch aren't lost."""
     good = stored(encode(head(), [LaneRow(0, 1, AT, False)], [TopicRow("x")], [queue(backlog=3)]), 2)
     bad, fine = sorted(rows(stored(body, 1, "meter.online.a.b"), good), key=lambda row: row["sequence"])
     assert (1, "a.b", None) == (bad["sequence"], bad["node"], bad["project"])
@@ -138,8 +138,7 @@ def test_what_cant_be_read_is_one_row_that_says_so(body):
     assert (2, None, "x", 3) == (fine["sequence"], fine["problem"], fine["project"], fine["backlog"])
 
 
-def test_names_of_any_kind_are_only_names():
-    """Issue 8, bad input: whoever published them."""
+def test_names_of_projects_are_unchanged():
     odd = ["", "null", "<script>", 'a"b', "ÄÖ😀", "a\nb", "x" * 1_000]
     lanes, topics = [LaneRow(0, 1, AT, False)], [TopicRow(name) for name in odd]
     found = rows(stored(encode(head(), lanes, topics, [queue(topic=n) for n in range(len(odd))])))

@@ -1,10 +1,10 @@
-"""What the data source is told, and which ranges it reads for that (issue 8.2)."""
+"""Options of the data source, and the ranges that it reads for them."""
 
 import time
 from datetime import UTC, datetime
 
 import pytest
-from hypothesis import given
+from hypothesis import given as drawn
 from hypothesis import strategies as st
 from pyspark.sql.datasource import EqualTo, GreaterThan, In, IsNotNull, LessThanOrEqual
 
@@ -20,8 +20,8 @@ NOON = datetime(2026, 1, 2, 12, tzinfo=UTC)
 NOON_NS = 1_767_355_200 * SECOND
 
 
-def test_what_is_left_out_is_as_in_every_command(monkeypatch):
-    """Issue 8.2: variables count; options come first; names may be written in any case."""
+def test_options_default_to_variables(monkeypatch):
+    """Options come first; their names may be written in any case."""
     monkeypatch.setenv("EVENLANE_NATS", "nats://a:1")
     monkeypatch.setenv("EVENLANE_ENV", "sandbox")
     options = parse({"ENV": "other", "What": "dead", "payload": "TRUE"})
@@ -31,8 +31,7 @@ def test_what_is_left_out_is_as_in_every_command(monkeypatch):
     assert parse({"archive": "/x", "nats": "nats://b:1"}).live
 
 
-def test_a_time_may_be_told_or_be_so_long_ago():
-    """Issue 8.2: both ways."""
+def test_time_may_be_an_instant_or_a_duration_ago():
     before = time.time_ns()
     span = parse({"since": "2h", "until": "1m"}).span
     assert 7_200 * SECOND - 60 * SECOND < before - span.since <= 7_200 * SECOND
@@ -40,7 +39,7 @@ def test_a_time_may_be_told_or_be_so_long_ago():
 
 
 @pytest.mark.parametrize(
-    ("reported", "expected"),
+    ("given", "expected"),
     [
         ({"whta": "meter"}, "there is no option 'whta'; did you mean what"),
         ({"zzz": "1"}, "there is no option 'zzz'; there are what, since"),
@@ -58,10 +57,9 @@ def test_a_time_may_be_told_or_be_so_long_ago():
         ({"nats_ca": "/nowhere"}, "nats_ca"),
     ],
 )
-def test_what_is_wrong_is_named(reported, expected):
-    """Issue 8.2: the option, and what would be right."""
+def test_invalid_option_is_named_with_valid_values(given, expected):
     with pytest.raises(ConfigError, match=expected):
-        parse(reported)
+        parse(given)
 
 
 ranges = st.lists(
@@ -71,24 +69,24 @@ ranges = st.lists(
 )  # fmt: skip
 
 
-@given(ranges, st.integers(1, 16))
-def test_tasks_have_each_sequence_once_and_share_them(wanted, most):
-    """Issue 8.2: large ranges are cut, small ones put together, and no task has much more than another."""
-    planned = tasks(wanted, most)
+@drawn(ranges, st.integers(1, 16))
+def test_tasks_share_all_sequences_evenly(given, most):
+    """Large ranges are split, small ones combined, and no task has much more than another."""
+    planned = tasks(given, most)
     found = [each for task in planned for each in task.ranges]
     joined = [(each.stream, n) for each in found for n in (each.first, each.last)]
-    assert sum(each.last - each.first + 1 for each in wanted) == sum(each.last - each.first + 1 for each in found)
-    assert [(e.stream, n) for e in wanted for n in range(e.first, e.last + 1)][:50] == [
+    assert sum(each.last - each.first + 1 for each in given) == sum(each.last - each.first + 1 for each in found)
+    assert [(e.stream, n) for e in given for n in range(e.first, e.last + 1)][:50] == [
         (e.stream, n) for e in found for n in range(e.first, e.last + 1)
     ][:50]
     assert len(planned) <= most
     assert len(joined) == 2 * len(found)
-    total = sum(each.last - each.first + 1 for each in wanted)
+    total = sum(each.last - each.first + 1 for each in given)
     assert all(sum(e.last - e.first + 1 for e in task.ranges) <= max(1_000, -(-total // most)) for task in planned)
 
 
-def test_filters_narrow_what_is_read():
-    """Issue 8.2: time, tenant, node, kind and partition; what a node's clock says, with ten minutes on both sides."""
+def test_filters_narrow_the_read():
+    """By time, tenant, node and partition; times of a node's clock have a tolerance of ten minutes."""
     by = narrowed(
         [
             GreaterThan(("stored",), NOON), LessThanOrEqual(("at",), NOON), EqualTo(("project",), "acme"),
@@ -101,8 +99,8 @@ def test_filters_narrow_what_is_read():
     assert (frozenset({"acme"}), frozenset({2}), None) == (by.project, by.partition, by.node)
 
 
-def test_a_stream_goes_on_where_it_was_and_begins_anew_where_it_was_made_anew():
-    """Issue 8.2: by so many messages at once as are wanted, each stream its share; one that went stays known."""
+def test_offsets_advance_by_shares_and_restart_for_recreated_streams():
+    """A deleted stream keeps its offset."""
     start = {"A": ["t1", 10], "B": ["t1", 4], "GONE": ["t1", 7]}
     latest = {"A": ["t1", 30], "B": ["t2", 3], "NEW": ["t2", 5]}
     assert {**start, **latest} == advanced(start, latest, None)

@@ -1,4 +1,4 @@
-"""The data source on real servers: meter records, the true backlog, dead letters, and all of them as streams (8.2)."""
+"""The data source on real servers: meter records, backlogs and dead letters, in batches and as streams."""
 
 import asyncio
 from datetime import UTC, datetime, timedelta
@@ -21,12 +21,12 @@ pytestmark = [pytest.mark.real, pytest.mark.timeout(120)]
 
 
 def source(spark, world, **options):
-    reported = {"nats": world.servers.nats.url, **options}
-    return spark.read.format("evenlane").options(**reported).load()
+    options = {"nats": world.servers.nats.url, **options}
+    return spark.read.format("evenlane").options(**options).load()
 
 
 def repeated(world):
-    """Where ranges of a batch begin that is all there is; and of one of a stream that was there before."""
+    """The first sequences of a batch with all messages, and of a batch of an earlier stream of the same name."""
     reader = EvenlaneSource({"nats": world.servers.nats.url}).streamReader(METER)
     now = reader.reportLatestOffset()
     previous = {name: ["earlier", last] for name, (_, last) in now.items()}
@@ -34,9 +34,9 @@ def repeated(world):
 
 
 def read_by(world, *filters):
-    """The rows that Spark is given if it pushes these filters down."""
+    """The rows that Spark gets if it pushes these filters down."""
     reader = EvenlaneSource({"nats": world.servers.nats.url, "pushdown": "true"}).reader(METER)
-    assert list(filters) == list(reader.pushFilters(list(filters)))  # (Spark looks at each row itself, too)
+    assert list(filters) == list(reader.pushFilters(list(filters)))  # Spark checks each row as well
     return [row for task in reader.partitions() for batch in reader.read(task) for row in batch.to_pylist()]
 
 
@@ -46,10 +46,8 @@ def refusal(work):
     return sentence(str(caught.value))
 
 
-async def test_meter_records_in_ranges_and_by_filters(spark, tmp_path):
-    """Issue 8.2: all of them once, in as many tasks as there is work for; junk is a row of its own; what there is no
-    stream for, and what isn't there, is said in a sentence.
-    """
+async def test_meter_records_are_read_once_and_filtered(spark, tmp_path):
+    """The number of tasks fits the number of messages; junk is a row of its own; a missing stream is one sentence."""
     async with ProcessWorld(tmp_path) as world, Published(world) as stream:
         assert 0 == source(spark, world).count()  # an empty stream
         await stream.put(*(record(n) for n in range(1, 1_501)))
@@ -70,7 +68,7 @@ async def test_meter_records_in_ranges_and_by_filters(spark, tmp_path):
         assert 3 == pushing.where("node = 'node-2'").count()
         shared = source(spark, world)
         none = shared.where(F.col("stored") > F.lit(datetime.now(UTC) + timedelta(hours=1)))
-        assert (0, 4_504) == (none.count(), shared.count())  # a query never changes what the next one sees
+        assert (0, 4_504) == (none.count(), shared.count())  # a query doesn't narrow the next one
         assert 0 == source(spark, world, until="1h").count()
         later = datetime.now(UTC) + timedelta(hours=1)
         assert 0 == frame.where(F.col("stored") > F.lit(later)).count()
@@ -79,9 +77,7 @@ async def test_meter_records_in_ranges_and_by_filters(spark, tmp_path):
             source(spark, world, env="other").count
         )
         assert "there is no option 'whta'; did you mean what?" in refusal(lambda: source(spark, world, whta="meter"))
-        dead_letters = source(
-            spark, world, what="dead", missing="empty"
-        )  # (of a report where nobody has made the stream)
+        dead_letters = source(spark, world, what="dead", missing="empty")  # as for a report before the stream exists
         assert 0 == dead_letters.count()
         plain = EvenlaneSource({"archive": str(tmp_path)})
         with pytest.raises(ConfigError, match="an archive is read by"):
@@ -90,9 +86,9 @@ async def test_meter_records_in_ranges_and_by_filters(spark, tmp_path):
         assert "NATS at nats://127.0.0.1:1 does not answer" in refusal(gone.count)
 
 
-async def test_lanes_are_the_true_backlog_and_dead_letters_are_told(spark, tmp_path):
-    """Issue 8.2, E11: what has been handled isn't there, though its lane still has it behind a paused tenant's message;
-    delayed messages and retries are; a payload if it is asked for.
+async def test_lanes_are_the_true_backlog_and_dead_letters_are_rows(spark, tmp_path):
+    """E11: handled messages are left out, even if their lane still has them behind those of a paused topic; delayed
+    messages are included; bodies on request.
     """
     async with ProcessWorld(tmp_path, settle_interval=0.05) as world:
         node = await world.node(concurrency=4)
@@ -125,8 +121,8 @@ async def test_lanes_are_the_true_backlog_and_dead_letters_are_told(spark, tmp_p
         }
 
 
-async def test_a_stream_reads_each_record_once_and_a_stream_made_anew_from_its_start(spark, tmp_path):
-    """Issue 8.2: available-now goes on where the last run ended, in batches as large as is said."""
+async def test_stream_reads_each_record_once_also_after_recreation(spark, tmp_path):
+    """Available-now continues where the last run ended, in batches of the configured size."""
     async with ProcessWorld(tmp_path) as world, Published(world) as stream:
         seen, sizes = [], []
 
@@ -152,12 +148,12 @@ async def test_a_stream_reads_each_record_once_and_a_stream_made_anew_from_its_s
         await stream.put(record(8, groups=1), record(9, groups=1))
         run()
         assert [1, 2, 3, 4, 5, 6, 7, 8, 9] == sorted(seen)
-        # a batch that is repeated after a kill hasn't what came to another stream of that name
+        # a batch that is repeated after a kill has no message of the new stream
         assert ([1], []) == await asyncio.to_thread(repeated, world)
 
 
-async def test_streams_that_had_no_message_yet_are_read_from_their_first(spark, tmp_path):
-    """Issue 8.2: a stream of lanes, most of which nobody has used, and of dead letters where there are none."""
+async def test_empty_streams_are_read_from_their_first_message(spark, tmp_path):
+    """Lanes, most of which are unused, and dead letters before the first one."""
     async with ProcessWorld(tmp_path) as world:
         node = await world.node(concurrency=4)
         await world.topics("acme", groups=1, max_attempts=1)
@@ -176,15 +172,15 @@ async def test_streams_that_had_no_message_yet_are_read_from_their_first(spark, 
         await producer.put_many([*some("acme", "bad", 2, order="reject"), *some("still", "kept", 2)])
         await until(lambda: len(world.ids("fail")) == 2)
         await node.stop()
-        # (in one lane of many; what has ended may have been removed)
+        # ended messages may have been removed already
         assert ["still-kept-0", "still-kept-1"] == [own for own in run("lanes") if not own.startswith("acme")]
         assert ["acme-bad-0", "acme-bad-1"] == run("dead")
         await producer.put_many(some("acme", "more", 1))
         assert ["acme-more-0"] == run("lanes")
 
 
-async def test_history_outlives_the_stream(spark, tmp_path):
-    """Issue 8.2: hours that were laid down as Parquet, alone or with what has come since; only those that matter."""
+async def test_archive_outlives_the_stream(spark, tmp_path):
+    """Archived hours, alone or with newer messages of the stream; only the hours in the time range are read."""
     async with ProcessWorld(tmp_path) as world, Published(world) as stream:
         await stream.put(*(record(n, groups=1) for n in range(1, 6)))
         archive = str(tmp_path / "archive")
