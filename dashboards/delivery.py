@@ -31,7 +31,7 @@ _ALL = (PROJECTS, PRIORITIES)
 def dashboard() -> Dashboard:
     return framed(
         "Delivery",
-        "Retries, dead letters, expiries, duplicates, and messages that are missing.",
+        "Retries, dead letters, expiries, duplicates, and missing messages.",
         (
             Part("", (shelf(4, *_now()), shelf(9, _table()))),
             Part("Attempts", (shelf(8, *_attempts()), shelf(8, *_failing()))),
@@ -59,7 +59,7 @@ def _now() -> tuple[Panel, ...]:
         ),
         figure(
             "Retries",
-            "Attempts a second that failed and are tried again later.",
+            "Attempts per second that failed and are retried later.",
             or_zero(total(rate(metric_names.OUTCOMES, *_ALL, 'outcome="retried"'))),
             unit="mps",
             steps=((1, "yellow"),),
@@ -68,7 +68,7 @@ def _now() -> tuple[Panel, ...]:
         _happened(
             "Dead letters",
             "dead",
-            "Messages that failed for good in this time range; `evenlane dlq list` shows them.",
+            "Messages that failed finally in this time range; `evenlane dlq list` shows them.",
             "red",
         ),
         _happened(
@@ -139,7 +139,7 @@ def _attempts() -> tuple[Panel, ...]:
     return (
         course(
             "How attempts and messages end",
-            "Ends a second, by how; on a log scale, as failures are few beside what is handled.",
+            "Ends per second by outcome; on a log scale, as failures are few compared with handled messages.",
             Line(total(rate(metric_names.OUTCOMES, *_ALL), "outcome"), "{{outcome}}"),
             unit="mps",
             log=True,
@@ -171,10 +171,10 @@ def _failing() -> tuple[Panel, ...]:
         for title, description, outcome in (
             (
                 "Retries, the most",
-                "Failed attempts a second that are tried again, the ten projects with most.",
+                "Failed attempts per second that are retried, of the ten projects with most.",
                 "retried",
             ),
-            ("Dead letters, the most", "Messages a second that fail for good, the ten projects with most.", "dead"),
+            ("Dead letters, the most", "Messages per second that fail finally, of the ten projects with most.", "dead"),
         )
     )
 
@@ -194,17 +194,17 @@ def _expired_and_dropped() -> tuple[Panel, ...]:
         for title, description, outcome in (
             (
                 "Dead letters over time",
-                "Messages in each bar's time that failed for good; `evenlane dlq replay` puts them in again.",
+                "Messages that failed finally in the time of each bar; `evenlane dlq replay` puts them again.",
                 "dead",
             ),
             (
                 "Expired over time",
-                "Messages in each bar's time that outlived their ttl; a longer ttl or more quota keeps them.",
+                "Messages that outlived their ttl in the time of each bar; a longer ttl or more quota keeps them.",
                 "expired",
             ),
             (
                 "Dropped over time",
-                "Messages in each bar's time that people dropped; `evenlane topics history` may tell who.",
+                "Messages that people dropped in the time of each bar; `evenlane topics history` may show who did.",
                 "dropped",
             ),
         )
@@ -216,7 +216,7 @@ def _twice() -> tuple[Panel, ...]:
     return (
         bars(
             "Maybe handled twice, by cause",
-            "crash: the process died while they ran; hung: the handler gave no sign of life; void: the stream was"
+            "crash: the process died during the handler; hung: the handler exceeded ack_wait; void: the stream was"
             " replaced.",
             Line(total(in_each_span(metric_names.DUPLICATES), "cause"), "{{cause}}"),
         ),
@@ -229,7 +229,7 @@ def _twice() -> tuple[Panel, ...]:
         ),
         course(
             "Copies that wait to be stored",
-            "Retries and dead letters that NATS hasn't taken yet; their originals stay, and from 64 on the project"
+            "Retries and dead letters that NATS hasn't stored yet; their originals stay, and from 64 on the project"
             " waits.",
             Line(pending, "{{node}}"),
             steps=((64, "red"),),
@@ -241,12 +241,12 @@ def _times() -> tuple[Panel, ...]:
     return (
         density(
             "Dwell time",
-            "How many messages waited how long from put (or due) to the handler's start.",
+            "Distribution of the time from put (or due) to the handler's start.",
             total(rate(f"{metric_names.DWELL}_bucket", PRIORITIES), "le"),
         ),
         density(
             "Handling time",
-            "How many handlers ran how long.",
+            "Distribution of the handlers' running time.",
             total(rate(f"{metric_names.HANDLING}_bucket", PRIORITIES), "le"),
         ),
     )

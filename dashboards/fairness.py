@@ -36,7 +36,7 @@ _NOISY = f"({of_env(records.OWN_LIMIT)} > 0)"
 def dashboard() -> Dashboard:
     return framed(
         "Fairness",
-        "Share got over share due, noisy neighbours, and what others wait because of them.",
+        "Share got over share due, noisy neighbours, and the waits of others because of them.",
         (
             Part("", (shelf(4, *_now()), shelf(10, _table()))),
             Part("Share got over share due", (shelf(9, *_shares()),)),
@@ -55,7 +55,7 @@ def _shares_now() -> tuple[Panel, ...]:
     return (
         figure(
             "Least share",
-            "The least slot time over what was due, of all busy projects; far below 100 % one is starved.",
+            "The least slot time over the time due, of all busy projects; a project far below 100 % is starved.",
             least(_SHARE),
             unit="percentunit",
             steps=((0.5, "yellow"), (0.9, "green")),
@@ -64,7 +64,7 @@ def _shares_now() -> tuple[Panel, ...]:
         ),
         figure(
             "Largest share",
-            "The most slot time over what was due; far above 100 % one takes what others are due.",
+            "The most slot time over the time due; a project far above 100 % takes the share of others.",
             most(_SHARE),
             unit="percentunit",
             steps=((1.5, "yellow"), (2, "red")),
@@ -72,8 +72,8 @@ def _shares_now() -> tuple[Panel, ...]:
         ),
         figure(
             "Fairness index",
-            "Jain's index of share got over share due, of all busy projects: 100 % if all get what they"
-            " are due, 1/n if one takes all.",
+            "Jain's index of share got over share due, of all busy projects: 100 % if each gets its due"
+            " share, 1/n if one takes all.",
             f"{mean} ^ 2 / {square}",
             unit="percentunit",
             steps=((0.8, "yellow"), (0.95, "green")),
@@ -82,7 +82,7 @@ def _shares_now() -> tuple[Panel, ...]:
         ),
         figure(
             "Projects starved",
-            "Busy projects that get less than half of what they are due, and whose oldest message has waited for a"
+            "Busy projects that get less than half of their due share, and whose oldest message has waited for a"
             " quarter of its target.",
             or_zero(f"count({among(_STARVED, _WAITED, 'project')})"),
             steps=((1, "red"),),
@@ -123,7 +123,7 @@ def _table() -> Panel:
     waited = total(rate(metric_names.WAITING_SECONDS, *_ALL), "project")
     return listing(
         "Projects by slots used",
-        "Who uses the slots, who offers more than its quota, and who waits for others; click a"
+        "Projects with their slots, their offer against their quota, and their waits for others; click a"
         " project for its dashboard.",
         {"project": "Project"},
         Column("Slots used", total(rate(metric_names.TENANT_HANDLING, *_ALL), "project"), decimals=2),
@@ -164,7 +164,7 @@ def _shares() -> tuple[Panel, ...]:
     return (
         course(
             "Share got over share due, the least",
-            "The ten busy projects that get least of what they are due, on their worst node; below 50 % for long is"
+            "The ten busy projects that get the least of their due share, on their worst node; below 50 % for long is"
             " starving.",
             Line(f"bottomk(10, {least(_SHARE, 'project')})", "{{project}}"),
             unit="percentunit",
@@ -173,8 +173,8 @@ def _shares() -> tuple[Panel, ...]:
         ),
         course(
             "Share got over share due, the most",
-            "The ten projects that get most over what they are due; it is fair to use what others leave, not to take"
-            " it.",
+            "The ten projects that get the most over their due share; it is fair to use idle slots, but not to take"
+            " those of others.",
             Line(f"topk(10, {most(_SHARE, 'project')})", "{{project}}"),
             unit="percentunit",
             steps=((2, "red"),),
@@ -194,7 +194,7 @@ def _noisy() -> tuple[Panel, ...]:
         ),
         course(
             "Offered over quota, the most",
-            "Messages a second that arrive, as a part of the quota, all nodes; above 100 % the rest becomes its own"
+            "Messages per second that arrive, as a part of the quota, all nodes; above 100 % the rest becomes its own"
             " backlog.",
             Line(f"topk(10, {of_env(records.OFFERED_OVER_QUOTA, PROJECTS)})", "{{project}}"),
             unit="percentunit",
@@ -224,7 +224,7 @@ def _victims() -> tuple[Panel, ...]:
         ),
         course(
             "Waits because of others",
-            "Heads of queues that wait for slots which others have, on average, the ten projects with most of them.",
+            "Heads of queues that wait for slots of others, on average, of the ten projects with most of them.",
             Line(f"topk(10, {total(rate(metric_names.WAITING_SECONDS, *_ALL, COMPETES), 'project')})", "{{project}}"),
             projects=True,
         ),

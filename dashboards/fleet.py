@@ -86,13 +86,13 @@ def _now() -> tuple[Panel, ...]:
         ),
         figure(
             "Handled",
-            "Messages a second that are handled; a fall with a backlog beside it is trouble.",
+            "Messages per second that are handled; a fall during a backlog means trouble.",
             or_zero(total(rate(metric_names.OUTCOMES, 'outcome="handled"', PRIORITIES))),
             unit="mps",
         ),
         figure(
             "Backlog",
-            "Messages that are due and wait; that it grows matters, not that there is one.",
+            "Messages that are due and wait; its growth matters, not its existence.",
             or_zero(total(series(metric_names.BACKLOG, PRIORITIES))),
         ),
         figure(
@@ -105,7 +105,7 @@ def _now() -> tuple[Panel, ...]:
         ),
         figure(
             "Settle lag",
-            "How long the oldest end of a message isn't durable yet; from about 1 s on nothing new starts.",
+            "How long the oldest result has not been durable; from about 1 s on nothing new starts.",
             most(series(metric_names.SETTLE_LAG)),
             unit="s",
             steps=((0.5, "yellow"), (1, "red")),
@@ -119,7 +119,7 @@ def _attention() -> tuple[Panel, ...]:
     return (
         listing(
             "What fires",
-            "Alerts of Evenlane that fire now, by project or node; their runbook tells what to do.",
+            "Alerts of Evenlane that fire now, by project or node; their runbooks say what to do.",
             {"alertname": "Alert", "severity": "Severity", "project": "Project", "instance": "Node"},
             Column("Firing", f"count by (alertname, severity, project, instance) ({_FIRING})"),
             first="Severity",
@@ -168,15 +168,15 @@ def _rates() -> tuple[Panel, ...]:
     return (
         course(
             "Arrivals and ends",
-            "Messages a second that come in (retries and what has become due, too), and how they or their attempts"
-            " end.",
+            "Messages per second that come in (also retries, and delayed messages that become due), and the ends of"
+            " attempts.",
             Line(total(rate(metric_names.ARRIVED, PRIORITIES)), "arrived"),
             Line(ended, "{{outcome}}"),
             unit="mps",
         ),
         course(
             "Handled by priority",
-            "Messages a second that are handled; if a low priority gets none, higher ones take all.",
+            "Messages per second that are handled; if a low priority gets none, higher ones take all.",
             Line(total(rate(metric_names.OUTCOMES, 'outcome="handled"', PRIORITIES), "priority"), "{{priority}}"),
             unit="mps",
             stacked=True,
@@ -199,12 +199,12 @@ def _times() -> tuple[Panel, ...]:
         for title, description, name in (
             (
                 "Dwell time",
-                "From put (or due) to the handler's start, p50 and p99; high should stay flat whatever low does.",
+                "From put (or due) to the handler's start, p50 and p99; high should stay flat at any load of low.",
                 metric_names.DWELL,
             ),
             (
                 "Handling time",
-                "How long handlers run, p50 and p99; if it grows, look at what the handlers call.",
+                "How long handlers run, p50 and p99; if it grows, look at the services that handlers call.",
                 metric_names.HANDLING,
             ),
         )
@@ -215,8 +215,8 @@ def _waits() -> tuple[Panel, ...]:
     return (
         course(
             "Messages that wait, by reason",
-            "How many messages wait behind a head that waits for this; quota and paused are wished, the slots'"
-            " reasons (fairness, handlers_busy, headroom) ask for more nodes.",
+            "Messages that wait behind a head with this reason; quota and paused are intended, the slots'"
+            " reasons (fairness, handlers_busy, headroom) call for more nodes.",
             Line(total(rate(metric_names.WAITING_MESSAGE_SECONDS, PRIORITIES), "reason"), "{{reason}}"),
             stacked=True,
         ),

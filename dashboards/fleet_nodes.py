@@ -80,22 +80,21 @@ def behind() -> tuple[Panel, ...]:
         ),
         course(
             "Troubles",
-            "What keeps a node from its work, by kind: its event loop is blocked, etcd and the node differ about what"
-            " it owns, or the messages' server can't write.",
+            "Troubles of nodes, by kind: the event loop is blocked, etcd and the node differ about its partitions,"
+            " or NATS can't write.",
             Line(named(most(series(metric_names.TROUBLE), *_EACH, "kind")), "{{node}} {{kind}}"),
             steps=((1, "red"),),
         ),
         course(
             "Settle lag by node",
-            "How long the oldest end of a message isn't durable yet; from about 1 s on a node starts nothing: look"
-            " at NATS.",
+            "How long the oldest result has not been durable; from about 1 s on a node starts nothing: look at NATS.",
             Line(named(most(series(metric_names.SETTLE_LAG), *_EACH)), "{{node}}"),
             unit="s",
             steps=((1, "red"),),
         ),
         course(
             "Copies that wait to be stored",
-            "Retries and dead letters that NATS hasn't taken yet; with 64 of one project nothing more of it starts.",
+            "Retries and dead letters that NATS hasn't stored yet; with 64 of one project nothing more of it starts.",
             Line(named(total(series(metric_names.PENDING_COPIES), *_EACH)), "{{node}}"),
             steps=((64, "red"),),
         ),
@@ -133,7 +132,7 @@ def table() -> tuple[Panel, ...]:
     return (
         listing(
             "The nodes",
-            "Each node with what it owns and what its lease is worth; a lease with 0 s left has fenced the node.",
+            "Each node with its partitions and the rest of its lease; a lease with 0 s left has fenced the node.",
             {"node": "Node", "instance": "Address", "version": "Version"},
             Column("Partitions", total(series(metric_names.OWNED), "instance")),
             Column("Up", most(series(metric_names.NODE), "node", "instance", "version"), "bool_yes_no"),
@@ -148,8 +147,8 @@ def table() -> tuple[Panel, ...]:
         ),
         listing(
             "Who owns which partition",
-            "The owner of each partition and its epoch; two rows for one partition are an owner that was and one"
-            " that is.",
+            "The owner of each partition and its epoch; two rows for one partition are the previous and the"
+            " present owner.",
             {"partition": "Partition", "node": "Node"},
             Column("Epoch", most(named(most(series(metric_names.EPOCH), "partition", *_EACH)), "partition", "node")),
             first="Partition",
@@ -162,27 +161,27 @@ def ownership() -> tuple[Panel, ...]:
     return (
         course(
             "Partitions owned",
-            "How the partitions lie on the nodes; steps are rebalances, a gap is what nobody owns.",
+            "Number of partitions by node; steps are rebalances, a gap is partitions without an owner.",
             Line(named(total(series(metric_names.OWNED), *_EACH)), "{{node}}"),
             stacked=True,
         ),
         bars(
             "Rebalances",
-            "Partitions in each bar's time that came or went; lost ones were not handed over: a lease ended or etcd"
+            "Partitions that came or went in the time of each bar; lost ones were not handed off: a lease ended or etcd"
             " lost a key.",
             Line(total(in_each_span(metric_names.MOVES), "how"), "{{how}}"),
         ),
         course(
             "Lease left",
-            "How long a node may go on without a renewal; it saws between half and whole, at 0 the node starts"
+            "How long a node may work without a renewal; it moves between half and whole, at 0 the node starts"
             " nothing.",
             Line(named(least(series(metric_names.LEASE_LEFT), *_EACH)), "{{node}}"),
             unit="s",
         ),
         course(
             "Plan carried out",
-            "The generation of the plan that each node has carried out; a node that stays behind can't take over or"
-            " let go.",
+            "The generation of the plan that each node has carried out; a node that stays behind can't acquire or"
+            " release partitions.",
             Line(named(most(series(metric_names.GENERATION), *_EACH)), "{{node}}"),
         ),
     )
@@ -196,14 +195,14 @@ def figures() -> tuple[Panel, ...]:
             or_zero(most(series(metric_names.PROJECTS_LEFT_OUT))),
         ),
         figure(
-            "Wishes refused",
-            "Topics whose wish isn't valid; the last good one stays: `evenlane topics list` says which.",
+            "Specs rejected",
+            "Topics whose spec isn't valid; the last good one stays in effect: `evenlane topics list` names them.",
             or_zero(most(series(metric_names.TOPICS_REFUSED))),
             steps=((1, "red"),),
         ),
         figure(
-            "Values refused",
-            "Wishes and accepted values that were found not to be valid in this time range, also those mended since.",
+            "Values rejected",
+            "Specs and accepted values that were found invalid in this time range, also those repaired since.",
             or_zero(total(increase(metric_names.TOPIC_REFUSALS))),
             decimals=0,
             steps=((1, "yellow"),),

@@ -126,7 +126,7 @@ def _marks() -> list[AnnotationQuery]:
     began = f"changes({PROCESS_BEGAN}[1m]) > 0 and on (job, instance) {of_env(metric_names.SLOTS)}"
     firing = 'ALERTS{alertname=~"Evenlane.+",alertstate="firing",env=~"$env|"}'
     return [
-        _mark("Rebalance", moved, "blue", "partitions were placed anew"),
+        _mark("Rebalance", moved, "blue", "partitions were reassigned"),
         _mark("Node began", began, "green", "{{instance}}"),
         _mark("Alert", firing, "red", "{{severity}} {{project}} {{instance}}", title="{{alertname}}"),
     ]

@@ -111,12 +111,12 @@ def course(
         .gradient_mode(GraphGradientMode.OPACITY)
         .show_points(VisibilityMode.NEVER)
     )
-    for letter, line in zip(string.ascii_uppercase, lines, strict=False):
-        panel.with_target(_query(line.expr, line.legend, letter))
+    for ref, line in zip(string.ascii_uppercase, lines, strict=False):
+        panel.with_target(_query(line.expr, line.legend, ref))
         for each in looks.overrides(line.legend):
             panel.with_override(each.matcher, each.properties)
         if line.dashed:
-            panel.override_by_query(letter, looks.dashed())
+            panel.override_by_query(ref, looks.dashed())
     if stacked:
         panel.stacking(common.StackingConfig().group("A").mode(StackingMode.NORMAL))
     if steps:
@@ -141,8 +141,8 @@ def bars(title: str, description: str, *lines: Line, unit: str = "short") -> Pan
         .line_width(0)
         .stacking(common.StackingConfig().group("A").mode(StackingMode.NORMAL))
     )
-    for letter, line in zip(string.ascii_uppercase, lines, strict=False):
-        panel.with_target(_query(line.expr, line.legend, letter).interval("1m"))
+    for ref, line in zip(string.ascii_uppercase, lines, strict=False):
+        panel.with_target(_query(line.expr, line.legend, ref).interval("1m"))
         for each in looks.overrides(line.legend):
             panel.with_override(each.matcher, each.properties)
     return panel.build()
@@ -189,10 +189,10 @@ def listing(
         .sort_by([common.TableSortByFieldState().display_name(first).desc(most_first)])
     )
     order, names = dict.fromkeys(keys, 0), dict(keys)
-    for letter, column in zip(string.ascii_uppercase, columns, strict=False):
-        query = _query(column.expr, column.name, letter).instant().format(PromQueryFormat.TABLE)
+    for ref, column in zip(string.ascii_uppercase, columns, strict=False):
+        query = _query(column.expr, column.name, ref).instant().format(PromQueryFormat.TABLE)
         panel.with_target(query)
-        value = f"Value #{letter}" if len(columns) > 1 else "Value"  # Grafana's names
+        value = f"Value #{ref}" if len(columns) > 1 else "Value"  # Grafana's names
         order[value], names[value] = 0, column.name
         panel.override_by_name(column.name, _cells(column))
     if "project" in keys:
@@ -238,8 +238,8 @@ def _cells(column: Column) -> list[DynamicConfigValue]:
     return properties
 
 
-def _query(expr: str, legend: str, letter: str) -> prometheus.Dataquery:
-    return prometheus.Dataquery().datasource(SOURCE).expr(expr).legend_format(legend).ref_id(letter).range()
+def _query(expr: str, legend: str, ref: str) -> prometheus.Dataquery:
+    return prometheus.Dataquery().datasource(SOURCE).expr(expr).legend_format(legend).ref_id(ref).range()
 
 
 def _legend(*, busy: bool) -> common.VizLegendOptions:

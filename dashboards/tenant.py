@@ -33,8 +33,7 @@ _MINE = (PROJECTS, PRIORITIES)
 def dashboard() -> Dashboard:
     return framed(
         "Tenant",
-        "One project: backlog, age, rates, what it waits for, quota used, forecast. `evenlane why` tells the same in"
-        " words.",
+        "One project: backlog, age, rates, wait reasons, quota used, forecast. `evenlane why` says the same in words.",
         (
             Part("", (shelf(4, *_now()),)),
             Part("What waits, and for what", (shelf(8, *_backlog()), shelf(8, *_reasons()))),
@@ -59,7 +58,7 @@ def _waits_now() -> tuple[Panel, ...]:
         ),
         figure(
             "Oldest",
-            "For how long its oldest message has waited.",
+            "How long its oldest message has waited.",
             or_zero(most(series(metric_names.OLDEST, *_MINE))),
             unit="s",
             decimals=1,
@@ -88,21 +87,21 @@ def _moves_now() -> tuple[Panel, ...]:
     return (
         figure(
             "Arrives",
-            "Messages a second that come in, retries too.",
+            "Messages per second that come in, including retries.",
             or_zero(total(rate(metric_names.ARRIVED, *_MINE))),
             unit="mps",
             decimals=1,
         ),
         figure(
             "Handled",
-            "Messages a second that are handled.",
+            "Messages per second that are handled.",
             or_zero(total(rate(metric_names.OUTCOMES, *_MINE, 'outcome="handled"'))),
             unit="mps",
             decimals=1,
         ),
         figure(
             "Quota used",
-            "Attempts a second as a part of its quota; near 100 % with a backlog, only more quota helps.",
+            "Attempts per second as a part of its quota; near 100 % with a backlog, only more quota helps.",
             or_zero(over(attempts, total(series(metric_names.QUOTA, PROJECTS)))),
             unit="percentunit",
             steps=((0.95, "yellow"),),
@@ -110,7 +109,7 @@ def _moves_now() -> tuple[Panel, ...]:
         ),
         figure(
             "Share got of share due",
-            "Slot time it got over what it was due, on the node where that is least; far below 100 % it is starved."
+            "Slot time it got over the time due, on the node where that is least; far below 100 % it is starved."
             " Empty while it isn't busy.",
             least(series(metric_names.FAIR_SHARE, PROJECTS)),
             unit="percentunit",
@@ -131,15 +130,14 @@ def _backlog() -> tuple[Panel, ...]:
         ),
         course(
             "Age of the oldest, and its target",
-            "For how long the oldest message has waited, by priority; above the dashed target of its priority it is"
-            " late.",
+            "How long the oldest message has waited, by priority; above the dashed target of its priority it is late.",
             Line(most(series(metric_names.OLDEST, *_MINE), "priority"), "{{priority}}"),
             Line(f'{records.AGE_TARGET}{{priority!="",{PRIORITIES}}}', "target of {{priority}}", dashed=True),
             unit="s",
         ),
         course(
             "Forecast",
-            "When nothing of a priority waits any more, at the rates of the last half minute; a line at one year is"
+            "When the backlog of a priority is empty, at the rates of the last half minute; a line at one year means"
             " never.",
             Line(
                 capped(most(series(metric_names.TIME_TO_EMPTY, *_MINE), "priority"), looks.FOR_EVER_S), "{{priority}}"
@@ -155,14 +153,14 @@ def _reasons() -> tuple[Panel, ...]:
     return (
         course(
             "Messages that wait, by reason",
-            "How many messages wait behind a head that waits for this; docs/reference/wait-reasons.md tells for each "
-            "reason what helps.",
+            "Messages that wait behind a head with this reason; docs/reference/wait-reasons.md has a remedy for each "
+            "reason.",
             Line(total(rate(metric_names.WAITING_MESSAGE_SECONDS, *_MINE), "reason"), "{{reason}}"),
             stacked=True,
         ),
         course(
             "What it waits for, as shares of the time",
-            "Of all time that heads of its queues waited, which part was for this; mostly quota means that it waits for"
+            "Share of each reason in the waiting time of its queues' heads; mostly quota means that it waits for"
             " itself, mostly fairness, handlers_busy or headroom for others.",
             Line(f"{total(waited, 'reason')} / on () group_left () ({total(waited)} > 0)", "{{reason}}"),
             unit="percentunit",
@@ -171,7 +169,7 @@ def _reasons() -> tuple[Panel, ...]:
         ),
         course(
             "Queues that wait now",
-            "Queues (groups and priorities) whose head waits for this at this moment.",
+            "Queues (groups and priorities) by the present wait reason of their head.",
             Line(total(series(metric_names.WAITING_QUEUES, *_MINE), "reason"), "{{reason}}"),
             stacked=True,
         ),
@@ -182,8 +180,7 @@ def _rates() -> tuple[Panel, ...]:
     return (
         course(
             "Offered, handled and quota",
-            "What comes in and what is handled, against the quota of all nodes; arrivals above the quota become"
-            " backlog.",
+            "Arrivals and handled messages against the quota of all nodes; arrivals above the quota become backlog.",
             Line(total(rate(metric_names.ARRIVED, PROJECTS)), "arrived"),
             Line(total(rate(metric_names.OUTCOMES, PROJECTS, 'outcome="handled"')), "handled"),
             Line(total(series(metric_names.QUOTA, PROJECTS)), "quota", dashed=True),
@@ -191,21 +188,21 @@ def _rates() -> tuple[Panel, ...]:
         ),
         course(
             "Handled by priority",
-            "Messages a second that are handled; strict priority starves low ones if high fills the quota.",
+            "Messages per second that are handled; strict priority starves low ones if high fills the quota.",
             Line(total(rate(metric_names.OUTCOMES, *_MINE, 'outcome="handled"'), "priority"), "{{priority}}"),
             unit="mps",
             stacked=True,
         ),
         course(
             "Rates of the forecast",
-            "What arrives and what leaves, over up to half a minute: the forecast goes by these. Gaps are take-overs.",
+            "Arrivals and departures over up to half a minute: the forecast uses these rates. Gaps are takeovers.",
             Line(total(series(metric_names.ARRIVAL_RATE, *_MINE)), "arrives"),
             Line(total(series(metric_names.DRAIN_RATE, *_MINE)), "leaves"),
             unit="mps",
         ),
         course(
             "Quota by node",
-            "Which part of its quota each node may use now, loans included; it follows the backlog.",
+            "The part of its quota that each node may use now, with loans; it follows the backlog.",
             Line(total(series(metric_names.QUOTA, PROJECTS), "instance"), "{{instance}}"),
             unit="mps",
             stacked=True,
@@ -248,7 +245,7 @@ def _slots() -> tuple[Panel, ...]:
         ),
         course(
             "Waits because of others",
-            "Heads of its queues that wait for slots which others have, on average; with much of it, more nodes or a"
+            "Heads of its queues that wait for slots of others, on average; with much of it, more nodes or a"
             " `reserve` help.",
             Line(total(rate(metric_names.WAITING_SECONDS, *_MINE, COMPETES), "reason"), "{{reason}}"),
             stacked=True,
@@ -260,13 +257,13 @@ def _failures() -> tuple[Panel, ...]:
     return (
         course(
             "How attempts and messages end",
-            "Ends a second; many retries mean that its handler or endpoint fails.",
+            "Ends per second; many retries mean that its handler or endpoint fails.",
             Line(total(rate(metric_names.OUTCOMES, *_MINE), "outcome"), "{{outcome}}"),
             unit="mps",
         ),
         bars(
             "Dead letters, expired and dropped",
-            "Messages in each bar's time that ended without being handled; `evenlane dlq list` shows the dead ones"
+            "Messages that ended unhandled in the time of each bar; `evenlane dlq list` shows the dead letters"
             " with their errors.",
             Line(
                 total(in_each_span(metric_names.OUTCOMES, *_MINE, _DEAD_OR_GONE), "outcome"),

@@ -1,4 +1,4 @@
-"""The files that are tested: what the code builds, what people write, and the tools that read them."""
+"""Generated and written files under test, and the tools that read them."""
 
 import json
 import re
@@ -20,7 +20,7 @@ RULE_TESTS = sorted((Path(__file__).parent / "alerts").glob("*.test.yml"))
 RUNBOOKS = ROOT / "docs/how-to/runbooks.md"
 
 LENGTHS = re.compile(r"\$__(rate_interval|interval|range)\b")
-"""What Grafana replaces by a length of time."""
+"""Variables that Grafana replaces by a length of time."""
 
 
 class Query(NamedTuple):
@@ -30,17 +30,17 @@ class Query(NamedTuple):
 
 @cache
 def dashboards() -> dict[str, dict[str, Any]]:
-    """By name; not to be changed."""
+    """The dashboards by name, shared by all tests: they must not be changed."""
     return {path.stem: json.loads(path.read_text(encoding="utf-8")) for path in GRAFANA}
 
 
 def panels(dashboard: dict[str, Any]) -> list[dict[str, Any]]:
-    """All that show something."""
+    """The panels of a dashboard, without its headings."""
     return [panel for panel in dashboard["panels"] if panel["type"] != "row"]
 
 
 def queries(dashboard: dict[str, Any]) -> Iterator[Query]:
-    """Of its panels and marks."""
+    """The queries of its panels and annotations."""
     for panel in panels(dashboard):
         for target in panel["targets"]:
             yield Query(panel["title"], target["expr"])
@@ -63,7 +63,7 @@ def alerts() -> dict[str, dict[str, Any]]:
 
 
 def program(name: str) -> str:
-    """Where it is. No test is left out for want of it: what dashboards show is proved by it alone."""
+    """The path of a program. Its absence fails the test instead of skipping it: only the program proves the rules."""
     found = shutil.which(name)
     if found is None:
         pytest.fail(f"{name} isn't on the PATH: it comes with the Debian package `prometheus`", pytrace=False)
@@ -71,9 +71,9 @@ def program(name: str) -> str:
 
 
 def promtool(*arguments: str | Path) -> str:
-    """What it says; it must be content."""
+    """Run promtool, which must succeed; return its output."""
     tool = program("promtool")
     done = subprocess.run([tool, *map(str, arguments)], capture_output=True, text=True, check=False, timeout=100)
-    reported = done.stdout + done.stderr
-    assert 0 == done.returncode, reported
-    return reported
+    output = done.stdout + done.stderr
+    assert 0 == done.returncode, output
+    return output

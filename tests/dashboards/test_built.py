@@ -1,4 +1,4 @@
-"""The committed dashboards are what the code builds, as Grafana's own model of a dashboard reads it."""
+"""The committed dashboards equal the output of the code, and Grafana's model reads them."""
 
 import json
 import subprocess
@@ -12,14 +12,14 @@ from evenlane.dashboards import build
 from tests.dashboards.files import GRAFANA, dashboards
 
 
-def test_the_committed_files_are_what_the_code_builds():
-    """Row 2: dashboards as code. `python -m evenlane.dashboards.build` writes them anew."""
+def test_committed_dashboards_equal_the_build():
+    """`python -m evenlane.dashboards.build` writes them."""
     committed = {path.name: path.read_text(encoding="utf-8") for path in GRAFANA}
     assert committed == build.built(), "run python -m evenlane.dashboards.build"
 
 
-def test_no_one_needs_the_sdk_to_use_what_is_there():
-    """It is for development only: who installs the wheel gets JSON, and names to work with."""
+def test_users_need_no_sdk():
+    """The SDK is for development only: the wheel has JSON, and names of series."""
     script = (
         "import sys; sys.modules['grafana_foundation_sdk'] = None;"
         " import evenlane.dashboards.queries, evenlane.dashboards.records; print(evenlane.dashboards.records.AGE)"
@@ -29,18 +29,18 @@ def test_no_one_needs_the_sdk_to_use_what_is_there():
 
 
 @pytest.mark.parametrize("name", ["fleet", "tenant", "fairness", "delivery"])
-def test_grafanas_model_reads_all_of_it(name):
-    """Nothing in a file is unknown to the model that the SDK generates from Grafana's schema, or lost by it."""
+def test_grafanas_model_reads_each_field(name):
+    """The SDK's model, generated from Grafana's schema, neither rejects nor loses a field."""
     committed = dashboards()[name]
     assert 42 == committed["schemaVersion"]
     read = json.loads(json.dumps(Dashboard.from_json(committed), cls=JSONEncoder))
     for each in (*read["links"], *read["annotations"]["list"]):
-        assert "inControlsMenu" == each.pop("placement"), "the model's default, which build.py takes out"
+        assert "inControlsMenu" == each.pop("placement"), "the model's default, which build.py removes"
     assert _without_field_links(committed) == _without_field_links(read)
 
 
 def _without_field_links(dashboard):
-    """The model has a type for links of a field that Grafana hasn't."""
+    """A copy without links of fields, for which the model has a type that Grafana doesn't have."""
     copy = json.loads(json.dumps(dashboard))
     for panel in copy["panels"]:
         panel.get("fieldConfig", {}).get("defaults", {}).pop("links", None)

@@ -1,4 +1,4 @@
-"""What brings up Prometheus and Grafana beside a node fits together; no container is run (docs/how-to/monitor.md)."""
+"""Files that start Prometheus and Grafana next to a node are consistent (docs/how-to/monitor.md); no container runs."""
 
 import re
 from pathlib import PurePosixPath
@@ -15,18 +15,18 @@ def _read(name):
 
 
 def _mounted(service):
-    """Where each folder of ours is in the container."""
+    """Our folders by their path in the container."""
     volumes = [volume.split(":") for volume in _read("compose.yaml")["services"][service]["volumes"]]
     return {inside: (HERE / outside).resolve() for outside, inside, *_ in volumes if outside.startswith(".")}
 
 
-def test_prometheus_takes_its_configuration_with_all_rules():
+def test_prometheus_accepts_its_configuration_with_all_rules():
     reported = promtool("check", "config", HERE / "prometheus.yml")
     assert f"{len(RULES)} rule files found" in reported
 
 
-def test_it_finds_the_same_files_in_its_container():
-    """The configuration names them relative to itself."""
+def test_rule_files_are_mounted_where_the_configuration_names_them():
+    """The configuration has paths relative to itself."""
     mounted = _mounted("prometheus")
     config = next(each.partition("=")[2] for each in _read("compose.yaml")["services"]["prometheus"]["command"]
                   if each.startswith("--config.file="))  # fmt: skip
@@ -38,21 +38,21 @@ def test_it_finds_the_same_files_in_its_container():
     assert RULES[0].parent == mounted[str(inside)]
 
 
-def test_the_job_is_the_one_that_alerts_look_for():
+def test_job_has_the_name_in_the_alerts():
     (job,) = _read("prometheus.yml")["scrape_configs"]
     rules = "".join(path.read_text(encoding="utf-8") for path in RULES)
     assert {job["job_name"]} == set(re.findall(r'job="(\w+)"', rules))
 
 
-def test_targets_are_where_a_node_listens_by_itself():
-    """As network_mode: host is what makes 127.0.0.1 the same for all."""
+def test_target_is_the_default_address_of_a_node():
+    """With network_mode: host, 127.0.0.1 is the same in each container."""
     (targets,) = _read("nodes.yml")
     assert ["127.0.0.1:8080"] == targets["targets"]
     services = _read("compose.yaml")["services"]
     assert {"host"} == {service["network_mode"] for service in services.values()}
 
 
-def test_both_serve_loopback_alone():
+def test_services_listen_on_loopback_only():
     services = _read("compose.yaml")["services"]
     assert "--web.listen-address=127.0.0.1:9090" in services["prometheus"]["command"]
     assert "127.0.0.1" == services["grafana"]["environment"]["GF_SERVER_HTTP_ADDR"]
@@ -74,6 +74,6 @@ def test_grafana_finds_prometheus_and_the_dashboards():
     assert provider["options"]["path"] == str(home.parent)
 
 
-def test_images_have_a_version_and_name_no_registry():
+def test_images_have_versions_and_no_registry():
     for service in _read("compose.yaml")["services"].values():
         assert re.fullmatch(r"[a-z]+/[a-z]+:v?\d+\.\d+\.\d+", service["image"])

@@ -1,4 +1,4 @@
-"""Dashboards and rules ask for metrics that there are, with labels' values that there are."""
+"""Metrics and label values in dashboards and rules exist."""
 
 import re
 
@@ -26,35 +26,34 @@ _MATCHER = re.compile(r'(\w+)(=~|!~|!=|=)"([^"]*)"')
 
 
 def _everything():
-    """All expressions, of panels, marks, variables and rules."""
+    """Yield the expressions of panels, annotations, variables and rules."""
     for dashboard in dashboards().values():
         yield from (query.expr for query in queries(dashboard))
         yield from (each["query"] for each in variables(dashboard).values())
     yield from (rule["expr"] for rule in rules())
 
 
-def test_all_that_is_asked_for_is_told_or_recorded():
-    """A metric that was renamed can't leave an empty panel or a dead alert behind."""
+def test_metrics_in_expressions_exist():
+    """A renamed metric can't leave an empty panel or a dead alert."""
     asked = {name for expr in _everything() for name in _NAME.findall(expr)}
     assert set() == asked - METRICS - RECORDED - BUCKETS - OTHERS
     assert asked & METRICS
     assert asked & RECORDED
 
 
-def test_all_that_is_told_is_shown():
-    """A metric that no panel shows would be one that nobody looks at."""
+def test_each_metric_is_on_a_panel():
     shown = {name for each in dashboards().values() for query in queries(each) for name in _NAME.findall(query.expr)}
     unshown = METRICS - {name.removesuffix("_bucket") for name in shown}
     assert set() == unshown
 
 
-def test_what_is_recorded_is_what_the_names_say():
+def test_recording_rules_equal_the_constants():
     recorded = [rule["record"] for rule in rules() if "record" in rule]
     assert RECORDED == set(recorded)
 
 
-def test_labels_have_values_that_there_are():
-    """`reason="handler_busy"` would match nothing, and nobody would notice."""
+def test_label_values_in_expressions_exist():
+    """`reason="handler_busy"` would match nothing."""
     seen = set()
     for expr in _everything():
         for label, how, value in _MATCHER.findall(expr):
@@ -65,8 +64,8 @@ def test_labels_have_values_that_there_are():
     assert set(VALUES) == seen
 
 
-def test_what_is_recorded_has_lost_its_node():
-    """Recorded series are of all nodes: they say so in their names, level first."""
+def test_recorded_series_have_no_node():
+    """They cover all nodes. Their names begin with the level."""
     for rule in rules():
         if "record" in rule:
             assert re.fullmatch(r"[a-z_]+:evenlane_\w+:\w+|evenlane:\w+:\w+", rule["record"])

@@ -1,4 +1,4 @@
-"""The dashboards can be read and used: each panel says what it shows and in which unit, and has a place of its own."""
+"""Panels of the dashboards: titles, descriptions, units, places, links."""
 
 import re
 from itertools import combinations
@@ -16,26 +16,26 @@ def dashboard(request):
     return dashboards()[request.param]
 
 
-def test_there_are_four():
+def test_dashboards_are_four():
     assert ["delivery", "fairness", "fleet", "tenant"] == ALL
     found = {(each["uid"], each["title"]) for each in dashboards().values()}
     expected = {(f"evenlane-{name}", f"Evenlane / {name.capitalize()}") for name in ALL}
     assert expected == found
 
 
-def test_each_panel_has_a_number_a_title_and_a_sentence_of_its_own(dashboard):
+def test_panels_have_unique_ids_titles_and_descriptions(dashboard):
     everything = dashboard["panels"]
     assert len(everything) == len({panel["id"] for panel in everything})
     assert len(everything) == len({panel["title"] for panel in everything})
     for panel in panels(dashboard):
-        reported = panel["description"]
-        assert reported[:1].isupper() or reported.startswith("crash:"), panel["title"]
-        assert re.fullmatch(r".{30,240}\.", reported), (panel["title"], reported)
+        text = panel["description"]
+        assert text[:1].isupper() or text.startswith("crash:"), panel["title"]
+        assert re.fullmatch(r".{30,240}\.", text), (panel["title"], text)
     sentences = [panel["description"] for panel in panels(dashboard)]
     assert len(sentences) == len(set(sentences))
 
 
-def test_panels_lie_in_the_grid_side_by_side(dashboard):
+def test_panels_are_in_the_grid_without_overlap(dashboard):
     for panel in dashboard["panels"]:
         place = panel["gridPos"]
         assert 0 <= place["x"] < place["x"] + place["w"] <= 24, panel["title"]
@@ -44,14 +44,13 @@ def test_panels_lie_in_the_grid_side_by_side(dashboard):
         assert not _overlap(one["gridPos"], other["gridPos"]), (one["title"], other["title"])
 
 
-def test_what_an_operator_wants_first_is_at_the_top(dashboard):
-    """A row of figures, in sight without scrolling."""
+def test_dashboard_begins_with_a_row_of_figures(dashboard):
     first = [panel for panel in panels(dashboard) if panel["gridPos"]["y"] == 0]
     assert {"stat"} == {panel["type"] for panel in first}
     assert len(first) >= 7
 
 
-def test_each_figure_has_a_unit_and_each_stat_a_colour(dashboard):
+def test_panels_have_units_and_stats_have_colours(dashboard):
     for panel in panels(dashboard):
         if panel["type"] == "heatmap":
             assert "s" == panel["options"]["yAxis"]["unit"]
@@ -67,22 +66,21 @@ def test_each_figure_has_a_unit_and_each_stat_a_colour(dashboard):
             assert defaults["thresholds"]["steps"][0]["value"] is None, panel["title"]
 
 
-def test_columns_are_named_by_their_queries(dashboard):
-    """Grafana calls a query's values `Value #A`, and `Value` if there is only one."""
+def test_columns_of_tables_match_their_queries(dashboard):
+    """Grafana calls the values of a query `Value #A`, or `Value` if there is only one query."""
     for panel in panels(dashboard):
         if panel["type"] != "table":
             continue
         named = next(each["options"]["renameByName"] for each in panel["transformations"] if each["id"] == "organize")
-        letters = [target["refId"] for target in panel["targets"]]
-        values = [f"Value #{letter}" for letter in letters] if len(letters) > 1 else ["Value"]
+        refs = [target["refId"] for target in panel["targets"]]
+        values = [f"Value #{ref}" for ref in refs] if len(refs) > 1 else ["Value"]
         assert [name for name in named if name.startswith("Value")] == values, panel["title"]
         assert panel["options"]["sortBy"][0]["displayName"] in named.values(), panel["title"]
         for target in panel["targets"]:
             assert (target["format"], target["instant"]) == ("table", True), panel["title"]
 
 
-def test_it_asks_for_what_it_offers_to_choose(dashboard):
-    """Each variable is used, and no other."""
+def test_expressions_use_each_variable_and_no_other(dashboard):
     offered = variables(dashboard)
     asked = " ".join(
         [query.expr for query in queries(dashboard)]
@@ -96,7 +94,7 @@ def test_it_asks_for_what_it_offers_to_choose(dashboard):
     assert set(offered) == used
 
 
-def test_each_source_of_data_is_the_chosen_one(dashboard):
+def test_panels_use_the_chosen_data_source(dashboard):
     chosen = {"type": "prometheus", "uid": "${datasource}"}
     for panel in panels(dashboard):
         assert chosen == panel["datasource"]
@@ -104,7 +102,7 @@ def test_each_source_of_data_is_the_chosen_one(dashboard):
     assert all(chosen == each["datasource"] for each in dashboard["annotations"]["list"])
 
 
-def test_variables_take_one_environment_and_nothing_but_what_they_must(dashboard):
+def test_variables_select_one_environment_and_any_nodes(dashboard):
     offered = variables(dashboard)
     assert ["datasource", "env"] == list(offered)[:2]
     assert {"priority", "instance"} <= set(offered)
@@ -117,7 +115,7 @@ def test_variables_take_one_environment_and_nothing_but_what_they_must(dashboard
         assert not offered["project"]["includeAll"]
 
 
-def test_each_leads_to_all_others(dashboard):
+def test_dashboards_link_to_each_other(dashboard):
     others = {f"evenlane-{name}" for name in ALL} - {dashboard["uid"]}
     assert others == {re.match(r"/d/([\w-]+)/", link["url"])[1] for link in dashboard["links"]}
     for link in dashboard["links"]:
@@ -127,8 +125,8 @@ def test_each_leads_to_all_others(dashboard):
 
 
 @pytest.mark.parametrize("name", ["fleet", "fairness", "delivery"])
-def test_a_project_leads_to_its_dashboard(name):
-    """From tables by its name, from lines by their label."""
+def test_projects_link_to_their_dashboard(name):
+    """In tables by name, in graphs by label."""
     found = 0
     for panel in panels(dashboards()[name]):
         fields = panel.get("fieldConfig", {})
@@ -144,7 +142,7 @@ def test_a_project_leads_to_its_dashboard(name):
     assert found >= 2
 
 
-def test_rebalances_restarts_and_alerts_are_marked(dashboard):
+def test_rebalances_restarts_and_alerts_are_annotated(dashboard):
     assert ["Rebalance", "Node began", "Alert"] == [each["name"] for each in dashboard["annotations"]["list"]]
 
 

@@ -1,4 +1,4 @@
-"""Prometheus takes the rules and all that the panels ask; each alert fires when it must, and not when it must not."""
+"""Prometheus accepts the rules and the panels' expressions; alerts fire when they must, and only then."""
 
 import json
 import re
@@ -11,14 +11,13 @@ from tests.dashboards.files import LENGTHS, ROOT, RULE_TESTS, RULES, alerts, das
 SEVERITIES = {"critical", "warning", "info"}
 
 
-def test_promtool_takes_the_rules():
-    """`promtool check rules` finds nothing to say."""
-    reported = promtool("check", "rules", *RULES)
-    assert len(RULES) == reported.count("SUCCESS"), reported
+def test_promtool_accepts_the_rules():
+    output = promtool("check", "rules", *RULES)
+    assert len(RULES) == output.count("SUCCESS"), output
 
 
-def test_prometheus_can_read_all_that_panels_ask(tmp_path):
-    """Each expression is put into a rule, as promtool checks those."""
+def test_promtool_accepts_the_expressions_of_panels(tmp_path):
+    """Each expression is put into a rule, as promtool checks only rules."""
     asked = [
         {"record": f"panel:{name}:number_{number}", "expr": LENGTHS.sub("5m", query.expr)}
         for name, each in dashboards().items()
@@ -30,12 +29,12 @@ def test_prometheus_can_read_all_that_panels_ask(tmp_path):
 
 
 @pytest.mark.parametrize("file", RULE_TESTS, ids=lambda file: file.name.partition(".")[0])
-def test_alerts_fire_and_keep_quiet(file):
-    """`promtool test rules`, over faults and what lies beside them; labels and texts are compared, too."""
+def test_alerts_fire_only_for_their_fault(file):
+    """`promtool test rules` with faults and near misses; it compares labels and texts, too."""
     promtool("test", "rules", file)
 
 
-def test_each_alert_has_a_fault_that_fires_it_and_something_near_that_does_not():
+def test_each_alert_has_a_fault_and_a_near_miss():
     fires, quiet = set(), set()
     for file in RULE_TESTS:
         for test in yaml.safe_load(file.read_text(encoding="utf-8"))["tests"]:
@@ -45,17 +44,17 @@ def test_each_alert_has_a_fault_that_fires_it_and_something_near_that_does_not()
     assert set(alerts()) == quiet
 
 
-def test_each_alert_says_what_how_bad_and_where_to_go_on():
+def test_alerts_have_severity_texts_and_links():
     for name, rule in alerts().items():
         assert {"severity"} == set(rule["labels"]), name
         assert rule["labels"]["severity"] in SEVERITIES, name
-        reported = rule["annotations"]
-        assert {"summary", "description", "runbook_url", "dashboard"} == set(reported), name
-        assert reported["description"].endswith("."), name
-        assert f"docs/how-to/runbooks.md#{name.lower()}" == reported["runbook_url"]
+        annotations = rule["annotations"]
+        assert {"summary", "description", "runbook_url", "dashboard"} == set(annotations), name
+        assert annotations["description"].endswith("."), name
+        assert f"docs/how-to/runbooks.md#{name.lower()}" == annotations["runbook_url"]
 
 
-def test_each_alert_leads_to_a_dashboard_that_there_is():
+def test_alerts_link_to_existing_dashboards():
     for name, rule in alerts().items():
         uid, _, chosen = rule["annotations"]["dashboard"].removeprefix("/d/").partition("?")
         found = {each["uid"]: each for each in dashboards().values()}[uid]
@@ -63,6 +62,6 @@ def test_each_alert_leads_to_a_dashboard_that_there_is():
         assert set(re.findall(r"var-(\w+)=", chosen)) <= offered, name
 
 
-def test_the_docs_count_the_alerts():
+def test_docs_have_the_number_of_alerts():
     text = (ROOT / "docs/how-to/monitor.md").read_text(encoding="utf-8")
     assert f"and {len(alerts())} alerts" in text

@@ -1,4 +1,4 @@
-"""Who is called in the night finds a section for each alert, with commands that there are."""
+"""The runbooks have a section for each alert, with existing commands and panels."""
 
 import re
 
@@ -17,7 +17,7 @@ ELSEWHERE = {
     ETCD_WENT_BACK: (
         "tests/ledger/test_cluster_etcd_back.py::test_etcd_is_wiped_under_two_nodes",
         "tests/ledger/test_cluster_etcd_back.py::test_an_older_backup_is_put_back_under_three_nodes",
-        "tests/cli/topics/test_export.py::test_apply_brings_back_what_export_wrote",
+        "tests/cli/topics/test_export.py::test_apply_restores_an_export",
     ),
 }
 MENTIONED = {"evenlane run --node", "evenlane why", "evenlane backlog purge", "evenlane backlog cancel"}
@@ -25,25 +25,24 @@ PARTS = ("**Means:**", "**Look:**", "**Do", "**Don't**")
 
 
 def _sections():
-    """The text of each, by its heading: an alert, or what has happened."""
+    """The texts by heading: an alert, or an event."""
     pieces = re.split(r"^## (.+)$", RUNBOOKS.read_text(encoding="utf-8"), flags=re.MULTILINE)
     return dict(zip(pieces[1::2], pieces[2::2], strict=True))
 
 
-def test_each_alert_has_its_runbook_and_each_runbook_its_alert():
+def test_alerts_and_runbooks_match():
     assert sorted([*alerts(), ETCD_WENT_BACK]) == sorted(_sections())
 
 
 @pytest.mark.parametrize("name", sorted(alerts()))
-def test_it_says_what_it_means_where_to_look_what_to_do_and_what_not(name):
+def test_runbook_has_all_parts_in_order(name):
     text = _sections()[name]
     places = [text.find(f"\n{part}") for part in PARTS]
     assert -1 not in places, PARTS[places.index(-1)]
     assert places == sorted(places)
 
 
-def test_the_commands_are_ours():
-    """Each `evenlane ...` in it is a command that there is, with options that it has."""
+def test_commands_in_runbooks_exist_with_their_options():
     found = re.findall(r"`evenlane ([^`]+)`", RUNBOOKS.read_text(encoding="utf-8"))
     assert len(found) > 30
     ours = root()
@@ -59,8 +58,8 @@ def test_the_commands_are_ours():
         assert set(options) <= known, line
 
 
-def test_each_is_tried_on_real_servers():
-    """And so is each of its commands, but those that it only mentions."""
+def test_runbooks_and_their_commands_are_tried_on_real_servers():
+    """Except commands that are only mentioned."""
     text = TRIED.read_text(encoding="utf-8")
     tried = {*re.findall(r'Runbook\(world, "(\w+)"\)', text), *ELSEWHERE}
     assert sorted([*alerts(), ETCD_WENT_BACK]) == sorted(tried)
@@ -76,8 +75,8 @@ def test_each_is_tried_on_real_servers():
     assert set() == {line for line in commands if f'"{line}"' not in text} - MENTIONED
 
 
-def test_the_panels_that_it_names_are_there():
-    """A quoted name beside a dashboard's, as in *Fleet*, "Loop lag"."""
+def test_panels_in_runbooks_exist():
+    """A panel is quoted after its dashboard, as in *Fleet*, "Loop lag"."""
     text = RUNBOOKS.read_text(encoding="utf-8")
     titles = {panel["title"] for each in dashboards().values() for panel in panels(each)}
     named = {title.rstrip(".,") for title in re.findall(r'"([A-Z][^"]+)"', text)}
@@ -85,8 +84,7 @@ def test_the_panels_that_it_names_are_there():
     assert set() == named - titles
 
 
-def test_the_targets_in_it_are_those_of_the_rules():
-    """Numbers that stand twice can differ."""
+def test_targets_in_runbooks_equal_those_of_the_rules():
     targets = [rule["expr"] for rule in rules() if rule.get("record", "").startswith("priority:")]
     text = _sections()["EvenlaneBacklogOld"]
     for expr in targets:

@@ -1,4 +1,4 @@
-"""Prometheus' HTTP API, and what it gave."""
+"""Client of Prometheus' HTTP API."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple, Self
@@ -7,7 +7,7 @@ import aiohttp
 
 
 class Series(NamedTuple):
-    """One of a result: its labels, without the metric's name, and its value."""
+    """A series of a result: its labels, without the metric's name, and its value."""
 
     labels: Mapping[str, str]
     value: float
@@ -22,7 +22,7 @@ class Refused(Exception):
 
 
 class Api:
-    """`async with Api(url) as api:`. Whatever is asked of an instant is asked of `at`, unix seconds, if that is set."""
+    """`async with Api(url) as api:`. Instant queries are evaluated at `at`, unix seconds, if that is set."""
 
     def __init__(self, url: str) -> None:
         self._url = f"{url}/api/v1/"
@@ -36,7 +36,7 @@ class Api:
         await self._client.close()
 
     async def query(self, expr: str) -> list[Series]:
-        """What an expression is at this instant; a scalar is one series without labels."""
+        """The value of an expression at this instant; a scalar is one series without labels."""
         at = {} if self.at is None else {"time": f"{self.at:.3f}"}
         answer = await self.get("query", query=expr, **at)
         if answer["resultType"] == "scalar":
@@ -44,16 +44,16 @@ class Api:
         return [Series(_labels(each["metric"]), float(each["value"][1])) for each in answer["result"]]
 
     async def value(self, expr: str) -> float | None:
-        """Of an expression that has one series; None if it has none."""
+        """The value of an expression with at most one series; None if it has none."""
         found = await self.query(expr)
-        assert len(found) <= 1, f"{expr}: {len(found)} series, where one was wanted"
+        assert len(found) <= 1, f"{expr}: {len(found)} series instead of one"
         return found[0].value if found else None
 
     async def label_values(self, label: str, selector: str) -> set[str]:
         return {*await self.get(f"label/{label}/values", **{"match[]": selector})}
 
     async def get(self, path: str, **parameters: str) -> Any:
-        """`data` of the answer. Raises Refused."""
+        """Return `data` of the answer. Raises Refused."""
         async with self._client.get(self._url + path, params=parameters) as response:
             answer = await response.json()
         if answer["status"] != "success":

@@ -1,4 +1,4 @@
-"""What an expression must return: which series, and within which bounds."""
+"""Expected results of expressions: series, and bounds of their values."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -35,7 +35,7 @@ def exactly(value: float) -> Span:
 
 
 def about(value: float, part: float = 0.15, plus: float = 0.0) -> Span:
-    """So large a part of it, and then so much, more or less; never less than 0."""
+    """The value, give or take a share of it and a constant; never less than 0."""
     apart = value * part + plus
     return Span(max(0.0, value - apart), value + apart)
 
@@ -45,7 +45,7 @@ def total(spans: Sequence[Span]) -> Span:
 
 
 class Check(NamedTuple):
-    """`wrong` says what is wrong with what came, "" if nothing is."""
+    """A check of a result. `wrong` describes the errors, "" if there is none."""
 
     wrong: Callable[[Sequence[Series]], str]
 
@@ -55,15 +55,15 @@ def one(span: Span) -> Check:
 
     def wrong(came: Sequence[Series]) -> str:
         if len(came) != 1:
-            return f"one series was due, {span}"
-        return "" if came[0].value in span else f"{span} was due"
+            return f"one series was expected, {span}"
+        return "" if came[0].value in span else f"{span} was expected"
 
     return Check(wrong)
 
 
 def by(labels: str, due: Mapping[str, Span], others: Span | None = None, most: int | None = None) -> Check:
-    """A series for each of these values of the labels (named, and joined in the keys, with blanks between), and others
-    only if `others` is given, within that; at `most` so many. A key `a|b` stands for the sum of those that are there.
+    """A series for each key of `due`: the values of `labels`, joined by blanks. Other series only within `others`, if
+    given; at most `most` series. A key `a|b` is the sum of the series that exist.
     """
     names = labels.split()
     parts = {key: key.split("|") for key in due}
@@ -75,33 +75,37 @@ def by(labels: str, due: Mapping[str, Span], others: Span | None = None, most: i
         for key, span in due.items():
             values = [found[each] for each in parts[key] if each in found]
             if not values or math.fsum(values) not in span:
-                wrongs.append(f"{key} was due: {span}")
+                wrongs.append(f"{key} was expected: {span}")
         more = sorted(key for key in found.keys() - known if others is None or found[key] not in others)
-        wrongs += [f"{key} was not due" if others is None else f"{key} was due within {others}" for key in more]
+        wrongs += [
+            f"{key} was not expected" if others is None else f"{key} was expected within {others}" for key in more
+        ]
         if len(found) != len(came):
-            wrongs.append(f"one series for each {labels} was due")
+            wrongs.append(f"one series for each {labels} was expected")
         if most is not None and len(came) > most:
-            wrongs.append(f"at most {most} series were due")
+            wrongs.append(f"at most {most} series were expected")
         return "; ".join(wrongs)
 
     return Check(wrong)
 
 
 def nothing(came: Sequence[Series]) -> str:
-    return "nothing was due" if came else ""
+    return "nothing was expected" if came else ""
 
 
 NOTHING = Check(nothing)
 
 
 def alerts(*label_sets: Mapping[str, str]) -> Check:
-    """Exactly these sets of labels, whatever the values."""
+    """Exactly these sets of labels, with any values."""
 
     def wrong(came: Sequence[Series]) -> str:
         due = {frozenset(labels.items()) for labels in label_sets}
         found = {frozenset(series.labels.items()) for series in came}
         missing = [str(sorted(labels)) for labels in due - found]
         more = [str(sorted(labels)) for labels in found - due]
-        return "; ".join([*(f"{each} was due" for each in missing), *(f"{each} was not due" for each in more)])
+        return "; ".join(
+            [*(f"{each} was expected" for each in missing), *(f"{each} was not expected" for each in more)]
+        )
 
     return Check(wrong)

@@ -1,5 +1,5 @@
-"""Every expression in the dashboards and rule files, ready to be asked: what Grafana fills in is filled in, and ranges
-of minutes are as long as the load's window, which is all that there is.
+"""Every expression in dashboards and rule files, ready for Prometheus: Grafana's variables are replaced, and ranges of
+minutes are shortened to the window of the load.
 """
 
 import re
@@ -18,14 +18,14 @@ _LABEL_VALUES = re.compile(r"label_values\((.+), *(\w+)\)")
 
 
 class Expression(NamedTuple):
-    """`place` is `<dashboard> / <type of panel> / <title> / <letter>`, or of an annotation or rule the like."""
+    """`place` is `<dashboard> / <type of panel> / <title> / <ref>`; for annotations and rules it is similar."""
 
     place: str
     expr: str
     legend: frozenset[str] = frozenset()
 
     def asked(self, variables: Mapping[str, str]) -> str:
-        """What Prometheus is asked."""
+        """Return the query for Prometheus."""
         return short(filled_in(self.expr, variables))
 
 
@@ -38,14 +38,14 @@ class Variable(NamedTuple):
 
 
 def filled_in(text: str, variables: Mapping[str, str]) -> str:
-    for name in sorted(variables, key=len, reverse=True):  # (`$__rate_interval` before `$__rate`)
+    for name in sorted(variables, key=len, reverse=True):  # `$__rate_interval` before `$__rate`
         text = text.replace(f"${{{name}}}", variables[name]).replace(f"${name}", variables[name])
-    assert "$" not in text.replace("$|", "").replace('$"', ""), f"a variable of which these tests know nothing: {text}"
+    assert "$" not in text.replace("$|", "").replace('$"', ""), f"an unknown variable: {text}"
     return text
 
 
 def short(text: str) -> str:
-    """With ranges and offsets no longer than the window."""
+    """Shorten ranges and offsets to the window."""
     text = _OFFSET.sub(f"offset {WINDOW_S}s", text)
     return _RANGE.sub(lambda found: f"[{WINDOW_S}s{':1s' if found[1] else ''}]", text)
 
@@ -69,7 +69,7 @@ def variables() -> Iterator[Variable]:
         for each in files.variables(board).values():
             if each["type"] == "query":
                 found = _LABEL_VALUES.fullmatch(each["query"])
-                assert found, f"{name}: a query of which these tests know nothing: {each['query']}"
+                assert found, f"{name}: an unknown query: {each['query']}"
                 yield Variable(f"{name} / variable / {each['name']}", found[1], found[2])
 
 
@@ -82,9 +82,7 @@ def rules() -> Iterator[Expression]:
 
 
 def quick_rules(folder: Path) -> list[Path]:
-    """Copies for a Prometheus that has seconds instead of minutes: short ranges, evaluated each second, and an alert
-    doesn't wait.
-    """
+    """Copy the rule files for tests that take seconds: short ranges, evaluated each second, alerts without delay."""
     copies = []
     for path in files.RULES:
         copy = folder / path.name

@@ -1,7 +1,7 @@
-"""The hot tenant's load in small, and one tenant for each of what else a dashboard tells apart.
+"""A small load with a hot tenant, and a tenant for each other case that a dashboard distinguishes.
 
-What each must show follows from what stands here: the rates are those of the beat or of a quota, and handlers do what
-the header `order` says (tests/ledger/handlers.py).
+The expected figures follow from the constants below: rates are those of the beat or of a quota, and handlers follow the
+header `order` (tests/ledger/handlers.py).
 """
 
 import asyncio
@@ -19,25 +19,25 @@ from tests.prometheus.trouble import Trouble, each
 PARTITIONS = 8
 SLOTS = 16  # of each node
 LABELS = 40  # of each node
-READ_AHEAD = 128  # messages of a queue that are held
+READ_AHEAD = 128  # messages of a queue in memory
 BEAT_S = 0.5
-PACE = 0.95  # of the beats that are due, those that must have been for rates to be what stands here
+PACE = 0.95  # share of beats that must have been put in time for the rates to hold
 
 HOT_QPS = 50.0
 HOT_PUT = 9_000  # this and the other backlogs last for more than two minutes, if the machine is busy
 VICTIMS = {"victim-0": "high", "victim-1": "high", "victim-2": "mid", "victim-3": "mid", "victim-4": "low"}
 VICTIM_QPS = 10.0
-BULK_S = 0.2  # how long a slot is held by the two that compete for slots
+BULK_S = 0.2  # how long the two competing projects hold a slot
 BULK_PUT, GOLD_PUT = 3_000, 8_000
 PAUSED = 20
 DELAYED = 7
 AGED, AGED_QPS, AGED_S = 50, 0.01, 7_200.0
 RANKED_QPS, RANKED_HIGH, RANKED_LOW = 5.0, 1_000, 20
-CROWD, CROWD_QPS = 200, 1.0  # so little that no partition is moved for it
+CROWD, CROWD_QPS = 200, 1.0  # too little to move a partition
 CROWDED = tuple(f"crowd-{number:03}" for number in range(CROWD))
 
 BULK = "bulk"
-# Of a partition with `bulk`, so that they compete on one node; and worth three times as much.
+# In the same partition as `bulk`, so that they compete on one node; with three times the weight.
 GOLD = next(
     name
     for name in (f"gold-{number}" for number in range(1_000))
@@ -45,12 +45,12 @@ GOLD = next(
 )
 
 SLOW = (BULK, GOLD, "ordered", "capped")
-"""Whose handlers hold a slot for `BULK_S`."""
+"""Projects whose handlers hold a slot for `BULK_S`."""
 
-# What is put each second, beside what is put once.
+# Puts per second, in addition to the backlogs.
 ONE_A_BEAT = 1 / BEAT_S
 EXPIRING_A_SECOND, EXPIRING_QPS = 10.0, 1.0
-HOLES, HOLES_QPS = 160, 16.0  # the backlog, kept constant: more than is read ahead, so what vanishes was never read
+HOLES, HOLES_QPS = 160, 16.0  # the constant backlog: above READ_AHEAD, so vanishing messages are unread
 ACK_WAIT_S = 0.3
 PURGED_A_SECOND = 4.0
 
@@ -58,7 +58,7 @@ TENANTS = (
     "hot", *VICTIMS, BULK, GOLD, "paused", "delayed", "aged", "ranked", "ordered", "capped", "rejected", "failing",
     "expiring", "holes", "hanging", "purged",
 )  # fmt: skip
-"""All but the crowd."""
+"""All projects except the crowd."""
 
 _FREE: dict[str, object] = {"qps": 1_000}
 _TOPICS: dict[str, dict[str, object]] = {
@@ -92,11 +92,11 @@ class Load:
         self._open = AsyncExitStack()
         self.put: Counter[tuple[str, str]] = Counter()
         self.began_at, self.putting_s = 0, 0.0
-        self._beats: deque[int] = deque(maxlen=1_000)  # when they had been put, ns since boot
+        self._beats: deque[int] = deque(maxlen=1_000)  # times at which beats had been put, ns since boot
         self._noted = self._holes_begun = 0  # ledger entries read so far; messages of `holes` begun
 
     def keeps_pace(self, seconds: float) -> bool:
-        """Whether it put what is due, for so long: beside a busy neighbour it may fall behind."""
+        """Whether it put all beats in time for the last `seconds`: on a busy machine it may fall behind."""
         since = now_ns() - int(seconds * 1e9)
         return sum(at >= since for at in self._beats) >= PACE * seconds / BEAT_S
 
@@ -112,17 +112,17 @@ class Load:
         self.began_at = now_ns()
         self.putting_s = (self.began_at - before) / 1e9
         await self._trouble.bad_spec()
-        going = await self._open.enter_async_context(asyncio.TaskGroup())
+        tasks = await self._open.enter_async_context(asyncio.TaskGroup())
         self._open.callback(self._end.set)
-        going.create_task(each(BEAT_S, self._end, self._beat))
-        going.create_task(each(2 * BEAT_S, self._end, self._mishaps))
+        tasks.create_task(each(BEAT_S, self._end, self._beat))
+        tasks.create_task(each(2 * BEAT_S, self._end, self._mishaps))
         return self
 
     async def __aexit__(self, *_: object) -> None:
         await self._open.aclose()
 
     async def crowd(self) -> None:
-        """Many more projects than there are labels, with one message each that is handled."""
+        """Put one message for each of many more projects than there are labels."""
         await self._world.topics(*CROWDED, qps=CROWD_QPS)
         await self._send([Put(project, b"x") for project in CROWDED])
 
@@ -134,7 +134,7 @@ class Load:
         await self._trouble.put_unroutable()
 
     def _holes_due(self) -> int:
-        """How many messages restore the backlog of `holes`, also after the load fell behind its node."""
+        """The number of messages that restores the backlog of `holes`, also after the load fell behind its node."""
         entries = self._world.entries()
         self._holes_begun += sum(each.project == "holes" and each.what == "begin" for each in entries[self._noted :])
         self._noted = len(entries)
@@ -142,7 +142,7 @@ class Load:
         return max(0, HOLES - waiting)
 
     async def _mishaps(self) -> None:
-        """Each second."""
+        """Cause the troubles of each second."""
         await self._trouble.drop("purged")
         await self._trouble.bad_spec()
 
@@ -154,7 +154,7 @@ class Load:
 
 
 def _backlogs() -> Iterator[Put]:
-    """What is put once."""
+    """Puts at the beginning."""
     yield from _puts("hot", HOT_PUT)
     yield from _puts(BULK, BULK_PUT, order=f"sleep {BULK_S}")
     yield from _puts(GOLD, GOLD_PUT, order=f"sleep {BULK_S}")
@@ -168,7 +168,7 @@ def _backlogs() -> Iterator[Put]:
 
 
 def _beat() -> Iterator[Put]:
-    """What is put each half second."""
+    """Puts of each half second."""
     for victim, priority in VICTIMS.items():
         yield from _puts(victim, int(VICTIM_QPS * BEAT_S), priority=priority)
     yield from _puts("rejected", 1, order="reject")

@@ -1,4 +1,4 @@
-"""Asks what a dashboard shows, again and again, until it is so."""
+"""Polls an expression of a dashboard until its result is as expected."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -14,7 +14,7 @@ _POLL_S = 0.1
 
 
 class Look:
-    """Panels, annotations and rules by their place."""
+    """Polls panels, annotations and rules by place."""
 
     def __init__(self, api: Api) -> None:
         self._api = api
@@ -25,7 +25,7 @@ class Look:
         return await self._api.query(self._known[place])
 
     async def shows(self, place: str, is_so: Callable[[Shown], Any], within_s: float = 20.0) -> Shown:
-        """Wait until it does; what it shows."""
+        """Wait for a result for which `is_so` is true; return it."""
         came: Shown = ()
 
         async def asked() -> bool:
@@ -48,5 +48,5 @@ def by(label: str, found: Shown) -> dict[str, float]:
 
 
 def value(found: Shown) -> float | None:
-    """Of the only series, None if there is none."""
+    """The value of the only series, None if there is none."""
     return found[0].value if len(found) == 1 else None

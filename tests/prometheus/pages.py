@@ -1,4 +1,4 @@
-"""The nodes' pages themselves, as Prometheus and its checker read them."""
+"""The nodes' metrics pages, as Prometheus and promtool read them."""
 
 import asyncio
 from collections.abc import Mapping
@@ -9,11 +9,11 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from evenlane.engine.telemetry import metric_names
 from tests.dashboards.files import program
 
-_OPEN = "application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.5"  # as Prometheus asks
+_OPEN = "application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.5"  # as Prometheus sends it
 
 
 async def wrong_pages(bases: Mapping[str, str]) -> list[str]:
-    """By node: promtool has nothing to say, OpenMetrics can be read, and every name of ours is there."""
+    """The errors in the pages: promtool reports none, OpenMetrics can be parsed, and each metric is there."""
     wrongs = []
     async with aiohttp.ClientSession() as client:
         for node, base in bases.items():
@@ -27,12 +27,12 @@ async def wrong_pages(bases: Mapping[str, str]) -> list[str]:
 
 
 def _wrong_names(node: str, page: str) -> list[str]:
-    """Each that is told is there, and none but those."""
-    reported = {
+    """The page has all metrics and no others."""
+    expected = {
         value for name, value in vars(metric_names).items() if name.isupper() and str(value).startswith("evenlane_")
     }
-    there = {line.split()[2] for line in page.splitlines() if line.startswith("# TYPE evenlane_")}
-    return [f"the page of {node}: {name} is told or there, not both" for name in sorted(reported ^ there)]
+    found = {line.split()[2] for line in page.splitlines() if line.startswith("# TYPE evenlane_")}
+    return [f"the page of {node}: {name} is missing or unknown" for name in sorted(expected ^ found)]
 
 
 async def _page(client: aiohttp.ClientSession, base: str, accept: str) -> tuple[str, str]:
@@ -42,7 +42,7 @@ async def _page(client: aiohttp.ClientSession, base: str, accept: str) -> tuple[
 
 
 async def _checked(page: str) -> list[str]:
-    """What `promtool check metrics` says, one a line; it is silent where all is right."""
+    """The lines of `promtool check metrics`; none if all is right."""
     process = await asyncio.create_subprocess_exec(
         program("promtool"), "check", "metrics",
         stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,

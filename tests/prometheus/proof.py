@@ -1,4 +1,4 @@
-"""Asks Prometheus every expression, and says which of the answers are wrong."""
+"""Evaluates every expression in Prometheus, and collects wrong results."""
 
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -18,19 +18,19 @@ _GRAFANA = {
 
 
 def variables(dashboard: str, project: str = PROJECT, **other: str) -> dict[str, str]:
-    """As Grafana fills them in: all of everything, but for the dashboard of one project."""
+    """The values that Grafana would use: all projects, except in the dashboard of one project."""
     return {**_GRAFANA, "project": project if dashboard == "tenant" else ".*", **other}
 
 
 class Proof:
-    """`wrongs` are sentences: which expression, what was wrong with the answer, and the answer."""
+    """`wrongs` are sentences: the expression, the error, and the result."""
 
     def __init__(self, api: Api, seen: Seen) -> None:
         self._api, self._seen = api, seen
         self.wrongs: list[str] = []
 
     async def panels(self) -> None:
-        """Every expression of every panel, and what its legend names."""
+        """Check every expression of every panel, and the labels in its legend."""
         known = {each.place: each for each in expressions.panels()}
         due = expected.panels(self._seen)
         self._all_proved(known, due)
@@ -50,20 +50,18 @@ class Proof:
             await self._ask(place, known[place].asked({}), due[place])
 
     async def elsewhere(self) -> None:
-        """In an environment that isn't there no panel shows anything of this one."""
+        """Check that panels for another environment show nothing of this one."""
         for each in expressions.panels():
             if "env" not in each.expr:
                 continue
             name = each.place.partition(" / ")[0]
             for series in await self._came(each.place, each.asked(variables(name, env="nowhere"))):
                 if series.value != 0:
-                    self._wrong(each.place, "it was asked of another environment", each.expr, [series])
+                    self._wrong(each.place, "it is a series of another environment", each.expr, [series])
 
     def _all_proved(self, known: Mapping[str, Expression], due: Mapping[str, Check]) -> None:
-        self.wrongs += [
-            f"{place}: nothing is said of what it must return" for place in sorted(known.keys() - due.keys())
-        ]
-        self.wrongs += [f"{place}: there is no such expression any more" for place in sorted(due.keys() - known.keys())]
+        self.wrongs += [f"{place}: it has no expected result" for place in sorted(known.keys() - due.keys())]
+        self.wrongs += [f"{place}: there is no such expression" for place in sorted(due.keys() - known.keys())]
 
     async def _panel(self, panel: Expression, check: Check, values: Mapping[str, str]) -> None:
         place = panel.place if values["project"] in {".*", PROJECT} else f"{panel.place} (of {values['project']})"

@@ -1,5 +1,5 @@
-"""What was so at the instant that Prometheus is asked of, by witnesses of their own: the handlers' ledger, what was
-put, and what stands in etcd. From it follows what metrics must say.
+"""The true state at the instant of the queries, from independent sources: the handlers' ledger, the puts, and etcd. The
+expected metrics follow from it.
 """
 
 from collections.abc import Iterable, Mapping
@@ -11,21 +11,21 @@ from tests.prometheus import load
 from tests.prometheus.expect import ZERO, Span, about, total
 
 PRIORITIES = ("high", "mid", "low")
-WINDOW_S = 10  # of rates; what metrics say is some two seconds late
+WINDOW_S = 10  # of rates; metrics are about two seconds late
 _LATE_S = 2.0
-_MEASURED_S = 30.0  # for so long a node measures rates of which it makes forecasts
+_MEASURED_S = 30.0  # over which a node measures the rates of its forecasts
 _SECOND = 1_000_000_000
 _FAILED = ("fail", "cancelled")
 
 BACKLOGGED = ("hot", load.BULK, load.GOLD, "paused", "aged", "ranked", "ordered", "capped")
-"""Of whom something has waited since the beginning."""
+"""Projects with a backlog since the beginning."""
 
 OWN_LIMIT = ("hot", "paused", "aged", "ranked", "ordered", "capped", "expiring", "holes")
-"""Who waits for what is their own affair."""
+"""Projects that wait for a limit of their own."""
 
 
 class Node(NamedTuple):
-    """`address` is host and port, `epochs` by partition that it owns."""
+    """A node. `address` is host and port; `epochs` has the epochs of its partitions."""
 
     name: str
     address: str
@@ -53,7 +53,7 @@ class Seen(NamedTuple):
     def _entries(
         self, what: str, projects: Iterable[str], priority: str | None, node: Node | None, seconds: float = WINDOW_S
     ) -> list[Entry]:
-        """Of the window."""
+        """Entries of the window."""
         end = self.now - int(_LATE_S * _SECOND)
         return [
             each
@@ -65,7 +65,7 @@ class Seen(NamedTuple):
         ]
 
     def handled(self, *projects: str, priority: str | None = None, node: Node | None = None) -> float:
-        """Messages a second; of all projects if none is named."""
+        """Handled messages per second; of all projects if none is named."""
         return len(self._entries("ok", projects or load.TENANTS, priority, node)) / WINDOW_S
 
     def retried(self, *projects: str, priority: str | None = None) -> float:
@@ -80,7 +80,7 @@ class Seen(NamedTuple):
         return load.EXPIRING_A_SECOND - self.handled("expiring")
 
     def started(self, *projects: str, priority: str | None = None, node: Node | None = None) -> float:
-        """Attempts a second that ended."""
+        """Ended attempts per second."""
         named = projects or load.TENANTS
         ended = sum(len(self._entries(what, named, priority, node)) for what in ("ok", *_FAILED))
         return ended / WINDOW_S
@@ -88,10 +88,10 @@ class Seen(NamedTuple):
     def _fails(self, priority: str | None) -> list[Entry]:
         return [each for what in _FAILED for each in self._entries(what, load.TENANTS, priority, None)]
 
-    # ---- what waits
+    # ---- waiting messages
 
     def backlog(self, project: str, priority: str, node: Node | None = None) -> Span:
-        """What was put and not begun, now or when it was looked at."""
+        """Messages that were put and not begun, now or when the node last sampled."""
         put = self._put(project, priority, node)
         if not put:
             return ZERO
@@ -111,16 +111,16 @@ class Seen(NamedTuple):
         return Span(max(0.0, put - soon - 2), put - late + 1)
 
     def waiting(self, project: str) -> Span:
-        """Of all priorities."""
+        """The backlog of all priorities."""
         return total([self.backlog(project, band) for band in PRIORITIES])
 
     def backlogs(self, priority: str | None = None, node: Node | None = None) -> Span:
-        """Of all."""
+        """The backlog of all projects."""
         bands = PRIORITIES if priority is None else (priority,)
         return total([self.backlog(project, band, node) for project in load.TENANTS for band in bands])
 
     def _put(self, project: str, priority: str, node: Node | None) -> float:
-        """On this node, of each group an equal part."""
+        """Messages put for this node: an equal part for each group."""
         due = load.DELAYED if (project, priority) == ("delayed", "mid") else 0
         put = self.put.get((project, priority), 0) - due
         groups = 4 if project == "hot" else 1
@@ -141,8 +141,8 @@ class Seen(NamedTuple):
         return Span(self.waited - 4, self.putting + self.waited + 2)
 
     def gone_in(self, project: str, priority: str) -> Span:
-        """In how many seconds nothing of it waits, on the node where that is latest; at the rate of the window, or of
-        all that a node measures.
+        """Seconds until the backlog is empty, on the slowest node, at the rate of the window or of the node's own
+        measurement.
         """
         latest = [
             max(self._gone_in(project, priority, node, seconds) for node in self.nodes)
@@ -166,13 +166,13 @@ class Seen(NamedTuple):
         return next(node for node in self.nodes if self._partition(project, group) in node.epochs)
 
     def slots(self, *projects: str) -> Span:
-        """That they use on average."""
+        """Slots that the projects use on average."""
         named = [each for each in projects if each in load.SLOW]
         return about(load.BULK_S * self.handled(*named) if named else 0.0, 0.2, 0.05)
 
 
 def by_kind(entries: Iterable[Entry]) -> dict[tuple[str, str], list[Entry]]:
-    """By what was noted and by project."""
+    """Group entries by event and project."""
     kinds: dict[tuple[str, str], list[Entry]] = {}
     for each in entries:
         kinds.setdefault((each.what, each.project), []).append(each)
@@ -180,5 +180,5 @@ def by_kind(entries: Iterable[Entry]) -> dict[tuple[str, str], list[Entry]]:
 
 
 def _last(entry: Entry) -> bool:
-    """It becomes a dead letter."""
+    """Whether the message becomes a dead letter."""
     return entry.project == "rejected" or entry.attempt == 2

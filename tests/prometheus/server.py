@@ -1,6 +1,4 @@
-"""A real Prometheus on loopback that reads these nodes every second, under the guard of the embedded servers: it can't
-outlive the tests.
-"""
+"""A real Prometheus on loopback that scrapes nodes each second. Like embedded servers, it can't outlive the tests."""
 
 import asyncio
 import json
@@ -19,7 +17,7 @@ _ASKED_S = 5.0
 
 
 class Prometheus(Server):
-    """It scrapes `targets`, base addresses by node, and evaluates these rule files."""
+    """Prometheus, which scrapes `targets` (base addresses by node) and evaluates rule files."""
 
     kind = "prometheus"
     title = "Prometheus"

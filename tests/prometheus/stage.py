@@ -1,4 +1,4 @@
-"""What the proofs stand on: two nodes on real servers, and a Prometheus that reads them."""
+"""The set-up of these tests: two nodes on real servers, and a Prometheus that scrapes them."""
 
 import asyncio
 import contextlib
@@ -23,14 +23,14 @@ _SECOND = 1_000_000_000
 
 
 class Stage:
-    """`api` asks Prometheus; `bases` are where the nodes serve, `processes` the nodes, by name."""
+    """The set-up. `api` queries Prometheus; `bases` has the addresses of the nodes by name, `processes` the nodes."""
 
     def __init__(self, world: ProcessWorld, api: Api, bases: dict[str, str]) -> None:
         self.world, self.api, self.bases = world, api, bases
         self.processes = {node.name: node for node in world.nodes}
 
     async def seen(self, load: Load) -> Seen:
-        """What is so at this instant, of which Prometheus is asked from now on."""
+        """The true state at this instant, at which all later queries are evaluated."""
         self.api.at, now = time.time(), now_ns()
         ledger, waited = by_kind(self.world.entries()), (now - load.began_at) / _SECOND
         return Seen(now, waited, load.putting_s, await self.nodes(), await self._generation(), load.put, ledger)

@@ -1,4 +1,4 @@
-"""What Prometheus shows while a node dies by kill -9, and when it comes back (issue 7: the proof)."""
+"""Prometheus while a node dies by kill -9, and after its return."""
 
 from urllib.parse import urlsplit
 
@@ -17,14 +17,14 @@ _LEASE_S = 2
 _NODES, _UNOWNED = "fleet / table / The nodes / A", "fleet / stat / Partitions nobody owns / A"
 
 
-async def test_a_node_that_dies_is_shown_and_so_is_what_follows(tmp_path):
-    """Fault 1: its partitions have no owner, and then another one; what it had in hand may be handled twice. Then it
-    joins again, and gets a part.
+async def test_killed_node_and_its_takeover_are_visible(tmp_path):
+    """Fault 1: its partitions have no owner, then another one; its messages in flight may be handled twice. Then it
+    rejoins, and gets a share.
     """
     async with stage(tmp_path, lease_ttl=_LEASE_S) as on:
         look, world = Look(on.api), on.world
         other, victim = await on.nodes()
-        in_hand = await _in_hand_of(victim, world)
+        in_flight = await _put_in_flight(victim, world)
         await look.shows(_NODES, lambda found: by("instance", found) == _owned(other, victim))
 
         await on.processes["node-b"].kill()
@@ -36,10 +36,10 @@ async def test_a_node_that_dies_is_shown_and_so_is_what_follows(tmp_path):
         await look.shows(_NODES, lambda found: by("instance", found) == {other.address: load.PARTITIONS})
         assert 0 == value(await look.at(_UNOWNED))
         await look.shows("fleet / annotation / Rebalance", bool)
-        await look.shows("fleet / timeseries / Rebalances / A", lambda found: by("how", found)["acquired"] >= in_hand)
+        await look.shows("fleet / timeseries / Rebalances / A", lambda found: by("how", found)["acquired"] >= in_flight)
         twice = "delivery / timeseries / Maybe handled twice, by cause / A"
         await look.shows(twice, lambda found: by("cause", found)["crash"] > 0)
-        assert in_hand == await on.api.value('sum(evenlane_duplicates_total{cause="crash"})')
+        assert in_flight == await on.api.value('sum(evenlane_duplicates_total{cause="crash"})')
 
         await world.node(name="node-b", http_port=urlsplit(f"http://{victim.address}").port)
         await look.shows(_NODES, _both_own)
@@ -47,10 +47,10 @@ async def test_a_node_that_dies_is_shown_and_so_is_what_follows(tmp_path):
         assert 0 == value(await look.at(_UNOWNED))
 
 
-async def _in_hand_of(node, world) -> int:
-    """Have it handle one message of each of its partitions, for as long as it lives; how many."""
+async def _put_in_flight(node, world) -> int:
+    """Have the node handle one message of each of its partitions until its end; return their number."""
     every = one_for_each(load.PARTITIONS)
-    await world.topics(*every, qps=100)  # the same for all, so that none is moved for its load
+    await world.topics(*every, qps=100)  # the same quota for all, so that no partition moves because of its load
     projects = [every[partition] for partition in node.epochs]
     producer = await world.producer()
     await world.put(producer, [Put(each, b"x", id=each, headers={"order": "first alive 600"}) for each in projects])

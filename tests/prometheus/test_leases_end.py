@@ -1,4 +1,4 @@
-"""What Prometheus shows of leases that are over: of all, as etcd is away, and of one."""
+"""Prometheus after leases ended: all leases, since etcd is away, or one lease."""
 
 import pytest
 
@@ -11,11 +11,11 @@ pytestmark = [pytest.mark.real, pytest.mark.full]
 
 _LEASE_S = 2
 _TABLE = "fleet / table / The nodes"
-_OWNED, _LEADS, _LEFT = (f"{_TABLE} / {letter}" for letter in "ADE")
+_OWNED, _LEADS, _LEFT = (f"{_TABLE} / {ref}" for ref in "ADE")
 
 
-async def test_etcd_goes_and_comes_back(tmp_path):
-    """Fault 9: nobody leads and no lease is renewed, and all comes back by itself."""
+async def test_outage_of_etcd_is_visible_until_it_returns(tmp_path):
+    """Fault 9: there is no leader and no lease is renewed; all recovers without help."""
     async with stage(tmp_path, lease_ttl=_LEASE_S) as on:
         look, etcd = Look(on.api), on.world.servers.etcd
         nodes = {node.address for node in await on.nodes()}
@@ -35,8 +35,8 @@ async def test_etcd_goes_and_comes_back(tmp_path):
             await look.shows(f"alert / Evenlane{alert}", lambda found: not found)
 
 
-async def test_a_lease_that_is_over_takes_the_partitions_along(tmp_path):
-    """As after a cut: others take them, and the node, which hears of it, tells how many it lost, and joins anew."""
+async def test_revoked_lease_is_visible_as_lost_partitions(tmp_path):
+    """Others take the partitions over; the node reports the number that it lost, and rejoins."""
     async with stage(tmp_path, lease_ttl=_LEASE_S) as on:
         look, etcd = Look(on.api), on.world.etcd
         await look.shows(_OWNED, lambda found: sum(by("instance", found).values()) == load.PARTITIONS)
@@ -47,8 +47,8 @@ async def test_a_lease_that_is_over_takes_the_partitions_along(tmp_path):
         lost = "alert / EvenlanePartitionsLost"
         await look.shows(lost, lambda found: list(by("instance", found)) == [loser.address])
         await look.shows("fleet / timeseries / Rebalances / A", lambda found: by("how", found)["lost"] > 0)
-        reported = f'evenlane_partition_moves_total{{how="lost",instance="{loser.address}"}}'
-        assert len(loser.epochs) == await on.api.value(reported)
+        lost_moves = f'evenlane_partition_moves_total{{how="lost",instance="{loser.address}"}}'
+        assert len(loser.epochs) == await on.api.value(lost_moves)
 
         await look.shows(_OWNED, lambda found: len(found) == 2 and min(by("instance", found).values()) > 0)
         await look.shows(lost, lambda found: not found)

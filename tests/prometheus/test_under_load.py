@@ -1,4 +1,4 @@
-"""What Prometheus makes of real nodes under the hot tenant's load (issue 7: the proof)."""
+"""Dashboards, rules and alerts in a real Prometheus, with real nodes under a hot tenant's load."""
 
 import asyncio
 
@@ -14,24 +14,24 @@ from tests.prometheus.seen import WINDOW_S
 from tests.prometheus.stage import stage
 from tests.support.until import until
 
-# Beside a busy neighbour it waits until the load keeps its pace.
+# On a busy machine it waits until the load keeps its pace.
 pytestmark = [pytest.mark.real, pytest.mark.alone, pytest.mark.timeout(300)]
 
-_RUNS_S = WINDOW_S + 5  # until then rates are those of the load alone
-_PATIENCE_S, _APART_S = 75.0, 1.0  # patience ends before the backlogs do
+_RUNS_S = WINDOW_S + 5  # after that, rates are those of the load alone
+_TIMEOUT_S, _APART_S = 75.0, 1.0  # it ends before the backlogs are empty
 _SETTLED_S = 4
 _POLL_S = 0.25
 
 
-async def test_all_that_is_shown_is_what_the_load_must_produce(tmp_path):
-    """Every panel, variable, annotation, recording rule and alert, asked of a real Prometheus; the nodes' pages are
-    clean; and labels stay bounded, whatever the number of projects.
+async def test_panels_rules_and_alerts_show_the_load(tmp_path):
+    """Every panel, variable, annotation, recording rule and alert; metrics pages are valid, and the number of labels is
+    bounded for any number of projects.
     """
     async with stage(tmp_path) as on, Load(on.world) as going:
         await until(lambda: _all_have_a_label(on), 30, "all tenants to have a label")
         await until(lambda: _steady(on, _SETTLED_S), 30, "partitions to stay where they are")
-        await going.crowd()  # (who owns a partition later knows nothing of them, as nothing of them waits)
-        await until(lambda: _runs(on), 60, "the load to run for so long that rates are its own")
+        await going.crowd()  # a later owner wouldn't know them, as they have no backlog
+        await until(lambda: _runs(on), 60, "rates of the load alone")
         wrongs = await _wrongs_at_once(on, going)
         if wrongs:
             pytest.fail("\n\n".join([f"{len(wrongs)} wrong:", *wrongs]), pytrace=False)
@@ -44,13 +44,13 @@ async def _all_have_a_label(on) -> bool:
 
 
 async def _runs(on) -> bool:
-    """Rates are of a time in which nothing was but the load."""
+    """Whether all rates are of a time with the load alone."""
     crowd = await on.api.value(f'sum(increase(evenlane_outcomes_total{{project="other"}}[{WINDOW_S}s]))')
     return crowd == 0 and await _steady(on, _RUNS_S)
 
 
 async def _steady(on, seconds: int) -> bool:
-    """No partition moves any more, and both nodes were read throughout."""
+    """Whether no partition has moved, and both nodes were scraped, for `seconds`."""
     read = await on.api.value(f"min(count_over_time(evenlane_plan_generation[{seconds}s]))")
     moved = await on.api.value(f"sum(changes(evenlane_plan_generation[{seconds}s]))")
     if read is not None and read >= seconds - 1 and not moved:
@@ -60,11 +60,11 @@ async def _steady(on, seconds: int) -> bool:
 
 
 async def _wrongs_at_once(on, going) -> list[str]:
-    """Repeat the comparison until it holds: a machine that stood still for a moment distorts the rates for a while."""
+    """Repeat the comparison until it holds: a pause of the machine distorts the rates for a while."""
     clock = asyncio.get_running_loop().time
-    end = clock() + _PATIENCE_S
+    end = clock() + _TIMEOUT_S
     while (wrongs := await _wrongs(on, going)) and clock() < end:
-        await until(lambda: going.keeps_pace(_RUNS_S), 60, "the load to be what is due again")
+        await until(lambda: going.keeps_pace(_RUNS_S), 60, "the load to keep its pace")
         await asyncio.sleep(_APART_S)
     return wrongs
 
@@ -87,7 +87,7 @@ async def _wrongs(on, going) -> list[str]:
 
 
 async def _wrong_variables(on) -> list[str]:
-    """Each asks for values of a label: all there are, and no other."""
+    """Each variable has all values of its label, and no other."""
     due = {
         "env": {"online"},
         "priority": {"high", "mid", "low"},
@@ -107,7 +107,7 @@ async def _wrong_variables(on) -> list[str]:
 
 
 async def _wrong_annotations(on, fire) -> list[str]:
-    """Nothing is rebalanced and no node begins; each alert that fires is told."""
+    """There is no rebalance and no start of a node; each firing alert is annotated."""
     wrongs = []
     for each in expressions.annotations():
         came = await on.api.query(each.asked(variables("fleet")))
@@ -118,22 +118,20 @@ async def _wrong_annotations(on, fire) -> list[str]:
 
 
 async def _wrong_alerts(on, fire) -> list[str]:
-    """Rules are evaluated by Prometheus itself, too; and what people are told has nothing left open."""
+    """Prometheus evaluates the rules without an error, and texts of alerts are complete."""
     wrongs = []
     for group in (await on.api.get("rules"))["groups"]:
         wrongs += [f"rule {rule['name']}: {rule}" for rule in group["rules"] if rule["health"] != "ok"]
     found = [each for each in (await on.api.get("alerts"))["alerts"] if each["state"] == "firing"]
-    reported = [text for each in found for text in each["annotations"].values()]
-    wrongs += [
-        f"an alert says {text!r}" for text in reported if "<no value>" in text or "error" in text or "%!" in text
-    ]
+    texts = [text for each in found for text in each["annotations"].values()]
+    wrongs += [f"an alert says {text!r}" for text in texts if "<no value>" in text or "error" in text or "%!" in text]
     named = sorted((each["labels"]["alertname"], each["labels"].get("project", "")) for each in found)
     due = sorted((each["alertname"], each.get("project", "")) for each in fire)
     return wrongs if named == due else [*wrongs, f"alerts: {due} were due, {named} fire"]
 
 
 async def _wrong_targets(on) -> list[str]:
-    """Both are read, each second, without an error."""
+    """Both nodes are scraped each second without an error."""
     targets = (await on.api.get("targets"))["activeTargets"]
     wrongs = [
         f"target {each['scrapeUrl']}: {each['lastError'] or each['health']}"
@@ -145,7 +143,7 @@ async def _wrong_targets(on) -> list[str]:
 
 
 async def _wrong_labels(on, seen) -> list[str]:
-    """As many as may be, and what is left out is told: the rest of the node's projects."""
+    """The number of labels is the limit, and the node reports the number of other projects."""
     labels = by("instance", {node.address: exactly(load.LABELS + 1) for node in seen.nodes})
     came = await on.api.query('count by (instance) (count by (instance, project) ({project!="",instance!=""}))')
     all_published = await on.api.query(f"evenlane_projects - {load.LABELS} != evenlane_projects_left_out")

@@ -1,5 +1,5 @@
-"""What goes wrong on purpose under the load, past Evenlane where it has to: with each beat a message that belongs to no
-queue and one that vanishes from its stream, and each second some that are dropped.
+"""Troubles under the load, caused directly in NATS and etcd if necessary: with each beat a message without a queue, and
+one that vanishes from its stream; each second some dropped messages.
 """
 
 import asyncio
@@ -22,12 +22,12 @@ from tests.ledger.world import ProcessWorld
 
 _NO_MESSAGE = 10_057  # JetStream: no message found
 _HOUR = 3_600_000_000_000
-_PATIENCE_S = 20.0  # as long as a command waits for busy servers
+_TIMEOUT_S = 20.0  # as long as a command waits for busy servers
 
 
 class Trouble:
-    """`put` counts, by project and priority, what was put past the producer. `vanished` counts the messages that were
-    deleted unread.
+    """Causes troubles. `put` counts messages that didn't come from the producer, by project and priority; `vanished`
+    counts those that were deleted unread.
     """
 
     def __init__(self, world: ProcessWorld, partitions: int) -> None:
@@ -45,30 +45,30 @@ class Trouble:
         await self._client.close()
 
     async def aged(self, project: str, count: int, seconds: float) -> None:
-        """Messages that have been due for so long: a producer of ours refuses that, but nobody else's need."""
+        """Put messages that became due `seconds` ago, which only a foreign producer can do."""
         due = time.time_ns() - int(seconds * 1e9)
-        hour = time.time_ns() // _HOUR  # it is fed at once, whatever the header says
+        hour = time.time_ns() // _HOUR  # the present hour is fed at once, whatever the header says
         place = partition_of(project, 0, 1, self._partitions)
         subject = names.later_subject(self._env, place, project, 0, "low", hour)
         for number in range(count):
-            wanted = {h.DUE: str(due), h.ID: f"{project}:{number}"}
-            await self._stream.publish(subject, b"x", headers=wanted)
+            headers = {h.DUE: str(due), h.ID: f"{project}:{number}"}
+            await self._stream.publish(subject, b"x", headers=headers)
         self.put[project, "low"] += count
 
     async def bad_spec(self) -> None:
-        """As anyone can write it with etcdctl."""
-        await self._world.etcd.txn([], [Write(names.key(self._env, "topics", "wishful"), b'{"qps": NaN}')])
+        """Write an invalid spec, as anyone can with etcdctl."""
+        await self._world.etcd.txn([], [Write(names.key(self._env, "topics", "invalid"), b'{"qps": NaN}')])
 
     async def put_unroutable(self) -> None:
-        """A message of a priority that there is not."""
+        """Publish a message with an unknown priority."""
         await self._stream.publish(f"lanes.{self._env}.0.stray.0.none", b"x")
 
     def vanishing(self, project: str) -> Put:
-        """A message of which `vanish` knows where it is."""
+        """A message that `vanish` can find."""
         return Put(project, b"x", id=f"{project}-{next(self._numbers)}")
 
     async def vanish(self, put: Put) -> None:
-        """Delete it before a node reads it. On a machine that stood still it may have been handled already."""
+        """Delete a message before a node reads it. After a pause of the machine it may have been handled already."""
         stream, sequence = self._world.acknowledged[str(put.id)]
         try:
             await self._stream.delete_msg(stream, sequence)
@@ -79,11 +79,11 @@ class Trouble:
             self.vanished += 1
 
     async def drop(self, project: str) -> None:
-        await wait_until_answered(lambda: purge(self._world.settings, project, None), _PATIENCE_S, lambda _: None)
+        await wait_until_answered(lambda: purge(self._world.settings, project, None), _TIMEOUT_S, lambda _: None)
 
 
 async def each(seconds: float, end: asyncio.Event, step) -> None:
-    """`await step()` so often, until `end`; one that takes longer is followed by the next at once."""
+    """Run `step` every `seconds` until `end`; the next one follows a longer one at once."""
     clock = asyncio.get_running_loop().time
     due = clock()
     while not end.is_set():

@@ -1,4 +1,4 @@
-"""What each expression in the dashboards and rules must return under the load, by its place (expressions.py)."""
+"""Expected results of each expression in dashboards and rules under the load, by place (expressions.py)."""
 
 from collections.abc import Mapping
 

@@ -1,4 +1,4 @@
-"""Which alerts fire: those that the load makes true, of exactly these labels, and no other."""
+"""Alerts that must fire under the load, with exactly these labels, and no other."""
 
 from tests.prometheus.expect import NOTHING, Check, alerts
 from tests.prometheus.expected.common import TARGET_S
@@ -11,7 +11,7 @@ _QUIET = (
     "PartitionsLost", "NoLeader", "NatsDisconnected", "SettleLag", "LoopBlocked", "Saturated", "PayloadFull",
     "CopiesStuck", "NodeTrouble", "StoreCantWrite", "TopicsLost",
 )  # fmt: skip
-"""What `paused`, `hot` and `expiring` wait for is their own affair, and the two that compete get their shares."""
+"""`paused`, `hot` and `expiring` wait for their own limits, and the two competing projects get their shares."""
 
 
 def firing(seen: Seen) -> list[Labels]:

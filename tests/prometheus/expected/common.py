@@ -1,4 +1,4 @@
-"""What more than one dashboard shows."""
+"""Expectations for several dashboards."""
 
 from collections.abc import Mapping
 
@@ -13,21 +13,21 @@ BAND = {
     "aged": "low",
     "ranked": "high",
 }
-"""The priority of what each project has most of."""
+"""The priority with most messages of each project."""
 
 OTHERS = "fairness|handlers_busy|headroom"
 RANGE_S, INTERVAL_S = 11, 10  # of a dashboard, and between two points of its graphs
-QUIET = Span(0.0, 0.9)  # s by which something may be late where nothing is wrong
-QUICK = Span(0.0, 0.25)  # s that a message waits who needn't
+QUIET = Span(0.0, 0.9)  # s of lag on a healthy node
+QUICK = Span(0.0, 0.25)  # s of wait of a message without a reason to wait
 
 
 def rate(value: float) -> Span:
-    """Messages a second that were counted outside, and in rounds of a second."""
+    """Messages per second, counted by the handlers' ledger, while metrics are sampled each second."""
     return about(value, 0.15, 0.35) if value else ZERO
 
 
 def handled(seen: Seen) -> dict[str, Span]:
-    """By project."""
+    """Handled messages per second, by project."""
     return {project: rate(seen.handled(project)) for project in load.TENANTS}
 
 
@@ -45,7 +45,7 @@ CROWD_QUOTA = exactly(load.CROWD_QPS)
 
 
 def ends(seen: Seen, seconds: float | None = None) -> dict[str, Span]:
-    """By outcome: a second, or in so many."""
+    """Ends by outcome, per second or within `seconds`."""
     values = {"handled": seen.handled(), "retried": seen.retried(), "dead": seen.dead(), "expired": seen.expired()}
     values["dropped"] = load.PURGED_A_SECOND
     return {each: _over(value, seconds) for each, value in values.items()}
@@ -56,12 +56,12 @@ def _over(value: float, seconds: float | None) -> Span:
 
 
 def grown(value: float, seconds: float) -> Span:
-    """By how much a counter has grown in so many seconds, at so much a second."""
+    """The growth of a counter in `seconds` at `value` per second."""
     return about(value * seconds, 0.2, 2 * value) if value else ZERO
 
 
 def by_node(seen: Seen, spans: Mapping[str, Span] | Span, label: str = "node") -> Check:
-    """`spans` by node, or the same for each."""
+    """A check of `spans` by node, or of the same span for each node."""
     each = {node.name: spans if isinstance(spans, Span) else spans[node.name] for node in seen.nodes}
     if label == "instance":
         return by(label, {node.address: each[node.name] for node in seen.nodes})
@@ -69,8 +69,8 @@ def by_node(seen: Seen, spans: Mapping[str, Span] | Span, label: str = "node") -
 
 
 def dwell(q: str) -> dict[str, Span]:
-    """High and low are victims, but that one message in five of high ones waits for its quota; most of mid are the
-    hot tenant's and those of the two that compete.
+    """High and low are messages of victims, except that one in five high ones waits for its quota; most mid ones belong
+    to the hot tenant and the two competing projects.
     """
     long = Span(5.0, 300.0)
     if q == "p50":
@@ -79,21 +79,21 @@ def dwell(q: str) -> dict[str, Span]:
 
 
 def handling(q: str) -> dict[str, Span]:
-    """Of mid half hold their slot for a tenth of a second."""
+    """Half of the mid messages hold their slot for a tenth of a second."""
     if q == "p50":
         return {**dict.fromkeys(PRIORITIES, QUICK), "mid": Span(0.0, 1.0)}
     return {"high": QUICK, "mid": Span(0.05, 1.0), "low": QUICK}
 
 
 def busy(seen: Seen, node: Node) -> Span:
-    """Slots at an instant: those that compete have all but what is kept for lighter tenants."""
+    """Busy slots at an instant: competing projects use all but the headroom for lighter tenants."""
     if node == seen.contended:
         return Span(0.4 * load.SLOTS, float(load.SLOTS))
     return Span(0.0, 5.0)
 
 
 def waiting_by_reason(seen: Seen) -> dict[str, Span]:
-    """Messages."""
+    """The number of waiting messages by reason."""
     backlog = seen.backlog
     competing = total([backlog(load.BULK, "mid"), backlog(load.GOLD, "mid")])
     hot = backlog("hot", "mid")
@@ -114,5 +114,5 @@ def share_of(part: float, whole: float) -> Span:
 
 
 def heat(count: float, quick: float, le: str) -> Check:
-    """Of a histogram's buckets, cumulative, how many a second: the last has all, and `le` those that are quick."""
+    """A check of a histogram's cumulative buckets per second: the last has all, and `le` has the quick ones."""
     return by("le", {"+Inf": rate(count), le: rate(quick)}, others=Span(0.0, rate(count).high))

@@ -1,4 +1,4 @@
-"""How messages end."""
+"""Expectations for the Delivery dashboard."""
 
 from tests.prometheus import load
 from tests.prometheus.expect import ONE, ZERO, Check, Span, by, one
@@ -6,7 +6,7 @@ from tests.prometheus.expected import common
 from tests.prometheus.expected.common import INTERVAL_S, RANGE_S, by_node, grown, rate, share_of
 from tests.prometheus.seen import BACKLOGGED, PRIORITIES, Seen
 
-_FEW = Span(0.0, 1.5)  # messages of one of the crowd
+_FEW = Span(0.0, 1.5)  # messages of a project in the crowd
 _CROWD = Span(0.0, float(load.CROWD))
 
 
@@ -29,7 +29,7 @@ def _first(seen: Seen) -> dict[str, Check]:
 
 
 def _projects(seen: Seen) -> dict[str, Check]:
-    """The crowd's messages may have been handled at the beginning of the range."""
+    """Messages of the crowd may have been handled at the beginning of the range."""
 
     def table(spans: dict[str, Span], others: Span = ZERO) -> Check:
         return by("project", {**dict.fromkeys(load.TENANTS, ZERO), **spans, "other": _CROWD}, others=others)
@@ -81,16 +81,16 @@ def _ends(seen: Seen) -> dict[str, Check]:
 
 
 def _times(seen: Seen) -> dict[str, Check]:
-    """Of all priorities together: two in three wait for quota or slots, half hold their slot for 0.1 s."""
+    """All priorities together: two in three wait for quota or slots, half hold their slot for 0.1 s."""
     long = Span(5.0, 300.0)
     count, slow = seen.started(), seen.handled(*load.SLOW) + seen.retried("hanging")
     long_waits = seen.handled(*BACKLOGGED, "holes")
     dwell = {"p50": long, "p90": long, "p99": long}
     handling = {"p50": Span(0.0, 1.0), "p90": Span(0.05, 0.5), "p99": Span(0.05, 1.0)}
-    letters = dict(zip("ABC", dwell, strict=True))
+    refs = dict(zip("ABC", dwell, strict=True))
     return {
         "heatmap / Dwell time / A": common.heat(count, count - long_waits, "2.5"),
         "heatmap / Handling time / A": common.heat(count, count - slow, "0.05"),
-        **{f"timeseries / Dwell time, quantiles / {letter}": one(dwell[q]) for letter, q in letters.items()},
-        **{f"timeseries / Handling time, quantiles / {letter}": one(handling[q]) for letter, q in letters.items()},
+        **{f"timeseries / Dwell time, quantiles / {ref}": one(dwell[q]) for ref, q in refs.items()},
+        **{f"timeseries / Handling time, quantiles / {ref}": one(handling[q]) for ref, q in refs.items()},
     }

@@ -1,4 +1,4 @@
-"""Who gets what, and who suffers: `gold` is worth three times as much as `bulk`, and both want all slots."""
+"""Expectations for the Fairness dashboard: `gold` has three times the weight of `bulk`, and both demand all slots."""
 
 from tests.prometheus import load
 from tests.prometheus.expect import ZERO, Check, Span, about, by, one
@@ -29,7 +29,7 @@ def _first(seen: Seen) -> dict[str, Check]:
 
 
 def _dwell_within(seen: Seen) -> Span:
-    """Of those who keep to their quota only the two that compete wait, since all was put."""
+    """Among the projects within their quota, only the two competing ones wait, since their backlogs were put."""
     slow = seen.handled(load.BULK, load.GOLD)
     return about((seen.waited - 6) * slow / seen.started(*_WITHIN), 0.4)
 

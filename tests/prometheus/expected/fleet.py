@@ -1,4 +1,4 @@
-"""The whole of it."""
+"""Expectations for the Fleet dashboard."""
 
 from evenlane.engine.base.troubles import KINDS
 from tests.prometheus import load
@@ -26,19 +26,19 @@ def _first(seen: Seen) -> dict[str, Check]:
         "stat / Slots busy / A": one(Span(slots.low - 0.1, slots.high + 0.1)),
         "stat / Settle lag / A": one(common.QUIET),
         "stat / Projects without a label / A": one(exactly(most - load.LABELS)),
-        "stat / Wishes refused / A": one(ONE),
-        "stat / Values refused / A": one(common.grown(0.5 / load.BEAT_S, common.RANGE_S)),
+        "stat / Specs rejected / A": one(ONE),
+        "stat / Values rejected / A": one(common.grown(0.5 / load.BEAT_S, common.RANGE_S)),
     }
 
 
 def _projects(seen: Seen, node: Node) -> set[str]:
-    """That have queues there."""
+    """The projects with queues on the node."""
     one_group = {each for each in (*load.TENANTS, *load.CROWDED) if each != "hot" and seen.owner(each) == node}
     return one_group | ({"hot"} if any(seen.owner("hot", group) == node for group in range(4)) else set())
 
 
 def _tables(seen: Seen) -> dict[str, Check]:
-    """Of the ten that are latest nine are known: all others wait for a moment only."""
+    """Nine of the ten latest projects are known: all others wait for a moment only."""
     latest = (*BACKLOGGED, "holes")
 
     def longest(spans: dict[str, Span], others: Span) -> Check:
@@ -79,14 +79,14 @@ def _rates(seen: Seen) -> dict[str, Check]:
 
 
 def arrived(seen: Seen) -> float:
-    """Messages a second, with those that are tried again."""
+    """Messages per second, including retries."""
     victims = len(load.VICTIMS) * load.VICTIM_QPS
     ones = 5 * load.ONE_A_BEAT  # rejected, failing (two), delayed, hanging
     return victims + ones + load.EXPIRING_A_SECOND + holes() + load.PURGED_A_SECOND + seen.retried()
 
 
 def holes() -> float:
-    """Those of `holes` that are handled, and one a beat that vanishes."""
+    """Messages per second of `holes`: handled ones, and one per beat that vanishes."""
     return load.HOLES_QPS + load.ONE_A_BEAT
 
 

@@ -1,4 +1,4 @@
-"""What recording rules make: of all nodes together."""
+"""Expectations for recording rules, over all nodes."""
 
 import math
 
@@ -35,7 +35,7 @@ def expected(seen: Seen) -> dict[str, Check]:
         "env_project_outcome:evenlane_outcomes:increase10m": by(
             "project outcome",
             _ended(seen),
-            others=Span(0.0, 1.5),  # one message of each of the crowd
+            others=Span(0.0, 1.5),  # one message of each project in the crowd
         ),
         **{f"{_TARGET} {band}": one(exactly(value)) for band, value in common.TARGET_S.items()},
         f"{_TARGET} -": one(exactly(600.0)),
@@ -44,7 +44,7 @@ def expected(seen: Seen) -> dict[str, Check]:
 
 
 def _ended(seen: Seen) -> dict[str, Span]:
-    """By project and outcome, in the window."""
+    """Ends in the window, by project and outcome."""
     ends = {
         "handled": {each: seen.handled(each) for each in load.TENANTS},
         "retried": {each: seen.retried(each) for each in load.TENANTS},
@@ -61,13 +61,13 @@ def _ended(seen: Seen) -> dict[str, Span]:
     return due | {"other handled": Span(0.0, float(load.CROWD)), "aged handled": Span(0.0, 1.0)}
 
 
-_AS_MUCH_COMES_AS_GOES = (
+_BALANCED = (
     "expiring mid", "holes mid", "purged mid", *(f"{project} {band}" for project, band in load.VICTIMS.items()),
 )  # fmt: skip
 
 
 def gone_in(seen: Seen) -> dict[str, Span]:
-    """By project and priority. Of `ranked` low ones go when all high ones have gone."""
+    """Seconds until the backlog is empty, by project and priority. Low messages of `ranked` go after all high ones."""
     ranked = seen.gone_in("ranked", "high")
     measured = ("hot", load.BULK, load.GOLD, "ordered", "capped")
     return {
@@ -76,12 +76,12 @@ def gone_in(seen: Seen) -> dict[str, Span]:
         "aged low": about((load.AGED - 1) / load.AGED_QPS, 0.05),
         "ranked high": ranked,
         "ranked low": ranked + about(load.RANKED_LOW / load.RANKED_QPS, 0.5),
-        **dict.fromkeys(_AS_MUCH_COMES_AS_GOES, Span(0.0, math.inf)),
+        **dict.fromkeys(_BALANCED, Span(0.0, math.inf)),
     }
 
 
 def offered() -> dict[str, Span]:
-    """What arrives over the quota. Backlogs that were put at once may count still, for half a minute."""
+    """Arrivals over quota. Backlogs that were put at once may count for half a minute."""
     return {
         **dict.fromkeys(load.VICTIMS, about(load.VICTIM_QPS / 100, 0.25)),
         "expiring": about(load.EXPIRING_A_SECOND / load.EXPIRING_QPS, 0.25),

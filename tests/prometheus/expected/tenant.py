@@ -1,4 +1,4 @@
-"""One project: all of the hot one, and of others what is theirs alone."""
+"""Expectations for the Tenant dashboard: all panels of the hot project, and special ones of others."""
 
 from tests.prometheus import load
 from tests.prometheus.expect import NOTHING, ONE, ZERO, Check, Span, about, by, exactly, one
@@ -16,7 +16,7 @@ _DEAD_OR_GONE = "timeseries / Dead letters, expired and dropped / A"
 
 
 def expected(seen: Seen) -> dict[str, Check]:
-    """Of `PROJECT`."""
+    """All panels of `PROJECT`."""
     return {**_first(seen), **_waits(seen), **_rates(seen), **_time(seen), **_fails(seen)}
 
 
@@ -36,7 +36,7 @@ def _first(seen: Seen) -> dict[str, Check]:
 def _waits(seen: Seen) -> dict[str, Check]:
     backlog, gone = seen.backlog("hot", "mid"), gone_in(seen)["hot mid"]
     targets = {band: exactly(value) for band, value in common.TARGET_S.items()}
-    quota, rest = Span(0.85, 1.0), Span(0.0, 0.15)  # (what four queues were found to wait for in ten looks)
+    quota, rest = Span(0.85, 1.0), Span(0.0, 0.15)  # samples of four queues in ten rounds
     reasons = {"quota": Span(0.75 * backlog.low - 50, 1.15 * backlog.high + 50)}
     place = "timeseries /"
     return {
@@ -93,12 +93,12 @@ def _fails(seen: Seen) -> dict[str, Check]:
 
 
 def of_others(seen: Seen) -> dict[str, dict[str, Check]]:
-    """By project, by place: the same panels, where they must say something else."""
+    """Panels of other projects with other expectations, by project and place."""
     return {**_waiting(seen), **_ending(seen), **_at_ease()}
 
 
 def _waiting(seen: Seen) -> dict[str, dict[str, Check]]:
-    """Who waits, each for something else."""
+    """Projects that wait, each for another reason."""
     whole, half = Span(0.9, 1.0), about(0.5, 0.1)
     return {
         "paused": {
@@ -140,7 +140,7 @@ def _waiting(seen: Seen) -> dict[str, dict[str, Check]]:
 
 
 def _ending(seen: Seen) -> dict[str, dict[str, Check]]:
-    """Not all of whose messages are handled at the first attempt, if at all."""
+    """Projects with messages that aren't handled at the first attempt."""
     return {
         "failing": {
             _ENDS: by("outcome", {
@@ -173,7 +173,7 @@ def _ending(seen: Seen) -> dict[str, dict[str, Check]]:
 
 
 def _at_ease() -> dict[str, dict[str, Check]]:
-    """Of whom next to nothing waits."""
+    """Projects with almost no backlog."""
     return {
         "victim-0": {
             "stat / Backlog / A": one(Span(0.0, 5.0)),
