@@ -1,12 +1,12 @@
-"""Carries out what a page tells its reader to do, in a folder of its own.
+"""Carries out the steps of a page in a folder of its own.
 
-- ` ```console `: a line that begins with `$` is a command, the lines under it are what it prints.
+- ` ```console `: a line that begins with `$` is a command, and the lines below are its output.
 - ` ```python title="shop.py" `: a file that the reader makes.
 - ` ```python ` that runs an event loop: a program.
-- `<!-- test: COMMAND -->`: what the reader has done before, on another page.
+- `<!-- test: COMMAND -->`: a step from another page, which the reader has taken before.
 
-A command that prints `ready ...` runs on, as in a terminal of its own, until the page ends. Lines are compared with all
-numbers, times and sizes alike, since these differ from run to run; `...` stands for any lines.
+A command that prints `ready ...` continues until the end of the page, as in another terminal. Numbers, times and sizes
+differ from run to run, so they compare as equal; `...` matches any lines.
 """
 
 from __future__ import annotations
@@ -21,33 +21,44 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import NamedTuple, Self
+from typing import TYPE_CHECKING, NamedTuple, Self
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 ROOT = Path(__file__).parents[2]
+WARM = ROOT / "tests" / "docs" / "warm.py"
 _FENCE = re.compile(
     r"^```(?P<language>\w+)(?: title=\"(?P<title>[^\"]+)\")?\n(?P<body>.*?)^```$|^<!-- test: (?P<before>.+?) -->$",
     re.MULTILINE | re.DOTALL,
 )
-_EVENLANE = f"#!/bin/sh\nexec {sys.executable} -c 'from evenlane.engine.cli.main import main; main()' \"$@\"\n"
+# Commands that serve, and those that take long anyway, are processes of their own; the others are forked: see warm.py.
+_EVENLANE = f"""#!/bin/sh
+case $1 in
+up | run | demo | bench | report) exec {sys.executable} -c 'from evenlane.engine.cli.main import main; main()' "$@" ;;
+*) exec {sys.executable} -ISE {WARM} "$EVENLANE_TEST_SOCKET" "$@" ;;
+esac
+"""
 _READS = re.compile(r"(evenlane (why|plan|dlq list|topics (get|list|history)|backlog peek)|cat|curl|grep)\b")
-_PATIENCE_S = 60.0
-_LONGEST_S = 400.0  # of one command: a report, on a busy machine
-_HOST = "web-1"  # in the pages
+_TIMEOUT_S = 60.0
+_LONGEST_S = 400.0  # of one command, such as a report on a busy machine
+_HOST = "web-1"  # the host name in the pages
 
 
 class Step(NamedTuple):
-    """`output` is what the page shows of it."""
+    """A command, and the output that the page shows."""
 
     command: str
     output: list[str]
 
     @property
-    def runs_on(self) -> bool:
+    def serves(self) -> bool:
+        """Whether it continues after its output."""
         return any(line.startswith("ready ") for line in self.output)
 
 
 def steps(text: str) -> list[Step]:
-    """What a page tells its reader to do; a file is made by a command, too."""
+    """Return the steps of a page; a file is made by a command, too."""
     found: list[Step] = []
     for fence in _FENCE.finditer(text):
         language, title, body = fence["language"], fence["title"], fence["body"]
@@ -74,8 +85,8 @@ def _console(body: str) -> list[Step]:
     return found
 
 
-def alike(line: str) -> str:
-    """A line with what differs from run to run taken out."""
+def normalised(line: str) -> str:
+    """Return the line without the differences between runs."""
     line = line.replace(socket.gethostname(), _HOST).replace(_HOST, "HOST")
     line = re.sub(r"\d[\d,.:]*", "0", line)
     line = re.sub(r"(?:0 ?(?:ms|us|[dhms])\b ?)+", "0s ", line)
@@ -83,9 +94,9 @@ def alike(line: str) -> str:
 
 
 def shows(printed: str, output: list[str], *, in_order: bool) -> bool:
-    """Whether all lines of a page were printed."""
-    left = [alike(line) for line in printed.splitlines()]
-    for line in map(alike, output):
+    """Return whether all lines of a page were printed."""
+    left = [normalised(line) for line in printed.splitlines()]
+    for line in map(normalised, output):
         if line in {"...", ""}:
             continue
         if line not in left:
@@ -94,11 +105,26 @@ def shows(printed: str, output: list[str], *, in_order: bool) -> bool:
     return True
 
 
-class Terminal:
-    """`with Terminal(folder) as terminal`: all that it has started ends with it."""
+@contextlib.contextmanager
+def warm_process(folder: Path) -> Iterator[Path]:
+    """Yield the socket of a process that runs commands: see warm.py."""
+    path = folder / "socket"
+    environ = os.environ | {"PYTHONPATH": str(ROOT), "PYTHONIOENCODING": "utf-8"}
+    server = subprocess.Popen([sys.executable, "-m", "tests.docs.warm", path], stdin=subprocess.PIPE, env=environ)
+    end = time.monotonic() + _TIMEOUT_S
+    while not path.exists():
+        assert server.poll() is None
+        assert time.monotonic() < end
+        time.sleep(0.05)
+    yield path
+    server.communicate(timeout=_TIMEOUT_S)
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
+
+class Terminal:
+    """`with Terminal(folder, socket) as terminal`: its processes end with it. `socket` is that of `warm_process`."""
+
+    def __init__(self, folder: Path, warm_socket: Path) -> None:
+        self._folder, self._socket = folder, warm_socket
         self._ports = {port: _free_port() for port in ("4222", "2379", "8080")}
         self._running: list[tuple[subprocess.Popen[bytes], Path]] = []
         (folder / "bin").mkdir()
@@ -121,8 +147,8 @@ class Terminal:
                 _kill(process.pid)
 
     def do(self, step: Step) -> None:
-        """Raises AssertionError if it fails or doesn't print what the page shows."""
-        if step.runs_on:
+        """Carry out a step. Raises AssertionError if it fails or its output differs from the page."""
+        if step.serves:
             self._begin(step)
         else:
             self._run(step)
@@ -135,34 +161,37 @@ class Terminal:
                 stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT,
             )  # fmt: skip
         self._running.append((process, output))
-        until = time.monotonic() + _PATIENCE_S
+        end = time.monotonic() + _TIMEOUT_S
         while not shows(printed := output.read_text(errors="replace"), step.output, in_order=False):
-            assert time.monotonic() < until, f"$ {step.command}\n{printed}"
+            assert time.monotonic() < end, f"$ {step.command}\n{printed}"
             time.sleep(0.1)
 
     def _run(self, step: Step) -> None:
-        until = time.monotonic() + _PATIENCE_S
+        end = time.monotonic() + _TIMEOUT_S
         while True:
             done = subprocess.run(
                 ["bash", "-c", self._own(step.command)], cwd=self._folder, env=self._environ(),
                 stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=_LONGEST_S, check=False,
             )  # fmt: skip
             right = done.returncode == 0 and shows(done.stdout, step.output, in_order=True)
-            if right or not _READS.match(step.command) or time.monotonic() > until:
+            if right or not _READS.match(step.command) or time.monotonic() > end:
                 break
             time.sleep(0.5)
         assert right, f"$ {step.command}\n{done.stdout}{done.stderr}(exit code {done.returncode})"
 
     def _own(self, command: str) -> str:
-        """With ports of its own."""
+        """Replace the ports in the page by free ones."""
         return re.sub(r"\b(4222|2379|8080)\b", lambda port: str(self._ports[port[0]]), command)
 
     def _environ(self) -> dict[str, str]:
         own = {name: value for name, value in os.environ.items() if not name.startswith("EVENLANE_")}
         nats, etcd = f"nats://127.0.0.1:{self._ports['4222']}", f"127.0.0.1:{self._ports['2379']}"
         path = f"{self._folder / 'bin'}:{Path(sys.executable).parent}:{own['PATH']}"
-        quick = {"EVENLANE_PARTITIONS": "16", "EVENLANE_STORAGE": "memory"}  # so that streams are made soon
-        return own | quick | {"PATH": path, "EVENLANE_NATS": nats, "EVENLANE_ETCD": etcd, "COLUMNS": "120"}
+        quick = {"EVENLANE_PARTITIONS": "16", "EVENLANE_STORAGE": "memory"}  # so that streams are made quickly
+        return own | quick | {
+            "PATH": path, "EVENLANE_NATS": nats, "EVENLANE_ETCD": etcd, "COLUMNS": "120",
+            "EVENLANE_TEST_SOCKET": str(self._socket),
+        }  # fmt: skip
 
 
 def _free_port() -> int:

@@ -1,4 +1,4 @@
-"""The documentation can be built, is whole, and says what the code says."""
+"""The documentation can be built, is complete, and matches the code."""
 
 import os
 import re
@@ -12,7 +12,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def script(*arguments):
-    """What it says, with its exit code."""
+    """Run a script; return its exit code and output."""
     done = subprocess.run(
         [sys.executable, *arguments], cwd=ROOT, env=os.environ | {"NO_MKDOCS_2_WARNING": "1"}, check=False,
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=100,
@@ -27,20 +27,19 @@ def site(tmp_path_factory):
     return folder
 
 
-def test_the_site_has_every_page_and_no_broken_link(site):
-    """Strict: a link or an anchor that leads nowhere, or a page that isn't in the navigation, ends the build."""
+def test_site_has_every_page_and_no_broken_link(site):
+    """A strict build fails for a broken link or anchor, and for a page outside the navigation."""
     pages = {path.relative_to(ROOT / "docs").with_suffix("") for path in (ROOT / "docs").rglob("*.md")}
     pages -= {Path("adr/template"), Path("index")}
     assert pages == {page for page in pages if (site / page / "index.html").is_file()}
 
 
-def test_the_site_needs_no_network(site):
-    """Every script, style, font and image is its own."""
+def test_site_loads_nothing_from_other_hosts(site):
     loaded = re.compile(
         r"<(?:script|img|iframe)[^>]*src=\"?https?:|<link[^>]*rel=\"?(?:stylesheet|preconnect)[^>]*https?:"
     )
     assert [] == [path for path in site.rglob("*.html") if loaded.search(path.read_text(encoding="utf-8"))]
 
 
-def test_the_reference_is_what_the_code_says():
+def test_generated_reference_matches_the_code():
     assert (0, "") == script("docs/generate", "--check")
