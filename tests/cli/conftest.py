@@ -1,9 +1,11 @@
-"""Servers for all tests of a file, an environment for each of them, and commands in this process."""
+"""Commands in this process, on servers that all tests share. Each test has an environment of its own."""
 
 import asyncio
 import contextlib
+import itertools
 import os
 import sys
+from typing import NamedTuple
 
 import psutil
 import pytest
@@ -11,26 +13,33 @@ import pytest
 from evenlane.engine.cli.main import run
 from evenlane.engine.cli.run import supervisor
 from evenlane.engine.runtime.embedded.etcd import EtcdServer
-from evenlane.engine.runtime.embedded.pair import Servers
+from evenlane.engine.runtime.embedded.nats import NatsServer
 from tests.ledger.world import ProcessWorld
 from tests.support.cli.fakes import FAKE, PROGRAM, Fakes
 from tests.support.golden import Transcript, golden_of
 
-
-@pytest.fixture(scope="module")
-def etcd(tmp_path_factory):
-    server = EtcdServer(tmp_path_factory.mktemp("etcd"), fast=True)
-    asyncio.run(server.start())
-    yield server
-    asyncio.run(server.stop())
+_environments = itertools.count(1)
 
 
-@pytest.fixture(scope="module")
-def servers(tmp_path_factory):
-    both = Servers(tmp_path_factory.mktemp("servers"), fast=True)
-    asyncio.run(both.start())
-    yield both
-    asyncio.run(both.stop())
+class SharedServers(NamedTuple):
+    nats: NatsServer
+    etcd: EtcdServer
+
+
+class SharedWorld(NamedTuple):
+    """What a `ProcessWorld` needs of the world on whose servers it runs."""
+
+    servers: SharedServers
+
+
+@pytest.fixture(scope="session")
+def etcd(etcd_server):
+    return etcd_server
+
+
+@pytest.fixture(scope="session")
+def servers(nats_server, etcd_server):
+    return SharedServers(nats_server, etcd_server)
 
 
 @pytest.fixture
@@ -47,6 +56,19 @@ def evenlane(monkeypatch, tmp_path, capsys):
 
 
 @pytest.fixture
+def evenlane_in_thread(monkeypatch, tmp_path, capsys):
+    """`await` it: runs `evenlane ...` next to the event loop of an async test: (exit code, stdout, stderr)."""
+    monkeypatch.chdir(tmp_path)
+
+    async def command(*arguments):
+        code = await asyncio.to_thread(run, list(arguments))
+        out, err = capsys.readouterr()
+        return code, out, err
+
+    return command
+
+
+@pytest.fixture
 def golden(request):
     """The golden file of this test."""
     return golden_of(request)
@@ -54,7 +76,7 @@ def golden(request):
 
 @pytest.fixture
 def transcript(request, evenlane, golden, tmp_path):
-    """Runs `evenlane ...` and keeps what it prints: see tests/support/golden.py."""
+    """Runs `evenlane ...` and records its output: see tests/support/golden.py."""
     words = {str(tmp_path): "DIR"}
     if "own_env" in request.fixturenames:
         words[request.getfixturevalue("own_env")] = "ENV"
@@ -62,27 +84,27 @@ def transcript(request, evenlane, golden, tmp_path):
 
 
 @pytest.fixture
-def own_env(request, monkeypatch):
-    """The name of an environment of the test's own, told by a variable."""
-    name = f"e{abs(hash(request.node.name)) % 10**9:09}"  # of one length, so that tables are as wide in each run
+def own_env(monkeypatch):
+    """The name of the test's own environment, which commands read from a variable."""
+    name = f"e{next(_environments):09}"  # of one length, so that tables have the same width in each run
     monkeypatch.setenv("EVENLANE_ENV", name)
     return name
 
 
 @pytest.fixture
 def on_etcd(etcd, own_env, evenlane, monkeypatch):
-    """Runs `evenlane ...` there."""
+    """Runs `evenlane ...` on etcd, in the test's own environment."""
     monkeypatch.setenv("EVENLANE_ETCD", etcd.endpoint)
     return evenlane
 
 
 @pytest.fixture
 def env(servers, own_env, evenlane, request, monkeypatch):
-    """An environment of the test's own with a topic acme of 400 QPS and no node, told by variables. Its parameter are
-    more of these.
+    """The test's own environment with a topic acme of 400 QPS, and without a node. Commands read its settings from
+    variables; the parameter of the fixture has more settings.
     """
-    reported = {"NATS": servers.nats.url, "ETCD": servers.etcd.endpoint, "PARTITIONS": "4"}
-    for key, value in (reported | getattr(request, "param", {})).items():
+    settings = {"NATS": servers.nats.url, "ETCD": servers.etcd.endpoint, "PARTITIONS": "4"}
+    for key, value in (settings | getattr(request, "param", {})).items():
         monkeypatch.setenv(f"EVENLANE_{key}", value)
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
     assert 0 == evenlane("topics", "set", "acme", "--qps", "400")[0]
@@ -90,9 +112,9 @@ def env(servers, own_env, evenlane, request, monkeypatch):
 
 
 @pytest.fixture
-async def world(tmp_path, monkeypatch):
-    """Servers of the test's own, told by variables, for nodes and commands that are processes."""
-    async with ProcessWorld(tmp_path) as world:
+async def world(servers, own_env, tmp_path, monkeypatch):
+    """Nodes as processes, in the test's own environment, whose settings commands read from variables."""
+    async with ProcessWorld(tmp_path, alongside=SharedWorld(servers), env=own_env) as world:
         for key in ("nats", "etcd"):
             monkeypatch.setenv(f"EVENLANE_{key.upper()}", getattr(world.settings, key)[0])
         monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
@@ -105,7 +127,7 @@ def fakes(tmp_path, monkeypatch):
     monkeypatch.setattr(supervisor, "FIRST_PAUSE_S", 0.05)
     fakes = Fakes(tmp_path)
     yield fakes
-    for pid in fakes.pids():  # of a test that failed
+    for pid in fakes.pids():  # left by a test that failed
         with contextlib.suppress(psutil.NoSuchProcess):
             process = psutil.Process(pid)
             if FAKE in process.cmdline():

@@ -33,25 +33,25 @@ def failing(error: BaseException):
         (errors.EvenlaneError, 1),
     ],
 )
-def test_an_error_is_one_sentence_and_says_by_its_code_whose_fault_it_is(kind, code, capsys):
-    assert code == ended(failing(kind("what is\n wrong")), debug=False)
-    assert ("", "evenlane: what is wrong\n") == capsys.readouterr()
+def test_error_is_one_sentence_with_exit_code_by_kind(kind, code, capsys):
+    assert code == ended(failing(kind("the disk\n is full")), debug=False)
+    assert ("", "evenlane: the disk is full\n") == capsys.readouterr()
 
 
-def test_a_defect_is_one_sentence_too_and_names_the_way_to_its_traceback(capsys):
+def test_unexpected_error_names_the_debug_option(capsys):
     assert 1 == ended(failing(RuntimeError("boom\nbang")), debug=False)
     expected = "evenlane: unexpected RuntimeError: boom bang; this is a defect, --debug shows the traceback\n"
     assert ("", expected) == capsys.readouterr()
 
 
-def test_debug_shows_the_traceback_and_then_the_sentence(capsys):
+def test_debug_prints_traceback_before_the_sentence(capsys):
     assert 1 == ended(failing(KeyError("k")), debug=True)
     lines = capsys.readouterr().err.splitlines()
     assert "Traceback (most recent call last):" in lines[0]
     assert lines[-1].startswith("evenlane: unexpected KeyError: 'k'")
 
 
-def test_debug_counts_before_and_after_the_command_but_not_as_an_argument(capsys):
+def test_debug_is_an_option_anywhere_but_after_double_dash(capsys):
     for arguments in (["--debug", "config", "--env", "_"], ["config", "--env", "_", "--debug"]):
         assert 2 == run(arguments)
         assert "Traceback" in capsys.readouterr().err
@@ -59,13 +59,13 @@ def test_debug_counts_before_and_after_the_command_but_not_as_an_argument(capsys
     assert "Traceback" not in capsys.readouterr().err
 
 
-def test_of_a_task_groups_errors_the_one_raised_on_purpose_is_told(capsys):
+def test_expected_error_of_an_exception_group_is_reported(capsys):
     group = ExceptionGroup("g", [ValueError("follows"), ExceptionGroup("h", [errors.Unreachable("no NATS at a:1")])])
     assert 1 == ended(failing(group), debug=False)
     assert "evenlane: no NATS at a:1\n" == capsys.readouterr().err
 
 
-def test_a_disk_or_file_that_fails_is_not_called_a_defect(capsys):
+def test_os_error_is_not_called_a_defect(capsys):
     assert 1 == ended(failing(FileNotFoundError(2, "No such file or directory", "x.jsonl")), debug=False)
     err = capsys.readouterr().err
     assert err.startswith("evenlane: [Errno 2] No such file or directory: 'x.jsonl';")
@@ -80,17 +80,17 @@ config --nats
 """
 
 
-def test_wrong_use_is_one_sentence_and_code_2(transcript):
+def test_wrong_use_is_one_sentence(transcript):
     transcript.fail(WRONG)
     transcript.check()
 
 
-def test_ctrl_c_ends_with_130_and_a_word(capsys):
+def test_ctrl_c_ends_with_130_and_a_message(capsys):
     assert 130 == ended(failing(KeyboardInterrupt()), debug=False)
     assert ("", "evenlane: interrupted\n") == capsys.readouterr()
 
 
-def test_an_exit_code_that_a_command_chose_is_kept(capsys):
+def test_exit_code_of_command_is_kept(capsys):
     app = new_app("x")
 
     @app.command()
@@ -101,7 +101,7 @@ def test_an_exit_code_that_a_command_chose_is_kept(capsys):
     assert ("", "") == capsys.readouterr()
 
 
-def test_a_wrong_duration_or_instant_names_its_option(capsys):
+def test_invalid_duration_or_instant_names_its_option(capsys):
     app = new_app("x")
 
     @app.command()
@@ -122,7 +122,7 @@ def test_a_wrong_duration_or_instant_names_its_option(capsys):
     assert "evenlane: Invalid value for '--due': 'soon' is not an RFC 3339 time: " in capsys.readouterr().err
 
 
-def test_a_command_gets_the_common_options_beside_its_own():
+def test_command_gets_common_and_own_options():
     seen = []
     app = new_app("x")
 
@@ -142,7 +142,7 @@ main.main()
 """
 
 
-def test_a_reader_that_has_had_enough_is_no_error():
+def test_closed_stdout_is_no_error():
     environ = {"PYTHONPATH": os.pathsep.join(sys.path)}
     command = [sys.executable, "-c", MANY_LINES, "config", "--json"]
     with subprocess.Popen(command, env=environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:

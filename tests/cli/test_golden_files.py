@@ -1,4 +1,4 @@
-"""Each golden file has its test."""
+"""Golden files belong to tests."""
 
 import ast
 
@@ -8,7 +8,7 @@ from tests.support.golden import golden_path
 CLI = ROOT / "tests" / "cli"
 
 
-def test_no_golden_file_is_left_over():
+def test_each_golden_file_has_a_test():
     expected = {
         golden_path(file, node.name)
         for file in CLI.rglob("test_*.py")

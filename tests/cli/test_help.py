@@ -1,4 +1,4 @@
-"""Surface: help shows the whole first sentence of each command, and an example; so do groups."""
+"""Help of commands and groups: the complete first sentence, and an example."""
 
 import re
 
@@ -8,7 +8,7 @@ from evenlane.engine.cli.main import root, run
 
 
 def _commands(group, path=()):
-    """(words, whether it is a group) of everything below."""
+    """Yield (words, whether it is a group) for each command below `group`, and for `group` itself."""
     yield path, True
     for name, command in group.commands.items():
         if hasattr(command, "commands"):
@@ -22,16 +22,18 @@ GROUPS = [path for path, is_group in ALL.items() if is_group]
 
 
 @pytest.mark.parametrize("path", ALL, ids=" ".join)
-def test_help_ends_with_an_example_of_the_command(path, capsys):
+def test_help_has_an_example_of_the_command(path, capsys):
     assert 0 == run([*path, "--help"])
-    example = capsys.readouterr().out.partition("Example:\n")[2].partition("\n\n")[0]
+    out, err = capsys.readouterr()
+    assert "" == err
+    example = out.partition("Example:\n")[2].partition("\n\n")[0]
     lines = [line.strip() for line in example.splitlines()]
     assert [line for line in lines if re.match(" ".join(("evenlane", *path)) + r"\b", line)]
 
 
 @pytest.mark.parametrize("path", GROUPS, ids=" ".join)
 @pytest.mark.parametrize("columns", ["80", "200"])
-def test_the_list_of_commands_cuts_no_sentence(path, columns, capsys, monkeypatch):
+def test_list_of_commands_truncates_no_sentence(path, columns, capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", columns)
     assert 0 == run([*path, "--help"])
     shown = " ".join(capsys.readouterr().out.partition("Commands:\n")[2].split())

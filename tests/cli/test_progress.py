@@ -1,4 +1,4 @@
-"""Whatever takes longer shows how far it is: a bar on a terminal's stderr, plain lines elsewhere, never on stdout."""
+"""Progress of longer commands: a bar if stderr is a terminal, otherwise plain lines; never on stdout."""
 
 import contextlib
 import io
@@ -40,7 +40,7 @@ def terminal(monkeypatch):
     return Terminal()
 
 
-async def test_a_bar_appears_with_totals_and_figures_once_it_takes_longer(terminal):
+async def test_bar_appears_after_a_while_with_totals_and_note(terminal):
     with Shown("writing", "topic", stream=terminal, after_s=AFTER_S) as shown:
         shown.update(1_234, 10_000, "1,200 accepted")
         await until(lambda: "1,234 of 10,000 topics" in terminal.plain)
@@ -52,49 +52,49 @@ async def test_a_bar_appears_with_totals_and_figures_once_it_takes_longer(termin
 
 
 def blocked(thread: threading.Thread) -> set[int]:
-    """The signals that a thread doesn't take. Raises ProcessLookupError or FileNotFoundError for one that has ended."""
+    """The signals that a thread blocks. Raises ProcessLookupError or FileNotFoundError for one that has ended."""
     [line] = re.findall(r"SigBlk:\s*(\w+)", Path(f"/proc/self/task/{thread.native_id}/status").read_text())
     return {number for number in signal.valid_signals() if int(line, 16) >> (number - 1) & 1}
 
 
-async def test_the_threads_of_a_bar_take_no_signal_from_the_main_thread(terminal):
-    """Ctrl-C as the bar appears: the main thread may wait in a call that only a signal of its own breaks off."""
-    before, here = set(threading.enumerate()), blocked(threading.current_thread())
+async def test_threads_of_the_bar_block_signals(terminal):
+    """Ctrl-C when the bar appears: the main thread may be in a call that only a signal to itself interrupts."""
+    before, own_mask = set(threading.enumerate()), blocked(threading.current_thread())
     with Shown("writing", "topics", stream=terminal, after_s=AFTER_S):
-        assert here == blocked(threading.current_thread())
+        assert own_mask == blocked(threading.current_thread())
         await until(lambda: "writing" in terminal.plain)
         masks = await until(lambda: [*_masks(before)])
         assert all({signal.SIGINT, signal.SIGTERM, signal.SIGHUP} <= mask for mask in masks)
 
 
 def _masks(before):
-    """The signal masks of threads that aren't among `before` and still run."""
+    """Yield the signal masks of running threads that aren't among `before`."""
     for each in threading.enumerate():
         with contextlib.suppress(ProcessLookupError, FileNotFoundError):
             if each not in before and each.native_id:
                 yield blocked(each)
 
 
-async def test_a_share_is_a_percentage_and_a_phase_has_its_name(terminal):
+async def test_share_is_a_percentage_with_the_name_of_its_phase(terminal):
     with Shown("hot-burst", stream=terminal, after_s=AFTER_S) as shown:
         shown.update(0.25, what="round 2")
         await until(lambda: "25%" in terminal.plain)
     assert "round 2" in terminal.plain
 
 
-async def test_nothing_is_told_and_yet_it_shows_that_something_goes_on(terminal):
+async def test_bar_appears_without_any_update(terminal):
     with Shown("placing", stream=terminal, after_s=AFTER_S):
         await until(lambda: "placing" in terminal.plain)
 
 
-def test_what_is_quick_shows_nothing(terminal):
+def test_quick_command_shows_nothing(terminal):
     with Shown("writing", "topic", stream=terminal, after_s=60.0) as shown:
         shown.update(1, 2)
     assert "" == terminal.getvalue()
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, ValueError])
-async def test_ctrl_c_and_errors_wipe_it_away_and_give_the_cursor_back(terminal, error):
+async def test_interrupt_or_error_erases_the_bar_and_restores_the_cursor(terminal, error):
     before = sys.stderr
     shown = Shown("writing", "topic", stream=terminal, after_s=AFTER_S)
 
@@ -107,7 +107,7 @@ async def test_ctrl_c_and_errors_wipe_it_away_and_give_the_cursor_back(terminal,
     with pytest.raises(error):
         await fail()
     assert terminal.getvalue().rindex(CURSOR_BACK) > terminal.getvalue().rindex("1 of 2")
-    assert terminal.getvalue().endswith("\x1b[2K")  # the line it stood in
+    assert terminal.getvalue().endswith("\x1b[2K")  # erases the line of the bar
     assert sys.stderr is before
     length = len(terminal.getvalue())
     shown.update(2, 2)
@@ -115,7 +115,7 @@ async def test_ctrl_c_and_errors_wipe_it_away_and_give_the_cursor_back(terminal,
     assert length == len(terminal.getvalue())
 
 
-async def test_lines_for_stderr_stand_above_it(terminal, monkeypatch, capsys):
+async def test_lines_for_stderr_appear_above_the_bar(terminal, monkeypatch, capsys):
     monkeypatch.setattr(sys, "stderr", terminal)
     lines = Stderr()
     with Shown("putting", "message", after_s=AFTER_S) as shown:
@@ -127,58 +127,60 @@ async def test_lines_for_stderr_stand_above_it(terminal, monkeypatch, capsys):
     assert "of stdout\n" == capsys.readouterr().out
 
 
-def test_elsewhere_it_says_nothing_or_a_plain_line_now_and_then():
-    silent, reported = io.StringIO(), io.StringIO()
-    for stream, plain in ((silent, False), (reported, True)):
-        with Shown("replaying", "letter", plain=plain, stream=stream, plain_every_s=0.0) as shown:
+def test_without_terminal_it_prints_nothing_or_plain_lines():
+    silent, printed = io.StringIO(), io.StringIO()
+    for stream, plain in ((silent, False), (printed, True)):
+        with Shown("replaying", "dead letter", plain=plain, stream=stream, plain_every_s=0.0) as shown:
             shown.update(1_200, 5_000, "3 failed")
             shown.update(1_300)
             shown.update(1)
     assert "" == silent.getvalue()
-    lines = ["replaying 1,200 of 5,000 letters, 3 failed", "replaying 1,300 letters", "replaying 1 letter"]
-    assert lines == reported.getvalue().splitlines()
+    lines = [
+        "replaying 1,200 of 5,000 dead letters, 3 failed",
+        "replaying 1,300 dead letters",
+        "replaying 1 dead letter",
+    ]
+    assert lines == printed.getvalue().splitlines()
 
 
 def test_plain_lines_are_rare():
-    reported = io.StringIO()
-    with Shown("replaying", "letter", plain=True, stream=reported) as shown:
+    printed = io.StringIO()
+    with Shown("replaying", "dead letter", plain=True, stream=printed) as shown:
         for number in range(1_000):
             shown.update(number, 1_000)
-    assert "" == reported.getvalue()  # it took less than two seconds
+    assert "" == printed.getvalue()  # it took less than two seconds
 
 
-def test_a_dumb_terminal_gets_no_bar(terminal, monkeypatch):
+def test_dumb_terminal_gets_no_bar(terminal, monkeypatch):
     monkeypatch.setenv("TERM", "dumb")
-    with Shown("writing", "topic", stream=terminal, after_s=AFTER_S) as shown:
+    with Shown("writing", "topic", plain=True, stream=terminal, plain_every_s=0.0) as shown:
         shown.update(1, 2)
-        assert shown._timer is None
+    assert "writing 1 of 2 topics\n" == terminal.getvalue()
 
 
 class TestPut:
-    """A file's size is known; a pipe's isn't."""
+    """Progress of `put --file`: the size of a file is known, the size of a pipe isn't."""
 
     def shown(self, descriptor, tally, monkeypatch):
-        reported = []
-        monkeypatch.setattr(
-            Shown, "update", lambda shown, *how_far, note="": reported.append((shown._unit, *how_far, note))
-        )
-        with put_progress(descriptor, tally) as far:
-            far.update()
-        return reported
+        updates = []
+        monkeypatch.setattr(Shown, "update", lambda _, *progress, note="": updates.append((*progress, note)))
+        with put_progress(descriptor, tally) as shown:
+            shown.update()
+        return updates
 
-    def test_a_file_by_what_has_been_read(self, tmp_path, monkeypatch):
+    def test_file_shows_the_share_that_was_read(self, tmp_path, monkeypatch):
         (tmp_path / "f").write_bytes(b"x" * 1_000)
         tally = Tally(None)
         tally.put, tally.duplicates, tally.refusals = 10, 2, 1
         with (tmp_path / "f").open("rb") as file:
             os.read(file.fileno(), 250)
-            assert [("", 0.25, "12 messages, 1 refused")] == self.shown(file.fileno(), tally, monkeypatch)
+            assert [(0.25, "12 messages, 1 refused")] == self.shown(file.fileno(), tally, monkeypatch)
 
-    def test_a_pipe_by_what_is_put(self, monkeypatch):
+    def test_pipe_shows_the_number_of_messages(self, monkeypatch):
         reads, writes = os.pipe()
         tally = Tally(None)
         tally.put = 7
-        assert [("message", 7, "")] == self.shown(reads, tally, monkeypatch)
+        assert [(7, "")] == self.shown(reads, tally, monkeypatch)
         os.close(reads)
         os.close(writes)
 
@@ -213,7 +215,7 @@ class Run:
         while select.select([self.terminal], [], [], 0)[0]:
             try:
                 more = os.read(self.terminal, 65_536).decode()
-            except OSError:  # nobody has the other end open any more
+            except OSError:  # the other end is closed
                 break
             if not more:
                 break
@@ -221,13 +223,13 @@ class Run:
         return self.seen
 
     async def end(self) -> tuple[int, bytes]:
-        # (a terminal that nobody reads holds up who writes to it)
+        # A terminal must be read, or it blocks its writer.
         try:
             await until(lambda: (self.read(), self.process.poll() is not None)[1], 20)
         except AssertionError:
             ask(self.process)
             await until(lambda: (self.read(), self.process.poll() is not None)[1])
-            raise AssertionError(f"it still runs, and says:\n{self.seen}") from None
+            raise AssertionError(f"it still runs; its output:\n{self.seen}") from None
         self.read()
         os.close(self.terminal)
         return self.process.returncode, self.process.stdout.read()
@@ -239,13 +241,13 @@ class Run:
 
 @pytest.fixture
 def begin():
-    begun = []
-    yield lambda seconds: begun.append(Run(seconds)) or begun[-1]
-    for run in begun:
+    runs = []
+    yield lambda seconds: runs.append(Run(seconds)) or runs[-1]
+    for run in runs:
         run.kill()
 
 
-async def test_a_command_on_a_real_terminal_leaves_stdout_to_its_document(begin):
+async def test_bar_on_a_real_terminal_leaves_stdout_alone(begin):
     run = begin(0.6)
     await until(lambda: "placing 128 partitions on 2 nodes" in run.read(), 20)
     code, out = await run.end()
@@ -253,7 +255,7 @@ async def test_a_command_on_a_real_terminal_leaves_stdout_to_its_document(begin)
     assert run.seen.rindex(CURSOR_BACK) > run.seen.rindex("placing")
 
 
-async def test_ctrl_c_on_a_real_terminal_is_exit_code_130_and_a_clean_line(begin):
+async def test_ctrl_c_on_a_real_terminal_leaves_a_clean_line(begin):
     run = begin(60)
     await until(lambda: "placing" in run.read(), 20)
     run.process.send_signal(signal.SIGINT)

@@ -1,4 +1,4 @@
-"""Which signals end work in order, with the exit code that shells know (F11)."""
+"""F11: signals end work in order, with the exit code that shells expect."""
 
 import asyncio
 import os
@@ -11,7 +11,7 @@ from evenlane.engine.cli.signals import until_signal
 
 
 class Work:
-    """It never ends by itself; told to end, it takes until `free`."""
+    """Work without an end. Once cancelled, it takes until `free` is set."""
 
     def __init__(self) -> None:
         self.ending, self.free, self.ended_in_order = asyncio.Event(), asyncio.Event(), False
@@ -25,6 +25,16 @@ class Work:
             self.ended_in_order = True
 
 
+async def received(*numbers: int) -> None:
+    """Wait until the loop has run the handlers of these signals, which it learns of through a pipe, in order."""
+    if numbers:
+        last, loop = asyncio.Event(), asyncio.get_running_loop()
+        loop.add_signal_handler(signal.SIGUSR1, last.set)
+        os.kill(os.getpid(), signal.SIGUSR1)
+        await asyncio.wait_for(last.wait(), 5)
+        loop.remove_signal_handler(signal.SIGUSR1)
+
+
 async def exit_code(first: int, *more: int) -> int:
     work = Work()
     task = asyncio.create_task(until_signal(work.run(), signal.SIGTERM, signal.SIGHUP))
@@ -33,7 +43,7 @@ async def exit_code(first: int, *more: int) -> int:
     await asyncio.wait_for(work.ending.wait(), 5)
     for number in more:
         os.kill(os.getpid(), number)
-    await asyncio.sleep(0.01)  # (the loop hears of signals by a pipe)
+    await received(*more)
     work.free.set()
     with pytest.raises(typer.Exit) as info:
         await asyncio.wait_for(task, 5)
@@ -42,11 +52,11 @@ async def exit_code(first: int, *more: int) -> int:
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129)])
-async def test_the_exit_code_is_128_and_the_signal(number, code):
+async def test_exit_code_is_128_plus_the_signal(number, code):
     assert code == await exit_code(number)
 
 
-async def test_a_second_signal_does_not_break_off_the_end():
+async def test_second_signal_does_not_interrupt_the_end():
     assert 143 == await exit_code(signal.SIGTERM, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -58,7 +68,7 @@ def nohup():
 
 
 @pytest.mark.usefixtures("nohup")
-async def test_a_signal_that_is_ignored_stays_ignored():
+async def test_ignored_signal_stays_ignored():
     work = Work()
     work.free.set()
     task = asyncio.create_task(until_signal(work.run(), signal.SIGTERM, signal.SIGHUP))
@@ -71,7 +81,7 @@ async def test_a_signal_that_is_ignored_stays_ignored():
     assert 143 == info.value.exit_code
 
 
-async def test_what_ends_by_itself_gives_its_result_and_the_signals_back():
+async def test_work_that_ends_returns_its_result_and_restores_signals():
     async def work() -> int:
         return 7
 
@@ -80,7 +90,7 @@ async def test_what_ends_by_itself_gives_its_result_and_the_signals_back():
     assert before == signal.getsignal(signal.SIGTERM)
 
 
-async def test_a_cancellation_of_another_kind_goes_on():
+async def test_other_cancellation_propagates():
     work = Work()
     work.free.set()
     task = asyncio.create_task(until_signal(work.run(), signal.SIGTERM))

@@ -18,7 +18,7 @@ from evenlane.engine.cli.top import view_state as chosen
 from evenlane.engine.cli.top.dialogs import Confirm, Help
 from evenlane.engine.cli.top.list_widget import TenantList
 from evenlane.engine.cli.top.style import CSS
-from evenlane.engine.cli.top.table import NODES, TENANTS, rest, summary, table, widths
+from evenlane.engine.cli.top.table import NO_MATCH, NODES, TENANTS, rest, summary, table, widths
 from evenlane.engine.cli.top.view_state import SORTS
 from evenlane.engine.cli.top.why_pane import why_lines
 from evenlane.engine.errors import EvenlaneError
@@ -37,11 +37,12 @@ _WIDE, _HIGH = 100, 16  # size of a terminal that has room for everything
 _NOTICE_S = 8.0
 _QUIET_S = 0.3  # delay, so that moving along the lines asks no node
 _DOWN, _UP = "▼", "▲"
-_NONE_LIKE, _NOTHING = "none of those that are shown is like this", "nothing waits or moves"
+_IDLE = "nothing waits or moves"
 
 
 class TopApp(App[None]):
-    """The app. `document` is the first overview. `defect` is the error that ended it, if it wasn't quit.
+    """The app. `document` is the first overview. `defect` is the error that ended it, if it wasn't quit. Setting `wake`
+    ends the wait for the next overview.
 
     Invariant: `_asked_why` is the project shown in the pane, empty while it is closed.
     """
@@ -73,16 +74,16 @@ class TopApp(App[None]):
         self._columns: list[tuple[int, Any]] = []
         self._frozen, self._lost, self._notice = False, "", ""
         self._with_nodes, self._asked_why = True, ""
-        self._wake = asyncio.Event()
+        self.wake = asyncio.Event()
 
     def compose(self) -> ComposeResult:
         yield Static(id="head", markup=False)
-        yield Static(id="said", markup=False)
+        yield Static(id="message", markup=False)
         yield Static(id="columns", markup=False)
         yield TenantList()
         yield Static(id="rest", markup=False)
         with VerticalScroll(id="why", can_focus=True):
-            yield Static(id="told", markup=False)
+            yield Static(id="reasons", markup=False)
         yield Static(id="nodes", markup=False)
         yield Input(id="filter", placeholder="part of a project's name", compact=True, select_on_focus=False)
         yield Footer(show_command_palette=False, compact=True)
@@ -113,10 +114,10 @@ class TopApp(App[None]):
         while True:
             try:
                 async with asyncio.timeout(self._interval_s):
-                    await self._wake.wait()
+                    await self.wake.wait()
             except TimeoutError:
                 pass
-            self._wake.clear()
+            self.wake.clear()
             if not self._frozen:
                 await self._look()
 
@@ -125,7 +126,7 @@ class TopApp(App[None]):
             self._document = await self._source.overview()
             self._lost = ""
         except EvenlaneError as error:
-            self._lost = f"connection lost, what is shown is old; it is tried again: {error}"
+            self._lost = f"connection lost, these figures are old; trying again: {error}"
         self._show()
         if self._asked_why and not self._lost:
             await self._show_why()
@@ -138,8 +139,8 @@ class TopApp(App[None]):
             text = "\n".join(why_lines(answer))
         except EvenlaneError as error:
             text = str(error)
-        if self._asked_why == project:  # another one may have been chosen meanwhile
-            self.query_one("#told", Static).update(text)
+        if self._asked_why == project:  # the user may have chosen another tenant meanwhile
+            self.query_one("#reasons", Static).update(text)
 
     # ---- screen
 
@@ -152,8 +153,8 @@ class TopApp(App[None]):
         self._put("head", f"{document['env']} {at}{frozen}  {summary(document, nodes=width >= _WIDE)}")
         notes = document["notes"]
         more = f" (and {len(notes) - 1} more)" if len(notes) > 1 else ""
-        self._put("said", self._lost or self._notice or (f"{notes[0]}{more}" if notes else ""))
-        self.query_one("#said").set_class(bool(self._lost), "lost")
+        self._put("message", self._lost or self._notice or (f"{notes[0]}{more}" if notes else ""))
+        self.query_one("#message").set_class(bool(self._lost), "lost")
         self._show_tenants(width)
         nodes = table(NODES, document["nodes"][:_NODES_SHOWN], width)
         hidden = len(document["nodes"]) - _NODES_SHOWN
@@ -172,7 +173,7 @@ class TopApp(App[None]):
         self.query_one(TenantList).show(lines, made.lines)
         matching = len(chosen.tenants(self._document, self.choice._replace(limit=None)))
         more = rest(self._document, lines, matching)
-        nothing = "" if lines else _NONE_LIKE if self.choice.project else _NOTHING
+        nothing = "" if lines else NO_MATCH if self.choice.project else _IDLE
         self._put("rest", "; ".join(filter(None, (nothing, more))))
 
     def _put(self, name: str, text: str) -> None:
@@ -204,7 +205,7 @@ class TopApp(App[None]):
     def action_freeze(self) -> None:
         self._frozen = not self._frozen
         self._show()
-        self._wake.set()
+        self.wake.set()
 
     def action_filter(self) -> None:
         asked = self.query_one("#filter", Input)
@@ -231,7 +232,7 @@ class TopApp(App[None]):
             return
         first = not self._asked_why
         self._asked_why = tenant["project"]
-        self.query_one("#told", Static).update(f"{tenant['project']}: the nodes are asked ...")
+        self.query_one("#reasons", Static).update(f"{tenant['project']}: asking the nodes ...")
         self.query_one("#why").display = True
         self._show()
         self.run_worker(self._show_why(0 if first else _QUIET_S), name="why", exclusive=True, group="why")
@@ -241,7 +242,7 @@ class TopApp(App[None]):
         if tenant is None:
             return
         if tenant["state"] is None:
-            self._show_notice(f"{tenant['project']} has no topic: nothing of it is handled until it has one")
+            self._show_notice(f"{tenant['project']} has no topic: its messages aren't handled until it has one")
             return
         verb = "resume" if tenant["state"] == "paused" else "pause"
         self.run_worker(self._pause(tenant["project"], verb), name=verb)
@@ -254,15 +255,15 @@ class TopApp(App[None]):
             self._show_notice(await self._source.switch(project, verb))
         except EvenlaneError as error:
             self._show_notice(str(error))
-        self._wake.set()
+        self.wake.set()
 
     def _show_notice(self, text: str) -> None:
         """Show a message for a while."""
         self._notice = text
         self._show()
-        self.set_timer(_NOTICE_S, lambda: self._unsay(text))
+        self.set_timer(_NOTICE_S, lambda: self._clear_notice(text))
 
-    def _unsay(self, text: str) -> None:
+    def _clear_notice(self, text: str) -> None:
         if self._notice == text:
             self._notice = ""
             self._show()

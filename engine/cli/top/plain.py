@@ -8,7 +8,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from evenlane.engine.cli.top import view_state as chosen
-from evenlane.engine.cli.top.table import NODES, TENANTS, rest, summary, table
+from evenlane.engine.cli.top.table import NO_MATCH, NODES, TENANTS, rest, summary, table
 from evenlane.engine.errors import EvenlaneError
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def page(document: Mapping[str, Any], choice: ViewState, room: int | None = None
         made = table(TENANTS, shown, room)
         yield from (made.header, *made.lines)
     elif document["tenants"]:
-        yield "none of those that are shown is like this"
+        yield NO_MATCH
     matching = len(chosen.tenants(document, choice._replace(limit=None)))
     if more := rest(document, shown, matching):
         yield more

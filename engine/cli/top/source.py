@@ -65,7 +65,7 @@ class RemoteSource:
         asked = "the only node" if len(nodes) == 1 else f"any of the {len(nodes)} nodes"
         silence = (
             f"no answer came within {self._overviews.timeout_s:g} s from {asked} of environment {self._env!r}:"
-            " what waits is known only there"
+            " only nodes know the backlogs"
         )
         return "; ".join([silence, *sentences({node["id"]: node["troubles"] for node in nodes})])
 
@@ -81,7 +81,7 @@ class RemoteSource:
             topic_client = TopicClient(self._etcd, self._env, await read_config(self._etcd, self._env), self._by)
             status = await set_paused(topic_client, project, STATES[verb], f"top: {verb}")
         if not status.accepted:
-            return f"{project}: the wish to {verb} it is written, and not in force: {status.why_not}"
+            return f"{project}: the spec is written, and not in effect: {status.why_not}"
         return f"{project}: {STATES[verb]}, accepted"
 
 

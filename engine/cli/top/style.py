@@ -3,8 +3,8 @@
 CSS = """
 Screen { background: ansi_default; color: ansi_default; }
 #head { height: 1; text-style: bold; text-wrap: nowrap; text-overflow: ellipsis; }
-#said { text-style: bold; max-height: 3; }
-#said.lost { color: ansi_red; }
+#message { text-style: bold; max-height: 3; }
+#message.lost { color: ansi_red; }
 #columns { height: 1; text-style: bold underline; text-wrap: nowrap; }
 #tenants { height: 1fr; border: none; padding: 0; background: ansi_default; scrollbar-size-vertical: 1;
   text-wrap: nowrap; text-overflow: clip; }

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 
     from evenlane.engine.cli.top.view_state import Line
 
+NO_MATCH = "no project matches"
 _APART = 2  # spaces between columns
 _LEAST = 8  # characters of the first column
 _CUT = "…"

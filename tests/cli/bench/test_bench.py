@@ -1,4 +1,4 @@
-"""`evenlane bench`: what it prints, and its exit codes. The scenarios themselves: tests/unit/proof."""
+"""`evenlane bench`: its output and exit codes. tests/unit/proof tests the scenarios."""
 
 import json
 import os
@@ -9,7 +9,6 @@ import sys
 
 import pytest
 
-from evenlane.engine.cli.bench import command as bench
 from evenlane.engine.cli.bench import table
 from evenlane.engine.cli.main import run
 from evenlane.engine.cli.progress import Shown
@@ -28,7 +27,7 @@ def scenario(name, *bars):
         def simulate(self, seed, rounds, on_progress):
             on_progress(name, 0.5)
             arms = {"with hot": {"dwell_p99_ms": 45.678, "served": None, "offered": 1234.0}}
-            return Report(name, "simulator", seed, rounds, arms, list(bars), 1.0, ["what to know of it"])
+            return Report(name, "simulator", seed, rounds, arms, list(bars), 1.0, ["a note"])
 
         sim_round = broker_round = sim_bars = None
 
@@ -48,7 +47,7 @@ def scenarios(monkeypatch):
 
 
 @pytest.mark.usefixtures("scenarios")
-def test_the_table_shows_figures_and_bars(capsys):
+def test_table_shows_figures_and_bars(capsys):
     assert 0 == run(["bench", "good", "--sim"])
     out, err = capsys.readouterr()
     assert "" == err
@@ -58,12 +57,12 @@ def test_the_table_shows_figures_and_bars(capsys):
     [bar] = [line for line in lines if "p99 ratio" in line]
     assert ["p99", "ratio", "product", "1.05", "<=", "1.3", "ok"] == bar.replace("│", " ").split()
     assert any("FIFO: served" in line and "control" in line and "missed" in line for line in lines)
-    assert "- what to know of it" in lines
+    assert "- a note" in lines
     assert "seed 1, rounds 3, 1.0 s" in lines
 
 
 def cells(lines):
-    """Of the rows of a table; empty ones are left out."""
+    """The cells in each row of a table, without empty ones."""
     rows = [line.replace("┃", "│").split("│")[1:-1] for line in lines if line[:1] in ("│", "┃")]
     return [[cell.strip() for cell in row if cell.strip()] for row in rows]
 
@@ -84,7 +83,7 @@ WIDE = [f"{share} {what}" for share in (0.8, 1.2) for what in ("without low", "w
 FIGURES = {"wait_p50_ms": 38_610.31, "served": 0.75}
 
 
-def test_arms_that_do_not_fit_side_by_side_are_in_equal_parts(monkeypatch, capsys):
+def test_arms_too_wide_for_one_table_are_split_evenly(monkeypatch, capsys):
     lines = shown(report_of(WIDE, FIGURES), 80, monkeypatch, capsys)
     assert max(map(len, lines)) <= 80
     waits = [row for row in cells(lines) if row[0] == "wait p50 ms"]
@@ -92,7 +91,7 @@ def test_arms_that_do_not_fit_side_by_side_are_in_equal_parts(monkeypatch, capsy
     assert WIDE == [arm for row in cells(lines) if row[0] in (WIDE[0], WIDE[4]) for arm in row]
 
 
-def test_names_of_arms_are_broken_between_words_before_the_table_is(monkeypatch, capsys):
+def test_arm_names_wrap_before_the_table_is_split(monkeypatch, capsys):
     lines = shown(report_of(WIDE[:5], FIGURES), 80, monkeypatch, capsys)
     assert max(map(len, lines)) <= 80
     assert [["wait p50 ms", *["38,610.3"] * 5]] == [row for row in cells(lines) if row[0] == "wait p50 ms"]
@@ -100,29 +99,30 @@ def test_names_of_arms_are_broken_between_words_before_the_table_is(monkeypatch,
 
 
 @pytest.mark.parametrize("width", [20, 40, 80, 120, 200])
-def test_no_figure_is_lost_or_cut_however_narrow_it_is(width, monkeypatch, capsys):
+def test_table_of_any_width_truncates_no_figure(width, monkeypatch, capsys):
     lines = shown(report_of(WIDE, {"us": 1.5}), width, monkeypatch, capsys)
     assert 8 == sum(row.count("1.5") for row in cells(lines) if row[0] == "us")
 
 
-def test_progress_takes_no_step_back():
-    """Arms that run at once each tell how far they are."""
+def test_progress_never_goes_back(monkeypatch, capsys):
+    """Arms that run at the same time report progress independently."""
 
-    class Reporting(scenario("telling")):
+    class Parallel(scenario("parallel")):
         def simulate(self, seed, rounds, on_progress):
             for share in (0.2, 0.1, 0.3):
-                on_progress("all at once", share)
+                on_progress("an arm", share)
             return super().simulate(seed, rounds, lambda _what, _share: None)
 
-    completed = []
-    shown = Shown("telling")
-    shown.update = lambda share, what: completed.append(share)
-    bench._run(Reporting(), shown, 1, None, sim=True)
-    assert [0.2, 0.2, 0.3] == completed
+    shares = []
+    monkeypatch.setattr(catalog, "SCENARIOS", {"parallel": Parallel})
+    monkeypatch.setattr(Shown, "update", lambda _, share, what: shares.append(share))
+    assert 0 == run(["bench", "parallel", "--sim"])
+    assert [0.2, 0.2, 0.3] == shares
+    capsys.readouterr()
 
 
 @pytest.mark.usefixtures("scenarios")
-def test_json_is_one_document_and_nothing_else(capsys):
+def test_json_is_one_document(capsys):
     assert 0 == run(["bench", "good", "--sim", "--json", "--seed", "7", "--rounds", "2"])
     out, err = capsys.readouterr()
     document = json.loads(out)
@@ -132,14 +132,14 @@ def test_json_is_one_document_and_nothing_else(capsys):
 
 
 @pytest.mark.usefixtures("scenarios")
-def test_all_is_a_document_of_all_and_fails_if_one_does(capsys):
+def test_all_runs_each_scenario_and_fails_if_one_does(capsys):
     assert 1 == run(["bench", "all", "--sim", "--json"])
     document = json.loads(capsys.readouterr().out)
     assert ["good", "bad"] == [each["scenario"] for each in document["scenarios"]]
 
 
 @pytest.mark.usefixtures("scenarios")
-def test_a_bar_that_the_product_misses_is_exit_code_1_and_one_that_a_control_holds_is_not(capsys):
+def test_missed_bar_fails_unless_it_is_a_control(capsys):
     assert 1 == run(["bench", "bad", "--sim"])
     assert 0 == run(["bench", "good", "--sim"])
     capsys.readouterr()
@@ -158,13 +158,13 @@ bench all --nodes 3 --sim
 """
 
 
-def test_what_is_wrong_is_one_sentence(transcript):
+def test_wrong_use_is_one_sentence(transcript):
     transcript.fail(WRONG)
     transcript.check()
 
 
-def test_over_nodes_the_report_says_so(monkeypatch, capsys):
-    """X10: the same scenario, the same bars, on three nodes."""
+def test_report_over_several_nodes_says_so(monkeypatch, capsys):
+    """X10: the same scenario with the same bars on three nodes."""
     monkeypatch.setattr(catalog, "SCENARIOS", {"hot-burst": lambda: HotBurst(0.02)})
     run(["bench", "hot-burst", "--sim", "--nodes", "3", "--json"])
     document = json.loads(capsys.readouterr().out)
@@ -175,15 +175,15 @@ def test_over_nodes_the_report_says_so(monkeypatch, capsys):
     assert "hot-burst on the simulator over 3 nodes:" in capsys.readouterr().out
 
 
-def test_help_shows_an_example_and_every_scenario(capsys):
+def test_help_lists_every_scenario(capsys):
     assert 0 == run(["bench", "--help"])
     out = capsys.readouterr().out
     assert "evenlane bench hot-burst --sim\n" in out
     assert all(name in out for name in catalog.SCENARIOS)
 
 
-def test_a_real_scenario_on_the_simulator(capsys):
-    """X10: one command, and the control beside it."""
+def test_scenario_runs_on_the_simulator_with_its_control(capsys):
+    """X10"""
     assert 0 == run(["bench", "skewed-quota", "--sim", "--json"])
     document = json.loads(capsys.readouterr().out)
     assert {"borrowing", "each group its tenth", "no quota", "3 nodes"} <= set(document["arms"])
@@ -192,8 +192,8 @@ def test_a_real_scenario_on_the_simulator(capsys):
 
 @pytest.mark.real
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
-async def test_a_signal_among_arms_that_are_at_work_says_nothing(number, code, tmp_path):
-    """Some of them are still connected when the server goes."""
+async def test_signal_during_arms_leaves_no_message_server_or_file(number, code, tmp_path):
+    """Some arms are still connected when the server stops."""
     environ = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "TMPDIR": str(tmp_path)}
     command = [sys.executable, "-c", "from evenlane.engine.cli.main import main; main()", "bench", "skewed-quota"]
     with subprocess.Popen(command, env=environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
@@ -202,16 +202,4 @@ async def test_a_signal_among_arms_that_are_at_work_says_nothing(number, code, t
         process.send_signal(number)
         assert (b"", b"") == process.communicate(timeout=60)
     assert code == process.returncode
-    assert [] == list(tmp_path.iterdir())
-
-
-@pytest.mark.real
-async def test_sigterm_ends_it_and_leaves_neither_server_nor_files(tmp_path):
-    environ = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "TMPDIR": str(tmp_path)}
-    command = [sys.executable, "-c", "from evenlane.engine.cli.main import main; main()", "bench", "skewed-quota"]
-    with subprocess.Popen(command, env=environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
-        await until(lambda: list(tmp_path.glob("evenlane-bench-*/nats/jetstream")), 60)
-        process.send_signal(signal.SIGTERM)
-        assert (b"", b"") == process.communicate(timeout=60)
-    assert 143 == process.returncode
     assert [] == list(tmp_path.iterdir())

@@ -1,4 +1,4 @@
-"""`evenlane demo` as people run it: a short run on real servers. No timing is asserted: tests share their machine."""
+"""`evenlane demo`: a short run on real servers. No timing is asserted, as tests share their machine."""
 
 import json
 import os
@@ -20,7 +20,7 @@ _CODE = f"{LISTEN}from evenlane.engine.cli.main import main; main()"
 
 @pytest.fixture
 def started(tmp_path):
-    """Start a demo whose temporary files lie in `tmp_path / "files"`."""
+    """Starts a demo with its temporary files in `tmp_path / "files"`."""
     files = tmp_path / "files"
     files.mkdir()
     processes = []
@@ -40,8 +40,8 @@ def started(tmp_path):
         process.communicate()
 
 
-def test_a_short_run_accounts_for_every_message(started, tmp_path):
-    """X10, E18, L: hot gets its quota and no more, the rest of it waits, and nothing is lost."""
+def test_short_run_accounts_for_every_message(started, tmp_path):
+    """X10, E18, L: the hot project gets only its quota, its other messages wait, and none is lost."""
     demo = started("--seconds", "4", "--projects", "5", "--json")
     out, err = end_of(demo, 100)
     document = json.loads(out)
@@ -66,13 +66,13 @@ def test_a_short_run_accounts_for_every_message(started, tmp_path):
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
-async def test_told_to_stop_it_leaves_no_server_and_no_file(started, tmp_path, number, code):
+async def test_signal_ends_demo_without_servers_and_files(started, tmp_path, number, code):
     demo = started("--seconds", "60")
     me = psutil.Process(demo.pid)
     files = tmp_path / "files"
 
     def serves():
-        with suppress(FileNotFoundError):  # a folder went while it was read: a turn deletes its streams
+        with suppress(FileNotFoundError):  # a folder vanished during the search: an arm deletes its streams
             return len(me.children()) == 2 and any(files.glob("*/*/jetstream/*/streams/LANES_*"))
 
     await until(serves, 60)

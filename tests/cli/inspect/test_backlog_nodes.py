@@ -1,4 +1,4 @@
-"""`evenlane backlog purge` and `cancel` beside running nodes, on real servers: put - handled - dropped = 0 (L)."""
+"""L: `evenlane backlog purge` and `cancel` with running nodes on real servers: put - handled - dropped = 0."""
 
 import json
 import signal
@@ -6,27 +6,38 @@ import signal
 import pytest
 
 from evenlane.engine.admin.backlog import purge
+from evenlane.engine.base import names
 from evenlane.engine.errors import EvenlaneError
 from evenlane.engine.producer.put import Put
-from tests.support.cli.outside import evenlane
 from tests.support.until import until
 
 pytestmark = pytest.mark.real
 
 
-async def run_json(*arguments):
-    code, out, err = await evenlane("backlog", *arguments, "--json")
-    assert 0 == code, err
-    return json.loads(out)
+@pytest.fixture
+def run_json(evenlane_in_thread):
+    """Runs `evenlane backlog ... --json`; returns its document."""
+
+    async def command(*arguments):
+        code, out, err = await evenlane_in_thread("backlog", *arguments, "--json")
+        assert 0 == code, err
+        return json.loads(out)
+
+    return command
 
 
-async def waiting(project="acme"):
-    """What waits, due or not."""
-    return sum(each["waiting"] + each["delayed"] for each in (await run_json("peek", project))["priorities"])
+@pytest.fixture
+def waiting(run_json):
+    """The number of waiting messages of a project, delayed ones included."""
+
+    async def count(project="acme"):
+        return sum(each["waiting"] + each["delayed"] for each in (await run_json("peek", project))["priorities"])
+
+    return count
 
 
-async def test_a_purge_of_20_000_beside_a_running_node_loses_nothing(world):
-    """L: half of it delayed by a day; the node goes on handling what comes later."""
+async def test_purge_with_running_node_loses_nothing(world, run_json, waiting):
+    """L: 20,000 messages, half of them delayed by a day; the node handles messages put later."""
     await world.node()
     await world.topics("acme", "other", qps=200)
     producer = await world.producer()
@@ -50,11 +61,11 @@ async def test_a_purge_of_20_000_beside_a_running_node_loses_nothing(world):
     assert handled + 2 == len(world.ids())
 
 
-async def test_a_purge_of_one_priority_over_two_nodes_leaves_the_others(world):
+async def test_purge_of_one_priority_over_two_nodes_keeps_the_others(world, run_json):
     await world.node(name="node-a")
     await world.topics("acme", state="paused", groups=8, spread=8)
     await world.node(name="node-b")
-    await until(lambda: owners_of_both(world), what="both to own something")
+    await until(lambda: both_own_partitions(world), what="both nodes to own partitions")
     producer = await world.producer()
     for priority in ("high", "mid", "low"):
         await world.put(
@@ -71,13 +82,15 @@ async def test_a_purge_of_one_priority_over_two_nodes_leaves_the_others(world):
     assert sorted(kept) == sorted(world.ids())
 
 
-async def owners_of_both(world):
-    found = await world.etcd.list("/evenlane/online/owners/")
+async def both_own_partitions(world):
+    found = await world.etcd.list(names.key(world.settings.env, "owners", ""))
     return {"node-a", "node-b"} == {json.loads(item.value)["id"] for item in found.items}
 
 
-async def test_one_message_is_cancelled_wherever_it_waits_and_what_is_handled_is_not(world):
-    """A month ahead, waiting for its next attempt, waiting in a paused topic; and none of it is handled ever."""
+async def test_cancel_finds_a_waiting_message_anywhere(world, run_json, waiting, evenlane_in_thread):
+    """Delayed by a month, between attempts, in a paused topic; none of them is handled later. A message in flight isn't
+    cancelled.
+    """
     await world.node()
     await world.topics("acme", backoff={"base": 600, "factor": 1, "jitter": 0})
     await world.topics("still", state="paused")
@@ -90,12 +103,16 @@ async def test_one_message_is_cancelled_wherever_it_waits_and_what_is_handled_is
     await until(lambda: {"retry"} == set(world.ids("fail")) and "long" in world.ids("begin"))
     with pytest.raises(EvenlaneError, match=r"^message 'long' of acme is being handled right now by node-a: it can't"):
         await purge.cancel(world.settings, "acme", "long")
-    await until(lambda: waiting_is(4), what="the retry to be stored, and its original settled")
+
+    async def retry_is_stored():
+        return await waiting() == 4
+
+    await until(retry_is_stored, what="the retry to be stored, and its original settled")
     assert 1 == (await run_json("cancel", "acme", "month"))["messages"]
     assert 1 == (await run_json("cancel", "acme", "retry"))["messages"]
     assert 1 == (await run_json("cancel", "still", "s1"))["messages"]
     await until(lambda: "long" in world.ids())
-    code, _, err = await evenlane("backlog", "cancel", "acme", "month")
+    code, _, err = await evenlane_in_thread("backlog", "cancel", "acme", "month")
     assert (1, 1) == (code, err.count("\n"))
     assert "message 'month' of acme doesn't wait" in err
     await world.topics("still")
@@ -105,12 +122,8 @@ async def test_one_message_is_cancelled_wherever_it_waits_and_what_is_handled_is
     assert "s1" not in world.ids("begin")
 
 
-async def waiting_is(count):
-    return await waiting() == count
-
-
-async def test_an_owner_that_does_not_answer_is_named_and_nothing_is_touched(world, monkeypatch):
-    """A stopped process owns its partitions until its lease ends: nobody else may drop what it may be handling."""
+async def test_silent_owner_is_named_and_keeps_its_messages(world, waiting, monkeypatch):
+    """A stopped process owns its partitions until its lease ends, so no other process may drop their messages."""
     monkeypatch.setattr(purge, "_PATIENCE_S", 1.0)
     monkeypatch.setattr(purge, "_SILENT_S", 0.5)
     node = await world.node(lease_ttl=60)
@@ -126,7 +139,7 @@ async def test_an_owner_that_does_not_answer_is_named_and_nothing_is_touched(wor
     await node.kill()
 
 
-async def test_when_the_owner_has_died_the_command_waits_for_the_end_of_its_lease(world):
+async def test_purge_waits_for_the_end_of_a_dead_owners_lease(world, run_json, waiting):
     node = await world.node()
     await world.topics("acme", state="paused")
     producer = await world.producer()

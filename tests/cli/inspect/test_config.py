@@ -1,7 +1,4 @@
 import json
-import os
-import subprocess
-import sys
 
 import pytest
 
@@ -16,7 +13,7 @@ def bare(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
 
 
-def test_json_is_one_document_with_every_value_and_its_origin(capsys):
+def test_json_has_every_value_with_its_origin(capsys):
     assert 0 == run(["config", "--json", "--env", "sandbox"])
     out, err = capsys.readouterr()
     document = json.loads(out)
@@ -26,7 +23,7 @@ def test_json_is_one_document_with_every_value_and_its_origin(capsys):
     assert document["settings"]["partitions"] is None
 
 
-def test_the_table_shows_value_and_origin_of_each_setting(capsys, tmp_path):
+def test_table_shows_value_and_origin_of_each_setting(capsys, tmp_path):
     (tmp_path / "evenlane.toml").write_text("lease_ttl = 5\n")
     assert 0 == run(["config"])
     lines = [line.split() for line in capsys.readouterr().out.splitlines()]
@@ -36,7 +33,7 @@ def test_the_table_shows_value_and_origin_of_each_setting(capsys, tmp_path):
     assert 1 + len(KEYS) == len(lines)
 
 
-def test_common_options_stand_after_the_command(capsys, tmp_path):
+def test_common_options_follow_the_command(capsys, tmp_path):
     file = tmp_path / "f.toml"
     file.write_text('nats = "a"\netcd = "a:1"\n')
     assert 0 == run(["config", "--json", "--config", str(file), "--nats", "b:1,c:2", "--etcd", "d:3"])
@@ -45,29 +42,20 @@ def test_common_options_stand_after_the_command(capsys, tmp_path):
     assert ["d:3"] == document["settings"]["etcd"]
 
 
-def test_credentials_in_an_address_are_masked(capsys):
+def test_credentials_in_addresses_are_masked(capsys):
     assert 0 == run(["config", "--nats", "nats://user:s3cret@a:1"])
     assert 0 == run(["config", "--json", "--nats", "nats://user:s3cret@a:1"])
     assert "s3cret" not in capsys.readouterr().out
 
 
-def test_help_shows_an_example(capsys):
+def test_help_lists_common_options(capsys):
     assert 0 == run(["config", "--help"])
     out = capsys.readouterr().out
-    assert "Example:\n    evenlane config --config evenlane.toml\n" in out
     assert all(option in out for option in ("--nats", "--etcd", "--env", "--config", "--json", "--debug"))
 
 
-def test_version_and_help_without_a_command(capsys):
+def test_version_and_help_need_no_command(capsys):
     assert 0 == run(["--version"])
     assert capsys.readouterr().out.startswith("evenlane ")
     assert 0 == run([])
     assert capsys.readouterr().out.startswith("Usage: evenlane [OPTIONS] COMMAND")
-
-
-def test_the_commands_start_without_what_is_heavy():
-    heavy = "{'nats', 'grpc', 'etcd3', 'asyncio', 'rich', 'structlog', 'pydantic'}"
-    program = f"import sys; import evenlane.engine.cli.main; print(*({heavy} & set(sys.modules)))"
-    environ = {"PYTHONPATH": os.pathsep.join(sys.path)}
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True, env=environ)
-    assert b"\n" == done.stdout

@@ -1,4 +1,4 @@
-"""`evenlane why` on real servers and a real node (X8, X7)."""
+"""X8, X7: `evenlane why` on real servers and a real node."""
 
 import asyncio
 import json
@@ -9,26 +9,22 @@ import msgspec
 import pytest
 
 from evenlane.engine.admin.why import client
-from evenlane.engine.cli.main import run
 from evenlane.engine.core.ports import Disconnected
 from evenlane.engine.core.stats.backlog_tally import NodeAnswer
 from evenlane.engine.core.stats.forecast import Rates
 from evenlane.engine.errors import EvenlaneError
 from evenlane.engine.store.jetstream.client.connection import Connection, NatsOptions
-from tests.support.cli.outside import evenlane
 from tests.support.until import until
 
 pytestmark = pytest.mark.real
 
 
 @pytest.fixture
-def reported(servers, monkeypatch, tmp_path, capsys):
-    """Where the servers are, by variables; nobody runs a node there."""
+def idle(servers, evenlane, monkeypatch):
+    """An environment with a topic and without nodes."""
     for key, value in {"NATS": servers.nats.url, "ETCD": servers.etcd.endpoint, "ENV": "idle"}.items():
         monkeypatch.setenv(f"EVENLANE_{key}", value)
-    monkeypatch.chdir(tmp_path)
-    assert 0 == run(["topics", "set", "acme", "--qps", "100"])
-    capsys.readouterr()
+    assert 0 == evenlane("topics", "set", "acme", "--qps", "100")[0]
 
 
 WRONG = r"""
@@ -47,7 +43,8 @@ why acme --etcd 127.0.0.1:1
 """
 
 
-def test_what_is_wrong_is_one_sentence_with_the_right_code(reported, transcript):
+@pytest.mark.usefixtures("idle")
+def test_error_is_one_sentence_with_its_exit_code(transcript):
     transcript.fail(WRONG)
     transcript.check()
 
@@ -59,16 +56,16 @@ async def put(world, count, **fields):
     await world.put(producer, [Put("acme", b"x", **fields) for _ in range(count)])
 
 
-async def test_a_running_node_says_why(world):
-    """X8, X7: quota, higher priority and not due, forecast and the quota that would help; then a silent node."""
+async def test_running_node_says_why(world, evenlane_in_thread):
+    """X8, X7: quota, higher priority and not due, forecast and the quota that would help; then the node is silent."""
     node = await world.node(lease_ttl=60)  # it keeps its partitions while it is stopped below
     await world.topics("acme", qps=0.01, groups=1, burst=1)
     await put(world, 6, priority="high")
     await put(world, 5, priority="low")
-    await put(world, 2, priority="mid", delay=240)  # fed by any hour: see HourFeeds
+    await put(world, 2, priority="mid", delay=240)  # fed from any hour: see HourFeeds
 
     async def settled_down():
-        code, out, err = await evenlane("why", "acme", "--json", "--within", "10s")
+        code, out, err = await evenlane_in_thread("why", "acme", "--json", "--within", "10s")
         assert (0, "") == (code, err)
         reported = json.loads(out)
         waiting = [part["waiting"] for part in reported["priorities"]]
@@ -82,7 +79,7 @@ async def test_a_running_node_says_why(world):
     assert "the topic's 0.01 msg/s are used up" == high["reasons"][0]["sentence"]
     assert [("higher_priority", 1)] == [(each["reason"], each["groups"]) for each in low["reasons"]]
     assert [("not_due", 1, 2)] == [(each["reason"], each["groups"], each["messages"]) for each in mid["reasons"]]
-    assert ("acme", "online", 10) == (reported["project"], reported["env"], reported["backlog"])
+    assert ("acme", world.settings.env, 10) == (reported["project"], reported["env"], reported["backlog"])
     assert 0 < reported["oldest_seconds"] == max(high["oldest_seconds"], low["oldest_seconds"])
     assert [{"id": "node-a", "answered": True, "waiting": 10}] == reported["nodes"]
     assert (0.01, []) == (reported["rates"]["quota"], reported["notes"])
@@ -90,43 +87,43 @@ async def test_a_running_node_says_why(world):
     assert set(reported["forecast"]) == {
         "gone_in_seconds", "sentence", "within_seconds", "qps_to_clear_within", "within_sentence", "command"
     }  # fmt: skip
-    await _for_a_person()
+    await _as_text(world, evenlane_in_thread)
     node.send(signal.SIGSTOP)
-    code, out, err = await evenlane("why", "acme")
+    code, out, err = await evenlane_in_thread("why", "acme")
     node.send(signal.SIGCONT)
     assert (1, "") == (code, out)
     assert err.startswith("evenlane: no answer came within 3 s from node-a")
 
 
-async def _for_a_person():
-    code, out, err = await evenlane("why", "acme", "--priority", "high")
+async def _as_text(world, evenlane_in_thread):
+    code, out, err = await evenlane_in_thread("why", "acme", "--priority", "high")
     assert (0, "") == (code, err)
     lines = out.splitlines()
-    assert lines[0].startswith("acme in online: 10 wait, the oldest for ")
+    assert lines[0].startswith(f"acme in {world.settings.env}: 10 wait, the oldest for ")
     assert ["high", "5"] == next(line for line in lines if "high" in line).split()[:2]
     assert "quota: the topic's 0.01 msg/s are used up" in lines
     assert not any("low" in line for line in lines)
     assert 1 == sum(line.startswith("forecast: ") for line in lines)
     assert any(re.fullmatch(r"waited \(high\): \S+ for quota, .* over the last \S+", line) for line in lines)
-    code, out, err = await evenlane("why", "acme", "--nats", "nats://127.0.0.1:1")
+    code, out, err = await evenlane_in_thread("why", "acme", "--nats", "nats://127.0.0.1:1")
     assert (1, "") == (code, out)
     assert err.startswith("evenlane: NATS at nats://127.0.0.1:1 does not answer")
 
 
-async def test_a_paused_topic_over_two_nodes(world):
-    """X8: both answer, each for what it owns."""
+async def test_nodes_answer_for_their_own_partitions(world, evenlane_in_thread):
+    """X8: a paused topic over two nodes."""
     await world.node()
     await world.topics("acme", state="paused")
     await world.node(name="node-b")
     await put(world, 7)
 
-    async def there():
-        code, out, err = await evenlane("why", "acme", "--json")
+    async def all_wait():
+        code, out, err = await evenlane_in_thread("why", "acme", "--json")
         assert (0, "") == (code, err)
         reported = json.loads(out)
         return reported if reported["backlog"] == 7 and reported["rates"]["arriving"] is not None else None
 
-    reported = await until(there, 30)
+    reported = await until(all_wait, 30)
     assert ["node-a", "node-b"] == [node["id"] for node in reported["nodes"]]
     assert ["paused"] == [each["reason"] for each in reported["priorities"][1]["reasons"]]
     assert reported["priorities"][1]["oldest_seconds"] > 0
@@ -134,7 +131,7 @@ async def test_a_paused_topic_over_two_nodes(world):
         reported["forecast"]["gone_in_seconds"], reported["forecast"]["sentence"],
     )  # fmt: skip
     assert 0.0 == reported["forecast"]["resumed_gone_in_seconds"]  # 7 at 100,000 QPS
-    code, out, _ = await evenlane("why", "acme")
+    code, out, _ = await evenlane_in_thread("why", "acme")
     assert (0, 1) == (code, out.count("\n          once it is resumed, gone in "))
 
 
@@ -150,11 +147,11 @@ async def connection(servers):
 
 
 async def _answering(servers, *bodies):
-    """Something that answers each question with these."""
+    """A client that answers each question with these bodies."""
     other = Connection(NatsOptions((servers.nats.url,)), "answers")
     await other.open()
     other.listen("ask.x.why.*", lambda _s, reply, _h, _b: [other.send(reply.decode(), body) for body in bodies])
-    await other.request("$SYS.REQ.USER.INFO", b"")  # it has seen the subscription
+    await other.request("$SYS.REQ.USER.INFO", b"")  # the server has the subscription now
     return other
 
 
@@ -163,25 +160,25 @@ def _answer(node):
 
 
 async def test_answers_of_all_owners_are_gathered(servers, connection):
-    """X8: junk is passed over, and so is a node that owns nothing any more."""
+    """X8: junk is skipped, and so is a node that owns nothing any more."""
     other = await _answering(servers, b"junk", b"", b'{"node": 1}', _answer("c"), _answer("b"), _answer("a"))
     answers = await client.gather(connection, "x", "acme", ["a", "b"], 30.0)
     assert ["a", "b"] == [answer.node for answer in answers]
     await other.close()
 
 
-async def test_who_is_silent_is_left_out_in_the_end(servers, connection):
+async def test_silent_owner_is_left_out_after_the_timeout(servers, connection):
     other = await _answering(servers, _answer("a"))
     answers = await client.gather(connection, "x", "acme", ["a", "b"], 0.2)
     assert ["a"] == [answer.node for answer in answers]
     await other.close()
 
 
-async def test_where_nobody_listens_nothing_is_waited_for(connection):
+async def test_gathering_without_listeners_returns_at_once(connection):
     assert [] == await asyncio.wait_for(client.gather(connection, "nowhere", "acme", ["a"], 600.0), 30)
 
 
-async def test_a_connection_that_is_gone_is_unreachable(connection, monkeypatch):
+async def test_lost_connection_raises_unreachable(connection, monkeypatch):
     def gone(*_args, **_kwargs):
         raise Disconnected("there is no connection to NATS at the moment")
 

@@ -1,8 +1,8 @@
 """`evenlane put` on real servers."""
 
 import asyncio
+import io
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -13,6 +13,7 @@ import pytest
 from evenlane.engine.cli.main import run
 from evenlane.engine.core.wire import headers as h
 from tests.support.streams import all_stored
+from tests.support.until import until
 
 pytestmark = pytest.mark.real
 
@@ -23,7 +24,7 @@ def stored(servers, env):
     return asyncio.run(all_stored(servers.nats.url, env, 4))
 
 
-def test_one_message_is_put_and_told_where(env, servers, capsys):
+def test_put_prints_where_the_message_is_stored(env, servers, capsys):
     assert 0 == run(["put", "acme", "hello", "--priority", "high", "--key", "k", "--header", "X=a=b"])
     [message] = stored(servers, env)
     out, err = capsys.readouterr()
@@ -37,7 +38,7 @@ def test_one_message_is_put_and_told_where(env, servers, capsys):
     assert {"X": "a=b"} == h.decode_user(message.headers)
 
 
-def test_a_duplicate_is_told_and_json_is_one_document(env, servers, capsys):
+def test_put_reports_duplicates(env, servers, capsys):
     assert 0 == run(["put", "acme", "a", "--id", "7", "--json"])
     assert 0 == run(["put", "acme", "a", "--id", "7", "--json"])
     decoder, out = json.JSONDecoder(), capsys.readouterr().out
@@ -48,21 +49,14 @@ def test_a_duplicate_is_told_and_json_is_one_document(env, servers, capsys):
     assert capsys.readouterr().out.startswith(f"duplicate acme -> LANES_{env}_")
 
 
-def test_a_body_left_out_is_read_from_stdin_byte_by_byte(env, servers):
-    """K1: and it may be delayed."""
+def test_body_is_read_from_stdin_unchanged(env, servers, evenlane, monkeypatch):
+    """K1: any bytes, also for a delayed message."""
     body = bytes(range(256))
-    done = subprocess.run([*COMMAND, "put", "acme", "--delay", "10m"], input=body, capture_output=True, check=True)
-    assert done.stdout.startswith(b"put acme 1 -> LATER_")
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(body)))
+    code, out, _ = evenlane("put", "acme", "--delay", "10m")
+    assert (0, True) == (code, out.startswith("put acme 1 -> LATER_"))
     [message] = stored(servers, env)
     assert (body, 6) == (message.body, message.subject.count("."))
-
-
-_WATCH = """
-import resource, subprocess, sys
-code = subprocess.call(sys.argv[1:])
-print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss, file=sys.stderr)
-sys.exit(code)
-"""
 
 
 WRONG = r"""
@@ -90,8 +84,8 @@ put --file f --admission much
 """
 
 
-def test_what_is_wrong_is_one_sentence_with_the_right_code(env, transcript):
-    """Fault 20: names that no subject can hold end in a sentence."""
+def test_error_is_one_sentence_with_its_exit_code(env, transcript):
+    """Fault 20: names that no subject can hold are refused in one sentence."""
     transcript.fail(WRONG)
     transcript.check()
 
@@ -103,7 +97,7 @@ def test_what_is_wrong_is_one_sentence_with_the_right_code(env, transcript):
         (["x", "--due", "2020-01-01T00:00:00Z"], "due 2020-01-01T00:00:00Z is "),
     ],
 )
-def test_what_no_server_takes_is_one_sentence(env, evenlane, arguments, sentence):
+def test_unacceptable_message_is_one_sentence(env, evenlane, arguments, sentence):
     code, out, err = evenlane("put", "acme", *arguments)
     assert (2, "", 1) == (code, out, err.count("\n"))
     assert sentence in err
@@ -141,8 +135,8 @@ LINES = [
 ]
 
 
-def test_a_file_is_put_no_faster_than_admission_allows_and_nothing_is_refused_for_it(env, servers, capsys, tmp_path):
-    """K6: 30 messages at 0.1 x 400/s take 0.7 s at the least, whatever the machine."""
+def test_admission_limits_the_rate_of_a_file_without_refusals(env, servers, capsys, tmp_path):
+    """K6: 30 messages at 0.1 x 400/s take at least 0.7 s on any machine."""
     (tmp_path / "f.jsonl").write_text('{"project": "acme", "body": "x"}\n' * 30)
     began = time.monotonic()
     assert 0 == run(["put", "--file", "f.jsonl", "--admission", "0.1"])
@@ -151,7 +145,7 @@ def test_a_file_is_put_no_faster_than_admission_allows_and_nothing_is_refused_fo
     assert 30 == len(stored(servers, env))
 
 
-def test_a_wrong_line_stops_nothing_and_is_told_with_its_number(env, servers, capsys, tmp_path):
+def test_invalid_lines_are_listed_and_others_are_put(env, servers, capsys, tmp_path):
     (tmp_path / "f.jsonl").write_text("\n".join(line for line, _ in LINES))
     assert 1 == run(["put", "--file", "f.jsonl", "--json"])
     out, err = capsys.readouterr()
@@ -164,47 +158,51 @@ def test_a_wrong_line_stops_nothing_and_is_told_with_its_number(env, servers, ca
     assert expected == {message.body for message in stored(servers, env)}
 
 
-def test_for_people_refusals_come_on_stderr_and_the_sum_on_stdout(env, servers):
+def test_refusals_go_to_stderr_and_totals_to_stdout(env, evenlane, tmp_path):
     lines = b'{"project": "acme", "body": "x"}\r\n\xff\n{"project": "acme", "body": "x"}\n'
-    done = subprocess.run([*COMMAND, "put", "--file", "-"], input=lines, capture_output=True, check=False)
-    assert (1, b"put 2, duplicates 0, refused 1\n") == (done.returncode, done.stdout)
-    assert done.stderr.startswith(b"line 2: ")
-    assert 1 == done.stderr.count(b"\n")
+    (tmp_path / "f.jsonl").write_bytes(lines)
+    code, out, err = evenlane("put", "--file", "f.jsonl")
+    assert (1, "put 2, duplicates 0, refused 1\n") == (code, out)
+    assert (True, 1) == (err.startswith("line 2: "), err.count("\n"))
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
-def test_a_signal_ends_it_though_stdin_says_nothing_and_says_what_is_stored(env, number, code):
-    """F11."""
+def test_signal_ends_put_that_waits_for_stdin(env, servers, number, code):
+    """F11: it reports the number of stored messages."""
     with subprocess.Popen([*COMMAND, "put", "--file", "-"], stdin=subprocess.PIPE, stderr=subprocess.PIPE) as put:
         put.stdin.write(b'{"project": "acme", "body": "x"}\n')
         put.stdin.flush()
-        asyncio.run(_wait_for_one(env))
+        asyncio.run(_until_one_is_stored(servers, env))
         put.send_signal(number)
         assert code == put.wait(20)
         assert b"evenlane: 1 message is stored, and those on their way" in put.stderr.read()
 
 
-async def _wait_for_one(env):
-    from tests.support.until import until
+async def _until_one_is_stored(servers, env):
+    async def is_stored():
+        return len(await all_stored(servers.nats.url, env, 4)) == 1
 
-    url = os.environ["EVENLANE_NATS"]
+    await until(is_stored, timeout=20)
 
-    async def there():
-        return len(await all_stored(url, env, 4)) == 1
 
-    await until(there, timeout=20)
+MEASURE = """
+import resource, subprocess, sys
+code = subprocess.call(sys.argv[1:])
+print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss, file=sys.stderr)
+sys.exit(code)
+"""
 
 
 def test_many_lines_need_little_memory(env, servers):
     """200,000 lines, 34 MB: they are never all in memory."""
     line = json.dumps({"project": "acme", "body": "x" * 100, "priority": "low", "key": "k1"}) + "\n"
     count = 200_000
-    # A process between: the kernel counts what a process had before exec, which here would be all of pytest's.
-    watched = [sys.executable, "-c", _WATCH, *COMMAND, "put", "--file", "-", "--json"]
-    with subprocess.Popen(watched, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as put:
+    # An intermediate process: the kernel counts memory from before exec, which here would be that of pytest.
+    measured = [sys.executable, "-c", MEASURE, *COMMAND, "put", "--file", "-", "--json"]
+    with subprocess.Popen(measured, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as put:
         for _ in range(count // 1_000):
             put.stdin.write(line.encode() * 1_000)
         put.stdin.close()
-        out, reported = put.stdout.read(), put.stderr.read()
+        out, err = put.stdout.read(), put.stderr.read()
     assert ({"put": count, "duplicates": 0, "refused": []}, 0) == (json.loads(out), put.returncode)
-    assert int(reported.split()[-1]) < 150_000, "KB, of which 60,000 are the interpreter and its libraries"
+    assert int(err.split()[-1]) < 150_000, "KB, of which 60,000 are the interpreter and its libraries"

@@ -1,4 +1,4 @@
-"""What a process claims in memory that it shares with its supervisor."""
+"""Claims of a process in memory that it shares with its supervisor."""
 
 import os
 import signal
@@ -18,12 +18,12 @@ def memory():
     os.close(descriptor)
 
 
-def test_nothing_is_claimed_at_first(memory):
+def test_new_memory_has_no_claims(memory):
     assert Claims() == claimed(memory)
 
 
-def test_the_newest_counts(memory):
-    """Z1: the leases of former terms that couldn't be given back, and the present one's."""
+def test_last_write_replaces_earlier_claims(memory):
+    """Z1: the present lease, and those of earlier sessions that couldn't be revoked."""
     node = Claimant(memory)
     node.holds([1])
     node.holds([1, 1 << 62])
@@ -32,7 +32,7 @@ def test_the_newest_counts(memory):
     assert Claims() == claimed(memory)
 
 
-def test_leases_and_loans_are_kept_apart(memory):
+def test_leases_and_loans_are_independent(memory):
     """Q"""
     node = Claimant(memory)
     node.holds([1])
@@ -43,7 +43,7 @@ def test_leases_and_loans_are_kept_apart(memory):
     assert Claims(leases=(2,)) == claimed(memory)
 
 
-def test_claims_of_any_size(memory):
+def test_claims_may_have_any_size(memory):
     node = Claimant(memory)
     for count in (10, 20_000, 3, 30_000):
         lent = {f"project-{number}": number for number in range(count)}
@@ -51,8 +51,8 @@ def test_claims_of_any_size(memory):
         assert lent == claimed(memory).lent
 
 
-def test_a_process_that_is_killed_leaves_what_it_claimed_last(memory):
-    """E7, Z1: kill -9 at any moment; one of its writes is the last, and whole."""
+def test_killed_process_leaves_its_last_complete_claims(memory):
+    """E7, Z1: kill -9 at any moment."""
     code = (
         "import itertools, sys\n"
         "from evenlane.engine.cli.run.claims import Claimant\n"

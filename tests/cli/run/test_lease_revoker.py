@@ -1,4 +1,4 @@
-"""The leases of a process that is gone are revoked."""
+"""Leases of dead processes are revoked."""
 
 import asyncio
 
@@ -26,7 +26,7 @@ def key(*parts):
 
 
 class Dead:
-    """A node `a` that is dead: its lease, and what stands under it."""
+    """The dead node `a`: its lease, and the keys bound to it."""
 
     def __init__(self, etcd):
         self.etcd, self.lease = etcd, 0
@@ -38,7 +38,7 @@ class Dead:
             await self.etcd.put(key("owners", partition), encode(OwnerRecord(id="a")), self.lease)
 
     async def keys(self):
-        """All there are, without the environment."""
+        """All keys, without the environment."""
         return [item.key.removeprefix(key("")) for item in (await self.etcd.list(key(""))).items]
 
 
@@ -55,20 +55,20 @@ async def dead(etcd):
 
 
 async def revoked(etcd, claims, client=None):
-    """What the log says of it."""
+    """Revoke; return the events in the log."""
     with capture_logs() as lines:
         await asyncio.wait_for(Revoker(client or etcd.peer, "online").revoke("a", claims), 30)
     return [line["event"] for line in lines]
 
 
-async def test_all_that_the_dead_one_held_goes_at_once(etcd, dead):
+async def test_keys_of_dead_node_are_deleted_at_once(etcd, dead):
     """Z1, E7"""
     assert [REVOKED] == await revoked(etcd, Claims(leases=(dead.lease,)))
     assert [] == await dead.keys()
 
 
-async def test_only_its_own_leases_go(etcd, dead):
-    """Z1: whoever has come back under its name holds another one."""
+async def test_other_leases_of_the_same_node_stay(etcd, dead):
+    """Z1: a node that returned under the same name has another lease."""
     claims = Claims(leases=(dead.lease,))
     await etcd.revoke(dead.lease)
     await dead.owned(3)
@@ -76,12 +76,12 @@ async def test_only_its_own_leases_go(etcd, dead):
     assert ["nodes/a", "owners/3"] == await dead.keys()
 
 
-async def test_a_lease_that_has_ended_meanwhile_is_as_good(etcd, dead):
+async def test_ended_lease_counts_as_revoked(etcd, dead):
     etcd.advance(601)
     assert [REVOKED] == await revoked(etcd, Claims(leases=(dead.lease, 77)))
 
 
-async def test_a_silent_etcd_is_asked_until_it_answers(etcd, dead):
+async def test_revoking_is_retried_until_etcd_answers(etcd, dead):
     """Fault 9: the process died while etcd was away."""
     client = etcd.peer()
     client.cut()
@@ -100,20 +100,20 @@ class Refusing(MemoryCoordination):
         raise CoordinationError("etcd refuses: permission denied")
 
 
-async def test_an_etcd_that_refuses_is_left_alone(etcd, dead):
+async def test_refusal_of_etcd_is_not_retried(etcd, dead):
     assert [LEFT] == await revoked(etcd, Claims(leases=(dead.lease,)), lambda: Refusing(etcd.store))
     assert ["nodes/a", "owners/3", "owners/5"] == await dead.keys()
 
 
-async def test_a_client_that_cannot_be_made_is_told(etcd, dead):
+async def test_invalid_client_configuration_is_logged(etcd, dead):
     def failing():
         raise ConfigError("the certificate is gone")
 
     assert [LEFT] == await revoked(etcd, Claims(leases=(dead.lease,)), failing)
 
 
-async def test_the_next_owners_hear_of_loans(etcd, dead):
-    """Q: what others may use still is told as in an orderly release, before anybody may begin."""
+async def test_next_owners_get_the_loans(etcd, dead):
+    """Q: quota that others may still use is recorded as in an orderly release, before a new owner starts."""
     epoch = (await etcd.get(key("owners", 3))).create_revision
     lent = {"acme": now_ns() + 60 * SECOND, "other": now_ns() + 30 * SECOND, "over": now_ns() - 1}
     assert [REVOKED] == await revoked(etcd, Claims(leases=(dead.lease,), lent=lent))
@@ -126,13 +126,13 @@ async def test_the_next_owners_hear_of_loans(etcd, dead):
     assert record.lent["other"] <= 30
 
 
-async def test_loans_that_have_ended_leave_nothing(etcd, dead):
+async def test_ended_loans_leave_no_record(etcd, dead):
     await revoked(etcd, Claims(leases=(dead.lease,), lent={"acme": now_ns() - 1}))
     assert [] == await dead.keys()
 
 
 class Late(MemoryCoordination):
-    """The dead one's own release of partition 3, which was on its way, is carried out right before ours."""
+    """etcd carries out the dead node's own release of partition 3 right before ours."""
 
     def __init__(self, store, owner, held):
         super().__init__(store)
@@ -145,8 +145,8 @@ class Late(MemoryCoordination):
         return await super().txn(compare, then, otherwise)
 
 
-async def test_a_release_of_its_own_that_comes_late_is_no_way_round_the_loans(etcd, dead):
-    """Q: its record goes with the lease, so the lease stays until the loans have ended."""
+async def test_late_own_release_keeps_the_loans(etcd, dead):
+    """Q: the record of that release is bound to the lease, so the lease stays until the loans have ended."""
     owner = await etcd.get(key("owners", 3))
     until_ns = now_ns() + SECOND // 2
     held = Put(key("held", 3, owner.create_revision), b"{}", dead.lease)
@@ -155,7 +155,7 @@ async def test_a_release_of_its_own_that_comes_late_is_no_way_round_the_loans(et
     assert [f"held/5/{owner.create_revision + 1}"] == await dead.keys()
 
 
-async def test_more_loans_than_a_record_may_hold_are_waited_for(etcd, dead):
+async def test_loans_too_many_for_a_record_delay_the_revocation(etcd, dead):
     """Q"""
     until_ns = now_ns() + SECOND // 2
     lent = {f"{number:0100}": until_ns for number in range(MOST_BYTES // 100)}

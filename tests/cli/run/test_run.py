@@ -1,4 +1,4 @@
-"""`evenlane run`: what doesn't need a server."""
+"""`evenlane run` without servers."""
 
 import asyncio
 import os
@@ -33,8 +33,7 @@ class SlowToEnter:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-async def test_a_signal_ends_the_wait_for_etcd(number):
-    """Issue 4."""
+async def test_signal_ends_the_wait_for_etcd(number):
     engine = SlowToEnter()
     serving = asyncio.create_task(serve(engine))
     await engine.entering.wait()
@@ -52,13 +51,13 @@ class Quick(SlowToEnter):
         return False
 
 
-async def test_a_node_joins_runs_and_leaves():
+async def test_node_joins_runs_and_leaves():
     engine = Quick()
     assert not await serve(engine, lambda: engine.calls.append("joined"))
     assert ["enter", "joined", "run", "exit"] == engine.calls
 
 
-async def test_who_cannot_join_says_why():
+async def test_error_on_joining_is_raised():
     class Wrong(Quick):
         async def __aenter__(self):
             raise KeyError("why")
@@ -69,14 +68,12 @@ async def test_who_cannot_join_says_why():
     assert [] == engine.calls
 
 
-def test_a_wrong_start_timeout_is_told(capsys):
-    """Issue 4."""
+def test_invalid_start_timeout_is_refused(capsys):
     assert 2 == run(["run", "--handler", "a:b", "--start-timeout", "soon"])
     assert "start_timeout (flag --start-timeout): 'soon' is not a duration" in capsys.readouterr().err
 
 
-async def test_a_second_sigterm_changes_nothing():
-    """Whoever manages the node may be impatient; its drain goes on as it began."""
+async def test_second_sigterm_does_not_interrupt_the_drain():
     stops, loop, done = [], asyncio.get_running_loop(), asyncio.Event()
     loop.add_signal_handler(signal.SIGUSR1, done.set)
     on_signals(lambda: stops.append("stop"))

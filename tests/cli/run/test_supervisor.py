@@ -1,4 +1,4 @@
-"""`--processes N`: a supervisor and its nodes, which are fakes here."""
+"""The supervisor of `--processes N`, with fake nodes."""
 
 import asyncio
 import os
@@ -9,6 +9,7 @@ from pathlib import Path
 import psutil
 import pytest
 import typer
+from structlog.testing import capture_logs
 
 from evenlane.engine.cli.run import supervisor as processes
 from evenlane.engine.cli.run.claims import Claims
@@ -19,7 +20,7 @@ from tests.support.cli.fakes import PROGRAM
 from tests.support.until import until
 
 
-def test_the_pause_doubles_up_to_half_a_minute_and_begins_anew_after_a_minute_of_service():
+def test_pause_doubles_up_to_30_s_and_resets_after_a_minute_of_service():
     pauses = [0.0]
     for _ in range(7):
         pauses.append(pause_after(pauses[-1], 0.5))
@@ -28,17 +29,17 @@ def test_the_pause_doubles_up_to_half_a_minute_and_begins_anew_after_a_minute_of
     assert 1 == pause_after(30, 60)
 
 
-def test_the_end_of_a_process_in_words():
+def test_exit_codes_are_described():
     assert ["exit code 1", "signal SIGKILL", "signal 40"] == [how(1), how(-9), how(-40)]
 
 
-def test_what_a_node_says():
+def test_messages_of_nodes_are_parsed():
     assert Ready(12, 3) == understood(b"ready 12 3\n")
     assert Ready(0, 3, "http://127.0.0.1:8080") == understood(b"ready 0 3 http://127.0.0.1:8080\n")
     assert understood(b"joined\n") is None
 
 
-def test_a_node_gets_the_flags_that_were_given(monkeypatch):
+def test_node_gets_the_given_flags(monkeypatch):
     given = {"nats": None, "config": Path("f.toml"), "lease_ttl": "2"}
     monkeypatch.setattr("sys.argv", ["evenlane", "run"])
     assert ["--handler=a:b", "--config=f.toml", "--lease-ttl=2"] == arguments({"handler": "a:b"} | given)
@@ -60,7 +61,7 @@ async def ended(supervisor, recorder) -> bool:
     return await asyncio.wait_for(supervisor.run(recorder), 30)
 
 
-async def test_it_is_told_once_when_all_are_ready_and_ends_all_by_one_signal_each(fakes):
+async def test_on_ready_is_called_once_and_stop_sends_each_node_one_signal(fakes):
     supervisor = fakes("ready", "ready", "ready")
     recorder = Recorder(supervisor.stop)
     assert await ended(supervisor, recorder)
@@ -69,7 +70,7 @@ async def test_it_is_told_once_when_all_are_ready_and_ends_all_by_one_signal_eac
     assert not any(map(psutil.pid_exists, fakes.pids()))
 
 
-async def test_a_process_is_a_node_even_if_it_is_the_only_one(fakes):
+async def test_single_process_is_numbered_too(fakes):
     supervisor = fakes("ready")
     recorder = Recorder(supervisor.stop)
     assert await ended(supervisor, recorder)
@@ -77,7 +78,7 @@ async def test_a_process_is_a_node_even_if_it_is_the_only_one(fakes):
 
 
 async def test_nodes_are_in_sessions_of_their_own(fakes):
-    """So a terminal's Ctrl-C, which goes to the whole foreground group, reaches the supervisor alone."""
+    """A terminal's Ctrl-C, which goes to the foreground group, reaches only the supervisor."""
     seen = []
     supervisor = fakes("ready", "ready")
 
@@ -90,7 +91,7 @@ async def test_nodes_are_in_sessions_of_their_own(fakes):
 
 
 @pytest.mark.parametrize("last", ["done 1", "done 0", "kill"])
-async def test_a_node_that_ends_later_is_started_again_and_the_others_go_on(fakes, last):
+async def test_ended_node_is_restarted_and_others_keep_running(fakes, last):
     """E7"""
     supervisor = fakes("ready", f"{last}\n{last}\nready", "ready")
     recorder = Recorder()
@@ -106,7 +107,7 @@ async def test_a_node_that_ends_later_is_started_again_and_the_others_go_on(fake
     ("script", "end"), [("exit 1", "exit code 1"), ("joined 2", "exit code 2"), ("joined 0", "exit code 0")]
 )
 @pytest.mark.parametrize("place", [0, 2])
-async def test_a_node_that_ends_before_it_was_ready_ends_them_all(fakes, script, end, place):
+async def test_node_that_ends_before_it_is_ready_ends_all(fakes, script, end, place):
     scripts = ["ready"] * 3
     scripts[place] = script
     recorder = Recorder()
@@ -117,8 +118,8 @@ async def test_a_node_that_ends_before_it_was_ready_ends_them_all(fakes, script,
 
 
 @pytest.mark.parametrize("place", [0, 2])
-async def test_one_that_dies_at_work_before_it_was_ready_is_started_again(fakes, place):
-    """X11: a message may have killed it; it holds a lease then, which one that finds something wrong has given back."""
+async def test_node_that_dies_with_a_lease_before_readiness_is_restarted(fakes, place):
+    """X11: a message may have killed it. A node that ends with an error has revoked its lease."""
     scripts = ["ready"] * 3
     scripts[place] = "dies 3\nready"
     recorder = Recorder()
@@ -129,21 +130,22 @@ async def test_one_that_dies_at_work_before_it_was_ready_is_started_again(fakes,
     assert await running
 
 
-async def test_wrong_use_is_said_by_the_first_node_alone(fakes):
-    """Such as a handler that isn't there: the node has said so in its sentence, on the same stderr."""
+async def test_only_the_first_node_reports_wrong_use(fakes):
+    """For example a missing handler, which the node reports on the same stderr."""
     with pytest.raises(typer.Exit) as failure:
         await ended(fakes("exit 2", "exit 2", "exit 2"), Recorder())
     assert (2, 1) == (failure.value.exit_code, len(fakes.pids()))
 
 
-async def test_one_that_does_not_drain_in_time_is_killed_and_the_end_is_not_clean(fakes, monkeypatch):
+async def test_node_that_does_not_drain_in_time_is_killed_and_revoked(fakes):
     supervisor = fakes("ready", "deaf", drain_grace_s=0.1 - processes.KILL_AFTER_S)
     assert not await ended(supervisor, Recorder(supervisor.stop))
     assert ["SIGTERM"] * 2 == fakes.signals()
     assert not any(map(psutil.pid_exists, fakes.pids()))
+    assert [("n-1", Claims(leases=(1,)))] == fakes.revoked
 
 
-async def test_stopped_before_all_are_ready_it_ends_clean(fakes):
+async def test_stop_before_readiness_ends_clean(fakes):
     supervisor = fakes("ready", "mute")
     running = asyncio.create_task(ended(supervisor, recorder := Recorder()))
     await until(lambda: len(fakes.pids()) == 2)
@@ -152,14 +154,14 @@ async def test_stopped_before_all_are_ready_it_ends_clean(fakes):
     assert [] == recorder.calls
 
 
-async def test_who_dies_while_it_drains_does_not_end_clean_whatever_its_exit_code(fakes):
+async def test_node_that_dies_during_its_drain_does_not_end_clean(fakes):
     """A handler may have called `os._exit(0)`."""
     supervisor = fakes("ready", "quits 0")
     assert not await ended(supervisor, Recorder(supervisor.stop))
 
 
 @pytest.mark.parametrize("code", [3, 0])
-async def test_stopped_while_a_node_waits_for_its_next_life_it_does_not_end_clean(fakes, monkeypatch, code):
+async def test_stop_during_a_restart_pause_does_not_end_clean(fakes, monkeypatch, code):
     monkeypatch.setattr(processes, "FIRST_PAUSE_S", 3600)
     supervisor = fakes("ready", f"done {code}")
     running = asyncio.create_task(ended(supervisor, Recorder()))
@@ -169,24 +171,24 @@ async def test_stopped_while_a_node_waits_for_its_next_life_it_does_not_end_clea
     assert 1 == len(fakes.pids("n-1"))
 
 
-async def test_a_frozen_node_still_ends_in_order(fakes):
+async def test_frozen_node_ends_in_order(fakes):
     supervisor = fakes("ready")
     assert await ended(supervisor, Recorder(lambda: (os.kill(*fakes.pids(), signal.SIGSTOP), supervisor.stop())))
 
 
-async def test_what_a_dead_node_held_is_revoked_once_for_each_death(fakes):
-    """E7, Z1: each time the lease of the process that died, and nobody else's."""
+async def test_each_death_revokes_the_lease_of_that_process(fakes):
+    """E7, Z1"""
     supervisor = fakes("ready", "kill\nkill\nready")
     running = asyncio.create_task(ended(supervisor, Recorder()))
     await until(lambda: len(fakes.pids("n-1")) == 3)
     assert [("n-1", Claims(leases=(1,))), ("n-1", Claims(leases=(2,)))] == fakes.revoked
     supervisor.stop()
     assert await running
-    assert 2 == len(fakes.revoked), "those that ended in order had given back theirs"
+    assert 2 == len(fakes.revoked), "nodes that ended in order have revoked their own leases"
 
 
-async def test_whoever_exits_without_giving_back_its_lease_is_as_dead(fakes):
-    """E7: by a defect, or as etcd was away at its end."""
+async def test_lease_of_node_that_exits_without_revoking_it_is_revoked(fakes):
+    """E7: by a defect, or since etcd was away at its end."""
     supervisor = fakes("ready", "done 0\nready")
     running = asyncio.create_task(ended(supervisor, Recorder()))
     await until(lambda: len(fakes.pids("n-1")) == 2)
@@ -195,14 +197,8 @@ async def test_whoever_exits_without_giving_back_its_lease_is_as_dead(fakes):
     assert [("n-1", Claims(leases=(1,)))] == fakes.revoked
 
 
-async def test_one_that_had_to_be_killed_at_the_end_is_revoked_before_the_supervisor_ends(fakes):
-    supervisor = fakes("ready", "deaf", drain_grace_s=0.1 - processes.KILL_AFTER_S)
-    assert not await ended(supervisor, Recorder(supervisor.stop))
-    assert [("n-1", Claims(leases=(1,)))] == fakes.revoked
-
-
-async def test_a_frozen_node_keeps_its_lease(fakes):
-    """Z1, fault 2: it isn't gone. The one that dies beside it is, and later."""
+async def test_frozen_node_keeps_its_lease(fakes):
+    """Z1, fault 2: only the node that dies later loses its lease."""
     supervisor = fakes("ready", "ready", "ready")
     running = asyncio.create_task(ended(supervisor, recorder := Recorder()))
     await until(lambda: recorder.calls)
@@ -218,8 +214,8 @@ async def test_a_frozen_node_keeps_its_lease(fakes):
     assert [frozen] == fakes.pids("n-1")
 
 
-async def test_a_process_is_not_gone_before_its_last_thread(fakes):
-    """Z1: its main thread has ended, and another one goes on, as after `pthread_exit`."""
+async def test_process_is_not_dead_before_its_last_thread(fakes):
+    """Z1: the main thread has ended, and another one continues, as after `pthread_exit`."""
     supervisor = fakes("ready", "thread\nready")
     running = asyncio.create_task(ended(supervisor, recorder := Recorder()))
     await until(lambda: recorder.calls)
@@ -235,27 +231,26 @@ async def test_a_process_is_not_gone_before_its_last_thread(fakes):
     await running
 
 
-async def test_a_child_of_the_node_that_outlives_it_is_not_waited_for(fakes):
-    """E7: it has the node's line, as after `fork`, but no lease."""
+async def test_dead_node_is_revoked_although_its_child_lives(fakes):
+    """E7: after `fork`, the child has the node's line, but no lease."""
     supervisor = fakes("ready", "fork\nready")
     running = asyncio.create_task(ended(supervisor, Recorder()))
     await until(lambda: fakes.revoked)
-    assert 1 == len(fakes.pids("n-1")), "the line's end is still waited for"
+    assert 1 == len(fakes.pids("n-1")), "the supervisor still waits for the end of the line"
     await until(lambda: len(fakes.pids("n-1")) == 2)
     supervisor.stop()
     assert await running
 
 
-async def test_a_machine_without_room_for_another_process_is_waited_for(fakes, tmp_path, monkeypatch):
+async def test_failed_start_of_a_process_is_retried(fakes, tmp_path, monkeypatch):
     python = tmp_path / "python"
     python.symlink_to(sys.executable)
     monkeypatch.setattr(processes, "_PROGRAM", (str(python), *PROGRAM[1:]))
     monkeypatch.setattr(processes, "FIRST_PAUSE_S", 0.2)
-    tried = []
-    monkeypatch.setattr(processes._log, "warning", lambda event, **facts: tried.append(event))
     supervisor = fakes("ready", "done 1\nready")
-    running = asyncio.create_task(ended(supervisor, Recorder(python.unlink)))
-    await until(lambda: "a node can't be started" in tried)
+    with capture_logs() as lines:
+        running = asyncio.create_task(ended(supervisor, Recorder(python.unlink)))
+        await until(lambda: "a node can't be started" in {line["event"] for line in lines})
     python.symlink_to(sys.executable)
     await until(lambda: len(fakes.pids("n-1")) == 2)
     supervisor.stop()
@@ -263,8 +258,8 @@ async def test_a_machine_without_room_for_another_process_is_waited_for(fakes, t
     assert 1 == len(fakes.pids("n-0"))
 
 
-async def test_given_up_it_leaves_nothing(fakes):
-    """As a second Ctrl-C does it."""
+async def test_cancelled_supervisor_leaves_no_process(fakes):
+    """A second Ctrl-C cancels it."""
     running = asyncio.create_task(fakes("deaf", "deaf").run(recorder := Recorder()))
     await until(lambda: recorder.calls)
     running.cancel()
@@ -273,7 +268,7 @@ async def test_given_up_it_leaves_nothing(fakes):
     assert not any(map(psutil.pid_exists, fakes.pids()))
 
 
-async def test_an_error_of_who_is_told_ends_all(fakes):
+async def test_error_in_on_ready_ends_all_nodes(fakes):
     def fail():
         raise KeyError("defect")
 
@@ -282,6 +277,6 @@ async def test_an_error_of_who_is_told_ends_all(fakes):
     assert ["SIGTERM"] * 2 == fakes.signals()
 
 
-async def test_a_name_that_grows_too_long_is_told():
+async def test_too_long_node_name_is_refused():
     with pytest.raises(InvalidName, match="node 'nnn"):
         Supervisor("n" * 127, 1, [], drain_grace_s=1)

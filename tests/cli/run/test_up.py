@@ -1,4 +1,4 @@
-"""`evenlane up`: what is wrong with its ports and servers, told before anything starts where that is possible."""
+"""`evenlane up`: wrong ports and servers are reported, before anything starts if possible."""
 
 import socket
 
@@ -28,7 +28,7 @@ HANDLER = ["--handler", "examples.handler:handle"]
         ),
     ],
 )
-def test_wrong_use_is_told_before_anything_starts(capsys, tmp_path, arguments, sentence):
+def test_wrong_use_is_refused_before_anything_starts(capsys, tmp_path, arguments, sentence):
     assert 2 == run(["up", "--data-dir", str(tmp_path / "d"), *arguments])
     out, err = capsys.readouterr()
     assert ("", 1) == (out, err.count("\n"))
@@ -36,21 +36,20 @@ def test_wrong_use_is_told_before_anything_starts(capsys, tmp_path, arguments, s
     assert not (tmp_path / "d").exists()
 
 
-def test_what_its_own_etcd_cant_do_is_told_at_once(capsys, tmp_path):
-    """A settings file for production, say: else it would be waited for in vain."""
+def test_settings_for_a_secure_etcd_are_refused_at_once(capsys, tmp_path):
+    """For example those of production, for which it would wait in vain."""
     config = tmp_path / "prod.toml"
     (tmp_path / "ca.pem").write_text("")
     config.write_text('etcd = "etcd.example:2379"\netcd_ca = "ca.pem"\n')
     assert 2 == run(["up", "--data-dir", str(tmp_path / "d"), "--config", str(config)])
-    reported = (
+    expected = (
         f"evenlane: etcd_ca (file {config}) is for an etcd with TLS or users, and `up` starts one without: leave it out"
     )
-    assert capsys.readouterr().err.startswith(reported)
+    assert capsys.readouterr().err.startswith(expected)
 
 
 @pytest.mark.parametrize("processes", [[], ["--processes", "2"]])
-def test_a_taken_http_port_is_found_before_servers_start(capsys, tmp_path, processes):
-    """A port that is taken is found by trying: exit code 1, as everywhere."""
+def test_taken_http_port_is_found_before_servers_start(capsys, tmp_path, processes):
     with socket.create_server(("127.0.0.1", free_port())) as other:
         port = other.getsockname()[1]
         given = ["--data-dir", str(tmp_path / "d"), *HANDLER, *processes, "--http-port", str(port)]
@@ -63,17 +62,17 @@ def test_a_taken_http_port_is_found_before_servers_start(capsys, tmp_path, proce
 
 @pytest.mark.real
 @pytest.mark.parametrize("kind", ["nats", "etcd"])
-def test_a_servers_taken_port_ends_it_with_the_same_code(capsys, tmp_path, kind):
+def test_taken_port_of_a_server_has_the_same_exit_code(capsys, tmp_path, kind):
     with socket.create_server(("127.0.0.1", free_port())) as other:
         port = other.getsockname()[1]
         assert 1 == run(["up", "--data-dir", str(tmp_path), f"--{kind}-port", str(port)])
     _, err = capsys.readouterr()
-    reported = f"port {port} on 127.0.0.1 is taken: choose another --{kind}-port, or stop what listens there"
-    assert f"evenlane: {reported}\n" == err
+    expected = f"port {port} on 127.0.0.1 is taken: choose another --{kind}-port, or stop what listens there"
+    assert f"evenlane: {expected}\n" == err
 
 
-def test_settings_of_other_servers_are_no_wrong_use(capsys, tmp_path, monkeypatch):
-    """They are for other commands: the refusal that comes is another one."""
+def test_addresses_in_variables_are_ignored(capsys, tmp_path, monkeypatch):
+    """They are for other commands; `up` fails later, for its port."""
     monkeypatch.setenv("EVENLANE_NATS", "nats://127.0.0.1:1")
     monkeypatch.setenv("EVENLANE_ETCD", "127.0.0.1:1")
     with socket.create_server(("127.0.0.1", free_port())) as other:

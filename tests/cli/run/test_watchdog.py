@@ -1,4 +1,4 @@
-"""A process whose handler keeps the interpreter lock ends as well."""
+"""The watchdog ends a process whose handler keeps the interpreter lock."""
 
 import asyncio
 import subprocess
@@ -14,14 +14,14 @@ from evenlane.engine.cli.run.watchdog import Watchdog
 async def main():
     with Watchdog(1, 0):
         await asyncio.sleep(0.1)
-        ctypes.PyDLL(None).sleep(60)  # with the lock: no other thread runs
+        ctypes.PyDLL(None).sleep(60)  # keeps the lock: no other thread runs
 
 asyncio.run(main())
 """
 
 
-def test_a_process_that_holds_the_interpreter_lock_is_ended_with_its_stacks():
-    """F1: no thread of its own can end it, or say who it was."""
+def test_process_that_holds_the_interpreter_lock_is_ended_with_its_stacks():
+    """F1: no thread of the process can end it or report the handler."""
     ended = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(_PROGRAM)], capture_output=True, text=True, timeout=50, check=False
     )
@@ -29,7 +29,7 @@ def test_a_process_that_holds_the_interpreter_lock_is_ended_with_its_stacks():
     assert "in main" in ended.stderr
 
 
-async def test_it_ends_nothing_without_a_limit_nor_after_its_end():
+async def test_watchdog_without_limit_or_after_its_end_does_nothing():
     """F1: `block_limit` 0."""
     with Watchdog(0):
         await asyncio.sleep(0)

@@ -1,4 +1,4 @@
-"""`evenlane top` in a terminal: what each key does, on figures of the test's own (Issue 7.5)."""
+"""`evenlane top` in a terminal: keys and clicks, with figures of the tests."""
 
 from contextlib import asynccontextmanager
 
@@ -17,8 +17,8 @@ from tests.cli.top.test_top import ACME, EXAMPLE, IDLE, PAUSED, shown
 from tests.support.until import until
 
 
-class Fake:
-    """A source whose next overview can be set; it notes what it is asked. `fails` is raised by overviews."""
+class FakeSource:
+    """A source with a given overview, which records questions and changes. Overviews raise `fails`."""
 
     def __init__(self, document):
         self.document, self.looks, self.asked, self.switched = document, 0, [], []
@@ -48,8 +48,8 @@ class Fake:
 
 @asynccontextmanager
 async def running(document=EXAMPLE, size=(100, 30)):
-    """What it shows changes when the test says so, by `look`."""
-    fake = Fake(document)
+    """The app with its source and pilot. It asks for another overview only on `look`."""
+    fake = FakeSource(document)
     app = TopApp(fake, ViewState(), 600.0, document)
     async with app.run_test(size=size) as pilot:
         await pilot.pause()
@@ -57,9 +57,9 @@ async def running(document=EXAMPLE, size=(100, 30)):
 
 
 async def look(app, fake, document=None):
-    """The interval is over; returns when it has looked."""
+    """Have the app ask for an overview; return once it has."""
     fake.document, looks = document or fake.document, fake.looks
-    app._wake.set()
+    app.wake.set()
     await until(lambda: fake.looks > looks)
     await app.animator.wait_until_complete()
 
@@ -78,18 +78,17 @@ async def pressed(pilot, *keys):
     await pilot.pause()
 
 
-async def test_it_shows_what_plain_shows():
+async def test_screen_shows_the_same_as_plain_output():
     async with running() as (app, *_):
         assert ["acme", "mid", "globex", "initech"] == listed(app)
         assert text(app, "columns").startswith("PROJECT  PRIORITY  BACKLOG▼")
         assert "55 wait" in text(app, "head")
         assert text(app, "nodes").splitlines()[1].startswith("a*")
         assert "4,900 less busy projects" in text(app, "rest")
-        assert "" == text(app, "said")
+        assert "" == text(app, "message")
 
 
-async def test_sorting():
-    """By the next column and back, the other way round, and by a click on a column's name."""
+async def test_keys_and_clicks_sort():
     async with running() as (app, _, pilot):
         await pressed(pilot, "s")
         assert ("oldest", ["globex", "acme"]) == (app.choice.sort, listed(app)[:2])
@@ -110,8 +109,8 @@ async def test_sorting():
         assert "quota" == app.choice.sort
 
 
-async def test_filtering():
-    """As it is typed; Enter keeps it, Esc ends it."""
+async def test_filter_applies_while_typing():
+    """Enter keeps the filter, Esc removes it."""
     async with running() as (app, _, pilot):
         app.query_one(TenantList).post_message(events.Key("slash", "/"))  # typed ahead, in one go
         await pressed(pilot, "i", "n")
@@ -119,13 +118,13 @@ async def test_filtering():
         await pressed(pilot, "enter")
         assert (False, ["initech"]) == (app.query_one(Input).display, listed(app))
         await pressed(pilot, "slash", "x")
-        assert ([], "none of those that are shown is like this") == (listed(app), text(app, "rest").split("; ")[0])
+        assert ([], "no project matches") == (listed(app), text(app, "rest").split("; ")[0])
         await pressed(pilot, "escape")
         assert ["acme", "mid", "globex", "initech"] == listed(app)
         assert (False, "") == (app.query_one(Input).display, app.choice.project)
 
 
-async def test_one_line_for_each_tenant_and_no_nodes():
+async def test_keys_toggle_totals_and_nodes():
     async with running() as (app, _, pilot):
         await pressed(pilot, "t", "n")
         assert (["acme", "globex", "initech"], "") == (listed(app), text(app, "nodes"))
@@ -133,8 +132,8 @@ async def test_one_line_for_each_tenant_and_no_nodes():
         assert (4, True) == (len(listed(app)), bool(text(app, "nodes")))
 
 
-async def test_pausing_asks_first():
-    """Issue 7.5: only after a yes; what came of it is told."""
+async def test_pause_needs_confirmation():
+    """The result is shown, and a new overview is requested."""
     async with running() as (app, fake, pilot):
         await pressed(pilot, "p")
         assert isinstance(app.screen, Confirm)
@@ -143,58 +142,58 @@ async def test_pausing_asks_first():
         assert ([], False) == (fake.switched, isinstance(app.screen, Confirm))
         before = fake.looks
         await pressed(pilot, "p", "y")
-        await until(lambda: text(app, "said") == "acme: done")
+        await until(lambda: text(app, "message") == "acme: done")
         assert [("acme", "pause")] == fake.switched
-        await until(lambda: fake.looks > before)  # what came of it is looked at at once
+        await until(lambda: fake.looks > before)
 
 
-async def test_a_paused_one_is_resumed_and_a_refusal_is_told():
+async def test_paused_topic_is_resumed_and_refusal_is_shown():
     async with running() as (app, fake, pilot):
         await pressed(pilot, "down", "down", "p", "y")
         await until(lambda: fake.switched)
         assert [("globex", "resume")] == fake.switched
         await pressed(pilot, "down", "p", "y")
-        await until(lambda: text(app, "said") == "topic initech is draining")
+        await until(lambda: text(app, "message") == "topic initech is draining")
 
 
-async def test_without_a_topic_there_is_nothing_to_pause():
+async def test_project_without_topic_cannot_be_paused():
     async with running(shown(Row("acme", ACME.bands))) as (app, fake, pilot):
         await pressed(pilot, "p")
         assert (False, []) == (isinstance(app.screen, Confirm), fake.switched)
-        assert text(app, "said").startswith("acme has no topic")
+        assert text(app, "message").startswith("acme has no topic")
 
 
-async def test_why_of_the_chosen_one():
-    """Enter opens it, arrows lead to the next one's, Esc closes it."""
+async def test_pane_shows_why_the_chosen_tenant_waits():
+    """Enter opens the pane, arrows change the tenant, Esc closes it."""
     async with running(size=(80, 24)) as (app, fake, pilot):
         await pressed(pilot, "enter")
-        await until(lambda: "gone soon" in text(app, "told"))
+        await until(lambda: "gone soon" in text(app, "reasons"))
         assert (["acme"], "") == (fake.asked, text(app, "nodes"))
-        await pressed(pilot, "down")  # still acme's
+        await pressed(pilot, "down")  # a line of the same tenant
         await pressed(pilot, "down")
-        await until(lambda: text(app, "told") == "no answer came")
+        await until(lambda: text(app, "reasons") == "no answer came")
         assert ["acme", "globex"] == fake.asked
         await pressed(pilot, "escape")
         assert (False, True) == (app.query_one("#why").display, bool(text(app, "nodes")))
 
 
-async def test_help_and_freezing():
+async def test_frozen_screen_asks_for_no_overview():
     async with running() as (app, fake, pilot):
         await pressed(pilot, "question_mark")
         assert isinstance(app.screen, Help)
         await pressed(pilot, "escape", "space")
         assert "FROZEN" in text(app, "head")
         fake.document = shown(IDLE)
-        app._wake.set()
-        await until(lambda: not app._wake.is_set())
+        app.wake.set()
+        await until(lambda: not app.wake.is_set())
         await pilot.pause()
         assert (0, 4) == (fake.looks, len(listed(app)))
         await pressed(pilot, "space")  # at once
         await until(lambda: listed(app) == ["initech"])
 
 
-async def test_the_chosen_line_stays_chosen():
-    """Figures change under the cursor: it goes with its tenant, and to the first line if that is gone."""
+async def test_cursor_stays_on_its_tenant():
+    """It moves to the first line if the tenant is gone."""
     async with running() as (app, fake, pilot):
         await pressed(pilot, "down", "down")
         assert "globex" == app.query_one(TenantList).tenant["project"]
@@ -213,21 +212,20 @@ async def test_the_chosen_line_stays_chosen():
         await until(lambda: listed(app) == ["globex"])
 
 
-async def test_a_connection_that_is_lost_is_a_line_and_it_goes_on():
+async def test_lost_connection_is_shown_until_it_is_back():
     async with running() as (app, fake, _):
         fake.fails = Unreachable("there is no connection to NATS at the moment")
         await look(app, fake)
-        await until(lambda: text(app, "said").startswith("connection lost, what is shown is old"))
+        await until(lambda: text(app, "message").startswith("connection lost, these figures are old"))
         assert 4 == len(listed(app))
         fake.fails = None
         await look(app, fake, shown(IDLE))
         await until(lambda: listed(app) == ["initech"])
-        assert "" == text(app, "said")
+        assert "" == text(app, "message")
 
 
 @pytest.mark.parametrize("size", [(80, 24), (40, 12), (200, 60)])
-async def test_it_fits_and_is_resized(size):
-    """Issue 7.5: the list, with the chosen line seen, has room at 80 x 24, and in smaller ones."""
+async def test_resized_screen_has_room_for_the_list(size):
     async with running(size=(120, 30)) as (app, _, pilot):
         await pilot.resize_terminal(*size)
         await pilot.pause()
@@ -236,7 +234,7 @@ async def test_it_fits_and_is_resized(size):
             assert max(map(len, text(app, "columns").splitlines())) < size[0]
 
 
-async def test_the_chosen_line_is_seen_without_colours():
+async def test_chosen_line_is_visible_without_colours():
     async with running() as (app, _, pilot):
         await pressed(pilot, "down")
         listing = app.query_one(TenantList)
@@ -245,12 +243,12 @@ async def test_the_chosen_line_is_seen_without_colours():
         assert isinstance(listing, OptionList)
 
 
-async def test_a_defect_ends_it_without_a_traceback_on_the_screen():
-    """Whoever has started it gets the error; the terminal is given back by then."""
-    fake = Fake(EXAMPLE)
+async def test_unexpected_error_ends_the_app_without_traceback():
+    """The caller of the app gets the error, after the terminal is restored."""
+    fake = FakeSource(EXAMPLE)
     app = TopApp(fake, ViewState(), 0.01, EXAMPLE)
     fake.fails = RuntimeError("broken")
-    with pytest.raises(WorkerFailed):  # that is Textual's own, for tests
+    with pytest.raises(WorkerFailed):  # raised by Textual's test harness
         await _until_it_ends(app)
     assert fake.fails is app.defect
     assert [] == app._exit_renderables

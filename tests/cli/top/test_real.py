@@ -1,4 +1,4 @@
-"""`evenlane top` on real servers and a real node: JSON, plain lines into a pipe, and a terminal (Issue 7.5)."""
+"""`evenlane top` on real servers and a real node: JSON, plain lines into a pipe, and a terminal."""
 
 import asyncio
 import fcntl
@@ -14,7 +14,6 @@ import termios
 import pytest
 
 from evenlane.engine.base import names
-from evenlane.engine.cli.main import run
 from evenlane.engine.cli.top.source import connect_source
 from evenlane.engine.errors import EvenlaneError
 from evenlane.engine.producer.put import Put
@@ -36,25 +35,25 @@ async def world(world):
     return world
 
 
-async def test_on_a_node_that_runs(world, capsys):
-    """One world for all of it, as servers and a node take seconds to start."""
+async def test_top_on_a_running_node(world, evenlane_in_thread):
+    """All parts share a world, as a node takes seconds to start."""
     async with connect_source(world.settings, "somebody") as source:
 
-        async def waits():
+        async def both_wait():
             backlogs = {tenant["project"]: tenant["backlog"] for tenant in (await source.overview())["tenants"]}
             return backlogs == {"acme": 5, "bolt": 2}
 
-        await until(waits, 40)
-        await _json()
+        await until(both_wait, 40)
+        await _json(evenlane_in_thread)
         await _plain()
-        await _ended_by_its_reader()
-        await _wrong_use(capsys)
+        await _end_of_reader()
+        await _errors(evenlane_in_thread)
         await _a_terminal(world)
         await _switching(world, source)
 
 
-async def _json():
-    code, out, err = await evenlane("top", "--json", "--project", "acme")
+async def _json(evenlane_in_thread):
+    code, out, err = await evenlane_in_thread("top", "--json", "--project", "acme")
     assert (0, "") == (code, err)
     reported = json.loads(out)
     assert [("acme", "quota", 0.01, 5)] == [
@@ -64,21 +63,21 @@ async def _json():
 
 
 async def _plain():
-    """Two tables, no escape codes, each line whole."""
+    """Two tables of complete lines without escape codes."""
     code, out, err = await evenlane("top", "--count", "2", "--interval", "0.5s", "--sort", "name")
     assert (0, "", False) == (code, err, "\x1b" in out)
     first, second = out.split("\n\n")
     for page in (first, second):
         lines = page.splitlines()
-        assert re.match(r"\d{4}-\d\d-\d\dT[\d:.]+Z online: 1 node, 2 projects, \d wait, ", lines[0])
+        assert re.match(r"\d{4}-\d\d-\d\dT[\d:.]+Z \w+: 1 node, 2 projects, \d wait, ", lines[0])
         assert ["acme", "bolt", "node-a*"] == [line.split()[0] for line in lines if line.startswith(("a", "b", "n"))]
     code, out, _ = await evenlane("top", "--once", "--limit", "1", "--totals")
     assert (0, 1) == (code, out.count("\nacme "))
     assert "\n1 more of these\n" in out
 
 
-async def _ended_by_its_reader():
-    """A pipe that is closed, and Ctrl-C: no word, exit code 0."""
+async def _end_of_reader():
+    """A closed pipe and Ctrl-C: no message, exit code 0."""
     for ending in ("close", "interrupt"):
         process = await asyncio.create_subprocess_exec(
             *_COMMAND, "--interval", "0.5s", stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
@@ -94,21 +93,20 @@ async def _ended_by_its_reader():
         assert (ending, 0) == (ending, await process.wait())
 
 
-async def _wrong_use(capsys):
-    """What can only be told when the servers have been asked."""
+async def _errors(evenlane_in_thread):
+    """Errors that are found only by asking servers."""
     for arguments, code, sentence in (
         (["--json", "--priority", "urgent"], 2, "priority 'urgent' is none of this cluster's: high, mid, low"),
         (["--env", "nowhere", "--json"], 1, "environment 'nowhere' is not there"),
         (["--etcd", "127.0.0.1:1", "--json"], 1, "etcd at 127.0.0.1:1 does not answer"),
     ):
-        assert code == await asyncio.to_thread(run, ["top", *arguments])
-        out, err = capsys.readouterr()
-        assert ("", 1) == (out, err.count("\n"))
+        found, out, err = await evenlane_in_thread("top", *arguments)
+        assert (code, "", 1) == (found, out, err.count("\n"))
         assert sentence in err
 
 
 class Terminal:
-    """A pseudo terminal of 80 x 24 with the command in it; `seen` is all that it wrote."""
+    """A pseudo terminal of 80 x 24 that runs the command; `seen` is its output."""
 
     def __init__(self, code: str = CODE) -> None:
         self.code = code
@@ -143,8 +141,8 @@ class Terminal:
     def types(self, keys):
         os.write(self.ours, keys.encode())
 
-    async def is_given_back(self, code=0):
-        """It has ended, without a traceback, and the terminal is as it was: its modes, its screen, its cursor."""
+    async def is_restored(self, code=0):
+        """Wait for the end without a traceback, and with the terminal's modes, screen and cursor restored."""
         assert code == await asyncio.wait_for(self.process.wait(), 40)
         await until(lambda: b"\x1b[?1049l" in self.seen and b"\x1b[?25h" in self.seen)
         assert self.before == termios.tcgetattr(self.its)
@@ -152,7 +150,7 @@ class Terminal:
 
 
 async def _a_terminal(world):
-    """It shows what there is; two keys pause a tenant; `q`, a signal or a defect ends it, and all is as before."""
+    """Two keys pause a tenant; `q`, a signal or an unexpected error ends it, and the terminal is restored."""
     async with Terminal() as terminal:
         await terminal.shows("acme")
         await terminal.shows("node-a*")
@@ -161,26 +159,26 @@ async def _a_terminal(world):
         await terminal.shows("Stop handling messages of acme?")
         terminal.types("y")
         await terminal.shows("acme: paused, accepted")
-        stored = await world.etcd.get(names.key("online", "topics", "acme"))
+        stored = await world.etcd.get(names.key(world.settings.env, "topics", "acme"))
         assert "paused" == json.loads(stored.value)["state"]
         terminal.types("q")
-        await terminal.is_given_back()
+        await terminal.is_restored()
     async with Terminal() as terminal:
         await terminal.shows("acme")
         terminal.process.send_signal(signal.SIGTERM)
-        await terminal.is_given_back()
+        await terminal.is_restored()
     async with Terminal(_BROKEN) as terminal:
-        await terminal.is_given_back(1)
+        await terminal.is_restored(1)
         assert b"evenlane: unexpected ZeroDivisionError: division by zero; this is a defect" in terminal.seen
 
 
 def self_drawn(terminal):
-    """The terminal is the program's: no echo, a screen of its own."""
+    """Whether the program controls the terminal: no echo, the alternate screen."""
     return terminal.before != termios.tcgetattr(terminal.its) and b"\x1b[?1049h" in terminal.seen
 
 
 async def _switching(world, source):
-    """Who does it is in the history; a topic that drains is left alone."""
+    """The history has the author of a change; a draining topic is not changed."""
     await world.topics("coil", state="draining")
     assert "acme: active, accepted" == await source.switch("acme", "resume")
     with pytest.raises(EvenlaneError, match="topic coil is draining: `evenlane topics pause coil` changes that"):
@@ -188,5 +186,5 @@ async def _switching(world, source):
     with pytest.raises(EvenlaneError, match="has no topic"):
         await source.switch("nobody", "pause")
     assert "quota" == (await source.why("bolt"))["priorities"][1]["reasons"][0]["reason"]
-    (entry, *_) = (await world.etcd.list(names.key("online", "history", "acme", ""))).items[-1:]
+    (entry, *_) = (await world.etcd.list(names.key(world.settings.env, "history", "acme", ""))).items[-1:]
     assert ("somebody", "top: resume") == tuple(json.loads(entry.value)[key] for key in ("by", "via"))

@@ -1,4 +1,4 @@
-"""What `evenlane top` says when no node answers."""
+"""`evenlane top` without an answer of any node."""
 
 import pytest
 
@@ -12,8 +12,8 @@ from evenlane.ring.membership.records import NodeRecord, encode
 from tests.unit.admin.overview.test_client import Line
 
 
-async def test_nodes_that_give_no_answer_are_named_with_their_troubles():
-    """F1: a node whose loop is blocked can't answer; its record in etcd says what blocks it."""
+async def test_silent_node_is_named_with_its_troubles():
+    """F1: a node with a blocked loop can't answer; its record in etcd names the blocking line."""
     etcd = MemoryCoordination()
     await agree_cluster_config(etcd, "online", {"partitions": 4})
     blocked = NodeRecord(host="h", at=1.0, troubles={"blocked": "has been blocked for 12 s by jobs.py:41"})
@@ -22,8 +22,8 @@ async def test_nodes_that_give_no_answer_are_named_with_their_troubles():
     with pytest.raises(EvenlaneError) as error:
         await source.overview()
     first, _, trouble = str(error.value).partition("; ")
-    assert first.endswith("from the only node of environment 'online': what waits is known only there")
+    assert first.endswith("from the only node of environment 'online': only nodes know the backlogs")
     assert "node a has been blocked for 12 s by jobs.py:41" == trouble
     await etcd.put(names.key("online", "nodes", "a"), encode(NodeRecord(host="h", at=1.0)))
-    with pytest.raises(EvenlaneError, match=r"what waits is known only there$"):
+    with pytest.raises(EvenlaneError, match=r"only nodes know the backlogs$"):
         await source.overview()

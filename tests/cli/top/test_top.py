@@ -1,7 +1,4 @@
-"""`evenlane top`, without servers: what is chosen, how it is written, what is wrong use."""
-
-import subprocess
-import sys
+"""`evenlane top` without servers: selection, formatting, wrong use."""
 
 import pytest
 
@@ -41,7 +38,7 @@ def shown(*rows, rest=None, nodes="a", **fields):
 EXAMPLE = shown(ACME, PAUSED, IDLE, rest=Rest(4_900, [Band(5, 1, leaving=2.0), Band(), Band()]))
 
 
-# ---- what is chosen
+# ---- selection
 
 
 def names(choice, document=EXAMPLE):
@@ -55,7 +52,7 @@ def names(choice, document=EXAMPLE):
         (ViewState(reverse=True), ["initech", "globex", "acme"]),
         (ViewState(sort="name", reverse=True), ["initech", "globex", "acme"]),
         (ViewState(sort="oldest"), ["globex", "acme", "initech"]),
-        (ViewState(sort="rate"), ["globex", "initech", "acme"]),  # acme's isn't known
+        (ViewState(sort="rate"), ["globex", "initech", "acme"]),  # the rate of acme is unknown
         (ViewState(sort="rate", priority="high"), ["acme"]),
         (ViewState(sort="gone"), ["globex", "initech", "acme"]),
         (ViewState(sort="quota"), ["acme", "globex", "initech"]),
@@ -66,13 +63,13 @@ def names(choice, document=EXAMPLE):
         (ViewState(priority="mid", sort="oldest"), ["globex", "acme"]),
     ],
 )
-def test_who_is_chosen_and_in_which_order(choice, expected):
-    """Issue 7.5: sort, filter; what isn't known comes last."""
+def test_tenants_are_filtered_and_sorted(choice, expected):
+    """Unknown figures come last."""
     assert expected == names(choice)
 
 
-def test_a_tenants_lines():
-    """Priorities with something in them, one line at least; or one for all."""
+def test_tenant_has_a_line_per_active_priority():
+    """At least one line; with totals, one for all priorities."""
     found = [(line.tenant["project"], line.figures["priority"], line.first) for line in lines(EXAMPLE, ViewState())]
     assert [
         ("acme", "high", True), ("acme", "mid", False), ("globex", "mid", True), ("initech", "all", True)
@@ -89,13 +86,13 @@ def test_a_tenants_lines():
         ([band(1, gone_s=3.0), band(2, gone_s=None, never=True), Band()], None, True),
     ],
 )
-def test_a_tenant_is_gone_when_its_last_priority_is(bands, gone, never):
+def test_tenant_is_empty_when_its_last_priority_is(bands, gone, never):
     (tenant,) = shown(Row("acme", bands))["tenants"]
     assert (gone, never) == (whole(tenant)["gone_in_seconds"], whole(tenant)["never_gone"])
 
 
-def test_json_has_what_is_chosen():
-    """The form stays, and so does what is said of the whole."""
+def test_json_has_the_selected_tenants():
+    """Its form and its totals don't depend on the selection."""
     reported = narrowed(EXAMPLE, ViewState(project="acme", priority="mid"))
     (tenant,) = reported["tenants"]
     assert ["mid"] == [part["priority"] for part in tenant["priorities"]]
@@ -103,7 +100,7 @@ def test_json_has_what_is_chosen():
     assert EXAMPLE == narrowed(EXAMPLE, ViewState())
 
 
-# ---- how it is written
+# ---- formatting
 
 
 @pytest.mark.parametrize(
@@ -119,8 +116,7 @@ def test_json_has_what_is_chosen():
         (1234.5, "1,234"),
     ],
 )
-def test_rates(value, text):
-    """Issue 7.5: what isn't known is never shown as 0."""
+def test_rate_is_formatted(value, text):
     assert text == formatting.rate(value)
 
 
@@ -132,29 +128,28 @@ def test_rates(value, text):
         ("active", 0.01, 0.01, "0.01"),
     ],
 )  # fmt: skip
-def test_quotas(state, qps, now, text):
+def test_quota_is_formatted(state, qps, now, text):
     assert text == formatting.quota({"state": state, "qps": qps, "quota_now": now})
 
 
-def test_a_page_by_hand(golden):
-    """Issue 7.5: plain lines for a pipe, which say all by themselves."""
+def test_page_of_plain_lines(golden):
     golden.check("\n".join(page(EXAMPLE, ViewState())) + "\n")
 
 
-def test_a_page_of_an_environment_without_nodes(golden):
+def test_page_without_nodes(golden):
     golden.check("\n".join(page(document(cluster(), [], NOW), ViewState())) + "\n")
 
 
-def test_a_page_says_what_it_doesnt_show():
+def test_page_summarises_hidden_tenants():
     first, *_ = [line for line in page(EXAMPLE, ViewState(limit=1)) if "more" in line]
     assert "2 more of these; 4,900 less busy projects counted together: 5 wait, 1 in flight, 2/s out" == first
-    assert "none of those that are shown is like this" in [*page(EXAMPLE, ViewState(project="nobody"))]
+    assert "no project matches" in [*page(EXAMPLE, ViewState(project="nobody"))]
     assert "" == rest(shown(ACME), lines(shown(ACME), ViewState()), 1)
 
 
 @pytest.mark.parametrize("room", [200, 120, 100, 80, 60, 40])
-def test_a_table_fits_where_it_can(room):
-    """Issue 7.5: on a narrow terminal the less important columns go, then names are cut."""
+def test_table_fits_the_width(room):
+    """A narrow terminal loses the less important columns first, then ends of names."""
     long = Row("a-project-with-quite-a-long-name-" + "x" * 30, ACME.bands, 2, "active", 100.0, 60.0)
     made = table(TENANTS, lines(shown(long, PAUSED), ViewState()), room)
     needed = {"PROJECT", "BACKLOG", "OLDEST", "OUT/S", "WAITS FOR"}
@@ -168,14 +163,13 @@ def test_a_table_fits_where_it_can(room):
         assert len(TENANTS) == len(made.columns)
 
 
-def test_nodes_that_are_silent_have_no_figures():
+def test_silent_node_has_no_figures():
     made = table(NODES, shown(nodes=["a", "b"])["nodes"])
     (silent,) = [line for line in made.lines if line.startswith("b")]
     assert ["b", "4", "?", "?", "?", "?", "?", "0%", "?", "?", "?", "host"] == silent.split()
 
 
-def test_why_in_lines(golden):
-    """Issue 7.5: what is selected says why it waits; priorities with nothing in them are left out."""
+def test_why_pane_shows_active_priorities(golden):
     part = {"waiting": 0, "oldest_seconds": None, "in_flight": 0, "delayed": 0, "reasons": []}
     waits = {"reason": "quota", "groups": 2, "messages": 7, "sentence": "the topic's 5 msg/s are used up"}
     reported = {
@@ -203,17 +197,6 @@ top --count many
 """
 
 
-def test_what_is_wrong_is_one_sentence_with_the_right_code(transcript):
+def test_wrong_use_is_one_sentence(transcript):
     transcript.fail(WRONG)
     transcript.check()
-
-
-def test_help_has_an_example_and_loads_nothing_heavy():
-    """Issue 7.5: help stays quick."""
-    code = (
-        "import sys; from evenlane.engine.cli.main import run; run(['top', '--help']);"
-        " print([name for name in ('textual', 'nats', 'grpc', 'asyncio') if name in sys.modules])"
-    )
-    reported = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-    assert "evenlane top --once --limit 10" in reported
-    assert "[]" == reported.splitlines()[-1]

@@ -1,9 +1,8 @@
-"""`evenlane topics export`, and `apply` of its file, on a real etcd (F2)."""
+"""F2: `evenlane topics export`, and `apply` of its file, on a real etcd."""
 
 import asyncio
 import json
 import os
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -17,14 +16,8 @@ BACKUP = Path("backup.json")
 
 
 @pytest.fixture
-def topics(on_etcd):
-    """Runs `evenlane topics ...`: (exit code, stdout, stderr)."""
-    return partial(on_etcd, "topics")
-
-
-@pytest.fixture
 def wipe(etcd, own_env):
-    """Takes away all that the environment has in etcd."""
+    """Deletes all keys of the environment in etcd."""
 
     async def work():
         client = EtcdCoordination([etcd.endpoint])
@@ -35,17 +28,17 @@ def wipe(etcd, own_env):
     return lambda: asyncio.run(work())
 
 
-def in_force(topics):
+def in_effect(topics):
     document = json.loads(topics("list", "--json")[1])
     return {topic["project"]: topic["in_force"] for topic in document["topics"]}
 
 
 def settings_of(found):
-    """Without what says when it was accepted."""
+    """The settings without the fields that say when they were accepted."""
     return {project: {**fields, "revision": 0, "number": 0} for project, fields in found.items()}
 
 
-def test_apply_brings_back_what_export_wrote(topics, wipe):
+def test_apply_restores_an_export(topics, wipe):
     topics("set", "acme", "--qps", "100", "--ttl", "1d", "--backoff-base", "2s", "--concurrency", "7")
     topics("set", "globex", "--qps", "100", "--ordered", "--push", '{"url": "https://globex.example/h", "timeout": 5}')
     topics("set", "globex", "--qps", "200")
@@ -53,7 +46,7 @@ def test_apply_brings_back_what_export_wrote(topics, wipe):
     topics("pause", "rest")
     topics("set", "old", "--qps", "1")
     topics("delete", "old")
-    before = in_force(topics)
+    before = in_effect(topics)
     del before["old"]
 
     code, out, err = topics("export", "--file", str(BACKUP))
@@ -64,7 +57,7 @@ def test_apply_brings_back_what_export_wrote(topics, wipe):
     assert "0 new, 1 changed, 2 unchanged" in topics("apply", str(BACKUP), "--dry-run")[1], "the ordered one is pinned"
 
     wipe()
-    assert {} == in_force(topics)
+    assert {} == in_effect(topics)
     assert (1, "") == topics("export", "--file", str(BACKUP))[:2], "an empty etcd is no reason to lose the backup"
     assert first == BACKUP.read_bytes()
 
@@ -72,11 +65,11 @@ def test_apply_brings_back_what_export_wrote(topics, wipe):
         (done := topics("apply", str(BACKUP), "--yes"))[0],
         done[1].splitlines()[-1],
     )
-    assert settings_of(before) == settings_of(in_force(topics))
+    assert settings_of(before) == settings_of(in_effect(topics))
     assert first == topics("export")[1].encode()
 
 
-def test_a_file_is_replaced_at_once_and_keeps_its_mode_and_its_link(topics, tmp_path):
+def test_export_replaces_file_atomically_and_keeps_mode_and_link(topics, tmp_path):
     topics("set", "acme", "--qps", "100")
     real, link = tmp_path / "there" / "topics.json", tmp_path / "topics.json"
     real.parent.mkdir()
@@ -93,7 +86,7 @@ def test_a_file_is_replaced_at_once_and_keeps_its_mode_and_its_link(topics, tmp_
     assert ["topics.json"] == [each.name for each in real.parent.iterdir()]
 
 
-def test_nothing_is_left_of_a_file_that_can_not_be_written(topics, tmp_path):
+def test_failed_export_leaves_no_file(topics, tmp_path):
     topics("set", "acme", "--qps", "100")
     (tmp_path / "folder").mkdir()
     os.mkfifo(tmp_path / "pipe")
@@ -109,17 +102,17 @@ def test_nothing_is_left_of_a_file_that_can_not_be_written(topics, tmp_path):
     assert ["folder", "pipe"] == sorted(each.name for each in tmp_path.iterdir())
 
 
-def test_of_no_topics_stdout_gets_a_file_that_makes_none(topics):
+def test_export_without_topics_is_an_empty_object(topics):
     assert (0, "{}\n", "") == topics("export")
 
 
-def test_notes_are_told_up_to_a_hundred(topics, etcd, own_env):
-    async def spoil():
+def test_export_lists_at_most_a_hundred_notes(topics, etcd, own_env):
+    async def write_invalid_specs():
         client = EtcdCoordination([etcd.endpoint])
         await client.txn([], [Put(f"/evenlane/{own_env}/topics/p{n:03}", b"{}") for n in range(102)])
         await client.close()
 
-    asyncio.run(spoil())
+    asyncio.run(write_invalid_specs())
     code, out, err = topics("export")
     assert (0, "{}\n", 101) == (code, out, err.count("\n"))
     assert err.startswith("note: p000: its wish can't be accepted (qps is missing")

@@ -1,4 +1,4 @@
-"""Keys of an ordered topic get other groups only when nothing of it waits: `evenlane topics` on real servers."""
+"""An ordered topic changes its number of groups only without a backlog: `evenlane topics` on real servers."""
 
 import pytest
 
@@ -7,8 +7,8 @@ pytestmark = [pytest.mark.real, pytest.mark.usefixtures("own_env")]
 SENTENCE = "topic acme is ordered and 1 of its messages still wait or are being handled"
 
 
-def test_as_it_comes_back_from_draining(servers, evenlane, monkeypatch, tmp_path):
-    """Order: `topics set` and `topics apply` refuse it while a message waits, and do it when none does."""
+def test_groups_of_ordered_topic_change_only_without_a_backlog(servers, evenlane, monkeypatch, tmp_path):
+    """Order: after draining, `topics set` and `topics apply` refuse other groups while a message waits."""
     for name, value in {"NATS": servers.nats.url, "ETCD": servers.etcd.endpoint, "PARTITIONS": "4"}.items():
         monkeypatch.setenv(f"EVENLANE_{name}", value)
     (tmp_path / "t.toml").write_text("[acme]\nqps = 1000\nordered = true\n[other]\nqps = 1\n")

@@ -21,13 +21,13 @@ def template(on_etcd):
 
 
 @pytest.mark.usefixtures("on_etcd")
-def test_made_shown_listed_and_deleted(transcript):
+def test_template_is_made_shown_listed_and_deleted(transcript):
     for command in ("set dev --match dev-* --qps 10 --limit 2000", "get dev", "list", "delete dev", "list"):
         transcript("topics", "template", *command.split())
     transcript.check()
 
 
-def test_only_what_is_named_changes_and_json_is_one_document(template):
+def test_set_changes_only_the_given_fields(template):
     template("set", "dev", "--match", "dev-*", "--qps", "10", "--ttl", "1d")
     code, out, err = template("set", "dev", "--limit", "5", "--ttl", "default", "--backoff-base", "2", "--json")
     reported = json.loads(out)
@@ -42,7 +42,7 @@ def test_only_what_is_named_changes_and_json_is_one_document(template):
     assert {"name": "dev", "deleted": True} == json.loads(template("delete", "dev", "--json")[1])
 
 
-def test_it_has_all_fields_of_topics_set():
+def test_template_has_all_fields_of_topics_set():
     options = set(inspect.signature(set_).parameters)
     assert set(FIELDS) - {"backoff"} <= options
     assert {"backoff_base", "backoff_factor", "backoff_cap", "backoff_jitter"} <= options
@@ -66,14 +66,14 @@ topics template delete dev
 
 
 @pytest.mark.usefixtures("on_etcd")
-def test_what_is_wrong_is_one_sentence(transcript):
-    """Fault 19."""
+def test_error_is_one_sentence(transcript):
+    """Fault 19"""
     transcript.fail(WRONG)
     transcript.check()
 
 
-def test_what_others_wrote_is_shown_with_what_is_wrong(template, etcd, own_env):
-    """Fault 20."""
+def test_invalid_template_is_shown_with_its_error(template, etcd, own_env):
+    """Fault 20"""
 
     async def write():
         client = EtcdCoordination((etcd.endpoint,))
