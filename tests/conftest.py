@@ -1,4 +1,4 @@
-"""What holds for all tests."""
+"""Fixtures and settings of all tests."""
 
 from __future__ import annotations
 
@@ -23,26 +23,26 @@ if TYPE_CHECKING:
     from xdist.remote import Producer
 
 
-# Beside a busy neighbour any example takes long: that is no failure.
+# On a busy machine any example may take long, which is no failure.
 settings.register_profile("without a deadline", deadline=None)
 settings.load_profile("without a deadline")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--update", action="store_true", help="write what is so now into golden files and scripts")
+    parser.addoption("--update", action="store_true", help="rewrite golden files and text scripts")
 
 
 def pytest_configure() -> None:
-    """A shell starts what it runs in the background with SIGINT ignored, and so would be all that tests start, of which
-    some are ended by it.
+    """Restore the default of SIGINT. A shell ignores it in background processes, and so would the processes of tests,
+    some of which are ended by it.
     """
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(autouse=True)
-def _logs_as_at_the_start() -> Iterator[None]:
-    """A test that runs a command in this process sets its logs up, and a level above what the next test looks for."""
+def _default_logging() -> Iterator[None]:
+    """Restore the defaults: a command in this process configures logging, maybe with too high a level for others."""
     yield
     structlog.reset_defaults()
 
@@ -52,8 +52,8 @@ _LONG = ("spark", "ledger", "simulation")  # folders whose tests take seconds ea
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The long ones first: at the end one worker would run them while the others have nothing left. Spark takes a core
-    in one worker; the others meanwhile run the tests on real servers, which wait for most of their time.
+    """Run long tests first: at the end, one worker would run them while the others are idle. Spark takes a core in one
+    worker; meanwhile the others run the tests on real servers, which wait most of the time.
     """
     items.sort(key=lambda item: next((n for n, each in enumerate(_LONG) if each in item.path.parts), len(_LONG)))
 
@@ -66,7 +66,7 @@ def pytest_collection_finish() -> None:
 
 
 class OneSession(LoadScopeScheduling):
-    """What needs Spark is run by one of pytest-xdist's workers: so there is one session for the whole run."""
+    """Runs all tests with Spark in one worker of pytest-xdist, so that they share one session."""
 
     def _split_scope(self, nodeid: str) -> str:
         return "spark" if nodeid.startswith(_NEED_SPARK) else nodeid
@@ -79,13 +79,13 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> OneSess
 
 @pytest.fixture
 def update(request: pytest.FixtureRequest) -> bool:
-    """Whether files of what is expected are to be rewritten: review the difference."""
+    """Whether to rewrite expected files; their difference must be reviewed."""
     return bool(request.config.getoption("--update"))
 
 
 @pytest.fixture(scope="session")
 def nats_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NatsServer]:
-    """One nats-server for all tests that share one; who kills it starts it again."""
+    """A nats-server for all tests that share one. A test that kills it must restart it."""
     server = NatsServer(tmp_path_factory.mktemp("nats"))
     asyncio.run(server.start())
     yield server
@@ -94,14 +94,14 @@ def nats_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NatsServer
 
 @pytest.fixture(scope="session")
 def etcd_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EtcdServer]:
-    """One etcd for all tests that leave it running."""
+    """An etcd for all tests that share one. A test that kills it must restart it."""
     server = EtcdServer(tmp_path_factory.mktemp("etcd"), fast=True)
     asyncio.run(server.start())
     yield server
     asyncio.run(server.stop())
 
 
-# so little is sooner done than compiled
+# For small data, compilation takes longer than the work.
 _SMALL = {
     "spark.sql.shuffle.partitions": "2",
     "spark.default.parallelism": "2",
@@ -112,6 +112,6 @@ _SMALL = {
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
-    """One for all tests of reports: it takes seconds to start."""
-    with session("tests", master="local[2]", settings=_SMALL) as made:
-        yield made
+    """A session for all tests of reports, as it takes seconds to start."""
+    with session("tests", master="local[2]", settings=_SMALL) as spark_session:
+        yield spark_session

@@ -1,6 +1,4 @@
-"""Each module and name of Evenlane that code, tests or docs write down as text exists: a rename that misses a string
-fails here, not in silence. A patch of a module by an old name patches nothing.
-"""
+"""Names of modules and their contents in code, tests and docs exist: a rename that misses one fails here."""
 
 import re
 import subprocess
@@ -37,7 +35,7 @@ def _text(parts):
 
 
 def _has(parts, name):
-    """Whether a module has a module or a name in it, as far as its text says."""
+    """Whether a module contains a module or the text of a name."""
     return _is_module([*parts, name]) or re.search(rf"\b{re.escape(name)}\b", _text(parts)) is not None
 
 
@@ -45,8 +43,8 @@ def _missing(text):
     for imported, names, dotted in _NAME.findall(text):
         parts = (imported or dotted).split(".")[1:]
         if imported:
-            wanted = [each.split(" as ")[0].strip() for each in names.split(",") if each.strip()]
-            if not _is_module(parts) or not all(_has(parts, each) for each in wanted):
+            expected = [each.split(" as ")[0].strip() for each in names.split(",") if each.strip()]
+            if not _is_module(parts) or not all(_has(parts, each) for each in expected):
                 yield f"{imported} {names}"
         elif _is_module(parts[:1]):
             known = max(k for k in range(1, len(parts) + 1) if _is_module(parts[:k]))
@@ -54,13 +52,13 @@ def _missing(text):
                 yield dotted
 
 
-def test_names_in_text_exist():
+def test_dotted_names_exist():
     found = {(each, name) for each in _files() for name in _missing(Path(ROOT, each).read_text(encoding="utf-8"))}
     assert set() == found
 
 
-def test_what_it_finds():
-    """The check itself: a module, a name in a module, and an import that aren't there."""
-    engine, quota = "evenlane" + ".engine", "evenlane" + ".quota"  # in two pieces, as this file is checked, too
+def test_missing_names_are_found():
+    """A module, a name in a module, and an import."""
+    engine, quota = "evenlane" + ".engine", "evenlane" + ".quota"  # in two pieces, as this file is checked as well
     text = f"{engine}.gone.x {engine}.errors.gone {engine}.errors from {quota}.gone import a"
     assert [f"{engine}.gone.x", f"{engine}.errors.gone", f"{quota}.gone a"] == [*_missing(text)]
