@@ -1,15 +1,15 @@
-"""kill -9 of one of `evenlane run --processes N`: how soon its partitions are served again.
+"""Benchmark of `kill -9` of one node of `evenlane run --processes N`: the time until its partitions are served again.
 
     python -m benchmarks.failover [--runs N] [--processes N] [--partitions P] [--lease-ttl S] [--every S] [--json]
 
-Real servers on loopback, a message for each partition every 50 ms, which is how fine the figures are; and a topic that
-is short on one node, so that the others lend it their shares. In every other run the leader is killed.
+Real servers on loopback; a message for each partition every 50 ms, which is the resolution of the figures; and a topic
+that is short of quota on one node, so that the others lend it their shares. Every other run kills the leader.
 
-Told of each run, in s after the kill: when the lease was revoked, another led, a new plan was written, the last of its
-partitions had an owner (all four as a watch of etcd was told), and when another process handled the first message of
-each of them: p50 and the last. `doubled` messages were handled twice; `loans` are partitions whose next owners were
-told what others may use still. At the end all that was acknowledged is handled, but for `lost`. Exits with 1 if a bar
-is missed.
+Each run prints, in s after the kill: when the lease was revoked, another node led, a new plan was written, and the last
+of the partitions had an owner (all four as a watch of etcd reported them); and when another process handled the first
+message of each partition (p50 and the last). `doubled` messages were handled twice. `loans` are partitions whose next
+owners learned which shares are lent. At the end all acknowledged messages are handled, except for the `lost` ones.
+Exits with 1 if a bar is missed.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ QUIET_S = 1.0
 
 
 class Run(NamedTuple):
-    """Times in s after the kill."""
+    """One run. Times are in s after the kill."""
 
     killed: str
     partitions: int
@@ -122,7 +122,7 @@ def main() -> int:
     parser.add_argument("--partitions", type=int, default=128)
     parser.add_argument("--lease-ttl", type=int, default=10)
     parser.add_argument("--every", type=float, default=0.05, help="s between two messages of a partition")
-    parser.add_argument("--log", help="where to copy the nodes' log")
+    parser.add_argument("--log", help="file for a copy of the nodes' log")
     parser.add_argument("--json", action="store_true")
     return uvloop.run(bench(parser.parse_args()))
 

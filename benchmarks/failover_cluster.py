@@ -1,4 +1,4 @@
-"""What `benchmarks.failover` kills: `evenlane run --processes N` under load; what etcd tells, and what was handled."""
+"""The cluster of `benchmarks.failover`: `evenlane run --processes N` under load, with the history of etcd."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ if TYPE_CHECKING:
 _ROOT = Path(__file__).parents[1]
 _COMMAND = (sys.executable, "-P", "-c", "from evenlane.engine.cli.main import main; main()", "run")
 _HANDLER = "benchmarks.failover_handler:handle"
-_PATIENCE_S = 60.0
+_TIMEOUT_S = 60.0
 _LOOK_S = 0.01
 _KEYS_AT_ONCE = 100
 _SHORT = "short"
-"""A topic on all nodes, with all its work on one of them: the others lend it theirs (docs/adr/0019)."""
+"""A topic on all nodes, with all its work on one of them: the others lend it their shares (docs/adr/0019)."""
 _SHORT_QPS, _SHORT_GROUPS, _SHORT_LOAD = 200, 64, 0.9
 
 
 class Seen(NamedTuple):
-    """A change of a key, without the environment's prefix; ns since boot, when the watch told of it."""
+    """A change of a key, without the environment's prefix. `at` is when the watch reported it, ns since boot."""
 
     at: int
     key: str
@@ -55,7 +55,7 @@ class Handled(NamedTuple):
 
 
 class Cluster:
-    """Inside `async with` it serves, under load; `seen` is what etcd told."""
+    """Inside `async with`, the cluster serves under load. `seen` are the changes of etcd's keys."""
 
     def __init__(self, servers: Servers, folder: Path, options: argparse.Namespace) -> None:
         self._servers, self._options = servers, options
@@ -86,7 +86,7 @@ class Cluster:
                 *_COMMAND, "--handler", _HANDLER, "--node", "n", "--processes", str(self._options.processes),
                 env=environ, stdout=asyncio.subprocess.DEVNULL, stderr=log,
             )  # fmt: skip
-        await self._until(lambda: len(self.named("nodes")) == self._options.processes, "all nodes to be there")
+        await self._until(lambda: len(self.named("nodes")) == self._options.processes, "all nodes to register")
         await self._make_topics()
         await self.settled()
         self._tasks.append(asyncio.create_task(self._load()))
@@ -101,7 +101,7 @@ class Cluster:
             await self._process.wait()
         await self._etcd.close()
 
-    # ---- what etcd tells
+    # ---- the keys in etcd
 
     async def _follow(self) -> None:
         async for update in self._etcd.watch(self._prefix):
@@ -126,13 +126,13 @@ class Cluster:
         return [int(name) for name in self.named("owners") if self.value(f"owners/{name}")["id"] == node]
 
     async def wait_for_deletion(self, keys: set[str], since: int) -> None:
-        """The watch has told that all these were put after that instant: it may be later than what was handled."""
+        """Wait until the watch has reported a put of all these keys after `since`. It may be late."""
         await self._until(
-            lambda: keys <= {seen.key for seen in self.seen if seen.put and seen.at > since}, "the watch to tell"
+            lambda: keys <= {seen.key for seen in self.seen if seen.put and seen.at > since}, "the watch to report"
         )
 
     async def settled(self) -> None:
-        """All nodes are there, and each has carried out what is planned."""
+        """Wait until all nodes are registered, and each has carried out its plan."""
 
         def is_settled() -> bool:
             nodes = self.named("nodes")
@@ -144,7 +144,7 @@ class Cluster:
                 and all(self.value(f"done/{node}").get("generation") == planned[node]["generation"] for node in nodes)
             )
 
-        await self._until(is_settled, "all nodes to own what is planned")
+        await self._until(is_settled, "all nodes to own their planned partitions")
 
     # ---- the load
 
@@ -174,10 +174,10 @@ class Cluster:
                 rounds += 1
                 await asyncio.sleep(max(0.0, start + rounds * self._options.every - clock()))
 
-    # ---- what was handled
+    # ---- the handled messages
 
     async def served_again(self, partitions: Iterable[int], pid: int, since: int) -> dict[int, int]:
-        """When the first message of each was handled by another process."""
+        """Partition -> when another process handled its first message."""
         self._look()
         place, missing, first = len(self._handled), set(partitions), dict[int, int]()
 
@@ -195,13 +195,13 @@ class Cluster:
         return first
 
     def doubled_by(self, pid: int) -> int:
-        """Messages that this process had handled, and another one after it."""
+        """The number of messages that this process handled, and another one, too."""
         self._look()
         mine = {each.id for each in self._handled if each.pid == pid}
         return len({each.id for each in self._handled if each.pid != pid and each.id in mine})
 
     async def lost(self) -> int:
-        """What was acknowledged and is never handled."""
+        """The number of acknowledged messages that are never handled."""
         self._tasks.pop().cancel()  # the load
         handled: set[str] = set()
 
@@ -230,13 +230,13 @@ class Cluster:
 
     async def _until(self, holds: Callable[[], bool], what: str) -> None:
         try:
-            async with asyncio.timeout(_PATIENCE_S):
+            async with asyncio.timeout(_TIMEOUT_S):
                 while not holds():
                     if self._process.returncode is not None:
                         raise RuntimeError(f"the nodes have ended: {self.log.read_text()[-2000:]}")
                     await asyncio.sleep(_LOOK_S)
         except TimeoutError:
-            raise TimeoutError(f"waited {_PATIENCE_S:g} s in vain for {what}") from None
+            raise TimeoutError(f"waited {_TIMEOUT_S:g} s in vain for {what}") from None
 
 
 def _one_for_each(partitions: int) -> list[str]:

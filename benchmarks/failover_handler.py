@@ -1,4 +1,4 @@
-"""The handler of `benchmarks.failover`: one line in a file for each message."""
+"""The handler of `benchmarks.failover`, which writes one line for each message."""
 
 from __future__ import annotations
 
@@ -20,6 +20,6 @@ def _file() -> int:
 
 
 async def handle(message: Message) -> None:
-    """One write, which the kernel appends whole or not at all, whoever else writes."""
+    """Append a line with a single write, which the kernel does completely or not at all."""
     partition = message.stream.rpartition("_")[2]
     os.write(_file(), f"{now_ns()} {os.getpid()} {partition} {message.epoch} {message.id}\n".encode())

@@ -1,4 +1,4 @@
-"""Figures on stdout, beside the bars that they are measured by."""
+"""Prints figures with their bars."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 def show(figures: Mapping[str, float], most: Mapping[str, float], *, as_json: bool) -> None:
-    """`most` holds the bars: what has one is to be no larger."""
+    """Print figures. `most` has the bars: upper bounds of some figures."""
     if as_json:
         print(json.dumps(figures, indent=2))
         return

@@ -1,15 +1,15 @@
-"""How long others wait beside a project that floods its partition with bytes: messages of 1 MiB at 120 MB/s.
+"""Benchmark of waits while another project floods its partition with bytes: messages of 1 MiB at 120 MB/s.
 
     python -m benchmarks.flood [--rate MB/S] [--size BYTES] [--seconds N] [--rounds R] [--qps N] [--groups N] [--json]
 
-One nats-server with file storage, one process that floods, and one node; `beside` has a queue on the partition of the
-flood, `elsewhere` one on another. Both get 50 small messages a second. The wait is the time from before a put until its
-handler begins. Arms, interleaved over the rounds:
+One nats-server with file storage, one process that floods, and one node. `near` has a queue on the partition of the
+flood, `elsewhere` one on another partition. Both get 50 small messages per second. The wait is the time from before a
+put until its handler begins. Arms, interleaved over the rounds:
 
 calm    without the flood
-bodies  with it, by a node whose feeds bring each message with its body
-flood   with it, as the node is: a feed that lags by bytes leaves the bodies behind
-N       with it, by a node whose feeds leave the bodies behind once they lag by N MiB
+bodies  with the flood, on a node whose feeds deliver each message with its body
+flood   with the flood, on an unchanged node: a feed that lags by bytes leaves bodies in the stream
+N       with the flood, on a node whose feeds leave bodies in the stream once they lag by N MiB
 """
 
 from __future__ import annotations
@@ -45,14 +45,14 @@ if TYPE_CHECKING:
 PARTITIONS = 4
 CLUSTER_CONFIG = ClusterConfig(partitions=PARTITIONS, max_group_qps=1_000_000)
 LANES = [LaneId(kind, number) for kind in ("lanes", "later") for number in range(PARTITIONS)]
-SMALL = 50  # messages a second of each small project
-PLACES = {"beside": 0, "elsewhere": 1}  # their partitions; the flood's is 0
+SMALL = 50  # messages per second of each small project
+PLACES = {"near": 0, "elsewhere": 1}  # their partitions; the flood's is 0
 WINDOW = 32  # messages of the flood on their way
 _LAG_BYTES = byte_lag.LAG_BYTES
 
 
 class AllBodies(JetStreamStore):
-    """Its feeds leave no body behind."""
+    """A store whose feeds deliver every body."""
 
     def feed(self, *args: Any, **options: Any) -> Any:
         return super().feed(*args, **{**options, "on_head": None})
@@ -66,7 +66,7 @@ async def opened(url: str, env: str, kind: type[JetStreamStore] = JetStreamStore
 
 
 async def flood(url: str, env: str, options: argparse.Namespace) -> None:
-    """Until the time is over; writes MB/s to stdout at the end."""
+    """Flood until the time is over, and print the MB/s."""
     store = await opened(url, env)
     body, free, count, start = b"x" * options.size, asyncio.Semaphore(WINDOW), 0, monotonic()
     while (spent := monotonic() - start) < options.seconds:
@@ -84,7 +84,7 @@ async def flood(url: str, env: str, options: argparse.Namespace) -> None:
 
 
 class Waits:
-    """The handler's ledger: when each message was put, and how long it waited, s."""
+    """The handler's ledger: the put time of each message, and the waits in s."""
 
     def __init__(self) -> None:
         self.put: dict[bytes, float] = {}
@@ -184,7 +184,7 @@ def _median(values: list[float]) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="What others wait beside a flood of bytes.")
+    parser = argparse.ArgumentParser(description="Waits during a flood of bytes.")
     parser.add_argument("--rate", type=float, default=120.0, help="MB/s")
     parser.add_argument("--size", type=int, default=(1 << 20) - 512, help="bytes of a body")
     parser.add_argument("--seconds", type=float, default=15.0)

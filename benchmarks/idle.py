@@ -1,11 +1,11 @@
-"""What silent projects cost a node: CPU and memory of nodes with and without them, side by side.
+"""Benchmark of silent projects: CPU and memory of nodes with and without them, measured at the same time.
 
     python -m benchmarks.idle [--sizes 0,5000x1,20000x3] [--seconds S] [--rounds R] [--json]
 
-One real nats-server and etcd; for each size an environment with one node, a process of its own, which leads it, too,
+One real nats-server and etcd; for each size an environment with one node in a process of its own, which also leads,
 with all defaults. A size is topics x priorities: each of these queues gets one message, and then nothing more happens.
-All nodes are measured over the same seconds, so what else the machine does meets each of them alike. The rows that a
-meter record has of a silent queue are packed in its first turn, so the first round begins when each queue had its turn.
+All nodes are measured over the same seconds, so other work of the machine affects all alike. The rows of a silent queue
+in meter records are packed in its first turn, so the first round begins when each queue has had its turn.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class Size(NamedTuple):
 
 
 async def serve(nats: str, etcd: str, env: str) -> None:
-    """For each line that comes: how many messages were handled, processor seconds, resident bytes."""
+    """Serve, and answer each line with: messages handled, processor seconds, resident bytes."""
     handled = 0
 
     async def handle(_message: object) -> None:
@@ -92,7 +92,7 @@ async def _lines() -> AsyncIterator[bytes]:
 
 
 class Child:
-    """The node as its parent sees it."""
+    """The node, for its parent."""
 
     def __init__(self, size: Size, process: asyncio.subprocess.Process) -> None:
         self.size, self._process = size, process
@@ -109,7 +109,7 @@ class Child:
         return cls(size, process)
 
     async def seen(self) -> tuple[int, float, int]:
-        """Messages handled, processor seconds, resident bytes."""
+        """Return messages handled, processor seconds, resident bytes."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.write(b"\n")
@@ -122,11 +122,11 @@ class Child:
         await self._process.wait()
 
 
-# ---- what makes it silent
+# ---- the silent projects
 
 
 async def filled(child: Child, nats: str, endpoint: str, etcd: EtcdCoordination) -> None:
-    """The node's environment has its topics, and every queue has had its message."""
+    """Make the topics of the node's environment, and put a message into every queue."""
     size = child.size
     while await etcd.get(names.key(size.env, "leader")) is None:
         await asyncio.sleep(0.1)
@@ -155,11 +155,11 @@ async def _until_accepted(etcd: EtcdCoordination, size: Size) -> None:
             await asyncio.sleep(1)
 
 
-# ---- what is measured
+# ---- measurement
 
 
 class Figures(NamedTuple):
-    """CPU in % of a core, a value each round; bytes of memory that the environment's silent projects added."""
+    """CPU in % of a core, one value per round, and the bytes of memory that the silent projects added."""
 
     size: Size
     cpu: list[float]

@@ -2,8 +2,8 @@
 
     python -m benchmarks.meter_load [--nats URL] [--env ENV] [--records N] [--queues Q]
 
-Four nodes in turn, a record each 10 s of event time; each record tells of Q queues, whose counters grow and whose
-backlogs swing by chance, the same at each run. With it one can try reports without any node.
+Four nodes in turn write a record every 10 s of event time. Each record has Q queues, whose counters grow and whose
+backlogs swing at random, the same in each run. So reports can be tried without any node.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _KEPT_S = 604_800
 
 
 class Loaded(NamedTuple):
-    """What a reader is to find: so many rows, the sum of their column `handled`; `bytes` is all records' size."""
+    """What a reader must find: the number of rows, and the sum of their column `handled`. `bytes`: of all records."""
 
     rows: int
     handled: int
@@ -42,7 +42,7 @@ class Loaded(NamedTuple):
 
 
 class Node:
-    """Queues and what has been counted of each."""
+    """A node with queues and their counters."""
 
     def __init__(self, number: int, queues: int) -> None:
         self.name = f"node-{number}"
@@ -56,7 +56,7 @@ class Node:
         self._number = 0
 
     def record(self, at: int) -> bytes:
-        """The next one, made at `at` (unix ns)."""
+        """The next record, made at `at` (unix ns)."""
         self._number += 1
         steps = self._chance.randbytes(len(self.handled))
         head = Head(
@@ -65,7 +65,7 @@ class Node:
         return encode(head, self._lanes, self._topics, [self._queue(place, step) for place, step in enumerate(steps)])
 
     def _queue(self, place: int, step: int) -> QueueRow:
-        """`step` is a byte of chance: how much was done, and what waits."""
+        """The row of a queue. `step` is a random byte, which decides the work done and the backlog."""
         handled = self.handled[place] = self.handled[place] + (step & 15)
         ran = self._ran[place] = self._ran[place] + step * 7
         waits = step & 31
@@ -79,7 +79,7 @@ class Node:
 
 
 class Publisher:
-    """Puts records into the stream, many on their way at once; raises if one isn't taken."""
+    """Puts records into the stream, many at the same time. Raises if one isn't acknowledged."""
 
     def __init__(self, connection: Connection, env: str) -> None:
         self._connection, self._env = connection, env
@@ -100,14 +100,14 @@ class Publisher:
 
 
 def record_stream(records: int, nodes: list[Node]) -> Iterator[tuple[str, bytes]]:
-    """Which node says what, in the order of their times."""
+    """Nodes and their records, in the order of time."""
     for number in range(records):
         node = nodes[number % len(nodes)]
         yield node.name, node.record(BEGAN * _SECOND + number // len(nodes) * _INTERVAL)
 
 
 async def load(url: str, records: int, queues: int, env: str = "online") -> Loaded:
-    """Makes the stream if it isn't there. Raises Unreachable, EvenlaneError."""
+    """Create the stream if needed, and fill it. Raises Unreachable, EvenlaneError."""
     connection = Connection(NatsOptions((url,)), "meter load")
     await connection.open()
     try:

@@ -1,13 +1,13 @@
-"""How long `spark.read.format("evenlane")` takes for many meter records, warm, on real nats-server.
+"""Benchmark of `spark.read.format("evenlane")` for many meter records, warm, on a real nats-server.
 
     python -m benchmarks.meter_read [--records N] [--queues Q] [--partitions P] [--repeat R] [--json]
 
-A row is a queue of a record, so there are N times Q. One query adds up all of them: count(*) and sum(handled), which
-must be what was loaded. Spark takes each column of the schema from a data source in Python, whichever the query needs:
-so each row is decoded and brought to the JVM with all of its columns, the array of waits included. The first read
-(JVM and workers start, code is compiled) isn't counted; of the others the median is. Server, JVM and two workers share
-the machine's cores. Peak RSS of the JVM and of the largest Python worker; `cpu_s` is the CPU time
-of JVM and workers for one warm read, which says more than the clock where others use the same cores.
+A row is a queue of a record, so there are N times Q rows. One query computes count(*) and sum(handled), which must
+match the load. Spark reads every column from a data source in Python, whatever the query needs: so each row is decoded
+and brought to the JVM with all its columns, the array of waits included. The first read (JVM and workers start, code is
+compiled) isn't counted; the figure is the median of the others. Server, JVM and two workers share the machine's cores.
+The memory is the peak RSS of the JVM and of the largest Python worker. `cpu_s` is the CPU time of JVM and workers for
+one warm read, which says more than the clock on a shared machine.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 BAR_S = 15.0
-"""For 1 million in 4 partitions on 2 cores."""
+"""For 1 million rows in 4 partitions on 2 cores."""
 
 
 def once(spark: SparkSession, url: str, partitions: int) -> tuple[float, int, int]:
-    """Seconds, rows, and the sum of `handled`."""
+    """Read once. Return seconds, rows, and the sum of `handled`."""
     began = time.monotonic()
     frame = spark.read.format("evenlane").options(nats=url, partitions=partitions).load()
     [row] = frame.selectExpr("count(*) AS rows", "sum(handled) AS handled").collect()
@@ -48,13 +48,13 @@ def once(spark: SparkSession, url: str, partitions: int) -> tuple[float, int, in
 
 
 def cpu_s() -> float:
-    """What Spark's processes have taken so far."""
+    """The CPU time of Spark's processes so far."""
     times = (each.cpu_times() for each in psutil.Process().children(recursive=True))
     return sum(each.user + each.system for each in times)
 
 
 def reads(url: str, loaded: Loaded, options: argparse.Namespace) -> dict[str, Any]:
-    """In a process of its own, whose children are Spark's alone."""
+    """Read repeatedly, in a process that has only Spark's children."""
     os.environ["PYSPARK_SUBMIT_ARGS"] = f"--driver-memory {options.memory} pyspark-shell"
     from evenlane.spark.session import session  # noqa: PLC0415 - the memory must be set before Java starts
 
@@ -99,7 +99,7 @@ def main() -> None:
     parser.add_argument("--queues", type=int, default=1)
     parser.add_argument("--partitions", type=int, default=4)
     parser.add_argument("--repeat", type=int, default=3)
-    parser.add_argument("--memory", default="1g", help="of the driver, which is all there is here")
+    parser.add_argument("--memory", default="1g", help="of the driver, the only JVM here")
     parser.add_argument("--cores", type=int, default=2)
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()

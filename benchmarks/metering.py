@@ -1,9 +1,9 @@
-"""What a node's records for reports cost: their bytes beside those of the messages, and how long the loop is held.
+"""Benchmark of meter records: their bytes relative to those of the messages, and how long they hold the event loop.
 
     python -m benchmarks.metering [--queues N] [--qps Q] [--seconds S] [--json]
 
-A real node in a process of its own, on real nats-server and etcd; messages of 100 bytes come in steadily, over all
-queues alike.
+A real node in a process of its own, on real nats-server and etcd. Messages of 100 bytes arrive at a steady rate, evenly
+over all queues.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ from evenlane.ring.coordination.etcd.client import EtcdCoordination
 BARS = {"share_of_payload": 0.05}
 _BODY = b"x" * 100
 _PRIORITIES = ("high", "mid", "low")
-_STEPS = 20  # a second
-_BEFORE = 2  # records of the beginning, which aren't counted
+_STEPS = 20  # per second
+_BEFORE = 2  # first records, which aren't counted
 
 
 async def put(producer: Producer, projects: list[str], qps: int, seconds: float) -> None:
-    """Messages of a steady rate, each to a queue by chance."""
+    """Put messages at a steady rate, each to a random queue."""
     chance, start, sent = random.Random(1), time.monotonic(), 0
     while (now := time.monotonic() - start) < seconds:
         some = range(sent, int(now * qps))
@@ -51,7 +51,7 @@ async def put(producer: Producer, projects: list[str], qps: int, seconds: float)
 
 
 async def records(url: str) -> list[tuple[int, int, float]]:
-    """Of each record: its bytes, queues and seconds."""
+    """The bytes, queues and seconds of each record."""
     client = Client()
     await client.connect(url)
     jetstream, stream = client.jetstream(), names.meter_stream("online")

@@ -1,16 +1,16 @@
-"""Acknowledged puts of one process beside a bare publish loop on the same connection settings: only ratios count.
+"""Benchmark of acknowledged puts of one process against a bare publish loop with the same settings: only ratios count.
 
     python -m benchmarks.puts [--messages N] [--rounds R] [--window N] [--projects N] [--only ARMS] [--memory N]
 
 Bodies of 100 bytes, ids, one nats-server with file storage. Arms, interleaved over the rounds:
 
-bare      publishes of ready-made headers and subjects, a window of acknowledgements that are only counted
-nats-py   `js.publish` of nats-py, as many at once
+bare      publishes with prepared headers and subjects, and a window of acknowledgements that are only counted
+nats-py   `js.publish` of nats-py, the same number at once
 put_each  one `Producer.put_each`, the outcomes only counted
 put_many  one `Producer.put_many`
-put       `Producer.put`, by as many tasks as the window has room
+put       `Producer.put`, by one task per place in the window
 
-With `--memory N` nothing is compared: N puts go through one `put_each`, and what the process grew by is told.
+`--memory N` compares nothing: N puts go through one `put_each`, and the growth of the process is printed.
 """
 
 from __future__ import annotations
@@ -48,7 +48,6 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
 BODY = b"x" * 100
-PATIENCE_S = 300
 
 
 class Topics:
@@ -244,14 +243,14 @@ async def measure(options: argparse.Namespace) -> dict[str, object]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Acknowledged puts of one process beside a bare publish loop.")
+    parser = argparse.ArgumentParser(description="Acknowledged puts of one process against a bare publish loop.")
     parser.add_argument("--messages", type=int, default=100_000)
     parser.add_argument("--projects", type=int, default=20)
     parser.add_argument("--partitions", type=int, default=128)
     parser.add_argument("--window", type=int, default=4_096)
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--memory", type=int, default=0, help="measure the memory of so many puts instead")
-    parser.add_argument("--only", help="arms to run, of those above, with commas")
+    parser.add_argument("--memory", type=int, default=0, help="measure the memory of N puts instead")
+    parser.add_argument("--only", help="arms to run, separated by commas")
     parser.add_argument("--json", action="store_true")
     tune_gc()
     result = uvloop.run(measure(options := parser.parse_args()))

@@ -1,7 +1,7 @@
-"""Ratios of figures that were measured in the same rounds, what identical code differs by, and the last recorded run.
+"""Ratios of figures measured in the same rounds, the noise of identical code, and the last recorded run.
 
-Absolute figures of two runs can't be compared: the machine differs, or what else it does. A ratio of two arms of one
-round can, within the noise that a pair of identical arms (A/A) shows in the same rounds.
+Absolute figures of two runs can't be compared: the machine or its other work differs. A ratio of two arms of one round
+can, within the noise that a pair of identical arms (A/A) shows in the same rounds.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ RATIOS = {
 
 
 class Spread(NamedTuple):
-    """A ratio over the rounds: one value each, in their order."""
+    """A ratio in each round, in order."""
 
     each: tuple[float, ...]
 
@@ -65,7 +65,7 @@ BARS = (
 
 
 def ratios_of(figures: Mapping[str, Sequence[float]]) -> dict[str, Spread]:
-    """Round by round, of those ratios whose two arms ran."""
+    """The ratios whose two arms ran, round by round."""
     return {
         name: Spread(tuple(a / b for a, b in zip(figures[above], figures[below], strict=True)))
         for name, (above, below) in RATIOS.items()
@@ -76,14 +76,14 @@ def ratios_of(figures: Mapping[str, Sequence[float]]) -> dict[str, Spread]:
 def noise_of(ratios: Mapping[str, Spread]) -> float | None:
     """The largest difference of identical code, as a part of 1; None if the pair did not run.
 
-    Of five rounds it is about 1.6 standard deviations of one ratio, as wide as the interval that holds 95 % of the
-    differences between the medians of two such runs of the same code.
+    For five rounds it is about 1.6 standard deviations of one ratio, the width of the interval that contains 95 % of
+    the differences between the medians of two such runs of the same code.
     """
     return max(abs(one - 1) for one in ratios[NOISE].each) if NOISE in ratios else None
 
 
 class Record(NamedTuple):
-    """One run as `recorded.json` holds it. Ratios only: nobody compares absolute figures of two machines."""
+    """One run in `recorded.json`. Only ratios: absolute figures of two machines can't be compared."""
 
     date: str
     commit: str
@@ -122,7 +122,7 @@ def document(ratios: Mapping[str, Spread]) -> dict[str, Any]:
 
 
 def compared(now: Mapping[str, Spread], record: Record | None) -> Iterator[str]:
-    """One sentence a ratio: how it differs from the recorded one, and whether identical code differs as much."""
+    """One sentence per ratio: its difference from the recorded one, relative to the noise of identical code."""
     if record is None:
         yield "Nothing is recorded yet: --record does."
         return
@@ -146,7 +146,7 @@ def _sentence(name: str, now: float, then: float, noise: float | None) -> str:
 
 
 def _commit() -> str:
-    """What was measured: `+` if the measured code differs from it."""
+    """The measured commit, with `+` if the measured code differs from it."""
     short = _git("rev-parse", "--short", "HEAD")
     return f"{short}{'+' if _git('status', '--porcelain', '--', *_MEASURED) else ''}" if short else "unknown"
 

@@ -1,4 +1,4 @@
-"""What a run of `benchmarks.throughput` found: shown, beside its bars and the last recorded run, or recorded."""
+"""The result of a run of `benchmarks.throughput`: printed with its bars and the last recorded run, or recorded."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""What a scrape of many tenants costs: how long it takes, and for how long it holds the node's loop.
+"""Benchmark of a scrape of many tenants: how long it takes, and how long it holds the node's event loop.
 
     python -m benchmarks.scrape [--tenants N] [--labels M] [--rounds R] [--json]
 
-A real node in a process of its own, on real nats-server and etcd, with N tenants that all have a backlog in each of
-three priorities. The page is read as Prometheus reads it. While it is, a timer of 1 ms in the node's loop notes how
-late it fires at the most; beside it the same for as long without a scrape.
+A real node in a process of its own, on real nats-server and etcd, with N tenants that have a backlog in each of three
+priorities. The page is read as Prometheus reads it. Meanwhile a timer of 1 ms in the node's loop notes its greatest
+delay. The control is the same time without a scrape.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _WITHIN_S = 180.0
 
 
 async def serve(nats: str, etcd: str, labels: int) -> None:
-    """In a process of its own: a node. It says where it serves and, for each line that comes, how late its loop was."""
+    """Run a node in a process of its own. It prints its address and, for each line of input, its loop's delay."""
 
     async def handle(_message: object) -> None:
         await asyncio.sleep(0)
@@ -72,7 +72,7 @@ async def serve(nats: str, etcd: str, labels: int) -> None:
 
 
 class Child:
-    """The node as its parent sees it."""
+    """The node, for its parent."""
 
     def __init__(self, process: asyncio.subprocess.Process, address: str) -> None:
         self._process, self.address = process, address
@@ -87,7 +87,7 @@ class Child:
         return cls(process, (await process.stdout.readline()).decode().strip())
 
     async def held_ms(self) -> float:
-        """For how long the loop was held at the most since this was asked last."""
+        """The longest time that the loop was held since the last call."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.write(b"\n")
@@ -100,7 +100,7 @@ class Child:
 
 
 async def backlog(nats: str, etcd: EtcdCoordination, endpoint: str, tenants: int) -> None:
-    """Tenants that are paused, with three messages in each priority of each."""
+    """Make paused tenants with three messages in each priority."""
     spec = b'{"qps": 10, "groups": 1, "state": "paused"}'
     specs = {f"tenant-{number}": spec for number in range(tenants)}
     applying = ApplyPlan(etcd, "online", ClusterConfig())
@@ -123,7 +123,7 @@ async def scraped(client: aiohttp.ClientSession, address: str) -> tuple[float, s
 
 
 async def all_there(client: aiohttp.ClientSession, address: str, waiting: int) -> None:
-    """Until the page tells of all that waits."""
+    """Wait until the page shows the whole backlog."""
     async with asyncio.timeout(_WITHIN_S):
         while waiting > sum(
             sample.value
@@ -176,7 +176,7 @@ async def run(options: argparse.Namespace) -> dict[str, Any]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--tenants", type=int, default=5_000)
-    parser.add_argument("--labels", type=int, default=100, help="tenants with a label of their own")
+    parser.add_argument("--labels", type=int, default=100, help="tenants with their own label")
     parser.add_argument("--rounds", type=int, default=20)
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--child", nargs=3, metavar=("NATS", "ETCD", "LABELS"), help=argparse.SUPPRESS)

@@ -1,18 +1,18 @@
-"""How long a node that takes partitions over is in serving them, and what it asks of JetStream for that.
+"""Benchmark of a takeover: how soon the node serves the partitions, and its requests to JetStream.
 
     python -m benchmarks.takeover [--partitions P] [--lanes 0,5200,100000] [--rounds R] [--requests] [--json]
 
-One node and one nats-server. The former owner of the P partitions has gone; each lane holds as many messages as
-`--lanes` says, for each size in turn. The first half of a lane is one tenant's, the rest is shared by 199 other queues.
-Quotas are so low that next to nothing is handled meanwhile. Times in s from the take-over's start:
+One node and one nats-server. The previous owner of the P partitions is gone. Each lane has the number of messages in
+`--lanes`, for each size in turn. The first half of a lane belongs to one tenant, the rest to 199 other queues. Quotas
+are so low that hardly any message is handled meanwhile. Times in s from the start of the takeover:
 
-first   of each partition, the first message of it that its handler gets: the median over the partitions, and the last
-small   the same for the head of each queue of the small tenants that is the most urgent of its group
-fed     until the last backlog has come in
+first   until a handler gets the first message of each partition: the median over the partitions, and the last
+small   the same for the head of the most urgent queue of each group of the small tenants
+fed     until the last backlog has arrived
 
-With `--requests` another client listens to what is asked; it takes time itself, so times come from the other rounds.
-What is asked is counted from the node's start to its end, for each partition: its two last words are among the four
-appends to the settle log.
+With `--requests`, another client listens to the requests; it takes time itself, so times come from the other rounds.
+Requests are counted from the node's start to its end, for each partition: the two records of its clean end are among
+the four appends to the settle log.
 """
 
 from __future__ import annotations
@@ -51,13 +51,13 @@ if TYPE_CHECKING:
 BODY = b"x" * 100
 QUEUES = 200  # of a lane: that of the large tenant, and those of the small ones
 WINDOW = 4_000
-PATIENCE_S = 60
+TIMEOUT_S = 60
 ENV = "takeover"
 
 
 class Topics:
-    """One large tenant, and 67 small ones with three queues each in every lane, but for two. Each gets one message a
-    second and group.
+    """One large tenant, and 67 small ones with three queues each in every lane, except for two. Each gets one message
+    per second and group.
     """
 
     def __init__(self, cluster_config: ClusterConfig) -> None:
@@ -69,7 +69,7 @@ class Topics:
         return self.topic
 
     def subjects(self, partition: int, count: int) -> Iterator[str]:
-        """Of the messages of a lane, in their order."""
+        """The subjects of the messages of a lane, in order."""
         hot = lane_subject(ENV, partition, "large", partition, "mid")
         small = [
             lane_subject(
@@ -82,7 +82,7 @@ class Topics:
 
 
 class Figures:
-    """When handlers got what, in s since the start."""
+    """The times, in s since the start, at which handlers got messages."""
 
     def __init__(self) -> None:
         self.start = time.perf_counter()
@@ -119,7 +119,7 @@ class Bench:
         return {name: f"{values[-1]:.2f}" for name, values in self.figures.items() if name.startswith(f"{count:,} ")}
 
     async def _fill(self, count: int) -> None:
-        """What a former owner has left, and what came since."""
+        """Make the streams that a previous owner left, with the messages that arrived since."""
         store = await self._store()
         await self._node(store, Figures(), 1, then=0)
         waiting: list[asyncio.Future] = []
@@ -147,13 +147,13 @@ class Bench:
         self.figures.setdefault(f"{count:,} {name}", []).append(value)
 
     async def _node(self, store: JetStreamStore, figures: Figures, epoch: int, *, then: int) -> float:
-        """Take all over, and wait until all that waits has come in and of each queue something was handled."""
+        """Take all partitions over, and wait until all backlogs have arrived and each queue was handled."""
         node = Node(store, self.cluster_config, Handler.of(figures.handle), self.topics.of, env=ENV)
         await node.start()
         figures.start = time.perf_counter()
         await node.take_over(range(self.options.partitions), epoch)
         partitions = list(node.partitions.values())
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(TIMEOUT_S):
             while any(p.lane.catching_up or p.lane.position < p.lane.high for p in partitions):
                 await asyncio.sleep(0.005)
             fed = time.perf_counter() - figures.start
@@ -164,10 +164,10 @@ class Bench:
         await node.stop(5)
         return fed
 
-    # ---- what is asked
+    # ---- requests
 
     async def _listened(self, count: int, epoch: int) -> dict[str, float]:
-        """By what is asked for, how often for each partition."""
+        """Kind of request -> number for each partition."""
         asked: Counter[str] = Counter()
         client = await nats.connect(self.url)
 
@@ -235,11 +235,11 @@ def _counts(text: str) -> list[int]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="What a take-over takes.")
-    parser.add_argument("--partitions", type=int, default=43, help="as many as one of three nodes has of 128")
+    parser = argparse.ArgumentParser(description="The duration and requests of a takeover.")
+    parser.add_argument("--partitions", type=int, default=43, help="the share of one of three nodes of 128")
     parser.add_argument("--lanes", type=_counts, default="0,5200,100000", help="messages in each lane, with commas")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--requests", action="store_true", help="count what is asked of JetStream, too")
+    parser.add_argument("--requests", action="store_true", help="also count the requests to JetStream")
     parser.add_argument("--json", action="store_true")
     tune_gc()
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(40))

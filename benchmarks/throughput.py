@@ -1,18 +1,18 @@
-"""How fast the data path is, beside a bare callback pull + ack loop on nats-py, in one run: only ratios count.
+"""Benchmark of the data path against a bare callback pull and ack loop on nats-py, in one run: only ratios count.
 
     python -m benchmarks.throughput [--messages N] [--queues N] [--pinned N] [--partitions P] [--rounds R] [--json]
-    python -m benchmarks.throughput --record        # this run's ratios become those that later runs are compared with
+    python -m benchmarks.throughput --record        # later runs are compared with the ratios of this run
 
 One process, empty handler, 100-byte bodies. Arms, interleaved over the rounds:
 
 bare    nats-py: one durable pull consumer, callback, `ack()` for each message
-again   the same once more, after `node`: how much identical code differs on this machine
+again   `bare` once more, after `node`: the noise of identical code on this machine
 fetch   nats-py: `fetch(500)` and `ack()`
 node    this engine: feed, index, schedule, handle, settle
-pinned  the same with N messages of a paused tenant at the head of every partition: no watermark can move
-puts    acknowledged puts of one Producer; and beside it `publish`: a bare pipelined publish loop
+pinned  `node` with N messages of a paused tenant at the head of every partition: no watermark can move
+puts    acknowledged puts of one Producer, and `publish`: a bare pipelined publish loop
 decision  one decision of the scheduler alone with 3,000 busy queues, in us: `next` and `done`
-idle    CPU of a node whose partitions' feeds have nothing to bring
+idle    CPU of a node whose feeds have no messages
 """
 
 from __future__ import annotations
@@ -24,14 +24,15 @@ import json
 import sys
 import tempfile
 import time
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import nats
 import psutil
 import uvloop
-from nats.js.api import AckPolicy, ConsumerConfig
 
+from benchmarks.nats_py_loops import fetch_and_ack, pull_and_ack
 from benchmarks.result import Result
 from evenlane.engine.base.garbage_collector import tune_gc
 from evenlane.engine.base.names import LaneId, lane_subject
@@ -50,11 +51,11 @@ from evenlane.engine.store.jetstream.store import JetStreamStore
 from evenlane.quota.topics.topic import Accepted, complete, parse_spec
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import AsyncIterator, Awaitable, Callable
 
 BODY = b"x" * 100
 WINDOW = 2_000
-PATIENCE_S = 300
+TIMEOUT_S = 300
 DECISIONS = 20_000
 
 
@@ -62,7 +63,7 @@ class Topics:
     """Two tenants: `busy`, whose messages are handled, and `still`, which is paused."""
 
     def __init__(self, cluster_config: ClusterConfig, groups: int) -> None:
-        qps = 1_000_000  # no quota to speak of
+        qps = 1_000_000  # more than the node can handle
         specs = {
             "busy": b'{"qps": %d, "groups": %d, "spread": %d}' % (qps, groups, cluster_config.partitions),
             "still": b'{"qps": 100, "state": "paused"}',
@@ -108,60 +109,30 @@ class Bench:
 
     # ---- the controls
 
-    async def _filled_stream(self, client: nats.NATS, count: int) -> str:
+    @asynccontextmanager
+    async def _filled_stream(self, count: int) -> AsyncIterator[tuple[nats.NATS, str]]:
         self._env += 1
         name = f"BARE{self._env}"
+        client = await nats.connect(self.url)
         await client.jetstream().add_stream(name=name, subjects=[f"bare{self._env}.*"])
         store = await self._store(f"bare{self._env}", prepared=False)
         await self._publish(store, ((f"bare{self._env}.{n % 3000}", n) for n in range(count)))
         await store.close()
-        return name
+        yield client, name
+        await client.jetstream().delete_stream(name)
+        await client.close()
 
     async def bare(self, figure: str) -> None:
-        """The loop that a careful user of nats-py would write: pulls of 1,000, two of them open."""
-        client = await nats.connect(self.url)
-        count, got, done = self.options.messages // 2, 0, asyncio.Event()
-        stream = await self._filled_stream(client, count)
-        js = client.jetstream()
-        await js.add_consumer(
-            stream, ConsumerConfig(durable_name="c", ack_policy=AckPolicy.EXPLICIT, max_ack_pending=100_000)
-        )
-        inbox, pull = client.new_inbox(), f"$JS.API.CONSUMER.MSG.NEXT.{stream}.c"
-
-        async def on_message(message) -> None:
-            nonlocal got
-            if message.reply:
-                await message.ack()
-                got += 1
-                if got % 1000 == 0:
-                    await client.publish(pull, b'{"batch":1000}', reply=inbox)
-                if got == count:
-                    done.set()
-
-        await client.subscribe(inbox, cb=on_message, pending_msgs_limit=-1, pending_bytes_limit=-1)
-        processor, start = time.process_time(), time.perf_counter()
-        for _ in range(2):
-            await client.publish(pull, b'{"batch":1000}', reply=inbox)
-        await asyncio.wait_for(done.wait(), PATIENCE_S)
-        self.note(figure, count / (time.perf_counter() - start))
-        self.note(f"{figure} us of CPU a message", (time.process_time() - processor) / count * 1e6)
-        await js.delete_stream(stream)
-        await client.close()
+        count = self.options.messages // 2
+        async with self._filled_stream(count) as (client, stream):
+            rate, cpu_us = await pull_and_ack(client, stream, count)
+        self.note(figure, rate)
+        self.note(f"{figure} us of CPU a message", cpu_us)
 
     async def fetch(self) -> None:
-        client = await nats.connect(self.url)
-        count, got = self.options.messages // 4, 0
-        stream = await self._filled_stream(client, count)
-        js = client.jetstream()
-        subscription = await js.pull_subscribe("", "c", stream=stream)
-        start = time.perf_counter()
-        while got < count:
-            for message in await subscription.fetch(500):
-                await message.ack()
-                got += 1
-        self.note("fetch", count / (time.perf_counter() - start))
-        await js.delete_stream(stream)
-        await client.close()
+        count = self.options.messages // 4
+        async with self._filled_stream(count) as (client, stream):
+            self.note("fetch", await fetch_and_ack(client, stream, count))
 
     # ---- the engine
 
@@ -189,7 +160,7 @@ class Bench:
             yield lane_subject(env, group % self.cluster_config.partitions, "busy", group, priority), n
 
     async def node(self, figure: str, pinned: int) -> None:
-        """Feeds are closed while the messages are put, so that only the engine's own work is timed."""
+        """Measure a node. Feeds are closed while the messages are put, so that only the engine's work is timed."""
         self._env += 1
         env, count = f"e{self._env}", self.options.messages
         store = await self._store(env)
@@ -215,7 +186,7 @@ class Bench:
         for partition in partitions:
             feeds, lane = partition._lane_feeds, partition.lane
             feeds.feeds = [store.feed(lane.id, lane.position + 1, lane.take_in, feeds._resume)]
-        await asyncio.wait_for(done.wait(), PATIENCE_S)
+        await asyncio.wait_for(done.wait(), TIMEOUT_S)
         took = time.perf_counter() - start
         self.note(figure, count / took)
         self.note(f"{figure} us of CPU a message", (time.process_time() - processor) / count * 1e6)
@@ -267,7 +238,7 @@ class Bench:
         store = await self._store(env)
 
         async def handle(_message) -> None:
-            """Nothing comes."""
+            """Receive nothing."""
 
         node = await self._started(store, env, handle)
         await asyncio.sleep(3)
@@ -293,14 +264,14 @@ async def measure(options: argparse.Namespace) -> Result:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="The data path beside a bare loop on nats-py.")
+    parser = argparse.ArgumentParser(description="The data path against a bare loop on nats-py.")
     parser.add_argument("--messages", type=int, default=200_000)
     parser.add_argument("--queues", type=int, default=3_000)
     parser.add_argument("--pinned", type=int, default=5_000, help="paused messages at the head of each partition")
     parser.add_argument("--partitions", type=int, default=128)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--idle", type=float, default=20.0, help="seconds")
-    parser.add_argument("--only", help="arms to run, of those above, with commas")
+    parser.add_argument("--only", help="arms to run, separated by commas")
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--record", action="store_true", help="write the ratios to benchmarks/recorded.json")
     tune_gc()

@@ -1,14 +1,14 @@
-"""What many topics cost: memory and start of a node, one change, a file of them, a quota that is edited all the time.
+"""Benchmark of many topics: memory and start of a node, one change, a file of topics, a quota that changes constantly.
 
     python -m benchmarks.topics [--topics N] [--rounds R] [--apply N] [--edits N] [--json]
 
 On a real etcd without fsync. The node's part is a fresh process each time:
 
-memory     what a TopicBook of N topics holds (tracemalloc), and what the process grew by as it loaded them (RSS)
-load       from the book's start until all are known
-change     from the put of a wish until the node's `on_change`, with 100 topics and with N: a leader judges it between
+memory     of a topic cache with N topics (tracemalloc), and the growth of the process as it loaded them (RSS)
+load       from the start of the cache until all topics are known
+change     from the put of a spec until the node's `on_change`, with 100 topics and with N; a leader accepts it
 apply      `evenlane topics apply` of a file of new topics while a leader accepts them, from start to end
-edits      puts of one quota, as many at once as a client may: how often it is published, and when the last is in force
+edits      puts of one quota, 50 at once: how often it is published, and when the last is in effect
 """
 
 from __future__ import annotations
@@ -60,13 +60,13 @@ def spec(number: int) -> dict[str, object]:
     ][number % 5]
 
 
-def described(prefix: str, count: int) -> dict[str, dict[str, object]]:
+def specs_of(prefix: str, count: int) -> dict[str, dict[str, object]]:
     return {f"{prefix}-{number}": spec(number) for number in range(count)}
 
 
 async def made(etcd: EtcdCoordination, env: str, count: int) -> None:
     applying = ApplyPlan(etcd, env, CLUSTER_CONFIG)
-    specs = {project: json.dumps(fields).encode() for project, fields in described("customer", count).items()}
+    specs = {project: json.dumps(fields).encode() for project, fields in specs_of("customer", count).items()}
     outcome = await applying.carry_out(await applying.plan(PlannedTopic(specs, {})))
     assert (count, []) == (len(outcome.written), outcome.waiting)
 
@@ -81,7 +81,7 @@ async def in_child(*arguments: object) -> dict[str, Any]:
 
 
 async def load(endpoint: str, env: str, traced: str) -> dict[str, float]:
-    """In a process of its own."""
+    """Load all topics, in a process of its own."""
     etcd = EtcdCoordination([endpoint])
     topic_cache = TopicCache(etcd, env)
     await etcd.get("warm")
@@ -93,8 +93,8 @@ async def load(endpoint: str, env: str, traced: str) -> dict[str, float]:
     took = time.perf_counter() - began
     grown = psutil.Process().memory_info().rss - before
     gc.collect()
-    held = tracemalloc.get_traced_memory()[0] if traced == "traced" else 0
-    figures = {"topics": len(topic_cache.all()), "load_s": took, "held_mb": held / 1e6, "rss_mb": grown / 1e6}
+    memory = tracemalloc.get_traced_memory()[0] if traced == "traced" else 0
+    figures = {"topics": len(topic_cache.all()), "load_s": took, "traced_mb": memory / 1e6, "rss_mb": grown / 1e6}
     await topic_cache.close()
     await etcd.close()
     return figures
@@ -130,7 +130,7 @@ async def change_seconds(topic_cache: TopicCache, etcd: EtcdCoordination, env: s
     topic_cache.on_change.append(lambda _project, _now: changed.set())
     taken = []
     for number in range(count):
-        await asyncio.sleep(0.03)  # else the leader's pause after the last one would be measured
+        await asyncio.sleep(0.03)  # otherwise the leader's pause after the last change would be measured
         changed.clear()
         began = time.perf_counter()
         await etcd.put(names.key(env, "topics", "customer-1"), b'{"qps": %d}' % (number + 10))
@@ -141,7 +141,7 @@ async def change_seconds(topic_cache: TopicCache, etcd: EtcdCoordination, env: s
 
 
 async def changes(endpoint: str, etcd: EtcdCoordination, options: argparse.Namespace) -> dict[str, float]:
-    """Interleaved, as the machine may be busy for a while."""
+    """Measure with few and with many topics, interleaved, since the machine may be busy for a while."""
     taken: dict[str, list[float]] = {"few": [], "many": []}
     for _ in range(options.rounds):
         for env in taken:
@@ -160,7 +160,7 @@ async def changes(endpoint: str, etcd: EtcdCoordination, options: argparse.Names
 
 async def applied(endpoint: str, folder: Path, count: int) -> dict[str, float]:
     path = folder / "topics.json"
-    path.write_text(json.dumps(described("filed", count)))
+    path.write_text(json.dumps(specs_of("filed", count)))
     async with leader(endpoint, "filed"):
         began = time.perf_counter()
         command = [
@@ -208,7 +208,7 @@ async def run(options: argparse.Namespace) -> dict[str, float]:
             traced = await in_child(server.endpoint, "many", "traced")
             figures = {
                 "topics": traced["topics"],
-                "memory_mb": traced["held_mb"],
+                "memory_mb": traced["traced_mb"],
                 "memory_rss_mb": statistics.median(each["rss_mb"] for each in loads),
                 "load_s": statistics.median(each["load_s"] for each in loads),
             }

@@ -1,8 +1,8 @@
-"""Up to 100 messages at once, all of one project's queue: one insert into a database, say, for all of them.
+"""A handler of up to 100 messages of one queue at once, with one database insert for all of them, for example.
 
     evenlane run --handler examples.batch:handle
 
-It succeeds or fails as a whole: if it raises, each of its messages has had a failed attempt.
+The batch succeeds or fails as a whole: if the handler raises, the attempt of each of its messages has failed.
 """
 
 from evenlane import Message, batch

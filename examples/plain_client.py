@@ -1,6 +1,6 @@
-"""Puts with a plain NATS client and none of Evenlane's code: group, partition and subject by its formulas.
+"""Puts with a plain NATS client and none of Evenlane's code.
 
-They are those of docs/reference/headers-and-subjects.md.
+Group, partition and subject follow the formulas in docs/reference/headers-and-subjects.md.
 
     python examples/plain_client.py acme "hello" customer-7
 

@@ -1,4 +1,4 @@
-"""An endpoint for a topic with `push`: it checks the signature, and does each message once. Needs nothing but Python.
+"""An endpoint for a topic with `push`, which checks the signature, and handles each message once. Needs only Python.
 
     mkdir secrets && echo change-me > secrets/acme.key
     python examples/receiver.py secrets/acme.key 8088
@@ -16,12 +16,12 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 SECRETS = Path(sys.argv[1]).read_text().split()
-done: set[str] = set()  # in a real one: a unique column in the same transaction as the work
+done: set[str] = set()  # in production: a unique column in the same transaction as the work
 
 
 def is_genuine(identity: str, timestamp: str, signatures: str, body: bytes) -> bool:
     if not timestamp.isdigit() or abs(time.time() - int(timestamp)) > 300:
-        return False  # too old: somebody may have recorded it
+        return False  # too old: it may be a replayed recording
     signed = b"%b.%b.%b" % (identity.encode(), timestamp.encode(), body)
     right = [base64.b64encode(hmac.digest(key.encode(), signed, "sha256")) for key in SECRETS]
     given = [each.removeprefix("v1,").encode() for each in signatures.split()]
@@ -48,7 +48,7 @@ class Receiver(BaseHTTPRequestHandler):
         self.end_headers()
 
     def log_message(self, *_: object) -> None:
-        """Nothing is said of requests."""
+        """Log no requests."""
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What a handler may raise, and how it stays right when a message comes twice.
+"""A handler that asks for retries, rejects messages, and handles a repeated message only once.
 
     evenlane topics set shop --qps 50 --max-attempts 3 --backoff-base 1s
     evenlane run --handler examples.retry:handle
@@ -8,7 +8,7 @@ A body of `later` asks for another attempt, `broken` is hopeless, `crash` fails 
 
 from evenlane import Message, Reject, Retry
 
-done: set[str] = set()  # in a real one: a unique column in the same transaction as the work
+done: set[str] = set()  # in production: a unique column in the same transaction as the work
 
 
 async def handle(message: Message) -> None:
@@ -21,6 +21,6 @@ async def handle(message: Message) -> None:
         case b"broken":
             raise Reject("no order number")  # to the dead letters at once
         case b"crash":
-            raise RuntimeError("any other error")  # tried again by the topic's backoff, then a dead letter
+            raise RuntimeError("any other error")  # retried by the topic's backoff, then a dead letter
     print(f"{message.id}: done in attempt {message.attempt}", flush=True)
     done.add(key)

@@ -26,14 +26,14 @@ with DAG(
     max_active_runs=1,
     default_args={"retries": 2, "retry_delay": timedelta(minutes=2)},
 ) as dag:
-    # New meter records become Parquet: it goes on where the last run ended, so a retry lays nothing down twice.
+    # New meter records become Parquet. The job continues where the last run ended, so a retry writes nothing twice.
     archive = SparkSubmitOperator(
         task_id="archive",
         application=f"{JOBS}/archive.py",
         application_args=["--archive", ARCHIVE],
         env_vars=NATS,
     )
-    # The report of the day so far; until it is whole the former one stays.
+    # The report of the day so far. The previous one stays until it is complete.
     report = SparkSubmitOperator(
         task_id="report",
         application=f"{JOBS}/report.py",
