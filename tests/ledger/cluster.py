@@ -1,4 +1,4 @@
-"""Many nodes: each a process, with etcd and nats-server behind proxies if wanted, and a load that reaches them all."""
+"""A cluster of node processes, with proxies to etcd and nats-server if needed, and a load that reaches everywhere."""
 
 import asyncio
 import contextlib
@@ -22,12 +22,13 @@ _EVERY_S = 0.025  # between two rounds of the load
 
 
 class ProcessCluster(ProcessWorld):
-    """A world with many nodes; `history` is what etcd told."""
+    """A world with many nodes; `history` has the changes of etcd's keys."""
 
     def __init__(self, folder: Path, **settings: object) -> None:
         super().__init__(folder, **({"partitions": PARTITIONS, "lease_ttl": TTL_S} | settings))
         self.partitions = int(str(self._wanted["partitions"]))
         self.projects = one_for_each(self.partitions)
+        self.rounds = 0  # of all loads so far: the ids of each are new
 
     async def __aenter__(self) -> Self:
         await super().__aenter__()
@@ -37,31 +38,25 @@ class ProcessCluster(ProcessWorld):
     async def start(
         self, *names: str, handler: str = "obey", within_s: float = 60.0, **settings: object
     ) -> list[NodeProcess]:
-        """Nodes that serve, started at once."""
-        nodes = [self.made(name, handler, **settings) for name in names]
+        """Start nodes at the same time, and wait until they serve."""
+        nodes = [self.add_node(handler, name=name, **settings) for name in names]
         for node in nodes:
             await node.spawn()
         await asyncio.gather(*(node.ready(within_s) for node in nodes))
         return nodes
 
-    def made(self, name: str, handler: str = "obey", **settings: object) -> NodeProcess:
-        """A node that isn't started yet."""
-        node = NodeProcess(self.servers, self.folder, handler, name=name, **(self._wanted | settings))
-        self.nodes.append(node)
-        return node
-
-    def named(self, name: str) -> NodeProcess:
-        """The newest of that name."""
+    def newest(self, name: str) -> NodeProcess:
+        """The newest node of that name."""
         return next(node for node in reversed(self.nodes) if node.name == name)
 
-    async def carried_out(self, *nodes: NodeProcess, timeout: float = 20.0) -> None:
-        """Wait until these nodes own everything, as planned, and have confirmed it."""
+    async def owned_by(self, *nodes: NodeProcess, timeout: float = 20.0) -> None:
+        """Wait until these nodes own all partitions as planned, and have confirmed it."""
         names = {node.name for node in nodes}
 
         def so_far() -> bool:
             for node in nodes:
                 assert node.running, f"{node.name} has ended: {node.last_words()}"
-            return self.history.carried_out(names, self.partitions)
+            return self.history.is_owned_by(names, self.partitions)
 
         try:
             await until(so_far, timeout, f"{sorted(names)} to own all as planned")
@@ -69,14 +64,14 @@ class ProcessCluster(ProcessWorld):
             raise AssertionError(f"{error}; etcd: {self.etcd_state()}") from None
 
     def etcd_state(self) -> dict[str, str]:
-        """What stands in etcd of the cluster, for a person to read."""
+        """The cluster's keys in etcd, for a person to read."""
         kinds = ("leader", "nodes/", "plan/", "owners/", "done/", "held/", "generation")
         keys = self.history.keys
         return {key: keys[key].value.decode(errors="replace")[:120] for key in sorted(keys) if key.startswith(kinds)}
 
     @contextlib.asynccontextmanager
     async def load(self, *, round_s: float = _EVERY_S, **put: Any) -> AsyncIterator["Load"]:
-        """One message a round for each project, as long as the block runs; at its end all of them were handled."""
+        """Put one message per round and project while the block runs. At the end, wait until all are handled."""
         load = Load(self, round_s, put)
         await load.start()
         try:
@@ -95,16 +90,15 @@ class ProcessCluster(ProcessWorld):
             await proxy.cut()
 
     async def etcdctl_put(self, key: str, value: bytes) -> int:
-        """As anyone may: under no lease."""
+        """Write a key under no lease, as anyone may. Return the revision."""
         return await self.etcd.put(f"/evenlane/online/{key}", value)
 
 
 class Load:
-    """`rounds` have been put so far, the last of them perhaps in part."""
+    """A load. The last of the cluster's `rounds` has perhaps been put only in part."""
 
     def __init__(self, cluster: ProcessCluster, round_s: float, put: dict[str, Any]) -> None:
         self._cluster, self._round_s, self._put = cluster, round_s, put
-        self.rounds = 0
         self._stop = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
@@ -112,14 +106,14 @@ class Load:
         producer = await self._cluster.producer()
 
         async def put() -> None:
-            clock = asyncio.get_running_loop().time
-            start = clock()
+            cluster, clock = self._cluster, asyncio.get_running_loop().time
+            start, first = clock(), cluster.rounds
             while not self._stop.is_set():
-                name = f"r{self.rounds}"
-                puts = [Put(each, b"", id=f"{each}-{name}", **self._put) for each in self._cluster.projects]
-                await self._cluster.put(producer, puts)
-                self.rounds += 1
-                await asyncio.sleep(max(0.0, start + self.rounds * self._round_s - clock()))
+                name = f"r{cluster.rounds}"
+                puts = [Put(each, b"", id=f"{each}-{name}", **self._put) for each in cluster.projects]
+                await cluster.put(producer, puts)
+                cluster.rounds += 1
+                await asyncio.sleep(max(0.0, start + (cluster.rounds - first) * self._round_s - clock()))
 
         self._task = asyncio.create_task(put())
 
@@ -129,8 +123,8 @@ class Load:
         await self._task
 
     async def reaches_all(self, timeout: float = 20.0) -> int:
-        """Wait until a message put from now on was begun in each partition; returns when (ns since boot)."""
-        since, missing, read = self.rounds + 1, set(self._cluster.projects), len(self._cluster.entries())
+        """Wait until a message put from now on has begun in each partition. Return the time (ns since boot)."""
+        since, missing, read = self._cluster.rounds + 1, set(self._cluster.projects), len(self._cluster.entries())
 
         def reached() -> bool:
             nonlocal read
@@ -144,7 +138,7 @@ class Load:
 
 
 def _round(own: str) -> int:
-    """Of a message of the load; -1 for others."""
+    """The round of a message of the load; -1 for other messages."""
     word = own.rpartition("-r")[2]
     return int(word) if word.isdigit() else -1
 

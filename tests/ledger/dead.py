@@ -1,4 +1,4 @@
-"""The dead letters, read with a plain NATS client and nothing of ours."""
+"""Dead letters, read with a plain NATS client and none of Evenlane's code."""
 
 import asyncio
 import json
@@ -14,7 +14,7 @@ _ANSWER_S = 30.0  # the machine may be busy, and nats-py's own limit is 0.5 s
 
 
 class Dead(NamedTuple):
-    """`project` is the word in its subject."""
+    """A dead letter. `project` is the word in its subject."""
 
     project: str
     id: str
@@ -43,12 +43,12 @@ class DeadLetters:
             await self._client.close()
 
     async def read(self) -> list[Dead]:
-        """All so far; those that were read before aren't asked for again."""
+        """All dead letters so far. Each is read only once."""
         assert self._client is not None
         last = (await self._client.jetstream(timeout=_ANSWER_S).stream_info(self._stream)).state.last_seq
-        wanted = range(self._next, last + 1)
-        for start in range(0, len(wanted), 100):
-            part = wanted[start : start + 100]
+        fresh = range(self._next, last + 1)
+        for start in range(0, len(fresh), 100):
+            part = fresh[start : start + 100]
             found = await asyncio.gather(*(self._one(sequence) for sequence in part))
             self._all += [dead for dead in found if dead is not None]
         self._next = last + 1

@@ -1,4 +1,4 @@
-"""The ledger: one line for each thing that a handler did, written at once so that no kill -9 loses any of it."""
+"""The ledger: one line for each begin and end of a handler, written at once so that no kill -9 loses any."""
 
 import os
 from pathlib import Path
@@ -8,8 +8,8 @@ VARIABLE = "LEDGER"
 
 
 class Entry(NamedTuple):
-    """`at` is ns since boot, the same clock in all processes; `what` is `begin`, `ok`, `fail` or `cancelled`; `chosen`
-    is when the scheduler handed the message out, which on a busy machine is a while before its handler's first line.
+    """A line. `at` is in ns since boot, the same clock in all processes. `what` is `begin`, `ok`, `fail` or
+    `cancelled`. `chosen` is when the scheduler handed the message out; on a busy machine, its handler begins later.
     """
 
     at: int
@@ -32,7 +32,7 @@ def read(path: Path) -> list[Entry]:
 
 
 def read_from(path: Path, offset: int) -> tuple[list[Entry], int]:
-    """The whole lines from a byte on, and where the next ones will begin."""
+    """The complete lines from an offset on, and the offset of the next ones."""
     if not path.exists():
         return [], offset
     with path.open("rb") as file:
@@ -62,5 +62,5 @@ def _entry(line: str) -> Entry:
 
 
 def path() -> Path:
-    """Where the handlers of this process write."""
+    """The ledger of the handlers in this process."""
     return Path(os.environ[VARIABLE])

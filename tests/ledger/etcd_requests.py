@@ -1,4 +1,4 @@
-"""How much etcd is asked, by its own count."""
+"""The number of requests to etcd, by its own count."""
 
 import asyncio
 import re
@@ -11,7 +11,7 @@ _LINE = re.compile(r'grpc_server_msg_received_total\{grpc_method="(\w+)".*\} (\S
 
 
 async def received(etcd: EtcdServer) -> Counter[str]:
-    """Messages that it has received since its start, by method: of streams each message counts."""
+    """Messages received since etcd's start, by method. Each message of a stream counts."""
     reader, writer = await asyncio.open_connection(ports.HOST, etcd.port)
     try:
         writer.write(b"GET /metrics HTTP/1.0\r\n\r\n")

@@ -1,4 +1,4 @@
-"""An etcd of three members, which the tests kill one by one."""
+"""An etcd of three members, which tests kill one by one."""
 
 import asyncio
 import os
@@ -59,7 +59,7 @@ class Trio:
         self._processes[member].send_signal(number)
 
     async def leader(self, *among: int) -> int | None:
-        """The member that leads, if it is one of these (of all) and all of these say so."""
+        """The leading member, if it is `among` these (default: all) and all of these name it."""
         asked = among or MEMBERS
         statuses = await asyncio.gather(*(self._status(member) for member in asked))
         leaders = {status.get("leader") for status in statuses}

@@ -35,6 +35,8 @@ _IMPORTED = (
     "evenlane.engine.cli.run.watchdog",
     "evenlane.engine.cli.progress",
     "evenlane.engine.runtime.run_loop",
+    "evenlane.engine.cli.topics.command",
+    "evenlane.engine.producer.producer",
     "pydantic.type_adapter",
     "tests.ledger.handlers",
 )
@@ -89,7 +91,7 @@ class Forked:
 
 
 def _evenlane(arguments: list[str], environ: dict[str, str], stdout: Connection, stderr: str) -> None:
-    """Runs in the new process."""
+    """Run the command in the new process."""
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)  # (its parent ends with the tests)
     os.environ.clear()
     os.environ.update(environ)

@@ -1,4 +1,4 @@
-"""The handlers that the nodes of these tests run. Each writes what it did to the ledger: see entries.py."""
+"""Handlers of the nodes in these tests. Each writes its begins and ends to the ledger: see entries.py."""
 
 import asyncio
 import os
@@ -18,8 +18,8 @@ from tests.ledger import entries
 if TYPE_CHECKING:
     from evenlane.engine.core.message.message import Message
 
-_FAILS = 20  # one attempt in so many
-_HOPELESS = 200  # of one message in so many every attempt does
+_FAILS = 20  # one attempt in 20 fails
+_HOPELESS = 200  # all attempts of one message in 200 fail
 
 
 def fails(message: str, attempt: int) -> bool:
@@ -37,7 +37,7 @@ def _ledger() -> int:
 
 
 def note(message: "Message", what: str) -> None:
-    """One write, appended by the kernel: whole or not at all, whoever else writes and whatever comes next."""
+    """Append a line with a single write, which the kernel does completely or not at all."""
     digest = sha256(message.body).hexdigest()[:16]
     line = (
         f"{now_ns()}\t{os.getpid()}\t{what}\t{message.project}\t{message.id}\t{message.attempt}\t"
@@ -47,12 +47,12 @@ def note(message: "Message", what: str) -> None:
 
 
 async def write(message: "Message") -> None:
-    """Note it, and no more."""
+    """Only note the message."""
     note(message, "ok")
 
 
 async def flaky(message: "Message") -> None:
-    """Fails where `fails` says so."""
+    """Fail where `fails` says so."""
     bad = fails(message.id, message.attempt)
     note(message, "fail" if bad else "ok")
     if bad:
@@ -60,7 +60,7 @@ async def flaky(message: "Message") -> None:
 
 
 async def uneasy(message: "Message") -> None:
-    """Fails at a sixth of all first attempts, and looks at all that a message says."""
+    """Fail at a sixth of all first attempts, and read all fields of the message."""
     reported = message.attempt, message.put_at, message.due_at, message.key, message.headers, repr(message)
     bad = reported[0] <= 1 and _share(f"{message.stream}-{message.sequence}", 6)
     note(message, "fail" if bad else "ok")
@@ -69,7 +69,7 @@ async def uneasy(message: "Message") -> None:
 
 
 async def obey(message: "Message") -> None:
-    """Do what the header `order` says: see `Orders`."""
+    """Do what the header `order` says: see `_order`."""
     note(message, "begin")
     try:
         for word, argument in _order(message):
@@ -91,7 +91,7 @@ async def obey(message: "Message") -> None:
 
 
 async def give_up(message: "Message") -> None:
-    """A fallback; it fails, or blocks the event loop, where the header `fallback` says so."""
+    """A fallback. It fails, or blocks the event loop, where the header `fallback` says so."""
     if message.headers.get("fallback") == "block":
         time.sleep(600)
     if message.headers.get("fallback") == "fail":
@@ -107,13 +107,13 @@ def _child() -> "subprocess.Popen[bytes]":
 
 
 async def obey_with_a_child(message: "Message") -> None:
-    """The same, beside a process of the handler's own, which outlives the node."""
+    """Obey, and keep a child process of the handler, which outlives the node."""
     _child()
     await obey(message)
 
 
 def obey_in_thread(message: "Message") -> None:
-    """The same for a plain function, which the node runs in a thread."""
+    """Obey as a plain function, which the node runs in a thread."""
     note(message, "begin")
     for word, argument in _order(message):
         if word == "sleep":
@@ -128,10 +128,11 @@ def obey_in_thread(message: "Message") -> None:
 
 
 def _order(message: "Message") -> list[tuple[str, float]]:
-    """`sleep S`, `alive S` (with signs of life), `hang`, `fail N` (the first N attempts), `stubborn` (fail until
-    `forgive`), `held` (run until then), `retry S`, `reject`, `die` (end the process after success is noted), `exit` and
-    `crash` (end it before), `block S` (sleep in the event loop).
-    `first ...`: only in the first attempt; `once ...`: only the first time at all.
+    """The order as a word and its number: `sleep S`, `alive S` (with signs of life), `hang`, `fail N` (the first N
+    attempts), `stubborn` (fail until `forgive`), `held` (run until then), `retry S`, `reject`, `die` (end the process
+    after success is noted), `exit` and `crash` (end it before), `block S` (sleep in the event loop).
+
+    With `first` before it, only in the first attempt; with `once`, only the first time at all.
     """
     words = message.headers.get("order", "").split()
     if words[:1] == ["first"]:
@@ -144,7 +145,7 @@ def _order(message: "Message") -> list[tuple[str, float]]:
 
 
 def forgive(ledger: Path) -> None:
-    """From now on what is `stubborn` succeeds, and what is `held` ends."""
+    """From now on, `stubborn` messages succeed, and `held` ones end."""
     ledger.with_name("forgiven").touch()
 
 
@@ -153,7 +154,7 @@ def _forgiven() -> Path:
 
 
 def first_time(message: "Message") -> bool:
-    """Whether no process has asked for this message before."""
+    """Whether this is the first question about the message, in any process."""
     flag = entries.path().with_name(f"once-{message.id}")
     known = flag.exists()
     flag.touch()
@@ -186,6 +187,6 @@ def _do(message: "Message", word: str, argument: float) -> None:
         os._exit(9)
     if word == "crash":
         os.kill(os.getpid(), signal.SIGSEGV)
-    if word == "die":  # between success and settle, as a process that is killed at the worst moment
+    if word == "die":  # between success and settlement, the worst moment to be killed
         note(message, "ok")
         os._exit(7)

@@ -1,4 +1,4 @@
-"""What etcd told: every change of an environment's keys, with the time at which it was heard of."""
+"""The history of etcd: every change of an environment's keys, with the time when the watch reported it."""
 
 import asyncio
 from typing import Any, NamedTuple, Self
@@ -14,7 +14,7 @@ _PREFIX = names.key("online", "")
 
 
 class Seen(NamedTuple):
-    """`at` is ns since boot; `key` is without the environment. `item` is None for a deletion."""
+    """A change. `at` is in ns since boot. `key` is without the environment. `item` is None for a deletion."""
 
     at: int
     key: str
@@ -22,7 +22,7 @@ class Seen(NamedTuple):
 
 
 class Reign(NamedTuple):
-    """An owner key, from its creation to its deletion (None: it is there still). Times are ns since boot."""
+    """An owner key, from its creation to its deletion (None: it still exists). Times are in ns since boot."""
 
     partition: int
     epoch: int
@@ -32,7 +32,7 @@ class Reign(NamedTuple):
 
 
 class History:
-    """`async with History(endpoints) as history:`; `keys` is what stands there now, by the name in the environment."""
+    """`async with History(endpoints) as history:`; `keys` are the present keys, by their name in the environment."""
 
     def __init__(self, endpoints: tuple[str, ...]) -> None:
         self._etcd = EtcdCoordination(endpoints)
@@ -71,10 +71,10 @@ class History:
         else:
             self.keys[key] = item
 
-    # ---- what stands there
+    # ---- the present keys
 
     def value(self, key: str) -> dict[str, Any]:
-        """The record under a key; empty if there is none, or it is none."""
+        """The record under a key; empty if there is no key, or its value isn't a record."""
         item = self.keys.get(key)
         return _record(item) if item is not None else {}
 
@@ -84,7 +84,7 @@ class History:
 
     @property
     def nodes(self) -> set[str]:
-        """Those that live: what stands under no lease was put by hand."""
+        """The registered nodes. A key without a lease was put by hand."""
         return {name for name in self.named("nodes") if self.keys[f"nodes/{name}"].lease}
 
     @property
@@ -103,9 +103,9 @@ class History:
         """The keys `<kind>/<name>`, by name."""
         return {key.partition("/")[2] for key in self.keys if key.startswith(f"{kind}/")}
 
-    def carried_out(self, nodes: set[str], partitions: int) -> bool:
-        """These nodes are registered and no others, and own just what the plan says, which is everything; and each
-        has confirmed the generation of its plan.
+    def is_owned_by(self, nodes: set[str], partitions: int) -> bool:
+        """Whether exactly these nodes are registered, own all partitions as the plan says, and have confirmed its
+        generation.
         """
         planned, owners = self.planned, {p: owner for p, owner in self.owners.items() if p < partitions}
         if nodes != self.nodes or not nodes <= self.named("plan") or not nodes >= set(planned.values()):
@@ -117,10 +117,10 @@ class History:
             for node in nodes
         )
 
-    # ---- what has been
+    # ---- the past
 
     def reigns(self) -> list[Reign]:
-        """Of all partitions, in the order in which they began."""
+        """The reigns over all partitions, in the order of their begins."""
         all_: list[Reign] = []
         running: dict[int, int] = {}  # partition -> its place
         for at, key, item in self.seen:
@@ -138,7 +138,7 @@ class History:
         return all_
 
     def values(self, key: str) -> list[dict[str, Any]]:
-        """All records that have stood under this key."""
+        """All records that were ever under this key."""
         return [_record(seen.item) for seen in self.seen if seen.key == key and seen.item is not None]
 
 

@@ -1,6 +1,6 @@
-"""A load with everything in it: what is put, and what its handler is to do with it, from a seed."""
+"""A mixed load from a seed: puts, with orders for their handlers."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from random import Random
 
@@ -10,13 +10,13 @@ PRIORITIES = ("high", "mid", "low")
 KEYS = 40  # of each ordered project
 TTL_S = 1.5  # of the projects whose messages expire
 DELAYS_S = (0.3, 6.0)
-BACKLOG, MOST_WAITING = 100, 4_000  # max_backlog of `small`, max_queue_backlog of the environment
-_KINDS = {"plain": 6, "late": 4, "ordered": 3}  # how many projects of each
+BACKLOG, MOST_WAITING = 100, 1_000  # max_backlog of `small`, max_queue_backlog of the environment
+_KINDS = {"plain": 6, "late": 4, "ordered": 3}  # projects of each kind
 SHARES = {"plain": 0.55, "late": 0.25, "ordered": 0.2}
-# What one message in so many is told to do: the rest is handled at the first attempt.
+# Order -> one message in N has it. The others are handled at the first attempt.
 _ORDERS = {"fail 1": 25, "first retry 0.3": 50, "fail 2": 100, "reject": 300, "stubborn": 300, "first hang": 2_000}
 
-# Beside the mixture, a few of each:
+# Projects that aren't part of the mixture, with a few messages each:
 TOPICS = {
     "brief": {"qps": 20, "ttl": TTL_S},
     "brief-dead": {"qps": 20, "ttl": TTL_S, "dead_letter_expired": True},
@@ -34,7 +34,7 @@ def projects(kind: str) -> list[str]:
 
 @dataclass
 class Mixture:
-    """`orders`: id -> what its handler is to do. `keys`: id of an ordered message -> its project, key and priority."""
+    """`orders`: id -> order for its handler. `keys`: id of an ordered message -> project, key and priority."""
 
     messages: int
     seed: int
@@ -65,11 +65,16 @@ class Mixture:
         return [self.noted(Put(project, b"", id=f"{project}-{n}", priority="mid"), order) for n in range(count)]
 
     def noted(self, put: Put, order: str) -> Put:
-        """With the order in its header."""
+        """The put with the order in its header."""
         put.headers = {"order": order} if order else None
         self.orders[str(put.id)] = order
         return put
 
-    def ordered(self, *wanted: str) -> set[str]:
-        """The ids of all that were told one of these."""
-        return {own for own, order in self.orders.items() if order in wanted}
+    def ordered(self, *orders: str) -> set[str]:
+        """The ids of all messages with one of these orders."""
+        return {own for own, order in self.orders.items() if order in orders}
+
+    def keys_as_stored(self, acknowledged: Mapping[str, tuple[str, int]]) -> dict[str, tuple[str, str, str]]:
+        """`keys` of the acknowledged messages, in the order of their sequences. `acknowledged`: id -> where it is."""
+        stored = sorted(self.keys.keys() & acknowledged.keys(), key=lambda own: acknowledged[own][1])
+        return {own: self.keys[own] for own in stored}

@@ -1,4 +1,4 @@
-"""A node as a process of its own: `evenlane run` on a handler of these tests."""
+"""A node as a process: `evenlane run` with a handler of these tests."""
 
 import asyncio
 import os
@@ -14,8 +14,8 @@ _READY_S = 60.0
 
 
 class NodeProcess:
-    """`settings` are those of Evenlane, given as `EVENLANE_*`. Its log is `<folder>/<name>.log`. With `processes` it is
-    the supervisor of so many nodes.
+    """A node. `settings` become `EVENLANE_*` variables. The log is `<folder>/<name>.log`. With `processes`, the process
+    is the supervisor of N nodes.
     """
 
     def __init__(
@@ -46,12 +46,12 @@ class NodeProcess:
         return self._process is not None and self._process.running
 
     async def start(self) -> str:
-        """Return its line on stdout, once it serves or stands by."""
+        """Start it, and return its line on stdout once it serves or is on standby."""
         await self.spawn()
         return await self.ready()
 
     async def spawn(self) -> None:
-        """Start the process; it can't outlive the tests."""
+        """Start the process. It can't outlive the tests."""
         handler = self._handler if ":" in self._handler else f"handlers:{self._handler}"
         arguments = ["run", "--handler", f"tests.ledger.{handler}"]
         arguments += ["--fallback", f"tests.ledger.handlers:{self._fallback}"] if self._fallback else []
@@ -66,12 +66,12 @@ class NodeProcess:
         return line.decode().strip()
 
     async def kill(self) -> None:
-        """kill -9; it is gone when this returns."""
+        """Send SIGKILL, and wait for the end."""
         self.send(signal.SIGKILL)
         await self.ended()
 
     async def stop(self) -> int:
-        """SIGTERM, and wait; its exit code."""
+        """Send SIGTERM, wait for the end, and return the exit code."""
         self.send(signal.SIGTERM)
         return await self.ended()
 
@@ -87,7 +87,7 @@ class NodeProcess:
         return self.log.read_text(errors="replace")[-2000:] if self.log.exists() else "nothing"
 
     def logged(self, text: str) -> int:
-        """How many lines of its log hold `text`."""
+        """The number of lines in its log that contain `text`."""
         lines = self.log.read_text(errors="replace").splitlines() if self.log.exists() else []
         return sum(text in line for line in lines)
 

@@ -1,18 +1,25 @@
-"""The promises of a cluster, checked from the outside: by the handlers' ledger and by what etcd told."""
+"""The promises of a cluster, checked from the outside: by the handlers' ledger and by the history of etcd.
 
-from bisect import bisect_left, bisect_right
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
-from itertools import pairwise
+Entries of the ledger are replayed into the checkers that the simulation calls, too (tests/support/promises).
+"""
 
-from tests.ledger.entries import Entry
-from tests.ledger.history import History
-from tests.oracles.owner_keys import OwnerKeys
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TYPE_CHECKING
+
+from tests.support.promises import rates
+from tests.support.promises.epochs import Epochs
+from tests.support.promises.history import unended
+from tests.support.promises.owner_keys import OwnerKeys
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from tests.ledger.entries import Entry
+    from tests.ledger.history import History
 
 SECOND = 1_000_000_000
-SETTLE_INTERVAL_NS = SECOND // 10
-# Dispatch stops while settles are older than the interval and a second, on a busy machine too.
-UNSETTLED_NS = SETTLE_INTERVAL_NS + SECOND
 
 
 def partition(entry: Entry) -> int:
@@ -28,66 +35,32 @@ def begins(entries: Iterable[Entry]) -> list[Entry]:
 
 
 def never_handled(acknowledged: Iterable[str], entries: Iterable[Entry]) -> set[str]:
-    """L: what was acknowledged, and no handler ended."""
-    return set(acknowledged) - {entry.id for entry in entries if entry.what == "ok"}
+    """L: the acknowledged messages that no handler ended."""
+    return set(unended(acknowledged, {entry.id for entry in entries if entry.what == "ok"}))
 
 
-# ---- D
+# ---- D (tests/ledger/replay.py has the repeats after a fault)
 
 
 def begun_again(entries: Iterable[Entry]) -> list[Entry]:
-    """Each begin of a message that was begun once more later, by whoever."""
+    """D: each begin of a message that began once more later. Without a fault there is none."""
     by_id: dict[str, list[Entry]] = defaultdict(list)
     for entry in begins(entries):
         by_id[entry.id].append(entry)
     return [entry for each in by_id.values() for entry in each[:-1]]
 
 
-def in_hand(entries: Iterable[Entry], pid: int, until: int) -> tuple[Counter[str], list[str]]:
-    """Of a process that went at `until`: the ids of what it had in flight, and of what it had ended too late to settle
-    it.
-    """
-    running: Counter[str] = Counter()
-    late = []
-    for entry in entries:
-        if entry.pid == pid and entry.at <= until:
-            running[entry.id] += 1 if entry.what == "begin" else -1
-            if entry.what != "begin" and until - entry.at <= UNSETTLED_NS:
-                late.append(entry.id)
-    return +running, late
-
-
-def may_come_again(entries: Iterable[Entry], pid: int, until: int) -> tuple[int, int]:
-    """How much of it was in flight, and how much had ended too late."""
-    running, late = in_hand(entries, pid, until)
-    return running.total(), len(late)
-
-
-def check_doubled_by(entries: Sequence[Entry], pid: int, until: int) -> int:
-    """D: only the work of the node that went at `until` came again, and not more of it than may. How much did."""
-    again = Counter(entry.pid for entry in begun_again(entries))
-    running, late = may_come_again(entries, pid, until)
-    assert set() == again.keys() - {pid}
-    assert again[pid] <= running + late
-    return again[pid]
-
-
 # ---- O
 
 
 def begun_too_late(entries: Iterable[Entry]) -> list[Entry]:
-    """O: begins under an epoch after somebody had begun anything of the same partition under a newer one."""
-    newest: dict[int, int] = {}
-    late = []
-    for entry in begins(entries):
-        if entry.epoch < newest.get(partition(entry), 0):
-            late.append(entry)
-        newest[partition(entry)] = max(newest.get(partition(entry), 0), entry.epoch)
-    return late
+    """O: the begins under an epoch older than that of an earlier begin of the same partition."""
+    epochs = Epochs()
+    return [entry for entry in begins(entries) if not epochs.is_current(partition(entry), entry.epoch)]
 
 
 def check_owner_keys(history: History) -> None:
-    """O, Z1: what etcd told of them."""
+    """O, Z1: each change of an owner key."""
     keys = OwnerKeys()
     for _, key, item in history.seen:
         if key.startswith("owners/"):
@@ -96,10 +69,10 @@ def check_owner_keys(history: History) -> None:
 
 
 def check_generations(history: History) -> None:
-    """Z5: the newest generation and that of each node's plan rise with each write."""
+    """Z5: the newest generation, and that of each node's plan, rise with each write."""
     for key in ("generation", *(f"plan/{name}" for name in _planned(history))):
         generations = [record["generation"] for record in history.values(key)]
-        assert sorted(set(generations)) == generations, key
+        assert rates.is_rising(generations), key
 
 
 def _planned(history: History) -> set[str]:
@@ -110,17 +83,14 @@ def _planned(history: History) -> set[str]:
 
 
 def most_in_a_second(entries: Iterable[Entry], since: int = 0) -> int:
-    """Q: the most begins in any half-open window of a second, of those from an instant on."""
-    times = sorted(entry.at for entry in entries if entry.what == "begin" and entry.at >= since)
-    return max((bisect_left(times, at + SECOND) - place for place, at in enumerate(times)), default=0)
+    """Q: the most begins in any half-open window of a second that starts at `since` or later."""
+    return rates.most_in_a_second([entry.at for entry in begins(entries) if entry.at >= since])
 
 
 # ---- V
 
 
 def pause(entries: Iterable[Entry], number: int, since: int, until: int) -> float:
-    """The longest time, in seconds, in which nothing of a partition was begun, of those that overlap this span."""
-    times = sorted(entry.at for entry in entries if entry.what == "begin" and partition(entry) == number)
-    first, last = bisect_right(times, since), bisect_right(times, until)
-    times = times[max(0, first - 1) : last + 1]
-    return max((later - sooner for sooner, later in pairwise(times)), default=until - since) / SECOND
+    """V: the longest time, in s, without a begin in a partition, of those that overlap this span."""
+    times = [entry.at for entry in begins(entries) if partition(entry) == number]
+    return rates.longest_pause(times, since, until) / SECOND

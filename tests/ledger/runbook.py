@@ -1,4 +1,4 @@
-"""What docs/how-to/runbooks.md tells, carried out word for word on real servers; `pytest -s` shows a transcript."""
+"""Runs the commands in docs/how-to/runbooks.md on real servers, as written; `pytest -s` shows a transcript."""
 
 import asyncio
 import os
@@ -24,15 +24,15 @@ def section(alert: str) -> str:
 
 
 class Runbook:
-    """One section. `world` is where it is carried out."""
+    """One section, carried out in `world`."""
 
     def __init__(self, world: ProcessWorld, alert: str) -> None:
         self._world, self._text = world, section(alert)
-        self._seen: dict[str, list[str]] = {}  # lines of metrics, as they were last
+        self._seen: dict[str, list[str]] = {}  # metric -> its last lines
         print(f"\n## {alert}\n")  # noqa: T201
 
     async def run(self, line: str, **instead: object) -> tuple[int, str]:
-        """Exit code and output of a line that stands in the section; `instead` are words to put in place of others."""
+        """Run a line of the section. `instead` replaces words in it. Return exit code and output."""
         line, code, out = await self._run(line, instead)
         print(f"$ {line}\n{out}(exit code {code})\n")  # noqa: T201
         return code, out
@@ -54,7 +54,7 @@ class Runbook:
         return line, process.returncode, out
 
     async def prints(self, line: str, *words: str, code: int = 0, **instead: object) -> str:
-        """As `run`, until the output holds all of these words: its last output alone is shown."""
+        """Run the line until its output contains all of these words. Only its last output is shown."""
         done, ended, out = line, -1, ""
 
         async def is_printed() -> bool:
@@ -63,13 +63,13 @@ class Runbook:
             return ended == code and all(word in out for word in words)
 
         try:
-            await until(is_printed, 40, f"{line!r} to say {words}")
+            await until(is_printed, 40, f"{line!r} to print {words}")
         finally:
             print(f"$ {done}\n{out}(exit code {ended})\n")  # noqa: T201
         return out
 
     async def metric(self, base: str, name: str) -> float:
-        """The sum of a metric's samples on a node's page, -1 if there is none; `name` may end with a first label."""
+        """The sum of a metric's samples at a node, -1 if there are none. `name` may end with a first label."""
         async with aiohttp.ClientSession() as session, session.get(f"{base}/metrics") as answer:
             text = await answer.text()
         found = [line for line in text.splitlines() if re.match(rf"{re.escape(name)}[ {{,}}]", line)]
@@ -77,13 +77,13 @@ class Runbook:
         return sum(float(line.rpartition(" ")[2]) for line in found) if found else -1
 
     async def shows(self, base: str, name: str, right: Callable[[float], bool], within_s: float = 40) -> None:
-        """Wait until the metric of the alert is so."""
+        """Wait until the alert's metric has a `right` value."""
 
-        async def is_so() -> bool:
+        async def is_right() -> bool:
             return right(await self.metric(base, name))
 
         try:
-            await until(is_so, within_s, f"{name} to be so")
+            await until(is_right, within_s, f"{name} to be right")
         finally:
             print(*(f"  {line}" for line in self._seen.get(name, [])[:6]), sep="\n")  # noqa: T201
 
@@ -93,21 +93,21 @@ class Runbook:
         return answer.status, text.strip()
 
     async def is_ready(self, base: str, status: int, within_s: float = 20) -> None:
-        """Wait until `/readyz` answers so."""
+        """Wait until `/readyz` has this status."""
         found: tuple[int, str] = (0, "")
 
-        async def so() -> bool:
+        async def has_status() -> bool:
             nonlocal found
             found = await self.ready(base)
             return found[0] == status
 
         try:
-            await until(so, within_s, f"/readyz to answer {status}")
+            await until(has_status, within_s, f"/readyz to answer {status}")
         finally:
             print("  /readyz:", *found)  # noqa: T201
 
     def logged(self, node: str, *texts: str) -> bool:
-        """Whether a node's log has each of these, which are shown."""
+        """Whether a node's log contains each of these texts. Shows the lines."""
         [log] = [each.log for each in self._world.nodes if each.name == node][-1:]
         lines = log.read_text(errors="replace").splitlines()
         found = [[line for line in lines if text in line] for text in texts]

@@ -1,4 +1,4 @@
-"""What the settle logs say, and what the streams hold, read through the store port."""
+"""The contents of settle logs and streams, read through the store port."""
 
 import asyncio
 import contextlib
@@ -18,20 +18,20 @@ _READS = 5
 
 @dataclass
 class Log:
-    """Of one stream: its state, its settle log folded, and the sequences of the messages that still wait."""
+    """The state of one stream, its folded settle log, and the sequences of its waiting messages."""
 
     state: LaneState
     log: settle_record.LogState
     waiting: set[int]
 
     def settled(self) -> set[int]:
-        """All sequences that count as ended."""
+        """All settled sequences."""
         spans = [(1, self.log.settled.watermark), *self.log.settled.above()]
         return {sequence for first, last in spans for sequence in range(first, last + 1)}
 
 
 async def read(settings: Settings, partitions: int) -> dict[str, Log]:
-    """By the name of the stream."""
+    """All logs, by the name of the stream."""
     store = connections.store(settings, "ledger test")
     await store.open()
     gate = asyncio.Semaphore(32)
@@ -51,14 +51,14 @@ async def read(settings: Settings, partitions: int) -> dict[str, Log]:
 async def _read(store: Store, lane: LaneId) -> Log:
     log = await _state(store, lane)
     state = await store.state(lane)
-    # What was deleted behind a pinned watermark is neither there nor named by the log's next checkpoint.
+    # A message deleted behind a pinned watermark is neither stored nor named by the log's next checkpoint.
     maybe = [seq for seq in range(max(1, state.first), state.last + 1) if seq not in log.settled]
     found = await store.get(lane, maybe)
     return Log(state, log, {stored.sequence for stored in found if stored is not None})
 
 
 async def _state(store: Store, lane: LaneId) -> settle_record.LogState:
-    """Read the log again if a running node writes a checkpoint meanwhile, as a take-over does."""
+    """Read the log again if a running node writes a checkpoint meanwhile, as a takeover does."""
     for _ in range(_READS - 1):
         with contextlib.suppress(Lost):
             return (await read_settle_log(store, lane)).state

@@ -1,4 +1,4 @@
-"""A client that speaks the bare protocol of NATS, and keeps to no rule but that."""
+"""A client that speaks the bare protocol of NATS, and follows no other rule."""
 
 import asyncio
 from typing import Self
@@ -21,7 +21,7 @@ class Stranger:
         self._writer.close()
 
     def publish(self, subject: bytes, block: bytes = b"", body: bytes = b"") -> None:
-        """`block` as it is, whatever stands in it; nobody acknowledges anything."""
+        """Publish without an acknowledgement. `block` is sent as it is."""
         if block:
             sizes = b"%d %d" % (len(block), len(block) + len(body))
             self._writer.write(b"HPUB %b %b\r\n%b%b\r\n" % (subject, sizes, block, body))
@@ -29,7 +29,7 @@ class Stranger:
             self._writer.write(b"PUB %b %d\r\n%b\r\n" % (subject, len(body), body))
 
     async def flush(self) -> None:
-        """Return when the server has read all of it. Raises AssertionError if it complains."""
+        """Return when the server has read everything. Raises AssertionError if it complains."""
         self._writer.write(b"PING\r\n")
         await self._writer.drain()
         while (line := await self._reader.readline()) != b"PONG\r\n":

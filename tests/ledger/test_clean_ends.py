@@ -1,4 +1,4 @@
-"""A node that ends in order leaves no suspicion behind: the next owner records nothing and counts nothing."""
+"""Tests of clean and unclean ends of a node: after a clean one, the next owner records and counts nothing."""
 
 import pytest
 
@@ -19,7 +19,7 @@ MESSAGES = 200
 
 
 async def busy(settings: Settings) -> list[BusyRecord]:
-    """The in-flight records that processes have left."""
+    """The in-flight records in the store."""
     store = connections.store(settings, "ledger test")
     await store.open()
     try:
@@ -28,9 +28,9 @@ async def busy(settings: Settings) -> list[BusyRecord]:
         await store.close()
 
 
-async def test_after_sigterm_a_backlog_is_handled_as_if_nothing_had_been(tmp_path):
-    """X11, E6, E11: after SIGTERM with a backlog each settle log, or a key in etcd, says that the end was clean; the
-    next owner handles the rest at attempt 1, nothing twice, and neither of them has written an in-flight record.
+async def test_sigterm_with_a_backlog_leaves_a_clean_end(tmp_path):
+    """X11, E6, E11: after SIGTERM with a backlog, each settle log, or a key in etcd, records a clean end. The next
+    owner handles the rest at attempt 1 and nothing twice, and neither owner writes an in-flight record.
     """
     async with ProcessWorld(tmp_path, partitions=PARTITIONS) as world:
         first = await world.node(concurrency=4)
@@ -48,7 +48,7 @@ async def test_after_sigterm_a_backlog_is_handled_as_if_nothing_had_been(tmp_pat
         assert any(logs[stream].waiting for stream in owned)
         assert {0} == {log.horizon for log in owned.values()}
         released = {item.key for item in (await world.etcd.list(names.key("online", "held"))).items}
-        for stream, log in owned.items():  # (a handler that ends late is told of in etcd, and so is the end)
+        for stream, log in owned.items():  # (etcd has the end if a handler ended late)
             key = names.key("online", "held", stream.rpartition("_")[2], log.epoch)
             assert log.clean or key in released, f"{stream} has no clean end"
 
@@ -61,9 +61,9 @@ async def test_after_sigterm_a_backlog_is_handled_as_if_nothing_had_been(tmp_pat
         assert [] == await busy(world.settings)
 
 
-async def test_after_a_kill_what_there_was_is_recorded_and_what_comes_is_not(tmp_path):
-    """X11: after kill -9 the horizon of each stream with messages is its end, and with the backlog it is passed; no
-    attempt is counted for the first death.
+async def test_kill_sets_a_horizon_until_the_backlog_is_handled(tmp_path):
+    """X11: after kill -9, the horizon of each stream with messages is its end, until the backlog is handled. The first
+    death counts no attempt.
     """
     async with ProcessWorld(tmp_path, partitions=PARTITIONS) as world:
         first = await world.node(concurrency=4)
@@ -86,5 +86,5 @@ async def test_after_a_kill_what_there_was_is_recorded_and_what_comes_is_not(tmp
                 assert fenced[stream].log.horizon in {log.state.last, 0}  # 0: all of it is settled by now
             end = after[stream].log
             assert end.clean
-            assert end.horizon <= end.settled.watermark  # so nothing is within it any more
+            assert end.horizon <= end.settled.watermark  # so no message is below it any more
         assert {1} == {entry.attempt for entry in world.entries()}

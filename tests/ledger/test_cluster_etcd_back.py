@@ -1,4 +1,4 @@
-"""An etcd that is wiped, or restored from a backup, under nodes that work."""
+"""Tests of an etcd that is wiped, or restored from a backup, under running nodes."""
 
 import asyncio
 import logging
@@ -17,13 +17,13 @@ pytestmark = [pytest.mark.real, pytest.mark.timeout(90)]
 _log = logging.getLogger(__name__)
 
 REPAIRED_S = TTL_S + 2
-SLOW_S = 3  # of that machine, and until etcd is asked again
+SLOW_S = 3  # for a slow machine, and until etcd is asked again
 ROLLED_BACK = "etcd has forgotten what it knew of owners"
 LOST_TOPICS = "etcd has lost topics: what is known of them stays in force"
 
 
 async def _replace(cluster, backup=None):
-    """Put this data under etcd's, or none; returns when it is there."""
+    """Restart etcd with this data, or none. Return the time when it serves."""
     etcd = cluster.servers.etcd
     store = etcd.data_dir / etcd.kind
     await etcd.kill()
@@ -42,38 +42,38 @@ async def _backup(cluster, folder):
 
 
 async def _served(cluster, load, nodes, since):
-    """Wait until all is owned as planned, and handled; how long that took, in seconds."""
-    await cluster.carried_out(*nodes, timeout=30)
+    """Wait until all partitions are owned as planned, and served. Return the time since then, in s."""
+    await cluster.owned_by(*nodes, timeout=30)
     return (await load.reaches_all(timeout=30) - since) / SECOND
 
 
-async def _has_logged(address):
-    """Wait until /readyz of the node there says that etcd doesn't know who owns what."""
+async def _is_unready(address):
+    """Wait until /readyz of that node reports that etcd doesn't know the owners."""
 
     async def not_ready():
         async with aiohttp.ClientSession() as client, client.get(f"{address}/readyz") as response:
             return response.status == 503 and "differs from etcd about what it owns" in await response.text()
 
-    await until(not_ready, 20, "/readyz to say it")
+    await until(not_ready, 20, "/readyz to report it")
 
 
-async def test_etcd_is_wiped_under_two_nodes(tmp_path):
-    """F2, O, L: a lower revision, and nothing else is there. The nodes go on under epochs above those before, with the
-    topics that they knew; `topics apply` brings these back for a node that joins.
+async def test_nodes_survive_a_wiped_etcd(tmp_path):
+    """F2, O, L: etcd has a lower revision and no keys. The nodes go on under higher epochs than before, with the topics
+    that they knew; `topics apply` restores these for a node that joins.
     """
     async with ProcessCluster(tmp_path) as cluster:
         await asyncio.gather(*(cluster.etcdctl_put("other", b"") for _ in range(300)))
         nodes = await cluster.start("a", "b")
         await cluster.topics(*cluster.projects)
-        await cluster.carried_out(*nodes)
+        await cluster.owned_by(*nodes)
         before = {partition: epoch for partition, epoch, *_ in cluster.history.reigns()}
         async with cluster.load(round_s=0.1) as load:
             await load.reaches_all()
-            there = await _replace(cluster)
-            took_s = await _served(cluster, load, nodes, there)
+            since = await _replace(cluster)
+            took_s = await _served(cluster, load, nodes, since)
             await cluster.topics(*cluster.projects)
             [c] = await cluster.start("c")
-            await cluster.carried_out(*nodes, c)
+            await cluster.owned_by(*nodes, c)
             await load.reaches_all()
         entries = cluster.entries()
         assert set() == never_handled(cluster.acknowledged, entries)
@@ -87,29 +87,29 @@ async def test_etcd_is_wiped_under_two_nodes(tmp_path):
         assert took_s < REPAIRED_S + SLOW_S
 
 
-async def test_an_older_backup_is_put_back_under_three_nodes(tmp_path):
-    """F3, O, L: by the backup the first node owns all, under a lease that it still keeps, and the others don't exist.
-    All differ from etcd, say so, and are at one with it soon. So are nodes that are started afterwards.
+async def test_nodes_survive_an_older_backup_of_etcd(tmp_path):
+    """F3, O, L: in the backup, the first node owns everything under a lease that it still has, and the others don't
+    exist. All nodes report the difference, and soon agree with etcd. So do nodes that start later.
     """
     async with ProcessCluster(tmp_path) as cluster:
         [a] = await cluster.start("a", http_port=0)
         await cluster.topics(*cluster.projects)
-        await cluster.carried_out(a)
+        await cluster.owned_by(a)
         address = await cluster.address("a")
         await _backup(cluster, tmp_path / "backup")
         others = await cluster.start("b", "c")
-        await cluster.carried_out(a, *others)
+        await cluster.owned_by(a, *others)
         async with cluster.load(round_s=0.1) as load:
             await load.reaches_all()
-            there = await _replace(cluster, tmp_path / "backup")
-            _, took_s = await asyncio.gather(_has_logged(address), _served(cluster, load, [a, *others], there))
+            since = await _replace(cluster, tmp_path / "backup")
+            _, took_s = await asyncio.gather(_is_unready(address), _served(cluster, load, [a, *others], since))
         assert [1, 1, 1] == [node.logged(ROLLED_BACK) for node in (a, *others)]
         for node in (a, *others):
             await node.kill()
         await _replace(cluster, tmp_path / "backup")
         async with cluster.load(round_s=0.1) as load:
             nodes = await cluster.start("b", "d")
-            await cluster.carried_out(*nodes, timeout=30)
+            await cluster.owned_by(*nodes, timeout=30)
             await load.reaches_all()
         entries = cluster.entries()
         assert set() == never_handled(cluster.acknowledged, entries)

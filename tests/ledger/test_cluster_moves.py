@@ -1,7 +1,8 @@
-"""Nodes join and leave in order, under load: nothing is lost, nothing comes twice, nobody waits for long."""
+"""Tests of nodes that join and leave cleanly under load: nothing is lost or repeated, and pauses are short."""
 
 import asyncio
 import logging
+from random import Random
 
 import pytest
 
@@ -26,7 +27,7 @@ _log = logging.getLogger(__name__)
 
 
 def figures(cluster: ProcessCluster, since: int) -> tuple[int, list[float]]:
-    """How many partitions have moved since then, and the longest pause of each, in s."""
+    """The number of partitions that have moved since then, and the longest pause of each, in s."""
     made = [reign for reign in cluster.history.reigns() if reign.created > since]
     entries = cluster.entries()
     window = 500_000_000
@@ -35,14 +36,14 @@ def figures(cluster: ProcessCluster, since: int) -> tuple[int, list[float]]:
     )
 
 
-async def test_a_node_joins_and_one_leaves_under_load(tmp_path):
-    """E6, E14, Z1, P6, P13, fault 3: L, no duplicates at all, one owner at any time; handlers that run across both
-    hand-overs run once, and the leaver waits for its own of them.
+async def test_join_and_leave_under_load_repeat_nothing(tmp_path):
+    """E6, E14, Z1, P6, P13, fault 3: L, no duplicates at all, one owner at any time. Handlers that run across both
+    handoffs run once, and the leaving node waits for its own ones.
     """
     async with ProcessCluster(tmp_path) as cluster:
         a, b, c = await cluster.start("a", "b", "c")
         await cluster.topics(*cluster.projects, ack_wait=60)
-        await cluster.carried_out(a, b, c)
+        await cluster.owned_by(a, b, c)
         async with cluster.load() as load:
             await load.reaches_all()
             long = [one(project, "long", order="held") for project in cluster.projects]
@@ -50,7 +51,7 @@ async def test_a_node_joins_and_one_leaves_under_load(tmp_path):
             await until(lambda: {put.id for put in long} <= set(cluster.ids("begin")), 10, "the long ones to begin")
             before_join = now_ns()
             [d] = await cluster.start("d")
-            await cluster.carried_out(a, b, c, d)
+            await cluster.owned_by(a, b, c, d)
             await load.reaches_all()
             assert not {put.id for put in long} & set(cluster.ids())  # all of them run across the move
             moved, pauses = figures(cluster, before_join)
@@ -61,7 +62,7 @@ async def test_a_node_joins_and_one_leaves_under_load(tmp_path):
             forgive(a.ledger)
             assert 0 == await leaving
             took = (now_ns() - asked) / 1e9
-            await cluster.carried_out(a, c, d)
+            await cluster.owned_by(a, c, d)
             await load.reaches_all()
         entries = cluster.entries()
         assert set() == never_handled(cluster.acknowledged, entries)
@@ -80,12 +81,12 @@ def _brief(pauses: list[float]) -> str:
     return " ".join(f"{each:.3f}" for each in pauses)
 
 
-async def test_sigterm_of_a_node_with_handlers_that_never_end(tmp_path):
-    """Fault 4: L, only what was stuck comes again, exit inside the grace period; what isn't stuck moves at once."""
+async def test_stuck_handlers_delay_only_their_own_node(tmp_path):
+    """Fault 4: L, only the stuck messages are repeated, exit within the grace period; the others move at once."""
     async with ProcessCluster(tmp_path) as cluster:
         a, b = await cluster.start("a", "b", drain_grace=8)
         await cluster.topics(*cluster.projects, ack_wait=600)
-        await cluster.carried_out(a, b)
+        await cluster.owned_by(a, b)
         mine = [cluster.projects[number] for number in cluster.history.owned("a")]
         stuck = [one(project, "stuck", order="once hang") for project in mine[:3]]
         async with cluster.load() as load:
@@ -96,11 +97,11 @@ async def test_sigterm_of_a_node_with_handlers_that_never_end(tmp_path):
             await until(lambda: cluster.history.owned("a") == [], 7, "all to be released")
             await load.reaches_all(timeout=7)
             moved_after = (now_ns() - asked) / 1e9
-            assert not leaving.done(), "what isn't stuck waits for what is"
-            assert 1 == await leaving  # it can't say that all was ended
+            assert not leaving.done(), "other messages wait for the stuck ones"
+            assert 1 == await leaving  # not all handlers have ended
             took = (now_ns() - asked) / 1e9
-            assert took < 16  # the grace, and what a busy machine adds: its handlers never end
-            await cluster.carried_out(b)
+            assert took < 16  # the grace, and time for a busy machine: the handlers never end
+            await cluster.owned_by(b)
         entries = cluster.entries()
         assert set() == never_handled(cluster.acknowledged, entries)
         assert sorted(put.id for put in stuck) == sorted(entry.id for entry in begun_again(entries))
@@ -109,14 +110,17 @@ async def test_sigterm_of_a_node_with_handlers_that_never_end(tmp_path):
         _log.info("all served elsewhere %.2f s after SIGTERM, gone after %.2f s", moved_after, took)
 
 
-async def test_a_second_node_of_the_same_id_refuses(tmp_path):
-    """It says so in one sentence, exit code 1, and the first one doesn't notice."""
+async def test_node_id_belongs_to_one_process(tmp_path):
+    """E14: a second node of the same id refuses with one sentence and exit code 1, and the first one doesn't notice.
+    Once the first is killed and its lease has ended, another takes its id over.
+    No longer than that: tests/unit/cluster/ownership/test_lease.py.
+    """
     async with ProcessCluster(tmp_path) as cluster:
         [a] = await cluster.start("a")
         await cluster.topics(*cluster.projects)
-        await cluster.carried_out(a)
+        await cluster.owned_by(a)
         async with cluster.load():
-            second = cluster.made("a")
+            second = cluster.add_node(name="a")
             second.log = tmp_path / "second.log"
             await second.spawn()
             assert 1 == await second.ended()
@@ -125,39 +129,28 @@ async def test_a_second_node_of_the_same_id_refuses(tmp_path):
         assert "Traceback" not in second.last_words()
         assert {a.pid} == {entry.pid for entry in cluster.entries()}
         assert {None} == {reign.deleted for reign in cluster.history.reigns()}
-
-
-async def test_a_node_of_the_same_id_takes_over_from_one_that_was_killed(tmp_path):
-    """E14: by itself, once the lease of its former life has ended.
-    No longer than that: tests/unit/cluster/ownership/test_lease.py.
-    """
-    async with ProcessCluster(tmp_path) as cluster:
-        [a] = await cluster.start("a")
-        await cluster.topics(*cluster.projects)
-        await cluster.carried_out(a)
+        before = len(cluster.entries())
         await a.kill()
-        again = cluster.made("a")
+        again = cluster.add_node(name="a")
         await again.spawn()
         await until(lambda: not cluster.history.owners, 10, "the lease to end")
         await again.ready()
-        await cluster.carried_out(again)
+        await cluster.owned_by(again)
         await cluster.put(await cluster.producer(), [one(each, "last") for each in cluster.projects])
         await cluster.handled()
-        assert {again.pid} == {entry.pid for entry in cluster.entries()}
+        assert {again.pid} == {entry.pid for entry in cluster.entries()[before:]}
 
 
 @pytest.mark.full
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("seed", range(5))
-async def test_nodes_come_and_go_again_and_again(tmp_path, seed):
+async def test_overlapping_joins_and_leaves_repeat_nothing(tmp_path, seed):
     """L, O, Z1: no duplicates at all, however the moves overlap."""
-    from random import Random
-
     chance = Random(seed)
     async with ProcessCluster(tmp_path) as cluster:
         nodes = await cluster.start("n0", "n1")
         await cluster.topics(*cluster.projects)
-        await cluster.carried_out(*nodes)
+        await cluster.owned_by(*nodes)
         async with cluster.load() as load:
             for number in range(2, 12):
                 if len(nodes) > 1 and (chance.random() < 0.5 or len(nodes) > 4):
@@ -165,8 +158,8 @@ async def test_nodes_come_and_go_again_and_again(tmp_path, seed):
                 else:
                     nodes += await cluster.start(f"n{number}")
                 if chance.random() < 0.5:
-                    await cluster.carried_out(*nodes)
-            await cluster.carried_out(*nodes)
+                    await cluster.owned_by(*nodes)
+            await cluster.owned_by(*nodes)
             await load.reaches_all()
         entries = cluster.entries()
         assert set() == never_handled(cluster.acknowledged, entries)

@@ -1,4 +1,4 @@
-"""Many nodes that start at once, and what they ask of etcd then and when nothing happens."""
+"""Tests of many nodes that start at once, and of their requests to etcd then and when idle."""
 
 import asyncio
 import logging
@@ -18,19 +18,19 @@ pytestmark = pytest.mark.real
 
 _log = logging.getLogger(__name__)
 
-MOST_FOR_A_NODE = 60  # requests until it owns what it is to own
+MOST_FOR_A_NODE = 60  # requests until it owns its partitions
 IDLE_S = 20
 MOST_IDLE = 50.0  # requests/s of 50 nodes
 
 
 def mib(nodes: list[NodeProcess]) -> float:
-    """Memory that the processes hold, together, without what they share."""
+    """Memory of the processes together, without their shared pages."""
     sizes = [Path(f"/proc/{node.pid}/smaps_rollup").read_text() for node in nodes]
     return sum(int(size.partition("Pss:")[2].split()[0]) for size in sizes) / 1024
 
 
 def moves(reigns: list[Reign], *, since: int) -> Counter[int]:
-    """How often each partition has changed its owner since then. Being owned for the first time isn't a move."""
+    """The number of moves of each partition since then. The first owner isn't a move."""
     owned_before: set[int] = set()
     found: Counter[int] = Counter()
     for reign in reigns:
@@ -42,12 +42,12 @@ def moves(reigns: list[Reign], *, since: int) -> Counter[int]:
 
 @pytest.mark.parametrize("count", [12, pytest.param(50, marks=pytest.mark.full)])
 @pytest.mark.timeout(400)
-async def test_many_nodes_start_at_once(tmp_path, count):
-    """Fault 18: once all have a plan each partition moves at most once; etcd's part in it is bounded."""
+async def test_simultaneous_starts_move_each_partition_at_most_once(tmp_path, count):
+    """Fault 18: counted from when all have a plan; requests to etcd are bounded."""
     async with ProcessCluster(tmp_path, partitions=128, lease_ttl=10, start_timeout=120) as cluster:
         began = now_ns()
         nodes = await cluster.start(*(f"n{number}" for number in range(count)), within_s=200)
-        await cluster.carried_out(*nodes, timeout=200)
+        await cluster.owned_by(*nodes, timeout=200)
         took = (now_ns() - began) / SECOND
         requests = await received(cluster.servers.etcd)
         history = cluster.history
@@ -70,15 +70,15 @@ async def test_many_nodes_start_at_once(tmp_path, count):
 @pytest.mark.full
 @pytest.mark.timeout(400)
 @pytest.mark.parametrize("count", [12, 50])
-async def test_what_idle_nodes_ask_of_etcd(tmp_path, count):
-    """M, P2: at most 50 requests/s for 50 nodes, with the lease of 10 s that is the default."""
+async def test_idle_nodes_ask_etcd_seldom(tmp_path, count):
+    """M, P2: at most 50 requests/s for 50 nodes, with the default lease of 10 s."""
     async with ProcessCluster(tmp_path, partitions=128, lease_ttl=10, start_timeout=120) as cluster:
         nodes = await cluster.start(*(f"n{number}" for number in range(count)), within_s=200)
         await cluster.topics(*cluster.projects)
-        await cluster.carried_out(*nodes, timeout=200)
+        await cluster.owned_by(*nodes, timeout=200)
         generation = cluster.history.value("generation")
         before = await received(cluster.servers.etcd)
-        await asyncio.sleep(IDLE_S)  # nothing is to happen meanwhile
+        await asyncio.sleep(IDLE_S)  # nothing may happen meanwhile
         asked = (await received(cluster.servers.etcd)) - before
         rate = asked.total() / IDLE_S
         _log.info(

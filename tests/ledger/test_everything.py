@@ -1,4 +1,4 @@
-"""Issue 5 as one run: everything a message may ask for and everything that may go wrong, and each is accounted for."""
+"""One run with every option of a message and every kind of fault, in which each message is accounted for."""
 
 import asyncio
 import logging
@@ -18,6 +18,7 @@ from tests.ledger.cli import patiently
 from tests.ledger.handlers import forgive
 from tests.ledger.mixture import Mixture
 from tests.ledger.promises import SECOND
+from tests.ledger.replay import check_handled_twice, check_key_order, crashes, may_come_again
 from tests.ledger.supervised import End, Supervised
 from tests.ledger.world import ProcessWorld
 from tests.support.until import until
@@ -28,7 +29,7 @@ _log = logging.getLogger(__name__)
 
 CONCURRENCY = 64
 SLICE = 500
-LATE_NS = SECOND // 20  # by which clocks and the handler's first line may differ
+LATE_NS = SECOND // 20  # between the check of the expiry and the handler's first line
 TOPIC = {"ack_wait": 1, "groups": 4}
 
 
@@ -38,7 +39,7 @@ class Size:
     rate: int  # msg/s
     nodes: int
     partitions: int
-    kills: int  # of a node; there is one restart, and one kill of nats-server
+    kills: int  # of a node, in addition to one restart and one kill of nats-server
     poison: int
     brief: int
 
@@ -49,7 +50,7 @@ class Story:
     size: Size
     mix: Mixture
     nodes: list[Supervised]
-    expires: dict[str, int] = field(default_factory=dict)  # id -> when at the latest, ns since boot
+    expires: dict[str, int] = field(default_factory=dict)  # id -> the latest time, ns since boot
     dropped: set[str] = field(default_factory=set)
 
     # ---- load
@@ -62,7 +63,7 @@ class Story:
             await self.world.topics(project, **({"ack_wait": 1} | fields))
 
     async def load(self, producer: Producer) -> None:
-        """All of the mixture, evenly spread over the time that the faults take."""
+        """Put the mixture, evenly spread over the time of the faults."""
         clock = asyncio.get_running_loop().time
         start, part = clock(), list[Put]()
         for number, put in enumerate(self.mix.puts(), 1):
@@ -73,7 +74,7 @@ class Story:
                 await asyncio.sleep(max(0.0, start + number / self.size.rate - clock()))
 
     async def special(self, producer: Producer) -> None:
-        """What is put beside the mixture, and what is done with it by the command line."""
+        """Put messages that aren't part of the mixture, and use the command line on them."""
         put, mix = self.world.put, self.mix
         for project in ("brief", "brief-dead"):
             await put(producer, mix.some(project, self.size.brief))
@@ -90,20 +91,20 @@ class Story:
         await put(producer, mix.some("poison", self.size.poison, "exit"))
 
     async def _fill_small(self, producer: Producer) -> None:
-        """A few at a time, so that the counts that nodes publish tell of them."""
+        """Put a few at a time, so that nodes publish counts in between."""
         puts = self.mix.some("small", 4 * mixture.BACKLOG)
         while puts and not any(
             isinstance(error, BacklogFull) and "small" in str(error) for error in self.world.refused
         ):
             await self.world.put(producer, puts[:20])
             puts = puts[20:]
-            await asyncio.sleep(0.3)  # a pace: nothing tells when the next counts have come
+            await asyncio.sleep(0.3)  # a pace: no event shows that the next counts have arrived
         await patiently(self.world, "topics", "resume", "small")
 
     # ---- faults
 
     async def disturb(self) -> None:
-        """One after the other, each while messages are on their way: the leader of the list is hit in turn."""
+        """Cause one fault after another under load, and hit the nodes in turn."""
         faults = ["nats", *["kill"] * self.size.kills, "restart"]
         for number, fault in enumerate(faults, 1):
             share = number / (len(faults) + 1)
@@ -126,11 +127,11 @@ class Story:
     # ---- the end
 
     def to_be_dead(self) -> set[str]:
-        """What no attempt can save, of what was acknowledged."""
+        """The acknowledged messages that no attempt can save."""
         return self.mix.ordered("reject", "stubborn", "exit") & self.world.acknowledged.keys()
 
     async def settled(self) -> None:
-        """Wait until each message has been handled, is dead, or waits on purpose."""
+        """Wait until each message is handled, is dead, or waits on purpose."""
         dead, acknowledged = await self.world.dead_letters(), self.world.acknowledged
         aside = {own for own in acknowledged if own.split("-")[0] in ("brief", "parked", "full", "purged")}
         await self.world.handled(*acknowledged.keys() - self.to_be_dead() - aside, timeout=180)
@@ -139,11 +140,11 @@ class Story:
             return self.to_be_dead() <= await dead.ids()
 
         await until(all_dead, 120, "the dead letters")
-        await until(lambda: now_ns() > max(self.expires.values()), 30, "all that expires to have expired")
+        await until(lambda: now_ns() > max(self.expires.values()), 30, "the last expiry")
         self.dead_letters = {dead_letter.id: dead_letter for dead_letter in await dead.read()}
 
     async def replayed(self) -> None:
-        """Forgive what failed, and replay the dead letters; those of ordered projects are dropped."""
+        """Forgive stubborn messages, and replay the dead letters; drop those of ordered projects."""
         forgive(self.nodes[0].node.ledger)
         stubborn = self.mix.ordered("stubborn") & self.world.acknowledged.keys()
         for project in sorted({dead_letter.project for dead_letter in self.dead_letters.values()}):
@@ -158,7 +159,7 @@ class Story:
         async def dead_again() -> bool:
             return rejected <= await (await self.world.dead_letters()).ids()
 
-        await until(dead_again, 60, "what is rejected to be dead again")
+        await until(dead_again, 60, "the rejected messages to be dead again")
 
 
 SMALL = Size(6_000, 1_000, nodes=2, partitions=12, kills=1, poison=1, brief=60)
@@ -168,8 +169,8 @@ FULL = Size(200_000, 2_500, nodes=3, partitions=32, kills=3, poison=3, brief=300
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("size", [SMALL, pytest.param(FULL, marks=pytest.mark.full)], ids=["6000", "200000"])
 async def test_everything_at_once_is_accounted_for(tmp_path, size):
-    """P12, L, D, K1, K2, K4, K5, X11, E11, E12, E13: put = handled + dead + expired + dropped + waiting, and nothing
-    twice but what a killed process had in hand; keys in order.
+    """P12, L, D, K1, K2, K4, K5, K6, X11, E11, E12, E13: put = handled + dead + expired + dropped + waiting; only
+    messages of killed processes are repeated; keys stay in order.
     """
     settings = {"partitions": size.partitions, "group_qps": 50_000, "max_queue_backlog": mixture.MOST_WAITING}
     async with ProcessWorld(tmp_path, **settings) as world:
@@ -195,7 +196,7 @@ async def test_everything_at_once_is_accounted_for(tmp_path, size):
 
 
 async def run_sandbox(world: ProcessWorld, messages: int) -> None:
-    """Run a second environment on the same servers: same projects, same message ids, its own node."""
+    """Run a second environment on the same servers: the same projects and message ids, and its own node."""
     folder = world.folder / "sandbox"
     folder.mkdir()
     async with (
@@ -224,20 +225,20 @@ async def check(story: Story) -> None:
     dead = Counter([dead_letter.id for dead_letter in await (await world.dead_letters()).read()])
     waiting = await accounts.waiting(world.settings, story.size.partitions)
     expired = acknowledged - handled - dead.keys() - story.dropped - waiting
-    killed = [end for node in story.nodes for end in node.killed]
+    killed = [pid for node in story.nodes for pid in node.killed]
 
-    # L: nothing is in no account, and nothing in two but what came again after a death
+    # L: each message is in an account, and only messages repeated after a death are in two
     assert set() == expired - story.expires.keys()
     assert {own for own in acknowledged if own.startswith(("parked", "full"))} == waiting
     assert set() == handled & (waiting | story.dropped)
     twice = {own for own, count in dead.items() if count > 1} | (handled & dead.keys())
-    may = accounts.may_come_again(entries, killed)
+    may = may_come_again(entries, crashes(entries, killed))
     assert set() == twice - may
-    # what never should have been handled
+    # no message was handled that shouldn't be
     assert set() == handled & mix.ordered("reject", "exit")
     late = [e for e in entries if e.what == "begin" and e.at > story.expires.get(e.id, e.at) + LATE_NS]
     assert [] == late
-    # dead letters and refusals say why
+    # dead letters and refusals have the right reasons
     reasons = Counter(story.dead_letters[own].reason for own in story.dead_letters)
     assert {"expired"} == {
         dead_letter.reason for own, dead_letter in story.dead_letters.items() if own in story.expires
@@ -246,8 +247,8 @@ async def check(story: Story) -> None:
     refused = Counter(type(error).__name__ for error in world.refused)
     assert {"BacklogFull"} == refused.keys() - {"NotAcknowledged"}
     # D and order
-    doubled = accounts.check_doubled(entries, killed)
-    pairs = accounts.check_order(entries, world.acknowledged, mix.keys)
+    doubled = check_handled_twice(entries, killed)
+    pairs = check_key_order(entries, mix.keys_as_stored(world.acknowledged), killed)
     _log.info(
         "%d acknowledged = %d handled + %d dead + %d expired + %d dropped + %d waiting; refused %s; reasons %s; "
         "%d processes ended, %d of them killed; handled twice %d of %d that may; dead twice or after all %s; "

@@ -1,4 +1,4 @@
-"""Handlers that block their node's event loop (F1): what that costs others, and the end of one that stays blocked."""
+"""Tests of handlers that block their node's event loop (F1)."""
 
 from collections import Counter
 
@@ -22,13 +22,13 @@ pytestmark = [pytest.mark.real, pytest.mark.timeout(240)]
 
 
 async def troubles(cluster: ProcessCluster) -> dict[str, dict[str, str]]:
-    """What keeps each node from its work, as etcd has it."""
+    """The troubles in each node's record in etcd."""
     found = await cluster.etcd.list(names.key("online", "nodes", ""))
     return {item.key.rpartition("/")[2]: decode(NodeRecord, item.key, item.value).troubles for item in found.items}
 
 
 def warnings_of(node: NodeProcess, project: str) -> list[str]:
-    """One for each message of the project that blocked it, with handler, file and line, and message."""
+    """The warnings about blocking messages of the project. Each names handler, file and line, and message."""
     lines = [line for line in node.log.read_text().splitlines() if "the event loop is blocked" in line]
     its = [line for line in lines if f"project={project}" in line]
     for line in its:
@@ -42,14 +42,15 @@ def warnings_of(node: NodeProcess, project: str) -> list[str]:
     ("blocked_s", "count"), [(3 * TTL_S, 1), pytest.param(15, 1, marks=pytest.mark.full),
                              pytest.param(3 * TTL_S, 30, marks=pytest.mark.full)],
 )  # fmt: skip
-async def test_a_node_that_is_blocked_keeps_what_it_owns_and_delays_nobody_else(tmp_path, blocked_s, count):
-    """F1, Z1, L, D: blocked for longer than its lease lasts, a node stays the owner. Its handler's message begins once,
-    others wait for no longer than the block, partitions of other nodes not at all; log, etcd and `why` name the line.
+async def test_blocked_node_keeps_its_partitions_and_delays_no_other_node(tmp_path, blocked_s, count):
+    """F1, Z1, L, D: a node that is blocked for longer than its lease remains the owner. The blocking message begins
+    once; the node's others wait no longer than the block, partitions of other nodes not at all. Log, etcd and `why`
+    name the line.
     """
     async with ProcessCluster(tmp_path) as cluster:
         nodes = await cluster.start("node-0", "node-1", "node-2")
         await cluster.topics(*cluster.projects, "blocker")
-        await cluster.carried_out(*nodes)
+        await cluster.owned_by(*nodes)
         async with cluster.load(round_s=0.05) as load:
             await load.reaches_all()
             start = now_ns()
@@ -69,7 +70,7 @@ async def test_a_node_that_is_blocked_keeps_what_it_owns_and_delays_nobody_else(
         entries = cluster.entries()
         reports = [note for note in document["notes"] if "has been blocked for" in note]
         assert [True] == [f"node {name}" in note and "tests/ledger/handlers.py:" in note for note in reports]
-        assert count == len(warnings_of(cluster.named(name), "blocker"))
+        assert count == len(warnings_of(cluster.newest(name), "blocker"))
         assert all(node.running for node in nodes)
 
         async def over() -> bool:
@@ -84,7 +85,7 @@ async def test_a_node_that_is_blocked_keeps_what_it_owns_and_delays_nobody_else(
         logs = await settle_logs.read(cluster.settings, cluster.partitions)
         stored = [cluster.acknowledged[put.id] for put in blockers]
         assert all(sequence in logs[stream].settled() for stream, sequence in stored)
-        pid = cluster.named(name).pid
+        pid = cluster.newest(name).pid
         its = {partition(entry) for entry in entries if entry.pid == pid}
         others = set(range(cluster.partitions)) - its
         assert others
@@ -92,9 +93,9 @@ async def test_a_node_that_is_blocked_keeps_what_it_owns_and_delays_nobody_else(
         assert max(pause(entries, number, start, freed) for number in its) < 1.5 * blocked_s
 
 
-async def test_a_message_that_blocks_its_node_for_good_is_dead_after_n_attempts(tmp_path):
-    """F1, X11: each process ends by itself, with an exit code of its own, and counts an attempt of the one message that
-    blocked it; nothing else is lost or counted.
+async def test_message_that_blocks_for_ever_is_dead_lettered_after_n_attempts(tmp_path):
+    """F1, X11: each process ends by itself, with an exit code of its own, and counts an attempt of the blocking
+    message. Nothing else is lost or counted.
     """
     limit_s = 2
     async with ProcessCluster(tmp_path) as cluster:
@@ -127,8 +128,8 @@ async def test_a_message_that_blocks_its_node_for_good_is_dead_after_n_attempts(
 
 
 @pytest.mark.full
-async def test_a_fallback_that_blocks_its_node_for_good_is_not_begun_again(tmp_path):
-    """F1, K4: the first end of a process counts, as the message is named; whoever has ended one isn't given to it."""
+async def test_fallback_that_blocks_for_ever_runs_once(tmp_path):
+    """F1, K4: the first end of a process counts, since it names the message, which then gets no fallback."""
     limit_s = 2
     async with ProcessCluster(tmp_path) as cluster:
         nodes = [Supervised(cluster, f"node-{number}", block_limit=limit_s, fallback="give_up") for number in range(2)]

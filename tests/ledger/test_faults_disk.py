@@ -1,4 +1,4 @@
-"""F5: the messages' server can't write, as its disk is full."""
+"""Tests of F5: nats-server can't write, since its disk is full."""
 
 import asyncio
 import os
@@ -24,7 +24,7 @@ COUNT = 60
 
 
 class Limit:
-    """No file of the server may grow: any user can have that. A new process has no such limit."""
+    """A limit by which no file of the server may grow, which any user can set. A new process doesn't have it."""
 
     reason = "the server can't write: a file has reached the size that its system allows"
     spread_s = 0.0
@@ -40,7 +40,7 @@ class Limit:
 
 
 class Disk:
-    """A small disk of its own, which only root may mount."""
+    """A small disk, which only root may mount."""
 
     reason = "the server can't write: no space left on its disk"
     spread_s = 1.5  # many records of the settle log: the first ones may fit into the last page of its file
@@ -61,7 +61,7 @@ class Disk:
 def mounted(folder):
     command = ["mount", "-t", "tmpfs", "-o", "size=16m", "tmpfs", str(folder)]
     if os.geteuid() or subprocess.run(command, check=False).returncode:
-        pytest.skip("no disk may be mounted here")
+        pytest.skip("this user may not mount a disk")
     try:
         yield
     finally:
@@ -89,7 +89,7 @@ async def readiness(world) -> tuple[int, str]:
 
 
 async def refusal(world) -> str:
-    """What is said of a put that gets 3 s."""
+    """The error of a put with a timeout of 3 s."""
     async with Producer(settings=world.settings, timeout=3) as producer:
         with pytest.raises(NotAcknowledged) as error:
             await producer.put("acme", b"x" * 5_000, id="refused")
@@ -97,9 +97,9 @@ async def refusal(world) -> str:
 
 
 @pytest.mark.parametrize("disk", [Limit, pytest.param(Disk, marks=pytest.mark.full)], indirect=True)
-async def test_a_full_disk_is_told_everywhere_in_words_and_nothing_is_lost_after_a_restart_with_room(world, disk):
-    """F5, L, D: within 5 s `/readyz`, `why` and a put have the reason, the log has one line for each stream. With room
-    and a restart of the server all goes on by itself: what was acknowledged is handled, what was handled is settled.
+async def test_full_disk_is_reported_and_loses_nothing(world, disk):
+    """F5, L, D: within 5 s, `/readyz`, `why` and a put give the reason, and the log has one line for each stream. With
+    room and a restart of the server all goes on by itself: acknowledged messages are handled, handled ones are settled.
     """
     node = await world.node(http_port=0)
     await world.topics("acme")
@@ -115,7 +115,7 @@ async def test_a_full_disk_is_told_everywhere_in_words_and_nothing_is_lost_after
         status, text = await readiness(world)
         return text if status == 503 and disk.reason in text else ""
 
-    text = await until(not_ready, last_s + WITHIN_S, "/readyz to say why")
+    text = await until(not_ready, last_s + WITHIN_S, "/readyz to give the reason")
     assert "it can't settle: " in text
     assert "nats-server must be restarted" in text
     assert f"({disk.reason})" in await putting
@@ -124,7 +124,7 @@ async def test_a_full_disk_is_told_everywhere_in_words_and_nothing_is_lost_after
         document = await why(world.settings, "acme")
         return any(f"node node-a can't settle: {disk.reason}" in note for note in document["notes"])
 
-    await until(noted, WITHIN_S, "`why` to say it")
+    await until(noted, WITHIN_S, "`why` to give the reason")
     disk.empty()
     await world.servers.nats.restart()
 

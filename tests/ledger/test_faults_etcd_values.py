@@ -1,4 +1,4 @@
-"""F4: what anybody may write into etcd, under each prefix that the code reads."""
+"""Tests of F4: foreign values in etcd, under each prefix that the code reads."""
 
 import json
 
@@ -29,11 +29,11 @@ NAMED = [
     *(f"/evenlane/online/{key}" for key in ("nodes/evil", "owners/evil", "plan/evil", "held/3/9", "templates/evil")),
     *("a topic is refused, the last good one stays", "an accepted topic is not valid and is passed over"),
 ]
-"""What the log has."""
+"""Texts in the node's log."""
 
 
 def absurd(created: str, high: int) -> bytes:
-    """A record of a former owner who speaks of what can't be."""
+    """A record of a previous owner with impossible contents."""
     far = 2**62
     lane = {"created": created, "high": high, "running": [0, far], "done": [far + 1], "failed": [[far + 2, 5]]}
     blocked = {"created": created, "sequences": [0, far], "seconds": 1e300}
@@ -41,8 +41,8 @@ def absurd(created: str, high: int) -> bytes:
     return json.dumps({"id": "x", "epoch": far, "lanes": lanes, "blocked": {"lanes": blocked}}).encode()
 
 
-async def test_a_node_goes_on_and_says_what_it_passes_over(world):
-    """F4, L: while it runs, and when it starts on what stands there."""
+async def test_node_skips_foreign_values_and_names_them(world):
+    """F4, L: while it runs, and when it starts."""
     node = await world.node("uneasy")
     await world.topics("acme")
     producer = await world.producer()
@@ -51,7 +51,7 @@ async def test_a_node_goes_on_and_says_what_it_passes_over(world):
             await world.etcd.put(f"/evenlane/online/{key}", value)
         await world.put(producer, some("acme", f"v{number}", 5))
     async with Stranger(world.servers.nats.url) as stranger:
-        stranger.publish(b"lanes.online.3.evil.0.mid")  # its topic could come of a template
+        stranger.publish(b"lanes.online.3.evil.0.mid")  # its topic could come from a template
         await stranger.flush()
     await world.handled()
     assert node.running
@@ -61,7 +61,7 @@ async def test_a_node_goes_on_and_says_what_it_passes_over(world):
         created = (await world.api(f"STREAM.INFO.LANES_online_{number}"))["created"]
         await world.etcd.put(f"/evenlane/online/held/{number}/1", absurd(created, 0 if number < 4 else 2**70), lease)
     await node.start()
-    await world.put(producer, some("acme", "anew", 5))
+    await world.put(producer, some("acme", "after", 5))
     await world.handled()
     await until(lambda: node.logged(" owned ") == 16, 20, "each partition to be owned twice")
     await until(lambda: [] == [text for text in NAMED if not node.logged(text)], 20, "all to be named")

@@ -1,4 +1,4 @@
-"""Whatever a handler does to its process: a failed attempt, or a death that is counted, and never a clean end."""
+"""Tests of handlers that harm their process: a failed attempt, or a death that is counted, and never a clean end."""
 
 import contextlib
 import signal
@@ -23,9 +23,9 @@ DEADLY = ["close files", "exit in task"]
 MORE = ["interrupt in task", "cancel all", "stop the loop", "default interrupt"]
 
 
-async def test_what_a_process_survives_fails_or_is_handled(tmp_path):
-    """E13, X9: the node goes on, and ends in order at SIGTERM; a child that comes back to the node ends, and does
-    nothing of the node's.
+async def test_harm_that_a_process_survives_fails_only_its_message(tmp_path):
+    """E13, X9, F7: the node goes on, and ends cleanly at SIGTERM. A forked child that returns to the node ends, and
+    does none of its work.
     """
     async with ProcessWorld(tmp_path, partitions=4) as world:
         node = await world.node("unruly:unruly", concurrency=4)
@@ -51,15 +51,15 @@ async def test_what_a_process_survives_fails_or_is_handled(tmp_path):
         assert {1} == {entry.attempt for entry in world.entries() if entry.id not in failing}
         assert len(world.ids()) == len(set(world.ids())), "the child has handled messages, too"
         node.send(signal.SIGTERM)
-        await node.ended()  # (its exit code tells of the task that was left behind)
+        await node.ended()  # (its exit code depends on the task that was left behind)
         assert node.logged("node stopped")
         logs = await settle_logs.read(world.settings, 4)
         assert {True} == {each.log.clean for each in logs.values() if each.log.created}
 
 
 @pytest.mark.parametrize("order", [*DEADLY, *(pytest.param(each, marks=pytest.mark.full) for each in MORE)])
-async def test_what_a_process_dies_of_is_counted(tmp_path, order):
-    """X11: it is no clean end, in the settle log or for whoever runs the process; the attempt counts, and the next node
+async def test_death_by_a_handler_counts_an_attempt(tmp_path, order):
+    """X11: it is no clean end, neither in the settle log nor by its exit code. The attempt counts, and the next node
     goes on.
     """
     async with ProcessWorld(tmp_path, partitions=4) as world:
@@ -81,8 +81,8 @@ async def test_what_a_process_dies_of_is_counted(tmp_path, order):
         assert 0 == await second.stop(), second.last_words()
 
 
-async def test_what_a_process_dies_of_in_its_drain_is_no_clean_end(tmp_path):
-    """X11: although it was asked to end; SystemExit(0) isn't the exit code 0."""
+async def test_death_by_a_handler_in_the_drain_is_no_clean_end(tmp_path):
+    """X11: although the process was asked to end. SystemExit(0) of a handler isn't the exit code 0."""
     async with ProcessWorld(tmp_path, partitions=4) as world:
         node = await world.node("unruly:unruly", concurrency=4)
         await world.topics("acme")
@@ -98,8 +98,8 @@ async def test_what_a_process_dies_of_in_its_drain_is_no_clean_end(tmp_path):
         assert not logs[world.acknowledged["acme-bad"][0]].log.clean
 
 
-async def test_a_node_that_ends_by_itself_does_not_end_in_order(tmp_path):
-    """X11, F12: where a message may be the cause, neither the settle log nor the node's last line calls it clean."""
+async def test_node_that_ends_by_itself_has_no_clean_end(tmp_path):
+    """X11, F12: a message may be the cause, so neither the settle log nor the node's last line calls the end clean."""
     async with ProcessWorld(tmp_path, partitions=4) as world:
         node = await world.node("unruly:hangs", concurrency=4)
         await world.topics("acme", ack_wait=0.3, max_attempts=9)
@@ -112,8 +112,8 @@ async def test_a_node_that_ends_by_itself_does_not_end_in_order(tmp_path):
 
 
 @pytest.mark.full
-async def test_a_child_that_comes_back_to_a_handler_thread_ends(tmp_path):
-    """X9: else it would wait there for ever, with all of the node's sockets; the handler waits for it."""
+async def test_forked_child_that_returns_to_a_handler_thread_ends(tmp_path):
+    """X9: otherwise it would wait for ever with all of the node's sockets, and the handler for it."""
     async with ProcessWorld(tmp_path, partitions=4) as world:
         node = await world.node("unruly:forks_in_thread", concurrency=4)
         await world.topics("acme", ack_wait=20)
@@ -125,8 +125,8 @@ async def test_a_child_that_comes_back_to_a_handler_thread_ends(tmp_path):
 
 
 @pytest.mark.full
-async def test_what_kills_every_process_is_a_dead_letter(tmp_path):
-    """X11: after N + 1 deaths at the most, each of another kind of end."""
+async def test_each_kind_of_death_leads_to_a_dead_letter(tmp_path):
+    """X11: after at most N + 1 deaths."""
     async with ProcessWorld(tmp_path, partitions=4) as world, Supervised(world, "node-a", "unruly:unruly") as node:
         await world.topics("acme", max_attempts=2)
         producer = await world.producer()
@@ -145,14 +145,14 @@ async def test_what_kills_every_process_is_a_dead_letter(tmp_path):
         await world.handled()
 
 
-async def test_an_interrupt_stops_a_node_whose_handler_blocks(tmp_path):
+async def test_second_interrupt_ends_a_blocking_handler(tmp_path):
     """Fault 4: the second Ctrl-C reaches a handler that blocks the loop; the node drains, and the attempt counts."""
     async with ProcessWorld(tmp_path, partitions=4) as world:
         node = await world.node("unruly:unruly", concurrency=4)
         await world.topics("acme")
         await world.put(await world.producer(), [one("acme", "bad", order="once block")])
         await until(lambda: world.ids("begin"), 20, "the handler to block")
-        while not node.logged("an attempt failed"):  # (two signals that are waiting for the process are one)
+        while not node.logged("an attempt failed"):  # (two pending signals are one)
             node.send(signal.SIGINT)
             with contextlib.suppress(AssertionError):
                 await until(lambda: node.logged("an attempt failed"), 0.5)

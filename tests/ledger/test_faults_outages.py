@@ -1,25 +1,26 @@
-"""nats-server or etcd gone for a while, with the node running."""
+"""Tests of outages of nats-server and etcd with a running node."""
 
 import asyncio
 from collections import Counter
 
 import pytest
 
+from evenlane.engine.base.clock import now_ns
 from tests.ledger.puts import one, some
 from tests.support.until import until
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(90)]
 
 
-async def test_nats_server_gone_for_ten_seconds(world):
-    """Fault 12: L, and nothing twice."""
+async def test_outage_of_nats_repeats_nothing(world):
+    """Fault 12: L, D."""
     node = await world.node("flaky", lease_ttl=10)
     await world.topics("acme", "bolt")
     producer = await world.producer()
     load = asyncio.create_task(world.put(producer, [*some("acme", "m", 8_000), *some("bolt", "m", 8_000)]))
     await until(lambda: len(world.entries()) > 3_000, 20, "the node to be at work")
     await world.servers.nats.kill()
-    await asyncio.sleep(10)
+    await asyncio.sleep(6)  # longer than NATS may be away before a node releases its partitions
     await world.servers.nats.start()
     await load
     assert 16_000 == len(world.acknowledged)
@@ -34,13 +35,14 @@ async def test_nats_server_gone_for_ten_seconds(world):
     assert 0 == await node.stop()
 
 
-async def test_etcd_gone_for_less_than_the_lease_stops_nothing(world):
-    """V, P2."""
-    node = await world.node(lease_ttl=10)
+async def test_short_outage_of_etcd_stops_nothing(world):
+    """V, P2: shorter than the lease."""
+    node = await world.node(lease_ttl=6)
     await world.topics("acme")
     producer = await world.producer()
     await world.servers.etcd.kill()
-    gone = asyncio.create_task(asyncio.sleep(3))
+    killed = now_ns()
+    gone = asyncio.create_task(asyncio.sleep(2))
     number = 0
     while not gone.done():
         puts = some("acme", f"during-{number}", 20)
@@ -48,7 +50,7 @@ async def test_etcd_gone_for_less_than_the_lease_stops_nothing(world):
         await world.handled(*(put.id for put in puts), timeout=1)
         number += 1
     await world.servers.etcd.start()
-    await asyncio.sleep(8)  # the lease would have ended by now
+    await until(lambda: now_ns() - killed > 7_000_000_000, 10, "the time at which the lease would have ended")
     await world.put(producer, some("acme", "after", 20))
     await world.handled()
     assert 0 == node.logged("joining anew")
@@ -56,22 +58,22 @@ async def test_etcd_gone_for_less_than_the_lease_stops_nothing(world):
     assert 0 == await node.stop()
 
 
-async def test_etcd_gone_for_longer_than_the_lease_stops_the_node_until_it_is_back(world):
-    """O, fault 9: it starts no handler without a lease it can trust, and resumes by itself."""
+async def test_long_outage_of_etcd_stops_the_node_until_its_end(world):
+    """O, fault 9: the node starts no handler without a lease that it can trust, and resumes by itself."""
     node = await world.node(lease_ttl=2)
     await world.topics("acme")
     producer = await world.producer()
     await world.put(producer, some("acme", "before", 20))
     await world.handled()
     await world.servers.etcd.kill()
-    await asyncio.sleep(2.5)
+    await asyncio.sleep(2.5)  # longer than the lease
     await world.put(producer, some("acme", "during", 20))
-    await asyncio.sleep(3)
+    await asyncio.sleep(1)
     assert {f"acme-before-{n}" for n in range(20)} == set(world.ids("begin"))
     assert node.running
     await world.servers.etcd.start()
     await world.handled(timeout=20)
-    # An etcd that comes back gives the lease its whole time again: then nobody had to take anything over.
+    # An etcd that comes back gives the lease its whole time again, so perhaps no partition is taken over.
     assert len({entry.epoch for entry in world.entries()}) <= 2
     assert {1} == set(Counter(world.ids("begin")).values())
     await world.put(producer, [one("acme", "last")])

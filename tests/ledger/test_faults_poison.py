@@ -1,4 +1,4 @@
-"""Messages that kill the process of whoever handles them (X11), beside a load that reaches every partition."""
+"""Tests of messages that kill their process (X11), under a load that reaches every partition."""
 
 import logging
 from collections import Counter
@@ -7,10 +7,10 @@ from contextlib import AsyncExitStack, asynccontextmanager
 import pytest
 
 from evenlane.engine.base.clock import now_ns
-from tests.ledger.accounts import check_doubled
 from tests.ledger.cluster import ProcessCluster
 from tests.ledger.promises import SECOND, never_handled, pause
 from tests.ledger.puts import some
+from tests.ledger.replay import check_handled_twice
 from tests.ledger.supervised import Supervised
 from tests.support.until import until
 
@@ -19,12 +19,12 @@ pytestmark = [pytest.mark.real, pytest.mark.timeout(240)]
 _log = logging.getLogger(__name__)
 
 ATTEMPTS = 3
-LONGEST_PAUSE_S = 30.0  # of one partition: a lease's end, a take-over, and that once more if the next owner dies, too
+LONGEST_PAUSE_S = 30.0  # of one partition: a takeover, and another one if the next owner dies, too
 
 
 @asynccontextmanager
 async def supervised(cluster: ProcessCluster, count: int):
-    """So many nodes, each started again when it dies; the topics of the load are there."""
+    """Start `count` nodes that are restarted when they die, and make the topics of the load."""
     async with AsyncExitStack() as stack:
         nodes = [
             await stack.enter_async_context(Supervised(cluster, f"node-{number}", concurrency=16))
@@ -35,7 +35,7 @@ async def supervised(cluster: ProcessCluster, count: int):
 
 
 async def dies_out(cluster: ProcessCluster, nodes: list[Supervised], order: str, count: int, timeout: float) -> None:
-    """Put so many of them at once, and wait until all are dead letters; then look at what they did."""
+    """Put `count` killers at once, wait until all are dead letters, and check their effects."""
     poison = some("poison", "p", count, order=order)
     ids = {put.id for put in poison}
     dead = await cluster.dead_letters()
@@ -60,13 +60,13 @@ async def dies_out(cluster: ProcessCluster, nodes: list[Supervised], order: str,
     }
     begun = Counter(entry.id for entry in cluster.entries() if entry.what == "begin" and entry.id in ids)
     killed = [end for node in nodes for end in node.killed]
-    # The first death counts nothing. Beside another killer, one that was about to start may pay for that one's death.
+    # The first death counts no attempt. A killer that is about to start may pay for the death by another one.
     least = ATTEMPTS if count == 1 else ATTEMPTS - 1
     assert all(least <= times <= ATTEMPTS + 1 for times in begun.values()), begun
     if count == 1:
         assert len(killed) <= ATTEMPTS + 1
     assert set() == never_handled(cluster.acknowledged, cluster.entries())
-    doubled = check_doubled([entry for entry in cluster.entries() if entry.id not in ids], killed)
+    doubled = check_handled_twice([entry for entry in cluster.entries() if entry.id not in ids], killed)
     pauses = sorted(pause(cluster.entries(), number, start, now_ns()) for number in range(cluster.partitions))
     _log.info(
         "%d poison (%s): dead after %.1f s and %d deaths, begun %s; a neighbour's partition without service for %.1f s"
@@ -78,16 +78,14 @@ async def dies_out(cluster: ProcessCluster, nodes: list[Supervised], order: str,
 
 
 @pytest.mark.parametrize("order", [pytest.param("exit", marks=pytest.mark.full), "crash"])
-async def test_a_message_that_kills_its_process_is_dead_after_n_attempts(tmp_path, order):
-    """Fault 15, X11: N + 1 deaths at the most, across two nodes that are started again; nobody else's message is lost,
-    or dead.
-    """
+async def test_killer_is_dead_lettered_after_n_attempts(tmp_path, order):
+    """Fault 15, X11: at most N + 1 deaths, across two nodes that are restarted. No other message is lost or dead."""
     async with ProcessCluster(tmp_path) as cluster, supervised(cluster, 2) as nodes:
         await dies_out(cluster, nodes, order, 1, timeout=60)
 
 
 @pytest.mark.full
-async def test_several_of_them_at_once(tmp_path):
-    """Fault 15, X11: four of one tenant, on three nodes."""
+async def test_several_killers_are_dead_lettered(tmp_path):
+    """Fault 15, X11: four killers of one tenant, on three nodes."""
     async with ProcessCluster(tmp_path) as cluster, supervised(cluster, 3) as nodes:
         await dies_out(cluster, nodes, "exit", 4, timeout=180)

@@ -1,4 +1,4 @@
-"""F4, F12: what foreign clients write into streams."""
+"""Tests of F4 and F12: foreign clients write into streams."""
 
 from itertools import cycle, islice, product
 from random import Random
@@ -12,13 +12,13 @@ from tests.support.until import until
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(120)]
 
-HOSTILE, GOOD = 10_000, 50  # of the good ones as many for each thousand
+HOSTILE, GOOD = 10_000, 50  # messages; the good ones for each thousand hostile ones
 WORDS = (b"acme", b"0", b"mid", b"high", b"low", b"urgent", b"_stray", b"\xff", b"\x00", b"-1", b"007", b"9" * 400,
          b"1", b"20000", b"999999999", b"\xc3\xa4", b"\x1b[2J", b"x" * 300, b"other")  # fmt: skip
 
 
 def blocks(random: Random) -> list[bytes]:
-    """All headers with all odd values, alone and together, and blocks that are none."""
+    """All headers with all odd values, alone and together, and blocks that aren't headers."""
     alone = hostile.every_header()
     lines = [block.split(b"\r\n", 1)[1].removesuffix(b"\r\n\r\n") for block in alone]
     twice = [b"NATS/1.0\r\n%b\r\n\r\n" % b"\r\n".join(random.sample(lines, 4)) for _ in range(len(alone))]
@@ -42,7 +42,7 @@ def messages(random: Random, partitions: int) -> list[tuple[bytes, bytes, bytes]
 
 
 def _asking(partition: int) -> tuple[bytes, bytes, bytes]:
-    """One that the server takes, as it is the stream that was expected; a copy of it would go to another one."""
+    """A message that the server accepts, since it names its stream. A copy of it would go to another stream."""
     return (
         b"lanes.online.%d.acme.0.mid" % partition,
         b"NATS/1.0\r\nNats-Expected-Stream: LANES_online_%d\r\n\r\n" % partition,
@@ -55,13 +55,13 @@ ASKED = (b"busy.online.me", b"busy.online.\xff", b"dead.online.acme", b"dead.onl
          b"shares.online.told", b"shares.online.asked", b"shares.online.node.node-a", b"ask.online.why.acme",
          b"ask.online.why.\xff", b"ask.online.overview", b"ask.online.empty", b"ask.online.drop.acme",
          b"backlog.online.me", b"settled.online.lanes.99", b"settled.online.\xff.3")  # fmt: skip
-UNKNOWN = b"\x93\x02\x01\x01"  # a settle record of version 2, under an epoch that is nobody's
+UNKNOWN = b"\x93\x02\x01\x01"  # a settle record of version 2, under an unknown epoch
 SETTLED = [b"settled.online.%b.%d" % (kind, number) for kind in (b"lanes", b"later") for number in range(8)]
 
 
-async def test_good_messages_are_handled_between_hostile_ones(world):
-    """F4, L: 10,000 of others, which say all that is wrong, wait when the node starts, or come while it runs. It
-    handles all that is good between them, and each of the others ends, too.
+async def test_good_messages_are_handled_among_hostile_ones(world):
+    """F4, L: 10,000 hostile messages wait when the node starts, or arrive while it runs. The node handles all good ones
+    among them, and each hostile one ends, too.
     """
     node = await world.node("uneasy")
     await world.topics("acme", "other")

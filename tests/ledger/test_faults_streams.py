@@ -1,6 +1,5 @@
-"""Streams that aren't what they were: deleted, rolled back, or with messages in them that belong nowhere."""
+"""Tests of streams that were deleted or rolled back, or that hold unroutable messages."""
 
-import asyncio
 import shutil
 
 import nats
@@ -13,9 +12,11 @@ from tests.support.until import until
 pytestmark = [pytest.mark.real, pytest.mark.timeout(90)]
 
 
-async def test_a_stream_deleted_under_a_running_node(world):
-    """L: the next put makes it anew, and the node handles what then has the same sequences."""
-    node = await world.node()
+async def test_node_survives_deleted_streams(world):
+    """L, V: the next put creates the stream again, and the node handles the messages that get the same sequences.
+    Messages that waited are gone with their stream, but this project and others go on.
+    """
+    node = await world.node(concurrency=1)
     await world.topics("acme", "bolt")
     producer = await world.producer()
     await world.put(producer, some("acme", "old", 50))
@@ -28,28 +29,23 @@ async def test_a_stream_deleted_under_a_running_node(world):
     await world.handled()
     await world.put(producer, some("acme", "more", 50))
     await world.handled()
-    assert 0 == await node.stop()
-    logs = await settle_logs.read(world.settings, 8)
-    assert set(range(1, 101)) == logs[stream].settled()
 
+    async def settled() -> bool:
+        return (await settle_logs.read(world.settings, 8))[stream].settled() == set(range(1, 101))
 
-async def test_a_stream_deleted_while_its_messages_wait_at_hand(world):
-    """L, V: what was deleted is gone, but the node goes on, with this project and with others."""
-    node = await world.node(concurrency=1)
-    await world.topics("acme", "bolt")
-    producer = await world.producer()
-    await world.put(producer, some("acme", "old", 200, order="sleep 0.05"))
-    await until(lambda: len(world.ids()) > 8, 10, "some to be handled")
-    stream, _ = world.acknowledged["acme-old-0"]
+    await until(settled, 10, "all to be settled")
+    waiting = some("acme", "waiting", 200, order="sleep 0.05")
+    await world.put(producer, waiting)
+    await until(lambda: sum("waiting" in own for own in world.ids()) > 8, 10, "some to be handled")
     await world.api(f"STREAM.DELETE.{stream}")
-    new = [*some("acme", "new", 50), *some("bolt", "m", 50)]
-    await world.put(producer, new)
-    await world.handled(*(put.id for put in new))
+    last_ones = [*some("acme", "last", 50), *some("bolt", "last", 50)]
+    await world.put(producer, last_ones)
+    await world.handled(*(put.id for put in last_ones))
     assert 0 == await node.stop()
 
 
 class Backup:
-    """A copy of what nats-server has on disk, made and brought back while it doesn't run."""
+    """A copy of nats-server's disk, made and restored while the server doesn't run."""
 
     def __init__(self, world, *, whole: bool) -> None:
         self._server, self._whole = world.servers.nats, whole
@@ -61,8 +57,8 @@ class Backup:
         shutil.copytree(self._store, self._copy)
         await self._server.start()
 
-    async def bring_back(self) -> None:
-        """With `whole` all of it, otherwise the lanes but not the settle log."""
+    async def restore(self) -> None:
+        """Restore all streams if `whole`, otherwise all but the settle log."""
         await self._server.kill()
         streams = "jetstream/$G/streams"
         for old in (self._copy / streams).iterdir():
@@ -74,8 +70,8 @@ class Backup:
 
 @pytest.mark.parametrize("whole", [True, False], ids=["all streams", "not the settle log"])
 @pytest.mark.parametrize("running", [True, False], ids=["node runs", "node restarts"])
-async def test_a_store_that_was_rolled_back_under_the_node(world, running, whole):
-    """L: what is acknowledged after that has sequences that were settled before, and is handled all the same."""
+async def test_messages_after_a_rollback_are_handled(world, running, whole):
+    """L: they get sequences that were settled before, and are handled all the same."""
     node = await world.node()
     await world.topics("acme", "bolt")
     producer = await world.producer()
@@ -89,7 +85,7 @@ async def test_a_store_that_was_rolled_back_under_the_node(world, running, whole
     await until(lambda: _settled(world, before), 10, "all of them to be settled")
     if not running:
         await node.kill()
-    await backup.bring_back()
+    await backup.restore()
     await world.put(producer, [*some("acme", "c", 60), *some("bolt", "c", 60, order="first fail 1")])
     if not running:
         await node.start()
@@ -123,44 +119,41 @@ UNROUTABLE = {
 }
 
 
-@pytest.mark.parametrize("at_start", [False, True], ids=["node runs", "node restarts"])
-async def test_messages_that_belong_to_no_queue(world, at_start):
-    """L: kept among the dead letters with their subject and a reason; what comes behind them is handled."""
+async def test_unroutable_messages_become_dead_letters(world):
+    """L: with subject and reason, while the node runs and when it starts; the messages behind them are handled."""
     node = await world.node()
     await world.topics("acme")
     producer = await world.producer()
     await world.put(producer, [one("acme", "first")])
     await world.handled()
     partition = world.acknowledged["acme-first"][0].rpartition("_")[2]
-    if at_start:
-        assert 0 == await node.stop()
-    subjects = {
-        subject.format(p=partition): reason
-        for subject, reason in UNROUTABLE.items()
-        if at_start or subject.startswith("lanes")  # a running node looks for new hours once a minute
-    }
-    client = await nats.connect(world.servers.nats.url)
-    for subject in subjects:
-        await client.jetstream().publish(subject, subject.encode(), headers={"Own": "kept"})
-    await client.close()
-    if at_start:
-        await node.start()
-    await world.put(producer, some("acme", "behind", 50, order="first fail 1"))
-    await world.handled()
+    reasons = {subject.format(p=partition): reason for subject, reason in UNROUTABLE.items()}
     dead = await world.dead_letters()
+    client = await nats.connect(world.servers.nats.url)
+    expected = 0
+    for at_start in (False, True):
+        if at_start:
+            assert 0 == await node.stop()
+        # a running node looks for new hours only once a minute
+        subjects = [subject for subject in reasons if at_start or subject.startswith("lanes")]
+        for subject in subjects:
+            await client.jetstream().publish(subject, subject.encode(), headers={"Own": "kept"})
+        if at_start:
+            await node.start()
+        await world.put(producer, some("acme", f"behind-{at_start}", 50, order="first fail 1"))
+        await world.handled()
+        expected += len(subjects)
 
-    async def all_there() -> bool:
-        return len(await dead.read()) >= len(subjects)
+        async def all_dead(count: int = expected) -> bool:
+            return len(await dead.read()) >= count
 
-    await until(all_there, 20, "the strays to be dead letters")
-    dead_letters = {dead_letter.subject: dead_letter for dead_letter in await dead.read()}
-    assert subjects.keys() == dead_letters.keys()
-    for subject, dead_letter in dead_letters.items():
-        assert ("_stray", subject.encode(), "kept") == (
-            dead_letter.project,
-            dead_letter.body,
-            dead_letter.headers["Own"],
-        )
-        assert subjects[subject] in dead_letter.reason
-    await asyncio.sleep(0.3)
+        await until(all_dead, 20, "the unroutable messages to be dead letters")
+        dead_letters = (await dead.read())[expected - len(subjects) :]
+        assert sorted(subjects) == sorted(dead_letter.subject for dead_letter in dead_letters)
+        for dead_letter in dead_letters:
+            found = dead_letter.project, dead_letter.body, dead_letter.headers["Own"]
+            assert ("_stray", dead_letter.subject.encode(), "kept") == found
+            assert reasons[dead_letter.subject] in dead_letter.reason
+    await client.close()
     assert 0 == await node.stop()
+    assert expected == len(await dead.read())

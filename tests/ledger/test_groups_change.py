@@ -1,11 +1,11 @@
-"""E3, K6 on real servers: a quota goes up and down under load, on two nodes. Groups are added at once and taken away
-when they are empty; nothing is lost, nothing handled twice, and of an ordered topic each key's order is kept.
+"""Tests of E3 and K6 on two nodes: a quota goes up and down under load. Groups are added at once, and removed when they
+are empty. Nothing is lost or repeated, and ordered topics keep the order of each key.
 """
 
 import asyncio
 import json
 import logging
-from collections import Counter, defaultdict
+from collections import Counter
 
 import nats
 import pytest
@@ -16,7 +16,8 @@ from evenlane.quota.topics.topic import decode_accepted
 from evenlane.ring.hashing import group_of, partition_of
 from tests.ledger.cli import evenlane, patiently
 from tests.ledger.cluster import PARTITIONS, ProcessCluster
-from tests.ledger.promises import check_doubled_by, most_in_a_second, never_handled
+from tests.ledger.promises import most_in_a_second, never_handled
+from tests.ledger.replay import SECOND, check_key_order, check_repeats, fault
 from tests.support.until import until
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(180)]
@@ -24,34 +25,33 @@ pytestmark = [pytest.mark.real, pytest.mark.timeout(180)]
 _log = logging.getLogger(__name__)
 
 KEYS = 60
-SPREAD = 8  # partitions, so that groups lie on both nodes
-SECOND = 1_000_000_000
+SPREAD = 8  # partitions, so that groups are on both nodes
 
 
 class Acme:
-    """One project of a cluster: its topic, and a load with keys. A producer is made after the first wish is in force:
-    one that runs already hears of the topic a little later, and refuses what is put before.
+    """One project of a cluster: its topic, and a load with keys. Make the producer after the first spec is in effect:
+    an existing one receives the topic later, and refuses earlier puts.
     """
 
     def __init__(self, cluster):
         self.cluster, self.count = cluster, 0
-        self.keys = {}  # id -> its key
+        self.keys = {}  # id -> project, key and priority
 
     async def put_spec(self, **fields):
         await self.cluster.etcdctl_put("topics/acme", json.dumps({"spread": SPREAD, **fields}).encode())
 
-        async def in_force():
+        async def in_effect():
             found = await self.accepted()
             return found if found and found.topic.qps == fields["qps"] and not found.deleted else None
 
-        return await until(in_force, 20, f"{fields} to be in force")
+        return await until(in_effect, 20, f"{fields} to be in effect")
 
     async def accepted(self):
         item = await self.cluster.etcd.get("/evenlane/online/accepted/acme")
         return None if item is None else decode_accepted(item.value)
 
     async def put(self, producer, count, rate, **options):
-        """So many, one after the other as they are put, at so many a second."""
+        """Put `count` messages in order, `rate` each second."""
         clock = asyncio.get_running_loop().time
         start, slice_ = clock(), max(1, rate // 20)
         for first in range(0, count, slice_):
@@ -59,7 +59,7 @@ class Acme:
             for _ in range(min(slice_, count - first)):
                 own, key = f"acme-{self.count}", f"k{self.count % KEYS}"
                 self.count += 1
-                self.keys[own] = key
+                self.keys[own] = ("acme", key, "mid")
                 puts.append(Put("acme", b"", key=key, id=own, **options))
             await self.cluster.put(producer, puts)
             await asyncio.sleep(max(0.0, start + (first + slice_) / rate - clock()))
@@ -71,11 +71,11 @@ class Acme:
         async def gone():
             return not (await self.accepted()).draining
 
-        await until(gone, timeout, "the groups that were taken away to be forgotten")
+        await until(gone, timeout, "the removed groups to be collected")
 
 
 def cluster_of(folder):
-    """The product's own groups: 50 QPS wanted, 150 at the most. A producer is given 2 s for a put."""
+    """The product's own groups: 50 QPS desired, at most 150. A put may take 2 s."""
     return ProcessCluster(folder, group_qps=50, max_group_qps=150, duplicate_window=2)
 
 
@@ -84,18 +84,18 @@ def place(group):
 
 
 def check_once(cluster):
-    """L, D: nobody died, so each is handled exactly once."""
+    """L, D: no process died, so each message is handled exactly once."""
     handled = Counter(cluster.ids())
     assert [] == cluster.refused
     assert cluster.acknowledged.keys() == handled.keys()
     assert [] == [own for own, count in handled.items() if count > 1]
 
 
-async def test_up_and_down_under_load(tmp_path):
-    """100, 400, 50 QPS: 2 groups, 8, 1; the seven that go still hold a backlog, which is handled first."""
+async def test_groups_follow_the_quota_under_load(tmp_path):
+    """E3, Q: 100, 400, 50 QPS make 2, 8 and 1 groups. The backlog of the seven removed groups is handled first."""
     async with cluster_of(tmp_path) as cluster:
         await cluster.start("a", "b", concurrency=16)
-        await cluster.carried_out(*cluster.nodes)
+        await cluster.owned_by(*cluster.nodes)
         acme = Acme(cluster)
         assert 2 == (await acme.put_spec(qps=100)).active
         producer = await cluster.producer()
@@ -104,8 +104,8 @@ async def test_up_and_down_under_load(tmp_path):
         await acme.put(producer, 1_000, 1_000)  # a backlog that outlasts the two commands below
         lowered = await acme.put_spec(qps=50)
         assert (1, tuple(range(1, 8))) == (lowered.active, lowered.draining)
-        since = now_ns() + SECOND  # X4: by then it acts
-        assert acme.waiting() > 100, "nothing waits, so this test shows nothing"
+        since = now_ns() + SECOND  # X4: the change is in effect by then
+        assert acme.waiting() > 100, "no message waits, so this test shows nothing"
         reported, why = await asyncio.gather(
             evenlane(cluster, "topics", "get", "acme"), evenlane(cluster, "why", "acme")
         )
@@ -118,7 +118,7 @@ async def test_up_and_down_under_load(tmp_path):
         await cluster.put(producer, [Put("acme", b"", id=f"robin-{number}") for number in range(10)])
         fresh = {cluster.acknowledged[own][0] for own in list(cluster.acknowledged)[before:]}
         assert {f"LANES_online_{place(0)}"} == fresh
-        assert (await acme.accepted()).draining, "they went while they held something"
+        assert (await acme.accepted()).draining, "groups with messages were removed"
         await cluster.handled(timeout=90)
         most = most_in_a_second(cluster.entries(), since)
         await acme.drained()
@@ -133,7 +133,7 @@ async def test_up_and_down_under_load(tmp_path):
 
 
 async def late_put(cluster):
-    """L: by a client that knows the formulas and has an old number of groups, to a group that is forgotten by now."""
+    """L: a client that knows the formulas, and an old number of groups, puts to removed groups."""
     client = await nats.connect(cluster.servers.nats.url)
     for group in (3, 7, 4_711):
         for number in range(10):
@@ -145,8 +145,8 @@ async def late_put(cluster):
 
 
 @pytest.mark.full
-async def test_groups_that_hold_something_due_later_stay(tmp_path):
-    """K1: whatever the hour; what is empty beside them goes."""
+async def test_group_with_delayed_messages_stays(tmp_path):
+    """K1: whatever the hour; empty groups are removed meanwhile."""
     async with cluster_of(tmp_path) as cluster:
         await cluster.start("a", "b")
         acme = Acme(cluster)
@@ -168,30 +168,30 @@ async def test_groups_that_hold_something_due_later_stay(tmp_path):
         await acme.drained(90)
 
 
-async def test_the_leader_dies_while_groups_drain(tmp_path):
-    """L, D: whoever leads then begins anew, and takes away what is empty; only what was in dead hands comes again."""
+async def test_next_leader_removes_draining_groups(tmp_path):
+    """L, D: the leader dies while groups drain. The next one removes them; only the dead node's messages repeat."""
     async with cluster_of(tmp_path) as cluster:
         await cluster.start("a", "b", concurrency=16)
-        await cluster.carried_out(*cluster.nodes)
+        await cluster.owned_by(*cluster.nodes)
         acme = Acme(cluster)
         await acme.put_spec(qps=400)
         producer = await cluster.producer()
         await acme.put(producer, 500, 2_000)
         lowered = await acme.put_spec(qps=100)
         assert (tuple(range(2, 8)), True) == (lowered.draining, acme.waiting() > 100)
-        dead = cluster.named(cluster.history.leader)
+        dead = cluster.newest(cluster.history.leader)
         pid = dead.pid
         await dead.kill()
         died = now_ns()
         await cluster.handled(timeout=60)
         await acme.drained()
         assert ([], set()) == (cluster.refused, never_handled(cluster.acknowledged, cluster.entries()))
-        check_doubled_by(cluster.entries(), pid, died)
+        check_repeats(cluster.entries(), fault("crash", pid, died))
 
 
 @pytest.mark.parametrize("how", [pytest.param("drain", marks=pytest.mark.full), "purge"])
-async def test_a_deleted_topic_goes_when_it_is_empty(tmp_path, how):
-    """Kept and paused until what waits is handled, or dropped on purpose; then `accepted/` forgets it."""
+async def test_deleted_topic_is_removed_when_it_is_empty(tmp_path, how):
+    """P12: it stays, paused, until its messages are handled or dropped on purpose; then it is removed."""
     async with cluster_of(tmp_path) as cluster:
         await cluster.start("a", "b")
         acme = Acme(cluster)
@@ -215,11 +215,11 @@ async def test_a_deleted_topic_goes_when_it_is_empty(tmp_path, how):
         assert (100 if how == "drain" else 0) == len(cluster.ids())
 
 
-async def test_order_is_kept_through_every_change(tmp_path):
-    """K6: an ordered topic keeps its groups while its quota changes, and gets others when it was drained."""
+async def test_changes_of_the_quota_keep_key_order(tmp_path):
+    """K6: an ordered topic keeps its groups while its quota changes, and gets new ones after a drain."""
     async with cluster_of(tmp_path) as cluster:
         await cluster.start("a", "b", concurrency=16)
-        await cluster.carried_out(*cluster.nodes)
+        await cluster.owned_by(*cluster.nodes)
         acme = Acme(cluster)
         await acme.put_spec(qps=100, ordered=True)
         producer = await cluster.producer()
@@ -242,15 +242,4 @@ async def test_order_is_kept_through_every_change(tmp_path):
         for node in cluster.nodes:
             assert 0 == await node.stop()
         check_once(cluster)
-        assert acme.count == check_order(acme, cluster.entries())
-
-
-def check_order(acme, entries):
-    """A key's next message begins when the one put before it has ended; of how many messages that was seen."""
-    begun = {entry.id: entry.at for entry in entries if entry.what == "begin"}
-    ended = {entry.id: entry.at for entry in entries if entry.what == "ok"}
-    over = defaultdict(int)
-    for own, key in acme.keys.items():
-        assert begun[own] >= over[key], f"{own} of {key} began before the one put before it had ended"
-        over[key] = ended[own]
-    return len(acme.keys)
+        assert acme.count == check_key_order(cluster.entries(), acme.keys)

@@ -1,5 +1,5 @@
-"""K6 on real servers: in an ordered topic a key's messages of one priority are handled one after the other, in
-the order of their puts, whoever dies or leaves.
+"""Tests of K6 on real servers: in an ordered topic, the messages of one key and priority are handled one after another,
+in put order, while nodes die, leave and join.
 """
 
 import asyncio
@@ -8,9 +8,10 @@ import signal
 
 import pytest
 
-from tests.ledger import accounts, mixture
+from tests.ledger import mixture
 from tests.ledger.cluster import ProcessCluster
 from tests.ledger.mixture import Mixture
+from tests.ledger.replay import check_handled_twice, check_key_order
 from tests.ledger.supervised import Supervised
 from tests.support.until import until
 
@@ -35,7 +36,7 @@ async def load(cluster: ProcessCluster, mix: Mixture) -> None:
 )
 @pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.full) for seed in range(1, 6))])
 async def test_keys_stay_in_order(tmp_path, fault, seed):
-    """With attempts that fail, ask to be retried, hang and end for good, while a node dies, leaves or comes."""
+    """K6: attempts fail, ask for a retry, hang or are rejected, while a node dies, leaves or joins."""
     async with (
         ProcessCluster(tmp_path) as cluster,
         Supervised(cluster, "a", concurrency=16) as a,
@@ -59,13 +60,14 @@ async def test_keys_stay_in_order(tmp_path, fault, seed):
             return cluster.acknowledged.keys() <= {*cluster.ids(), *await dead.ids()}
 
         await until(all_ended, 90, "all to be handled or dead")
-        # (what was in flight at a death has had an attempt more, and may be out of them, too)
+        # (a message in flight at a death had one more attempt, and may have none left)
         extra = await dead.ids() - hopeless
         assert len(extra) <= (2 * 16 if fault == "kill -9" else 0)
         for node in joined:
             assert 0 == await node.stop()
     entries = cluster.entries()
-    doubled = accounts.check_doubled(entries, a.killed)
+    doubled = check_handled_twice(entries, a.killed)
     assert [] == cluster.refused
-    assert len(cluster.acknowledged) == accounts.check_order(entries, cluster.acknowledged, mix.keys)
+    keys = mix.keys_as_stored(cluster.acknowledged)
+    assert len(cluster.acknowledged) == check_key_order(entries, keys, a.killed)
     _log.info("%s: %d in order; handled twice: %d", fault, len(cluster.acknowledged), len(doubled))

@@ -1,4 +1,4 @@
-"""One topic on three nodes, all its work on one of them: the others' shares come over, and the quota holds (Q, W)."""
+"""Tests of quota lending (Q, W): one topic on three nodes, with all its work on one, which borrows from the others."""
 
 from collections import Counter
 
@@ -21,7 +21,7 @@ PROJECT = "acme"
 
 
 class Skewed:
-    """Puts all its messages to groups of one node."""
+    """A load whose messages all go to groups of one node."""
 
     def __init__(self, cluster, producer):
         self.cluster, self.producer, self.count = cluster, producer, 0
@@ -40,7 +40,7 @@ class Skewed:
         return sorted(entry.at for entry in begins(self.cluster.entries()) if entry.at >= since)
 
     async def fast(self, rate, since):
-        """Wait for a second in which more were begun than this."""
+        """Wait for a second with more begins than `rate`."""
 
         def now():
             times = self.begun(since)
@@ -49,21 +49,21 @@ class Skewed:
         await until(now, 30, f"more than {rate} in a second")
 
     def check_quota(self, nodes):
-        """Q: in any window at most qps * w + burst + one message a node."""
+        """Q: any window of w seconds has at most qps * w + burst + one message per node."""
         times = sorted(entry.chosen for entry in begins(self.cluster.entries()))
         most = excess(map(steady(QPS), times))
         assert most <= 1 + nodes, f"{float(most):.1f} beyond the quota; {Counter(t // SECOND for t in times)}"
 
 
-async def test_what_others_don_t_use_is_lent_to_the_node_that_is_short(tmp_path):
-    """Q, W, E3: a node with a third of the topic gets nearly all of it; then another one, whose own it was; then each
-    has its own again. Through all of it never more than the quota.
+async def test_unused_shares_are_lent_to_the_busy_node(tmp_path):
+    """Q, W, E3: a node with a third of the topic gets nearly all of it, then another one does, then each has its own
+    share again. The quota holds throughout.
     """
     async with ProcessCluster(tmp_path) as cluster:
         [first] = await cluster.start("a")
         await cluster.topics(PROJECT, **ON_ALL)
-        nodes = [first, *await cluster.start("b", "c")]  # they lend of what they never had a message of
-        await cluster.carried_out(*nodes)
+        nodes = [first, *await cluster.start("b", "c")]  # they lend before they had any message of it
+        await cluster.owned_by(*nodes)
         skewed = Skewed(cluster, await cluster.producer())
         for node in nodes[:2]:
             since = now_ns()
@@ -77,26 +77,26 @@ async def test_what_others_don_t_use_is_lent_to_the_node_that_is_short(tmp_path)
         assert not begun_again(cluster.entries())
 
 
-async def test_the_quota_holds_while_leader_and_lender_die_and_nodes_come_and_go(tmp_path):
+async def test_quota_holds_while_leader_and_lender_die(tmp_path):
     """Q, L: kill -9 of the leader, of a node that lends, a join and a drain, all while one node borrows."""
     async with ProcessCluster(tmp_path) as cluster:
         nodes = await cluster.start("a", "b", "c")
         await cluster.topics(PROJECT, **ON_ALL)
-        await cluster.carried_out(*nodes)
+        await cluster.owned_by(*nodes)
         skewed = Skewed(cluster, await cluster.producer())
         leader = next(node for node in nodes if node.name == cluster.history.leader)
         [hot, lender] = [node for node in nodes if node is not leader]
         await skewed.put(skewed.groups_of(hot), 900)
         await skewed.fast(QPS * 3 // 4, 0)
         await leader.kill()
-        await cluster.carried_out(hot, lender, timeout=40)
+        await cluster.owned_by(hot, lender, timeout=40)
         await skewed.fast(QPS * 3 // 4, now_ns())
         await lender.kill()
-        await cluster.carried_out(hot, timeout=40)
+        await cluster.owned_by(hot, timeout=40)
         [new] = await cluster.start("d")
-        await cluster.carried_out(hot, new, timeout=40)
+        await cluster.owned_by(hot, new, timeout=40)
         assert 0 == await hot.stop()
-        await cluster.carried_out(new, timeout=40)
+        await cluster.owned_by(new, timeout=40)
         await cluster.handled(timeout=60)
         skewed.check_quota(4)
         assert not never_handled({f"{PROJECT}-{n}" for n in range(skewed.count)}, cluster.entries())

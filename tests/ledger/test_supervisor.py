@@ -1,6 +1,6 @@
-"""Nodes of `--processes N` that die: their supervisor ends the leases of those that are gone, and of nobody else.
+"""Tests of the supervisor of `--processes N`: it revokes the leases of its dead nodes, and of no others.
 
-Leases of ten minutes: what the tests wait for can't come by their ends.
+Where leases last ten minutes, a takeover can't come from the end of one.
 """
 
 import asyncio
@@ -19,11 +19,11 @@ from tests.ledger.cluster import TTL_S, ProcessCluster
 from tests.ledger.promises import (
     begun_again,
     begun_too_late,
-    check_doubled_by,
     check_generations,
     check_owner_keys,
     never_handled,
 )
+from tests.ledger.replay import check_repeats, fault
 from tests.ledger.test_shares import GROUPS, ON_ALL, PROJECT, QPS, Skewed
 from tests.support.until import until
 
@@ -36,8 +36,12 @@ IDS = ("n-0", "n-1", "n-2")
 SEEDS = (0, *(pytest.param(seed, marks=pytest.mark.full) for seed in (1, 2)))
 
 
+def children_of(pid):
+    return psutil.Process(pid).children()
+
+
 class Crew:
-    """`evenlane run --processes 3`, whose nodes own everything."""
+    """`evenlane run --processes 3`, whose nodes own all partitions."""
 
     def __init__(self, cluster, supervisor):
         self.cluster, self.supervisor = cluster, supervisor
@@ -49,29 +53,29 @@ class Crew:
         return self.cluster.history.keys[f"nodes/{node}"].lease
 
     def kill(self, node, number=signal.SIGKILL):
-        """Returns its pid."""
+        """Send the signal, and return the pid."""
         pid = self.pid(node)
         os.kill(pid, number)
         return pid
 
-    async def carried_out(self, *also, within_s=40.0):
+    async def own_all(self, *also, within_s=40.0):
         nodes = {*IDS, *(node.name for node in also)}
         await until(
-            lambda: self.cluster.history.carried_out(nodes, self.cluster.partitions), within_s, f"{nodes} to own all"
+            lambda: self.cluster.history.is_owned_by(nodes, self.cluster.partitions), within_s, f"{nodes} to own all"
         )
 
     def revoked(self):
-        """How many times the supervisor has said so."""
+        """The number of leases that the supervisor has revoked."""
         return self.supervisor.logged(REVOKED)
 
     def lent_by(self, node, since):
-        """Of what it lent the next owners of its partitions are told after that instant."""
+        """The shares that it lent, as the next owners of its partitions learn after that time."""
         items = [seen.item for seen in self.cluster.history.seen if seen.at > since and seen.key.startswith("held/")]
         records = [decode(HeldRecord, item.key, item.value) for item in items if item is not None]
         return [record.lent for record in records if record.id == node and record.lent]
 
     def member(self):
-        """One that doesn't lead."""
+        """A node that doesn't lead."""
         return next(node for node in IDS if node != self.cluster.history.leader)
 
 
@@ -80,7 +84,7 @@ async def crew(cluster, **settings):
     [supervisor] = await cluster.start("n", processes=3, **{"lease_ttl": LONG_S} | settings)
     await cluster.topics(*cluster.projects)
     crew = Crew(cluster, supervisor)
-    await crew.carried_out()
+    await crew.own_all()
     yield crew
     assert 0 == await supervisor.stop(), supervisor.last_words()
 
@@ -97,7 +101,7 @@ async def behind_proxy(folder, **settings):
 
 
 def check(cluster):
-    """L, O, Z1, Z5."""
+    """L, O, Z1, Z5: of all that has happened so far."""
     entries = cluster.entries()
     assert set() == never_handled(cluster.acknowledged, entries)
     assert [] == begun_too_late(entries)
@@ -106,66 +110,119 @@ def check(cluster):
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-@pytest.mark.parametrize("who", ["member", "leader"])
-async def test_kill_9_of_a_node_is_seen_at_once(tmp_path, who, seed):
-    """Fault 1, E7, P4: L, D, O, Z1; it comes back under its name, and its new lease is left alone."""
+async def test_lease_of_each_dead_node_is_revoked_at_once(tmp_path, seed):
+    """Fault 1, E7, P4: L, D, O, Z1; a member, the leader, and a node that crashes again before it has its partitions
+    back. Each comes back under its name, and its new lease is left alone. A handler's own child process outlives its
+    node, and keeps no lease.
+    """
+    async with ProcessCluster(tmp_path) as cluster, crew(cluster, handler="obey_with_a_child") as nodes:
+        faults, revoked, children = [], 0, []
+        try:
+            async with cluster.load() as load:
+                for leads in (False, True):
+                    await load.reaches_all()
+                    await asyncio.sleep(Random(seed).random() / 4)
+                    victim = cluster.history.leader if leads else nodes.member()
+                    dead, [child] = nodes.lease(victim), children_of(nodes.pid(victim))
+                    children.append(child)
+                    faults.append(fault("crash", nodes.kill(victim), now_ns()))
+                    revoked += 1
+                    await load.reaches_all()
+                    assert (revoked, True) == (nodes.revoked(), child.is_running())
+                    assert 1 == nodes.supervisor.logged(f"{dead:016x}")
+                    await nodes.own_all()
+                    assert nodes.lease(victim) != dead
+                for _ in range(2):
+                    before = nodes.lease("n-1")
+                    children += children_of(nodes.pid("n-1"))
+                    faults.append(fault("crash", nodes.kill("n-1"), now_ns()))
+                    revoked += 1
+                    await until(lambda expected=revoked: nodes.revoked() == expected, 10, "the revocation")
+                    await until(
+                        lambda old=before: "n-1" in cluster.history.nodes and nodes.lease("n-1") != old,
+                        20,
+                        "n-1 to be back",
+                    )
+                await nodes.own_all()
+                await load.reaches_all()
+            assert revoked == nodes.revoked()
+            check(cluster)
+            check_repeats(cluster.entries(), *faults)
+            children += [child for node in IDS for child in children_of(nodes.pid(node))]
+        finally:
+            for child in children:
+                child.kill()
+
+
+async def test_stopped_and_leaving_nodes_keep_their_leases(tmp_path):
+    """Z1, L: while one node dies, a stopped one loses neither lease nor partitions. A node that gets SIGTERM gives its
+    lease back itself, and repeats nothing.
+    """
     async with ProcessCluster(tmp_path) as cluster, crew(cluster) as nodes:
+        victim = nodes.member()
         async with cluster.load() as load:
             await load.reaches_all()
-            await asyncio.sleep(Random(seed).random() / 2)
-            victim = cluster.history.leader if who == "leader" else nodes.member()
-            dead = nodes.lease(victim)
-            pid = nodes.kill(victim)
-            killed = now_ns()
+            pid = nodes.kill(victim, signal.SIGTERM)
+            await until(lambda: victim in cluster.history.nodes and nodes.pid(victim) != pid, 40, "its next process")
+            await nodes.own_all()
             await load.reaches_all()
-            assert 1 == nodes.revoked()
-            await nodes.carried_out()
-            await load.reaches_all()
-        check(cluster)
-        check_doubled_by(cluster.entries(), pid, killed)
-        assert 1 == nodes.supervisor.logged(f"{dead:016x}")
-        assert (1, True) == (nodes.revoked(), nodes.lease(victim) != dead)
+        assert 0 == nodes.revoked()
+        assert [] == begun_again(cluster.entries())
 
-
-async def test_a_node_that_crashes_again_and_again_is_seen_each_time(tmp_path):
-    """E7, Z1: before it has its share of the partitions again, too."""
-    async with ProcessCluster(tmp_path) as cluster, crew(cluster) as nodes:
+        frozen, killed = (node for node in IDS if node != cluster.history.leader)
         async with cluster.load() as load:
             await load.reaches_all()
-            for count in (1, 2, 3):
-                before = nodes.lease("n-1")
-                nodes.kill("n-1")
-                await until(lambda n=count: nodes.revoked() == n, 10, "the revocation")
-                await until(
-                    lambda old=before: "n-1" in cluster.history.nodes and nodes.lease("n-1") != old, 20, "it to be back"
-                )
-            await nodes.carried_out()
+            lease, theirs = nodes.lease(frozen), cluster.history.owned(frozen)
+            pid = nodes.kill(frozen, signal.SIGSTOP)
+            try:
+                nodes.kill(killed)
+                await until(lambda: killed not in cluster.history.nodes, 20, "the dead node's lease to be revoked")
+                await until(lambda: killed in cluster.history.nodes, 20, "it to be back")
+                assert (lease, theirs) == (nodes.lease(frozen), cluster.history.owned(frozen))
+            finally:
+                os.kill(pid, signal.SIGCONT)
+            await nodes.own_all()
+            await load.reaches_all()
+        assert 1 == nodes.revoked()
         check(cluster)
 
 
-async def test_one_that_is_killed_while_etcd_is_away_is_seen_when_it_is_back(tmp_path):
-    """Fault 9 with fault 1: L, O; the supervisor asks until it is answered."""
-    async with ProcessCluster(tmp_path) as cluster, crew(cluster) as nodes:
+async def test_node_that_dies_without_etcd_is_revoked_when_it_answers(tmp_path):
+    """Faults 9 and 10 with fault 1: L, D, O; etcd is silent, and then the supervisor is cut off as well. It asks until
+    it is answered.
+    """
+    async with behind_proxy(tmp_path) as (cluster, proxy, nodes):
+        faults = []
         async with cluster.load() as load:
             await load.reaches_all()
             etcd = cluster.servers.etcd.pid
             os.kill(etcd, signal.SIGSTOP)
             try:
-                pid = nodes.kill(nodes.member())
-                killed = now_ns()
+                faults.append(fault("crash", nodes.kill(nodes.member()), now_ns()))
                 await until(lambda: nodes.supervisor.logged(NOT_YET), 20, "the supervisor to have asked")
             finally:
                 os.kill(etcd, signal.SIGCONT)
             await load.reaches_all(40)
             assert 1 == nodes.revoked()
-            await nodes.carried_out()
+            await nodes.own_all()
+            asked = nodes.supervisor.logged(NOT_YET)
+            await proxy.cut()
+            faults.append(fault("crash", nodes.kill(nodes.member()), now_ns()))
+            await until(lambda: nodes.supervisor.logged(NOT_YET) > asked, 20, "the supervisor to have asked")
+            await proxy.start()
+            await load.reaches_all(40)
+            await nodes.own_all()
+        assert 2 == nodes.revoked()
         check(cluster)
-        check_doubled_by(cluster.entries(), pid, killed)
+        check_repeats(cluster.entries(), *faults)
 
 
-async def test_a_node_that_is_stopped_is_not_gone(tmp_path):
-    """Fault 2: O, L, Z1; its lease ends by itself, and when it wakes it joins anew."""
-    async with ProcessCluster(tmp_path) as cluster, crew(cluster, lease_ttl=TTL_S) as nodes:
+@pytest.mark.parametrize("how", [pytest.param("closed", marks=pytest.mark.full), "silent"])
+async def test_living_nodes_are_not_revoked(tmp_path, how):
+    """Faults 2 and 10: O, L, Z1, D; a node is stopped, and then all are cut off from etcd: closed connections prove no
+    death. Their leases end by themselves, and they rejoin.
+    """
+    async with behind_proxy(tmp_path, lease_ttl=TTL_S) as (cluster, proxy, nodes):
         victim = nodes.member()
         async with cluster.load() as load:
             await load.reaches_all()
@@ -176,44 +233,17 @@ async def test_a_node_that_is_stopped_is_not_gone(tmp_path):
                 await until(lambda: victim not in cluster.history.nodes, 20, "its lease's end")
                 await load.reaches_all()
             finally:
+                woken = now_ns()
                 os.kill(pid, signal.SIGCONT)
-            await nodes.carried_out()
+            await nodes.own_all()
             await load.reaches_all()
-        assert 0 == nodes.revoked()
         assert (pid, True) == (nodes.pid(victim), nodes.lease(victim) != lease)
-        assert set() == never_handled(cluster.acknowledged, cluster.entries())
         assert len(begun_too_late(cluster.entries())) <= 1  # see check_asleep in test_cluster_crashes
-        check_owner_keys(cluster.history)
-        check_doubled_by(cluster.entries(), pid, stopped)
+        check_repeats(cluster.entries(), fault("pause", pid, stopped, woken))
+        before = len(cluster.entries())
 
-
-async def test_one_that_is_stopped_keeps_its_lease_while_another_dies(tmp_path):
-    """Z1: nobody but who died loses anything."""
-    async with ProcessCluster(tmp_path) as cluster, crew(cluster) as nodes:
-        frozen, killed = (node for node in IDS if node != cluster.history.leader)
-        async with cluster.load() as load:
-            await load.reaches_all()
-            lease, theirs = nodes.lease(frozen), cluster.history.owned(frozen)
-            pid = nodes.kill(frozen, signal.SIGSTOP)
-            try:
-                nodes.kill(killed)
-                await until(lambda: killed not in cluster.history.nodes, 20, "the dead one's lease to be revoked")
-                await until(lambda: killed in cluster.history.nodes, 20, "it to be back")
-                assert (lease, theirs) == (nodes.lease(frozen), cluster.history.owned(frozen))
-            finally:
-                os.kill(pid, signal.SIGCONT)
-            await nodes.carried_out()
-            await load.reaches_all()
-        assert 1 == nodes.revoked()
-        check(cluster)
-
-
-@pytest.mark.parametrize("how", [pytest.param("closed", marks=pytest.mark.full), "silent"])
-async def test_nodes_cut_off_from_etcd_are_not_gone(tmp_path, how):
-    """Fault 10: O, L, Z1; closed connections are no proof. Their leases end by themselves, and they join anew."""
-    async with behind_proxy(tmp_path, lease_ttl=TTL_S) as (cluster, proxy, nodes):
         [other] = await cluster.start("other")
-        await nodes.carried_out(other)
+        await nodes.own_all(other)
         pids = [nodes.pid(node) for node in IDS]
         async with cluster.load() as load:
             await load.reaches_all()
@@ -221,82 +251,34 @@ async def test_nodes_cut_off_from_etcd_are_not_gone(tmp_path, how):
                 await proxy.cut()
             else:
                 proxy.passing.clear()
-            await cluster.carried_out(other)
+            await cluster.owned_by(other)
             await load.reaches_all()
             if how == "closed":
                 await proxy.start()
             proxy.passing.set()
-            await nodes.carried_out(other)
+            await nodes.own_all(other)
             await load.reaches_all()
         assert (0, pids) == (nodes.revoked(), [nodes.pid(node) for node in IDS])
-        check(cluster)
+        assert set() == never_handled(cluster.acknowledged, cluster.entries())
+        assert [] == begun_too_late(cluster.entries()[before:])
+        check_owner_keys(cluster.history)
+        check_generations(cluster.history)
 
 
-async def test_one_that_dies_cut_off_from_etcd_is_seen_when_the_link_is_back(tmp_path):
-    """Fault 10 with fault 1: its supervisor is cut off as well."""
-    async with behind_proxy(tmp_path) as (cluster, proxy, nodes):
-        async with cluster.load() as load:
-            await load.reaches_all()
-            await proxy.cut()
-            nodes.kill(nodes.member())
-            await until(lambda: nodes.supervisor.logged(NOT_YET), 20, "the supervisor to have asked")
-            await proxy.start()
-            await load.reaches_all(40)
-            await nodes.carried_out()
-        assert 1 == nodes.revoked()
-        check(cluster)
-
-
-async def test_a_node_that_exits_in_order_gives_its_lease_back_itself(tmp_path):
-    """Z1, L: SIGTERM to one of them; nothing twice."""
-    async with ProcessCluster(tmp_path) as cluster, crew(cluster) as nodes:
-        victim = nodes.member()
-        async with cluster.load() as load:
-            await load.reaches_all()
-            pid = nodes.kill(victim, signal.SIGTERM)
-            await until(lambda: victim in cluster.history.nodes and nodes.pid(victim) != pid, 40, "its next life")
-            await nodes.carried_out()
-            await load.reaches_all()
-        assert 0 == nodes.revoked()
-        check(cluster)
-        assert [] == begun_again(cluster.entries())
-
-
-async def test_what_a_handler_started_outlives_its_node_and_holds_no_lease(tmp_path):
-    """E7: a process of the handler's own."""
-    async with ProcessCluster(tmp_path) as cluster, crew(cluster, handler="obey_with_a_child") as nodes:
-        children = []
-        try:
-            async with cluster.load() as load:
-                await load.reaches_all()
-                victim = nodes.member()
-                [child] = psutil.Process(nodes.pid(victim)).children()
-                nodes.kill(victim)
-                await load.reaches_all()
-                assert (1, True) == (nodes.revoked(), child.is_running())
-                await nodes.carried_out()
-                await load.reaches_all()
-            children = [child, *(each for node in IDS for each in psutil.Process(nodes.pid(node)).children())]
-            check(cluster)
-        finally:
-            for each in children:
-                each.kill()
-
-
-async def test_kill_9_of_a_node_that_lends_its_shares(tmp_path):
-    """Q: the next owners know what others may use still, though nobody has waited for a lease."""
+async def test_next_owners_learn_the_loans_of_a_dead_node(tmp_path):
+    """Q: the next owners know which shares others may still use, although no lease has ended by itself."""
     async with ProcessCluster(tmp_path) as cluster, crew(cluster) as nodes:
         await cluster.topics(PROJECT, **ON_ALL)
         skewed = Skewed(cluster, await cluster.producer())
         groups = {node: skewed.groups_of(SimpleNamespace(name=node)) for node in IDS}
         *_, hot, lender = sorted((node for node in IDS if groups[node]), key=lambda node: len(groups[node]))
-        await skewed.put(groups[hot], 900)
+        await skewed.put(groups[hot], 600)
         await skewed.fast(round(QPS - QPS * len(groups[lender]) / GROUPS / 2), 0)  # more than without this lender
         nodes.kill(lender)
         killed = now_ns()
         await until(lambda: nodes.lent_by(lender, killed), 10, "the record of its loans")
         await until(lambda: nodes.revoked() == 1, 10, "the revocation")
-        await nodes.carried_out()
+        await nodes.own_all()
         await skewed.put(range(GROUPS), 60)
         await cluster.handled(timeout=60)
         skewed.check_quota(3)

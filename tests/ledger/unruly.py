@@ -1,4 +1,4 @@
-"""A handler that does to its process what nobody should: see `ORDERS`. It notes what it did as the others do."""
+"""A handler that harms its process: see `ORDERS`. It notes its begins and ends like the others."""
 
 import asyncio
 import contextlib
@@ -23,7 +23,7 @@ _SPARE = 256 << 20
 
 
 async def unruly(message: "Message") -> None:
-    """Do what the header `order` says, in the loop; with `once` before it, the first time only."""
+    """Do what the header `order` says, in the loop; with `once` before it, only the first time."""
     note(message, "begin")
     order, own = message.headers.get("order", "nothing"), os.getpid()
     if order.startswith("once "):
@@ -34,10 +34,10 @@ async def unruly(message: "Message") -> None:
 
 
 async def _nothing(_message: "Message") -> None:
-    """A good one."""
+    """Succeed."""
 
 
-# ---- what its process survives
+# ---- orders that the process survives
 
 
 async def _exit_in_thread(_message: "Message") -> None:
@@ -51,7 +51,7 @@ async def _recursion(message: "Message") -> None:
 
 
 async def _memory(_message: "Message") -> None:
-    """Until there is none."""
+    """Allocate until the limit."""
     before = resource.getrlimit(resource.RLIMIT_AS)
     used = int(Path("/proc/self/statm").read_text().split()[0]) * os.sysconf("SC_PAGE_SIZE")
     resource.setrlimit(resource.RLIMIT_AS, (used + _SPARE, before[1]))
@@ -70,7 +70,7 @@ async def _handler_of_the_loop(_message: "Message") -> None:
 
     loop = asyncio.get_running_loop()
     loop.set_exception_handler(bad)
-    leaving = loop.create_task(_raise(ValueError("nobody retrieves it")))
+    leaving = loop.create_task(_raise(ValueError("never retrieved")))
     await asyncio.sleep(0)
     del leaving
 
@@ -82,13 +82,13 @@ async def _signals(_message: "Message") -> None:
 
 
 async def _task(message: "Message") -> None:
-    """One that is left behind and fails, and another one that never ends."""
+    """Leave two tasks behind: one fails, the other never ends."""
     _keep(_raise(RuntimeError("left behind")))
     _keep(asyncio.sleep(3600))
 
 
 async def _fork(message: "Message") -> None:
-    """Its child comes back to the node."""
+    """Fork a child that returns to the node."""
     child = os.fork()
     note(message, "parent" if child else "child")
     if child:
@@ -112,7 +112,7 @@ def _raises(error: Callable[[], BaseException]) -> Callable[["Message"], Awaitab
     return order
 
 
-# ---- what its process dies of
+# ---- orders that the process dies of
 
 
 async def _close_files(_message: "Message") -> None:
@@ -126,14 +126,14 @@ async def _exit_in_task(message: "Message") -> None:
 
 
 async def _exit_in_drain(message: "Message") -> None:
-    """Once the test says so: it has asked the process to end by then."""
+    """Exit once the test has asked the process to end, and says so."""
     while not entries.path().with_name("forgiven").exists():
         await asyncio.sleep(0.02)
     await _exit_in_task(message)
 
 
 async def _default_interrupt(_message: "Message") -> None:
-    """What Python does at Ctrl-C by itself, and then that."""
+    """Restore Python's own handler of Ctrl-C, and raise."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
     raise KeyboardInterrupt
 
@@ -162,7 +162,7 @@ _kept: list[object] = []
 
 
 def _keep(work: object) -> None:
-    """As a task that nobody awaits."""
+    """Start a task that is never awaited."""
     _kept.append(asyncio.ensure_future(work))  # type: ignore[call-overload]
 
 
@@ -183,13 +183,13 @@ ORDERS = {
 
 
 def hangs(message: "Message") -> None:
-    """In a thread, whatever the message is."""
+    """Hang in a thread."""
     note(message, "begin")
     time.sleep(3600)
 
 
 def forks_in_thread(message: "Message") -> None:
-    """A plain handler whose child comes back to its thread."""
+    """Fork, in a thread, a child that returns to the thread."""
     own = os.getpid()
     child = os.fork()
     if child:

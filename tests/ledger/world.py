@@ -1,4 +1,4 @@
-"""What each of these tests stands on: real servers, one node, topics, a producer, and the two ledgers."""
+"""The world of a ledger test: real servers, nodes as processes, topics, a producer, and the ledger."""
 
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -21,16 +21,16 @@ from tests.ledger.process import NodeProcess
 from tests.support.until import until
 
 TOPIC = {"qps": 100_000, "max_attempts": 3, "backoff": {"base": 0.2, "factor": 1, "jitter": 0}}
-# Few partitions, as their streams take time to make; one group of a topic may have all of its rate.
+# Few partitions, since their streams take time to create. One group of a topic may have all of its rate.
 _SETTINGS = {"partitions": 8, "group_qps": 100_000, "max_group_qps": 100_000}
 _KEYS_AT_ONCE = 100
 
 
 class ProcessWorld:
-    """`async with ProcessWorld(folder) as world:` has both servers; node, topics and producer are asked for.
+    """`async with ProcessWorld(folder) as world:` starts both servers.
 
-    `settings` are for all processes. With `alongside` it stands on that world's servers. `acknowledged` holds the id of
-    each put that was acknowledged -> where it is stored.
+    `settings` are for all processes. With `alongside`, it uses that world's servers. `acknowledged`: id of each
+    acknowledged put -> stream and sequence.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class ProcessWorld:
             if node.running:
                 await node.kill()
         for server in (self.servers.nats, self.servers.etcd):
-            if not server.running:  # closing clients waits for nobody who is gone
+            if not server.running:  # clients can't close without their server
                 await server.start()
         await self._open.aclose()
 
@@ -72,7 +72,7 @@ class ProcessWorld:
         return load({key: str(value) for key, value in given.items()}, environ={}).settings
 
     async def node(self, handler: str = "obey", *, name: str = "node-a", **settings: object) -> NodeProcess:
-        """A node that serves."""
+        """Start a node, and wait until it serves."""
         node = self.add_node(handler, name=name, **settings)
         await node.start()
         return node
@@ -88,13 +88,13 @@ class ProcessWorld:
         return self.add_node(handler, name=log, **({"node": "node-a"} | settings))
 
     async def address(self, node: str = "node-a") -> str | None:
-        """Where it serves, as its record in etcd says; None if it serves nothing."""
+        """The HTTP address in a node's record in etcd; None if it serves none."""
         found = await self.etcd.get(names.key(self.settings.env, "nodes", node))
         assert found is not None, f"{node} has no record"
         return decode(NodeRecord, "nodes", found.value).http
 
     async def topics(self, *projects: str, **fields: object) -> None:
-        """Make topics; returns when they are accepted, for which a node must be there."""
+        """Make topics, and wait until a node has accepted them."""
         value = msgspec.json.encode(TOPIC | fields)
         writes = [Write(names.key(self.settings.env, "topics", project), value) for project in projects]
         for start in range(0, len(writes), _KEYS_AT_ONCE):
@@ -103,10 +103,10 @@ class ProcessWorld:
         await topic_cache.start()
         state = fields.get("state", "active")
 
-        def in_force() -> bool:
+        def accepted() -> bool:
             return all((known := topic_cache.get(each)) and known.topic.state == state for each in projects)
 
-        await until(in_force, 30, "the topics to be accepted")
+        await until(accepted, 30, "the topics to be accepted")
         await topic_cache.close()
 
     async def producer(self) -> Producer:
@@ -115,7 +115,7 @@ class ProcessWorld:
         return producer
 
     async def put(self, producer: Producer, puts: list[Put]) -> None:
-        """Put all, and note those that were acknowledged."""
+        """Put all, and note which were acknowledged."""
         for put, outcome in zip(puts, await producer.put_many(puts), strict=True):
             if isinstance(outcome, Exception):
                 self.refused.append(outcome)
@@ -132,25 +132,25 @@ class ProcessWorld:
         return self._entries
 
     def ids(self, what: str = "ok") -> list[str]:
-        """Of these entries, in order."""
+        """The ids of these entries, in order."""
         return [entry.id for entry in self.entries() if entry.what == what]
 
-    async def handled(self, *wanted: str, timeout: float = 30.0) -> None:
-        """Wait until all these were handled, or else all that were acknowledged."""
-        left = set(wanted or self.acknowledged)
+    async def handled(self, *ids: str, timeout: float = 30.0) -> None:
+        """Wait until these messages are handled; without ids, all acknowledged ones."""
+        left = set(ids or self.acknowledged)
 
-        def all_of_them() -> bool:
+        def all_handled() -> bool:
             left.difference_update(self.ids())
             return not left
 
         try:
-            await until(all_of_them, timeout)
+            await until(all_handled, timeout)
         except AssertionError:
             words = self.nodes[-1].last_words() if self.nodes else ""
             raise AssertionError(f"{len(left)} not handled: {sorted(left)[:5]}; the node: {words}") from None
 
     async def api(self, verb: str, request: Any = None) -> dict[str, Any]:
-        """One call of JetStream's API by a plain client."""
+        """Call JetStream's API with a plain client."""
         import nats
 
         client = await nats.connect(self.servers.nats.url)

@@ -1,4 +1,4 @@
-"""How many examples a property gets: a fixed set in each run, and many more, from a new seed, with SOAK=20."""
+"""The number of examples of a property: a fixed set in each run; with SOAK=20, many more from a new seed."""
 
 import os
 

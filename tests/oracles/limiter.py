@@ -1,7 +1,7 @@
-"""Rate limits by brute force: every admission is kept and every window looked at. No bucket, no state to get wrong.
+"""An oracle of rate limits by brute force: it keeps every admission and checks every window.
 
 A limit allows at most `rate * w + burst` messages in any closed window of w (network calculus: an arrival curve
-with a burst). Seen from the next message: for each earlier one, the window from it to now must hold.
+with a burst). For the next message: the window from each earlier message to now must hold.
 """
 
 from collections.abc import Callable, Iterable
@@ -11,9 +11,9 @@ SECOND = 1_000_000_000
 
 
 def excess(due: Iterable[Fraction | float]) -> Fraction | float:
-    """The most messages that any closed window holds beyond what was due in it.
+    """The most messages that any closed window has beyond the amount due in it.
 
-    `due`: for each admission in order, what was due in all by its instant. A rate that changes is a bent line.
+    `due`: for each admission in order, the total amount due by its time. A changing rate is a bent line.
     """
     worst: Fraction | float = 0
     least: Fraction | float | None = None
@@ -25,7 +25,7 @@ def excess(due: Iterable[Fraction | float]) -> Fraction | float:
 
 
 def steady(rate: float) -> Callable[[int], Fraction]:
-    """What is due at `rate` messages per second, exactly."""
+    """The exact amount due at `rate` messages per second, as a function of time."""
     each = Fraction(rate) / SECOND
     return lambda at: each * at
 
@@ -39,7 +39,7 @@ class Limiter:
         self.times: list[int] = []
 
     def earliest(self, now: int) -> int:
-        """The first instant, ns, not before `now`, at which one more message breaks no window."""
+        """The first time (ns), not before `now`, at which one more message breaks no window."""
         count = len(self.times)
         bounds = [at + (count - n + 1 - self.burst) * self.interval for n, at in enumerate(self.times)]
         return max([now, *bounds])
@@ -52,13 +52,13 @@ class Limiter:
 
 
 class Changing:
-    """What is due by an instant under a rate that changes."""
+    """The amount due by a time, under a rate that changes."""
 
     def __init__(self, rate: float, now: int) -> None:
         self._pieces = [(now, Fraction(0), Fraction(rate) / SECOND)]
 
     def change(self, rate: float, now: int, extra: int = 0) -> None:
-        """`extra` messages are due at once, for the change itself."""
+        """Change the rate. `extra` messages are due at once."""
         self._pieces.append((now, self(now) + extra, Fraction(rate) / SECOND))
 
     def __call__(self, at: int) -> Fraction:

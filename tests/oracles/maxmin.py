@@ -1,14 +1,14 @@
-"""Max-min fair shares, found by pouring: the water level per unit of weight is searched for by halving.
+"""An oracle of max-min fair shares by water filling: the level per unit of weight is found by bisection.
 
-At level x everybody has min(demand, weight * x), which rises with x; the fair shares are those of the level at which
-they use up the capacity (or, if all demands fit in, the demands).
+At level x, each gets min(demand, weight * x), which rises with x. The fair shares are those of the level that uses up
+the capacity or, if all demands fit, the demands.
 """
 
 from collections.abc import Sequence
 
 
 def poured(capacity: float, weights: Sequence[float], demands: Sequence[float]) -> list[float]:
-    """What each gets; the same units in and out."""
+    """The share of each, in the unit of capacity and demands."""
 
     def at(level: float) -> list[float]:
         return [min(demand, weight * level) for weight, demand in zip(weights, demands, strict=True)]

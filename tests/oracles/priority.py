@@ -1,4 +1,4 @@
-"""Strict priority by a sorted list, and ageing by counting: the share that is due, worked out anew each time."""
+"""Oracles of strict priority by a sorted list, and of ageing by counting."""
 
 from collections.abc import Hashable
 from fractions import Fraction
@@ -8,7 +8,7 @@ Item = TypeVar("Item", bound=Hashable)
 
 
 class SortedLine(Generic[Item]):
-    """Lowest band first, first come first inside a band."""
+    """The lowest band first, first come first served inside a band."""
 
     def __init__(self) -> None:
         self.waiting: list[tuple[int, int, Item]] = []
@@ -20,11 +20,11 @@ class SortedLine(Generic[Item]):
         self.waiting.sort(key=lambda entry: entry[:2])
 
     def bands(self) -> list[int]:
-        """Those that have something, highest priority (lowest number) first."""
+        """The bands with items, highest priority (lowest number) first."""
         return sorted({band for band, _, _ in self.waiting})
 
     def choose(self) -> int:
-        """The band that is next."""
+        """The next band."""
         return self.waiting[0][0]
 
     def take(self) -> Item:
@@ -37,7 +37,7 @@ class SortedLine(Generic[Item]):
 
 
 class AgeingLine(SortedLine[Item]):
-    """Of the turns for which several bands wait, `share` goes to the lower ones, which take turns."""
+    """Of the turns for which several bands wait, `share` goes to the lower ones, in rotation."""
 
     def __init__(self, share: float) -> None:
         super().__init__()

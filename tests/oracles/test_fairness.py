@@ -1,4 +1,4 @@
-"""The oracle of fairness against all intervals, one by one, and against orders known to be fair and unfair."""
+"""Tests of the oracle of fairness against all intervals, one by one, and against fair and unfair orders."""
 
 from itertools import combinations
 
@@ -23,16 +23,16 @@ def traced(order, weights):
 
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(1, 50)), max_size=20))
 @examples(100)
-def test_gap_is_that_of_the_worst_of_all_intervals(order):
+def test_gap_is_that_of_the_worst_interval(order):
     trace = traced(order, WEIGHTS)
     for one, other in combinations(WEIGHTS, 2):
-        got = lambda part, tenant: sum(n for who, n in part if who == tenant) / WEIGHTS[tenant]  # noqa: E731
+        got = lambda part, tenant: sum(n for each, n in part if each == tenant) / WEIGHTS[tenant]  # noqa: E731
         parts = [order[i:j] for i in range(len(order) + 1) for j in range(i, len(order) + 1)]
         worst = max(abs(got(part, one) - got(part, other)) for part in parts)
         assert worst == pytest.approx(trace.gap(one, other))
 
 
-def test_only_what_both_wait_through_counts():
+def test_gap_counts_only_intervals_with_both_backlogged():
     trace = Trace({"a": 1.0, "b": 1.0})
     trace.begin("a")
     for _ in range(50):
@@ -50,7 +50,7 @@ def test_only_what_both_wait_through_counts():
 
 @given(st.dictionaries(st.sampled_from("abcd"), st.integers(1, 12), min_size=2))
 @examples(50)
-def test_a_fluid_order_keeps_the_bound_and_one_by_one_does_not(weights):
+def test_fluid_order_keeps_the_bound(weights):
     order = [(tenant, 1) for tenant in round_robin_by_unit(weights, 3)]
     trace = traced(order, weights)
     for one, other in combinations(weights, 2):

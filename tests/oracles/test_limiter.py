@@ -1,4 +1,4 @@
-"""The oracle of rate limits against itself, said in another way."""
+"""Tests of the oracle of rate limits against a second definition."""
 
 from fractions import Fraction
 
@@ -18,7 +18,7 @@ def times_of(steps):
 
 @given(gaps, st.integers(1, 12))
 @examples(100)
-def test_excess_is_that_of_the_worst_of_all_windows(steps, interval):
+def test_excess_is_that_of_the_worst_window(steps, interval):
     times = times_of(steps)
     windows = [
         sum(begin <= at <= end for at in times) - Fraction(end - begin, interval)
@@ -31,7 +31,7 @@ def test_excess_is_that_of_the_worst_of_all_windows(steps, interval):
 
 @given(gaps, st.integers(1, 12), st.integers(1, 6))
 @examples(100)
-def test_what_it_admits_keeps_all_windows_and_what_it_refuses_would_break_one(steps, interval, burst):
+def test_limiter_refuses_exactly_what_breaks_a_window(steps, interval, burst):
     limiter = Limiter(interval, burst)
     for now in times_of(steps):
         would = excess(Fraction(at, interval) for at in [*limiter.times, now])
@@ -40,7 +40,7 @@ def test_what_it_admits_keeps_all_windows_and_what_it_refuses_would_break_one(st
 
 @given(gaps, st.integers(1, 12), st.integers(1, 6))
 @examples(50)
-def test_earliest_is_the_first_of_all_instants_that_pass(steps, interval, burst):
+def test_earliest_is_the_first_admissible_time(steps, interval, burst):
     limiter = Limiter(interval, burst)
     now = 0
     for step in steps:
@@ -55,7 +55,7 @@ def _passes(limiter, last):
 
 
 @pytest.mark.parametrize(("burst", "at_once"), [(1, 1), (4, 4)])
-def test_a_burst_is_what_goes_at_once(burst, at_once):
+def test_burst_is_admitted_at_once(burst, at_once):
     limiter = Limiter(100, burst)
     assert at_once == sum(limiter.admit(0) for _ in range(20))
     assert (False, True, False) == (limiter.admit(99), limiter.admit(100), limiter.admit(100))
@@ -70,7 +70,7 @@ def test_rates_are_exact():
     assert 2 == excess([0, 0, 1])
 
 
-def test_a_changed_rate_bends_the_line():
+def test_changed_rate_bends_the_line():
     due = Changing(10, 0)
     due.change(100, 2 * SECOND, extra=1)
     due.change(5, 4 * SECOND)

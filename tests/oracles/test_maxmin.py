@@ -1,4 +1,4 @@
-"""The pouring oracle against shares worked out by hand, and against what makes shares max-min fair."""
+"""Tests of the max-min oracle against shares computed by hand, and against the definition."""
 
 import pytest
 from hypothesis import given
@@ -23,13 +23,14 @@ thirst = st.lists(st.tuples(st.floats(0.01, 100), amounts), min_size=1, max_size
         (0, [1, 2], [5, 5], [0, 0]),
     ],
 )
-def test_by_hand(capacity, weights, demands, shares):
+def test_shares_match_examples(capacity, weights, demands, shares):
     assert pytest.approx(shares, abs=1e-9) == poured(capacity, weights, demands)
 
 
 @examples(200)
 @given(thirst, amounts)
-def test_nobody_can_have_more_but_at_the_cost_of_one_who_has_less_for_its_weight(each, capacity):
+def test_shares_are_max_min_fair(each, capacity):
+    """No share can grow except at the cost of one that is smaller for its weight."""
     weights, demands = zip(*each, strict=True)
     shares = poured(capacity, weights, demands)
     assert pytest.approx(min(capacity, sum(demands)), abs=1e-6) == sum(shares)

@@ -1,4 +1,4 @@
-"""The oracle of strict priority and ageing."""
+"""Tests of the oracles of strict priority and ageing."""
 
 import pytest
 from hypothesis import given
@@ -10,14 +10,14 @@ from tests.oracles.priority import AgeingLine, SortedLine
 
 @given(st.lists(st.integers(0, 7), max_size=30))
 @examples(100)
-def test_all_that_waits_comes_sorted_by_band_and_then_by_arrival(bands):
+def test_items_come_sorted_by_band_and_arrival(bands):
     line = SortedLine()
     for n, band in enumerate(bands):
         line.put(band, (band, n))
     assert sorted((band, n) for n, band in enumerate(bands)) == [line.take() for _ in bands]
 
 
-def test_a_high_one_that_comes_late_is_next():
+def test_late_high_item_is_next():
     """E5."""
     line = SortedLine()
     for n in range(5):
@@ -42,7 +42,7 @@ def test_ageing_gives_the_lower_bands_their_share(share):
         assert sorted(each for each in taken if each[0] == band) == [each for each in taken if each[0] == band]
 
 
-def test_what_nobody_contests_costs_no_share():
+def test_uncontested_turns_cost_no_share():
     line = AgeingLine(0.5)
     for n in range(9):
         line.put(2, n)

@@ -1,4 +1,4 @@
-"""Replay: `.venv/bin/python -m tests.simulation --seed 123 --trace`, or many: `--seeds 0:2000`."""
+"""Replays a seed, `.venv/bin/python -m tests.simulation --seed 123 --trace`, or runs many, `--seeds 0:2000`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.simulation", description=__doc__)
     parser.add_argument("--seed", type=int, help="run one seed")
     parser.add_argument("--seeds", default="0:200", help="run a range of seeds, FIRST:END")
-    parser.add_argument("--trace", action="store_true", help="print everything that happens")
+    parser.add_argument("--trace", action="store_true", help="print every event")
     given = parser.parse_args()
     first, end = map(int, given.seeds.split(":")) if given.seed is None else (given.seed, given.seed + 1)
     totals: Counter[str] = Counter()
@@ -35,7 +35,7 @@ def main() -> int:
     gaps.sort()
     if gaps:
         p50, p99 = (gaps[int(share * (len(gaps) - 1))] for share in (0.5, 0.99))
-        _print(f"{len(gaps)} hand-overs without fault: {p50:.3f} s p50, {p99:.3f} s p99, {gaps[-1]:.3f} s at most")
+        _print(f"{len(gaps)} handoffs without fault: {p50:.3f} s p50, {p99:.3f} s p99, {gaps[-1]:.3f} s at most")
     _print("\n".join(f"{count:10} {name}" for name, count in sorted(totals.items())))
     return 1 if failed else 0
 

@@ -1,4 +1,4 @@
-"""The product with one thing wrong, each at one place: order, attempts, poison, pauses."""
+"""Mutants of the product, each with one defect: order, attempts, poison, pauses."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def _key_not_held_back() -> Iterator[None]:
-    """A message goes out though another one of its key is out."""
+    """A message starts although another one of its key runs."""
     real = KeyOrder.admit
 
     def admit(self: KeyOrder, key: str, place: MessageRef) -> bool:
@@ -38,7 +38,7 @@ def _key_not_held_back() -> Iterator[None]:
 
 @contextmanager
 def _key_freed_before_the_retry() -> Iterator[None]:
-    """A message that has failed, and will be tried again, holds its key back no longer."""
+    """A message that failed, and will be retried, no longer holds its key back."""
     real = Eligibility.try_again
 
     def try_again(self: Eligibility, message: Message, after_s: float) -> None:
@@ -51,7 +51,7 @@ def _key_freed_before_the_retry() -> Iterator[None]:
 
 @contextmanager
 def _attempts_not_logged() -> Iterator[None]:
-    """The attempts of what stays in its lane are counted in memory alone."""
+    """The attempts of messages that keep their place in the lane are counted only in memory."""
     real = AttemptMarks.failed
 
     def failed(self: AttemptMarks, *of: Any) -> None:
@@ -65,35 +65,35 @@ def _attempts_not_logged() -> Iterator[None]:
 
 @contextmanager
 def _deaths_not_counted() -> Iterator[None]:
-    """Nobody reads the in-flight records."""
+    """No node reads the in-flight records."""
     with patch.object(crash_suspects, "list_in_flight", lambda *_: []):
         yield
 
 
 @contextmanager
 def _held_not_logged() -> Iterator[None]:
-    """The log isn't told what former owners still handle: only the next owner knows, as long as it lives."""
+    """The settle log doesn't record what previous owners still handle: only the next owner knows, in memory."""
     with patch.object(AttemptMarks, "hold", lambda *_: None):
         yield
 
 
 @contextmanager
 def _sequences_trusted() -> Iterator[None]:
-    """What a sequence of an in-flight record names now is taken for what it named then."""
+    """A sequence in an in-flight record is taken for the message that has it now."""
     with patch.object(crash_suspects, "_CLOCKS", 1 << 62):
         yield
 
 
 @contextmanager
 def _pauses_ignored() -> Iterator[None]:
-    """A topic goes on though its handler has asked for a pause."""
+    """A topic goes on although its handler asked for a pause."""
     with patch.object(TopicPauses, "begin", lambda *_: None):
         yield
 
 
 @contextmanager
 def _held_keys_not_kept() -> Iterator[None]:
-    """After a hand-over, a key goes on though its message is still handled by the former owner."""
+    """After a handoff, a key goes on although the previous owner still handles a message of it."""
 
     async def keep_none(*_: object) -> None:
         pass
@@ -103,8 +103,8 @@ def _held_keys_not_kept() -> Iterator[None]:
 
 
 @contextmanager
-def _set_aside_for_ever() -> Iterator[None]:
-    """A suspect that had to wait for another one is forgotten."""
+def _waiting_suspects_lost() -> Iterator[None]:
+    """A suspect that had to wait for another one never starts."""
 
     def ended(self: Any, place: MessageRef) -> None:
         if self._running == place:
@@ -119,10 +119,10 @@ ATTEMPT_MUTANTS = {
     "key freed before the retry": Mutant(_key_freed_before_the_retry, ("order",), 30),
     "attempts not logged": Mutant(_attempts_not_logged, ("D",), 200),
     "deaths not counted": Mutant(_deaths_not_counted, ("poison",), 100),
-    "what is held not logged": Mutant(_held_not_logged, ("poison",), 200),
+    "held messages not logged": Mutant(_held_not_logged, ("poison",), 200),
     "sequences of records trusted": Mutant(_sequences_trusted, ("attempts",), 50, 304),
-    "keys of what is held not kept": Mutant(_held_keys_not_kept, ("order",), 200),
-    "suspects set aside for ever": Mutant(_set_aside_for_ever, ("L",), 200),
+    "keys of held messages not kept": Mutant(_held_keys_not_kept, ("order",), 200),
+    "waiting suspects lost": Mutant(_waiting_suspects_lost, ("L",), 200),
     "pauses ignored": Mutant(_pauses_ignored, ("pause",), 10, first=30),
     **HORIZON_MUTANTS,
 }

@@ -1,4 +1,4 @@
-"""A history told by hand, for the tests of the checkers."""
+"""Histories written by hand, for the tests of the checkers."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from evenlane.engine.core.lane import settle_record
 from evenlane.engine.core.wire import headers as h
-from tests.simulation.history import Bounds, Fault, Rules
 from tests.simulation.loop import SECOND, Actor
 from tests.simulation.promises import Promises
+from tests.support.promises.history import Bounds, Fault, Rules
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -23,8 +23,8 @@ _BOUNDS = Bounds(settle=SECOND // 2, aftermath=3 * SECOND, recovery=9 * SECOND, 
 
 
 class History:
-    """One partition, and who owns it; time stands still unless `wait` is called. `poison` are killers, of `shop`; those
-    that are `unsteady` fail, too.
+    """One partition and its owners. Time passes only in `wait`. `poison` are killers in `shop`, of which the `unsteady`
+    ones also fail.
     """
 
     def __init__(self, *poison: str, unsteady: Collection[str] = ()) -> None:
@@ -53,7 +53,7 @@ class History:
         self._now += int(seconds * SECOND)
 
     def owned(self, name: str, epoch: int) -> Actor:
-        """The partition changes hands; the epoch is its lease, too."""
+        """The partition gets this owner; the epoch is also the lease."""
         item = SimpleNamespace(key="/evenlane/online/owners/0", value=b"", create_revision=epoch, lease=epoch)
         changed: Any = self.promises.owners.changed
         if self.epoch:
@@ -112,7 +112,7 @@ class History:
         self.starts(uid, node, attempt, project)(how)
 
     def settles(self, to: int, *, clean: bool = False) -> None:
-        """The settle log says that all up to this sequence of the lane is; and, if `clean`, that the epoch ends."""
+        """The settle log records that the lane is settled up to this sequence and, if `clean`, that the epoch ends."""
         record = settle_record.Record(
             settle_record.VERSION, self.epoch, 1, "1", 0, 0, to, b"", clean=clean, lease=self.epoch
         )

@@ -1,17 +1,17 @@
-"""Lives with deaths: messages that kill their process, each in another situation, drawn from a seed."""
+"""Scripts with deaths: messages that kill their process in various situations, drawn from a seed."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
 from tests.simulation.events import GROUPS, KEYS, PROJECTS, Action, PutAt
-from tests.simulation.history import Rules
+from tests.support.promises.history import Rules
 
 if TYPE_CHECKING:
     from random import Random
 
 
-_SETTLED = 2.0  # s after which an attempt that failed is settled: else its copy would be one message more
+_SETTLED = 2.0  # s after which a failed attempt is settled; before that, its copy would be one more message
 
 
 class Life(NamedTuple):
@@ -22,8 +22,8 @@ class Life(NamedTuple):
 
 
 def life(chance: Random) -> Life:
-    """Killers and neighbours on few partitions: each topic has its own number of attempts; killers come at once or one
-    after another, in lanes or in later streams; neighbours fail, too, and so reach their last attempts.
+    """Killers and neighbours on few partitions. Each topic has its own number of attempts. Killers come together or one
+    after another, in lanes or in delay streams. Neighbours fail, too, and so reach their last attempts.
     """
     topics = {project: _rules(chance) for project in PROJECTS}
     delayed = chance.choice((0.0, 0.0, 0.3, 1.0))  # of the messages
@@ -63,7 +63,7 @@ def _put(
 
 
 def _actions(chance: Random) -> list[Action]:
-    """Often nothing else is wrong: none, or hand-overs while killers run; else some processes die beside them."""
+    """Often there are no other faults: no actions, or handoffs while killers run. Else other processes die, too."""
     kinds = chance.choice(((), (), ("stop",), ("stop", "join"), ("crash",), ("crash", "stop", "pause")))
     if not kinds:
         return []

@@ -1,4 +1,4 @@
-"""etcd as the nodes of a simulation reach it: each request takes its time, and may be lost on either way."""
+"""etcd as the nodes of a simulation reach it: each request takes time, and may be lost in either direction."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ DEADLINE_S = 2.0  # as the real adapter's
 
 
 class SimEtcd(MemoryStore):
-    """The cluster of etcd members, by the simulation's clock. `on_event` is told of each change of a key, `on_restore`
-    when it has gone back to a backup.
+    """The cluster of etcd members, by the simulation's clock. `on_event` is called for each change of a key,
+    `on_restore` after a return to a backup.
     """
 
     def __init__(self, loop: SimLoop) -> None:
@@ -32,7 +32,7 @@ class SimEtcd(MemoryStore):
         self.on_event: Callable[[Event], None] = lambda _event: None
         self.on_restore: Callable[[], None] = lambda: None
         self.links: dict[SimCoordination, None] = {}
-        self._rolled_back: dict[int, float] = {}  # leases that a backup hadn't, and when they would have ended
+        self._rolled_back: dict[int, float] = {}  # leases that were lost -> when they would have ended
 
     def pass_time(self) -> None:
         """Leases whose time has come end now."""
@@ -40,19 +40,19 @@ class SimEtcd(MemoryStore):
         self.advance(passed / SECOND)
 
     def lives(self, lease: int) -> bool:
-        """Whether this lease hasn't ended, by the clock, noticed or not. One that etcd has forgotten lives on for as
-        long as it would have: its holder can't know.
+        """Whether this lease hasn't ended by the clock. A lease that etcd has lost lives for as long as it would have:
+        its holder can't know.
         """
         found = self._leases.get(lease)
         expires_s = max(found.expires_s if found is not None else 0, self._rolled_back.get(lease, 0))
         return expires_s * SECOND > self._now_s * SECOND + self._loop.now - self._advanced
 
     def rolled_back_until(self, lease: int) -> int:
-        """When a lease would have ended that etcd had before it went back."""
+        """When a lease that etcd has lost would have ended."""
         return self._advanced + round((self._rolled_back.get(lease, 0) - self._now_s) * SECOND)
 
     def go_back(self, backup: Backup) -> None:
-        """It is stopped, and another one started with this backup: whoever is connected loses its connection."""
+        """Stop etcd, and start another one with this backup. All clients lose their connections."""
         self.pass_time()
         for lease, kept in self._leases.items():
             self._rolled_back[lease] = max(kept.expires_s, self._rolled_back.get(lease, 0))
@@ -62,7 +62,7 @@ class SimEtcd(MemoryStore):
             link.disconnect_watches()
 
     def lengthen(self) -> None:
-        """Another member leads: every lease has its full time again."""
+        """Another member becomes leader: every lease has its full TTL again."""
         for lease in self._leases:
             self.keep_alive(lease)
 
@@ -79,7 +79,7 @@ class SimEtcd(MemoryStore):
 
 
 class SimCoordination:
-    """One node's client. A node that is killed leaves it as it is: what was under way still arrives."""
+    """One node's client. When the node is killed, requests that are on their way still arrive."""
 
     def __init__(self, loop: SimLoop, etcd: SimEtcd, link: Link) -> None:
         self.loop, self.etcd, self.link = loop, etcd, link
@@ -90,12 +90,12 @@ class SimCoordination:
     # ---- faults
 
     def disconnect_watches(self) -> None:
-        """They lose their streams, and list again when the way is free."""
+        """End the streams of all watches. They list again when the link is up."""
         for watch in self._watches:
             watch.disconnect()
 
     def forget(self) -> None:
-        """The node is dead: its watches hear nothing more."""
+        """The node is dead: its watches receive nothing more."""
         self._closed = True
         self._watches.clear()
         self.etcd.links.pop(self, None)
@@ -161,7 +161,7 @@ class SimCoordination:
         self._watches.pop(watch, None)
 
     async def _ask(self, carry_out: Callable[[], Any]) -> Any:
-        """The request travels and is carried out by the world, whatever becomes of the node meanwhile."""
+        """Send a request. The world carries it out, even if the node dies meanwhile."""
         if self._closed:
             raise Unavailable("this connection has been closed")
         link, loop = self.link, self.loop
@@ -197,7 +197,7 @@ class SimCoordination:
 
 
 class SimWatch:
-    """What is told comes late, in order, and as a listing after each loss of the stream."""
+    """A watch. Events arrive late, in order, and as a listing after each loss of the stream."""
 
     def __init__(self, client: SimCoordination, prefix: str) -> None:
         self._client, self._prefix = client, prefix

@@ -1,4 +1,4 @@
-"""What is put, and what happens, in a simulation."""
+"""The puts and actions of a simulation."""
 
 from __future__ import annotations
 
@@ -11,10 +11,12 @@ KEYS = {"a": 0, "b": 0, "c": 0, "d": 7, "e": 10}  # the group of each
 
 
 class PutAt(NamedTuple):
-    """A message: when it is put, for when it is due (None: at once) and until when it lives (None: for days), how long
-    its handler takes, and how often it fails before it ends well, and in what way: "raise", "retry" `after` so long,
-    "reject". It asks `pauses` times for a pause of `after`. `kills`: it takes its process with it, after its failures;
-    if it `alternates`, its every other handler does, the first one included, and the others fail. Seconds.
+    """A message, with the times of its put, due time (None: at once) and expiry (None: in days).
+
+    Its handler takes `takes`. It fails `fails` times before it succeeds, in the `way` "raise", "retry" (in `after`) or
+    "reject", and asks `pauses` times for a pause of `after`. A message that `kills` ends its process, after its
+    failures; if it also `alternates`, every other handler does so, beginning with the first, and the others fail. All
+    times are in seconds.
     """
 
     at: float
@@ -35,13 +37,14 @@ class PutAt(NamedTuple):
 
 
 class Action(NamedTuple):
-    """One thing that happens; `who` counts the nodes that live then, or is a partition. Seconds. `same_id`: of the node
-    that comes back; with what lasts, whether another node joins meanwhile.
+    """An action, mostly a fault. `who` is an index into the running nodes, or a partition. `same_id`: the node that
+    comes back has the id of the one that went; for a fault that lasts, another node joins meanwhile. Times are in
+    seconds.
     """
 
     at: float
     kind: str
     who: int
     lasts: float
-    back: float  # seconds until a node that was stopped or killed is there again
+    back: float  # seconds until a node that was stopped or killed is back
     same_id: bool

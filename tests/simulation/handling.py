@@ -1,4 +1,4 @@
-"""What the handlers of a simulation do with their messages: as the script says."""
+"""The handlers of a simulation, which treat each message as the script says."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from tests.simulation.loop import NODE, SECOND
 if TYPE_CHECKING:
     from evenlane.engine.core.message.message import Message
     from tests.simulation.events import PutAt
-    from tests.simulation.history import How, Run
     from tests.simulation.world import Simulation
+    from tests.support.promises.history import How, Run
 
 _BACKOFF_S = 1.2  # no delay of the topics' backoff is longer
 
@@ -24,8 +24,8 @@ class Handling:
     def __init__(self, world: Simulation) -> None:
         self._w = world
         self._puts = {put.uid: put for put in world.script.puts}
-        self._pauses: Counter[str] = Counter()  # how often each message has asked for one
-        self._begun: Counter[str] = Counter()  # handlers of each killer
+        self._pauses: Counter[str] = Counter()  # message -> pauses that it has asked for
+        self._begun: Counter[str] = Counter()  # killer -> handlers of it so far
 
     async def handle(self, message: Message) -> None:
         world, put = self._w, self._puts[message.id]
@@ -50,13 +50,13 @@ class Handling:
                 world.note("handled" if how == "well" else how, message=message.id)
 
     def _is_deadly(self, put: PutAt) -> bool:
-        """Whether this handler of a killer ends its process; else it fails."""
+        """Whether this handler of a killer ends its process. Otherwise it fails."""
         begun = self._begun[put.uid]
         self._begun[put.uid] += 1
         return begun % 2 == 0 if put.alternates else begun >= put.fails
 
     def _ending(self, put: PutAt, attempt: int) -> tuple[How, float]:
-        """And the seconds that the message must wait then."""
+        """How the handler ends, and the seconds that the message must wait then."""
         if self._pauses[put.uid] < put.pauses:
             self._pauses[put.uid] += 1
             return "paused", put.after
@@ -72,14 +72,14 @@ class Handling:
         if put.way == "retry":
             raise Retry(after)
         if put.way == "reject":
-            raise Reject("as the script wants it")
-        raise RuntimeError("as the script wants it")
+            raise Reject("as the script says")
+        raise RuntimeError("as the script says")
 
     def _hung(self, put: PutAt, run: Run) -> bool:
         ack_wait = self._w.script.topics[put.project].ack_wait
         return self._w.loop.now - run.start > ack_wait * SECOND
 
     async def _kill(self, uid: str) -> None:
-        """As `os._exit` does: from here on nothing of the process runs."""
+        """End the process as `os._exit` does: nothing of it runs any more."""
         self._w.die(NODE.get(), uid)
         await self._w.loop.create_future()

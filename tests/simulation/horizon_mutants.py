@@ -1,4 +1,4 @@
-"""The product with one thing wrong, each at one place: the crash horizon, and who is suspected of a death (X11)."""
+"""Mutants of the product, each with one defect: the crash horizon, and the suspects of a death (X11)."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ if TYPE_CHECKING:
 _POISON = ("poison",)
 
 
-# ---- where the horizon stands
+# ---- the place of the horizon
 
 
 @contextmanager
 def _noted_late() -> Iterator[None]:
-    """The fence says the former owner's horizon; the own one follows with the first settle."""
+    """The fence has the previous owner's horizon; the owner's own one follows with the first settlement."""
     real_recover, real_cut = Lane.recover, Lane.cut
     late: WeakKeyDictionary[Lane, int] = WeakKeyDictionary()
 
@@ -67,7 +67,7 @@ def _not_carried() -> Iterator[None]:
 
 @contextmanager
 def _dropped_early() -> Iterator[None]:
-    """The horizon is gone with the first settle."""
+    """The first settlement drops the horizon."""
     real = Lane.cut
 
     def cut(self: Lane, now: int, *, fence: bool = False) -> Append | None:
@@ -94,7 +94,7 @@ def _lower_one() -> Iterator[None]:
 
 @contextmanager
 def _lanes_only() -> Iterator[None]:
-    """Streams of delayed messages have none."""
+    """Delay streams have no horizon."""
     real = Lane.recover
 
     def recover(self: Lane, log: LogState, state: LaneState, high_at: int | None, own: int = 0) -> bool:
@@ -104,12 +104,12 @@ def _lanes_only() -> Iterator[None]:
         yield
 
 
-# ---- whether an end was clean
+# ---- clean and unclean ends
 
 
 @contextmanager
 def _clean_while_it_runs() -> Iterator[None]:
-    """The log is told of a clean end while handlers run; all else is as it should be."""
+    """The log records a clean end while handlers run; all else is right."""
     real = Lane.cut
     records: list[Record] = []
 
@@ -151,7 +151,7 @@ def _unclean_by_records() -> Iterator[None]:
 
 @contextmanager
 def never_clean() -> Iterator[None]:
-    """Harmless: each end sets a horizon."""
+    """Harmless: every end sets a horizon."""
 
     def horizon_of(log: LogState, state: LaneState, *, clean: bool) -> int:
         return crash_horizon.horizon_of(log, state, clean=clean and not log.created)
@@ -162,7 +162,7 @@ def never_clean() -> Iterator[None]:
 
 @contextmanager
 def own_epoch_unclean() -> Iterator[None]:
-    """Harmless: a take-over that is repeated under its epoch takes its own first record for an unclean end."""
+    """Harmless: a takeover that is repeated under its epoch takes its own first record for an unclean end."""
 
     def ended_cleanly(log: LogState, state: LaneState, _epoch: int, released: Any) -> bool:
         return crash_horizon.ended_cleanly(log, state, -1, released)
@@ -171,12 +171,12 @@ def own_epoch_unclean() -> Iterator[None]:
         yield
 
 
-# ---- what is recorded, and what that counts for
+# ---- in-flight records and their effect
 
 
 @contextmanager
 def _single_attempts_free() -> Iterator[None]:
-    """Messages that may be tried once start unrecorded, as others do."""
+    """Messages with a single attempt start unrecorded, as others do."""
 
     def is_recorded(queue: Queue, entry: Entry, mark: int) -> bool:
         fresh = entry[1] > entry[0].horizon and not mark & SUSPECT and h.value(entry[3], h.RECORDED) is None
@@ -188,7 +188,7 @@ def _single_attempts_free() -> Iterator[None]:
 
 @contextmanager
 def _copies_free() -> Iterator[None]:
-    """The copy of what was recorded in flight starts unrecorded."""
+    """The copy of a message that was recorded in flight starts unrecorded."""
     real = dispatcher._is_recorded
 
     def is_recorded(queue: Queue, entry: Entry, mark: int) -> bool:
@@ -200,7 +200,7 @@ def _copies_free() -> Iterator[None]:
 
 @contextmanager
 def _lone_confirmed() -> Iterator[None]:
-    """Whoever is the only one that a record names is the cause for certain."""
+    """The only message that a record names is taken for the confirmed cause."""
     real = crash_suspects.list_in_flight
 
     def listed(records: Any, *of: Any) -> list[InFlightListing]:
@@ -215,7 +215,7 @@ def _lone_confirmed() -> Iterator[None]:
 
 @contextmanager
 def _company_free() -> Iterator[None]:
-    """Beside a suspect nothing else that was recorded has an attempt counted."""
+    """If a record names a suspect, no attempt of the other messages in it is counted."""
     real = crash_suspects.list_in_flight
 
     def listed(records: Any, *of: Any) -> list[InFlightListing]:
@@ -228,7 +228,7 @@ def _company_free() -> Iterator[None]:
 
 @contextmanager
 def _held_and_gone_unsuspected() -> Iterator[None]:
-    """What a former owner held at its death is no suspect unless a record names it."""
+    """A message that a previous owner held at its death is no suspect unless a record names it."""
     real = crash_suspects.mark_suspects
 
     def suspects(*of: Any) -> list[InFlightListing]:
@@ -243,14 +243,14 @@ def _held_and_gone_unsuspected() -> Iterator[None]:
 
 @contextmanager
 def _last_attempt_in_company() -> Iterator[None]:
-    """A suspect's last attempt starts beside other recorded messages, and they beside it."""
+    """A suspect's last attempt runs at the same time as other recorded messages."""
     with patch.object(Suspects, "_may_be_last", lambda *_: True):
         yield
 
 
 @contextmanager
 def _suspects_all_at_once() -> Iterator[None]:
-    """Whoever was in flight when a process died is handled beside the others who were."""
+    """All messages that were in flight when a process died may run at the same time."""
     real = Suspects.may_start
 
     def may_start(self: Suspects, *of: Any, **rest: Any) -> bool:

@@ -1,7 +1,7 @@
 """An event loop whose time is a number: many nodes on one thread, each of which can be paused or killed.
 
-Whatever a node schedules carries the node in its context (`NODE`), so the loop knows whose turn each callback is.
-Among nodes that are ready a seeded generator chooses; within a node the order is kept. When nobody is ready, time
+Everything that a node schedules carries the node in its context (`NODE`), so the loop knows the node of each callback.
+A seeded generator chooses among the nodes that are ready; within a node, the order is kept. When no node is ready, time
 jumps to the next timer.
 """
 
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 
 SECOND = 1_000_000_000
 _START = 1_000 * SECOND  # no clock begins at 0: a time that was never set must not look like a recent one
-_MOST_WITHOUT_TIME = 200_000  # callbacks at one instant: more of them never end
+_MOST_WITHOUT_TIME = 200_000  # callbacks at one instant: more of them are an endless loop
 
 
 class Actor:
-    """Somebody whose callbacks run in order: a node, or the world around the nodes."""
+    """A node, or the world around the nodes. The callbacks of an actor run in order."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -46,7 +46,7 @@ NODE: ContextVar[Actor | None] = ContextVar("NODE", default=None)
 
 
 class Handle:
-    """As asyncio's, without what only a debugger wants."""
+    """A handle as asyncio's, without support for debuggers."""
 
     __slots__ = ("_at", "args", "callback", "context", "gone")
 
@@ -70,7 +70,7 @@ _numbers = count()
 
 
 class SimTask(asyncio.Task):  # type: ignore[type-arg]
-    """A task that its node knows, and whose place in a set doesn't hang on its address in memory."""
+    """A task that its node knows, and whose hash doesn't depend on its address in memory."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         self.number = next(_numbers)
@@ -88,7 +88,7 @@ class Stuck(AssertionError):
 
 
 class SimLoop(asyncio.AbstractEventLoop):
-    """`choose` draws the order; `failed(what, error)` is told of callbacks that raise."""
+    """`choose` draws the order. `failed(what, error)` is called for callbacks that raise."""
 
     def __init__(self, choose: Random, failed: Callable[[str, BaseException | None], None]) -> None:
         self.now = _START
@@ -101,7 +101,7 @@ class SimLoop(asyncio.AbstractEventLoop):
         self._numbers = count()
         self._running = self._ended = False
 
-    # ---- what asyncio asks of a loop
+    # ---- the interface of an asyncio loop
 
     def time(self) -> float:
         return self.now / SECOND
@@ -133,7 +133,7 @@ class SimLoop(asyncio.AbstractEventLoop):
     def create_task(
         self, coro: Coroutine[Any, Any, Any], *, name: str | None = None, context: Context | None = None
     ) -> Any:  # type: ignore[override]
-        if self._ended:  # what a burial begins is over before it starts
+        if self._ended:  # coroutines that a burial creates never start
             coro.close()
         if context is None:
             return SimTask(coro, loop=self, name=name)
@@ -149,7 +149,7 @@ class SimLoop(asyncio.AbstractEventLoop):
         return self._ended
 
     def close(self) -> None:
-        """Nothing is scheduled any more."""
+        """Schedule nothing any more."""
         self._ended = True
 
     def _timer_handle_cancelled(self, handle: Any) -> None:
@@ -157,14 +157,14 @@ class SimLoop(asyncio.AbstractEventLoop):
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
         if self._running and (context.get("message") or "").endswith("never retrieved"):
-            return  # told when memory is tidied up, which is no moment of the simulation's own
+            return  # the garbage collector calls this at a time that isn't the simulation's
         if self._running:
             self._failed(context.get("message") or "", context.get("exception"))
 
     # ---- running
 
     def run(self, main: Coroutine[Any, Any, None]) -> None:
-        """Until `main`, a task of the world's, has ended; raises what it raises."""
+        """Run until `main`, a task of the world, has ended. Raises its exception."""
         events._set_running_loop(self)
         self._running = True
         try:
@@ -203,7 +203,7 @@ class SimLoop(asyncio.AbstractEventLoop):
     def _jump(self) -> None:
         timers = self._timers
         if not timers:
-            raise Stuck("nobody waits for anything any more")
+            raise Stuck("nothing waits for a timer any more")
         self.now = max(self.now, timers[0][0])
         while timers and timers[0][0] <= self.now:
             handle = heappop(timers)[2]
@@ -212,7 +212,7 @@ class SimLoop(asyncio.AbstractEventLoop):
             actor = handle.context.get(NODE)
             if handle.callback is _WAKE and not (
                 actor and actor.paused
-            ):  # `asyncio.sleep`: what it wakes is what counts
+            ):  # `asyncio.sleep`: only the step of the task that it wakes counts
                 handle.context.run(_WAKE, *handle.args)
             else:
                 self._push(handle)
@@ -230,16 +230,16 @@ class SimLoop(asyncio.AbstractEventLoop):
             self._active.append(actor)
         actor.ready.append(handle)
 
-    # ---- what can happen to a node
+    # ---- pause and death of a node
 
     def pause(self, actor: Actor) -> None:
-        """SIGSTOP: nothing of it runs any more, its timers and answers wait."""
+        """SIGSTOP: the actor freezes; its timers and answers wait."""
         if not actor.paused and actor in self._active:
             self._active.remove(actor)
         actor.paused = True
 
     def resume(self, actor: Actor) -> None:
-        """SIGCONT: it goes on, and finds that time has passed: by its timers, or by what has come in meanwhile."""
+        """SIGCONT: the actor goes on. First it sees either its timers, or the answers that came meanwhile."""
         if actor.paused and not actor.dead:
             actor.paused = False
             if self._draw() < 0.5:
@@ -248,7 +248,7 @@ class SimLoop(asyncio.AbstractEventLoop):
                 self._active.append(actor)
 
     def kill(self, actor: Actor) -> list[SimTask]:
-        """SIGKILL: nothing of it ever runs again. Its tasks, which somebody should hold and `bury`."""
+        """SIGKILL: nothing of the actor ever runs again. Return its tasks, for the caller to hold and `bury`."""
         if actor in self._active:
             self._active.remove(actor)
         actor.dead = True
@@ -257,13 +257,13 @@ class SimLoop(asyncio.AbstractEventLoop):
 
 
 def bury(tasks: Iterable[SimTask]) -> None:
-    """End coroutines that will never go on, in silence: what they want to do at their end no longer matters."""
+    """Close coroutines that will never go on, without a report: their last steps no longer matter."""
     hook, sys.unraisablehook = sys.unraisablehook, lambda _: None
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             for task in tasks:
-                # what it still begins goes to its own loop: asyncio's default one would keep it for ever
+                # its last steps belong to its own loop: asyncio's default loop would keep them for ever
                 events._set_running_loop(task.get_loop())
                 task._log_destroy_pending = False
                 _close(task.get_coro())
@@ -276,6 +276,6 @@ def _close(coroutine: Any) -> None:
     for _ in range(50):
         try:
             coroutine.close()
-        except BaseException:  # noqa: BLE001 - its `finally` wants to wait for something: once more
+        except BaseException:  # noqa: BLE001 - its `finally` awaits something: close it once more
             continue
         return

@@ -1,4 +1,4 @@
-"""What a mutant is."""
+"""The type of a mutant."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ if TYPE_CHECKING:
 
 
 class Mutant(NamedTuple):
-    """One of `promises` must be found broken within `seeds` seeds from `first` on; `first` is close to a seed that is
-    known to show it, to save time. `script` is for a defect that few scripts can show: every seed then runs
+    """A defect. One of `promises` must be found broken within `seeds` seeds from `first` on; to save time, `first` is
+    close to a seed that is known to show it. `script` is for a defect that few scripts can show: every seed then runs
     the script of that seed, in its own order of events.
     """
 

@@ -1,5 +1,5 @@
-"""The product with one thing wrong, each at one place: what the simulation must catch. Those of ownership and settling;
-`attempt_mutants.py` has those of order and attempts.
+"""Mutants of the product, each with one defect, which the simulation must catch: ownership and settlement here, order
+and attempts in `attempt_mutants.py`, rollbacks of etcd in `restore_mutants.py`.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def _unconditional_acquire() -> Iterator[None]:
 
 @contextmanager
 def _no_waiting() -> Iterator[None]:
-    """A node takes what it is assigned, whoever owns it."""
+    """A node takes its planned partitions, even from their owners."""
     real = Member._decide
 
     def decide(self: Member, now: int, *rest: Any) -> list[Action]:
@@ -69,7 +69,7 @@ def _no_waiting() -> Iterator[None]:
 
 @contextmanager
 def _timer() -> Iterator[None]:
-    """A node takes an owner key when it has waited for 1 s, half a lease's time, gone or not."""
+    """A node takes an owner key after a wait of 1 s, half the lease's TTL, whether the key is gone or not."""
     real, since = Member._decide, "waits_since"
 
     def decide(self: Member, now: int, *rest: Any) -> list[Action]:
@@ -88,7 +88,7 @@ def _timer() -> Iterator[None]:
 
 @contextmanager
 def _no_guard() -> Iterator[None]:
-    """The settle log takes an append wherever it stands."""
+    """The settle log accepts an append at any position."""
     real = MemoryServer.append_log
 
     def append_log(self: Any, subject: str, record: bytes, _after: int, checkpoint: bool) -> int:
@@ -112,7 +112,7 @@ def _past_the_feed() -> Iterator[None]:
 
 @contextmanager
 def _no_identity() -> Iterator[None]:
-    """Whatever stands there is taken for the stream that was fed from."""
+    """Any stream of that name is taken for the stream that the feed read."""
     with ExitStack() as stack:
         stack.enter_context(patch.object(StreamIdentity, "same", lambda *_: True))
         yield
@@ -120,14 +120,14 @@ def _no_identity() -> Iterator[None]:
 
 @contextmanager
 def _held_ignored() -> Iterator[None]:
-    """What a former owner's handlers still work on is handed out again at once."""
+    """Messages that a previous owner still handles are handed out again at once."""
     with patch.object(Lane, "hold", lambda *_: None):
         yield
 
 
 @contextmanager
 def _long_trust() -> Iterator[None]:
-    """The lease is trusted for 4 s more than it may be."""
+    """The lease is trusted for 4 s too long."""
     real = NodeLease._trust
 
     def trust(self: NodeLease, sent: int) -> None:
@@ -163,7 +163,7 @@ MUTANTS = {
     "timer instead of watch": Mutant(_timer, ("O",), 400),
     "watermark past the feed": Mutant(_past_the_feed, ("L",), 5),
     "no identity check": Mutant(_no_identity, ("L",), 400),
-    "what is held is handed out": Mutant(_held_ignored, ("D",), 30),
+    "held messages handed out": Mutant(_held_ignored, ("D",), 30),
     "lease trusted for too long": Mutant(_long_trust, ("O",), 10, first=36),
     "dead nodes planned for": Mutant(_dead_nodes_planned_for, ("Z1",), 30),
     "copy not awaited": Mutant(_copy_not_awaited, ("L",), 200),

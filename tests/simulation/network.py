@@ -1,4 +1,4 @@
-"""The ways between nodes and servers: how long a request takes, and whether it arrives at all."""
+"""Links between nodes and servers, which delay and lose requests."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 class Delays(NamedTuple):
-    """Seconds one way: mostly about `usual`, and `slow` in one of `seldom` cases."""
+    """One-way delays in seconds: mostly about `usual`, and up to `slow` in one of `seldom` cases."""
 
     usual: float
     slow: float
@@ -27,15 +27,15 @@ UNSTEADY = Delays(0.02, 0.4, 10)
 
 
 class Link:
-    """One node's way to one server. `failing` is the share of requests that go wrong, before or after the server
+    """The link of one node to one server. `failing` is the share of requests that are lost, before or after the server
     has carried them out.
     """
 
     def __init__(self, chance: Random, delays: Delays) -> None:
         self.chance, self.delays = chance, delays
-        self.cuts = 0  # how many faults cut it at the moment
+        self.cuts = 0  # faults that cut it at the moment
         self.failing = 0.0
-        self.starved = False  # leases aren't kept alive, though all else goes through
+        self.starved = False  # leases aren't kept alive, although all else passes
 
     @property
     def up(self) -> bool:

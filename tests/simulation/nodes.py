@@ -1,4 +1,4 @@
-"""A process of a simulation: a node, and how it reaches the servers."""
+"""Processes of a simulation: nodes and their connections to the servers."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class SimNode(Actor):
         self.stores: list[SimStore] = []
         self.questions: list[SimQuestions] = []
         self.leaving = False
-        self.back: float | None = None  # seconds after its end at which it is started again
+        self.back: float | None = None  # seconds from its end until it is started again
 
 
 class SimConnect:
@@ -58,7 +58,7 @@ class SimConnect:
 
 
 class SimQuestions:
-    """A connection on which questions are heard; nobody waits for the answers."""
+    """A connection that receives questions; the answers are dropped."""
 
     def __init__(self, node: SimNode) -> None:
         self._node = node

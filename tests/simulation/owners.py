@@ -1,8 +1,8 @@
-"""Watches over promises O and Z1 while a simulation runs, by the owner keys in etcd.
+"""Checks promises O and Z1 while a simulation runs, by the owner keys in etcd.
 
-An etcd that goes back forgets owners, who can't know it yet. O then is: who is forgotten may start handlers until the
-end of the lease that it had, and until another owner has started one; and no other owner starts any while one who is
-forgotten still may. So at each moment there is one who may, as ever; it is only that etcd doesn't say who.
+An etcd that is rolled back loses owners that can't know it yet. O then says: a lost owner may start handlers until its
+lease would have ended, and until another owner has started one; no other owner starts any as long as a lost one may.
+So there is one owner at each moment, as always, but etcd doesn't name it.
 """
 
 from __future__ import annotations
@@ -10,20 +10,21 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, NamedTuple
 
-from tests.oracles.owner_keys import OwnerKeys
 from tests.simulation.loop import SECOND
+from tests.support.promises.epochs import Epochs
+from tests.support.promises.owner_keys import OwnerKeys
 
 if TYPE_CHECKING:
     from collections import Counter
     from collections.abc import Callable, Hashable, Iterable
 
     from evenlane.ring.coordination.ports import Event, KeyValue
-    from tests.simulation.history import Bounds, Fault, Line
     from tests.simulation.loop import SimLoop
+    from tests.support.promises.history import Bounds, Fault, Line
 
 
 class RolledBack(NamedTuple):
-    """An owner that etcd doesn't know any more, and when the lease ends that it had."""
+    """An owner that etcd has lost; its lease would have ended at `until`."""
 
     epoch: int
     lease: int
@@ -31,7 +32,7 @@ class RolledBack(NamedTuple):
 
 
 class Owners:
-    """Who owns each partition, and since when. `able_since`: since when some node can own something."""
+    """The owner of each partition, and the time since when. `able_since`: since when any node can own partitions."""
 
     def __init__(
         self,
@@ -48,16 +49,17 @@ class Owners:
         self._counts, self._bounds, self._faults = counts, bounds, faults
         self._prefix = f"/evenlane/{env}/owners/"
         self._keys = OwnerKeys()
+        self._begun = Epochs()
         self._epochs: dict[int, int] = {}  # the newest of each partition
         self._owned: dict[int, tuple[int, int]] = {}  # epoch, lease
         self._rolled_back: dict[int, list[RolledBack]] = {}
-        self._covered_until: dict[tuple[int, int], int] = {}  # of owners that etcd has forgotten
+        self._covered_until: dict[tuple[int, int], int] = {}  # of owners that etcd has lost
         self._ended: set[tuple[int, int, int]] = set()  # partition, epoch, lease: over, even if etcd has it again
         self._since: dict[int, int] = {}
         self._unowned_since: dict[int, int] = {}
-        self.without_owner: dict[int, list[tuple[int, int]]] = {}  # from when to when
+        self.without_owner: dict[int, list[tuple[int, int]]] = {}  # spans of time
         self.able_since: int | None = None
-        self.gaps: list[int] = []  # of partitions that changed hands while nothing was wrong
+        self.gaps: list[int] = []  # of partitions that changed owners while nothing was wrong
 
     def changed(self, event: Event) -> None:
         key = event.item.key
@@ -84,7 +86,7 @@ class Owners:
         self._owned[number] = (epoch, item.lease)
 
     def went_back(self, keys: Iterable[KeyValue], until: Callable[[int], int]) -> None:
-        """Etcd has these keys again, and nothing that came after them. `until(lease)`: when a lease of before ends."""
+        """etcd has only these keys again. `until(lease)`: when a lease that it had before would have ended."""
         before, self._owned = self._owned, {}
         created: dict[Hashable, tuple[int, int]] = {}
         for item in keys:
@@ -98,10 +100,10 @@ class Owners:
             if self._owned.get(number) != (epoch, lease) and (number, epoch, lease) not in self._ended:
                 self._rolled_back.setdefault(number, []).append(RolledBack(epoch, lease, until(lease)))
                 self._covered_until[epoch, lease] = until(lease)
-                self._counts["forgotten"] += 1
-        for number, owned in self._owned.items():  # one that it had forgotten is there again
+                self._counts["lost owners"] += 1
+        for number, owned in self._owned.items():  # an owner that it had lost is back
             self._rolled_back[number] = [each for each in self._rolled_back.get(number, ()) if each[:2] != owned]
-        for number in self._owned.keys() - before.keys():  # until now nobody could settle anything
+        for number in self._owned.keys() - before.keys():  # until now no node could settle anything
             self.without_owner.setdefault(number, []).append((self._unowned_since.get(number, 0), self._loop.now))
         for number in before.keys() - self._owned.keys():
             self._unowned_since[number] = self._loop.now
@@ -114,7 +116,7 @@ class Owners:
             self._fail("Z1", f"partition {number} was without owner for {gap / SECOND:.3f} s while nothing was wrong")
 
     def gap(self, number: int) -> int:
-        """For how long it has had no owner although somebody could own it and no fault had a hand in it."""
+        """How long the partition has had no owner, although a node could own it and no fault was the cause; in ns."""
         if number in self._owned or self.able_since is None:
             return 0
         since = max(self._unowned_since.get(number, 0), self.able_since)
@@ -125,43 +127,45 @@ class Owners:
         return max(0, self._loop.now - since)
 
     def since(self, number: int) -> int:
-        """When it was last taken."""
+        """When the partition got its owner."""
         return self._since.get(number, 0)
 
     def covers(self, epoch: int, lease: int) -> bool:
-        """Whether what runs under this epoch and lease is still its owner's, so that nobody may begin it too."""
+        """Whether a handler under this epoch and lease still excludes all others."""
         return self._lives(lease) and self._loop.now < self._covered_until.get((epoch, lease), self._loop.now + 1)
 
     def starts(self, what: str, number: int, epoch: int, line: Line) -> int:
-        """A handler starts under this epoch; the lease behind it, 0 if there is none any more."""
+        """A handler starts under this epoch. Return the lease behind it, 0 if it has ended."""
+        if not self._begun.is_current(number, epoch):
+            self._fail("O", f"{what} starts, although a handler has started under a newer epoch")
         owned, lease = self._owned.get(number, (0, 0))
         if (rolled_back := self._may_serve(number, epoch)) is not None:
             return rolled_back.lease
         if epoch != self._epochs.get(number):
-            self._fail("O", f"{what} starts, though the newest epoch is {self._epochs.get(number)}")
+            self._fail("O", f"{what} starts, although the newest epoch is {self._epochs.get(number)}")
         elif epoch != owned:
-            self._fail("O", f"{what} starts, though its owner key is gone")
+            self._fail("O", f"{what} starts, although its owner key is gone")
         elif not self._lives(lease):
             self._fail("O", f"{what} starts after the end of its lease")
         elif other := self._rival(number, epoch, line):
-            self._fail("O", f"{what} starts, though the owner of epoch {other.epoch} still may, and can't know")
+            self._fail("O", f"{what} starts, although the lost owner of epoch {other.epoch} still may")
         self._rolled_back.pop(number, None)
         return lease
 
     def _may_serve(self, number: int, epoch: int) -> RolledBack | None:
-        """The forgotten owner of this epoch, if it may start handlers still."""
+        """The lost owner of this epoch, if it may still start handlers."""
         if self._owned.get(number, (0, 0))[0] == epoch:
             return None
         among = self._rolled_back.get(number, ())
         return next((each for each in among if each.epoch == epoch and self._loop.now < each.until), None)
 
     def _rival(self, number: int, epoch: int, line: Line) -> RolledBack | None:
-        """A forgotten owner that has begun with the stream, may start handlers, and hasn't said that it has ended."""
+        """A lost owner that has written to the stream's log, may still start handlers, and hasn't ended cleanly."""
         among = [each for each in self._rolled_back.get(number, ()) if each.epoch != epoch]
         return next((each for each in among if self._loop.now < each.until and each[:2] in line.served_by), None)
 
 
 def _epoch(item: KeyValue) -> int:
-    """The base, which only an owner of a time after etcd went back has, and the key's create-revision."""
+    """The key's create-revision, plus a base that only owners after a rollback of etcd have."""
     base = json.loads(item.value).get("base", 0) if b'"base"' in item.value else 0
     return int(base) + item.create_revision

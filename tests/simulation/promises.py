@@ -1,7 +1,7 @@
-"""Watches over the promises while a simulation runs: L, O and Z1 (design.md, section 8), times to live, and by
-`repeats.py`, `order.py` and `attempts.py` the others.
+"""Checks the promises while a simulation runs: L, O at each append to a settle log, and times to live itself, and the
+others by the checkers of this folder and of tests/support/promises.
 
-It knows only what the servers have carried out and what handlers did, never what a node believes.
+It knows only what the servers have carried out and what handlers did, never a node's own view.
 """
 
 from __future__ import annotations
@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING
 
 from evenlane.engine.core.lane import settle_record
 from evenlane.engine.core.wire import headers as h
-from tests.simulation.attempts import Attempts
-from tests.simulation.history import Broken, Fault, Item, Line, Run
 from tests.simulation.loop import NODE, SECOND
-from tests.simulation.order import Order
 from tests.simulation.owners import Owners
-from tests.simulation.progress import Progress
-from tests.simulation.repeats import Repeats
+from tests.support.promises.attempts import Attempts
+from tests.support.promises.history import Broken, Fault, Item, Line, Rules, Run, unended
+from tests.support.promises.key_order import KeyOrder
+from tests.support.promises.progress import Progress
+from tests.support.promises.repeats import Repeats
 
-_CLOCKS = SECOND  # within which nodes don't tell apart what arrived before and after
+_CLOCKS = SECOND  # within which nodes can't tell the order of arrivals
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
@@ -28,15 +28,16 @@ if TYPE_CHECKING:
     from evenlane.engine.core.ports import Receipt
     from evenlane.engine.store.memory.stream import MemoryStream
     from tests.simulation.etcd import SimEtcd
-    from tests.simulation.history import Bounds, How, Rules
     from tests.simulation.loop import SimLoop
+    from tests.support.promises.history import Bounds, How
 
 
 class Promises:
-    """`acked` are the puts that must end well; what a replaced or rolled back stream lost is taken out of it.
+    """All checkers of one simulation.
 
-    `topics` by project; `poison` are the messages that kill their process, with their projects, and `unsteady` those
-    of them that fail, too; `clock` is the server's, unix ns.
+    `acked` are the acknowledged puts, without those that a replaced or rolled back stream lost. `topics` are by
+    project. `poison` are the messages that kill their process, with their projects; the `unsteady` ones fail, too.
+    `clock` is the server's, in unix ns.
     """
 
     def __init__(
@@ -67,11 +68,11 @@ class Promises:
             lambda: loop.now, self.fail, topics, poison, bounds, self.faults, self._unsettled, unsteady
         )
         self._repeats = Repeats(self.fail, bounds, self.faults, self.owners.without_owner)
-        self._order = Order(lambda: loop.now, self.owners.covers, self.fail, topics)
+        self._order = KeyOrder(lambda: loop.now, self.owners.covers, self.fail, self._may_be_over)
         self._progress = Progress(lambda: loop.now, self.fail, bounds.waiting)
 
     def fail(self, promise: str, what: str) -> None:
-        """The first one counts; it ends the simulation at its next step."""
+        """Record a broken promise, unless there is one. It ends the simulation at its next step."""
         if self.broken is None:
             self.broken = Broken(promise, f"{what}, at {self._loop.time():.6f} s")
 
@@ -98,7 +99,9 @@ class Promises:
         item = line.items[receipt.sequence] = Item(
             uid, stream.last_at, project, priority, self._loop.now, due=due, expires=expires
         )
-        self._order.put(subject, headers, item)
+        key = h.value(headers, h.KEY)
+        if key is not None and self._topics.get(project, Rules()).ordered:
+            self._order.put((project, key, priority), item, delayed=not subject.startswith("lanes."))
         self.attempts.put(uid, project, _CLOCKS + self.jumped if line.broken else 0)
 
     def _copied(self, uid: str, origin: str, *, dead: bool) -> None:
@@ -108,7 +111,7 @@ class Promises:
             item.finished = True
             if not dead:
                 self._order.copied(item)
-            self._order.ended(item, self._may_be_over)
+            self._order.ended(item)
 
     def _died(self, uid: str, subject: str, reason: str) -> None:
         self.counts["dead"] += 1
@@ -131,7 +134,7 @@ class Promises:
             line.served_by.discard((record.epoch, record.lease))
         high = line.items.get(record.high)
         if (line.created and record.created != line.created) or (record.high and high is None):
-            return  # it speaks of a stream that is no more: void
+            return  # the record is void: it is about a stream that is gone
         if high is not None and record.high_at and record.high_at != high.at:
             return
         spans = settle_record.unpack(record.runs, record.watermark)
@@ -145,7 +148,7 @@ class Promises:
     def _settled(self, name: str, line: Line, sequence: int) -> None:
         item = line.items.get(sequence)
         if item is None:
-            self.fail("L", f"{name} {sequence} is settled, though nobody has ever put it")
+            self.fail("L", f"{name} {sequence} is settled, although it was never put")
         elif not item.settled:
             item.settled = True
             self.counts["settled"] += 1
@@ -153,33 +156,33 @@ class Promises:
                 self._over(f"{name} {sequence} ({item.uid})", item)
 
     def _over(self, what: str, item: Item) -> None:
-        """It is settled although no handler has returned, and no copy is stored."""
+        """The message is settled although no handler has returned, and no copy is stored."""
         self.ended.add(item.uid)
         if self._dropped(item):
             self.counts["dropped"] += 1
             return
         self.counts["expired"] += 1
         if not self._expired(item):
-            self.fail("L", f"{what} is settled, though it hasn't ended well")
+            self.fail("L", f"{what} is settled, although it hasn't ended")
         elif self._topics[item.project].dead_letter_expired and item.uid not in self.dead:
-            self.fail("L", f"{what} has expired, and isn't among the dead letters")
+            self.fail("L", f"{what} has expired, and isn't a dead letter")
 
     def purged(self, project: str, priority: str | None) -> None:
-        """What waits of it now is to be dropped, wherever a node hears of it."""
+        """Nodes that receive the purge drop the messages that wait now."""
         self._purges.append((project, priority, self._loop.now))
 
     def _may_be_over(self, item: Item) -> bool:
         return self._expired(item) or self._dropped(item)
 
     def _dropped(self, item: Item) -> bool:
-        """Whether somebody may have dropped it: not what was put when the purge had long arrived."""
+        """Whether a purge may have dropped it. Messages put long after the purge are exempt."""
         return any(
             project == item.project and priority in {None, item.priority} and item.stored <= at + self._settle
             for project, priority, at in self._purges
         )
 
     def _expired(self, item: Item) -> bool:
-        """As nodes may see it whose clocks are behind a jump of the server's."""
+        """Whether it has expired by the clock of a node that may lag by the server's jumps."""
         return 0 < item.expires <= self._clock() + self.jumped
 
     def removing(self, stream: MemoryStream, sequences: list[int]) -> None:
@@ -187,13 +190,13 @@ class Promises:
         for sequence in sequences:
             if not items[sequence].settled:
                 uid = items[sequence].uid
-                self.fail("L", f"{stream.name} {sequence} ({uid}) is removed, though it isn't durably settled")
+                self.fail("L", f"{stream.name} {sequence} ({uid}) is removed, although it isn't durably settled")
 
     def cut_back(self, name: str, above: int) -> None:
-        """The stream loses what came after `above`, by a fault that promise L doesn't cover."""
+        """The stream loses all messages after `above`, by a fault that promise L doesn't cover."""
         line = self.line(name)
         line.broken = True
-        self._order.cut_back([*line.items.values()])
+        self._order.forget([*line.items.values()])
         for item in line.items.values():
             self.attempts.mark_stale(item.uid)
         for sequence in [s for s in line.items if s > above]:
@@ -212,29 +215,29 @@ class Promises:
         run = Run(node, epoch, now, self.owners.starts(what, message.partition, epoch, line), attempt)
         item = line.items.get(message.sequence)
         if item is None or item.uid != message.id:
-            self.counts["void"] += 1  # the stream was replaced, and the node doesn't know it yet
+            self.counts["void"] += 1  # the stream was replaced, and the node doesn't know yet
             self.attempts.mark_stale(message.id)
             return run
-        if self._repeats.check(what, line, message.stream, item, attempt):
+        if self._repeats.check(what, line, message.stream, item, attempt, in_place=item.chain is not None):
             self.counts["duplicates"] += 1
             self._note("duplicate", what=what, runs=item.runs)
         self.attempts.starts(what, item.uid, message.project, attempt, run, suspect=message.suspect)
-        self._order.starts(what, item, run, self._may_be_over)
+        self._order.starts(what, item, run)
         if not self.faults:
             self._check_times(what, message, item, run)
         item.runs.append(run)
         return run
 
     def _check_times(self, what: str, message: Message, item: Item, run: Run) -> None:
-        """While nothing is wrong."""
+        """Check the times of a start while nothing is wrong."""
         since = self._loop.now - (self._clock() - item.due)
         paused = self.attempts.paused_until(run.node, message.project)
         self._progress.starts(what, item, run, max(since, paused, self.owners.since(message.partition)))
         if 0 < item.expires < self._clock() - self._settle:
-            self.fail("K5", f"{what} starts, though its time to live is over")
+            self.fail("K5", f"{what} starts, although it has expired")
 
     def ends(self, message: Message, run: Run, how: How, after: float = 0) -> None:
-        """`after`: in how many seconds it is to be tried again at the earliest."""
+        """A handler ends. The message is tried again in `after` seconds at the earliest."""
         run.end, run.how = self._loop.now, how
         run.again = run.end + int(after * SECOND)
         self.counts["ended" if how == "well" else how] += 1
@@ -247,7 +250,7 @@ class Promises:
         item = self.line(message.stream).items.get(message.sequence)
         if item is not None and item.uid == message.id:
             item.finished = True
-            self._order.ended(item, self._may_be_over)
+            self._order.ended(item)
 
     # ---- the end
 
@@ -255,8 +258,8 @@ class Promises:
         return {item.uid for line in self.lines.values() for item in line.items.values() if not item.settled}
 
     def unfinished(self) -> list[str]:
-        """What keeps the world from being drained: acknowledged puts that haven't ended, and unsettled messages."""
-        waiting = [f"{uid} has not been handled" for uid in self.acked if uid not in self.ended]
+        """Acknowledged puts that haven't ended, and unsettled messages, for a person to read."""
+        waiting = [f"{uid} has not been handled" for uid in unended(self.acked, self.ended)]
         for name, line in self.lines.items():
             waiting += [f"{name} {s} ({item.uid}) isn't settled" for s, item in line.items.items() if not item.settled]
         return waiting

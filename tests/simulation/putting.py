@@ -1,4 +1,4 @@
-"""The topics of a simulation, and what is put into them."""
+"""The topics of a simulation, and the puts into them."""
 
 from __future__ import annotations
 
@@ -18,28 +18,28 @@ from tests.simulation.nodes import ENV
 
 if TYPE_CHECKING:
     from tests.simulation.events import PutAt
-    from tests.simulation.history import Rules
     from tests.simulation.world import Simulation
+    from tests.support.promises.history import Rules
 
 _HOUR = 3_600 * SECOND
 
 
 class Putting:
-    """A producer that never gives up: it puts into the server itself, and tries again while that is down."""
+    """A producer that never gives up: it puts into the server directly, and retries while the server is down."""
 
     def __init__(self, world: Simulation) -> None:
         self._w = world
 
     def prepare(self) -> None:
         topics = {project: self._topic(rules) for project, rules in self._w.script.topics.items()}
-        revision = self.apply()  # without a wish a topic counts as deleted
+        revision = self.apply()  # a topic without a spec counts as deleted
         accepted = {project: encode(accept(topic, revision, None)) for project, topic in topics.items()}
         self._w.etcd.txn((), [Put(names.key(ENV, "accepted", project), raw) for project, raw in accepted.items()], ())
         lanes = [LaneId(kind, p) for kind in ("lanes", "later") for p in range(self._w.script.partitions)]
         self._w.server.prepare(ENV, lanes)
 
     def apply(self) -> int:
-        """As `evenlane topics apply` does while there is a leader: the wishes."""
+        """Write the specs, as `evenlane topics apply` does while there is a leader."""
         topics = {project: self._topic(rules) for project, rules in self._w.script.topics.items()}
         specs = [Put(names.key(ENV, "topics", project), encode(topic)) for project, topic in topics.items()]
         return self._w.etcd.txn((), specs, ()).revision

@@ -1,4 +1,4 @@
-"""Defects that show when etcd goes back."""
+"""Mutants whose defects show when etcd is rolled back."""
 
 from __future__ import annotations
 
@@ -22,28 +22,28 @@ if TYPE_CHECKING:
 
 @contextmanager
 def _base_not_raised() -> Iterator[None]:
-    """Whoever finds a higher epoch in a settle log claims again as before."""
+    """A node that finds a higher epoch in a settle log claims the partition again as before."""
     with patch.object(Epochs, "raise_above", lambda *_: None):
         yield
 
 
 @contextmanager
 def _not_compared() -> Iterator[None]:
-    """A renewal is taken for the word that all is as it was."""
+    """A renewal of the lease is taken for a proof that nothing has changed."""
     with patch.object(NodeLease, "compare", lambda *_: None):
         yield
 
 
 @contextmanager
 def _not_waited_for() -> Iterator[None]:
-    """Nobody waits for an owner that etcd has forgotten."""
+    """No node waits for an owner that etcd has lost."""
     with patch.object(ForgottenOwners, "until", lambda *_: 0):
         yield
 
 
 @contextmanager
 def _epochs_not_known() -> Iterator[None]:
-    """Whatever epoch the settle log has, its owner is taken for dead if the own one is higher."""
+    """The owner of any lower epoch in the settle log is taken for dead."""
     real = takeover._check_owner
 
     def check(*args: Any, **flags: bool) -> None:
@@ -55,7 +55,7 @@ def _epochs_not_known() -> Iterator[None]:
 
 @contextmanager
 def _held_taken_for_gone() -> Iterator[None]:
-    """What a former owner's handlers work on is handed out when etcd has lost the key that says so."""
+    """Messages that a previous owner still handles are handed out when etcd has lost the key that names them."""
     real = HandoffReceiver.__init__
 
     def init(self: HandoffReceiver, *args: object) -> None:
@@ -67,7 +67,7 @@ def _held_taken_for_gone() -> Iterator[None]:
 
 @contextmanager
 def _revisions_not_looked_at() -> Iterator[None]:
-    """Nobody sees by the revisions of keys that etcd has gone back."""
+    """No node notices by the revisions of keys that etcd went back."""
     with patch.object(KeyRevisions, "take", lambda *_: False):
         yield
 
@@ -81,7 +81,7 @@ def _leases_not_compared() -> Iterator[None]:
 
 @contextmanager
 def _other_leaders_not_seen() -> Iterator[None]:
-    """A leader doesn't see that another one has its epoch, since etcd went back."""
+    """A leader doesn't notice that another one got the same epoch after etcd went back."""
 
     async def lost(self: LeaderElection, epoch: int) -> None:
         async for update in self._coordination.watch(self.key):
@@ -94,14 +94,14 @@ def _other_leaders_not_seen() -> Iterator[None]:
 
 @contextmanager
 def _holders_not_waited_for() -> Iterator[None]:
-    """Nobody waits for an owner before the last one that etcd has forgotten, with the key that says what it holds."""
+    """No node waits for an owner before the last one whose key with its held messages etcd has lost."""
     with patch.object(takeover, "_check_holders", lambda *_: None):
         yield
 
 
 @contextmanager
 def _logs_not_asked() -> Iterator[None]:
-    """A node that wasn't trusted goes on as soon as etcd has its lease."""
+    """A node whose trust had ended goes on as soon as etcd has its lease."""
 
     async def prove(*_: object) -> None:
         pass
@@ -113,12 +113,12 @@ def _logs_not_asked() -> Iterator[None]:
 RESTORE_MUTANTS = {
     "base not raised": Mutant(_base_not_raised, ("Z1", "L"), 2, first=157),
     "served and owned not compared": Mutant(_not_compared, ("D", "L"), 10, first=37),
-    "forgotten owners not outlived": Mutant(_not_waited_for, ("O",), 10, first=53),
-    "epochs that etcd has forgotten not noticed": Mutant(_epochs_not_known, ("O",), 2, first=53),
-    "held keys that etcd has lost taken for gone": Mutant(_held_taken_for_gone, ("order",), 60, first=34, script=17218),
+    "lost owners not outlived": Mutant(_not_waited_for, ("O",), 10, first=53),
+    "epochs that etcd has lost not noticed": Mutant(_epochs_not_known, ("O",), 2, first=53),
+    "lost keys of held messages taken for gone": Mutant(_held_taken_for_gone, ("order",), 60, first=34, script=17218),
     "revisions of keys not looked at": Mutant(_revisions_not_looked_at, ("order",), 2, first=2041),
-    "epochs given twice not told apart": Mutant(_leases_not_compared, ("O",), 2, first=1099),
-    "leaders of one epoch not told apart": Mutant(_other_leaders_not_seen, ("L", "Z1"), 2, first=10810),
-    "holders that etcd has forgotten not outlived": Mutant(_holders_not_waited_for, ("order",), 20, script=17218),
-    "settle logs not asked when trust comes back": Mutant(_logs_not_asked, ("D", "O"), 2, first=33591),
+    "epochs given twice confused": Mutant(_leases_not_compared, ("O",), 2, first=1099),
+    "leaders of one epoch confused": Mutant(_other_leaders_not_seen, ("L", "Z1"), 2, first=10810),
+    "holders that etcd has lost not outlived": Mutant(_holders_not_waited_for, ("order",), 20, script=17218),
+    "settle logs not read when trust comes back": Mutant(_logs_not_asked, ("D", "O"), 2, first=33591),
 }

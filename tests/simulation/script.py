@@ -1,4 +1,4 @@
-"""What happens in a simulation: drawn from its seed, before anything runs."""
+"""Scripts of simulations: all that happens in one is drawn from its seed before anything runs."""
 
 from __future__ import annotations
 
@@ -7,42 +7,21 @@ from random import Random
 
 from tests.simulation.deaths import life
 from tests.simulation.events import GROUPS, KEYS, PRIORITIES, PROJECTS, Action, PutAt
-from tests.simulation.history import Rules
 from tests.simulation.network import FAR, NEAR, UNSTEADY, Delays
+from tests.support.promises.fault_kinds import GRACEFUL, KINDS, OF_A_NODE, OF_ALL, OF_ETCD_BACK, weights
+from tests.support.promises.history import Bounds, Rules
 
-# Kind -> how often it is drawn. Those that touch one node, and those that touch all of them or a stream.
-OF_A_NODE = {
-    "crash": 6, "pause": 6, "etcd cut": 5, "etcd flaky": 2, "lease starved": 3, "nats cut": 5, "nats flaky": 2,
-    "watches dropped": 3,
-}  # fmt: skip
-OF_ALL = {
-    "etcd silent": 3, "etcd leader": 2, "compaction": 2, "second leader": 3, "nats down": 3, "acks late": 2,
-    "acks never": 2, "copies refused": 1, "lane replaced": 1, "lane rolled back": 1, "corrupt key": 3, "clock jump": 1,
-}  # fmt: skip
-OF_ETCD_BACK = {"etcd wiped": 1, "etcd restored": 2}
-GRACEFUL = {"stop": 3, "join": 2, "purge": 1}
-_MOMENTARY = {
-    "crash",
-    "watches dropped",
-    "etcd leader",
-    "compaction",
-    "second leader",
-    "lane replaced",
-    "lane rolled back",
-    "corrupt key",
-    "clock jump",
-}
 _WAYS = ("raise", "raise", "retry", "reject")
 ORDERED = 0.4  # of the topics
 POISONED = 0.08  # of the scripts
 MOVED = 0.5  # of those
 LOST = 0.05  # of the others
 SINGLE = 0.5  # of those: their messages are recorded from the first death on
-DEADLY = 0.06  # of those that are left
+DEADLY = 0.06  # of the rest
 BACK = 0.12  # of the scripts without poison: etcd goes back
 ALONE = 0.3  # of these: nothing else goes wrong
 OLD = 0.2  # of these: etcd is thousands of revisions old
-NOBODY = 0.25  # of these: no node lives then
+NO_NODE = 0.25  # of these: no node runs then
 _SECOND = 1_000_000_000
 _HOUR = 3_600 * _SECOND
 _NOON = 500_000 * _HOUR  # the server's unix time at the start, in ns
@@ -67,13 +46,26 @@ class Script:
     ends: float  # when the last fault is over
 
     @property
+    def bounds(self) -> Bounds:
+        """The times within which promises hold on links as slow as these."""
+        slow = self.delays.slow
+        return Bounds(
+            settle=int((0.3 + 4 * slow) * _SECOND),
+            aftermath=int((3 + 4 * slow) * _SECOND),
+            recovery=int((3 * self.ttl + 4 + 4 * slow) * _SECOND),
+            unowned=int((3 + 6 * slow) * _SECOND),
+            waiting=int((3 + 6 * slow) * _SECOND),
+        )
+
+    @property
     def graceful(self) -> bool:
         """Whether nothing goes wrong."""
-        return all(action.kind in GRACEFUL for action in self.actions) and not self.poison
+        graceful = {kind.name for kind in GRACEFUL}
+        return all(action.kind in graceful for action in self.actions) and not self.poison
 
     @property
     def unsteady(self) -> set[str]:
-        """Those of `poison` that fail at first, or by turns."""
+        """The messages in `poison` that fail at first, or by turns."""
         return {put.uid for put in self.puts if put.kills and (put.alternates or put.fails)}
 
     @property
@@ -132,7 +124,7 @@ def written(seed: int) -> Script:
 
 
 def _rules(chance: Random, poisoned: bool) -> Rules:
-    """`ack_wait` is seldom short, since nobody who is cut off from time for so long may be taken for hung."""
+    """`ack_wait` is seldom short: a node that is paused for longer must not look hung."""
     return Rules(
         ordered=chance.random() < ORDERED,
         max_attempts=chance.choice((1, 2, 2, 3, 3, 4, 5)) if poisoned else 3,
@@ -162,7 +154,7 @@ def _put(chance: Random, number: int, topics: dict[str, Rules]) -> PutAt:
 
 
 def _poison(chance: Random, topics: dict[str, Rules]) -> list[PutAt]:
-    """One to three messages that kill their process, and others beside them."""
+    """One to three messages that kill their process, and neighbours."""
     puts, started = [], 0.5 + chance.random() * 2
     for number in range(chance.choice((1, 1, 2, 3))):
         at = started + chance.choice((0.0, 0.0, 1.0)) * chance.random() * 3
@@ -171,7 +163,7 @@ def _poison(chance: Random, topics: dict[str, Rules]) -> list[PutAt]:
         group = chance.randrange(GROUPS) if key is None else KEYS[key]
         takes = chance.choice((0.0, 0.0, 0.02, 0.5)) * chance.random()
         puts.append(PutAt(at, f"p{number}", project, group, "mid", key, takes=takes, kills=True))
-    for number in range(chance.randint(3, 10)):  # beside the first kill, and beside later ones
+    for number in range(chance.randint(3, 10)):  # in flight at the first kill, and at later ones
         at = max(0.0, started + chance.random() - 0.8) + chance.choice((0.0, 8.0)) * chance.random()
         project, group = chance.choice(PROJECTS), chance.randrange(GROUPS)
         puts.append(PutAt(at, f"n{number}", project, group, "mid", takes=chance.random()))
@@ -179,14 +171,14 @@ def _poison(chance: Random, topics: dict[str, Rules]) -> list[PutAt]:
 
 
 def _moved(chance: Random, puts: list[PutAt]) -> tuple[list[PutAt], list[Action]]:
-    """What kills its process takes its time, and meanwhile its partition is handed over, again and again."""
+    """Slow killers, whose partitions are handed over again and again while they run."""
     puts = [put._replace(takes=0.2 + chance.random()) if put.kills else put for put in puts]
     stops = [_action(chance, "stop", 1)._replace(at=0.5 + chance.random() * 15) for _ in range(chance.randint(5, 20))]
     return puts, stops
 
 
 def _lost(chance: Random, topics: dict[str, Rules], nodes: int, partitions: int) -> tuple[list[PutAt], list[Action]]:
-    """All nodes die with messages in flight that the streams then lose; others get their sequences."""
+    """All nodes die with messages in flight; the streams then lose these, and other messages get their sequences."""
     at = 2 + chance.random()
     puts = [
         _put(chance, 100 + n, topics)._replace(at=at + 0.2 * chance.random(), due=None, takes=2.0) for n in range(9)
@@ -200,38 +192,41 @@ def _lost(chance: Random, topics: dict[str, Rules], nodes: int, partitions: int)
 
 
 def _back(chance: Random, actions: list[Action], ttl: int, nodes: int) -> list[Action]:
-    """Etcd goes back, once or twice; perhaps while nobody is there."""
+    """etcd goes back, once or twice, perhaps while no node runs."""
     if chance.random() < ALONE:
         actions = []
     for _ in range(chance.choice((1, 1, 1, 2))):
-        kind = chance.choices([*OF_ETCD_BACK], [*OF_ETCD_BACK.values()])[0]
+        kind = _draw(chance, weights(OF_ETCD_BACK))
         away = chance.choice((0.0, 0.0, 0.2, 0.6, 1.5)) * ttl * chance.random()
         what = _action(chance, kind, ttl)._replace(back=away, lasts=away + 1.5 * ttl + 2)
         actions = [*actions, what]
-        if chance.random() < NOBODY:
+        if chance.random() < NO_NODE:
             end = chance.choice(("crash", "stop"))
             actions += [_action(chance, end, ttl)._replace(at=what.at - 0.01, back=0.2 + away) for _ in range(nodes)]
     return actions
 
 
 def _actions(chance: Random, ttl: int, *, seldom: bool) -> list[Action]:
-    """`seldom`: often enough nothing else goes wrong."""
+    """One to five actions. With `seldom`, half of the scripts have no fault among them."""
     if chance.random() < (0.5 if seldom else 0.2):
-        kinds: dict[str, int] = GRACEFUL
+        kinds = weights(GRACEFUL)
     else:
-        kinds = {**OF_A_NODE, **OF_ALL, **{kind: 2 * weight for kind, weight in GRACEFUL.items()}}
-    names, weights = list(kinds), list(kinds.values())
-    return [_action(chance, chance.choices(names, weights)[0], ttl) for _ in range(chance.randint(1, 5))]
+        kinds = weights(OF_A_NODE) | weights(OF_ALL) | {kind.name: 2 * kind.weight for kind in GRACEFUL}
+    return [_action(chance, _draw(chance, kinds), ttl) for _ in range(chance.randint(1, 5))]
+
+
+def _draw(chance: Random, kinds: dict[str, int]) -> str:
+    return chance.choices([*kinds], [*kinds.values()])[0]
 
 
 def _action(chance: Random, kind: str, ttl: int) -> Action:
-    lasts = 0.0 if kind in _MOMENTARY or kind in GRACEFUL else _lasts(chance, ttl)
+    lasts = 0.0 if KINDS[kind].is_momentary else _lasts(chance, ttl)
     back = chance.choice((0.05, 0.5, 2.0)) * (0.5 + chance.random())
     return Action(0.3 + chance.random() * 5, kind, chance.randrange(64), lasts, back, chance.random() < 0.5)
 
 
 def _lasts(chance: Random, ttl: int) -> float:
-    """A tenth of the lease's time to three times as long: shorter ones more often."""
+    """Between a tenth and three times the lease's TTL; shorter times more often."""
     return float(
         ttl * chance.choice((0.1, 0.3, 0.3, 0.6, 0.6, 0.9, 1.1, 1.1, 1.5, 3.0)) * (0.8 + 0.4 * chance.random())
     )

@@ -1,4 +1,4 @@
-"""The store as the nodes of a simulation reach it; and what its server tells to whoever checks the promises."""
+"""The store as the nodes of a simulation reach it. Its server reports everything that it carries out."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
     from tests.simulation.loop import SimLoop
     from tests.simulation.network import Link
 
-_NO_ANSWER_S = 6.0  # after that long without an answer it counts as lost
+_NO_ANSWER_S = 6.0  # after which an answer counts as lost
 
 
 class Witness(Protocol):
-    """Is told of everything that the server has carried out."""
+    """Receives everything that the server has carried out."""
 
     def stored(self, stream: MemoryStream, receipt: Receipt, subject: str, headers: bytes) -> None: ...
 
@@ -38,13 +38,13 @@ class Witness(Protocol):
 
 
 class SimServer(MemoryServer):
-    """The server of all, by the simulation's clock; unix time begins `epoch_ns` before it."""
+    """The one server, by the simulation's clock. Its unix time is `epoch_ns` more than that clock."""
 
     def __init__(self, loop: SimLoop, epoch_ns: int, witness: Witness) -> None:
         super().__init__(clock=lambda: epoch_ns + loop.now + self.ahead_ns)
-        self.ahead_ns = 0  # how far its clock has jumped
+        self.ahead_ns = 0  # the sum of its clock's jumps
         self.witness = witness
-        self.breaks: dict[str, int] = {}  # how often each stream was replaced or rolled back
+        self.breaks: dict[str, int] = {}  # stream -> times that it was replaced or rolled back
 
     def store(self, subject: str, headers: bytes, body: bytes) -> Receipt:
         receipt = super().store(subject, headers, body)
@@ -85,8 +85,8 @@ class SimStore(MemoryStore):
         super().__init__(server, env)
         self._loop, self._link = loop, link
         self._sim: SimServer = server
-        self._arrivals: dict[str, int] = {}  # when the last publish arrives, by stream: they keep their order
-        self._number = 0  # of the connection: what was asked on an earlier one may be gone with it
+        self._arrivals: dict[str, int] = {}  # stream -> when the last publish arrives: they keep their order
+        self._number = 0  # of the connection: requests on an earlier one are lost with it
 
     async def open(self) -> None:
         await asyncio.sleep(self._link.delay())
@@ -106,14 +106,14 @@ class SimStore(MemoryStore):
         if self._link.up and self in self.server.stores:
             self.join()
             for feed in self._feeds:
-                feed._wake.set()
+                feed.wake()
 
     def forget(self) -> None:
-        """The node is dead: nothing is told to it any more."""
+        """The node is dead: it receives nothing any more."""
         if self in self.server.stores:
             self.server.stores.remove(self)
         for feed, lane in self._feeds.items():
-            self.lane(lane).listeners.pop(feed._wake.set, None)
+            feed.leave(self.lane(lane))
 
     @property
     def reaches(self) -> bool:
@@ -135,7 +135,7 @@ class SimStore(MemoryStore):
         await self._request(lambda: self._sim.delete(self.lane(lane), sequence), self.lane_line(lane))
 
     def expect_feeds(self, *, more: bool) -> None:
-        """Nothing to do: memory is fast."""
+        """Do nothing: memory is fast."""
 
     def feed(self, lane: LaneId, start: int, sink: Any, on_break: Any, **options: Any) -> MemoryFeed:
         feed = SimFeed(self, names.stream(self._env, lane), start, sink, on_break, **options)
@@ -147,12 +147,12 @@ class SimStore(MemoryStore):
         return self._link.delay()
 
     def lane_line(self, lane: LaneId) -> Callable[[], bool]:
-        """Whether the stream is still what it is now: a request that was under way to a former leader is lost."""
+        """Return a check that the stream is still the same: a request to its previous leader is lost."""
         key = names.stream(self._env, lane)
-        stood = self._sim.breaks.get(key, 0)
-        return lambda: self._sim.breaks.get(key, 0) == stood
+        breaks = self._sim.breaks.get(key, 0)
+        return lambda: self._sim.breaks.get(key, 0) == breaks
 
-    # ---- on its way
+    # ---- requests on their way
 
     def _publish(self, subject: str, carry_out: Callable[[], Any]) -> asyncio.Future[Any]:
         stream = subject.split(".", 1)[0] + subject.rpartition(".")[2]
@@ -182,7 +182,7 @@ class SimStore(MemoryStore):
 
 
 class _Request:
-    """One request on its way; it is the world that carries it, whatever becomes of the node meanwhile."""
+    """One request on its way. The world carries it out, even if the node dies meanwhile."""
 
     def __init__(
         self, store: SimStore, future: asyncio.Future[Any], carry_out: Callable[[], Any], *, held: bool
@@ -228,9 +228,17 @@ class _Request:
 
 
 class SimFeed(MemoryFeed):
-    """Brings what was stored a little later, and nothing while the way is cut."""
+    """A feed that delivers with a delay, and nothing while the link is cut."""
 
     _store: SimStore
+
+    def wake(self) -> None:
+        """Look for messages: the link is up again."""
+        self._wake.set()
+
+    def leave(self, stream: MemoryStream) -> None:
+        """Listen to the stream no more."""
+        stream.listeners.pop(self._wake.set, None)
 
     async def _follow(self, stream: MemoryStream) -> bool:
         while not self._broken:

@@ -1,4 +1,4 @@
-"""What the product takes from its surroundings, from the simulation instead: clock, chance and log."""
+"""Clock, random numbers and log of the product, replaced by those of the simulation."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ _DATES = SimpleNamespace(now=lambda zone: datetime.fromtimestamp(_now.clock() / 
 _SPECIAL: dict[str, dict[str, object]] = {
     "evenlane.engine.cluster.leader_election": {"datetime": _DATES},
     "evenlane.engine.control.topics.accepted_writer": {"datetime": _DATES},
-    # what it asks the machine is slow, and never the same
+    # its questions to the machine are slow, and have other answers each time
     "evenlane.engine.base.process_stats": {
         "time": SimpleNamespace(process_time_ns=lambda: 0),
         "_version": lambda: "simulated",
     },
-    # looking ten times a second for handlers that hang costs a tenth of a life
+    # ten looks a second for handlers that hang take a tenth of a simulation's time
     "evenlane.engine.node.handlers.ack_deadline": {"_SWEEP_S": 1.0, "_LATE": 2_000_000_000},
     "evenlane.engine.runtime.services": {"QueueSampler": partial(QueueSampler, tuning=Tuning(round_s=(10.0, 10.0)))},
     "evenlane.engine.node.handlers.in_flight_gate": {"token_hex": lambda size: random.randbytes(size).hex()},
@@ -56,7 +56,7 @@ _now = _Surroundings()
 
 
 class _Log:
-    """Stands for each module's structlog logger. What is logged below a warning is only of interest to a trace."""
+    """The logger of each module. Lines below an error matter only to a trace."""
 
     def __getattr__(self, level: str) -> Callable[..., None]:
         if level not in _LEVELS:
@@ -71,7 +71,7 @@ def _nothing(*_: object, **__: object) -> None:
 
 
 def _replace_in(modules: Iterable[ModuleType]) -> Iterator[tuple[ModuleType, str, object]]:
-    """What stood where before."""
+    """Replace, and yield what to restore: module, attribute, previous value."""
     replacements = {"now_ns": _now.now_ns, "_log": _Log()}
     for module in modules:
         for attribute, replacement in _SPECIAL.get(module.__name__, {}).items():
@@ -86,11 +86,11 @@ def _replace_in(modules: Iterable[ModuleType]) -> Iterator[tuple[ModuleType, str
 
 @contextmanager
 def replaced() -> Iterator[None]:
-    """All loaded modules of the product go by the simulation. Costs some milliseconds."""
+    """Replace clock, random numbers and log in all loaded modules of the product. Takes some milliseconds."""
     undo = list(_replace_in(module for name, module in list(sys.modules.items()) if name.startswith(_PACKAGES)))
     chance, collects = random.getstate(), gc.isenabled()
-    gc.disable()  # garbage is collected between simulations: within one, it would come at odd moments
-    gc.freeze()  # what is there now needn't be looked through each time
+    gc.disable()  # garbage is collected between simulations: within one, it would come at random moments
+    gc.freeze()  # existing objects needn't be scanned each time
     try:
         yield
     finally:
@@ -106,7 +106,7 @@ def replaced() -> Iterator[None]:
 def of(
     seed: int, clock_ns: Callable[[], int], log: Callable[[str, str, dict[str, Any]], None], quiet: bool
 ) -> Iterator[None]:
-    """Within `replaced`: the product reads this clock and log, and draws its random numbers from this seed."""
+    """Within `replaced`: give the product this clock and log, and random numbers of this seed."""
     before = (_now.clock, _now.log, _now.quiet)
     _now.clock, _now.log, _now.quiet = clock_ns, log, quiet
     random.seed(seed)

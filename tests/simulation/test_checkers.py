@@ -1,4 +1,4 @@
-"""The checkers of repeats, attempts, poison, progress, pauses and expiry: what they find, and what they let pass."""
+"""Tests of the checkers of repeats, attempts, poison, progress, pauses and expiry: what they find, and let pass."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ def history():
     return History()
 
 
-def test_repeat_needs_a_higher_number(history):
-    """D, attempts: one that failed is made again under the next number; under the same one after a crash only."""
+def test_repeat_under_the_same_number_is_found(history):
+    """D: a failed attempt is followed by the next number; only a crash repeats the same number."""
     node = history.owned("n1", 1)
     history.put("a")
     history.handles("a", node, "failed")
@@ -23,8 +23,8 @@ def test_repeat_needs_a_higher_number(history):
     assert history.broken == "D"
 
 
-def test_attempts_found_too_many(history):
-    """Attempts: the number says how often a handler was begun."""
+def test_attempt_number_above_the_handlers_is_found(history):
+    """E13: the number of an attempt counts the handlers that started."""
     node = history.owned("n1", 1)
     history.put("a")
     history.handles("a", node, "paused")
@@ -32,8 +32,8 @@ def test_attempts_found_too_many(history):
     assert history.broken in {"attempts", "D"}
 
 
-def test_attempts_found_dead_too_early(history):
-    """Attempts, K4: the last attempt must have been made."""
+def test_dead_letter_before_the_last_attempt_is_found(history):
+    """E13, K4: a message is dead-lettered after its last attempt."""
     node = history.owned("n1", 1)
     history.put("a")
     history.handles("a", node, "failed")
@@ -49,8 +49,8 @@ def _kill(history: History, uid: str, name: str, epoch: int, attempt: int) -> No
     history.fault("crash", node, by=uid)
 
 
-def test_poison_dead_after_its_attempts():
-    """X11: the first kill is free, N are counted, then the dead letter."""
+def test_killer_dead_lettered_after_its_attempts_passes():
+    """X11: the first kill is free, N kills are counted, then comes the dead letter."""
     history = History("p")
     history.put("p", key=None)
     for number, attempt in enumerate((1, 1, 2), 1):
@@ -60,7 +60,7 @@ def test_poison_dead_after_its_attempts():
 
 
 @pytest.mark.parametrize("fault", [None, "nats down"])
-def test_poison_found_one_too_many(fault):
+def test_killer_with_more_than_n_plus_1_kills_is_found(fault):
     """X11: N + 1 kills and no more, whatever else happens."""
     history = History("p")
     history.put("p", key=None)
@@ -74,8 +74,8 @@ def test_poison_found_one_too_many(fault):
     assert history.broken == "poison"
 
 
-def test_poison_that_fails_too():
-    """X11: whoever kills and fails by turns has N + 2 handlers, and no more."""
+def test_alternating_killer_has_n_plus_2_handlers():
+    """X11: a message that kills and fails by turns has N + 2 handlers, and no more."""
     history = History("p", unsteady=("p",))
     history.put("p")
     _kill(history, "p", "n1", 1, 1)
@@ -92,7 +92,7 @@ def test_poison_that_fails_too():
 
 
 def _second_kill_alongside(neighbour: str, project: str) -> History:
-    """The killer has killed once, and kills again beside another message."""
+    """The killer has killed once, and kills again while another message is in flight."""
     history = History("p")
     history.put("p", key=None)
     _kill(history, "p", "n1", 1, 1)
@@ -106,7 +106,7 @@ def _second_kill_alongside(neighbour: str, project: str) -> History:
     return history
 
 
-def test_poison_neighbours_pay_for_the_second_kill():
+def test_neighbour_pays_one_attempt_for_the_second_kill():
     """X11: one attempt each, and no more."""
     history = _second_kill_alongside("m", "plain")
     history.handles("m", history.owned("n3", 3), attempt=2, project="plain")
@@ -114,8 +114,8 @@ def test_poison_neighbours_pay_for_the_second_kill():
 
 
 @pytest.mark.parametrize(("project", "broken"), [("plain", "poison"), ("once", None)])
-def test_poison_found_neighbours_paying_for_the_first_kill(project, broken):
-    """X11: nobody pays for the first kill but those that may be tried only once: they were recorded."""
+def test_neighbour_paying_for_the_first_kill_is_found(project, broken):
+    """X11: only messages with a single attempt pay for the first kill: they were recorded."""
     history = History("p")
     history.put("p", key=None)
     history.put("m", key=None, project=project)
@@ -129,14 +129,14 @@ def test_poison_found_neighbours_paying_for_the_first_kill(project, broken):
     assert history.broken == broken
 
 
-def test_poison_found_neighbours_dead():
-    """X11: nobody else is dead-lettered for a lone killer."""
+def test_neighbour_dead_lettered_for_a_killer_is_found():
+    """X11: no other message is dead-lettered for a lone killer."""
     history = _second_kill_alongside("m", "plain")
     history.dead("m", "its process died in attempt 2", project="plain")
     assert history.broken in {"poison", "attempts"}
 
 
-def test_poison_found_suspects_side_by_side():
+def test_two_suspects_at_once_are_found():
     """X11: under one lease a node runs one suspect after another."""
     history = History("p")
     node = history.owned("n1", 1)
@@ -154,8 +154,8 @@ def test_poison_found_suspects_side_by_side():
     assert history.broken is not None
 
 
-def test_poison_found_wrong_reason(history):
-    """X11: nobody is blamed for more attempts than it had."""
+def test_reason_with_too_many_attempts_is_found(history):
+    """X11: no message is blamed for more attempts than it had."""
     node = history.owned("n1", 1)
     history.put("a", key=None)
     history.starts("a", node)
@@ -165,8 +165,8 @@ def test_poison_found_wrong_reason(history):
     assert history.broken == "poison"
 
 
-def test_progress_found(history):
-    """Progress: a message that waits for nobody is begun soon."""
+def test_late_start_without_a_reason_is_found(history):
+    """W: a message without a reason to wait starts soon."""
     node = history.owned("n1", 1)
     history.put("a")
     history.put("b", key="j")
@@ -176,8 +176,8 @@ def test_progress_found(history):
     assert history.broken == "progress"
 
 
-def test_progress_of_who_has_to_wait(history):
-    """Progress: nor the next of a key that waited, nor what a pause or a long handler held up, is late."""
+def test_late_start_with_a_reason_passes(history):
+    """W: a key, a pause and a long handler are reasons to wait."""
     node = history.owned("n1", 1)
     history.put("a")
     history.put("b")
@@ -194,8 +194,8 @@ def test_progress_of_who_has_to_wait(history):
     assert history.broken is None
 
 
-def test_pause_found_ignored(history):
-    """Pause: nothing of the topic starts on that node meanwhile; elsewhere it does."""
+def test_start_during_a_pause_is_found(history):
+    """No message of a paused topic starts on the node that paused it."""
     node = history.owned("n1", 1)
     history.put("a", key=None)
     history.put("b", key=None)
@@ -205,8 +205,8 @@ def test_pause_found_ignored(history):
     assert history.broken == "pause"
 
 
-def test_expired_found_handled(history):
-    """K5: nobody's handler starts when its time is over; while it isn't, it may not be settled unhandled."""
+def test_start_after_expiry_is_found(history):
+    """K5: no handler of an expired message starts."""
     node = history.owned("n1", 1)
     history.put("a", expires=history.now + SECOND)
     history.wait(2)
@@ -214,16 +214,16 @@ def test_expired_found_handled(history):
     assert history.broken == "K5"
 
 
-def test_settled_found_unhandled(history):
-    """L: what neither was handled, nor is dead, expired or dropped, may not be settled."""
+def test_settlement_without_an_end_is_found(history):
+    """L: a message that was neither handled nor dead-lettered, expired or dropped may not be settled."""
     history.owned("n1", 1)
     history.put("a")
     history.settles(1)
     assert history.broken == "L"
 
 
-def test_settled_after_expiry(history):
-    """L, K5: it may be once its time is over."""
+def test_settlement_after_expiry_passes(history):
+    """L, K5: an expired message may be settled."""
     history.owned("n1", 1)
     history.put("a", expires=history.now + SECOND)
     history.wait(1.1)
@@ -232,8 +232,8 @@ def test_settled_after_expiry(history):
     assert history.promises.ended == {"a"}
 
 
-def test_settled_found_without_its_dead_letter(history):
-    """L, K5: unless its topic wants a dead letter first."""
+def test_settlement_without_the_dead_letter_of_an_expired_message_is_found(history):
+    """L, K5: a topic with `dead_letter_expired` needs the dead letter first."""
     history.owned("n1", 1)
     history.put("a", project="plain", expires=history.now + SECOND)
     history.wait(1.1)
@@ -241,8 +241,8 @@ def test_settled_found_without_its_dead_letter(history):
     assert history.broken == "L"
 
 
-def test_settled_by_a_purge(history):
-    """L: what waited when somebody purged its topic, and not what came afterwards."""
+def test_purge_settles_only_messages_that_waited(history):
+    """L: a purge covers the messages that wait, not those that come later."""
     history.owned("n1", 1)
     history.put("a")
     history.promises.purged("shop", None)
@@ -254,56 +254,11 @@ def test_settled_by_a_purge(history):
     assert history.broken == "L"
 
 
-def test_settled_found_purged_with_another(history):
-    """L: a purge of one priority drops no other, nor another topic's."""
+def test_settlement_by_a_purge_of_others_is_found(history):
+    """L: a purge of one priority covers no other priority, and no other topic."""
     history.owned("n1", 1)
     history.put("a")
     history.promises.purged("shop", "high")
     history.promises.purged("plain", None)
     history.settles(1)
     assert history.broken == "L"
-
-
-class TestEtcdGoesBack:
-    """O: at each moment one may start handlers, though etcd doesn't know who."""
-
-    @staticmethod
-    def rolled_back(*, begun=True):
-        """The owner of epoch 5, whose lease ends in 2 s; etcd has nothing of it any more."""
-        history = History()
-        node = history.owned("n1", 5)
-        for uid in "ab":
-            history.put(uid, key=None)
-        if begun:
-            history.settles(0)
-        history.promises.owners.went_back([], lambda _lease: history.now + 2 * SECOND)
-        return history, node
-
-    def test_who_is_forgotten_may_until_the_end_of_its_lease(self):
-        history, node = self.rolled_back()
-        history.handles("a", node)
-        history.wait(2)
-        assert history.broken is None
-        history.starts("b", node)
-        assert history.broken == "O"
-
-    @pytest.mark.parametrize(("wait", "begun", "broken"), [(1, True, "O"), (2, True, None), (1, False, None)])
-    def test_another_may_not_before_unless_the_first_has_not_begun(self, wait, begun, broken):
-        history, _ = self.rolled_back(begun=begun)
-        history.wait(wait)
-        history.starts("a", history.owned("n2", 3))
-        assert history.broken == broken
-
-    def test_nor_may_the_first_when_another_has_started_something(self):
-        history, node = self.rolled_back(begun=False)
-        history.starts("a", history.owned("n2", 3))
-        assert history.broken is None
-        history.epoch = 5
-        history.starts("b", node)
-        assert history.broken == "O"
-
-    def test_who_has_said_that_it_ends_is_not_outlived(self):
-        history, _ = self.rolled_back()
-        history.settles(0, clean=True)
-        history.starts("a", history.owned("n2", 6))
-        assert history.broken is None

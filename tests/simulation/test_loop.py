@@ -1,4 +1,4 @@
-"""The simulated event loop itself: time, pauses, death, order."""
+"""Tests of the simulated event loop: time, pauses, death, order."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ async def _tick(log: list[tuple[str, float]], every: float) -> None:
         log.append((str(node), round(loop.time() - 1_000, 6)))
 
 
-def test_time_jumps():
-    """An hour passes at once, and timers ring in their order."""
+def test_time_jumps_to_the_next_timer():
+    """An hour passes at once, and timers fire in their order."""
     loop, rung = _loop(), []
 
     async def main() -> None:
@@ -35,8 +35,8 @@ def test_time_jumps():
     assert [1_010 * SECOND, 1_500.5 * SECOND, 4_000 * SECOND] == [at for _, at in rung]
 
 
-def test_a_paused_node_goes_on_late():
-    """SIGSTOP puts a node's timers aside while others go on; after SIGCONT they ring at once."""
+def test_paused_node_continues_late():
+    """SIGSTOP holds back a node's timers while others go on; after SIGCONT they fire at once."""
     loop, log = _loop(), []
     one, two = Actor("one"), Actor("two")
 
@@ -53,8 +53,8 @@ def test_a_paused_node_goes_on_late():
     assert [1.0, 2.0, 3.0, 4.0, 5.0] == [at for who, at in log if who == "two"]
 
 
-def test_a_killed_node_never_runs_again():
-    """SIGKILL: not even its `finally` reaches anybody, until it is buried when all is over."""
+def test_killed_node_never_runs_again():
+    """SIGKILL: not even a `finally` of the node runs until it is buried at the end."""
     loop, log = _loop(), []
     node = Actor("one")
     graves = []
@@ -79,7 +79,7 @@ def test_a_killed_node_never_runs_again():
 
 
 def test_order_is_drawn_between_nodes_and_kept_within():
-    """Two seeds make two orders; within a node callbacks keep theirs."""
+    """Two seeds make two orders of nodes; within a node, callbacks keep their order."""
 
     def order(seed: int) -> list[tuple[str, int]]:
         loop, log = SimLoop(Random(seed), lambda *_: None), []
@@ -100,14 +100,14 @@ def test_order_is_drawn_between_nodes_and_kept_within():
         assert list(range(10)) == [number for who, number in order(1) if who == name]
 
 
-def test_says_when_nothing_can_happen():
-    """A world in which nobody waits for anything, or that never gets on, is told."""
+def test_stuck_world_is_reported():
+    """A world without any timer is an error, and so is one that never reaches its next timer."""
     loop = _loop()
 
     async def wait_for_nothing() -> None:
         await loop.create_future()
 
-    with pytest.raises(Stuck, match="nobody waits"):
+    with pytest.raises(Stuck, match="nothing waits"):
         loop.run(wait_for_nothing())
     bury(list(asyncio.all_tasks(loop)))
 
@@ -121,8 +121,8 @@ def test_says_when_nothing_can_happen():
     bury(list(asyncio.all_tasks(loop)))
 
 
-def test_callbacks_that_fail_are_told():
-    """As in the real loop, one callback's defect ends no other; here somebody hears of it."""
+def test_failing_callback_is_reported():
+    """A failing callback ends no other, as in the real loop, and is reported."""
     failures: list[str] = []
     loop = _loop(failures)
 

@@ -1,4 +1,4 @@
-"""The simulation sees: each of these defects, put into the product, breaks the promise it is said to break."""
+"""Tests of the simulation: each of these defects in the product breaks the stated promise."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from tests.simulation.horizon_mutants import never_clean, own_epoch_unclean
 from tests.simulation.mutants import MUTANTS
 from tests.simulation.world import simulate
 
-_LONG = {"what is held not logged", "no identity check"}  # of seeds until they are caught
+_LONG = {"held messages not logged", "no identity check"}  # many seeds until they are caught
 
 
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=pytest.mark.full) if name in _LONG else name for name in MUTANTS]
 )
-def test_is_caught(name):
+def test_mutant_is_caught(name):
     """L, D, O, order, X11: a mutant doesn't survive its stated number of seeds."""
     mutant = MUTANTS[name]
     found = ""
@@ -29,8 +29,8 @@ def test_is_caught(name):
 
 
 @pytest.mark.parametrize("changed", [never_clean, own_epoch_unclean])
-def test_is_harmless(changed):
-    """X11: nothing breaks where a clean end is taken for an unclean one, or the own first record for one."""
+def test_needless_horizon_is_harmless(changed):
+    """X11: a clean end that is taken for an unclean one breaks nothing, nor does the node's own first record."""
     with surroundings.replaced(), changed():
         for seed in range(40):
             broken = simulate(seed).broken

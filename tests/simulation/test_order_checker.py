@@ -1,4 +1,4 @@
-"""The checker of order finds what breaks its promise in a history made by hand, and lets pass what doesn't."""
+"""Tests of the checker of key order: what it finds in a history written by hand, and what it lets pass."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ def history():
     return History()
 
 
-def test_order_one_after_the_other(history):
-    """Order: a key's messages in turn, others meanwhile; a failing one again, until its dead letter is stored."""
+def test_messages_in_turn_pass(history):
+    """K6: a key's messages run in turn, others meanwhile; a failing one keeps its turn until it is a dead letter."""
     node = history.owned("n1", 1)
     for uid in ("a", "b", "c"):
         history.put(uid)
@@ -32,8 +32,8 @@ def test_order_one_after_the_other(history):
     assert history.broken is None
 
 
-def test_order_found_overlapping(history):
-    """Order: another of the key while one runs, and the same one twice."""
+def test_overlapping_messages_are_found(history):
+    """K6."""
     node = history.owned("n1", 1)
     history.put("a")
     history.put("b")
@@ -42,8 +42,8 @@ def test_order_found_overlapping(history):
     assert history.broken == "order"
 
 
-def test_order_found_before_the_retry(history):
-    """Order: the next one while a failed one still has attempts; or has none, and no dead letter."""
+def test_start_before_the_retry_is_found(history):
+    """K6: a failed message keeps its turn."""
     node = history.owned("n1", 1)
     history.put("a")
     history.put("b")
@@ -52,8 +52,8 @@ def test_order_found_before_the_retry(history):
     assert history.broken == "order"
 
 
-def test_order_found_copied(history):
-    """Order: a retry that is put as a copy could be overtaken."""
+def test_retry_as_a_copy_is_found(history):
+    """K6: other messages could overtake a copy."""
     node = history.owned("n1", 1)
     history.put("a")
     history.handles("a", node, "failed")
@@ -61,8 +61,8 @@ def test_order_found_copied(history):
     assert history.broken == "order"
 
 
-def test_order_of_plain_topics(history):
-    """Order: none is promised to topics that aren't ordered."""
+def test_topic_without_order_passes(history):
+    """K6: topics that aren't ordered have no promise."""
     node = history.owned("n1", 1)
     history.put("a", project="plain")
     history.put("b", project="plain")
@@ -72,8 +72,8 @@ def test_order_of_plain_topics(history):
     assert history.broken is None
 
 
-def test_order_repeated_after_a_crash(history):
-    """Order: a later owner may begin anew with what wasn't durable, in put order."""
+def test_repeats_in_order_after_a_crash_pass(history):
+    """K6: a later owner repeats, in put order, what wasn't durable."""
     first = history.owned("n1", 1)
     history.put("a")
     history.put("b")
@@ -86,8 +86,8 @@ def test_order_repeated_after_a_crash(history):
     assert history.broken is None
 
 
-def test_order_found_backwards(history):
-    """Order: one owner never goes back, whatever its predecessor left."""
+def test_repeats_backwards_after_a_crash_are_found(history):
+    """K6: one owner never goes back, whatever its predecessor left."""
     first = history.owned("n1", 1)
     history.put("a")
     history.put("b")
@@ -100,8 +100,8 @@ def test_order_found_backwards(history):
     assert history.broken == "order"
 
 
-def test_order_after_a_lost_lease(history):
-    """Order: what runs on under a lease that has ended may overlap; under one that lives it may not."""
+def test_overlap_with_a_lost_lease_passes(history):
+    """K6: a handler that runs on under a lease that has ended may overlap."""
     first = history.owned("n1", 1)
     history.put("a")
     history.put("b")
@@ -114,22 +114,22 @@ def test_order_after_a_lost_lease(history):
     assert history.broken is None
 
 
-def test_order_found_overlapping_a_hand_over(history):
-    """Order: a hand-over is no excuse."""
+def test_overlap_across_a_handoff_is_found(history):
+    """K6: a handoff is no exemption."""
     first = history.owned("n1", 1)
     history.put("a")
     history.put("b")
     history.handles("a", first)
     history.starts("b", first)
     history.put("c")
-    history.dead("b", "rejected")  # though its handler goes on
+    history.dead("b", "rejected")  # although its handler goes on
     second = history.owned("n2", 2)
     history.starts("c", second)
     assert history.broken == "order"
 
 
-def test_order_after_expiry(history):
-    """Order, K5: one whose time is over holds up nobody."""
+def test_expired_message_holds_up_no_other(history):
+    """K6, K5."""
     node = history.owned("n1", 1)
     history.put("a", expires=history.now + SECOND)
     history.put("b")
@@ -138,8 +138,8 @@ def test_order_after_expiry(history):
     assert history.broken is None
 
 
-def test_order_of_what_was_replaced(history):
-    """Order: a stream that was rolled back promises nothing of what it held."""
+def test_replaced_stream_has_no_order(history):
+    """K6: for messages of a stream that was rolled back, nothing is promised."""
     node = history.owned("n1", 1)
     history.put("a")
     history.put("b")

@@ -7,8 +7,8 @@ from collections import Counter
 import pytest
 
 from tests.simulation import surroundings
-from tests.simulation.script import GRACEFUL, OF_A_NODE, OF_ALL, OF_ETCD_BACK
 from tests.simulation.world import simulate
+from tests.support.promises.fault_kinds import KINDS
 
 _SEEDS, _CHUNK = 120, 120
 _ALL_SEEDS, _LARGE_CHUNK = 100_000, 1_000
@@ -16,7 +16,7 @@ _MOST_SHOWN = 5
 
 
 def _survive(seeds: range) -> Counter[str]:
-    """Totals over these seeds; fails with the commands that replay those which broke a promise."""
+    """Totals over these seeds. Fails with the commands that replay the seeds which broke a promise."""
     totals: Counter[str] = Counter()
     broken: list[str] = []
     with surroundings.replaced():
@@ -31,34 +31,34 @@ def _survive(seeds: range) -> Counter[str]:
 
 
 def _really_happened(totals: Counter[str], seeds: int) -> None:
-    """The simulation hasn't gone blind."""
-    for kind in (*OF_A_NODE, *OF_ALL, *OF_ETCD_BACK, *GRACEFUL):
+    """Check that the simulation isn't blind."""
+    for kind in KINDS:
         assert totals[f"fault: {kind}"] > 0, f"{kind} never happened"
     assert totals["put"] > 15 * seeds
     assert totals["settled"] >= totals["put"]
-    assert totals["taken"] > 5 * seeds, "partitions hardly ever changed hands"
-    assert totals["duplicates"] > 0, "no fault ever hit anything under way"
+    assert totals["taken"] > 5 * seeds, "partitions hardly ever changed owners"
+    assert totals["duplicates"] > 0, "no fault ever hit a message in flight"
     for ending in ("failed", "paused", "expired", "kills", "dead: expired", "dead: rejected"):
         assert totals[ending] > 0, f"{ending} never happened"
     assert any(kind.startswith("dead: its process died") for kind in totals)
 
 
 @pytest.mark.parametrize("first", range(0, _SEEDS, _CHUNK))
-def test_seeds(first):
-    """L, D, O, Z1, order, K4, K5, X11: after every step of each, and everything owned and drained in the end."""
+def test_promises_hold_for_seeds(first):
+    """L, D, O, Z1, order, K4, K5, X11: checked after every step; in the end all is owned and drained."""
     _really_happened(_survive(range(first, first + _CHUNK)), _CHUNK)
 
 
 @pytest.mark.full
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("first", range(0, _ALL_SEEDS, _LARGE_CHUNK))
-def test_many_seeds(first):
-    """L, D, O, Z1, order, K4, K5, X11: the same, a hundred thousand times."""
+def test_promises_hold_for_many_seeds(first):
+    """L, D, O, Z1, order, K4, K5, X11: the same for a hundred thousand seeds."""
     _really_happened(_survive(range(first, first + _LARGE_CHUNK)), _LARGE_CHUNK)
 
 
-def test_a_seed_is_always_the_same():
-    """A failing seed can be replayed: everything that happens is the same again, watched or not."""
+def test_seed_replays_identically():
+    """A failing seed can be replayed: every event is the same, with a trace and without."""
     with surroundings.replaced():
         for seed in range(5):
             lives: list[list[str]] = [[], []]

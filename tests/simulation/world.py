@@ -1,4 +1,4 @@
-"""One simulation: nodes, servers and what befalls them, from a seed to the last check."""
+"""One simulation: nodes, servers and faults, from a seed to the last check."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from evenlane.engine.errors import EvenlaneError
 from evenlane.engine.runtime.engine import Engine
 from tests.simulation import surroundings
 from tests.simulation.etcd import SimEtcd
+from tests.simulation.etcd_faults import backup_age
 from tests.simulation.events import PRIORITIES
-from tests.simulation.faults import Faults, age
+from tests.simulation.faults import Faults
 from tests.simulation.handling import Handling
-from tests.simulation.history import Bounds, Broken, Fault
 from tests.simulation.loop import NODE, SECOND, SimLoop, Stuck, bury
 from tests.simulation.network import Link
 from tests.simulation.nodes import ENV, SimConnect, SimNode
@@ -25,19 +25,20 @@ from tests.simulation.promises import Promises
 from tests.simulation.putting import Putting
 from tests.simulation.script import Script, written
 from tests.simulation.store import SimServer
+from tests.support.promises.history import Broken, Fault
 
 if TYPE_CHECKING:
     from collections import Counter
     from collections.abc import Callable
 
-_TICK_S = 0.1  # etcd looks for ended leases
-_RESTART_S = 1.0  # until a process that has ended by itself is started again
+_TICK_S = 0.1  # between two looks of etcd for ended leases
+_RESTART_S = 1.0  # until a process that ended by itself is started again
 
 
 @dataclass
 class Result:
-    """What a simulation was; `broken` None if all promises held. Times in seconds; `gaps` are those of partitions that
-    changed hands while nothing was wrong.
+    """The result of a simulation. `broken` is None if all promises held. `gaps` are the seconds that partitions were
+    without an owner when they changed owners while nothing was wrong. `virtual` is in seconds, too.
     """
 
     seed: int
@@ -49,7 +50,7 @@ class Result:
 
 
 class Simulation:
-    """`trace` is given a line for each thing that happens, None: nobody looks."""
+    """One life of a cluster. `trace` is called with a line for each event."""
 
     def __init__(self, script: Script, trace: Callable[[str], None] | None = None) -> None:
         self.script, self._trace = script, trace
@@ -57,16 +58,8 @@ class Simulation:
         self.loop = SimLoop(Random(f"order {script.seed}"), self._failed)
         self.etcd = SimEtcd(self.loop)
         self.etcd.revision = script.revision
-        slow = script.delays.slow
-        bounds = Bounds(
-            settle=int((0.3 + 4 * slow) * SECOND),
-            aftermath=int((3 + 4 * slow) * SECOND),
-            recovery=int((3 * script.ttl + 4 + 4 * slow) * SECOND),
-            unowned=int((3 + 6 * slow) * SECOND),
-            waiting=int((3 + 6 * slow) * SECOND),
-        )
         self.promises = Promises(
-            self.loop, self.etcd, ENV, bounds, self.note, self._server_now, script.topics, script.poison,
+            self.loop, self.etcd, ENV, script.bounds, self.note, self._server_now, script.topics, script.poison,
             script.unsteady,
         )  # fmt: skip
         self.etcd.on_event = self.promises.owners.changed
@@ -79,7 +72,7 @@ class Simulation:
         self._leaving = False
         self._handling = Handling(self)
 
-    # ---- what is told
+    # ---- trace and log
 
     def _server_now(self) -> int:
         return self.server.clock()
@@ -134,7 +127,7 @@ class Simulation:
         )  # fmt: skip
 
     def _tidy(self) -> None:
-        """Nothing that happens from here on counts."""
+        """End everything. Nothing that happens from here on counts."""
         self.loop.close()
         for actor in (*self.nodes, self.loop.world):
             self._graves += self.loop.kill(actor)
@@ -152,7 +145,7 @@ class Simulation:
             loop.call_later(put.at, putting.put, put)
         for action in script.actions:
             if action.kind == "etcd restored":
-                loop.call_later(max(0.05, action.at - age(action)), self.faults.back_up, action)
+                loop.call_later(max(0.05, action.at - backup_age(action)), self.faults.back_up, action)
             loop.call_later(action.at, self.faults.begin, action)
         await self._until(lambda: loop.time() - 1_000 >= script.ends, script.ends + 1)
         self.faults.end_all()
@@ -160,7 +153,7 @@ class Simulation:
             self.start_node()
         bound = 3 * script.ttl + 25 + 10 * script.delays.slow
         last_kill = -1
-        while last_kill != self.promises.attempts.last_kill:  # each is a fault, and there are only so many
+        while last_kill != self.promises.attempts.last_kill:  # each kill is a fault, and their number is limited
             last_kill = self.promises.attempts.last_kill
             done = await self._until(self._is_done, bound)
         if not done:
@@ -168,7 +161,7 @@ class Simulation:
         await self._leave()
         self._check()
         if script.graceful and (self.counts["exits"] or self.counts["unclean"]):
-            raise Broken("stop", "a node ended badly, though nothing was wrong")
+            raise Broken("stop", "a node ended badly, although nothing was wrong")
 
     async def _until(self, holds: Callable[[], bool], seconds: float) -> bool:
         until = self.loop.time() + seconds
@@ -188,7 +181,7 @@ class Simulation:
         return not self.promises.unfinished() and not self._unowned()
 
     def _unowned(self) -> list[int]:
-        """Partitions without owner, or whose owner doesn't run."""
+        """Partitions without an owner, or whose owner doesn't run."""
         living = {node.id for node in self.nodes if not node.leaving}
         keys = [self.etcd.get(names.key(ENV, "owners", p)) for p in range(self.script.partitions)]
         return [
@@ -204,7 +197,7 @@ class Simulation:
         raise Broken("L", f"{len(waiting)} things are open {bound} s after the last fault: {waiting[:5]}")
 
     async def _leave(self) -> None:
-        """All nodes end; nothing may be left over, nor ended badly."""
+        """Stop all nodes. Each must end, and end cleanly."""
         self._leaving = True
         for node in list(self.nodes):
             self.stop_node(node, None)
@@ -249,21 +242,19 @@ class Simulation:
             self._failed(f"{node} ends", error)
 
     def _ended(self, node: SimNode) -> None:
-        """The process has ended by itself: its supervisor starts it again, unless it was to end."""
+        """The process has ended by itself. Its supervisor starts it again, unless it was asked to end."""
         self.note("ended", node=node)
         back = node.back if node.leaving else _RESTART_S
-        self._remove(node)
+        self.remove(node)
         if back is not None:
             self.loop.call_later(back, self.start_node, node.id)
 
     def stop_node(self, node: SimNode, back: float | None, own: str | None = None) -> None:
-        """SIGTERM; `back` seconds later another process takes its place, one of the same id not before this one has
-        ended.
-        """
+        """Send SIGTERM. `back` seconds later another process takes its place; one of the same id waits for its end."""
         node.leaving = True
-        self.note("is told to stop", node=node)
+        self.note("gets SIGTERM", node=node)
         if node.engine is None:
-            self.kill_node(node)
+            self.remove(node)
         else:
             self.loop.call_soon(node.engine.stop, context=node.context)
         self._count_able()
@@ -272,11 +263,8 @@ class Simulation:
         elif back is not None:
             self.loop.call_later(back, self.start_node, own)
 
-    def kill_node(self, node: SimNode) -> None:
-        self._remove(node)
-
     def die(self, node: Any, uid: str) -> None:
-        """A handler, of this message, has ended its process. Its supervisor starts it again unless it was to end."""
+        """A handler of this message has killed its process. Its supervisor restarts it unless it was asked to end."""
         self.promises.attempts.kills(uid, node)
         now = self.loop.now
         self.promises.faults.append(Fault("crash", now, node, end=now, by=uid))
@@ -284,11 +272,12 @@ class Simulation:
         self.note("KILLED", by=uid)
         back = node.back if node.leaving else self.chance.choice((0.05, 0.5, 2.0)) * (0.5 + self.chance.random())
         own = node.id if node.leaving or self.chance.random() < 0.5 else None
-        self.kill_node(node)
+        self.remove(node)
         if back is not None:
             self.loop.call_later(back, self.start_node, own, context=self.loop.world.context)
 
-    def _remove(self, node: SimNode) -> None:
+    def remove(self, node: SimNode) -> None:
+        """The process is gone: nothing of it runs any more."""
         if node.dead:
             return
         self._graves += self.loop.kill(node)
@@ -305,7 +294,7 @@ class Simulation:
 
 
 def simulate(seed: int, trace: Callable[[str], None] | None = None, *, script: int | None = None) -> Result:
-    """Run one seed, or the script of another one with this one's chance; must be called within
+    """Run one seed, or the script of the seed `script` in this seed's order of events. Call it within
     `surroundings.replaced()`.
     """
     return Simulation(written(seed) if script is None else replace(written(script), seed=seed), trace).run()

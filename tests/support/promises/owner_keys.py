@@ -1,11 +1,11 @@
-"""What must hold of owner keys (O, Z1): the simulation and the ledger tests tell each change of one."""
+"""Checks the changes of owner keys in etcd (promises O, Z1)."""
 
 from collections.abc import Hashable, Mapping
 
 
 class OwnerKeys:
-    """A key is made only where there is none, under a create-revision higher than all before it. As long as it is
-    there it is one owner's: its create-revision and its lease stay.
+    """An owner key is created only where there is none, under a create-revision higher than all before it. Until it is
+    deleted it belongs to one owner: its create-revision and its lease stay.
     """
 
     def __init__(self) -> None:
@@ -13,19 +13,19 @@ class OwnerKeys:
         self._newest: dict[Hashable, int] = {}
 
     def changed(self, key: Hashable, owner: tuple[int, int] | None) -> str:
-        """`owner` is create-revision and lease, None if the key is gone. Returns what is wrong, empty if nothing is."""
+        """Return what is wrong with the change, or "". `owner`: create-revision and lease, None if the key is gone."""
         before = self._owners.pop(key, None)
         if owner is None:
             return ""
         self._owners[key] = owner
         newest, self._newest[key] = self._newest.get(key, 0), owner[0]
         if before is not None and before != owner:
-            return "is taken while it is another's"
+            return "is taken while another owner has it"
         if before is None and owner[0] <= newest:
-            return f"is made at revision {owner[0]}, after one at {newest}"
+            return f"is created at revision {owner[0]}, after one at {newest}"
         return ""
 
     def went_back(self, owners: Mapping[Hashable, tuple[int, int]]) -> None:
-        """etcd was restored or wiped: these keys are what it has now, and its revisions begin again."""
+        """etcd was restored or wiped: it has these keys now, and its revisions begin again."""
         self._owners = dict(owners)
         self._newest = {key: owner[0] for key, owner in owners.items()}
