@@ -1,4 +1,4 @@
-"""What tests are made of. See docs/contributing/testing.md."""
+"""Worlds, fakes, factories and checkers of tests. See docs/contributing/testing.md."""
 
 from pathlib import Path
 

@@ -1,6 +1,6 @@
-"""Cancelling work at each of its awaits, also in the instant in which what it waits for comes: Ctrl-C falls anywhere.
+"""Cancels work at each of its awaits, also at the moment when the awaited result arrives: Ctrl-C falls anywhere.
 
-Whoever cancels a task does so once and then waits for it: work that doesn't hear of it holds up the end of all.
+A caller cancels a task once and then waits for it: work that misses its cancellation holds up the whole end.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ When = Literal["while it waits", "as it comes"]
 
 
 class Cancelled:
-    """Awaits `work`, and has the task that does so cancelled at the await of this `number`, from 1."""
+    """An awaitable of `work`, whose task is cancelled at the await of this `number`, from 1."""
 
     def __init__(self, work: Coroutine[Any, Any, object], number: int, when: When) -> None:
         self._work, self._left, self._when = work, number, when
 
     @property
     def came(self) -> bool:
-        """Whether there was such an await."""
+        """Whether that await was reached."""
         return self._left <= 0
 
     def __await__(self) -> Generator[Any, Any, object]:
@@ -48,7 +48,7 @@ class Cancelled:
         if self._left == 0:
             task = asyncio.current_task()
             assert task is not None
-            if awaited is not None and self._when == "as it comes":  # before the task itself hears of it
+            if awaited is not None and self._when == "as it comes":  # before the task itself is woken
                 awaited.add_done_callback(lambda _: task.cancel())
             else:
                 asyncio.get_running_loop().call_soon(task.cancel)
@@ -56,8 +56,8 @@ class Cancelled:
 
 
 async def cancelled_anywhere(work: Callable[[], Coroutine[Any, Any, object]], when: When, within: float = 10.0) -> int:
-    """Do `work` again and again, cancelled at each of its awaits in turn; returns how many there are. Fails if it goes
-    on instead, or if a task that it has left behind survives its own cancellation.
+    """Run `work` repeatedly, cancelled at each of its awaits in turn. Return the number of awaits. Fails if the work
+    goes on instead, or if a task that it left behind survives its own cancellation.
     """
     number = 0
     while True:
@@ -79,7 +79,7 @@ async def cancelled_anywhere(work: Callable[[], Coroutine[Any, Any, object]], wh
 
 
 async def _end(left: set[asyncio.Task[Any]], within: float) -> None:
-    """As a loop does at its end."""
+    """Cancel the tasks, as a loop does at its end."""
     for task in left:
         task.cancel()
     if left:

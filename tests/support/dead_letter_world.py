@@ -1,4 +1,4 @@
-"""Dead letters of acme and others, and lanes to replay them into."""
+"""A world with dead letters, and lanes to replay them into."""
 
 from collections import Counter
 from typing import Self
@@ -28,6 +28,6 @@ class DeadLetterWorld(ProducerWorld):
         return [message.sequence for message in self.server.messages("DEAD_online")]
 
     def queued(self) -> Counter:
-        """The ids in the lanes."""
+        """The ids of the messages in the lanes."""
         ids = [h.value(message.headers, h.ID).split(":")[1] for message in self.stored()]
         return Counter(ids)

@@ -1,4 +1,4 @@
-"""Dead letters for tests, as docs/reference/messages.md says that nodes write them."""
+"""Dead letters for tests, in the format of docs/reference/messages.md."""
 
 from evenlane.engine.base import names
 from evenlane.engine.core.ports import Stored
@@ -9,7 +9,7 @@ PUT = DIED - 60_000_000_000
 
 
 def block(own: str = "m1", *, project: str = "acme", env: str = "online", group: int = 0, **more: str) -> bytes:
-    """The headers of a letter; `more` are further ones, or others, with `_` for `-`."""
+    """The headers of a dead letter. `more` adds headers or replaces them, with `_` for `-`."""
     priority = more.pop("priority", "mid")
     headers = {
         h.ID: f"{project}:{own}:LANES_{env}_3:17:5:dead",
@@ -32,6 +32,6 @@ def stored(own: str = "m1", *, project: str = "acme", body: bytes = b"an order",
 
 
 async def bury(store, own: str, *, project: str = "acme", env: str = "online", body: bytes = b"", **more) -> int:
-    """Its sequence."""
+    """Store a dead letter, and return its sequence."""
     headers = block(own, project=project, env=env, **more)
     return (await store.put(names.dead_subject(env, project), headers, body or own.encode())).sequence

@@ -1,8 +1,8 @@
-"""Golden files: what a command prints, in a text file beside its test.
+"""Golden files: the expected output of commands, in a text file next to the test.
 
 `tests/cli/topics/test_topics.py::test_pause_resume_and_drain` has its text in
-`tests/cli/topics/test_topics/pause_resume_and_drain.txt`. `pytest --update` writes the files as the commands are now;
-review the difference as any other.
+`tests/cli/topics/test_topics/pause_resume_and_drain.txt`. `pytest --update` rewrites the files with the present output;
+review their diff like code.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?Z")
-_PORT = re.compile(r"(?<=127\.0\.0\.1:)(?!(?:1|9)\b)\d+")  # 1 and 9 are those where tests know that nobody listens
+_PORT = re.compile(r"(?<=127\.0\.0\.1:)(?!(?:1|9)\b)\d+")  # 1 and 9 are ports of tests without a listener
 
 
 def normalised(text: str, words: Mapping[str, str]) -> str:
-    """The text without what differs from run to run: times of about now, free ports, who runs the test and where.
-    `words` has what varies in one test, and the word that is written for it.
+    """The text without differences between runs: recent times, free ports, user and host. `words` maps the variable
+    parts of one test to the words in the file.
     """
     for varying, word in words.items():
         text = text.replace(varying, word)
@@ -58,18 +58,18 @@ class Golden:
 
 
 class Transcript:
-    """Commands and what they print, as in a shell: stderr is marked by `!`, an exit code other than 0 by brackets."""
+    """Commands and their output, as in a shell: stderr is marked by `!`, an exit code other than 0 by brackets."""
 
     def __init__(
         self, run: Callable[..., tuple[int, str, str]], golden: Golden, words: Mapping[str, str] | None = None
     ) -> None:
         self.words = dict(words or {})
-        """What varies in this test, and the word that stands for it in the file."""
+        """Variable parts of this test -> the words for them in the file."""
         self._run, self._golden = run, golden
         self._lines: list[str] = []
 
     def __call__(self, *arguments: str) -> tuple[int, str, str]:
-        """Runs `evenlane ...`: (exit code, stdout, stderr)."""
+        """Run `evenlane ...`, and return (exit code, stdout, stderr)."""
         code, out, err = self._run(*arguments)
         self._lines += [f"$ evenlane {shlex.join(arguments)}", *out.splitlines()]
         self._lines += [f"! {line}" for line in err.splitlines()]
@@ -78,17 +78,17 @@ class Transcript:
         return code, out, err
 
     def fail(self, commands: str) -> None:
-        """Runs the commands, one per line; each fails with one sentence on stderr and nothing on stdout."""
+        """Run the commands, one per line. Each must fail with one sentence on stderr and nothing on stdout."""
         for command in commands.strip().splitlines():
             code, out, err = self(*shlex.split(command))
             assert ("", 1) == (out, err.count("\n")), command
             assert code in (1, 2), command
 
     def check(self) -> None:
-        """Compares all of it with the golden file."""
+        """Compare the transcript with the golden file."""
         self._golden.check(normalised("\n".join(self._lines), self.words))
 
 
 def golden_of(request: Any) -> Golden:
-    """For the fixture of a test."""
+    """The golden file of the test that requests a fixture."""
     return Golden(golden_path(request.path, request.node.name), update=request.config.getoption("--update"))

@@ -1,4 +1,4 @@
-"""What strangers may write: bytes that are nearly what is expected, and bytes that are nothing of the kind."""
+"""Bytes of foreign clients: nearly valid values, and nonsense."""
 
 import json
 from itertools import product
@@ -65,11 +65,11 @@ documents = (
     | _nested.map(msgspec.msgpack.encode)
     | _nested.map(lambda each: json.dumps(each).encode("utf-8", "replace"))
 )
-"""Whole values of JSON or msgpack, and what is neither."""
+"""Values of JSON or msgpack, and of neither."""
 
 
 def spoilt(*samples: bytes) -> st.SearchStrategy[bytes]:
-    """Samples in which some things stand that don't belong there."""
+    """Samples with foreign parts in them."""
     put_in = st.sampled_from([*(text.encode("utf-8", "replace") for text in (*NUMBERS, *TEXTS)), b"null", b"[]", b"{}"])
     where = st.floats(0, 1)
 
@@ -82,7 +82,7 @@ def spoilt(*samples: bytes) -> st.SearchStrategy[bytes]:
 
 
 def _field_replaced(sample: bytes, which: int, new: bytes) -> bytes:
-    """One of the values of a JSON object; the sample as it is if it is none."""
+    """The JSON object with one value replaced; any other sample unchanged."""
     try:
         read = {name: msgspec.Raw(msgspec.json.encode(value)) for name, value in json.loads(sample).items()}
     except (ValueError, AttributeError):
@@ -97,11 +97,11 @@ words = st.sampled_from(["acme", "0", "mid", *NUMBERS[:14], *TEXTS, "urgent", "_
 
 
 def subjects(prefix: str, depth: int) -> st.SearchStrategy[bytes]:
-    """As a stream with so many words behind the prefix may take them."""
+    """Subjects with `depth` words after the prefix, as a stream may accept them."""
     return st.lists(words, min_size=depth, max_size=depth).map(lambda rest: b".".join([prefix.encode(), *rest]))
 
 
 def every_header() -> list[bytes]:
-    """A block for each name with each odd value, and some that are none."""
+    """A block of headers for each name with each odd value; some aren't valid."""
     lines = [f"{name}: {value}".encode("utf-8", "replace") for name, value in product(NAMES, (*NUMBERS, *TEXTS))]
     return [b"NATS/1.0\r\n%b\r\n\r\n" % line for line in lines]

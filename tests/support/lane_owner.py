@@ -1,4 +1,4 @@
-"""A lane with a stream, a log and an owner that does what the node does, each step a call: for tests of FedLane."""
+"""A lane with a stream, a settle log and an owner that does the work of a node, step by step: for tests of FedLane."""
 
 from evenlane.engine.base.names import LaneId
 from evenlane.engine.core.lane import settle_record
@@ -47,7 +47,7 @@ class Stream:
         return LaneState(self.created, first, self.last, self.last_at)
 
     def time_of(self, sequence: int) -> int | None:
-        """As the node asks it before it compares identities."""
+        """The answer that a node gets before it compares identities."""
         state = self.state()
         if sequence == 0 or not state.first <= sequence <= state.last:
             return None
@@ -60,7 +60,7 @@ class Stream:
 
 
 class Owner:
-    """`limits` are small, so that a few messages reach the index and the spill."""
+    """An owner. `limits` are small, so that a few messages reach the index and the spill."""
 
     def __init__(self, stream: Stream, log: list[bytes], epoch: int, limits: MemoryBudget) -> None:
         self.stream, self.log, self.limits = stream, log, limits
@@ -87,7 +87,7 @@ class Owner:
         self.lane.expect_backlog(counts, self.stream.last)
 
     def feed(self, *, headless: bool = False) -> bool:
-        """One message of the main feed; False if there is none. `headless`: its body is left in the stream."""
+        """Deliver one message of the main feed; False if there is none. `headless`: its body stays in the stream."""
         sequence = self.stream.after(self.lane.position)
         if self.catch_up_to is not None and (sequence is None or sequence > self.catch_up_to):
             self.lane.caught_up(self.catch_up_to)
@@ -106,7 +106,7 @@ class Owner:
         return True
 
     def read_ahead(self, subject: bytes, limit: int = 1) -> None:
-        """As engine/node/partitions/read_ahead.py does, once."""
+        """Read ahead once, as engine/node/partitions/read_ahead.py does."""
         start = self.lane.next_ahead(subject)
         if start is not None:
             found = [s for s in sorted(self.stream.held) if s >= start and self.stream.held[s][0] == subject][:limit]
@@ -123,7 +123,7 @@ class Owner:
     # ---- queues, as engine/node/queues/payload_reader.py treats them
 
     def read(self, subject: bytes, count: int, *, fails: bool = False) -> None:
-        """Bring the next of a queue to hand; those that are gone are settled (E12)."""
+        """Load the next messages of a queue. Missing ones are settled (E12)."""
         queue, lane = self.queues[subject], self.lane
         if not queue.unread and lane.lacks(subject):
             return
@@ -156,7 +156,7 @@ class Owner:
             queue.spill_from = position + 1
 
     def probe(self) -> bool:
-        """Settle what pins the watermark if it is gone: deleted while it was in the spill, nobody missed it."""
+        """Settle the message that pins the watermark if it was deleted in the spill, where no reader misses it."""
         sequence = self.lane.removal.durable_watermark + 1
         if sequence in self.stream.held or sequence > self.lane.position:
             return False
@@ -170,7 +170,7 @@ class Owner:
         self.log.append(settle_record.encode(append.record))
 
     def learn(self, append: Append) -> None:
-        """What became of an append whose ack was lost stands in the log."""
+        """Read in the log whether an append without an ack was stored."""
         fold = settle_record.fold(self.log)
         if (fold.epoch, fold.number) == (self.lane.epoch, append.record.number):
             self.lane.log.acknowledged(append)

@@ -1,4 +1,4 @@
-"""The lines of the log that the code can write, read from it: event, level and fields."""
+"""The log lines that the code can write, read from the code: event, level and fields."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ class Line(NamedTuple):
 
 
 def written(*folders: str) -> set[Line]:
-    """All whose event stands in the code; a choice of two is two lines."""
+    """All lines with a constant event. A choice of two events is two lines."""
     files = [path for folder in folders for path in sorted((ROOT / folder).rglob("*.py"))]
     return {line for path in files for node in nodes(path) for line in _lines(node)}
 
 
 @cache
 def nodes(path: Path) -> list[ast.AST]:
-    """Of calls and constants, in which all lies."""
+    """The calls and constants in a file."""
     return [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call | ast.Constant)]
 
 

@@ -1,4 +1,4 @@
-"""docs/reference/logs.md as tests see it: which lines there are, and that what is captured is as it says."""
+"""The tables of docs/reference/logs.md, with which captured log lines are compared."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _EVERYWHERE = {"event", "log_level", "exc_info"}
 
 
 def tables() -> tuple[set[Line], set[Line]]:
-    """Decisions, and all others."""
+    """The rows of decisions, and all others."""
     text = (ROOT / "docs/reference/logs.md").read_text()
     decisions, _, others = text.partition("## Decisions")[2].partition("## All others")
     return _rows(decisions), _rows(others)
@@ -30,7 +30,7 @@ DECISIONS, OTHERS = tables()
 
 
 def logged(log: list[dict[str, Any]], event: str, **fields: Any) -> dict[str, Any]:
-    """The last line of this event with these values, which has the level and the fields that the table says."""
+    """The last line of this event with these values. Its level and fields must be those in the table."""
     [*_, found] = [line for line in log if line["event"] == event and fields.items() <= line.items()]
     assert Line(event, found["log_level"], frozenset(found) - _EVERYWHERE) in DECISIONS
     return found

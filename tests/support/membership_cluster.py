@@ -1,4 +1,4 @@
-"""Nodes of a cluster on etcd in memory, whose partition hosts only write down what is asked of them."""
+"""Memberships of several nodes on etcd in memory. Their partition hosts only record their calls."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ def key(*parts: str | int) -> str:
 
 
 class Client(MemoryCoordination):
-    """One whose answers can be lost or kept back: by the first word of the keys that a call is about."""
+    """A client whose answers can be lost or delayed, chosen by the first word of the keys in a call."""
 
     def __init__(self, store: Any = None) -> None:
         super().__init__(store)
         self.lose: set[str] = set()
-        """Transactions about these are carried out, and their answers lost."""
+        """Transactions on these keys are carried out, and their answers lost."""
         self.gates: dict[str, asyncio.Event] = {}
-        """Calls about these wait before their answer is given."""
+        """Calls on these keys wait before they return their answer."""
         self.waiting = 0
         self.late: dict[str, asyncio.Event] = {}
-        """Transactions about these are under way for a while before they are carried out."""
+        """Transactions on these keys wait before they are carried out."""
         self.deaf = False
-        """Its watches are told nothing."""
+        """Its watches receive nothing."""
 
     @property
     def answers(self):
@@ -74,7 +74,7 @@ def _word(about: str) -> str:
 
 
 class RecordingHost:
-    """A node's. `runs[partition]` is what still runs when it is handed over."""
+    """The partition host of a node. `runs[partition]` is the handoff state when it is handed over."""
 
     def __init__(self, cluster: MembershipCluster, name: str) -> None:
         self.cluster, self.name = cluster, name
@@ -128,12 +128,12 @@ class RecordingHost:
         return self.durable
 
     def run(self, number, *sequences):
-        """Handlers of these still run when the partition is handed over."""
+        """Handlers of these messages still run when the partition is handed over."""
         self.runs[number] = HandoffState(0, StreamIdentity("s", 9, 9, 0), set(sequences), over=True)
         return self.runs[number]
 
     def end(self, number, sequence):
-        """One of them has ended."""
+        """One of these handlers has ended."""
         over = self.runs[number]
         over.running.discard(sequence)
         over.done.append(sequence)
@@ -141,7 +141,7 @@ class RecordingHost:
 
 
 class Node:
-    """A term: lease, membership and host."""
+    """A session: lease, membership and host."""
 
     def __init__(self, cluster: MembershipCluster, name: str, ttl: int, host: Any = None) -> None:
         self.name, self.client = name, cluster.client.peer()
@@ -176,7 +176,7 @@ class Node:
         return self.membership.member.owned
 
     async def crash(self):
-        """As kill -9; its lease ends."""
+        """End as by kill -9; its lease ends."""
         await self.membership.end()
         self.host.open_now.clear()
         for task in self.lease._tasks:
@@ -192,7 +192,7 @@ class Node:
 
 
 class MembershipCluster:
-    """`plan` is written by hand; `check` is called whenever a partition is taken over."""
+    """A cluster. Tests write the `plan`; `check` is called at each takeover of a partition."""
 
     def __init__(self) -> None:
         self.client = Client()
@@ -218,17 +218,17 @@ class MembershipCluster:
         return made if len(made) > 1 else made[0]
 
     def check(self, number):
-        """Z1: nobody else has it open."""
+        """Z1: no other node has it open."""
         assert not [node.name for node in self.nodes if number in node.host.open_now]
 
     async def plan(self, **partitions: list[int]):
         self.generation += 1
-        for name, wanted in partitions.items():
-            record = PlanRecord(generation=self.generation, partitions=wanted)
+        for name, planned in partitions.items():
+            record = PlanRecord(generation=self.generation, partitions=planned)
             await self.client.put(key("plan", name), encode(record))
 
     async def owners(self):
-        """Partition -> node, by the keys."""
+        """Partition -> node, by the owner keys."""
         listing = await MemoryCoordination.list(self.client, key("owners", ""))
         return {int(i.key.rpartition("/")[2]): decode(OwnerRecord, i.key, i.value).id for i in listing.items}
 
@@ -237,13 +237,13 @@ class MembershipCluster:
         return listing.items
 
     async def own(self, **partitions: list[int]):
-        """Plan, and wait until it is carried out."""
+        """Write a plan, and wait until the nodes own these partitions."""
         await self.plan(**partitions)
         nodes = {node.name: node for node in self.nodes}
         await until(lambda: all(sorted(p) == nodes[name].owned for name, p in partitions.items()))
 
     def changes_of(self, prefix):
-        """What happened to keys under a prefix, in order: (kind, last part)."""
+        """The changes of keys under a prefix, in order: (kind, last part, lease)."""
         return [
             (event.kind, event.item.key.removeprefix(key(prefix, "")), event.item.lease)
             for event in self.client.store._history

@@ -1,5 +1,5 @@
-"""What meter records say in all, worked out one by one in plain Python: an oracle for reports, by the law of
-conservation (docs/reference/metering.md).
+"""Totals of meter records, computed in plain Python: an oracle for reports, by the law of conservation
+(docs/reference/metering.md).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Row(NamedTuple):
-    """Of one queue in one record."""
+    """One queue in one record."""
 
     node: str
     number: int
@@ -52,8 +52,8 @@ def _rows(body: bytes) -> Iterable[Row]:
 
 
 class Totals(NamedTuple):
-    """`arrived` counts what was retried once more; `unclosed` are the (node, partition) whose owner was succeeded
-    before it had said its last word.
+    """Totals. `arrived` counts each retry again. `unclosed` are the (node, partition) whose owner was replaced before
+    its last record.
     """
 
     arrived: int
@@ -64,7 +64,7 @@ class Totals(NamedTuple):
 
 
 def totals(found: Iterable[Row], project: str | None = None) -> Totals:
-    """Whatever the rows' order, and however often each comes."""
+    """Totals of rows in any order, with any repeats."""
     ended, waits = Counter[str](), Counter[int]()
     waiting, unclosed = 0, set()
     for epochs in _by_queue(row for row in found if project in (None, row.project)).values():
@@ -81,7 +81,7 @@ def totals(found: Iterable[Row], project: str | None = None) -> Totals:
 
 
 def _by_queue(found: Iterable[Row]) -> dict[tuple[str, int, int], dict[int, Row]]:
-    """The last row of each queue and epoch, with all buckets it ever named."""
+    """The last row of each queue and epoch, with all its buckets so far."""
     queues: dict[tuple[str, int, int], dict[int, Row]] = {}
     for row in sorted(set_of(found), key=lambda each: each.number):
         epochs = queues.setdefault((row.project, row.group, row.band), {})
@@ -91,7 +91,7 @@ def _by_queue(found: Iterable[Row]) -> dict[tuple[str, int, int], dict[int, Row]
 
 
 def set_of(found: Iterable[Row]) -> Iterable[Row]:
-    """Each once: a record that came twice is the same."""
+    """Each row once: a repeated record is the same."""
     return {
         (row.node, row.number, row.partition, row.epoch, row.project, row.group, row.band): row for row in found
     }.values()

@@ -1,4 +1,4 @@
-"""Nodes' answers, cut by chance from what tenants have."""
+"""Random answers of nodes about their tenants."""
 
 from hypothesis import strategies as st
 
@@ -39,7 +39,7 @@ def rows(draw, project):
 
 @st.composite
 def answers(draw):
-    """Of up to three nodes."""
+    """Answers of up to three nodes."""
     reported = []
     for node in "abc"[: draw(st.integers(0, 3))]:
         projects = draw(st.sets(names))
@@ -49,7 +49,7 @@ def answers(draw):
 
 
 def cluster(*nodes, **fields) -> ClusterSnapshot:
-    """Of nodes that own a part each of 8 partitions; the first one leads."""
+    """A snapshot of nodes that each own a part of 8 partitions. The first one leads."""
     known = {name: NodeRecord(host="host", version="1", at=1.0) for name in nodes}
     owners = {partition: nodes[partition % len(nodes)] for partition in range(8)} if nodes else {}
     made = ClusterSnapshot("online", PRIORITIES, 8, known, owners, nodes[0] if nodes else None)
@@ -57,6 +57,6 @@ def cluster(*nodes, **fields) -> ClusterSnapshot:
 
 
 def row(project, *, backlog=0, leaving=0.0, reasons=None, **fields) -> Row:
-    """With something in the middle priority alone."""
+    """A row with messages only in the middle priority."""
     mid = Band(backlog, leaving=leaving, reasons=reasons or {}, oldest_s=1.0 if backlog else None)
     return Row(project, [Band(), mid, Band()], **fields)

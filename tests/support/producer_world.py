@@ -1,4 +1,4 @@
-"""What tests of the producer share: topics and facts without etcd, a producer on the store in memory."""
+"""A producer on the store in memory, with topics and cluster config without etcd."""
 
 from dataclasses import dataclass, field
 
@@ -18,7 +18,7 @@ def accepted(spec: str, before=None):
 
 
 class Topics(dict):
-    """The accepted topics, by project; stands in for the TopicBook."""
+    """The accepted topics, by project, in place of a topic cache."""
 
     def set(self, project: str, spec: str) -> None:
         self[project] = accepted(spec, self.get(project))
@@ -26,7 +26,7 @@ class Topics(dict):
 
 @dataclass
 class ProducerWorld:
-    """A store in memory that a producer puts into; `env` is that of all."""
+    """A store in memory that a producer puts into. `env` is the environment of all parts."""
 
     env: str = "online"
     now: int = 1_700_000_000_000_000_000

@@ -1,5 +1,5 @@
-"""Which tests show which requirement: `make rows`. A docstring names the codes; docs/contributing/requirements.md says
-what they mean.
+"""Lists the tests of each requirement: `make rows`. Docstrings name the codes, which
+docs/contributing/requirements.md defines.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ _PROMISES = re.compile(r"(?<![\w`'])([LDOVQWM])(?=[,:.)]|$| and )", re.MULTILINE
 
 class Docstring(NamedTuple):
     test: str
-    """`tests/unit/test_x.py::TestY::test_z`, or of a module or class: a part of that."""
+    """`tests/unit/test_x.py::TestY::test_z`, or a part of it for a module or class."""
     text: str
 
 
 @cache
 def legend() -> dict[str, str]:
-    """What each code means; faults are `fault 3`."""
+    """Code -> meaning. The code of a fault is `fault 3`."""
     return {f"fault {code}" if code.isdigit() else code: meaning for code, meaning in _ROW.findall(LEGEND.read_text())}
 
 
 def named(text: str) -> set[str]:
-    """The codes that a docstring names: a promise, which is one letter, only where it stands in a list of codes."""
+    """The codes in a docstring. The letter of a promise counts only in a list of codes."""
     faults = {f"fault {number}" for match in _FAULTS.finditer(text) for number in re.findall(r"\d+", match[1])}
     head = re.split(r"[:.]", text, maxsplit=1)[0]
     lists = [head + ":", *re.findall(r"\([^)]*\)", text)]
@@ -72,7 +72,7 @@ def _nodes(node: ast.AST, path: str) -> Iterator[tuple[str, ast.Module | ast.Cla
 
 
 def shown() -> dict[str, list[str]]:
-    """Each row of the legend in its order, with the tests that name it."""
+    """Each row of the legend, in its order, with the tests that name it."""
     found: dict[str, list[str]] = defaultdict(list)
     for each in docstrings("tests"):
         if "/test_" in each.test or each.test.startswith(("tests/contract", "tests/simulation")):
@@ -81,15 +81,15 @@ def shown() -> dict[str, list[str]]:
     return {code: found[code] for code in legend()}
 
 
-def main(wanted: list[str]) -> None:
-    """Print the rows, or those that are named, with their tests."""
+def main(codes: list[str]) -> None:
+    """Print all rows, or those of these codes, with their tests."""
     rows = shown()
     for code, tests in rows.items():
-        if wanted and code not in wanted:
+        if codes and code not in codes:
             continue
         print(f"{code}: {legend()[code]}")  # noqa: T201
         print(*(f"    {test}" for test in tests or ["no test shows this row"]), sep="\n")  # noqa: T201
-    if not wanted:
+    if not codes:
         print("\nno test:", ", ".join(code for code, tests in rows.items() if not tests) or "none")  # noqa: T201
 
 

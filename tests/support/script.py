@@ -1,6 +1,6 @@
-"""Text scripts: blocks of commands, a line of dashes, and what the commands print.
+"""Text scripts: blocks of commands, a line of dashes, and the expected output.
 
-A line that begins with `#` is prose. `pytest --update` writes down what the commands print now.
+A line that begins with `#` is prose. `pytest --update` rewrites the output.
 """
 
 DASHES = "----"
@@ -8,7 +8,7 @@ _UNITS = {"us": 1_000, "ms": 10**6, "s": 10**9, "m": 60 * 10**9, "h": 3_600 * 10
 
 
 def rewritten(text, do):
-    """The same script with what `do(command)` prints for each command now."""
+    """The script with the present output of `do(command)` for each command."""
     return "\n\n".join(_block(do, block) for block in text.strip().split("\n\n")) + "\n"
 
 
@@ -22,6 +22,6 @@ def _block(do, block):
 
 
 def duration(text):
-    """ns."""
+    """A duration, such as `50ms`, in ns."""
     number = text.rstrip("umsh")
     return round(float(number) * _UNITS[text[len(number) :]])

@@ -1,6 +1,6 @@
-"""What a child process is at, in its own words: for a test that has waited for its end in vain.
+"""Stacks of a child process, for a test that has waited for its end in vain.
 
-A hang that comes once in a hundred runs is seen once: the failure itself has to say where.
+A hang that happens once in a hundred runs is seen once: the failure itself must show where.
 """
 
 from __future__ import annotations
@@ -14,23 +14,23 @@ import sys
 from typing import Any
 
 LISTEN = "from tests.support.stacks import listen; listen()\n"
-"""In front of the code of a child: then it answers `ask`."""
+"""The first line of a child's code, which makes it answer `ask`."""
 _ANSWER_S = 3.0
 
 
 def listen() -> None:
-    """At SIGUSR1 say on stderr where each thread is, and what each task of the event loop waits for; then end."""
+    """At SIGUSR1, print to stderr where each thread is and what each task awaits, and end."""
     signal.signal(signal.SIGUSR1, lambda _number, _frame: _print_tasks())
     faulthandler.register(signal.SIGUSR1, chain=True)
 
 
 def ask(process: subprocess.Popen[Any]) -> None:
-    """Have it say on its stderr where it is, and end, if it listens."""
+    """Make a listening process print its stacks to stderr, and end."""
     process.send_signal(signal.SIGUSR1)
 
 
 def end_of(process: subprocess.Popen[str], timeout: float) -> tuple[str, str]:
-    """Its stdout and stderr once it has ended by itself; a failure says where it hangs."""
+    """Return stdout and stderr once the process has ended by itself. A failure shows where it hangs."""
     try:
         return process.communicate(timeout=timeout)
     except subprocess.TimeoutExpired:
@@ -39,7 +39,7 @@ def end_of(process: subprocess.Popen[str], timeout: float) -> tuple[str, str]:
         process.communicate(timeout=_ANSWER_S)
     except subprocess.TimeoutExpired:
         process.kill()
-    raise AssertionError(f"after {timeout:g} s it still runs; it says:\n{process.communicate()[1]}")
+    raise AssertionError(f"after {timeout:g} s it still runs; its stacks:\n{process.communicate()[1]}")
 
 
 def _print_tasks() -> None:
@@ -55,7 +55,7 @@ def _print_tasks() -> None:
 
 
 def _of_task(task: asyncio.Task[Any]) -> list[str]:
-    """The frames of a task, the outermost first, down to what it waits for."""
+    """The frames of a task, from the outermost to the awaited one."""
     lines, work = [f"task {task.get_name()}, cancelled {task.cancelling()} times, is at"], task.get_coro()
     while work is not None:
         frame = _first(work, "cr_frame", "gi_frame", "ag_frame")

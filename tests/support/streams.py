@@ -1,4 +1,4 @@
-"""What tests on real servers share: reading back what the streams hold."""
+"""Reads the contents of streams on real servers."""
 
 import asyncio
 
@@ -9,7 +9,7 @@ from evenlane.engine.store.jetstream.store import JetStreamStore
 
 
 async def all_stored(url: str, env: str, partitions: int) -> list[Stored]:
-    """Every message of every lane, as a feed delivers it."""
+    """All messages of all lanes, as feeds deliver them."""
     store = JetStreamStore(NatsOptions((url,)), env)
     await store.open()
     try:

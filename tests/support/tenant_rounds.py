@@ -1,4 +1,4 @@
-"""Rounds over queues that stand in a table, at instants of the test's own."""
+"""Rounds of the tenant registry over given queues, at given times."""
 
 from collections import Counter
 from operator import sub
@@ -26,8 +26,8 @@ def look(project="acme", band=1, backlog=0, reason=None, flow=(), **fields) -> Q
 
 
 def new_of(tenants, looks):
-    """The looks with what is new of each queue since the round before: one queue is told from another of its project
-    and band by its turn.
+    """The looks with the change of each queue since the round before. Queues of one project and band are identified
+    by their order.
     """
     published = tenants.__dict__.setdefault("published", {})
     turns = Counter()
@@ -39,7 +39,7 @@ def new_of(tenants, looks):
 
 
 def go_round(tenants, at, *looks, in_flight=None, came=None, topics=topic, part=1.0, took=0) -> None:
-    """`at` and `took` in seconds."""
+    """Run one round. `at` and `took` are in seconds."""
     tenants.begin(int(at * SECOND))
     for each in new_of(tenants, looks):
         tenants.look(each)

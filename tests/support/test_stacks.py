@@ -1,4 +1,4 @@
-"""A child that doesn't end says in the failure of its test where it hangs."""
+"""Tests of the stacks of a child process that doesn't end."""
 
 import subprocess
 import sys
@@ -18,7 +18,7 @@ asyncio.run(deaf())
 """
 
 
-def test_a_process_that_hangs_says_where():
+def test_hanging_process_shows_its_stacks():
     process = subprocess.Popen(
         [sys.executable, "-c", LISTEN + _DEAF], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
@@ -31,7 +31,7 @@ def test_a_process_that_hangs_says_where():
         assert 1 == process.returncode
 
 
-def test_what_ends_gives_what_it_wrote():
+def test_ended_process_returns_its_output():
     process = subprocess.Popen(
         [sys.executable, "-c", "print(7)"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )

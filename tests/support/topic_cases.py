@@ -1,4 +1,4 @@
-"""What people write into etcd, right and wrong; shared by the tests of all that reads topics."""
+"""Valid and invalid specs as people write them, for tests of all readers of topics."""
 
 from dataclasses import dataclass
 
@@ -30,7 +30,7 @@ BAD_NUMBERS = (
     "9" * 5_000,
 )
 
-# Fault row 19: (what stands in etcd, the field to blame, words of the reason).
+# Fault row 19: (the value in etcd, the invalid field, words of the reason).
 BAD = [
     (b"", "", "is not JSON"),
     (b"qps=5", "", "is not JSON"),
@@ -97,7 +97,7 @@ BAD += [
     for bad in (*BAD_NUMBERS, "null")
 ]
 
-# F12: (a number, how a sentence shows it).
+# F12: (a number, its form in a sentence).
 LARGE_NUMBERS = [
     ("1e400", "not 1e400"),
     ("-1e400", "not -1e400"),

@@ -11,8 +11,8 @@ from evenlane.ring.coordination.ports import Coordination
 async def put_specs(
     coordination: Coordination, env: str, cluster_config: ClusterConfig, specs: Mapping[str, str]
 ) -> None:
-    """As `topics apply` does. Fails unless all are in force."""
+    """Write the specs as `topics apply` does. Fails unless all are accepted."""
     applying = ApplyPlan(coordination, env, cluster_config)
-    described = PlannedTopic({project: spec.encode() for project, spec in specs.items()}, {})
-    outcome = await applying.carry_out(await applying.plan(described))
+    planned = PlannedTopic({project: spec.encode() for project, spec in specs.items()}, {})
+    outcome = await applying.carry_out(await applying.plan(planned))
     assert (len(specs), [], None) == (len(outcome.written), outcome.waiting, outcome.broken)

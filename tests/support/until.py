@@ -1,4 +1,4 @@
-"""Waiting for a condition, where no event tells of it."""
+"""Waits for a condition that has no event."""
 
 import asyncio
 import inspect
@@ -12,9 +12,9 @@ _PAUSE_S, _MAX_PAUSE_S = 0.01, 0.1  # a pause is as long as the check before it 
 
 
 async def until(condition: Callable[[], Value | Awaitable[Value]], timeout: float = 10.0, what: str = "") -> Value:
-    """Ask `condition` (which may be async) again and again until it is true; returns what it gave.
+    """Call `condition` (which may be async) until its result is true, and return that result.
 
-    Fails after `timeout` seconds, however long one answer takes, with `what` was waited for.
+    Fails after `timeout` seconds, even during a call. The failure names `what` was awaited.
     """
     last: object = "no answer"
     try:

@@ -1,4 +1,4 @@
-"""Tests in virtual time, for what a busy machine would be too late for: a second passes when nobody is ready."""
+"""Tests in virtual time, for which a busy machine would be too slow: time passes when no task is ready."""
 
 from collections.abc import Callable, Coroutine
 from functools import wraps
@@ -10,8 +10,8 @@ from tests.simulation.loop import SimLoop
 
 
 def in_virtual_time(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
-    """Run it on the simulation's event loop and clock. Fixtures with a loop of their own can't be used in it: what has
-    to be there it makes itself. Its time is that of its loop.
+    """Run the test on the simulation's event loop and clock. It can't use fixtures with a loop of their own, so it must
+    make what it needs. Its time is that of its loop.
     """
 
     @wraps(test)

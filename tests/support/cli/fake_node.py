@@ -1,12 +1,15 @@
-"""What a supervisor of these tests takes for a node: `fake_node.py --node=ID --lifeline=FD ...`.
+"""A fake node for the supervisor in tests: `fake_node.py --node=ID --lifeline=FD ...`.
 
-`$FAKE_NODES` is a folder. `<ID>` in it has one line for each life, and the last one is for all that follow:
-`ready` (then wait for SIGTERM), `deaf` (ready, and it ignores SIGTERM), `mute` (joins, is never ready), `joined N`
-and `exit N` (ends so, before or after it has joined), `dies N` (joins, then ends so with its lease), `done N` (ready,
-then ends so), `quits N` (ready, and ends so at SIGTERM, with its lease), `kill` (ready, then kill -9), `fork` (the
-same, and a child with all its descriptors lives for 5 s more), `thread` (ready, then only its main thread ends). It
-claims lease 1 in its first life, 2 in the next, and gives it back at SIGTERM, and where it finds something wrong.
-Lives and signals are noted in `<ID>.lives` and `<ID>.signals`.
+`$FAKE_NODES` is a folder. The file `<ID>` in it has one line per life; the last line is for all later lives:
+
+- `ready`: is ready, then waits for SIGTERM. `deaf`: is ready, and ignores SIGTERM. `mute`: joins, and is never ready.
+- `exit N`, `joined N`: exits with code N before or after it has joined. `dies N`: joins, then exits with its lease.
+- `done N`: is ready, then exits. `quits N`: is ready, and exits at SIGTERM with its lease.
+- `kill`: is ready, then gets SIGKILL. `fork`: the same, and a child with all its descriptors lives for 5 s more.
+- `thread`: is ready, then only its main thread ends.
+
+It claims lease 1 in its first life, 2 in the next, and gives it back at SIGTERM and on errors. It notes lives and
+signals in `<ID>.lives` and `<ID>.signals`.
 """
 
 import ctypes
@@ -50,7 +53,7 @@ for each in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
     signal.signal(each, _on_signal)
 _note("lives", os.getpid())
 claimant = Claimant(int(_FLAGS["claims"]))
-claimant.holds([_lived()])  # a lease of its own for each life
+claimant.holds([_lived()])  # each life has a lease of its own
 line = Lifeline(int(_FLAGS["lifeline"]), 0.1 - KILL_AFTER_S)
 if word == "exit":
     claimant.holds([])

@@ -1,4 +1,4 @@
-"""Fake nodes under a supervisor: what each is to do, and what it did."""
+"""Fake nodes under a supervisor: their scripts, and records of their lives."""
 
 import sys
 from pathlib import Path
@@ -12,7 +12,7 @@ PROGRAM = (sys.executable, "-P", FAKE)
 
 
 class Fakes:
-    """Nodes n-0, n-1, ...: what each is to do in its lives, and what it did."""
+    """Nodes n-0, n-1, ..., each with a script for its lives."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder

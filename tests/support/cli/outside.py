@@ -1,4 +1,4 @@
-"""`evenlane` as a process of its own, whose output goes into pipes."""
+"""Runs `evenlane` in a process of its own, with pipes for its output."""
 
 import asyncio
 import sys
@@ -7,7 +7,7 @@ CODE = "from evenlane.engine.cli.main import main; main()"
 
 
 async def evenlane(*arguments):
-    """(exit code, stdout, stderr) of a command that ends by itself."""
+    """Return (exit code, stdout, stderr) of a command that ends by itself."""
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-c", CODE, *arguments,
         stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,

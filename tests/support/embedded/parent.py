@@ -1,7 +1,7 @@
-"""A parent of servers that a test ends in many ways: `parent.py DATA_DIR leave|stay`.
+"""A parent process of servers, which tests end in many ways: `parent.py DATA_DIR leave|stay`.
 
-Prints the servers' process ids as a JSON list once both serve. Then `leave` exits without a word to them, and
-`stay` serves until a signal comes.
+It prints the servers' process ids as a JSON list once both serve. Then `leave` exits without stopping them, and `stay`
+serves until a signal comes.
 """
 
 import asyncio

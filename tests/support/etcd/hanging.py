@@ -9,7 +9,7 @@ from tests.support.until import until
 
 @contextlib.asynccontextmanager
 async def hanging(server):
-    """The server keeps its connections and says nothing."""
+    """Suspend the server: it keeps its connections, and sends nothing."""
     process = psutil.Process(server.pid)
     process.suspend()
     await until(lambda: process.status() == psutil.STATUS_STOPPED)

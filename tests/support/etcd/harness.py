@@ -1,4 +1,4 @@
-"""Where the contract of the coordination port is tried: what each adapter needs beside the port itself."""
+"""Harnesses for the contract tests of the coordination port: the operations that tests need besides the port."""
 
 import asyncio
 import itertools
@@ -14,7 +14,7 @@ _fresh = itertools.count()
 
 
 class CoordinationHarness(Protocol):
-    prefix: str  # nothing is under it yet
+    prefix: str  # no key is under it yet
 
     def client(self) -> Coordination: ...
 
@@ -57,7 +57,7 @@ class EtcdHarness:
         return self._clients[-1]
 
     async def pass_time(self, seconds: float) -> None:
-        """It passes by itself."""
+        """Do nothing: time passes by itself."""
 
     async def compact(self, revision: int) -> None:
         answer = await request(self.server.port, "POST", "/v3/kv/compaction", {"revision": str(revision)})
@@ -69,13 +69,13 @@ class EtcdHarness:
 
 
 async def next_update(watch: Watch, timeout: float = 10.0) -> Listing | Event:
-    """What the watch tells next."""
+    """The next update of the watch."""
     async with asyncio.timeout(timeout):
         return await anext(watch)
 
 
 async def listing(watch: Watch, timeout: float = 10.0) -> Listing:
-    """The next listing; events before it are passed over."""
+    """The next listing. Events before it are skipped."""
     async with asyncio.timeout(timeout):
         async for each in watch:
             if isinstance(each, Listing):

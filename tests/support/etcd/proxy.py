@@ -1,4 +1,4 @@
-"""A TCP proxy on loopback between a client and a server, to cut or to wrap in TLS."""
+"""A TCP proxy on loopback between a client and a server, which can be cut, or speak TLS."""
 
 import asyncio
 import contextlib
@@ -6,9 +6,9 @@ import ssl
 
 
 class Proxy:
-    """Passes bytes on to `target` (HOST:PORT).
+    """A proxy for `target` (HOST:PORT).
 
-    `cut` ends all connections and takes no new one; while `passing` is cleared nothing goes through.
+    `cut` ends all connections, and accepts no new ones. While `passing` is cleared, nothing goes through.
     """
 
     def __init__(self, target: str, tls: ssl.SSLContext | None = None) -> None:
@@ -35,7 +35,7 @@ class Proxy:
             self._server.close()
         self.passing.set()
         for writer in self._writers:
-            with contextlib.suppress(AttributeError):  # Python 3.11's TLS, of one that has been closed twice
+            with contextlib.suppress(AttributeError):  # Python 3.11's TLS, if closed twice
                 writer.transport.abort()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
