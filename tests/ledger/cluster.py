@@ -10,7 +10,7 @@ from typing import Any, Self
 from evenlane.engine.base.clock import now_ns
 from evenlane.engine.producer.put import Put
 from evenlane.ring.hashing import partition_of
-from tests.ledger.history import History
+from tests.ledger.history import EtcdHistory
 from tests.ledger.process import NodeProcess
 from tests.ledger.world import ProcessWorld
 from tests.support.etcd.proxy import Proxy
@@ -26,13 +26,13 @@ class ProcessCluster(ProcessWorld):
 
     def __init__(self, folder: Path, **settings: object) -> None:
         super().__init__(folder, **({"partitions": PARTITIONS, "lease_ttl": TTL_S} | settings))
-        self.partitions = int(str(self._wanted["partitions"]))
+        self.partitions = int(str(self._defaults["partitions"]))
         self.projects = one_for_each(self.partitions)
         self.rounds = 0  # of all loads so far: the ids of each are new
 
     async def __aenter__(self) -> Self:
         await super().__aenter__()
-        self.history = await self._open.enter_async_context(History(self.settings.etcd))
+        self.history = await self._open.enter_async_context(EtcdHistory(self.settings.etcd))
         return self
 
     async def start(

@@ -31,8 +31,8 @@ class Reign(NamedTuple):
     deleted: int | None
 
 
-class History:
-    """`async with History(endpoints) as history:`; `keys` are the present keys, by their name in the environment."""
+class EtcdHistory:
+    """`async with EtcdHistory(endpoints) as history:`; `keys` are the present keys, by name in the environment."""
 
     def __init__(self, endpoints: tuple[str, ...]) -> None:
         self._etcd = EtcdCoordination(endpoints)

@@ -24,7 +24,7 @@ ON_BOTH = {"groups": GROUPS, "spread": PARTITIONS}
 A_WHILE = 30  # messages, handled at the same number each second
 
 
-class Live:
+class LiveWorld:
     """Two nodes, and topics that are on both. No method waits for a time to pass: other topics serve as clocks."""
 
     def __init__(
@@ -129,14 +129,14 @@ class Live:
 
 
 @contextlib.asynccontextmanager
-async def live(folder: Path, **settings: object) -> AsyncIterator[Live]:
+async def live(folder: Path, **settings: object) -> AsyncIterator[LiveWorld]:
     async with ProcessCluster(folder, **settings) as cluster:
         nodes = await cluster.start("a", "b")
         await cluster.owned_by(*nodes)
         topics = TopicCache(cluster.etcd, "online")
         await topics.start()
         async with Producer(settings=cluster.settings, topics=topics) as producer:
-            yield Live(cluster, nodes, producer, topics)
+            yield LiveWorld(cluster, nodes, producer, topics)
         await topics.close()
 
 

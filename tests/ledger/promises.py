@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from tests.ledger.entries import Entry
-    from tests.ledger.history import History
+    from tests.ledger.history import EtcdHistory
 
 SECOND = 1_000_000_000
 
@@ -59,7 +59,7 @@ def begun_too_late(entries: Iterable[Entry]) -> list[Entry]:
     return [entry for entry in begins(entries) if not epochs.is_current(partition(entry), entry.epoch)]
 
 
-def check_owner_keys(history: History) -> None:
+def check_owner_keys(history: EtcdHistory) -> None:
     """O, Z1: each change of an owner key."""
     keys = OwnerKeys()
     for _, key, item in history.seen:
@@ -68,14 +68,14 @@ def check_owner_keys(history: History) -> None:
             assert not wrong, f"{key} {wrong}"
 
 
-def check_generations(history: History) -> None:
+def check_generations(history: EtcdHistory) -> None:
     """Z5: the newest generation, and that of each node's plan, rise with each write."""
     for key in ("generation", *(f"plan/{name}" for name in _planned(history))):
         generations = [record["generation"] for record in history.values(key)]
         assert rates.is_rising(generations), key
 
 
-def _planned(history: History) -> set[str]:
+def _planned(history: EtcdHistory) -> set[str]:
     return {seen.key.partition("/")[2] for seen in history.seen if seen.key.startswith("plan/")}
 
 

@@ -57,12 +57,12 @@ def longest_pause(cluster: ProcessCluster, since: int) -> float:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-@pytest.mark.parametrize("who", ["member", "leader"])
-async def test_killed_nodes_partitions_are_served_after_its_lease(tmp_path, who, seed):
+@pytest.mark.parametrize("role", ["member", "leader"])
+async def test_killed_nodes_partitions_are_served_after_its_lease(tmp_path, role, seed):
     """Fault 1, E7: L, D, V; its partitions are served again within 2 s of the end of its lease."""
     async with ProcessCluster(tmp_path) as cluster:
         leader, others = await members(cluster, "a", "b", "c")
-        victim = leader if who == "leader" else others[0]
+        victim = leader if role == "leader" else others[0]
         rest = [node for node in (leader, *others) if node is not victim]
         async with cluster.load() as load:
             await load.reaches_all()

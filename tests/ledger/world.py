@@ -41,7 +41,7 @@ class ProcessWorld:
         self.servers = (
             alongside.servers if alongside else Servers(folder / "servers", fast=True, nats_config=nats_config)
         )
-        self._wanted = _SETTINGS | settings
+        self._defaults = _SETTINGS | settings
         self._open = AsyncExitStack()
         self.nodes: list[NodeProcess] = []
         self.acknowledged: dict[str, tuple[str, int]] = {}
@@ -68,7 +68,7 @@ class ProcessWorld:
         await self._open.aclose()
 
     def _settings(self) -> Settings:
-        given = {"nats": self.servers.nats.url, "etcd": self.servers.etcd.endpoint} | self._wanted
+        given = {"nats": self.servers.nats.url, "etcd": self.servers.etcd.endpoint} | self._defaults
         return load({key: str(value) for key, value in given.items()}, environ={}).settings
 
     async def node(self, handler: str = "obey", *, name: str = "node-a", **settings: object) -> NodeProcess:
@@ -79,7 +79,7 @@ class ProcessWorld:
 
     def add_node(self, handler: str = "obey", *, name: str = "node-a", **settings: object) -> NodeProcess:
         """A node that isn't started yet."""
-        node = NodeProcess(self.servers, self.folder, handler, name=name, **(self._wanted | settings))
+        node = NodeProcess(self.servers, self.folder, handler, name=name, **(self._defaults | settings))
         self.nodes.append(node)
         return node
 

@@ -22,7 +22,7 @@ _TOPICS = {
 _BOUNDS = Bounds(settle=SECOND // 2, aftermath=3 * SECOND, recovery=9 * SECOND, unowned=3 * SECOND, waiting=3 * SECOND)
 
 
-class History:
+class HandWrittenHistory:
     """One partition and its owners. Time passes only in `wait`. `poison` are killers in `shop`, of which the `unsteady`
     ones also fail.
     """

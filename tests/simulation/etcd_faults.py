@@ -19,7 +19,7 @@ _APPLIED_S = 1.0  # after etcd went back, until somebody applies the topics agai
 
 def backup_age(action: Action) -> float:
     """Seconds: of the backup that etcd goes back to."""
-    return 0.1 * (1 + action.who)
+    return 0.1 * (1 + action.target)
 
 
 class EtcdFaults(FaultLog):
@@ -114,7 +114,7 @@ class EtcdFaults(FaultLog):
         """Somebody writes a useless value with `etcdctl`: nonsense, or an old plan."""
         self._moment(action)
         living = [node.id for node in self._w.nodes] or ["nobody"]
-        own = living[action.who % len(living)]
+        own = living[action.target % len(living)]
         key, value = self._w.chance.choice(
             [
                 (("plan", own), b"{"),

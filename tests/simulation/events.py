@@ -37,14 +37,14 @@ class PutAt(NamedTuple):
 
 
 class Action(NamedTuple):
-    """An action, mostly a fault. `who` is an index into the running nodes, or a partition. `same_id`: the node that
+    """An action, mostly a fault. `target` is an index into the running nodes, or a partition. `same_id`: the node that
     comes back has the id of the one that went; for a fault that lasts, another node joins meanwhile. Times are in
     seconds.
     """
 
     at: float
     kind: str
-    who: int
+    target: int
     lasts: float
     back: float  # seconds until a node that was stopped or killed is back
     same_id: bool

@@ -31,7 +31,7 @@ class FaultLog:
 
     def _victim(self, action: Action) -> SimNode | None:
         living = [node for node in self._w.nodes if not node.leaving]
-        return living[action.who % len(living)] if living else None
+        return living[action.target % len(living)] if living else None
 
     def _note(self, action: Action, node: SimNode | None = None, stream: str | None = None) -> Fault:
         fault = Fault(action.kind, self._w.loop.now, node, stream)

@@ -55,8 +55,8 @@ class Faults(EtcdFaults):
 
     def _purge(self, action: Action) -> None:
         """`evenlane backlog purge`: the nodes drop all waiting messages of a project, or of one priority."""
-        project = PROJECTS[action.who % len(PROJECTS)]
-        priority = PRIORITIES[action.who % 2] if action.same_id else None
+        project = PROJECTS[action.target % len(PROJECTS)]
+        priority = PRIORITIES[action.target % 2] if action.same_id else None
         self._w.note("PURGE", project=project, priority=priority)
         self._w.promises.purged(project, priority)
         asked, body = subject("online", project).encode(), msgspec.json.encode(DropRequest(priority))
@@ -126,13 +126,13 @@ class Faults(EtcdFaults):
         self._while(action, None, taken)
 
     def _lane_replaced(self, action: Action) -> None:
-        lane = LaneId("lanes", action.who % self._w.script.partitions)
+        lane = LaneId("lanes", action.target % self._w.script.partitions)
         self._moment(action, stream=names.stream("online", lane))
         self._w.promises.cut_back(names.stream("online", lane), 0)
         self._w.server.lose_stream(lane)
 
     def _lane_rolled_back(self, action: Action) -> None:
-        lane = LaneId("lanes", action.who % self._w.script.partitions)
+        lane = LaneId("lanes", action.target % self._w.script.partitions)
         name = names.stream("online", lane)
         self._moment(action, stream=name)
         to = max(0, self._w.server.stream(name).last - self._w.chance.randint(1, 4))

@@ -186,7 +186,8 @@ def _lost(chance: Random, topics: dict[str, Rules], nodes: int, partitions: int)
     later = [_put(chance, 200 + n, topics)._replace(at=at + 0.6 + 3 * chance.random(), due=None) for n in range(20)]
     deaths = [_action(chance, "crash", 1)._replace(at=at + 0.3) for _ in range(nodes)]
     losses = [
-        _action(chance, "lane rolled back", 1)._replace(at=at + 0.4 + chance.random(), who=n) for n in range(partitions)
+        _action(chance, "lane rolled back", 1)._replace(at=at + 0.4 + chance.random(), target=n)
+        for n in range(partitions)
     ]
     return puts + later, deaths + losses
 

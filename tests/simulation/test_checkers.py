@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from tests.simulation.by_hand import History
+from tests.simulation.by_hand import HandWrittenHistory
 from tests.simulation.loop import SECOND
 
 
 @pytest.fixture
 def history():
-    return History()
+    return HandWrittenHistory()
 
 
 def test_repeat_under_the_same_number_is_found(history):
@@ -41,7 +41,7 @@ def test_dead_letter_before_the_last_attempt_is_found(history):
     assert history.broken == "attempts"
 
 
-def _kill(history: History, uid: str, name: str, epoch: int, attempt: int) -> None:
+def _kill(history: HandWrittenHistory, uid: str, name: str, epoch: int, attempt: int) -> None:
     node = history.owned(name, epoch)
     history.starts(uid, node, attempt)
     history.promises.attempts.kills(uid, node)
@@ -51,7 +51,7 @@ def _kill(history: History, uid: str, name: str, epoch: int, attempt: int) -> No
 
 def test_killer_dead_lettered_after_its_attempts_passes():
     """X11: the first kill is free, N kills are counted, then comes the dead letter."""
-    history = History("p")
+    history = HandWrittenHistory("p")
     history.put("p", key=None)
     for number, attempt in enumerate((1, 1, 2), 1):
         _kill(history, "p", f"n{number}", number, attempt)
@@ -62,7 +62,7 @@ def test_killer_dead_lettered_after_its_attempts_passes():
 @pytest.mark.parametrize("fault", [None, "nats down"])
 def test_killer_with_more_than_n_plus_1_kills_is_found(fault):
     """X11: N + 1 kills and no more, whatever else happens."""
-    history = History("p")
+    history = HandWrittenHistory("p")
     history.put("p", key=None)
     _kill(history, "p", "n1", 1, 1)
     if fault is not None:
@@ -76,7 +76,7 @@ def test_killer_with_more_than_n_plus_1_kills_is_found(fault):
 
 def test_alternating_killer_has_n_plus_2_handlers():
     """X11: a message that kills and fails by turns has N + 2 handlers, and no more."""
-    history = History("p", unsteady=("p",))
+    history = HandWrittenHistory("p", unsteady=("p",))
     history.put("p")
     _kill(history, "p", "n1", 1, 1)
     node = history.owned("n2", 2)
@@ -91,9 +91,9 @@ def test_alternating_killer_has_n_plus_2_handlers():
     assert history.broken == "poison"
 
 
-def _second_kill_alongside(neighbour: str, project: str) -> History:
+def _second_kill_alongside(neighbour: str, project: str) -> HandWrittenHistory:
     """The killer has killed once, and kills again while another message is in flight."""
-    history = History("p")
+    history = HandWrittenHistory("p")
     history.put("p", key=None)
     _kill(history, "p", "n1", 1, 1)
     history.put(neighbour, key=None, project=project)
@@ -116,7 +116,7 @@ def test_neighbour_pays_one_attempt_for_the_second_kill():
 @pytest.mark.parametrize(("project", "broken"), [("plain", "poison"), ("once", None)])
 def test_neighbour_paying_for_the_first_kill_is_found(project, broken):
     """X11: only messages with a single attempt pay for the first kill: they were recorded."""
-    history = History("p")
+    history = HandWrittenHistory("p")
     history.put("p", key=None)
     history.put("m", key=None, project=project)
     node = history.owned("n1", 1)
@@ -138,7 +138,7 @@ def test_neighbour_dead_lettered_for_a_killer_is_found():
 
 def test_two_suspects_at_once_are_found():
     """X11: under one lease a node runs one suspect after another."""
-    history = History("p")
+    history = HandWrittenHistory("p")
     node = history.owned("n1", 1)
     for own in "abc":
         history.put(own, key=None, project="plain")

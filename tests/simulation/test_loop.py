@@ -49,8 +49,8 @@ def test_paused_node_continues_late():
             task.cancel()
 
     loop.run(main())
-    assert [1.0, 4.25, 5.25] == [at for who, at in log if who == "one"]
-    assert [1.0, 2.0, 3.0, 4.0, 5.0] == [at for who, at in log if who == "two"]
+    assert [1.0, 4.25, 5.25] == [at for name, at in log if name == "one"]
+    assert [1.0, 2.0, 3.0, 4.0, 5.0] == [at for name, at in log if name == "two"]
 
 
 def test_killed_node_never_runs_again():
@@ -97,7 +97,7 @@ def test_order_is_drawn_between_nodes_and_kept_within():
     assert order(1) == order(1)
     assert order(1) != order(2)
     for name in ("one", "two"):
-        assert list(range(10)) == [number for who, number in order(1) if who == name]
+        assert list(range(10)) == [number for each, number in order(1) if each == name]
 
 
 def test_stuck_world_is_reported():

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from tests.simulation.by_hand import History
+from tests.simulation.by_hand import HandWrittenHistory
 from tests.simulation.loop import SECOND
 
 
 @pytest.fixture
 def history():
-    return History()
+    return HandWrittenHistory()
 
 
 def test_messages_in_turn_pass(history):

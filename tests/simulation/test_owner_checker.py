@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.simulation.by_hand import History
+from tests.simulation.by_hand import HandWrittenHistory
 from tests.simulation.loop import SECOND
 
 
@@ -14,7 +14,7 @@ class TestEtcdGoesBack:
     @staticmethod
     def rolled_back(*, begun=True):
         """The owner of epoch 5, whose lease ends in 2 s, after etcd has lost it."""
-        history = History()
+        history = HandWrittenHistory()
         node = history.owned("n1", 5)
         for uid in "ab":
             history.put(uid, key=None)
