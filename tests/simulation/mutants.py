@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from evenlane.ring.coordination.ports import Compare, Op, TxnResult
-    from evenlane.ring.membership.member import Action
+    from evenlane.ring.membership.actions import Action
 
 
 def _owner_key(key: str) -> bool:

@@ -16,7 +16,7 @@ from evenlane.engine.cluster.ownership.owner_keys import OwnerKeys, WentBack
 from evenlane.engine.cluster.ownership.partition_opener import PartitionOpener
 from evenlane.engine.errors import Fenced, UnknownEpoch
 from evenlane.ring.coordination.ports import CoordinationError, LeaseGone
-from evenlane.ring.membership.member import Acquire, Clear, Close, Confirm, Drop, Mark, Open, Release
+from evenlane.ring.membership.actions import Acquire, Clear, Close, Confirm, Drop, Mark, Open, Release
 
 if TYPE_CHECKING:
     from collections import Counter
@@ -29,7 +29,8 @@ if TYPE_CHECKING:
     from evenlane.engine.cluster.record_reader import RecordReader
     from evenlane.engine.core.lane.handoff_state import HandoffState
     from evenlane.ring.coordination.ports import Coordination
-    from evenlane.ring.membership.member import Action, Member
+    from evenlane.ring.membership.actions import Action
+    from evenlane.ring.membership.member import Member
 
 _log = structlog.get_logger(__name__)
 

@@ -16,7 +16,8 @@ from evenlane.engine.cluster.ownership.action_executor import ActionExecutor
 from evenlane.engine.cluster.ownership.disagreement import OwnershipDisagreement
 from evenlane.engine.cluster.prefix_watch import PrefixWatch
 from evenlane.ring.coordination.ports import CoordinationError
-from evenlane.ring.membership.member import Member, Owner
+from evenlane.ring.membership.member import Member
+from evenlane.ring.membership.owner_keys import Owner
 from evenlane.ring.membership.records import NodeRecord, PlanRecord
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from evenlane.engine.cluster.prefix_watch import WatchUpdate
     from evenlane.engine.cluster.record_reader import RecordReader
     from evenlane.ring.coordination.ports import Coordination
-    from evenlane.ring.membership.member import Phase
+    from evenlane.ring.membership.phase import Phase
 
 _log = structlog.get_logger(__name__)
 

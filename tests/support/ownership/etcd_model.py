@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from evenlane.ring.membership.member import Owner
+from evenlane.ring.membership.owner_keys import Owner
 
 
 @dataclass

@@ -9,7 +9,7 @@ from structlog.testing import capture_logs
 from evenlane.engine.errors import UnknownEpoch
 from evenlane.ring.coordination.memory.server import Backup
 from evenlane.ring.coordination.ports import Put
-from evenlane.ring.membership.member import Phase
+from evenlane.ring.membership.phase import Phase
 from evenlane.ring.membership.records import OwnerRecord, PastOwner, decode
 from tests.support.membership_cluster import MembershipCluster, RecordingHost, key
 from tests.support.until import until
@@ -86,7 +86,7 @@ class TestOwning:
             await asyncio.sleep(0)
         assert [] == b.owned
         cluster.client.advance(1)  # the lease of both; b's membership isn't told of its own
-        await until(lambda: 0 in b.membership.member._parts or 0 not in b.membership.member._owners)
+        await until(lambda: 0 in b.membership.member._claims or 0 not in b.membership.member._owners)
 
     async def test_swapped_partitions_come_to_rest(self, cluster):
         """Z1: each waits for the other, and for nothing more."""
@@ -159,7 +159,7 @@ class TestLosing:
         a, _ = await cluster.join("a", "b")
         a.client.late["owners"] = gate = asyncio.Event()
         await cluster.plan(a=[0])
-        await until(lambda: a.membership.member._parts)
+        await until(lambda: a.membership.member._claims)
         await cluster.plan(a=[])
         await until(lambda: not a.membership.member.wanted)
         gate.set()
