@@ -35,7 +35,7 @@ from evenlane.engine.node.handlers.handler import Handler
 from evenlane.engine.node.node import Node
 from evenlane.engine.runtime.embedded.nats import NatsServer
 from evenlane.engine.store import byte_lag
-from evenlane.engine.store.jetstream.client.connection import NatsOptions
+from evenlane.engine.store.jetstream.client.options import NatsOptions
 from evenlane.engine.store.jetstream.store import JetStreamStore
 from evenlane.quota.topics.topic import complete, parse_spec
 

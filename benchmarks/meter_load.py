@@ -17,7 +17,8 @@ import uvloop
 
 from evenlane.engine.base import names
 from evenlane.engine.core.wire.meter_record import Head, LaneRow, QueueRow, TopicRow, encode
-from evenlane.engine.store.jetstream.client.connection import Connection, NatsOptions
+from evenlane.engine.store.jetstream.client.connection import Connection
+from evenlane.engine.store.jetstream.client.options import NatsOptions
 from evenlane.engine.store.jetstream.streams import ensure, meter_config
 
 if TYPE_CHECKING:

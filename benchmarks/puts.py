@@ -39,7 +39,8 @@ from evenlane.engine.core.wire import headers as h
 from evenlane.engine.producer.producer import Producer
 from evenlane.engine.producer.put import Put
 from evenlane.engine.runtime.embedded.nats import NatsServer
-from evenlane.engine.store.jetstream.client.connection import Connection, NatsOptions
+from evenlane.engine.store.jetstream.client.connection import Connection
+from evenlane.engine.store.jetstream.client.options import NatsOptions
 from evenlane.engine.store.jetstream.store import JetStreamStore
 from evenlane.quota.topics.topic import Accepted, complete, parse_spec
 from evenlane.ring.hashing import partition_of

@@ -46,7 +46,7 @@ from evenlane.engine.producer.producer import Producer
 from evenlane.engine.producer.put import Put
 from evenlane.engine.proof.scenarios.scale.decisions import SLOTS, Crowd
 from evenlane.engine.runtime.embedded.nats import NatsServer
-from evenlane.engine.store.jetstream.client.connection import NatsOptions
+from evenlane.engine.store.jetstream.client.options import NatsOptions
 from evenlane.engine.store.jetstream.store import JetStreamStore
 from evenlane.quota.topics.topic import Accepted, complete, parse_spec
 

@@ -4,7 +4,7 @@ import asyncio
 
 from evenlane.engine.base.names import LaneId
 from evenlane.engine.core.ports import Stored
-from evenlane.engine.store.jetstream.client.connection import NatsOptions
+from evenlane.engine.store.jetstream.client.options import NatsOptions
 from evenlane.engine.store.jetstream.store import JetStreamStore
 
 

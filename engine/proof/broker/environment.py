@@ -13,7 +13,7 @@ from evenlane.engine.base.aio.cancellation import cancellable
 from evenlane.engine.base.names import Kind, LaneId
 from evenlane.engine.node.handlers.handler import Handler
 from evenlane.engine.node.node import Node
-from evenlane.engine.store.jetstream.client.connection import NatsOptions
+from evenlane.engine.store.jetstream.client.options import NatsOptions
 from evenlane.engine.store.jetstream.store import JetStreamStore
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ from evenlane.engine.core.ports import Disconnected, Lost
 from evenlane.engine.errors import EvenlaneError
 from evenlane.engine.store.byte_lag import ByteLag
 from evenlane.engine.store.jetstream.api.values import ConsumerInfo
-from evenlane.engine.store.jetstream.client.connection import ApiError
+from evenlane.engine.store.jetstream.client.replies import ApiError
 from evenlane.engine.store.jetstream.pull_consumer import (
     HEARTBEAT_S,
     CaughtUp,

@@ -14,7 +14,7 @@ from evenlane.engine.core.wire import headers as h
 from evenlane.engine.store.jetstream.api.request_batch import RequestBatch
 from evenlane.engine.store.jetstream.api.responses import NO_STREAM, NOT_FOUND, asked, has_message, stored
 from evenlane.engine.store.jetstream.api.values import MessageAnswer, StreamInfo
-from evenlane.engine.store.jetstream.client.connection import ApiError, Connection, Reply
+from evenlane.engine.store.jetstream.client.replies import ApiError, Reply
 from evenlane.engine.store.jetstream.scan import Scan, head_of, sequence_of
 
 if TYPE_CHECKING:
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from evenlane.engine.base.names import LaneId
     from evenlane.engine.core.ports import Head
+    from evenlane.engine.store.jetstream.client.connection import Connection
 
 _AT_ONCE = 256
 _IN_ONE_ANSWER = 1_000  # messages per response

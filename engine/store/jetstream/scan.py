@@ -11,7 +11,7 @@ import msgspec
 from evenlane.engine.core.ports import Disconnected, Head, Lost
 from evenlane.engine.core.wire import headers as h
 from evenlane.engine.store.jetstream.api.values import ConsumerInfo
-from evenlane.engine.store.jetstream.client.connection import ApiError
+from evenlane.engine.store.jetstream.client.replies import ApiError
 
 if TYPE_CHECKING:
     from collections.abc import Callable

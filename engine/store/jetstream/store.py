@@ -20,7 +20,8 @@ from evenlane.engine.store.jetstream.api.server_clock import ServerClock
 from evenlane.engine.store.jetstream.api.values import PubAck, StreamInfo
 from evenlane.engine.store.jetstream.backlog_throttle import BacklogThrottle
 from evenlane.engine.store.jetstream.byte_budget import FeedBudget
-from evenlane.engine.store.jetstream.client.connection import ApiError, Connection, NatsOptions, Reply
+from evenlane.engine.store.jetstream.client.connection import Connection
+from evenlane.engine.store.jetstream.client.replies import ApiError, Reply
 from evenlane.engine.store.jetstream.feed import FeedCallbacks, FeedSource, JetStreamFeed
 from evenlane.engine.store.jetstream.reads import Reads
 from evenlane.engine.store.jetstream.writability import Writability
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
     from evenlane.engine.base.names import LaneId
     from evenlane.engine.core.ports import BusyRecord, Head, Stored, SubjectCounts, Unwritable
+    from evenlane.engine.store.jetstream.client.options import NatsOptions
 
 _OVERHEAD = 1024  # bytes per delivery in addition to headers and body: its subject and its reply subject
 _CLOCK_EVERY_S = 60

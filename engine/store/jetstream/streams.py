@@ -11,7 +11,7 @@ from evenlane.engine.base import names
 from evenlane.engine.errors import ConfigError
 from evenlane.engine.store.jetstream.api import queue_limit
 from evenlane.engine.store.jetstream.api.values import StreamInfo, StreamPage
-from evenlane.engine.store.jetstream.client.connection import ApiError
+from evenlane.engine.store.jetstream.client.replies import ApiError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

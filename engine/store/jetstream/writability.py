@@ -14,14 +14,15 @@ import msgspec
 from evenlane.engine.core.ports import Disconnected, Lost
 from evenlane.engine.core.wire.decode_error import UNREADABLE
 from evenlane.engine.store.jetstream.api import write_errors
-from evenlane.engine.store.jetstream.client.connection import ApiError
+from evenlane.engine.store.jetstream.client.replies import ApiError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from evenlane.engine.core.ports import Unwritable
     from evenlane.engine.store.jetstream.api.values import PubAck
-    from evenlane.engine.store.jetstream.client.connection import Connection, Reply
+    from evenlane.engine.store.jetstream.client.connection import Connection
+    from evenlane.engine.store.jetstream.client.replies import Reply
 
 _ANSWER_S = 1.5
 _NO_MESSAGE = msgspec.json.encode({"seq": 1 << 62, "no_erase": True})

@@ -11,7 +11,9 @@ from evenlane.engine.core.ports import Disconnected, LogMoved, Lost
 from evenlane.engine.errors import ConfigError, Unreachable
 from evenlane.engine.node.settle.settle_log_reader import read_settle_log
 from evenlane.engine.store.jetstream import streams
-from evenlane.engine.store.jetstream.client.connection import Connection, NatsOptions, Reply
+from evenlane.engine.store.jetstream.client.connection import Connection
+from evenlane.engine.store.jetstream.client.options import NatsOptions
+from evenlane.engine.store.jetstream.client.replies import Reply
 from evenlane.engine.store.jetstream.pull_consumer import PullConsumer
 from evenlane.engine.store.jetstream.scan import Scan
 from evenlane.engine.store.jetstream.store import JetStreamStore

@@ -11,7 +11,7 @@ from evenlane.engine.runtime.embedded import ports
 from evenlane.engine.runtime.embedded.etcd import EtcdServer
 from evenlane.engine.runtime.embedded.nats import NatsServer
 from evenlane.engine.runtime.startup import wait_until_answered
-from evenlane.engine.store.jetstream.client.connection import NatsOptions
+from evenlane.engine.store.jetstream.client.options import NatsOptions
 from evenlane.engine.store.jetstream.store import JetStreamStore
 from evenlane.ring.coordination.etcd.client import EtcdCoordination
 from tests.support.until import until

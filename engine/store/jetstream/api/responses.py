@@ -11,7 +11,7 @@ from evenlane.engine.core.wire import headers as h
 from evenlane.engine.core.wire.decode_error import UNREADABLE
 from evenlane.engine.store.jetstream.api import write_errors
 from evenlane.engine.store.jetstream.api.values import PubAck, parse_time
-from evenlane.engine.store.jetstream.client.connection import NONE_OF_JETSTREAM, TIME, ApiError, Reply
+from evenlane.engine.store.jetstream.client.replies import NONE_OF_JETSTREAM, TIME, ApiError, Reply
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine

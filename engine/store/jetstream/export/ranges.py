@@ -14,7 +14,7 @@ from evenlane.engine.core.ports import Disconnected, Stored
 from evenlane.engine.core.wire import headers as h
 from evenlane.engine.errors import EvenlaneError, Unreachable
 from evenlane.engine.store.jetstream.api.values import ConsumerInfo
-from evenlane.engine.store.jetstream.client.connection import ApiError
+from evenlane.engine.store.jetstream.client.replies import ApiError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Sequence

@@ -6,14 +6,15 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from evenlane.engine.core.ports import Refused
-from evenlane.engine.store.jetstream.client.connection import ApiError, Connection
+from evenlane.engine.store.jetstream.client.connection import Connection
+from evenlane.engine.store.jetstream.client.replies import ApiError
 from evenlane.engine.store.jetstream.export import ranges, streams
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Iterator
 
     from evenlane.engine.core.export_port import Range, Read, Stream
-    from evenlane.engine.store.jetstream.client.connection import NatsOptions
+    from evenlane.engine.store.jetstream.client.options import NatsOptions
 
 
 class JetStreamSource:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from evenlane.engine.core.export_port import Stream
 from evenlane.engine.core.ports import Disconnected
 from evenlane.engine.store.jetstream.api.values import ConsumerInfo, StreamInfo, StreamPage
-from evenlane.engine.store.jetstream.client.connection import ApiError
+from evenlane.engine.store.jetstream.client.replies import ApiError
 
 if TYPE_CHECKING:
     from evenlane.engine.store.jetstream.client.connection import Connection

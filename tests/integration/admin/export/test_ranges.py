@@ -10,7 +10,8 @@ from evenlane.engine.base.config.settings import load
 from evenlane.engine.core.export_port import Range
 from evenlane.engine.errors import EvenlaneError, Unreachable
 from evenlane.engine.runtime.embedded.pair import Servers
-from evenlane.engine.store.jetstream.client.connection import Connection, NatsOptions
+from evenlane.engine.store.jetstream.client.connection import Connection
+from evenlane.engine.store.jetstream.client.options import NatsOptions
 from evenlane.engine.store.jetstream.export import ranges
 from evenlane.engine.store.jetstream.export.streams import sequence_at, stream, streams
 from tests.support.until import until

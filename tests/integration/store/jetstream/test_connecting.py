@@ -8,7 +8,8 @@ from contextlib import contextmanager
 import pytest
 
 from evenlane.engine.errors import Unreachable
-from evenlane.engine.store.jetstream.client.connection import Connection, NatsOptions
+from evenlane.engine.store.jetstream.client.connection import Connection
+from evenlane.engine.store.jetstream.client.options import NatsOptions
 
 
 class Deaf:

@@ -17,7 +17,8 @@ from evenlane.engine.base.config.settings import Settings
 from evenlane.engine.cluster import connections
 from evenlane.engine.errors import ConfigError, EvenlaneError, Unreachable
 from evenlane.engine.runtime.embedded.nats import NatsServer
-from evenlane.engine.store.jetstream.client.connection import Connection, NatsOptions
+from evenlane.engine.store.jetstream.client.connection import Connection
+from evenlane.engine.store.jetstream.client.options import NatsOptions
 
 INFO = b'INFO {"server_id":"x","version":"2.15.1","max_payload":1048576,"auth_required":true}\r\n'
 

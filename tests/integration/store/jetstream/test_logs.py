@@ -4,7 +4,8 @@ import pytest
 from structlog.testing import capture_logs
 
 from evenlane.engine.runtime.embedded.nats import NatsServer
-from evenlane.engine.store.jetstream.client.connection import Connection, NatsOptions
+from evenlane.engine.store.jetstream.client.connection import Connection
+from evenlane.engine.store.jetstream.client.options import NatsOptions
 from tests.support.log_tables import events, logged
 from tests.support.until import until
 

@@ -15,7 +15,7 @@ from evenlane.engine.errors import ConfigError
 from evenlane.engine.runtime.embedded.nats import NatsServer
 from evenlane.engine.runtime.embedded.ports import free_port
 from evenlane.engine.store.jetstream.api.values import PubAck, PubError
-from evenlane.engine.store.jetstream.client.connection import Reply
+from evenlane.engine.store.jetstream.client.replies import Reply
 from evenlane.engine.store.jetstream.writability import Writability
 from tests.support.store.feeding import fill, subject
 from tests.support.store.harness import LANE, JetStreamHarness

@@ -15,7 +15,7 @@ from evenlane.engine.store.jetstream import removing, retention, streams
 from evenlane.engine.store.jetstream.api import queue_limit
 from evenlane.engine.store.jetstream.api.server_clock import ServerClock
 from evenlane.engine.store.jetstream.api.values import ConsumerInfo, MessageAnswer, StreamInfo, StreamPage
-from evenlane.engine.store.jetstream.client.connection import ApiError, Reply, answered, read_as
+from evenlane.engine.store.jetstream.client.replies import ApiError, Reply, answered, read_as
 from evenlane.engine.store.jetstream.export.streams import sequence_at, stream
 from evenlane.engine.store.jetstream.reads import Reads
 from evenlane.engine.store.jetstream.scan import Scan, sequence_of

@@ -6,7 +6,7 @@ from evenlane.engine.core.ports import Full, Unwritable
 from evenlane.engine.store.jetstream.api import write_errors
 from evenlane.engine.store.jetstream.api.responses import checked
 from evenlane.engine.store.jetstream.api.values import PubAck, PubError
-from evenlane.engine.store.jetstream.client.connection import Reply
+from evenlane.engine.store.jetstream.client.replies import Reply
 
 FILE = "write /data/jetstream/$G/streams/LANES_online_3/msgs/1.blk: "
 

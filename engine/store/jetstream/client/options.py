@@ -1,0 +1,35 @@
+"""The addresses and credentials of NATS."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from evenlane.engine.base import tls
+
+
+@dataclass(frozen=True)
+class NatsOptions:
+    """Addresses and credentials of NATS. `connect_timeout` is in seconds."""
+
+    servers: tuple[str, ...] = ("nats://127.0.0.1:4222",)
+    user: str | None = None
+    password: str | None = field(default=None, repr=False)
+    creds_file: str | None = None
+    ca: str | None = None
+    cert: str | None = None
+    key: str | None = None
+    connect_timeout: float = 5.0
+
+    def login(self) -> dict[str, Any]:
+        """The login options for nats-py. Raises ConfigError."""
+        found: dict[str, Any] = {}
+        if self.user:
+            found |= {"user": self.user, "password": self.password or ""}
+        if self.creds_file:
+            from evenlane.engine.store.jetstream.client import creds  # noqa: PLC0415 - imports libsodium, which few need
+
+            found["user_credentials"] = creds.checked(self.creds_file)
+        if (context := tls.context("nats", self.ca, self.cert, self.key)) is not None:
+            found["tls"] = context
+        return found
