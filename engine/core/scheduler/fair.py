@@ -1,28 +1,20 @@
 """The scheduler: combines quota, strict priority and fairness between tenants, from the parts in `quota` and
 `priority`.
 
-A tenant is in exactly one of four places:
-
-- none: it has no ready message, is paused, or has as many in flight as its topic allows
-- parked in the heap of timers: its quota is exhausted for the moment
-- in `_line`, by start tag: it is eligible
-- in `_held`, by start tag and by level: it has its fair share of the slots, and the rest is reserved for light tenants
-
-`next` first wakes the tenants whose time has come, then takes the first of `_line` and `_held`. A decision costs O(log
-active tenants + log ready groups of one tenant); idle queues cost nothing. docs/explanation/scheduling.md derives the
-bounds.
+`next` first wakes the tenants whose time has come, then takes the first of those that may start a message
+(`tenant_places`). A decision costs O(log active tenants + log ready groups of one tenant); idle queues cost nothing.
+docs/explanation/scheduling.md derives the bounds.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Generic
+from typing import TYPE_CHECKING
 
 from evenlane.engine.core.scheduler.interface import NOTHING_USED, Grant, Q, Used
 from evenlane.engine.core.scheduler.slots import Slots
 from evenlane.engine.core.scheduler.tenant import QueueGroup, Tenant
-from evenlane.engine.core.scheduler.timers import LevelHeap, ReserveHeap, Timers
-from evenlane.priority.fair import Line, VirtualTime
-from evenlane.quota.rates.gcra import NEVER
+from evenlane.engine.core.scheduler.tenant_places import TenantPlaces
+from evenlane.priority.fair import VirtualTime
 
 if TYPE_CHECKING:
     from evenlane.quota.topics.topic import Topic
@@ -31,7 +23,7 @@ _MAX_GROUP_QPS = 150.0
 _ENDED = "this grant has ended: it was committed or cancelled"
 
 
-class FairScheduler(Generic[Q]):
+class FairScheduler(TenantPlaces[Q]):
     """The scheduler that nodes use. `concurrency` is the node's number of slots, `max_group_qps` the highest rate
     (msg/s) that one group may reach by borrowing.
 
@@ -45,20 +37,13 @@ class FairScheduler(Generic[Q]):
     def __init__(
         self, concurrency: int, max_group_qps: float = _MAX_GROUP_QPS, *, fair: bool = True, headroom: bool = True
     ) -> None:
+        super().__init__(Slots(concurrency, headroom=headroom), VirtualTime(fair=fair))
         self._max_group_qps = max_group_qps
         self._tenants: dict[str, Tenant[Q]] = {}
-        self._slots = Slots(concurrency, headroom=headroom)
-        self._virtual = VirtualTime(fair=fair)
-        self._line: Line[Tenant[Q]] = Line()
-        self._held: LevelHeap[Q] = LevelHeap()
-        self._timers: Timers[Q] = Timers()
-        self._reserved: ReserveHeap[Q] = ReserveHeap()
-        self._refused: Tenant[Q] | None = None  # the first tenant that the last `next` skipped for want of headroom
         self._granted: QueueGroup[Q] | None = None
         self._band = 0
         self._grant: Grant[Q] = Grant(self._commit, self._cancel)
         self._grant_again: Grant[Q] = Grant(self._commit_again, self._cancel)
-        self._now = 0
 
     # ---- rules and arrivals
 
@@ -195,6 +180,16 @@ class FairScheduler(Generic[Q]):
         self._charge(group.tenant, group, self._band, now)
         self._place(group.tenant, now)
 
+    def _charge(self, tenant: Tenant[Q], group: QueueGroup[Q], band: int, now: int) -> None:
+        first = tenant
+        if tenant.reserve is not None and tenant.reserve_at <= now:
+            tenant.reserve_at = tenant.reserve.spent(tenant.reserve_at, now)
+            first = self._line.first() or tenant
+        if group.ageing is not None:
+            group.ageing.taken(group.mask, band)
+        self._virtual.charge(tenant, first)
+        tenant.quota.spend(group, now)
+
     def done(self, queue: Q, now: int, service: int, count: int = 1) -> None:
         group = queue.slot
         if not isinstance(group, QueueGroup):
@@ -236,21 +231,6 @@ class FairScheduler(Generic[Q]):
             tenant.line.enter(tenant)
         self._settle_down(tenant, now)
 
-    def _leaves_slot(self, tenant: Tenant[Q]) -> None:
-        if tenant.concurrency is not None and tenant.line is None:
-            self._virtual.catch_up(tenant)
-        tenant.in_flight -= 1
-        self._slots.in_flight -= 1
-
-    def _settle_down(self, tenant: Tenant[Q], now: int) -> None:
-        if tenant.line is self._line:
-            if tenant.start < tenant.noted:
-                self._line.fell(tenant)
-            if tenant.in_flight or not tenant.heavy:
-                self._slots.recount(tenant, now)
-        else:
-            self._place(tenant, now)
-
     def used(self, project: str, now: int) -> Used:
         tenant = self._tenants.get(project)
         if tenant is None:
@@ -258,16 +238,6 @@ class FairScheduler(Generic[Q]):
         quota = tenant.quota
         has = quota.ready > 0 and tenant.open and not tenant.full
         return Used(quota.spent, has, has and (tenant.parked > now or quota.at > now))
-
-    def wake_at(self) -> int | None:
-        wake = self._timers.first()
-        refused = self._refused
-        if refused is not None and refused.line is self._held:
-            lowest = self._held.lowest()
-            wake = min(wake, self._slots.opens_at(lowest.level if lowest else None, self._now))
-            if self._reserved.entries:
-                wake = min(wake, max(self._reserved.entries[0][0], self._now + 1))
-        return wake if wake < NEVER else None
 
     def why(self, queue: Q, now: int) -> str | None:
         group = queue.slot
@@ -291,75 +261,6 @@ class FairScheduler(Generic[Q]):
         if not slots.has_room(tenant, now):
             return "headroom"
         return "handlers_busy" if self._first(now) is tenant else "fairness"
-
-    # ---- one decision
-
-    def _first(self, now: int) -> Tenant[Q] | None:
-        """The tenant whose turn it is: one within its reserve, else by start tag, as far as headroom allows."""
-        self._refused = None
-        if self._reserved.entries and (reserved := self._reserved.first(now)) is not None:
-            return reserved
-        held = self._held.first() if self._held.entries else None
-        if held is not None and not self._slots.has_room(held, now):
-            self._refused = held
-            held = self._below_level(now)
-        while True:
-            first = self._line.first()
-            if held is not None and (first is None or held.start < first.start):
-                return held
-            if first is None or not first.in_flight or self._slots.has_room(first, now):
-                return first
-            self._held.enter(first)
-            self._slots.recount(first, now)
-            first.was_held = True
-            if self._refused is None or first.start < self._refused.start:
-                self._refused = first
-
-    def _below_level(self, now: int) -> Tenant[Q] | None:
-        """The held tenant with the lowest level, if it is below its share of the slots for heavy tenants."""
-        lowest = self._held.lowest()
-        return lowest if lowest is not None and self._slots.has_room(lowest, now) else None
-
-    def _charge(self, tenant: Tenant[Q], group: QueueGroup[Q], band: int, now: int) -> None:
-        first = tenant
-        if tenant.reserve is not None and tenant.reserve_at <= now:
-            tenant.reserve_at = tenant.reserve.spent(tenant.reserve_at, now)
-            first = self._line.first() or tenant
-        if group.ageing is not None:
-            group.ageing.taken(group.mask, band)
-        self._virtual.charge(tenant, first)
-        tenant.quota.spend(group, now)
-
-    # ---- placement
-
-    def _place(self, tenant: Tenant[Q], now: int) -> None:
-        """Move a tenant to its place after any change."""
-        wants = tenant.open and tenant.quota.ready > 0 and not tenant.parked
-        busy = wants or tenant.in_flight > 0
-        if busy and not tenant.busy:
-            self._slots.enter(tenant)
-        elif tenant.busy and not busy:
-            self._slots.leave(tenant, now)
-            self._virtual.leave(tenant, last=not self._slots.busy)
-        if not wants or tenant.full:
-            tenant.line = None
-        elif tenant.line is None or (tenant.line is self._held and not self._slots.is_heavy(tenant)):
-            self._line.enter(tenant)
-            self._reserved.enter(tenant)
-        elif tenant.line is self._held:
-            self._held.note(tenant)
-        self._slots.recount(tenant, now)
-
-    def _park(self, tenant: Tenant[Q], until: int, now: int) -> None:
-        self._timers.park(tenant, until)
-        self._place(tenant, now)
-
-    def _wake(self, now: int) -> None:
-        """Apply the changes that time alone brings."""
-        self._slots.expire(now)
-        for tenant in self._timers.due(now):
-            self._virtual.catch_up(tenant)
-            self._place(tenant, now)
 
     def _tenant(self, project: str) -> Tenant[Q]:
         tenant = self._tenants.get(project)
