@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 from evenlane.engine.core.lane.catch_up import CatchUp
 from evenlane.engine.core.lane.lane import Lane
 from evenlane.engine.core.queue.delay_heap import DelayHeap
-from evenlane.engine.core.queue.entry import MessageRef, entry_of
+from evenlane.engine.core.queue.entry import entry_of
 from evenlane.engine.core.wire import headers as h
 from evenlane.engine.core.wire.header_values import instant
 
@@ -92,33 +92,6 @@ class FedLane(Lane):
         self.queues = {}
         self.delayed = DelayHeap()
         self._open_queue = _none
-
-    # ---- requeueing
-
-    def requeue(self, sequences: Iterable[int], now: int) -> list[Queue]:
-        """Release held messages as `release` does, and requeue those that the feed has already delivered. Returns the
-        queues that gained messages.
-        """
-        touched: dict[int, Queue] = {}
-        for subject, sequence in self.release(sequences, now):
-            queue = self.queue_of(subject)
-            if queue is not None:
-                self.bring_back(queue, sequence)
-                touched[id(queue)] = queue
-        return list(touched.values())
-
-    def bring_back(self, queue: Queue, sequence: int) -> None:
-        """Put a message that was handed out, here or on another node, and not handled at the head of its queue."""
-        place = MessageRef(self, sequence)
-        if queue.order is not None and queue.order.out(place):
-            queue.order.next.append(place)
-            queue.behind = True
-        elif self.id.kind == "later":
-            queue.add_due(sequence)
-        elif queue.spilled and sequence >= queue.spill_from:
-            queue.spill(sequence)  # the refill of the spill finds it by its subject
-        else:
-            queue.put_back(False, [sequence])
 
     # ---- the feed
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from evenlane.engine.base.clock import now_ns
 from evenlane.engine.core.queue.entry import MessageRef
+from evenlane.engine.core.queue.requeue import requeue
 from evenlane.engine.core.wire import header_values
 from evenlane.engine.node.partitions.crash_suspects import mark_suspects, suspect
 
@@ -93,7 +94,7 @@ class PreviousOwners:
 
     def _release(self, lane: FedLane, sequences: list[int]) -> None:
         self._freed[lane].update(sequences)
-        for queue in lane.requeue(sequences, now_ns()):
+        for queue in requeue(lane, sequences, now_ns()):
             self._ready.queue_ready(queue)
 
     async def gone(self, record: HeldRecord) -> None:
