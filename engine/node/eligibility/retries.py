@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING
 
 from evenlane.engine.base.clock import now_ns
+from evenlane.engine.node.queues.project_limit import ProjectLimit
 from evenlane.engine.node.queues.wake_timer import WakeTimer
 
 if TYPE_CHECKING:
@@ -17,23 +17,21 @@ if TYPE_CHECKING:
     from evenlane.engine.node.queues.withheld import WithheldProjects
 
 _REASON = "ordered"
-_HELD_BEYOND = 4_096  # per project, about 1 KB each; beyond it, the project waits until half of them are gone
+_MOST = 4_096  # per project, about 1 KB each
 
 
 class InPlaceRetries:
     """Messages that wait for their next attempt. `again(queue, place, generation)` is called when it is due. A project
     with too many of them is withheld.
 
-    Invariant: `_of` has the waiting messages by queue, with their lane's generation at the time; `_held` counts them
-    per project. A heap entry that `_of` doesn't confirm is stale and ignored.
+    Invariant: `_of` has the waiting messages by queue, with their lane's generation at the time. A heap entry that
+    `_of` doesn't confirm is stale and ignored.
     """
 
     def __init__(self, again: Callable[[Queue, MessageRef, int], None], withheld: WithheldProjects) -> None:
-        self._again, self._withheld = again, withheld
+        self._again, self._limit = again, ProjectLimit(withheld, _REASON, _MOST)
         self._heap: list[tuple[int, int, Queue, MessageRef, int]] = []
         self._of: dict[Queue, dict[MessageRef, int]] = {}
-        self._held: Counter[str] = Counter()
-        self._stopped: set[str] = set()
         self._count = 0
         self._alarm = WakeTimer(self._ring)
 
@@ -42,10 +40,7 @@ class InPlaceRetries:
         self._count += 1
         heappush(self._heap, (at, self._count, queue, place, generation))
         self._of.setdefault(queue, {})[place] = generation
-        self._held[queue.project] += 1
-        if self._held[queue.project] == _HELD_BEYOND and queue.project not in self._stopped:
-            self._stopped.add(queue.project)
-            self._withheld.withhold(queue.project, _REASON, True)
+        self._limit.add(queue.project)
         self._set(now_ns())
 
     def queues(self) -> Iterator[Queue]:
@@ -85,13 +80,7 @@ class InPlaceRetries:
     def _fewer(self, queue: Queue) -> None:
         if not self._of[queue]:
             del self._of[queue]
-        project = queue.project
-        self._held[project] -= 1
-        if project in self._stopped and self._held[project] <= _HELD_BEYOND // 2:
-            self._stopped.discard(project)
-            self._withheld.withhold(project, _REASON, False)
-        if not self._held[project]:
-            del self._held[project]
+        self._limit.remove(queue.project)
 
     def _set(self, now: int) -> None:
         if self._heap:

@@ -6,7 +6,6 @@ take a message that would otherwise be dead-lettered.
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -17,6 +16,7 @@ from evenlane.engine.core.message import copies
 from evenlane.engine.core.message.error_text import described
 from evenlane.engine.core.message.message import Reject, Retry
 from evenlane.engine.core.ports import Lost, Refused
+from evenlane.engine.node.queues.project_limit import ProjectLimit
 from evenlane.quota.rates.backoff import retry_delay_s
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ _log = structlog.get_logger(__name__)
 
 _SECOND = 1_000_000_000
 _REASON = "paused"
-_HELD_BEYOND = 64  # waiting puts and fallbacks per project; beyond it, the project waits until half are done
+_MOST_STUCK = 64  # waiting puts and fallbacks per project
 _UNTRUSTED_S = 0.1  # between two checks of the lease
 _SLOWEST_S = {Refused: 30.0, Lost: 2.0}  # between two tries
 _MOST, _MOST_BYTES = 10_000, 64 << 20  # copies under way at once, over all projects
@@ -74,8 +74,7 @@ class FailureHandler:
     Invariants:
     - `_open` has the outcomes under way, until their copy is acknowledged or they become stale; `_counted` and `_bytes`
       are their number and size, without unroutable messages.
-    - `_stuck` counts, per project, the outcomes that wait for the store after a failed put, and those with a fallback.
-      `_held` has the projects withheld for it.
+    - `_stuck` has the outcomes that wait for the store after a failed put, and those with a fallback.
     """
 
     def __init__(
@@ -92,12 +91,11 @@ class FailureHandler:
         random: Callable[[], float],
     ) -> None:
         self._store, self._env, self._counters, self._settlement = store, env, counters, settlement
-        self._withheld, self._failure_log, self._fallback = withheld, failure_log, fallback
+        self._stuck = ProjectLimit(withheld, _REASON, _MOST_STUCK)
+        self._failure_log, self._fallback = failure_log, fallback
         self._trust, self._signal, self._random = trust, signal, random
         self._falling: set[asyncio.Task[None]] = set()  # fallbacks that run, or wait to
         self._open: dict[int, _Outcome] = {}
-        self._stuck: Counter[str] = Counter()
-        self._held: set[str] = set()
         self._timers: dict[int, asyncio.TimerHandle] = {}
         self._idle = asyncio.Event()
         self._idle.set()
@@ -160,7 +158,7 @@ class FailureHandler:
             self._put(outcome)
             return False
         self._enter(outcome)
-        self._wait_more(outcome.project)
+        self._stuck.add(outcome.project)
         self._fallback.expect(message)
         task = asyncio.create_task(self._fall_back(outcome, message, death), name="fallback")
         self._falling.add(task)
@@ -195,7 +193,7 @@ class FailureHandler:
             self._end(outcome)
         finally:
             self._fallback.forgo(message)
-            self._wait_less(outcome.project)
+            self._stuck.remove(outcome.project)
 
     def unroutable(self, lane: Lane, sequence: int, copy: copies.Copy) -> None:
         """Dead-letter an unroutable message."""
@@ -264,28 +262,14 @@ class FailureHandler:
         outcome.tries += 1
         outcome.refused = str(error)
         if outcome.tries == 1:
-            self._wait_more(outcome.project)
-        if (outcome.tries == 1 and self._stuck[outcome.project] == 1) or outcome.tries % 20 == 0:
-            self._failure_log.stuck(outcome.lane, outcome.project, error, outcome.tries, self._stuck[outcome.project])
+            self._stuck.add(outcome.project)
+        stuck = self._stuck.count(outcome.project)
+        if (outcome.tries == 1 and stuck == 1) or outcome.tries % 20 == 0:
+            self._failure_log.stuck(outcome.lane, outcome.project, error, outcome.tries, stuck)
         slowest = _SLOWEST_S[Lost if isinstance(error, Lost) else Refused]
         delay = min(slowest, 0.25 * 2 ** min(outcome.tries, 8)) * (0.75 + self._random() / 2)
         loop = asyncio.get_running_loop()
         self._timers[id(outcome)] = loop.call_later(delay, self._put, outcome)
-
-    def _wait_more(self, project: str) -> None:
-        """Count one more outcome of the project that waits for the store, or for the fallback."""
-        self._stuck[project] += 1
-        if self._stuck[project] == _HELD_BEYOND and project not in self._held:
-            self._held.add(project)
-            self._withheld.withhold(project, _REASON, True)
-
-    def _wait_less(self, project: str) -> None:
-        self._stuck[project] -= 1
-        if project in self._held and self._stuck[project] <= _HELD_BEYOND // 2:
-            self._held.discard(project)
-            self._withheld.withhold(project, _REASON, False)
-        if not self._stuck[project]:
-            del self._stuck[project]
 
     def _count(self, outcome: _Outcome, sign: int) -> None:
         if outcome.project != copies.UNROUTABLE_PROJECT:  # unroutable messages must not hold up anybody's messages
@@ -301,6 +285,6 @@ class FailureHandler:
             if was_crowded and not self.crowded:
                 self._signal.notify()
         if outcome.tries:
-            self._wait_less(outcome.project)
+            self._stuck.remove(outcome.project)
         if not self._open:
             self._idle.set()
