@@ -8,14 +8,15 @@ from typing import TYPE_CHECKING, TypeVar
 
 import structlog
 
-from evenlane.engine.core.ports import INBOX, NO_RESPONDERS, Disconnected
+from evenlane.engine.core.ports import Disconnected
+from evenlane.engine.core.request_bus import INBOX, NO_RESPONDERS
 from evenlane.engine.core.wire.decode_error import UNREADABLE
 from evenlane.engine.errors import Unreachable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
-    from evenlane.engine.core.ports import RequestBus
+    from evenlane.engine.core.request_bus import RequestBus
 
 _log = structlog.get_logger(__name__)
 

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from evenlane.engine.base.aio.loop_thread import Runner
     from evenlane.engine.base.config.settings import Settings
     from evenlane.engine.core.export_port import StreamSource
-    from evenlane.engine.core.ports import OpenStore, RequestBus
+    from evenlane.engine.core.ports import OpenStore
+    from evenlane.engine.core.request_bus import RequestBus
     from evenlane.ring.coordination.ports import Coordination
 
 

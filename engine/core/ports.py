@@ -260,34 +260,6 @@ class OpenStore(Store, Protocol):
         """Raises Unreachable."""
 
 
-INBOX = "_INBOX."
-"""The prefix of reply subjects. A node replies to no other subject; otherwise a requester could make it
-write anywhere.
-"""
-
-NO_RESPONDERS = b"NATS/1.0 503"
-"""The prefix of the headers of the reply that a bus itself sends if a request has no listener."""
-
-
-class RequestBus(Protocol):
-    """A connection for requests and responses."""
-
-    async def open(self) -> None:
-        """Raises Unreachable."""
-
-    def listen(self, subject: str, on_message: Callable[[bytes, bytes, bytes, bytes], None]) -> int:
-        """Call `on_message(subject, reply, headers, body)` for each message; the token `*` in the subject matches any
-        token. Returns the id for `unlisten`.
-        """
-
-    def unlisten(self, sid: int) -> None: ...
-
-    def send(self, subject: str, body: bytes, headers: bytes = b"", reply: str = "") -> None:
-        """Publish to all listeners of the subject. Raises Disconnected."""
-
-    async def close(self) -> None: ...
-
-
 class ClusterLayout(Protocol):
     """The cluster config (`evenlane.engine.cluster.cluster_config.Facts`)."""
 

@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
 
     from evenlane.engine.control.topics.switch import State
-    from evenlane.engine.core.ports import LaneState, RequestBus
+    from evenlane.engine.core.ports import LaneState
+    from evenlane.engine.core.request_bus import RequestBus
     from evenlane.engine.telemetry.node_view import NodeView
     from evenlane.engine.telemetry.prometheus.exposition import Page
     from evenlane.ring.coordination.ports import Coordination

@@ -21,7 +21,8 @@ from evenlane.engine.producer.tuning import DEFAULT, Tuning
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
-    from evenlane.engine.core.ports import RequestBus, Store
+    from evenlane.engine.core.ports import Store
+    from evenlane.engine.core.request_bus import RequestBus
     from evenlane.engine.producer.put import PendingPut
 
 _ASKS_AT_ONCE = 32  # partitions; nats-server drops all pending requests once there are 10,000

@@ -33,7 +33,8 @@ if TYPE_CHECKING:
     from datetime import datetime
     from types import TracebackType
 
-    from evenlane.engine.core.ports import ClusterLayout, Receipt, RequestBus, Store
+    from evenlane.engine.core.ports import ClusterLayout, Receipt, Store
+    from evenlane.engine.core.request_bus import RequestBus
     from evenlane.engine.producer.put import Outcome
     from evenlane.engine.producer.router import Topics
 

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from evenlane.engine.base.config.settings import Settings
     from evenlane.engine.base.troubles import Troubles
     from evenlane.engine.cluster.connections import Connections
-    from evenlane.engine.core.ports import RequestBus
     from evenlane.engine.core.queue.queue import Queue
+    from evenlane.engine.core.request_bus import RequestBus
     from evenlane.engine.core.scheduler.interface import Scheduler
     from evenlane.engine.core.stats.latency import LatencyStats
     from evenlane.engine.node.counters import Counters

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from evenlane.engine.base.troubles import Troubles
     from evenlane.engine.cluster.connections import Connections
     from evenlane.engine.cluster.topics.topic_cache import TopicCache
-    from evenlane.engine.core.ports import RequestBus
+    from evenlane.engine.core.request_bus import RequestBus
     from evenlane.engine.node.node import Node
     from evenlane.engine.telemetry.node_health import Condition
     from evenlane.engine.telemetry.tenants.registry import TenantRegistry

@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine
 
     from evenlane.engine.cluster.ownership.lease import NodeLease
-    from evenlane.engine.core.ports import OpenStore, RequestBus
+    from evenlane.engine.core.ports import OpenStore
+    from evenlane.engine.core.request_bus import RequestBus
     from evenlane.engine.runtime.process import ClusterParts, ProcessParts
     from evenlane.engine.telemetry.node_health import Condition
 

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from evenlane.engine.base.config.settings import Settings
     from evenlane.engine.core.export_port import StreamSource
-    from evenlane.engine.core.ports import OpenStore, RequestBus
+    from evenlane.engine.core.ports import OpenStore
+    from evenlane.engine.core.request_bus import RequestBus
 
 
 class StoreBackend(Protocol):

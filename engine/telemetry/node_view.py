@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
     from evenlane.engine.base.config.settings import Settings
     from evenlane.engine.base.troubles import Troubles
-    from evenlane.engine.core.ports import RequestBus
+    from evenlane.engine.core.request_bus import RequestBus
     from evenlane.engine.core.stats.latency import LatencyStats
     from evenlane.engine.node.counters import Counters
     from evenlane.engine.node.node import Node

@@ -14,7 +14,7 @@ from evenlane.engine.admin.scatter import scatter
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from evenlane.engine.core.ports import RequestBus
+    from evenlane.engine.core.request_bus import RequestBus
 
 
 class DropTarget(msgspec.Struct, frozen=True):

@@ -11,12 +11,13 @@ import structlog
 from evenlane.engine.admin.backlog.drop import DropTask
 from evenlane.engine.admin.backlog.drop_client import DropRequest, subject
 from evenlane.engine.base import names
-from evenlane.engine.core.ports import INBOX, Disconnected
+from evenlane.engine.core.ports import Disconnected
+from evenlane.engine.core.request_bus import INBOX
 from evenlane.engine.core.wire.decode_error import UNREADABLE
 from evenlane.engine.errors import InvalidName
 
 if TYPE_CHECKING:
-    from evenlane.engine.core.ports import RequestBus
+    from evenlane.engine.core.request_bus import RequestBus
     from evenlane.engine.node.node import Node
 
 _log = structlog.get_logger(__name__)

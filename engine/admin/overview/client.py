@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from evenlane.engine.cluster.cluster_config import ClusterConfig
     from evenlane.engine.cluster.cluster_snapshot import ClusterSnapshot
-    from evenlane.engine.core.ports import RequestBus
+    from evenlane.engine.core.request_bus import RequestBus
     from evenlane.ring.coordination.ports import Coordination
 
 _log = structlog.get_logger(__name__)

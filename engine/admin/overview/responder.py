@@ -14,12 +14,13 @@ import structlog
 from evenlane.engine.admin.overview.messages import subject
 from evenlane.engine.admin.overview.rows import encoded, snapshot
 from evenlane.engine.base.clock import now_ns
-from evenlane.engine.core.ports import INBOX, Disconnected
+from evenlane.engine.core.ports import Disconnected
+from evenlane.engine.core.request_bus import INBOX
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from evenlane.engine.core.ports import RequestBus
+    from evenlane.engine.core.request_bus import RequestBus
     from evenlane.engine.node.node import Node
     from evenlane.engine.telemetry.node_health import Condition
     from evenlane.engine.telemetry.tenants.registry import TenantRegistry

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from evenlane.engine.base.config.settings import Settings
     from evenlane.engine.cluster.cluster_config import ClusterConfig
-    from evenlane.engine.core.ports import RequestBus
+    from evenlane.engine.core.request_bus import RequestBus
     from evenlane.quota.topics.topic import Accepted
     from evenlane.ring.coordination.ports import Coordination
 

@@ -17,8 +17,9 @@ from evenlane.engine.admin.backlog.drop_responder import DropResponder
 from evenlane.engine.base import names
 from evenlane.engine.base.clock import now_ns
 from evenlane.engine.base.plural import counted
-from evenlane.engine.core.ports import INBOX, Disconnected, Lost, Refused
+from evenlane.engine.core.ports import Disconnected, Lost, Refused
 from evenlane.engine.core.queue.queue_head import place_of_head, queue_head, waits_since
+from evenlane.engine.core.request_bus import INBOX
 from evenlane.engine.core.stats.backlog_tally import NodeAnswer, Tally, View
 from evenlane.engine.core.stats.forecast import UNKNOWN, History, Rates, Sample, between
 from evenlane.engine.errors import InvalidName
@@ -29,8 +30,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
     from evenlane.engine.base.names import LaneId
-    from evenlane.engine.core.ports import RequestBus
     from evenlane.engine.core.queue.queue import Queue
+    from evenlane.engine.core.request_bus import RequestBus
     from evenlane.engine.node.node import Node
     from evenlane.engine.node.partitions.stable_streams import Streams
     from evenlane.engine.telemetry.tenants.registry import TenantRegistry

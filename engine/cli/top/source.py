@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from evenlane.engine.base.config.settings import Settings
     from evenlane.engine.control.topics.switch import State
-    from evenlane.engine.core.ports import RequestBus
+    from evenlane.engine.core.request_bus import RequestBus
     from evenlane.ring.coordination.ports import Coordination
 
 STATES: dict[str, State] = {verb: state for state, verb in VERBS.items()}

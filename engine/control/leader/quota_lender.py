@@ -31,7 +31,7 @@ from evenlane.quota.lending.rounds import LendingRounds
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from evenlane.engine.core.ports import RequestBus
+    from evenlane.engine.core.request_bus import RequestBus
     from evenlane.ring.coordination.ports import CreatedAt
 
 _log = structlog.get_logger(__name__)

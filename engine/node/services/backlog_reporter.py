@@ -23,8 +23,9 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from evenlane.engine.cluster.topics.topic_cache import TopicCache
-    from evenlane.engine.core.ports import RequestBus, SubjectCounts
+    from evenlane.engine.core.ports import SubjectCounts
     from evenlane.engine.core.queue.queue import Queue
+    from evenlane.engine.core.request_bus import RequestBus
     from evenlane.engine.node.node import Node
     from evenlane.engine.node.partitions.partition import Partition
     from evenlane.quota.topics.topic import Accepted

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING
 import msgspec
 import structlog
 
-from evenlane.engine.core.ports import INBOX, Disconnected
+from evenlane.engine.core.ports import Disconnected
+from evenlane.engine.core.request_bus import INBOX
 from evenlane.engine.core.wire.decode_error import UNREADABLE
 from evenlane.engine.core.wire.group_gc_messages import GroupRequest, subject
 from evenlane.engine.node.services.group_inspector import GroupInspector
 
 if TYPE_CHECKING:
-    from evenlane.engine.core.ports import RequestBus
+    from evenlane.engine.core.request_bus import RequestBus
     from evenlane.engine.node.node import Node
 
 _log = structlog.get_logger(__name__)

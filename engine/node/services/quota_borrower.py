@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
 
     from evenlane.engine.cluster.topics.topic_cache import OnChange
-    from evenlane.engine.core.ports import RequestBus
     from evenlane.engine.core.queue.queue import Queue
+    from evenlane.engine.core.request_bus import RequestBus
     from evenlane.engine.node.node import Node
     from evenlane.quota.topics.topic import Accepted
 

@@ -6,7 +6,8 @@ import asyncio
 from itertools import count
 from typing import TYPE_CHECKING, NamedTuple
 
-from evenlane.engine.core.ports import NO_RESPONDERS, Disconnected
+from evenlane.engine.core.ports import Disconnected
+from evenlane.engine.core.request_bus import NO_RESPONDERS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -54,7 +55,7 @@ class MemoryBroker:
 
 
 class MemoryBus:
-    """One connection: see `evenlane.engine.core.ports.RequestBus`."""
+    """One connection: see `evenlane.engine.core.request_bus.RequestBus`."""
 
     def __init__(self, broker: MemoryBroker) -> None:
         self._broker = broker

@@ -7,7 +7,8 @@ import pytest
 
 from evenlane.engine.base.config.settings import Settings
 from evenlane.engine.cluster import connections
-from evenlane.engine.core.ports import NO_RESPONDERS, Disconnected
+from evenlane.engine.core.ports import Disconnected
+from evenlane.engine.core.request_bus import NO_RESPONDERS
 from evenlane.engine.errors import ConfigError
 from tests.support.until import until
 
