@@ -1,4 +1,4 @@
-"""Sends one request to many nodes, and gathers their answers."""
+"""Sends one request to many nodes, and gathers their answers; and the base of clients that do so."""
 
 from __future__ import annotations
 
@@ -15,8 +15,10 @@ from evenlane.engine.errors import Unreachable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
+    from contextlib import AbstractAsyncContextManager
 
     from evenlane.engine.core.request_bus import RequestBus
+    from evenlane.ring.coordination.ports import Coordination
 
 _log = structlog.get_logger(__name__)
 
@@ -78,3 +80,23 @@ async def scatter(
     finally:
         bus.unlisten(listening)
     return answers
+
+
+class NodesClient:
+    """A client that reads etcd and asks nodes. `line()` returns a connection for the duration of one request; it raises
+    Unreachable. A node that hasn't answered within `timeout_s` counts as silent.
+    """
+
+    timeout_s: float
+
+    def __init__(
+        self,
+        etcd: Coordination,
+        env: str,
+        line: Callable[[], AbstractAsyncContextManager[RequestBus]],
+        *,
+        timeout_s: float | None = None,
+    ) -> None:
+        self._etcd, self._env, self._line = etcd, env, line
+        if timeout_s is not None:
+            self.timeout_s = timeout_s

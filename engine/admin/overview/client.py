@@ -11,39 +11,28 @@ import structlog
 
 from evenlane.engine.admin.overview.document import document
 from evenlane.engine.admin.overview.messages import NodeOverview, subject
-from evenlane.engine.admin.scatter import scatter
+from evenlane.engine.admin.scatter import NodesClient, scatter
 from evenlane.engine.base.background_work import unobtrusive
 from evenlane.engine.cluster.cluster_snapshot import read_config, read_snapshot
 from evenlane.engine.core.wire.decode_error import UNREADABLE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable
-    from contextlib import AbstractAsyncContextManager
+    from collections.abc import Collection, Iterable
 
     from evenlane.engine.cluster.cluster_config import ClusterConfig
     from evenlane.engine.cluster.cluster_snapshot import ClusterSnapshot
     from evenlane.engine.core.request_bus import RequestBus
-    from evenlane.ring.coordination.ports import Coordination
 
 _log = structlog.get_logger(__name__)
 
 TIMEOUT_S = 1.0  # a node has its answer ready: a slower one counts as silent
 
 
-class OverviewClient:
-    """Requests overviews. `line()` returns a connection for the duration of one request; it raises Unreachable."""
+class OverviewClient(NodesClient):
+    """Requests overviews."""
 
-    def __init__(
-        self,
-        etcd: Coordination,
-        env: str,
-        line: Callable[[], AbstractAsyncContextManager[RequestBus]],
-        *,
-        timeout_s: float = TIMEOUT_S,
-    ) -> None:
-        self._etcd, self._env, self._line = etcd, env, line
-        self.timeout_s = timeout_s
-        self._cluster_config: ClusterConfig | None = None  # constant for an environment
+    timeout_s = TIMEOUT_S
+    _cluster_config: ClusterConfig | None = None  # constant for an environment
 
     async def overview(self) -> dict[str, Any]:
         """Return the state and figures of all nodes: see `evenlane.engine.admin.overview.document`. Nodes that don't

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from evenlane.engine.admin.scatter import scatter
+from evenlane.engine.admin.scatter import NodesClient, scatter
 from evenlane.engine.admin.session import accepted_of
 from evenlane.engine.admin.why.document import Question, document
 from evenlane.engine.admin.why.responder import MEASURE_S, subject
@@ -24,16 +24,12 @@ from evenlane.engine.errors import ConfigError, EvenlaneError, InvalidName, Unkn
 from evenlane.ring.hashing import partition_of
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping
-    from contextlib import AbstractAsyncContextManager
+    from collections.abc import AsyncIterator, Collection, Iterable, Mapping
 
     from evenlane.engine.base.config.settings import Settings
     from evenlane.engine.cluster.cluster_config import ClusterConfig
     from evenlane.engine.core.request_bus import RequestBus
     from evenlane.quota.topics.topic import Accepted
-    from evenlane.ring.coordination.ports import Coordination
-
-TIMEOUT_S = MEASURE_S + 2.0  # an answer takes the node's measuring time, and some more
 
 
 @dataclass(frozen=True)
@@ -83,19 +79,10 @@ async def why(
             await etcd.close()
 
 
-class WhyClient:
-    """Requests explanations. `line()` returns a connection for the duration of one request; it raises Unreachable."""
+class WhyClient(NodesClient):
+    """Requests explanations."""
 
-    def __init__(
-        self,
-        etcd: Coordination,
-        env: str,
-        line: Callable[[], AbstractAsyncContextManager[RequestBus]],
-        *,
-        timeout_s: float = TIMEOUT_S,
-    ) -> None:
-        self._etcd, self._env, self._line = etcd, env, line
-        self.timeout_s = timeout_s
+    timeout_s = MEASURE_S + 2.0  # an answer takes the node's measuring time, and some more
 
     async def why(self, project: str, priority: str | None = None, within: float | None = None) -> dict[str, Any]:
         """Explain why a project's messages wait, and forecast when they are gone: see

@@ -104,10 +104,7 @@ def show(
     """
     _check(project)
 
-    async def work(dead_letters: DeadLetterClient) -> DeadLetter:
-        return await dead_letters.get(project, seq)
-
-    dead_letter: DeadLetter = _asked(given, work)
+    dead_letter: DeadLetter = _asked(given, lambda dead_letters: dead_letters.get(project, seq))
     if as_json:
         print_json(dead_letter.document(body=True))
         return
@@ -152,11 +149,10 @@ def replay(
         waits = f"waits: {far.waits}" if far.waits else ""
         shown.update(far.replayed + far.failed, far.total, ", ".join(filter(None, [failed, waits])))
 
-    async def work(dead_letters: DeadLetterClient) -> Replayed:
-        return await dead_letters.replay(project, seq, rate=rate, on_progress=on_progress)
-
     with Shown("replaying", "letter", plain=True) as shown:
-        result: Replayed = _asked(given, work)
+        result: Replayed = _asked(
+            given, lambda dead_letters: dead_letters.replay(project, seq, rate=rate, on_progress=on_progress)
+        )
     if as_json:
         print_json({"replayed": result.replayed, "failed": [each._asdict() for each in result.failed]})
     else:
@@ -188,11 +184,8 @@ def drop(
 
     from evenlane.engine.cli.progress import Shown
 
-    async def work(dead_letters: DeadLetterClient) -> int:
-        return await dead_letters.drop(project, seq, on_progress=shown.update)
-
     with Shown("dropping", "letter") as shown:
-        dropped: int = _asked(given, work)
+        dropped: int = _asked(given, lambda dead_letters: dead_letters.drop(project, seq, on_progress=shown.update))
     if as_json:
         print_json({"dropped": dropped})
     else:

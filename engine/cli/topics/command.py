@@ -15,7 +15,6 @@ from evenlane.engine.cli.topics.fields import entry_line, from_flags, line, rows
 from evenlane.engine.cli.topics.session import By, IfRevision, asked, change, current_author, note, print_change
 
 if TYPE_CHECKING:
-    from evenlane.engine.control.topics.client import TopicClient
     from evenlane.engine.control.topics.history import History
     from evenlane.engine.control.topics.status import TopicStatus
 
@@ -145,11 +144,12 @@ def delete(
     Example:
       evenlane topics delete acme
     """
-
-    async def work(topic_client: TopicClient) -> TopicStatus:
-        return await topic_client.delete(project, if_revision=if_revision, via="topics delete")
-
-    print_change(given, asked(given, work, by=current_author(by)), as_json=as_json)
+    status: TopicStatus = asked(
+        given,
+        lambda topic_client: topic_client.delete(project, if_revision=if_revision, via="topics delete"),
+        by=current_author(by),
+    )
+    print_change(given, status, as_json=as_json)
 
 
 @app.command()
@@ -161,11 +161,7 @@ def get(given: Given, project: Project, *, as_json: Json = False) -> None:
       evenlane topics get acme
       evenlane topics get acme --json
     """
-
-    async def work(topic_client: TopicClient) -> TopicStatus:
-        return await topic_client.get(project)
-
-    status: TopicStatus = asked(given, work)
+    status: TopicStatus = asked(given, lambda topic_client: topic_client.get(project))
     if as_json:
         print_json(status.document())
         return
@@ -182,11 +178,7 @@ def list_(given: Given, *, as_json: Json = False) -> None:
       evenlane topics list
       evenlane topics list --env sandbox --json
     """
-
-    async def work(topic_client: TopicClient) -> list[TopicStatus]:
-        return await topic_client.all()
-
-    statuses: list[TopicStatus] = asked(given, work)
+    statuses: list[TopicStatus] = asked(given, lambda topic_client: topic_client.all())
     if as_json:
         print_json({"topics": [each.document() for each in statuses]})
         return
@@ -214,10 +206,7 @@ def history(
     if limit < 1:
         raise typer.BadParameter(f"--limit is at least 1, not {limit}")
 
-    async def work(topic_client: TopicClient) -> History:
-        return await topic_client.history(project)
-
-    found: History = asked(given, work)
+    found: History = asked(given, lambda topic_client: topic_client.history(project))
     entries = found.entries[:limit]
     if as_json:
         import msgspec

@@ -17,9 +17,7 @@ from evenlane.engine.cli.topics.session import asked
 from evenlane.engine.errors import ConfigError, EvenlaneError
 
 if TYPE_CHECKING:
-    from evenlane.engine.control.topics.client import TopicClient
     from evenlane.engine.control.topics.export import Export
-    from evenlane.engine.control.topics.status import TopicStatus
 
 _STDOUT = Path("-")
 _MOST_NOTES = 100  # lines
@@ -46,10 +44,7 @@ def export(given: Given, *, file: _File = _STDOUT) -> None:
 
     _check(file)
 
-    async def work(client: TopicClient) -> list[TopicStatus]:
-        return await client.all()
-
-    found: Export = export_topics(asked(given, work))
+    found: Export = export_topics(asked(given, lambda client: client.all()))
     _print_notes(found.notes)
     if file == _STDOUT:
         print(format_export(found).decode(), end="")  # noqa: T201

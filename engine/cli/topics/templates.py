@@ -81,10 +81,7 @@ def set_(
     named = {field: value for field, value in (("match", match), ("limit", limit)) if value is not None}
     changes = _changes(name, named, fields)
 
-    async def work(stored: TemplateClient) -> TemplateStatus:
-        return await stored.change(name, named, changes)
-
-    shown: TemplateStatus = _asked(given, work, writes=True)
+    shown: TemplateStatus = _asked(given, lambda templates: templates.change(name, named, changes), writes=True)
     if as_json:
         print_json(shown.document())
     elif shown.template is not None:
@@ -101,11 +98,7 @@ def get(given: Given, name: Name, *, as_json: Json = False) -> None:
     Example:
       evenlane topics template get dev
     """
-
-    async def work(stored: TemplateClient) -> TemplateStatus:
-        return await stored.get(name)
-
-    document = _asked(given, work).document()
+    document = _asked(given, lambda templates: templates.get(name)).document()
     if as_json:
         print_json(document)
         return
@@ -121,11 +114,7 @@ def list_(given: Given, *, as_json: Json = False) -> None:
     Example:
       evenlane topics template list
     """
-
-    async def work(stored: TemplateClient) -> list[TemplateStatus]:
-        return await stored.all()
-
-    documents = [shown.document() for shown in _asked(given, work)]
+    documents = [shown.document() for shown in _asked(given, lambda templates: templates.all())]
     if as_json:
         print_json({"templates": documents})
         return
@@ -140,11 +129,7 @@ def delete(given: Given, name: Name, *, as_json: Json = False) -> None:
     Example:
       evenlane topics template delete dev
     """
-
-    async def work(stored: TemplateClient) -> None:
-        await stored.delete(name)
-
-    _asked(given, work)
+    _asked(given, lambda templates: templates.delete(name))
     if as_json:
         print_json({"name": name, "deleted": True})
     else:
