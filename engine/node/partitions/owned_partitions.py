@@ -12,17 +12,19 @@ import structlog
 from evenlane.engine.base.aio.pacing import Pacing
 from evenlane.engine.base.aio.task_errors import log_failure
 from evenlane.engine.base.clock import now_ns
-from evenlane.engine.core.lane.handoff_state import HandoffState
 from evenlane.engine.core.lane.settle_record import UnknownVersion
 from evenlane.engine.core.message.log_fields import lane_fields
 from evenlane.engine.core.ports import Lost, Refused
 from evenlane.engine.errors import ConfigError, UnknownEpoch
+from evenlane.engine.node.partitions.backlog_schedule import OPEN_FIRST_S, BacklogSchedule
+from evenlane.engine.node.partitions.closing import PATIENCE_S, ClosingPartitions
 from evenlane.engine.node.partitions.partition import Partition
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Coroutine, Iterable
 
     from evenlane.engine.base.names import Kind
+    from evenlane.engine.core.lane.handoff_state import HandoffState
     from evenlane.engine.core.queue.fed_lane import FedLane
     from evenlane.engine.node.counters import Counters
     from evenlane.engine.node.handlers.worker import Workers
@@ -41,14 +43,9 @@ _OPENED_AT_ONCE = 3  # so that each serves soon; a slow one holds up the others 
 _OPENING_S = 0.05
 _APART_S, _SPREAD_S = 0.02, 0.5  # at most: from one opening to the next; from the first to the last
 _LOOKED_AT_ONCE = 2
-_OPEN_FIRST_S = 1.0  # how long a backlog waits for other partitions to be open
-_MANY, _AFTER_MANY_S = 8, 0.5  # after opening this many together, backlogs wait this long for other nodes
 _PAUSE_S = 0.2
 _LONGEST_PAUSE_S = 5.0
-_PATIENCE_S = 0.05  # how long a handoff waits for handlers: short ones needn't be reported in etcd
-_CLEAN_END_S = 1.0  # how long a handoff waits for the clean end to be written to the settle log
 _HOURS_EVERY_S = 60.0
-_LOOK_S = 0.005  # between two checks of whether a partition that is being released has ended
 
 
 class OwnedPartitions:
@@ -59,9 +56,7 @@ class OwnedPartitions:
     - `partitions` has those that are open or being opened. A number is in `lanes` exactly if it is in `partitions`,
       with the lanes of that partition.
     - `mine` has these numbers and those about to be added; it is shared with the quota shares.
-    - `_closing` has released partitions whose handoff isn't complete, by number and epoch; none of their messages
-      starts any more.
-    - `_behind` has open partitions whose backlog isn't fed yet.
+    - A partition is in `_closing` from `stop_partition` until its handoff is complete, and in `partitions` no more.
     """
 
     def __init__(
@@ -80,16 +75,14 @@ class OwnedPartitions:
     ) -> None:
         self._context, self._store, self._lanes = context, context.store, lanes
         self._ready, self._eligibility, self._due = context.ready, context.eligibility, context.due
-        self._queues, self._dirty, self._settler, self._failures = queues, dirty, settler, failures
-        self._workers, self._counters, self._clock, self._on_unreadable = workers, counters, clock, on_unreadable
+        self._queues, self._dirty, self._settler = queues, dirty, settler
+        self._counters, self._clock, self._on_unreadable = counters, clock, on_unreadable
         self.partitions: dict[int, Partition] = {}
         self.mine = mine
-        self._closing: dict[tuple[int, int], Partition] = {}
+        self._closing = ClosingPartitions(workers, failures, settler)
         self._begun: dict[int, int] = {}  # partition -> last epoch under which a takeover failed half-way
         self._opening = Pacing(_OPENED_AT_ONCE, _OPENING_S)
-        self._unopened = self._together = 0  # partitions being opened; the most at once since backlogs were last fed
-        self._behind: list[Partition] = []
-        self._patience: asyncio.TimerHandle | None = None
+        self._backlogs = BacklogSchedule()
         self._looking = asyncio.Semaphore(_LOOKED_AT_ONCE)
         self._apart: set[asyncio.Task[None]] = set()  # background tasks
 
@@ -104,7 +97,7 @@ class OwnedPartitions:
         it counts, too.
         """
         number = lane.id.partition
-        for partition in (self._closing.get((number, lane.epoch)), self.partitions.get(number)):
+        for partition in (self._closing.get(number, lane.epoch), self.partitions.get(number)):
             if partition is not None and lane in partition.both:
                 partition.feed_again(lane)
 
@@ -146,19 +139,17 @@ class OwnedPartitions:
             self._queues.shares.defer(number, record.lent)
         self.mine.add(number)
         self._queues.shares.partition_acquired()
-        self._unopened += 1
-        self._together = max(self._together, self._unopened)
+        self._backlogs.begin()
         try:
-            async with self._opening.turn(min(_APART_S, _SPREAD_S / self._unopened)):
+            async with self._opening.turn(min(_APART_S, _SPREAD_S / self._backlogs.unopened)):
                 partition = await self._opened(number, epoch, held, known, lease)
             if self.partitions.get(number) is partition:  # it may have been revoked meanwhile
                 self._lanes.serve(number, partition.catch_up_priority)
-            self._behind.append(partition)
+            self._backlogs.add(partition)
             self._queues.opened(number, self._ready.queue_ready)
         finally:
             self._on_unreadable(number, "")
-            self._unopened -= 1
-            self._catch_up()
+            self._backlogs.end()
         self._tend(partition)
         self._queues.shares.more_partitions()
         await self._completed(partition)
@@ -167,7 +158,7 @@ class OwnedPartitions:
 
     async def _look_again(self, partition: Partition) -> None:
         """Verify both streams once the partitions that were opened together have had time to serve."""
-        await asyncio.sleep(_OPEN_FIRST_S)
+        await asyncio.sleep(OPEN_FIRST_S)
         async with self._looking:
             while self.partitions.get(partition.number) is partition:
                 try:
@@ -200,24 +191,6 @@ class OwnedPartitions:
             except (Lost, Refused, ConfigError) as error:
                 _log.warning("delayed messages don't come in yet", **lane_fields(partition.later), error=str(error))
             await asyncio.sleep(_PAUSE_S)
-
-    def _catch_up(self) -> None:
-        """Feed backlogs once all partitions that arrived together are open, or a while after the first one. After a
-        node's death, other nodes may still be opening theirs: new messages there come before a backlog here.
-        """
-        if not self._unopened and self._together < _MANY:
-            self._feed_backlogs()
-        elif self._behind and self._patience is None:
-            wait_s = _OPEN_FIRST_S if self._unopened else _AFTER_MANY_S
-            self._patience = asyncio.get_running_loop().call_later(wait_s, self._feed_backlogs)
-
-    def _feed_backlogs(self) -> None:
-        if self._patience is not None:
-            self._patience.cancel()
-            self._patience = None
-        behind, self._behind, self._together = self._behind, [], self._unopened
-        for partition in behind:
-            partition.catch_up()
 
     async def _opened(
         self, number: int, epoch: int, held: list[HeldRecord], known: Collection[PastOwner] | None, lease: int
@@ -272,49 +245,18 @@ class OwnedPartitions:
         if partition is None:
             return
         self._lanes.remove(number)
-        self._closing[number, partition.lane.epoch] = partition
-        for lane in partition.both:
-            lane.stop([*self._workers.running_of(lane), *self._failures.pending_of(lane)])
+        self._closing.begin(partition)
         self._eligibility.forget_stale()
 
-    async def hand_off(self, number: int, epoch: int, patience_s: float = _PATIENCE_S) -> dict[Kind, HandoffState]:
-        """After `stop_partition`: the state that the next owner needs, by kind of stream.
-
-        Handlers have `patience_s` to end; those still running are in the state. A stream is in it, too, if the log
-        didn't take the record of its clean end within a second, or its takeover was under way: its mere presence says
-        that the end wasn't recorded.
-        """
-        partition = self._closing.get((number, epoch))
-        if partition is None:
-            return {}  # it was never opened
-        deadline = asyncio.get_running_loop().time() + patience_s
-        await asyncio.gather(partition.close(), *(self._closed(lane, deadline) for lane in partition.both))
-        handoffs: dict[Kind, HandoffState] = {}
-        for lane in partition.both:
-            lane.cut_off()
-            self._settler.forget(lane)
-            if lane.handoff is not None and lane.log.may_have_begun and not lane.log.closed:
-                handoffs[lane.id.kind] = (
-                    lane.handoff if lane.log.begun else HandoffState(lane.generation, lane.seen, set())
-                )
-        return handoffs if self._closing.pop((number, epoch), None) is not None else {}  # {}: it was lost meanwhile
-
-    async def _closed(self, lane: FedLane, deadline: float) -> None:
-        """Write the clean end to the log. Handlers have until `deadline` to end, and the log a second more
-        to answer.
-        """
-        loop = asyncio.get_running_loop()
-        while lane.to_close or (not lane.ended and loop.time() < deadline):
-            if loop.time() >= deadline + _CLEAN_END_S:
-                return
-            self._settler.flush(lane)
-            await asyncio.sleep(_LOOK_S)
+    async def hand_off(self, number: int, epoch: int, patience_s: float = PATIENCE_S) -> dict[Kind, HandoffState]:
+        """After `stop_partition`: see `ClosingPartitions.hand_off`."""
+        return await self._closing.hand_off(number, epoch, patience_s)
 
     async def drop_partition(self, number: int, epoch: int) -> None:
         """After `stop_partition`: the partition belongs to another node by now, so nothing more of it is settled or
         reported.
         """
-        partition = self._closing.pop((number, epoch), None)
+        partition = self._closing.remove(number, epoch)
         if partition is not None:
             await self._abandon(partition)
 
@@ -322,12 +264,12 @@ class OwnedPartitions:
         """Close all feeds."""
         for task in self._apart:
             task.cancel()
-        each = [*self.partitions.values(), *self._closing.values()]
+        each = [*self.partitions.values(), *self._closing]
         await asyncio.gather(*(partition.close() for partition in each), return_exceptions=True)
 
     def end(self) -> None:
         """Prepare the end of the process, once no message is handed out any more: the settler writes the clean ends."""
-        for partition in [*self.partitions.values(), *self._closing.values()]:
+        for partition in [*self.partitions.values(), *self._closing]:
             for lane in partition.both:
                 if lane.handoff is None:
                     lane.stop([])
