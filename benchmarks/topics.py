@@ -103,13 +103,13 @@ async def load(endpoint: str, env: str, traced: str) -> dict[str, float]:
 @asynccontextmanager
 async def leader(endpoint: str, env: str) -> AsyncIterator[TopicController]:
     etcd = EtcdCoordination([endpoint])
-    acceptor = TopicController(etcd, env, CLUSTER_CONFIG, "leader")
-    await acceptor.start()
-    await acceptor.leading.wait()
+    topic_controller = TopicController(etcd, env, CLUSTER_CONFIG, "leader")
+    await topic_controller.start()
+    await topic_controller.leading.wait()
     try:
-        yield acceptor
+        yield topic_controller
     finally:
-        await acceptor.close()
+        await topic_controller.close()
         await etcd.close()
 
 

@@ -34,20 +34,20 @@ class ClusterConfig:
     version: int = FORMAT_VERSION
 
 
-async def agree_cluster_config(coordination: Coordination, env: str, wanted: Mapping[str, object]) -> ClusterConfig:
-    """Return the config of this environment. If etcd has none yet, write one made of `wanted` and the defaults.
+async def agree_cluster_config(coordination: Coordination, env: str, chosen: Mapping[str, object]) -> ClusterConfig:
+    """Return the config of this environment. If etcd has none yet, write one made of `chosen` and the defaults.
 
-    `wanted` holds the values that were set explicitly for this process. Raises ConfigError if one of them is invalid or
+    `chosen` holds the values that were set explicitly for this process. Raises ConfigError if one of them is invalid or
     differs from the value in etcd; CoordinationError.
     """
-    own = _decode(wanted)
+    own = _decode(chosen)
     key = names.key(env, "settings")
     while (stored := await coordination.get(key)) is None:
         created = await coordination.txn([Absent(key)], [Put(key, write_object(asdict(own)))])
         if created.succeeded:
             return own
     agreed = _read(stored.value, key)
-    for name in wanted:
+    for name in chosen:
         mine, theirs = getattr(own, name), getattr(agreed, name)
         if mine != theirs:
             raise ConfigError(

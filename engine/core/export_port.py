@@ -60,7 +60,7 @@ class StreamSource(Protocol):
     async def sequence_at(self, name: str, at: int) -> int:
         """The first sequence of messages that arrived at `at` (unix ns) or later. It may not exist yet."""
 
-    def read(self, wanted: Range) -> AsyncGenerator[list[Read], None]:
+    def read(self, requested: Range) -> AsyncGenerator[list[Read], None]:
         """Read page by page, in order and in bounded memory. Messages deleted meanwhile are left out. If the server
         goes away, reading waits for it and resumes where it was. Raises Unreachable, EvenlaneError.
         """

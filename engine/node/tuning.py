@@ -17,7 +17,7 @@ class Tuning:
     """Messages. A smaller backlog is delivered before its subjects could be read."""
     for_each: int = 500
     """Messages of backlog per queue read ahead, so that reading ahead costs a fraction of the catch-up."""
-    patience_s: float = 1.0
+    backlog_wait_s: float = 1.0
     """How long lower bands wait for a backlog to be delivered."""
     pinned_for: int = 5 * _SECOND
     """ns. A watermark that hasn't moved for this long is pinned."""

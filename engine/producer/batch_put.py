@@ -73,7 +73,7 @@ class BatchPut:
     def give_up(self) -> None:
         """Abandon the puts still in flight."""
         if self._in_flight:
-            self._pipeline.forget(self)
+            self._pipeline.discard(self)
 
     def completed(self, pending: PendingPut, outcome: Outcome) -> None:
         self._in_flight -= 1

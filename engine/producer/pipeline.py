@@ -95,11 +95,11 @@ class PutPipeline:
         finally:
             if pending.state is not DONE:  # the caller was cancelled
                 if self._rate is not None:
-                    self._rate.forget(single)
+                    self._rate.discard(single)
                 self._sender.complete(pending, None)
 
-    def forget(self, completion: Completion) -> None:
+    def discard(self, completion: Completion) -> None:
         """Complete these puts without an outcome, as their caller has gone. They may or may not be stored."""
         if self._rate is not None:
-            self._rate.forget(completion)
-        self._sender.forget(completion)
+            self._rate.discard(completion)
+        self._sender.discard(completion)

@@ -91,10 +91,10 @@ class RateLimiter:
             self._topics = {project: limiter for project, limiter in self._topics.items() if not limiter.idle}
             self._sweep_at = max(self._tuning.sweep_from, 2 * len(self._topics))
 
-    def forget(self, completion: Completion) -> None:
+    def discard(self, completion: Completion) -> None:
         """Complete these puts without an outcome, as their caller has gone. They are not sent."""
         for limiter in self._topics.values():
-            limiter.forget(completion)
+            limiter.discard(completion)
 
     async def close(self) -> None:
         """Fail all waiting puts, which were not sent."""
@@ -156,7 +156,7 @@ class TopicLimiter:
         if self._passing is None or self._passing.done():
             self._passing = asyncio.create_task(self._pass(), name="producer admission")
 
-    def forget(self, completion: Completion) -> None:
+    def discard(self, completion: Completion) -> None:
         abandoned = [pending for pending in self._aside if pending.completion is completion]
         self._aside = deque(pending for pending in self._aside if pending.completion is not completion)
         for pending in abandoned:

@@ -123,11 +123,11 @@ class Router:
             return group_of(put.id, route.active)
         return next(route.turns) % route.active
 
-    def _checked_priority(self, wanted: str) -> str:
-        if not isinstance(wanted, str) or wanted not in self._priorities:
+    def _checked_priority(self, priority: str) -> str:
+        if not isinstance(priority, str) or priority not in self._priorities:
             valid = ", ".join(self._cluster_config.priorities)
-            raise InvalidName(f"priority {shown(wanted)} is none of this cluster's: {valid}")
-        return wanted
+            raise InvalidName(f"priority {shown(priority)} is none of this cluster's: {valid}")
+        return priority
 
     def _subject(self, route: Route, project: str, group: int, priority: str, due: int) -> str:
         if not due and (known := route.subjects.get((group, priority))) is not None:

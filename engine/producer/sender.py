@@ -94,7 +94,7 @@ class Sender:
     def closed(self) -> bool:
         return self._closed
 
-    def forget(self, completion: Completion) -> None:
+    def discard(self, completion: Completion) -> None:
         """Complete these puts without an outcome, as their caller has gone. They may or may not be stored."""
         for pending in [*self._in_flight, *self._retrying]:
             if pending.completion is completion:

@@ -100,8 +100,8 @@ def shares(trace: Trace, start: int, end: int, but: str = "") -> list[float]:
     is looked past, and what it had.
     """
     load = trace.load
-    wanted = [n for n, tenant in enumerate(load.tenant) if load.tenants[tenant].name != but]
-    return _shares(trace, start, end, wanted, [each.topic.weight for each in load.tenants])
+    included = [n for n, tenant in enumerate(load.tenant) if load.tenants[tenant].name != but]
+    return _shares(trace, start, end, included, [each.topic.weight for each in load.tenants])
 
 
 def shares_on_nodes(trace: Trace, start: int, end: int, but: str = "") -> list[float]:
@@ -109,12 +109,12 @@ def shares_on_nodes(trace: Trace, start: int, end: int, but: str = "") -> list[f
     load, where = trace.load, trace.where
     parts = [[len(groups) for groups in where.groups_of(each)] for each in load.tenants]
     place = {(t, g): where.node_of(load.tenants[t], g) for t, g in set(zip(load.tenant, load.group, strict=True))}
-    wanted: list[list[int]] = [[] for _ in range(where.nodes)]
+    by_node: list[list[int]] = [[] for _ in range(where.nodes)]
     for n, key in enumerate(zip(load.tenant, load.group, strict=True)):
         if load.tenants[key[0]].name != but:
-            wanted[place[key]].append(n)
+            by_node[place[key]].append(n)
     found: list[float] = []
-    for node, numbers in enumerate(wanted):
+    for node, numbers in enumerate(by_node):
         own = zip(load.tenants, parts, strict=True)
         weights = [each.topic.weight * part[node] / each.topic.groups or 1.0 for each, part in own]
         found += _shares(trace, start, end, numbers, weights)

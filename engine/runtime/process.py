@@ -91,9 +91,9 @@ async def read_cluster_config(process: ProcessParts) -> ClusterConfig:
     version = await wait_until_answered(coordination.status, settings.start_timeout, _log.warning)
     if version in _CORRUPTING and not all(map(_is_loopback, settings.etcd)):
         _log.warning("this etcd may corrupt its data when it is killed: use 3.5.3 or newer", version=version)
-    wanted = config_known_so_far(settings)
+    chosen = config_known_so_far(settings)
     return await wait_until_answered(
-        lambda: agree_cluster_config(coordination, settings.env, wanted), settings.start_timeout, _log.warning
+        lambda: agree_cluster_config(coordination, settings.env, chosen), settings.start_timeout, _log.warning
     )
 
 

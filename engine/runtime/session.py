@@ -214,8 +214,8 @@ class Session:
 
     async def _answered(self, probe: Callable[[], Awaitable[None]]) -> None:
         """Wait for a server's answer, in the first session only. Raises Unreachable."""
-        patience = 0 if self._is_rejoin else self._process.settings.start_timeout
-        await wait_until_answered(probe, patience, _log.warning)
+        timeout = 0 if self._is_rejoin else self._process.settings.start_timeout
+        await wait_until_answered(probe, timeout, _log.warning)
 
     async def _unless_stopped(self, work: Coroutine[Any, Any, object]) -> bool:
         """Return whether the work was done before `stop`. Raises the work's exceptions."""

@@ -44,7 +44,7 @@ async def wait_until_answered(
             async with asyncio.timeout_at(deadline if reason else None):
                 return await probe()
         except (CoordinationError, *_SILENCE) as error:
-            reason = _silence(error)
+            reason = _no_answer_text(error)
         except TimeoutError:
             if not reason:
                 raise
@@ -56,7 +56,7 @@ async def wait_until_answered(
         await asyncio.sleep(pause_s)
 
 
-def _silence(error: Exception) -> str:
+def _no_answer_text(error: Exception) -> str:
     """Return why there is no answer. Raises EvenlaneError for an error that was an answer."""
     if isinstance(error, _SILENCE):
         return str(error)

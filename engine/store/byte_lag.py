@@ -9,7 +9,7 @@ from __future__ import annotations
 
 _LARGE = 32 << 10  # bytes, on average; a smaller message costs less with its body than if it is read again
 LAG_BYTES = 16 << 20  # waiting in the stream; reading fewer with bodies causes no long delay
-_TURNS = 4  # lagging pulls in a row: a single large message before many small ones isn't a flood
+_LAGGING_PULLS = 4  # lagging pulls in a row: a single large message before many small ones isn't a flood
 _FLOOD = 16 << 20  # bytes per second; any feed keeps up with less
 _CALM = 3  # seconds below _FLOOD until bodies are read again
 
@@ -19,7 +19,7 @@ class ByteLag:
 
     def __init__(self) -> None:
         self.leaves_bodies = False
-        self._turns = 0  # lagging pulls in a row
+        self._lagging = 0  # lagging pulls in a row
         self._left = self._messages = 0  # bytes, and messages, left in the stream since the last second
         self._calm = 0  # seconds
 
@@ -28,8 +28,8 @@ class ByteLag:
         if self.leaves_bodies or not messages:
             return False
         mean = size // messages
-        self._turns = self._turns + 1 if mean >= _LARGE and mean * pending >= LAG_BYTES else 0
-        return self._turns >= _TURNS and self._decide(leaves_bodies=True)
+        self._lagging = self._lagging + 1 if mean >= _LARGE and mean * pending >= LAG_BYTES else 0
+        return self._lagging >= _LAGGING_PULLS and self._decide(leaves_bodies=True)
 
     def left(self, size: int) -> None:
         """The body of a message, of `size` bytes, was left in the stream."""
@@ -51,5 +51,5 @@ class ByteLag:
 
     def _decide(self, *, leaves_bodies: bool) -> bool:
         self.leaves_bodies = leaves_bodies
-        self._turns = self._left = self._messages = self._calm = 0
+        self._lagging = self._left = self._messages = self._calm = 0
         return True

@@ -218,10 +218,10 @@ def _next_number(before: Accepted, after: Accepted) -> int:
     return before.number if same else before.number + 1
 
 
-def _groups(qps: float, wanted: int | None, limits: ClusterLimits) -> int:
+def _groups(qps: float, given: int | None, limits: ClusterLimits) -> int:
     """The number of groups. qps / groups never exceeds the highest rate of a group (E3)."""
     least = _share_out(qps, limits.max_group_qps)
-    groups = max(least, _share_out(qps, limits.group_qps)) if wanted is None else wanted
+    groups = max(least, _share_out(qps, limits.group_qps)) if given is None else given
     if groups < least:
         raise TopicError(
             "groups",

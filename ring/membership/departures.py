@@ -3,7 +3,7 @@
 A partition has no owner between the old owner's close and the new owner's start. Partitions that move at the same time
 slow each other down: their pauses are as long as the whole move. So they move one after another, and the node serves
 each until its turn comes. The next one follows when the new owner is seen to serve the last one, at the latest
-`PATIENCE_NS` after the last close, and at the earliest one gap after it. The gap leaves time to partitions that don't
+`MOST_WAIT_NS` after the last close, and at the earliest one gap after it. The gap leaves time to partitions that don't
 move: a move is spread over `SPREAD_NS`, one of a few partitions over less.
 """
 
@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-PATIENCE_NS = 500_000_000
+MOST_WAIT_NS = 500_000_000
 SPREAD_NS = 4_000_000_000
 MOST_GAP_NS = 400_000_000
 STEPS = 32  # if more partitions than this move, several move at the same time
@@ -70,7 +70,7 @@ class Departures:
             self._moving = {p: until for p, until in self._moving.items() if until > now}
             partition = next(iter(self._waiting))
             del self._waiting[partition]
-            self._moving[partition] = now + PATIENCE_NS
+            self._moving[partition] = now + MOST_WAIT_NS
             self._next_at = now + self._gap
             taken.append(partition)
         return taken

@@ -162,11 +162,11 @@ class Leader:
 
         Without any fit node, the partitions of living nodes stay where they are: moving them would help nobody.
         """
-        wanted = self._wanted(placement)
+        desired = self._desired(placement)
         gone = sorted((self._plans.keys() | self._spoilt) - self._nodes.keys())
         plans = {
             name: partitions
-            for name, partitions in wanted.items()
+            for name, partitions in desired.items()
             if name in self._spoilt or self._plans.get(name) != partitions
         }
         if not plans and not gone:
@@ -175,14 +175,14 @@ class Leader:
         self._spoilt = set()  # keys spoilt from now on aren't repaired by this draft
         return self._drafted
 
-    def _wanted(self, placement: Sequence[str | None]) -> dict[str, list[int]]:
-        wanted: dict[str, list[int]] = {name: [] for name in sorted(self._nodes)}
+    def _desired(self, placement: Sequence[str | None]) -> dict[str, list[int]]:
+        desired: dict[str, list[int]] = {name: [] for name in sorted(self._nodes)}
         if not any(placement):
-            return {name: [] if self._nodes[name].leaving else self._plans.get(name, []) for name in wanted}
+            return {name: [] if self._nodes[name].leaving else self._plans.get(name, []) for name in desired}
         for partition, name in enumerate(placement):
-            if name in wanted:
-                wanted[name].append(partition)
-        return wanted
+            if name in desired:
+                desired[name].append(partition)
+        return desired
 
     def written(self, now: int) -> None:
         """The draft is stored in etcd."""

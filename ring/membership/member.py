@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 @dataclass
 class Member:
     """One session of a node: from the grant of its lease to its end. Times are monotonic ns. An owner key that has been
-    under no lease for `patience` is cleared.
+    under no lease for `clear_after` is cleared.
 
     Invariants:
     - A partition is in `_todo` unless it is wanted and open, or neither wanted nor ours. `done` follows `generation`
@@ -46,10 +46,10 @@ class Member:
 
     lease: int
     trusted_until: int
-    patience: int = 30_000_000_000
+    clear_after: int = 30_000_000_000
     generation: int = 0
     plan_revision: int = 0
-    wanted: frozenset[int] = frozenset()
+    desired: frozenset[int] = frozenset()
     done: int = 0
     stale_plans: int = 0
     leaving: bool = False
@@ -62,7 +62,7 @@ class Member:
     _owners: OwnerKeys = field(init=False)
 
     def __post_init__(self) -> None:
-        self._owners = OwnerKeys(self.patience)
+        self._owners = OwnerKeys(self.clear_after)
 
     # ---- queries
 
@@ -84,7 +84,7 @@ class Member:
     @property
     def expects_more(self) -> bool:
         """Whether the plan gives the node a partition that isn't open."""
-        return bool(self.wanted) and any(p in self.wanted for p in self._todo)
+        return bool(self.desired) and any(p in self.desired for p in self._todo)
 
     @property
     def known(self) -> frozenset[int]:
@@ -99,7 +99,7 @@ class Member:
     def phase(self, now: int) -> Phase:
         if now >= self.trusted_until:
             return Phase.FENCED
-        return phase_of(self.generation, self.wanted, self._claims, departs=bool(self._departures))
+        return phase_of(self.generation, self.desired, self._claims, departs=bool(self._departures))
 
     def wake_at(self) -> int | None:
         """The next time at which `tick` has something to do; None if there is none."""
@@ -131,7 +131,7 @@ class Member:
         return self._want(frozenset(), now)
 
     def _want(self, partitions: frozenset[int], now: int) -> list[Action]:
-        before, self.wanted = self.wanted, partitions
+        before, self.desired = self.desired, partitions
         self._departures.expect(len(self._claims.open() - partitions))
         return self._decide(now, sorted((before ^ partitions) | self._todo))
 
@@ -145,7 +145,7 @@ class Member:
         actions = [action for p in gone for action in self._gone(p, revision)]
         for partition, owner in owners.items():
             actions += self._seen(partition, owner, now)
-        return actions + self._decide(now, sorted(self.wanted | self._todo | self._claims.keys()))
+        return actions + self._decide(now, sorted(self.desired | self._todo | self._claims.keys()))
 
     def owner_seen(self, partition: int, owner: Owner, now: int) -> list[Action]:
         return self._seen(partition, owner, now) + self._decide(now, (partition,))
@@ -252,7 +252,7 @@ class Member:
             claim = self._claims.get(partition)
             if self._claims.next_retry() == timer:
                 del self._claims[partition]
-            elif partition in self.wanted and claim is None:
+            elif partition in self.desired and claim is None:
                 actions.append(Clear(partition, self._owners[partition].revision))
             if self._owners.next_clear() == timer:
                 self._owners.clear_later(partition, now)
@@ -273,17 +273,17 @@ class Member:
     def _next(self, partition: int, now: int) -> list[Action]:
         actions: list[Action] = []
         may_ask = self.knows_owners and now < self.trusted_until
-        claim, wanted = self._claims.get(partition), partition in self.wanted
-        if claim is None and wanted and partition not in self._owners and may_ask:
+        claim, desired = self._claims.get(partition), partition in self.desired
+        if claim is None and desired and partition not in self._owners and may_ask:
             claim = self._claims[partition] = Claim(Stage.ASKING)
             actions.append(Acquire(partition, self.plan_revision))
-        elif claim is not None and not wanted and claim.stage is Stage.OPENING:
+        elif claim is not None and not desired and claim.stage is Stage.OPENING:
             actions.append(self._close(partition, claim))
-        elif claim is not None and not wanted and claim.stage is Stage.OPEN:
+        elif claim is not None and not desired and claim.stage is Stage.OPEN:
             self._departures.add(partition)
-        elif wanted:
+        elif desired:
             self._departures.discard(partition)
-        if wanted == (claim is not None and claim.stage is Stage.OPEN) and (wanted or claim is None):
+        if desired == (claim is not None and claim.stage is Stage.OPEN) and (desired or claim is None):
             self._todo.discard(partition)
         else:
             self._todo.add(partition)

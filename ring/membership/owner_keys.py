@@ -19,16 +19,16 @@ class Owner(NamedTuple):
 
 
 class OwnerKeys(dict[int, Owner]):
-    """The owner keys by partition. Times are monotonic ns; a key may be deleted after `patience` without a lease.
+    """The owner keys by partition. Times are monotonic ns; a key may be deleted after `clear_after` without a lease.
 
     Invariants:
     - `_clear_at` has the keys under no lease.
     - A timer in `_timers` is valid if it equals the time in `_clear_at` of its partition; others are stale.
     """
 
-    def __init__(self, patience: int) -> None:
+    def __init__(self, clear_after: int) -> None:
         super().__init__()
-        self._patience = patience
+        self._clear_after = clear_after
         self._clear_at: dict[int, int] = {}
         self._timers: list[tuple[int, int]] = []  # (instant, partition)
 
@@ -44,7 +44,7 @@ class OwnerKeys(dict[int, Owner]):
         self._clear_at.pop(partition, None)
 
     def clear_later(self, partition: int, now: int) -> None:
-        at = self._clear_at[partition] = now + self._patience
+        at = self._clear_at[partition] = now + self._clear_after
         heappush(self._timers, (at, partition))
 
     def next_clear(self) -> tuple[int, int] | None:

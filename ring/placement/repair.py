@@ -61,14 +61,14 @@ class Repair:
         count = bounds.even_least if made.count(node) < bounds.least else 0
         moved = False
         while made.load[node] < load or made.count(node) < count:
-            partition = self._wanted(node)
+            partition = self._partition_for(node)
             if partition == NOBODY:
                 break
             made.give(partition, node)
             moved = True
         return moved
 
-    def _wanted(self, node: int) -> int:
+    def _partition_for(self, node: int) -> int:
         """A partition of about the weight that brings the node's load and its number of partitions to the
         mean together.
         """

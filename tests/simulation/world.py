@@ -283,9 +283,9 @@ class Simulation:
         self._graves += self.loop.kill(node)
         self.nodes.remove(node)
         for client in node.coordinations:
-            client.forget()
+            client.discard()
         for store in node.stores:
-            store.forget()
+            store.discard()
         self._count_able()
 
     def _count_able(self) -> None:

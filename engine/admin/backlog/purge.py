@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     OnProgress = Callable[[int], object]
 
-_PATIENCE_S = 15.0  # without progress; a node that has crashed stays the owner until its lease ends
+_TIMEOUT_S = 15.0  # without progress; a node that has crashed stays the owner until its lease ends
 _SILENT_S = 5.0  # a working node reports every second
 _PAUSE_S = 0.5
 
@@ -113,14 +113,14 @@ async def purge(
         }  # fmt: skip
 
 
-async def cancel(settings: Settings, project: str, wanted: str) -> dict[str, Any]:
+async def cancel(settings: Settings, project: str, given_id: str) -> dict[str, Any]:
     """Drop the message with this id, wherever it waits. Returns the result in JSON types.
 
     Raises InvalidName, UnknownProject, Unreachable; EvenlaneError if the message doesn't wait.
     """
-    names.check_id(wanted)
+    names.check_id(given_id)
     async with reached(settings, project) as outside:
-        found = await _find(outside, wanted)
+        found = await _find(outside, given_id)
         tally = Tally({each.subject.lane.partition for each in found})
 
         async def alone(partition: int) -> None:
@@ -129,8 +129,8 @@ async def cancel(settings: Settings, project: str, wanted: str) -> dict[str, Any
 
         await _rounds(outside, tally, DropRequest(targets=[each.target for each in found]), alone)
         if not tally.dropped:
-            raise _not_cancelled(outside, wanted, tally)
-        return {"project": project, "env": settings.env, "id": wanted, "cancelled": True, "messages": tally.dropped}
+            raise _not_cancelled(outside, given_id, tally)
+        return {"project": project, "env": settings.env, "id": given_id, "cancelled": True, "messages": tally.dropped}
 
 
 async def _rounds(
@@ -139,7 +139,7 @@ async def _rounds(
     """Process each partition by its owner, or by `alone` if it has none. Partitions that fail stay in `left`."""
     clock = asyncio.get_running_loop().time
     progress, left = clock(), len(tally.left)
-    while tally.left and clock() - progress < _PATIENCE_S:
+    while tally.left and clock() - progress < _TIMEOUT_S:
         owned = await _owners(outside)
         if any(partition in owned for partition in tally.left):
             await _ask(outside, tally, ask, owned)
@@ -175,19 +175,19 @@ async def _ask(outside: AdminSession, tally: Tally, ask: DropRequest, owned: dic
         tally.add(node, words.get(node), owned)
 
 
-async def _find(outside: AdminSession, wanted: str) -> list[Found]:
+async def _find(outside: AdminSession, given_id: str) -> list[Found]:
     """Find all messages with this id that wait or are being handled: briefly, a message and its retry."""
     store, project = outside.store, outside.project
     subjects = await list_subjects(store, outside.cluster_config, project, outside.cluster_config.priorities)
     if not subjects and outside.accepted is None:
         raise outside.unknown()
     known = await views(store, subjects)
-    given = f"{project}:{wanted}".encode()
+    given = f"{project}:{given_id}".encode()
 
     def is_it(stream: str, head: Head) -> bool:
         if given not in head.headers and b"\r\nNats-Msg-Id:" in head.headers:
             return False  # quick check that skips most messages without parsing their headers
-        return message_id(project, stream, head.sequence, head.at, head.headers) == wanted
+        return message_id(project, stream, head.sequence, head.at, head.headers) == given_id
 
     async def one(subject: Subject) -> list[Found]:
         view, stream = known[subject.lane], names.stream(outside.env, subject.lane)
@@ -208,8 +208,8 @@ async def _cancel_unowned(outside: AdminSession, partition: int, found: list[Fou
             tally.by_command += 1
 
 
-def _not_cancelled(outside: AdminSession, wanted: str, tally: Tally) -> EvenlaneError:
-    message = f"message {wanted!r} of {outside.project}"
+def _not_cancelled(outside: AdminSession, given_id: str, tally: Tally) -> EvenlaneError:
+    message = f"message {given_id!r} of {outside.project}"
     if tally.in_flight:
         where = ", ".join(sorted(node for node, count in tally.busy.items() if count))
         return EvenlaneError(f"{message} is being handled right now by {where}: it can't be cancelled any more")

@@ -1,6 +1,6 @@
 """Client for dead letters: `DeadLetterClient` lists, shows, replays and drops them, in bounded memory.
 
-Requests are retried until NATS answers, unless it is silent for longer than `patience_s`.
+Requests are retried until NATS answers, unless it is silent for longer than `timeout_s`.
 """
 
 from __future__ import annotations
@@ -62,19 +62,19 @@ async def opened(settings: Settings) -> AsyncIterator[DeadLetterClient]:
         await store.open()
         stack.push_async_callback(store.close)
         await store.prepare([])
-        yield DeadLetterClient(store, settings.env, topics, cluster_config, patience_s=settings.duplicate_window)
+        yield DeadLetterClient(store, settings.env, topics, cluster_config, timeout_s=settings.duplicate_window)
 
 
 class DeadLetterClient:
-    """Client for one environment. `patience_s` limits NATS' silence and the tries of one replayed message; it is the
+    """Client for one environment. `timeout_s` limits NATS' silence and the tries of one replayed message; it is the
     store's duplicate window. Each call may raise Lost. The project `_stray` has messages that belonged to no queue.
     """
 
     def __init__(
-        self, store: Store, env: str, topics: Topics, cluster_config: ClusterLayout, *, patience_s: float = 30.0
+        self, store: Store, env: str, topics: Topics, cluster_config: ClusterLayout, *, timeout_s: float = 30.0
     ) -> None:
         self._store, self._env, self._topics, self._cluster_config = store, env, topics, cluster_config
-        self._patience_s = patience_s
+        self._timeout_s = timeout_s
 
     async def count(self, project: str) -> int:
         """Count dead letters. Raises UnknownProject if the project has neither a topic nor dead letters."""
@@ -90,10 +90,10 @@ class DeadLetterClient:
         found: list[DeadLetter] = []
         subject = self._subject(project)
         while len(found) < limit:
-            start, wanted = found[-1].sequence + 1 if found else 1, min(_SCANNED_AT_ONCE, limit - len(found))
-            heads = await self._heads(subject, start, wanted)
+            start, most = found[-1].sequence + 1 if found else 1, min(_SCANNED_AT_ONCE, limit - len(found))
+            heads = await self._heads(subject, start, most)
             found += [read_head(head, subject, self._env) for head in heads]
-            if len(heads) < wanted:
+            if len(heads) < most:
                 break
         return found
 
@@ -165,7 +165,7 @@ class DeadLetterClient:
             dead_letters = self._all(project, await self._last(), min(self._at_once(), ahead))
         replay = Replay(
             self._store, self._env, self, lambda: self._taking(project), self._cluster_config, total=total, rate=rate,
-            timeout_s=self._patience_s, on_progress=on_progress,
+            timeout_s=self._timeout_s, on_progress=on_progress,
         )  # fmt: skip
         return await replay.run(dead_letters)
 
@@ -245,7 +245,7 @@ class DeadLetterClient:
     async def _patiently(self, ask: Callable[[], Awaitable[T]]) -> T:
         """Retry a request until it is answered. All requests here may safely be repeated."""
         loop = asyncio.get_running_loop()
-        until = loop.time() + self._patience_s
+        until = loop.time() + self._timeout_s
         while True:
             try:
                 return await ask()

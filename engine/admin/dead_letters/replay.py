@@ -119,7 +119,7 @@ class Replay:
         self._total, self._rate, self._on_progress = total, rate, on_progress
         self._backlog = BacklogLimiter(env, store, cluster_config.partitions, None)
         self._timeout_s, self._restored_at = timeout_s, 0.0
-        self._silence = ReplyTimeouts(store)
+        self._timeouts = ReplyTimeouts(store)
         self._window = Window(IN_FLIGHT, _BYTES)
         self._running: set[asyncio.Task[None]] = set()
         self._over = asyncio.Event()
@@ -244,7 +244,7 @@ class Replay:
                 async with asyncio.timeout(min(_ANSWER_S, left)):
                     return await self._store.put(*copy)
             except (Lost, TimeoutError) as error:
-                why = str(error) or await self._silence.reason(copy.subject, loop.time())
+                why = str(error) or await self._timeouts.reason(copy.subject, loop.time())
             await asyncio.sleep(min(left, _LOST_S[min(tries, len(_LOST_S)) - 1]))
             if tries > 1:
                 await self._restore()

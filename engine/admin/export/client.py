@@ -64,9 +64,9 @@ class StreamReader:
         """Return the sequence of the first message that arrived at `at` (unix ns) or later."""
         return self._run(self._source.sequence_at(name, at))
 
-    def read(self, wanted: Range) -> Iterator[list[Read]]:
+    def read(self, requested: Range) -> Iterator[list[Read]]:
         """Yield the messages in order, page by page; some megabytes are held at a time."""
-        pages = self._source.read(wanted)
+        pages = self._source.read(requested)
         try:
             while (page := self._run(_next(pages))) is not None:
                 yield page

@@ -68,23 +68,23 @@ def simulate(fleet: Fleet) -> dict[str, Any]:
 
     With a change, the figures are those after it.
     """
-    wanted = demands(fleet.projects, fleet.partitions, fleet.seed)
+    all_demands = demands(fleet.projects, fleet.partitions, fleet.seed)
     names = [f"node-{number}" for number in range(fleet.nodes)]
-    before = place(names, partition_loads(wanted, fleet.partitions), {}, fleet.strategy)
+    before = place(names, partition_loads(all_demands, fleet.partitions), {}, fleet.strategy)
     after_names = _changed(names, fleet)
     preference.cache_clear()
     partition_of.cache_clear()
     began = time.perf_counter()
-    loads = partition_loads(wanted, fleet.partitions)
+    loads = partition_loads(all_demands, fleet.partitions)
     after = place(after_names, loads, _present(before) if fleet.change else {}, fleet.strategy)
     seconds = time.perf_counter() - began
     moved = sum(one != other for one, other in zip(before, after, strict=True))
     return {
-        **asdict(fleet), "groups": sum(demand.groups for demand in wanted),
+        **asdict(fleet), "groups": sum(demand.groups for demand in all_demands),
         "max_over_mean": _evenness(after_names, after, loads),
         "count_max_over_mean": _evenness(after_names, after, [1.0] * fleet.partitions),
         "moved": moved, "moved_over_ideal": _over_ideal(moved, fleet, before), "seconds": round(seconds, 4),
-        "blast_radius": _blast_radius(wanted, after, len(after_names)),
+        "blast_radius": _blast_radius(all_demands, after, len(after_names)),
     }  # fmt: skip
 
 
@@ -152,9 +152,9 @@ def _evenness(names: Sequence[str], plan: Plan, loads: Sequence[float]) -> float
     return round(max(carried.values()) * len(names) / total, 4)
 
 
-def _blast_radius(wanted: Sequence[Demand], plan: Plan, nodes: int) -> dict[str, float] | None:
+def _blast_radius(all_demands: Sequence[Demand], plan: Plan, nodes: int) -> dict[str, float] | None:
     """Return the share of nodes that work for one project (P13)."""
-    shares = [len({plan[partition] for partition in demand.partitions(len(plan))}) / nodes for demand in wanted]
+    shares = [len({plan[partition] for partition in demand.partitions(len(plan))}) / nodes for demand in all_demands]
     if not shares:
         return None
     return {"mean": round(math.fsum(shares) / len(shares), 4), "max": round(max(shares), 4)}

@@ -179,8 +179,8 @@ def _nobody(project: str, cluster: Cluster) -> EvenlaneError:
 
 
 def _no_answer(project: str, nodes: list[str], cluster: Cluster, timeout_s: float) -> EvenlaneError:
-    silence = f"no answer came within {timeout_s:g} s from {', '.join(nodes)}: why {project} waits is known only there"
-    return EvenlaneError("; ".join([silence, *sentences(cluster.troubles)]))
+    problem = f"no answer came within {timeout_s:g} s from {', '.join(nodes)}: why {project} waits is known only there"
+    return EvenlaneError("; ".join([problem, *sentences(cluster.troubles)]))
 
 
 def _unknown(project: str, env: str, silent: list[str]) -> UnknownProject:

@@ -14,12 +14,12 @@ if TYPE_CHECKING:
 
 
 class Pacing:
-    """Grants up to `few` concurrent turns, in the order of requests. A turn longer than `patience_s` no longer counts,
+    """Grants up to `few` concurrent turns, in the order of requests. A turn longer than `max_turn_s` no longer counts,
     and the next one may begin.
     """
 
-    def __init__(self, few: int, patience_s: float) -> None:
-        self._free, self._patience_s = asyncio.Semaphore(few), patience_s
+    def __init__(self, few: int, max_turn_s: float) -> None:
+        self._free, self._max_turn_s = asyncio.Semaphore(few), max_turn_s
         self._next_at = 0.0  # the loop's time before which no turn begins
 
     @asynccontextmanager
@@ -37,7 +37,7 @@ class Pacing:
                 freed = True
                 self._free.release()
 
-        timer = loop.call_at(begins + self._patience_s, free)
+        timer = loop.call_at(begins + self._max_turn_s, free)
         try:
             await asyncio.sleep(begins - loop.time())
             yield

@@ -257,10 +257,10 @@ def _check_together(settings: Settings, origins: Mapping[str, str]) -> None:
             f"dead_letter_keep ({origins['dead_letter_keep']}): {settings.dead_letter_keep:g}s is less than"
             f" duplicate_window, which is {settings.duplicate_window:g}s ({origins['duplicate_window']})"
         )
-    wanted, most = settings.group_qps, settings.max_group_qps
-    if wanted is not None and most is not None and wanted > most:
+    group_qps, most = settings.group_qps, settings.max_group_qps
+    if group_qps is not None and most is not None and group_qps > most:
         raise ConfigError(
-            f"group_qps ({origins['group_qps']}): {wanted:g} is above max_group_qps, "
+            f"group_qps ({origins['group_qps']}): {group_qps:g} is above max_group_qps, "
             f"which is {most:g} ({origins['max_group_qps']})"
         )
 

@@ -45,8 +45,8 @@ def demo(
         print_json(result.document())
     else:
         _show(result)
-    if why_not := result.why_not():
-        raise EvenlaneError(why_not)
+    if failure := result.failure():
+        raise EvenlaneError(failure)
 
 
 def _show(result: Result) -> None:

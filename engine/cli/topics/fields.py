@@ -72,15 +72,15 @@ def _number(text: str) -> int | float:
 def rows(status: TopicStatus) -> Iterator[tuple[str, str, str]]:
     """Yield field, value in effect, and value in the spec."""
     document = status.document()
-    in_force: Mapping[str, Any] = document["in_force"] or {}
+    in_effect: Mapping[str, Any] = document["in_force"] or {}
     spec: Mapping[str, Any] = _spec_of(document)
-    for field in {**in_force, **spec}:
+    for field in {**in_effect, **spec}:
         if field != "revision":
-            known, is_set = field in in_force, field in spec
-            yield field, words(in_force[field]) if known else "-", words(spec[field]) if is_set else ""
+            known, is_set = field in in_effect, field in spec
+            yield field, words(in_effect[field]) if known else "-", words(spec[field]) if is_set else ""
     if isinstance(status.spec, str):
         yield "(no object)", "-", words(status.spec)
-    accepted_at = in_force.get("revision", 0)
+    accepted_at = in_effect.get("revision", 0)
     # Without a leader a spec is accepted before it has a revision.
     yield (
         "revision",
@@ -93,7 +93,7 @@ def line(status: TopicStatus) -> tuple[str, ...]:
     """Return one line of the list."""
     document = status.document()
     shown: Mapping[str, Any] = document["in_force"] or _spec_of(document)
-    how = "yes" if status.accepted else f"no: {status.why_not}"
+    how = "yes" if status.accepted else f"no: {status.reason}"
     if status.accepted and status.spec is None:
         how = "deleted, goes when nothing of it waits any more"
     return (_shown_project(status.project), *(words(shown.get(field)) for field in _SHOWN), how)

@@ -147,10 +147,10 @@ def print_change(given: Given, status: TopicStatus, *, as_json: bool) -> None:
         print_json(status.document())
     elif status.spec is None:
         print(f"{status.project}: deleted{_what_becomes(status, env)}")  # noqa: T201
-    elif status.accepted and status.in_force is not None:
-        topic = status.in_force.topic
+    elif status.accepted and status.in_effect is not None:
+        topic = status.in_effect.topic
         print(f"{status.project}: {topic.qps:g} QPS in {counted(topic.groups, 'group')}, {topic.state}, accepted")  # noqa: T201
-    if not status.accepted and (status.in_force, status.spec, status.damage) != (None, None, None):
+    if not status.accepted and (status.in_effect, status.spec, status.damage) != (None, None, None):
         raise EvenlaneError(_why_not(status, env))
 
 
@@ -166,18 +166,18 @@ def note(given: Given, status: TopicStatus) -> None:
 def _what_becomes(status: TopicStatus, env: str) -> str:
     from evenlane.engine.control.topics.status import what_becomes
 
-    if status.in_force is None or not status.accepted:
+    if status.in_effect is None or not status.accepted:
         return ""
-    return f"; {what_becomes(status.project, status.in_force, env)}"
+    return f"; {what_becomes(status.project, status.in_effect, env)}"
 
 
 def _why_not(status: TopicStatus, env: str) -> str:
     project = status.project
     if status.problem is not None:
-        return f"the wish of topic {project} can't be accepted: {status.why_not}"
+        return f"the wish of topic {project} can't be accepted: {status.reason}"
     if status.damage is not None:
         makes = f": {hint(f'topics set {project} --qps 100', env)} makes a new one" if status.spec is None else ""
-        return f"topic {project}: {status.why_not}{makes}"
+        return f"topic {project}: {status.reason}{makes}"
     return (
         f"the change of topic {project} is written, but the leader has not accepted it: "
         f"{hint(f'topics get {project}', env)} tells when it has"

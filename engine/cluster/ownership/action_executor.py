@@ -67,14 +67,14 @@ class ActionExecutor:
     ) -> None:
         self._host, self._member, self._moves, self._ownership = host, member, moves, ownership
         self._on_plan, self._on_lost, self._on_fatal = on_plan, on_lost, on_fatal
-        self._turns = asyncio.Semaphore(_AT_ONCE)
+        self._concurrency = asyncio.Semaphore(_AT_ONCE)
         self._acquiring = Pacing(_ACQUIRED_AT_ONCE, _ACQUIRING_S)
         self._lease = lease.id
-        self.keys = OwnerKeys(coordination, env, node_id, lease.id, records, self._turns)
+        self.keys = OwnerKeys(coordination, env, node_id, lease.id, records, self._concurrency)
         self.publisher = HandoffPublisher(coordination, env, node_id, lease.id, self._on_end)
         self._receiver = HandoffReceiver(coordination, env, host, records, self._on_end, self._is_owned)
         self.opener = PartitionOpener(
-            host, self.keys, self._receiver, ownership, self._is_owned, self._turns, lease=lease.id, ttl=lease.ttl
+            host, self.keys, self._receiver, ownership, self._is_owned, self._concurrency, lease=lease.id, ttl=lease.ttl
         )
         self._opening: dict[int, asyncio.Task[None]] = {}
         self._handed_over: dict[HandoffId, Mapping[Kind, HandoffState]] = {}
@@ -168,7 +168,7 @@ class ActionExecutor:
         if opening is not None:
             opening.cancel()
         self._host.stop_partition(partition)
-        self._receiver.forget(partition)
+        self._receiver.discard(partition)
         self._ownership.waits_no_more(partition)
         return opening
 
@@ -181,7 +181,7 @@ class ActionExecutor:
     async def _acquire(self, action: Acquire) -> None:
         partition = action.partition
         try:
-            async with self._acquiring.turn(), self._turns:
+            async with self._acquiring.turn(), self._concurrency:
                 created = await self.keys.claim(partition, action.plan_revision)
         except WentBack as error:
             self.went_back(error.revision)
@@ -243,14 +243,14 @@ class ActionExecutor:
             "released", partition=partition, epoch=epoch, generation=self._member.generation,
             held=sum(len(lane.running) for lane in lanes.values()),
         )  # fmt: skip
-        self.keys.forget(partition, created)
+        self.keys.discard(partition, created)
         self.execute(self._member.released(partition, created, now_ns()))
 
     async def _drop(self, action: Drop, opening: asyncio.Task[None] | None) -> None:
         if opening is not None:
             await asyncio.gather(opening, return_exceptions=True)
         await self._host.drop_partition(action.partition, self.keys.epoch(*action))
-        self.keys.forget(*action)
+        self.keys.discard(*action)
 
     async def _confirm(self, generation: int) -> None:
         self._on_plan(len(self._member.owned), generation)

@@ -101,7 +101,7 @@ class Epochs:
         if known is None or known.revision != revision:
             self._last[partition] = _Last(base, revision, lease, tuple(before))
 
-    def forget(self, partition: int) -> None:
+    def discard(self, partition: int) -> None:
         """Forget the last claim after a refused one: it may be out of date."""
         self._last.pop(partition, None)
         self._rolled_back.add(partition)
@@ -117,7 +117,7 @@ class Epochs:
         """
         above = self._above.pop(partition, 0)
         if above:
-            self.forget(partition)
+            self.discard(partition)
         return [self._put(partition, above, 0, ())] if above else []
 
     def _key(self, partition: int) -> str:

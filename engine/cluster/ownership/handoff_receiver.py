@@ -75,7 +75,7 @@ class HandoffReceiver:
             self._watching.cancel()  # a new watch starts with a full listing
         self._watching = self._spawn(self._watch(), "held")
 
-    def forget(self, partition: int) -> None:
+    def discard(self, partition: int) -> None:
         """Stop following the partition, which this node no longer owns."""
         for held in [held for held in self._known if held.partition == partition]:
             self._drop(held)

@@ -61,7 +61,7 @@ class Membership:
         self._coordination, self._env, self.id, self._lease = coordination, env, node_id, lease
         self._partitions, self._records, self._on_lost = partitions, records, on_lost
         self._ownership = ownership or OwnershipDisagreement(Troubles())
-        self.member = Member(lease.id, lease.trusted_until, patience=3 * lease.ttl * _SECOND)
+        self.member = Member(lease.id, lease.trusted_until, clear_after=3 * lease.ttl * _SECOND)
         self._executor = ActionExecutor(
             coordination, env, node_id, lease, host, self.member,
             records=records, moves=Counter() if moves is None else moves, ownership=self._ownership,
@@ -113,7 +113,7 @@ class Membership:
     @property
     def empty(self) -> bool:
         """Whether the node owns no partition and is assigned none."""
-        return not (self.member.wanted or self.member.busy or self.member.owned)
+        return not (self.member.desired or self.member.busy or self.member.owned)
 
     # ---- leaving
 
@@ -128,8 +128,8 @@ class Membership:
         with contextlib.suppress(CoordinationError):
             await self._lease.publish()
             if await self._has_successor():
-                await self._until(lambda: not self.member.wanted, min(deadline, clock() + plan_s))
-                if not self.member.wanted:  # partitions are released in steps
+                await self._until(lambda: not self.member.desired, min(deadline, clock() + plan_s))
+                if not self.member.desired:  # partitions are released in steps
                     await self._until(lambda: self.empty, (clock() + deadline) / 2)
         self._executor.execute(self.member.leave(now_ns()))
         await self._until(lambda: self.empty, deadline)
@@ -166,8 +166,8 @@ class Membership:
             self._stale.cancel()
             self._stale = None
         self.member.serving = self._lease.has_store
-        wanted = [p for p in record.partitions if 0 <= p < self._partitions]
-        self._executor.execute(self.member.planned(revision, record.generation, wanted, now_ns()))
+        desired = [p for p in record.partitions if 0 <= p < self._partitions]
+        self._executor.execute(self.member.planned(revision, record.generation, desired, now_ns()))
         if self.member.stale_plans != stale:
             # A leader writes the plan again. After an etcd rollback, however, it doesn't know how high generations
             # were.

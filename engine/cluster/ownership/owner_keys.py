@@ -55,7 +55,7 @@ class _Unwritten(NamedTuple):
 
 
 class OwnerKeys:
-    """Manages owner keys for one session, under one lease. `turns` limits concurrent transactions.
+    """Manages owner keys for one session, under one lease. `concurrency` limits concurrent transactions.
 
     A partition is identified by its number and `created`, the create-revision of its owner key; its epoch is `created`
     plus the base of its claim. Invariants: `_claims` has this node's last claim of a partition, successful or not;
@@ -70,10 +70,10 @@ class OwnerKeys:
         node_id: str,
         lease: int,
         records: RecordReader,
-        turns: asyncio.Semaphore,
+        concurrency: asyncio.Semaphore,
     ) -> None:
         self._coordination, self._env, self._id, self._lease = coordination, env, node_id, lease
-        self._records, self._turns = records, turns
+        self._records, self._concurrency = records, concurrency
         self._epochs = Epochs(coordination, env, lease, records)
         self._claims: dict[int, Claim] = {}
         self._bases: dict[tuple[int, int], int] = {}
@@ -116,7 +116,7 @@ class OwnerKeys:
         self._bases[partition, created] = base
         self._epochs.claimed(partition, base, created, self._lease, before)
 
-    def forget(self, partition: int, created: int) -> None:
+    def discard(self, partition: int, created: int) -> None:
         """Note that the key no longer belongs to this node."""
         self._bases.pop((partition, created), None)
 
@@ -141,7 +141,7 @@ class OwnerKeys:
         if result.revision < seen:
             raise WentBack(result.revision)
         if not result.succeeded:
-            self._epochs.forget(partition)
+            self._epochs.discard(partition)
             return 0
         return result.revision
 
@@ -166,7 +166,7 @@ class OwnerKeys:
         result, lease = None, self._lease
         while result is None:  # only the answer says where the handoff record is, whatever the watch reports meanwhile
             try:
-                async with self._turns:
+                async with self._concurrency:
                     result = await self._coordination.txn([CreatedAt(key, created), HeldUnder(key, lease)], ops)
                     if not result.succeeded and lease and await self._is_detached(key, created):
                         result, lease = None, 0

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import structlog
 
 from evenlane.engine.base.clock import now_ns
-from evenlane.engine.cluster.ownership.forgotten_owners import ForgottenOwners
+from evenlane.engine.cluster.ownership.rolled_back_owners import RolledBackOwners
 from evenlane.engine.errors import UnknownEpoch
 from evenlane.ring.coordination.ports import CoordinationError
 from evenlane.ring.membership.records import PastOwner
@@ -41,14 +41,14 @@ class PartitionOpener:
         receiver: HandoffReceiver,
         ownership: OwnershipDisagreement,
         is_owned: Callable[[int], Awaitable[bool]],
-        turns: asyncio.Semaphore,
+        concurrency: asyncio.Semaphore,
         *,
         lease: int,
         ttl: int,
     ) -> None:
         self._host, self._keys, self._receiver, self._ownership = host, keys, receiver, ownership
-        self._is_owned, self._turns, self._lease = is_owned, turns, lease
-        self._rolled_back_owners = ForgottenOwners(ttl)
+        self._is_owned, self._concurrency, self._lease = is_owned, concurrency, lease
+        self._rolled_back_owners = RolledBackOwners(ttl)
 
     def claimed(self, partition: int) -> None:
         """Note this node's claim: an owner that etcd has forgotten may serve the partition for one more lease TTL."""
@@ -83,7 +83,7 @@ class PartitionOpener:
     async def _held_of(self, partition: int) -> dict[HandoffId, HeldRecord]:
         while True:
             try:
-                async with self._turns:
+                async with self._concurrency:
                     return await self._receiver.of(partition)
             except CoordinationError as error:
                 _log.info("what former owners hold is not known yet", partition=partition, error=str(error))

@@ -9,7 +9,7 @@ import structlog
 
 from evenlane.engine.base import names
 from evenlane.engine.cluster.topics.lost_topics import LostTopics
-from evenlane.engine.core.message.error_text import cut, refusal
+from evenlane.engine.core.message.error_text import refusal, shorten
 from evenlane.engine.errors import InvalidName, UnknownProject
 from evenlane.quota.topics.topic import Accepted, TopicError, decode_accepted
 from evenlane.ring.coordination.ports import Listing
@@ -137,7 +137,7 @@ class TopicCache:
 
     def _lose(self, missing: set[str]) -> bool:
         if missing:
-            some = sorted(map(cut, missing))[:_MOST_NAMED]
+            some = sorted(map(shorten, missing))[:_MOST_NAMED]
             _log.warning("etcd has lost topics: what is known of them stays in force", projects=len(missing), some=some)
             self._lost.add(missing)
         return bool(missing)
@@ -152,7 +152,7 @@ class TopicCache:
                 self._bad[project] = item.mod_revision
                 self.refused += 1
                 _log.warning(
-                    "an accepted topic is not valid and is passed over", project=cut(project), reason=refusal(error)
+                    "an accepted topic is not valid and is passed over", project=shorten(project), reason=refusal(error)
                 )
             return False
         self._bad.pop(project, None)

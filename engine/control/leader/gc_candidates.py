@@ -98,33 +98,33 @@ class GroupCandidates:
     def questions(self, now: int, *, deep: bool) -> tuple[GroupQuestion, ...]:
         """Return the questions that are due, longest overdue first. Each ends with `answered`."""
         ready = [name for name, each in self._projects.items() if each.at <= now and each.deep == deep]
-        wanted: list[GroupQuestion] = []
+        chosen: list[GroupQuestion] = []
         room = _MOST_GROUPS
         for name in sorted(ready, key=lambda name: self._projects[name].at)[:_MOST_PROJECTS]:
             since = self._projects[name].since
             groups = tuple(group for group, seen in since.items() if seen + self._known <= now)
             room -= len(groups)
-            if wanted and room < 0:
+            if chosen and room < 0:
                 break
-            wanted.append(GroupQuestion(name, groups))
-        return tuple(wanted)
+            chosen.append(GroupQuestion(name, groups))
+        return tuple(chosen)
 
     def answered(
-        self, wanted: GroupQuestion, full: Collection[int] | None, now: int, *, deep: bool
+        self, question: GroupQuestion, full: Collection[int] | None, now: int, *, deep: bool
     ) -> EmptyGroup | None:
         """Note the answer to a question; return the groups that can be collected, if any.
 
         `full` are the groups that still hold messages; None if an owner didn't answer or a partition has no owner.
         """
-        project = self._projects.get(wanted.project)
+        project = self._projects.get(question.project)
         if project is None:
             return None
-        project.deep = project.found(project.since.keys() & set(wanted.groups), full, deep=deep)
+        project.deep = project.found(project.since.keys() & set(question.groups), full, deep=deep)
         going = project.going()
         if not (project.deep or going):
             project.pause = min(2 * project.pause, self._longest)
         project.at = now + (self._every if project.deep or going else project.pause)
-        return EmptyGroup(wanted.project, going, project.accepted.number) if going else None
+        return EmptyGroup(question.project, going, project.accepted.number) if going else None
 
 
 def _leaving(accepted: Accepted) -> tuple[int, ...]:

@@ -40,9 +40,9 @@ _SECOND = 1_000_000_000
 class GroupCollector:
     """Runs `serve` while this node leads.
 
-    `emptied(project, groups, number)` removes groups from the accepted topic (`TopicController.emptied`). `connect`
-    makes a connection, which is only opened when a question is due. A producer may put under a topic for `known_s`
-    seconds after the topic has changed.
+    `remove_groups(project, groups, number)` removes groups from the accepted topic: it is that of `TopicController`.
+    `connect` makes a connection, which is only opened when a question is due. A producer may put under a topic for
+    `known_s` seconds after the topic has changed.
 
     Invariants: `_number` identifies the latest question; `_replies` has only replies to it, by node.
     """
@@ -54,7 +54,7 @@ class GroupCollector:
         partitions: int,
         topic_cache: TopicCache,
         connect: Callable[[], RequestBus],
-        emptied: Callable[[str, Collection[int], int], Awaitable[bool]],
+        remove_groups: Callable[[str, Collection[int], int], Awaitable[bool]],
         known_s: float,
         *,
         every_s: float = EVERY_S,
@@ -62,7 +62,7 @@ class GroupCollector:
     ) -> None:
         self._every_s, self._answer_s = every_s, answer_s
         self._coordination, self._env, self._partitions = coordination, env, partitions
-        self._connect, self._emptied = connect, emptied
+        self._connect, self._remove_groups = connect, remove_groups
         self._records = RecordReader(env, lambda reason: _log.debug("an owner is passed over", reason=reason))
         self._candidates = GroupCandidates(int(known_s * _SECOND), int(every_s * _SECOND), int(LONGEST_S * _SECOND))
         self._wake = asyncio.Event()
@@ -106,23 +106,23 @@ class GroupCollector:
         while True:
             await self._until_due()
             for deep in (False, True):
-                if wanted := self._candidates.questions(now_ns(), deep=deep):
-                    await self._round(connection, inbox, wanted, deep=deep)
+                if questions := self._candidates.questions(now_ns(), deep=deep):
+                    await self._round(connection, inbox, questions, deep=deep)
 
     async def _round(
-        self, connection: RequestBus, inbox: str, wanted: tuple[GroupQuestion, ...], *, deep: bool
+        self, connection: RequestBus, inbox: str, questions: tuple[GroupQuestion, ...], *, deep: bool
     ) -> None:
-        full = await self._asked(connection, inbox, wanted, deep=deep)
-        for each in wanted:
+        full = await self._asked(connection, inbox, questions, deep=deep)
+        for each in questions:
             held = None if full is None else full.get(each.project, set())
             empty = self._candidates.answered(each, held, now_ns(), deep=deep)
-            if empty is not None and await self._emptied(*empty):
+            if empty is not None and await self._remove_groups(*empty):
                 _log.info("groups are empty and taken away", project=empty.project, groups=len(empty.groups))
 
     # ---- one question
 
     async def _asked(
-        self, connection: RequestBus, inbox: str, wanted: tuple[GroupQuestion, ...], *, deep: bool
+        self, connection: RequestBus, inbox: str, questions: tuple[GroupQuestion, ...], *, deep: bool
     ) -> dict[str, set[int]] | None:
         """Ask all owners; return non-empty groups by project, None if the answer for any partition is missing."""
         owners = await self._owners()
@@ -130,7 +130,7 @@ class GroupCollector:
             return None
         self._number += 1
         self._replies = {}
-        connection.send(subject(self._env), msgspec.json.encode(GroupRequest(self._number, inbox, wanted, deep)))
+        connection.send(subject(self._env), msgspec.json.encode(GroupRequest(self._number, inbox, questions, deep)))
         try:
             async with asyncio.timeout(self._answer_s):
                 while not self._complete(owners):

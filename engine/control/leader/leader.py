@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from evenlane.engine.control.leader.duties import run_together
 from evenlane.engine.control.leader.group_collector import GroupCollector
 from evenlane.engine.control.leader.placement_controller import PlacementController
 from evenlane.engine.control.leader.quota_lender import QuotaLender
+from evenlane.engine.control.leader.run_together import run_together
 from evenlane.engine.control.leader.topic_controller import TopicController
 
 if TYPE_CHECKING:
@@ -36,18 +36,18 @@ def build_leader(
     """Build a controller that campaigns as `holder` and performs all duties. Without `shares` it lends no quota."""
     env = settings.env
 
-    async def emptied(project: str, groups: Collection[int], number: int) -> bool:
-        return await acceptor.emptied(project, groups, number)
+    async def remove_groups(project: str, groups: Collection[int], number: int) -> bool:
+        return await topic_controller.remove_groups(project, groups, number)
 
-    placing = PlacementController(coordination, env, cluster_config, topic_cache, settings.placement, records)
-    emptying = GroupCollector(
+    placement = PlacementController(coordination, env, cluster_config, topic_cache, settings.placement, records)
+    group_collector = GroupCollector(
         coordination, env, cluster_config.partitions, topic_cache,
-        lambda: connect.questions(settings, f"{holder} empties"), emptied, settings.duplicate_window,
+        lambda: connect.questions(settings, f"{holder} empties"), remove_groups, settings.duplicate_window,
     )  # fmt: skip
-    giving = QuotaLender(lambda: connect.questions(settings, f"{holder} shares"), env, settings.lease_ttl)
-    duties = [placing.serve, emptying.serve, *([giving.serve] if shares else [])]
-    acceptor = TopicController(
-        coordination, env, cluster_config, holder, int(settings.lease_ttl), other_duties=run_together(*duties),
-        node_lease=node_lease, last_good=topic_cache.get,
+    quota_lender = QuotaLender(lambda: connect.questions(settings, f"{holder} shares"), env, settings.lease_ttl)
+    controllers = [placement.serve, group_collector.serve, *([quota_lender.serve] if shares else [])]
+    topic_controller = TopicController(
+        coordination, env, cluster_config, holder, int(settings.lease_ttl),
+        other_controllers=run_together(*controllers), node_lease=node_lease, last_good=topic_cache.get,
     )  # fmt: skip
-    return acceptor
+    return topic_controller

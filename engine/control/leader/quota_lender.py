@@ -147,12 +147,12 @@ class QuotaLender:
         known = {node for node, last in self._nodes.items() if self._rounds.number - last <= _SILENT}
         return known or {_SOMEBODY}
 
-    async def _answers(self, wanted: Callable[[], set[str]]) -> None:
+    async def _answers(self, expected: Callable[[], set[str]]) -> None:
         """Wait for answers of these nodes, at most 150 ms."""
         self._answered.clear()
         try:
             async with asyncio.timeout(_ANSWER_S):
-                while not wanted() <= self._answered:
+                while not expected() <= self._answered:
                     self._change.clear()
                     await self._change.wait()
         except TimeoutError:

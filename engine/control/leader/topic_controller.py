@@ -11,7 +11,7 @@ import structlog
 
 from evenlane.engine.base import names
 from evenlane.engine.cluster.leader_election import LeaderElection
-from evenlane.engine.control.leader.duties import run_together
+from evenlane.engine.control.leader.run_together import run_together
 from evenlane.engine.control.leader.work_queue import WorkQueue
 from evenlane.engine.control.topics.accepted_view import AcceptedView
 from evenlane.engine.control.topics.accepted_writer import AcceptedWriter
@@ -43,12 +43,12 @@ class TopicController:
     """Campaigns as `holder` and reconciles topics while it leads.
 
     `leading` is set while it leads. `alarms` maps a project to the reason why its spec is rejected at present;
-    `refused` counts rejections since the start. `other_duties(fence)` runs the leader's other duties: their writes
+    `refused` counts rejections since the start. `other_controllers(fence)` runs the leader's other duties: their writes
     carry the fence, and they end when it no longer holds. `node_lease`: see `LeaderElection`. `last_good(project)`
     returns the topic that this process last read for a project whose accepted topic is corrupted, None if it never read
     one.
 
-    Invariants: `_inbox` is set while one reading of etcd is followed, and `_acceptance` belongs to that reading;
+    Invariants: `_inbox` is set while one reading of etcd is followed, and `_reconciler` belongs to that reading;
     `_refused_before` counts the rejections of earlier ones.
     """
 
@@ -60,7 +60,7 @@ class TopicController:
         holder: str,
         lease_ttl_s: int = 10,
         *,
-        other_duties: Callable[[CreatedAt], Awaitable[None]] | None = None,
+        other_controllers: Callable[[CreatedAt], Awaitable[None]] | None = None,
         node_lease: Callable[[], int] | None = None,
         last_good: Callable[[str], Accepted | None] = lambda _project: None,
     ) -> None:
@@ -70,8 +70,8 @@ class TopicController:
         self._leadership = LeaderElection(
             coordination, env, holder, self._lead, lease_ttl_s=lease_ttl_s, node_lease=node_lease
         )
-        self._other_duties, self._last_good = other_duties, last_good
-        self._acceptance = TopicReconciler(env, cluster_config, {})
+        self._other_controllers, self._last_good = other_controllers, last_good
+        self._reconciler = TopicReconciler(env, cluster_config, {})
         self._inbox: WorkQueue | None = None  # of the present term
         self._refused_before = 0  # in earlier terms
 
@@ -81,11 +81,11 @@ class TopicController:
 
     @property
     def alarms(self) -> dict[str, str]:
-        return self._acceptance.alarms
+        return self._reconciler.alarms
 
     @property
     def refused(self) -> int:
-        return self._refused_before + self._acceptance.refused
+        return self._refused_before + self._reconciler.refused
 
     async def start(self) -> None:
         """Start campaigning and return at once. Wait for `leading` if needed."""
@@ -95,7 +95,7 @@ class TopicController:
         """Give up leadership, if held. May be called twice."""
         await self._leadership.close()
 
-    async def emptied(self, project: str, groups: Collection[int], number: int | None = None) -> bool:
+    async def remove_groups(self, project: str, groups: Collection[int], number: int | None = None) -> bool:
         """Remove empty groups from `draining`. A deleted topic is removed from `accepted/` when all its groups, active
         and draining, are named at once.
 
@@ -110,8 +110,8 @@ class TopicController:
         async def accept(_fence: CreatedAt) -> None:
             await self._accept(epoch)
 
-        other_duties = () if self._other_duties is None else (self._other_duties,)
-        await run_together(accept, *other_duties)(self._leadership.fence(epoch))
+        other_controllers = () if self._other_controllers is None else (self._other_controllers,)
+        await run_together(accept, *other_controllers)(self._leadership.fence(epoch))
 
     async def _accept(self, epoch: int) -> None:
         """Reconcile topics while this process leads. It is the only writer under `accepted/`: if etcd differs from what
@@ -128,7 +128,7 @@ class TopicController:
             if not isinstance(found, Listing):
                 return _End.DISCONNECTED
             view = AcceptedView(self._env, found.items)
-            self._acceptance = TopicReconciler(self._env, self._cluster_config, self._in_force(view))
+            self._reconciler = TopicReconciler(self._env, self._cluster_config, self._in_effect(view))
             writer = AcceptedWriter(self._coordination, self._env, self._leadership.fence(epoch), view)
             self._inbox = inbox = WorkQueue(specs, accepted)
             try:
@@ -145,7 +145,7 @@ class TopicController:
                 return _End.DISCONNECTED
             finally:
                 self._inbox = None
-                self._refused_before, self._acceptance = (
+                self._refused_before, self._reconciler = (
                     self.refused,
                     TopicReconciler(self._env, self._cluster_config, {}),
                 )
@@ -153,24 +153,24 @@ class TopicController:
 
     async def _publish(self, batch: Batch, writer: AcceptedWriter) -> bool:
         """Publish a batch. Returns False if another process leads or has written there; part of it may be written."""
-        unaccepted = self._acceptance.unaccepted(batch.specs)
+        unaccepted = self._reconciler.unaccepted(batch.specs)
         numbers = await next_numbers(self._coordination, self._env, unaccepted)
-        changes = self._acceptance.changes(batch.specs, numbers)
+        changes = self._reconciler.changes(batch.specs, numbers)
         if not await writer.publish(changes):
             return False
         log_changes(changes)
         for question in batch.asked:
-            change = self._acceptance.emptied(question.project, question.groups, question.number)
+            change = self._reconciler.remove_groups(question.project, question.groups, question.number)
             if change is not None and not await writer.publish([change]):
                 return False
             log_changes([change] if change is not None else ())
             question.answer(changed=change is not None)
-        return await writer.repair(self._acceptance.accepted)
+        return await writer.repair(self._reconciler.accepted)
 
     def _watch(self, kind: str) -> Watch:
         return self._coordination.watch(names.key(self._env, kind, ""))
 
-    def _in_force(self, view: AcceptedView) -> dict[str, Accepted]:
+    def _in_effect(self, view: AcceptedView) -> dict[str, Accepted]:
         """Return the accepted topics. A corrupted one is replaced by its last known good value; without one, it counts
         as missing, and is rewritten from its spec if that is valid.
         """

@@ -39,7 +39,7 @@ class Tuning:
     """Limit on tries while other processes create topics from the same template."""
     full_s: float = 10.0
     """Seconds for which a template that has reached its limit isn't tried again."""
-    patience_s: float = wait.WAIT_S
+    timeout_s: float = wait.WAIT_S
     """Seconds for the leader to accept a topic."""
 
 
@@ -97,7 +97,7 @@ class TopicProvisioner:
                 return False
         if revision:
             await wait.wait_until_accepted(
-                self._coordination, self._env, {project: revision}, patience_s=self._tuning.patience_s
+                self._coordination, self._env, {project: revision}, timeout_s=self._tuning.timeout_s
             )
         return True
 
@@ -126,7 +126,7 @@ class TopicProvisioner:
         if done is None:
             return None
         _log.info("a topic is made", project=project, template=template.name)
-        return 0 if done.in_force else done.revision
+        return 0 if done.in_effect else done.revision
 
     def _check_room(self, project: str, found: Found) -> None:
         """Raise UnknownProject while the template is known to be full."""

@@ -56,9 +56,9 @@ class ApplyPlan:
         by: str | None = None,
         waiting: Callable[[str], Awaitable[int]] = _unknown,
         *,
-        patience_s: float = wait.WAIT_S,
+        timeout_s: float = wait.WAIT_S,
     ) -> None:
-        self._waiting, self._patience_s = waiting, patience_s
+        self._waiting, self._timeout_s = waiting, timeout_s
         self._silent: Unreachable | None = None  # a retry per topic would take seconds each
         self._coordination, self._env, self._cluster_config = coordination, env, cluster_config
         self._writing = SpecWriter(coordination, env, cluster_config, by)
@@ -88,7 +88,7 @@ class ApplyPlan:
                 self._env,
                 self._pending,
                 lambda left: on_progress(len(self._written), left),
-                patience_s=self._patience_s,
+                timeout_s=self._timeout_s,
             )
         except CoordinationError as error:
             broken, waiting = str(error), set(self._pending)
@@ -118,7 +118,7 @@ class ApplyPlan:
             if written is not None:
                 revisions = {each.project: written.revision for each in part}
                 self._written |= revisions
-                self._pending |= {} if written.in_force else revisions
+                self._pending |= {} if written.in_effect else revisions
                 return
             part = [still for each in part if (still := await self._again(each)) is not None]
         self._refused |= {each.project: "others keep changing it at the same time" for each in part}

@@ -49,13 +49,13 @@ class TopicClient:
         cluster_config: ClusterConfig,
         by: str | None = None,
         *,
-        patience_s: float = wait.WAIT_S,
+        timeout_s: float = wait.WAIT_S,
     ) -> None:
-        self._coordination, self._env, self._cluster_config, self._patience_s = (
+        self._coordination, self._env, self._cluster_config, self._timeout_s = (
             coordination,
             env,
             cluster_config,
-            patience_s,
+            timeout_s,
         )
         self._writing = SpecWriter(coordination, env, cluster_config, by)
 
@@ -97,7 +97,7 @@ class TopicClient:
         if_revision: int | None = None,
         via: str = "",
     ) -> TopicStatus:
-        """Change the named fields (None: back to the default) and wait for the leader, at most `patience_s` seconds.
+        """Change the named fields (None: back to the default) and wait for the leader, at most `timeout_s` seconds.
 
         The changes apply to the present spec, or to the topic in effect if the present spec was rejected. If the topic
         must be `known` and isn't, raises UnknownProject; a deleted topic is known, and returns as it was last accepted.
@@ -155,9 +155,9 @@ class TopicClient:
             raw, replaces = make(spec, accepted)
             written = await self._writing.write([SpecChange(project, raw, spec, accepted)], via)
             if written is not None:
-                if not written.in_force and (raw is not None or accepted is not None):
-                    wanted = {project: 0 if raw is None else written.revision}
-                    await wait.wait_until_accepted(self._coordination, self._env, wanted, patience_s=self._patience_s)
+                if not written.in_effect and (raw is not None or accepted is not None):
+                    expected = {project: 0 if raw is None else written.revision}
+                    await wait.wait_until_accepted(self._coordination, self._env, expected, timeout_s=self._timeout_s)
                 return replace(
                     read_status(project, *await self._read(project), self._cluster_config), replaced=replaces
                 )
@@ -191,7 +191,7 @@ class TopicClient:
         fields = msgspec.to_builtins(before.topic)
         return write_object({name: fields[name] for name in fields if name == "qps" or fields[name] != usual[name]})
 
-    async def _other_revision(self, project: str, spec: KeyValue | None, wanted: int | None) -> EvenlaneError:
+    async def _other_revision(self, project: str, spec: KeyValue | None, expected: int | None) -> EvenlaneError:
         author = author_of(await self._coordination.get(names.key(self._env, "authors", project)), _revision(spec))
         if spec is None:
             state = "there is no wish for it"
@@ -200,7 +200,7 @@ class TopicClient:
         else:
             state = f"its wish is at revision {spec.mod_revision}, by {author.by}"
         return EvenlaneError(
-            f"topic {project} is not at revision {wanted} any more: {state}: look at it with"
+            f"topic {project} is not at revision {expected} any more: {state}: look at it with"
             f" {hint(f'topics get {project}', self._env)} and decide anew"
         )
 

@@ -43,15 +43,15 @@ def format_export(export: Export) -> bytes:
 
 
 def _of(status: TopicStatus) -> tuple[dict[str, Any] | None, str | None]:
-    spec, in_force = status.spec, status.in_force
-    if status.wanted is not None and not isinstance(spec, str) and spec is not None:
-        return _plain({**spec, **_keys_of(status.wanted)}), None
-    if spec is None and in_force is not None:
+    spec, in_effect = status.spec, status.in_effect
+    if status.desired is not None and not isinstance(spec, str) and spec is not None:
+        return _plain({**spec, **_keys_of(status.desired)}), None
+    if spec is None and in_effect is not None:
         return None, "it is deleted and not in the file, which would make it anew"
     why = f"its wish can't be accepted ({status.problem})" if spec is not None else str(status.damage)
-    if in_force is None or in_force.deleted:
+    if in_effect is None or in_effect.deleted:
         return None, f"{why}, so it is not in the file"
-    return _plain(_set_fields(in_force.topic)), f"{why}: the file has what is in force"
+    return _plain(_set_fields(in_effect.topic)), f"{why}: the file has what is in force"
 
 
 def _keys_of(topic: Topic) -> dict[str, Any]:

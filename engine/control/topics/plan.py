@@ -86,11 +86,11 @@ def _row(
     project: str, raw: bytes, spec: KeyValue | None, accepted: KeyValue | None, cluster_config: ClusterConfig
 ) -> PlanRow:
     try:
-        wanted, in_force = parse_spec(raw), decoded(accepted)
-        topic = complete(wanted, cluster_config, in_force)
+        parsed, in_effect = parse_spec(raw), decoded(accepted)
+        topic = complete(parsed, cluster_config, in_effect)
     except TopicError as error:
         return PlanRow(project, "wrong", {}, str(error))
-    before, after = _present(spec), _plain(wanted.given)
+    before, after = _present(spec), _plain(parsed.given)
     changes = {
         field: (before.get(field), after.get(field))
         for field in (*FIELDS, *sorted(before.keys() - FIELDS.keys()))
@@ -100,7 +100,7 @@ def _row(
     if action == "unchanged":
         return PlanRow(project, action, changes, None, raw, spec, accepted)
     return PlanRow(
-        project, action, changes, None, raw, spec, accepted, _effect(in_force, topic), moves_keys(in_force, topic)
+        project, action, changes, None, raw, spec, accepted, _effect(in_effect, topic), moves_keys(in_effect, topic)
     )
 
 

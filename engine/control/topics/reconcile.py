@@ -8,7 +8,7 @@ import structlog
 from msgspec.structs import replace
 
 from evenlane.engine.base import names
-from evenlane.engine.core.message.error_text import cut, refusal
+from evenlane.engine.core.message.error_text import refusal, shorten
 from evenlane.engine.errors import InvalidName
 from evenlane.quota.topics.topic import Accepted, TopicError, accept, complete, delete, parse_spec, without
 from evenlane.ring.coordination.ports import Event, KeyValue, Listing
@@ -103,7 +103,7 @@ class TopicReconciler:
         decided = (self._decided(project, event, first.get(project, 0)) for project, event in last.items())
         return [change for change in decided if change is not None]
 
-    def emptied(self, project: str, groups: Collection[int], number: int | None = None) -> TopicChange | None:
+    def remove_groups(self, project: str, groups: Collection[int], number: int | None = None) -> TopicChange | None:
         """Remove empty groups from `draining`; a deleted topic is removed with its last group.
 
         `number` is that of the accepted topic under which the groups were examined: if it has changed, nothing happens.
@@ -177,7 +177,7 @@ class TopicReconciler:
         self._bad[project] = _Refused(spec, last)
         self.refused += 1
         _log.warning(
-            "a topic is refused, the last good one stays", project=cut(project), field=getattr(error, "field", ""),
+            "a topic is refused, the last good one stays", project=shorten(project), field=getattr(error, "field", ""),
             reason=refusal(error), revision=spec.mod_revision,
         )  # fmt: skip
 

@@ -43,7 +43,7 @@ class WriteResult(NamedTuple):
     """Revision of a write, and whether the same transaction accepted it."""
 
     revision: int
-    in_force: bool
+    in_effect: bool
 
 
 class SpecWriter:
@@ -120,7 +120,7 @@ class SpecWriter:
     def _was_in_force(self, each: SpecChange) -> bool:
         """Whether the spec to change was accepted: otherwise part of the change is another author's."""
         found = read_status(each.project, each.spec, each.accepted, self._cluster_config)
-        return found.accepted or (found.spec is None and found.in_force is None)
+        return found.accepted or (found.spec is None and found.in_effect is None)
 
     def _as_read(self, kind: str, project: str, found: KeyValue | None) -> Compare:
         key = names.key(self._env, kind, project)

@@ -35,8 +35,8 @@ class TopicStatus:
 
     project: str
     spec: Mapping[str, Any] | str | None
-    wanted: Topic | None  # the spec with defaults filled in
-    in_force: Accepted | None
+    desired: Topic | None  # the spec with defaults filled in
+    in_effect: Accepted | None
     problem: str | None = None
     revision: int = 0
     damage: str | None = None
@@ -44,14 +44,14 @@ class TopicStatus:
 
     @property
     def accepted(self) -> bool:
-        if self.problem is not None or self.in_force is None:
+        if self.problem is not None or self.in_effect is None:
             return False
-        if self.spec is None or self.in_force.deleted:
-            return self.spec is None and self.in_force.deleted
-        return self.wanted == self.in_force.topic
+        if self.spec is None or self.in_effect.deleted:
+            return self.spec is None and self.in_effect.deleted
+        return self.desired == self.in_effect.topic
 
     @property
-    def why_not(self) -> str:
+    def reason(self) -> str:
         """Why the spec isn't in effect."""
         damaged = f"what was accepted can't be read ({self.damage})"
         if self.problem is not None:
@@ -63,7 +63,7 @@ class TopicStatus:
         )
 
     def document(self) -> dict[str, Any]:
-        in_force = None if self.in_force is None else msgspec.json.decode(encode(self.in_force))
+        in_effect = None if self.in_effect is None else msgspec.json.decode(encode(self.in_effect))
         return {
             "project": self.project,
             "accepted": self.accepted,
@@ -71,23 +71,23 @@ class TopicStatus:
             "damage": self.damage,
             "revision": self.revision,
             "wish": msgspec.to_builtins(self.spec),
-            "in_force": in_force,
+            "in_force": in_effect,
         }
 
 
 def read_status(
     project: str, spec: KeyValue | None, accepted: KeyValue | None, cluster_config: ClusterConfig
 ) -> TopicStatus:
-    in_force, damage = _read(project, accepted)
+    in_effect, damage = _read(project, accepted)
     if spec is None:
-        return TopicStatus(project, None, None, in_force, damage=damage)
+        return TopicStatus(project, None, None, in_effect, damage=damage)
     try:
         names.check_project(project)
         parsed = parse_spec(spec.value)
-        wanted = complete(parsed, cluster_config, in_force)
+        desired = complete(parsed, cluster_config, in_effect)
     except (TopicError, InvalidName) as error:
-        return TopicStatus(project, written(spec.value), None, in_force, str(error), spec.mod_revision, damage)
-    return TopicStatus(project, dict(parsed.given), wanted, in_force, None, spec.mod_revision, damage)
+        return TopicStatus(project, written(spec.value), None, in_effect, str(error), spec.mod_revision, damage)
+    return TopicStatus(project, dict(parsed.given), desired, in_effect, None, spec.mod_revision, damage)
 
 
 def _read(project: str, accepted: KeyValue | None) -> tuple[Accepted | None, str | None]:
@@ -129,9 +129,9 @@ def _presentable(value: Any) -> Any:
     return value if size <= _MOST_VALUE else shown(value)
 
 
-def what_becomes(project: str, in_force: Accepted, env: str) -> str:
+def what_becomes(project: str, in_effect: Accepted, env: str) -> str:
     """Return what happens to the backlog of a deleted topic."""
-    if in_force.topic.state == "draining":
+    if in_effect.topic.state == "draining":
         return "puts are refused, what waits is still handled, and the topic goes with the last message"
     return (
         f"puts are refused, and what waits is kept and paused: {hint(f'topics drain {project}', env)} has it handled,"

@@ -19,7 +19,7 @@ VERBS: dict[State, str] = {"paused": "pause", "active": "resume"}
 
 async def set_paused(topic_client: TopicClient, project: str, state: State, via: str) -> TopicStatus:
     """Set the state and return the topic's status. Raises EvenlaneError."""
-    _check((await topic_client.get(project)).in_force, project, VERBS[state])
+    _check((await topic_client.get(project)).in_effect, project, VERBS[state])
     return await topic_client.change(project, {"state": state}, known=True, via=via)
 
 

@@ -24,12 +24,12 @@ async def wait_until_accepted(
     written: Mapping[str, int],
     on_progress: Callable[[int], None] = lambda _waiting: None,
     *,
-    patience_s: float = WAIT_S,
+    timeout_s: float = WAIT_S,
 ) -> set[str]:
     """Wait until all of these specs are accepted; return the projects that aren't.
 
     `written` maps a project to the revision of its spec, 0 if it was deleted. Gives up when none was accepted for
-    `patience_s` seconds. `on_progress` is called with the number still waited for. Raises CoordinationError.
+    `timeout_s` seconds. `on_progress` is called with the number still waited for. Raises CoordinationError.
     """
     waiting = dict(written)
     if not waiting:
@@ -40,7 +40,7 @@ async def wait_until_accepted(
     try:
         with contextlib.suppress(TimeoutError):
             while waiting:
-                async with asyncio.timeout(patience_s):
+                async with asyncio.timeout(timeout_s):
                     await _some(watch, waiting, names.key(env, "accepted", ""))
                 on_progress(len(waiting))
     finally:

@@ -222,10 +222,10 @@ class Lane:
         over.has_failed(sequence, self.marks.of[sequence])
         return True
 
-    def cut(self, now: int, *, fence: bool = False) -> Append | None:
+    def next_append(self, now: int, *, fence: bool = False) -> Append | None:
         """The log's next record. None while the last one is under way, if there is nothing to write (except for a
         `fence`), and once the lane is fenced.
         """
         if self.fenced:
             return None
-        return self.log.cut(self.seen, now, horizon=self.horizon, fence=fence, last=self.ended)
+        return self.log.next_append(self.seen, now, horizon=self.horizon, fence=fence, last=self.ended)

@@ -23,7 +23,8 @@ _MOST_MARKS = 1_000  # changed marks in one record, so that it fits a message
 
 
 class Append(NamedTuple):
-    """One record to append to the log. `Lane.cut` makes it; `SettleLog.acknowledged` or `SettleLog.withdraw` ends it.
+    """One record to append to the log. `Lane.next_append` makes it, `SettleLog.acknowledged` or `SettleLog.withdraw`
+    ends it.
 
     `sequences` are the messages that it settles, `marked` those whose marks it carries; `since` (monotonic ns) is the
     time since which the oldest of them has been waiting.
@@ -129,11 +130,11 @@ class SettleLog:
 
     # ---- one record after another
 
-    def cut(
+    def next_append(
         self, seen: StreamIdentity, now: int, *, horizon: int, fence: bool = False, last: bool = False
     ) -> Append | None:
-        """See `Lane.cut`. `last`: no message of the epoch runs any more, so a record that leaves nothing unsaid is
-        marked as clean.
+        """See `Lane.next_append`. `last`: no message of the epoch runs any more, so a record that leaves nothing to
+        write is marked as clean.
         """
         if self._sending is not None or self.closed:
             return None

@@ -21,7 +21,7 @@ def failure(error: BaseException) -> str:
     """The exception's type, and its text if that is of our own making."""
     own = getattr(error, "for_logs", None)
     name = type(error).__name__
-    return f"{name}: {cut(own)}" if isinstance(own, str) else name
+    return f"{name}: {shorten(own)}" if isinstance(own, str) else name
 
 
 def refusal(error: Exception) -> str:
@@ -29,7 +29,9 @@ def refusal(error: Exception) -> str:
     the value, which may hold a token.
     """
     field: str = getattr(error, "field", "")
-    return f"{field} is not valid: `evenlane topics list` tells why" if "push" in field.split(".") else cut(str(error))
+    if "push" in field.split("."):
+        return f"{field} is not valid: `evenlane topics list` tells why"
+    return shorten(str(error))
 
 
 def raised_at(error: BaseException) -> str:
@@ -40,7 +42,7 @@ def raised_at(error: BaseException) -> str:
     return f"{Path(trace.tb_frame.f_code.co_filename).name}:{trace.tb_lineno}" if trace is not None else ""
 
 
-def cut(text: str) -> str:
+def shorten(text: str) -> str:
     """Shorten to one line of bounded length."""
     line = " ".join(text[: 2 * _LONGEST].split())
     return line if len(line) <= _LONGEST else f"{line[: _LONGEST - 1]}…"

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from evenlane.engine.core.message.error_text import cut
+from evenlane.engine.core.message.error_text import shorten
 
 if TYPE_CHECKING:
     from evenlane.engine.core.lane.lane import Lane
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 def message_fields(message: Message) -> dict[str, Any]:
     return {
-        "project": message.project, "id": cut(message.id), "attempt": message.attempt, "partition": message.partition,
-        "epoch": message.epoch,
+        "project": message.project, "id": shorten(message.id), "attempt": message.attempt,
+        "partition": message.partition, "epoch": message.epoch,
     }  # fmt: skip
 
 

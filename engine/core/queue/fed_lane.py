@@ -78,7 +78,7 @@ class FedLane(Lane):
 
     def reset(self, state: LaneState) -> None:
         for queue in self.queues.values():
-            queue.forget(self, self._limits)
+            queue.discard(self, self._limits)
         super().reset(state)
         # the rest is from the partition's other stream; the host doesn't know of it yet
         for queue in self.queues.values():
@@ -88,7 +88,7 @@ class FedLane(Lane):
     def _end(self) -> None:
         super()._end()
         for queue in self.queues.values():
-            queue.forget(self, self._limits)
+            queue.discard(self, self._limits)
         self.queues = {}
         self.delayed = DelayHeap()
         self._open_queue = _none

@@ -38,7 +38,7 @@ class KeyOrder:
     """The keys of one queue that have a message out, and the messages behind them.
 
     Invariants:
-    - `_keys` and `_turns` are inverse: each key in `_keys` has exactly one message out, its `turn`.
+    - `_keys` and `_key_of` are inverse: each key in `_keys` has exactly one message out, its `turn`.
     - `waiting` is the number of messages behind all keys; `_payloads` of them are kept with their payload.
     - `full` is set once a message was turned away because `waiting` had reached the limit. It is cleared when there is
       room again.
@@ -46,11 +46,11 @@ class KeyOrder:
       messages that are turned away they would never be reached.
     """
 
-    __slots__ = ("_keys", "_payloads", "_turns", "full", "next", "waiting")
+    __slots__ = ("_key_of", "_keys", "_payloads", "full", "next", "waiting")
 
     def __init__(self) -> None:
         self._keys: dict[str, _Key] = {}
-        self._turns: dict[MessageRef, str] = {}
+        self._key_of: dict[MessageRef, str] = {}
         self._payloads = 0
         self.waiting = 0
         self.full = False
@@ -61,7 +61,7 @@ class KeyOrder:
         known = self._keys.get(key)
         if known is None:
             self._keys[key] = _Key(place)
-            self._turns[place] = key
+            self._key_of[place] = key
             return True
         return known.turn == place
 
@@ -85,13 +85,13 @@ class KeyOrder:
 
     def out(self, place: MessageRef) -> bool:
         """Whether this message is out, or goes out next."""
-        return place in self._turns
+        return place in self._key_of
 
     def ended(self, place: MessageRef, limits: MemoryBudget) -> Entry | MessageRef | None:
         """Free the key of a message whose outcome is final. Returns the key's next message, whose turn it is now; None
         if there is none, or if the message wasn't out.
         """
-        key = self._turns.pop(place, None)
+        key = self._key_of.pop(place, None)
         if key is None:
             return None
         known = self._keys[key]
@@ -103,7 +103,7 @@ class KeyOrder:
         if self.waiting <= limits.index - max(1, min(_ROOM, limits.index // 8)):
             self.full = False
         known.turn = _place(following)
-        self._turns[known.turn] = key
+        self._key_of[known.turn] = key
         return following
 
     def waits_in(self, lane: Lane) -> Iterator[MessageRef]:
@@ -142,7 +142,7 @@ class KeyOrder:
                     self._gone(each, limits)
                     known.behind[number] = _place(each)
 
-    def forget(self, lane: Lane, limits: MemoryBudget) -> list[Entry | MessageRef]:
+    def discard(self, lane: Lane, limits: MemoryBudget) -> list[Entry | MessageRef]:
         """Drop all messages of a lane whose stream was replaced. Returns the next messages of the keys whose turn was
         in that lane.
         """
@@ -153,7 +153,7 @@ class KeyOrder:
                 self._left(each, limits)
         self.full = False
         self.next = [place for place in self.next if place.lane is not lane]
-        stale = [place for place in self._turns if place.lane is lane]
+        stale = [place for place in self._key_of if place.lane is lane]
         return [following for place in stale if (following := self.ended(place, limits)) is not None]
 
     def drain(self, limits: MemoryBudget) -> list[MessageRef]:

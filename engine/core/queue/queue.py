@@ -382,9 +382,9 @@ class Queue:
         self.behind = bool(self.spilled)
         return places
 
-    def forget(self, lane: Lane, limits: MemoryBudget) -> None:
+    def discard(self, lane: Lane, limits: MemoryBudget) -> None:
         """Drop all messages of a lane whose stream was replaced."""
-        following = self.order.forget(lane, limits) if self.order is not None else []
+        following = self.order.discard(lane, limits) if self.order is not None else []
         kept = [entry for entry in self.hand if entry[0] is not lane]
         self._clear_hand(limits)
         for entry in kept:

@@ -59,12 +59,12 @@ async def replay_of(request: Request) -> int | None:
     """Return the sequence of one dead letter, None for all. Raises ConfigError."""
     parse_params(request, ())
     try:
-        wanted = msgspec.json.decode(await _body(request), type=_Replay)
+        replay = msgspec.json.decode(await _body(request), type=_Replay)
     except UNREADABLE as error:
         raise ConfigError(f'the body is {{"seq": SEQ}} or {{"all": true}}: {error}') from error
-    if (wanted.seq is None) != wanted.all:
+    if (replay.seq is None) != replay.all:
         raise ConfigError('the body names one of the two: {"seq": SEQ} for one letter, {"all": true} for all')
-    return None if wanted.seq is None else sequence(str(wanted.seq))
+    return None if replay.seq is None else sequence(str(replay.seq))
 
 
 async def _body(request: Request) -> bytes:

@@ -19,7 +19,7 @@ class IdleTimeout(H11Protocol):
     """Limits the time for a request to arrive: uvicorn limits neither the first one nor an incomplete one."""
 
     asks_within_s = 5.0  # as long as uvicorn itself keeps a connection after an answer
-    _patience: TimerHandle | None = None
+    _timer: TimerHandle | None = None
 
     @classmethod
     def within(cls, seconds: float) -> type[Self]:
@@ -52,15 +52,15 @@ class IdleTimeout(H11Protocol):
 
     def _wait(self) -> None:
         """Start the timer at the first byte: a client that sends one byte per second gets no more time."""
-        if self._patience is None:
-            self._patience = self.loop.call_later(self.asks_within_s, self._give_up)
+        if self._timer is None:
+            self._timer = self.loop.call_later(self.asks_within_s, self._give_up)
 
     def _wait_no_more(self) -> None:
-        if self._patience is not None:
-            self._patience.cancel()
-            self._patience = None
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
 
     def _give_up(self) -> None:
-        self._patience = None
+        self._timer = None
         if not self._asks():
             self.transport.close()

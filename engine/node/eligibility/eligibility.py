@@ -95,7 +95,7 @@ class Eligibility:
 
     def no_more_recorded(self) -> None:
         """No recorded message is in flight any more."""
-        self._suspects.emptied()
+        self._suspects.no_more_recorded()
 
     # ---- after an attempt
 
@@ -117,15 +117,15 @@ class Eligibility:
         """A suspect that was about to be handled won't be."""
         self._suspects.ended(place)
 
-    def forget_stale(self) -> None:
+    def discard_stale(self) -> None:
         """Drop messages of lanes that were handed over or replaced."""
-        self._retries.forget_stale()
-        self._suspects.forget_stale()
+        self._retries.discard_stale()
+        self._suspects.discard_stale()
 
     def free(self, queue: Queue, place: MessageRef) -> None:
         """Free the key of an ordered topic's message whose outcome is final: the key's next message may start."""
         order = queue.order
-        self._retries.forget(queue, place)
+        self._retries.discard(queue, place)
         if order is None:
             return
         was_full = order.full

@@ -51,17 +51,17 @@ class InPlaceRetries:
         """The waiting messages of a queue, without stale ones."""
         return [place for place, known in self._of.get(queue, {}).items() if place.lane.generation == known]
 
-    def forget(self, queue: Queue, place: MessageRef) -> None:
+    def discard(self, queue: Queue, place: MessageRef) -> None:
         """Drop a message that won't be retried here. Its heap entry becomes stale."""
         if self._of.get(queue, {}).pop(place, None) is not None:
             self._fewer(queue)
 
-    def forget_stale(self) -> None:
+    def discard_stale(self) -> None:
         """Drop messages of lanes that were handed over or replaced."""
         for queue in list(self._of):
             for place, known in list(self._of[queue].items()):
                 if place.lane.generation != known:
-                    self.forget(queue, place)
+                    self.discard(queue, place)
 
     def stop(self) -> None:
         self._heap.clear()
@@ -73,7 +73,7 @@ class InPlaceRetries:
         while self._heap and self._heap[0][0] <= now:
             _, _, queue, place, generation = heappop(self._heap)
             if self._of.get(queue, {}).get(place) == generation:
-                self.forget(queue, place)
+                self.discard(queue, place)
                 self._again(queue, place, generation)
         self._set(now)
 

@@ -124,7 +124,7 @@ class Suspects:
             self._end_last(place)
             self.bring_back()
 
-    def emptied(self) -> None:
+    def no_more_recorded(self) -> None:
         """No recorded message is in flight any more."""
         self._begin_last()
 
@@ -137,7 +137,7 @@ class Suspects:
             self._again(*each)
         self._ready.resume_all()
 
-    def forget_stale(self) -> None:
+    def discard_stale(self) -> None:
         """Drop messages of lanes that were handed over or replaced."""
         self._aside = [each for each in self._aside if not each.is_stale]
         if self._waiting is not None and self._waiting.is_stale:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from evenlane.engine.node.signals.work_signal import WorkSignal
 
 _BLOCK, _LONG_BLOCK = 100_000_000, 1_000_000_000  # ns
-_TURNS_AFTER_BLOCK = 5  # turns of the event loop
+_ITERATIONS_AFTER_BLOCK = 5  # turns of the event loop
 _PAUSE_AFTER_LONG_S = 0.1
 _SLICE = 5_000_000  # ns; handling ready messages before reading more keeps memory warm and small
 
@@ -50,19 +50,19 @@ class LoopSlice:
             loop.call_later(_PAUSE_AFTER_LONG_S, self._begin_after_pause)
             await self.wait()
             return
-        turns = _TURNS_AFTER_BLOCK if late > _BLOCK else 1
-        loop.call_soon(self._begin, turns)
-        for _ in range(turns):
+        iterations = _ITERATIONS_AFTER_BLOCK if late > _BLOCK else 1
+        loop.call_soon(self._begin, iterations)
+        for _ in range(iterations):
             await asyncio.sleep(0)
 
     def _begin_after_pause(self) -> None:
         self._begin(1)
         self._signal.notify()
 
-    def _begin(self, turns: int) -> None:
+    def _begin(self, iterations: int) -> None:
         """Begin a slice after this many turns."""
-        if turns > 1:
-            asyncio.get_running_loop().call_soon(self._begin, turns - 1)
+        if iterations > 1:
+            asyncio.get_running_loop().call_soon(self._begin, iterations - 1)
             return
         self._renewal_due = False
         self.end = now_ns() + _SLICE

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from evenlane.engine.node.settle.outcomes import FailureHandler
     from evenlane.engine.node.settle.settler import Settler
 
-PATIENCE_S = 0.05  # how long a handoff waits for handlers: short ones needn't be reported in etcd
+HANDLER_WAIT_S = 0.05  # how long a handoff waits for handlers: short ones needn't be reported in etcd
 _CLEAN_END_S = 1.0  # how long a handoff waits for the clean end to be written to the settle log
 _LOOK_S = 0.005  # between two checks of whether a partition has ended
 
@@ -43,22 +43,22 @@ class ClosingPartitions:
     def remove(self, number: int, epoch: int) -> Partition | None:
         return self._closing.pop((number, epoch), None)
 
-    async def hand_off(self, number: int, epoch: int, patience_s: float) -> dict[Kind, HandoffState]:
+    async def hand_off(self, number: int, epoch: int, wait_s: float) -> dict[Kind, HandoffState]:
         """The state that the next owner needs, by kind of stream.
 
-        Handlers have `patience_s` to end; those still running are in the state. A stream is in it, too, if the log
+        Handlers have `wait_s` to end; those still running are in the state. A stream is in it, too, if the log
         didn't take the record of its clean end within a second, or its takeover was under way: its mere presence says
         that the end wasn't recorded.
         """
         partition = self.get(number, epoch)
         if partition is None:
             return {}  # it was never opened
-        deadline = asyncio.get_running_loop().time() + patience_s
+        deadline = asyncio.get_running_loop().time() + wait_s
         await asyncio.gather(partition.close(), *(self._closed(lane, deadline) for lane in partition.both))
         handoffs: dict[Kind, HandoffState] = {}
         for lane in partition.both:
             lane.cut_off()
-            self._settler.forget(lane)
+            self._settler.discard(lane)
             if lane.handoff is not None and lane.log.may_have_begun and not lane.log.closed:
                 handoffs[lane.id.kind] = (
                     lane.handoff if lane.log.begun else HandoffState(lane.generation, lane.seen, set())

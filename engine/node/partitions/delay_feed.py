@@ -60,7 +60,7 @@ class DelayFeed:
             if not hours & held and all(_hour_of(text) < hour - 1 for text in hours):
                 del self._hours[feed]
                 await feed.close()
-        fresh = sorted(_wanted(held, now, ahead).difference(*self._hours.values()), key=_hour_of, reverse=True)
+        fresh = sorted(_hours_to_feed(held, now, ahead).difference(*self._hours.values()), key=_hour_of, reverse=True)
         apart, together = fresh[:_APART], fresh[_APART:]
         for some in [*([text] for text in apart), *([together] if together else [])]:
             feed = self._store.feed(self._lane.id, 1, self._take_in, self._resume, hours=some)
@@ -92,7 +92,7 @@ def _hour_of(text: str) -> int:
     return due_hour(text) or 0
 
 
-def _wanted(held: set[str], now: int, ahead: int) -> set[str]:
+def _hours_to_feed(held: set[str], now: int, ahead: int) -> set[str]:
     """The hours to feed: those that the stream holds and those near `now` (unix ns), up to the hour that begins within
     `ahead` ns.
 

@@ -17,7 +17,7 @@ from evenlane.engine.core.message.log_fields import lane_fields
 from evenlane.engine.core.ports import Lost, Refused
 from evenlane.engine.errors import ConfigError, UnknownEpoch
 from evenlane.engine.node.partitions.backlog_schedule import OPEN_FIRST_S, BacklogSchedule
-from evenlane.engine.node.partitions.closing import PATIENCE_S, ClosingPartitions
+from evenlane.engine.node.partitions.closing import HANDLER_WAIT_S, ClosingPartitions
 from evenlane.engine.node.partitions.partition import Partition
 
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ class OwnedPartitions:
         while True:
             await asyncio.sleep(_HOURS_EVERY_S)
             self._clock.measure()
-            self._eligibility.forget_stale()
+            self._eligibility.discard_stale()
             for partition in [each for each in self.partitions.values() if each.opened]:
                 try:
                     await partition.feed_later()
@@ -240,17 +240,17 @@ class OwnedPartitions:
     def stop_partition(self, number: int) -> None:
         """Begin the handoff: hand out no more messages of the partition. Running handlers may end."""
         self.mine.discard(number)
-        self._queues.forget(number)
+        self._queues.discard(number)
         partition = self.partitions.pop(number, None)
         if partition is None:
             return
         self._lanes.remove(number)
         self._closing.begin(partition)
-        self._eligibility.forget_stale()
+        self._eligibility.discard_stale()
 
-    async def hand_off(self, number: int, epoch: int, patience_s: float = PATIENCE_S) -> dict[Kind, HandoffState]:
+    async def hand_off(self, number: int, epoch: int, wait_s: float = HANDLER_WAIT_S) -> dict[Kind, HandoffState]:
         """After `stop_partition`: see `ClosingPartitions.hand_off`."""
-        return await self._closing.hand_off(number, epoch, patience_s)
+        return await self._closing.hand_off(number, epoch, wait_s)
 
     async def drop_partition(self, number: int, epoch: int) -> None:
         """After `stop_partition`: the partition belongs to another node by now, so nothing more of it is settled or
@@ -280,8 +280,8 @@ class OwnedPartitions:
     async def _abandon(self, partition: Partition) -> None:
         for lane in partition.both:
             lane.abandon()
-            self._settler.forget(lane)
-        self._eligibility.forget_stale()
+            self._settler.discard(lane)
+        self._eligibility.discard_stale()
         await partition.close()
 
     # ---- messages held by previous owners

@@ -69,7 +69,7 @@ class Partition:
         self._store, self._verifier = store, context.verifier
         self.lane = FedLane(LaneId("lanes", number), epoch, limits, context.resolver, lease)
         self.later = FedLane(LaneId("later", number), epoch, limits, context.resolver, lease)
-        self.catch_up_priority = CatchUpPriority(ready.queue_ready, context.bands, context.tuning.patience_s)
+        self.catch_up_priority = CatchUpPriority(ready.queue_ready, context.bands, context.tuning.backlog_wait_s)
         self.previous_owners = PreviousOwners(store, self.both, context.busy, ready, context.eligibility)
         self._lane_feeds = LaneFeed(
             store, self.lane, ready, context.verifier, self.catch_up_priority, context.ahead, context.tuning

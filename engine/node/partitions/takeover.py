@@ -144,11 +144,11 @@ async def _fenced(store: Store, lane: Lane, position: int) -> bool:
     """Append the first record of this epoch. False if the log that was read is out of date, or another owner is still
     writing.
     """
-    append = lane.cut(now_ns(), fence=True)
+    append = lane.next_append(now_ns(), fence=True)
     if append is not None and len(settle_record.encode(append.record)) > store.max_payload - HEADERS:
         lane.log.withdraw(append)
         lane.log.defer_checkpoint()
-        append = lane.cut(now_ns(), fence=True)  # an empty record of the new epoch is a fence as well
+        append = lane.next_append(now_ns(), fence=True)  # an empty record of the new epoch is a fence as well
     assert append is not None, "a lane that has just recovered can always be cut"
     try:
         lane.log.position = await store.append_log(

@@ -68,7 +68,7 @@ class Activity:
         """Release a queue for one observer: all observers will be notified of its next message."""
         self.noted.discard(queue)
 
-    def forget(self, queues: Collection[Queue]) -> None:
+    def discard(self, queues: Collection[Queue]) -> None:
         """Remove queues that the node no longer owns."""
         self.noted.difference_update(queues)
         for watch in self._watches:

@@ -38,12 +38,12 @@ class CatchUpPriority:
     of every group may. `_waiting` has the queues that `defer` deferred, of the lane and of its delay stream.
     """
 
-    def __init__(self, on_release: Callable[[Queue], None], bands: Mapping[str, int], patience_s: float) -> None:
-        self._on_release, self._bands, self._patience_s = on_release, bands, patience_s
+    def __init__(self, on_release: Callable[[Queue], None], bands: Mapping[str, int], wait_s: float) -> None:
+        self._on_release, self._bands, self._wait_s = on_release, bands, wait_s
         self._first: dict[tuple[str, int], int] = {}
         self._any = False
         self._waiting: dict[Queue, None] = {}
-        self._patience: asyncio.TimerHandle | None = None
+        self._timer: asyncio.TimerHandle | None = None
 
     # ---- progress of the catch-up
 
@@ -66,7 +66,7 @@ class CatchUpPriority:
 
     def begin(self) -> None:
         """The delivery begins; lower bands wait for at most a second from now on."""
-        self._patience = asyncio.get_running_loop().call_later(self._patience_s, self.end)
+        self._timer = asyncio.get_running_loop().call_later(self._wait_s, self.end)
 
     def end(self) -> None:
         """The delivery is complete, or will never be: release all queues."""
@@ -81,9 +81,9 @@ class CatchUpPriority:
 
     def give_up(self) -> None:
         """Stop the timer without releasing queues: the delivery is suspended."""
-        if self._patience is not None:
-            self._patience.cancel()
-            self._patience = None
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
 
     # ---- queues that wait
 

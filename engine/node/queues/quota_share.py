@@ -54,9 +54,9 @@ def node_share(
     active = sum((topic.groups - 1 - slot) // topic.spread + 1 for slot in slots)
     if not draining:
         return NodeShare(active, active / topic.groups)
-    emptied = sum(is_mine(partition_of(project, group, topic.spread, partitions)) for group in draining)
+    draining_here = sum(is_mine(partition_of(project, group, topic.spread, partitions)) for group in draining)
     each = min(1.0, topic.groups / len(draining))
-    return NodeShare(active + emptied, (active + each * emptied) / (topic.groups + each * len(draining)))
+    return NodeShare(active + draining_here, (active + each * draining_here) / (topic.groups + each * len(draining)))
 
 
 def share_of(topic: Topic, own: NodeShare, part: float) -> Topic:

@@ -117,13 +117,13 @@ class QueueRegistry:
             if queue.hand or queue.behind:
                 on_ready(queue)
 
-    def forget(self, partition: int) -> None:
+    def discard(self, partition: int) -> None:
         """Drop the queues of a partition that the node no longer owns, and its part of their topics."""
         now = now_ns()
         gone = self._by_partition.pop(partition, {})
         for notify in self.on_gone:
             notify(gone.values())
-        self.activity.forget(gone.values())
+        self.activity.discard(gone.values())
         for queue in gone.values():
             queue.asleep = True  # stops reads under way
             self._scheduler.empty(queue, now)

@@ -104,8 +104,8 @@ class Tally:
         if not self._limited:
             return []
         mine = self._complete()
-        wanted = {(project, n): None for project, of in self._limited.items() for n in of if n in mine}
-        await self._ask_for_later(wanted)
+        needed = {(project, n): None for project, of in self._limited.items() for n in of if n in mine}
+        await self._ask_for_later(needed)
         running = Counter(
             (message.project, message.partition) for message in self._node.in_flight if message.project in self._limited
         )
@@ -114,7 +114,7 @@ class Tally:
         )
         found: list[BacklogEntry] = []
         by_project: dict[str, list[int]] = {}
-        for project, number in wanted:
+        for project, number in needed:
             by_project.setdefault(project, []).append(number)
         for project, numbers in by_project.items():
             found += await self._of(project, numbers, mine, running)
@@ -166,10 +166,10 @@ class Tally:
             count += delayed.of(name.encode())[0]
         return count
 
-    async def _ask_for_later(self, wanted: dict[tuple[str, int], None]) -> None:
+    async def _ask_for_later(self, needed: dict[tuple[str, int], None]) -> None:
         """Read counts of delayed messages: first those never read, then those read longest ago."""
-        self._later = {key: held for key, held in self._later.items() if key in wanted}
-        asked = [*(key for key in wanted if key not in self._later), *self._later][:_ASKS]
+        self._later = {key: held for key, held in self._later.items() if key in needed}
+        asked = [*(key for key in needed if key not in self._later), *self._later][:_ASKS]
         try:
             async with asyncio.timeout(_HELD_S):
                 for project, number in asked:

@@ -36,10 +36,10 @@ class GroupInspector:
         self._node = node
 
     async def at(self, ask: GroupRequest) -> GroupReply:
-        wanted = {each.project: frozenset(each.groups) for each in ask.wanted}
+        requested = {each.project: frozenset(each.groups) for each in ask.wanted}
         partitions = {n: each for n, each in self._node.partitions.items() if each.opened}
-        full = await self._known(wanted)
-        left = {project: groups - full[project] for project, groups in wanted.items()}
+        full = await self._known(requested)
+        left = {project: groups - full[project] for project, groups in requested.items()}
         left = {project: groups for project, groups in left.items() if groups}
         looked = await self._stored(partitions, left, full) if ask.deep and left else partitions
         epochs = {n: partition.lane.epoch for n, partition in looked.items() if self._is_mine(n, partition)}
@@ -53,12 +53,12 @@ class GroupInspector:
 
     # ---- the node's memory
 
-    async def _known(self, wanted: Mapping[str, frozenset[int]]) -> dict[str, set[int]]:
-        full: dict[str, set[int]] = {project: set() for project in wanted}
+    async def _known(self, requested: Mapping[str, frozenset[int]]) -> dict[str, set[int]]:
+        full: dict[str, set[int]] = {project: set() for project in requested}
         for message in self._node.in_flight:
-            if message.group in wanted.get(message.project, ()):
+            if message.group in requested.get(message.project, ()):
                 full[message.project].add(message.group)
-        for project, groups in wanted.items():
+        for project, groups in requested.items():
             for number, queue in enumerate(list(self._node.queues.of(project)), start=1):
                 if queue.group in groups and queue.backlog:
                     full[project].add(queue.group)
@@ -69,7 +69,7 @@ class GroupInspector:
     # ---- the streams
 
     async def _stored(
-        self, partitions: Mapping[int, Partition], wanted: Mapping[str, frozenset[int]], full: dict[str, set[int]]
+        self, partitions: Mapping[int, Partition], requested: Mapping[str, frozenset[int]], full: dict[str, set[int]]
     ) -> dict[int, Partition]:
         """Inspect streams and add the groups found to `full`. Returns the partitions that could be inspected."""
         some = asyncio.Semaphore(_AT_ONCE)
@@ -78,7 +78,7 @@ class GroupInspector:
             async with some:
                 try:
                     for lane in partition.both:
-                        await self._look(lane, wanted, full)
+                        await self._look(lane, requested, full)
                 except (Lost, Refused):
                     return False
                 return True
@@ -86,25 +86,25 @@ class GroupInspector:
         seen = await asyncio.gather(*map(look, partitions.values()))
         return {n: partition for (n, partition), done in zip(partitions.items(), seen, strict=True) if done}
 
-    async def _look(self, lane: Lane, wanted: Mapping[str, frozenset[int]], full: dict[str, set[int]]) -> None:
+    async def _look(self, lane: Lane, requested: Mapping[str, frozenset[int]], full: dict[str, set[int]]) -> None:
         """Raises Lost, also if the lane was handed over or replaced meanwhile."""
         generation = lane.generation
-        for subject, count in (await self._counts(lane, wanted)).items():
+        for subject, count in (await self._counts(lane, requested)).items():
             words = subject.split(".")
             project, group = words[3], names.number(words[4])
-            if group is None or group not in wanted.get(project, ()) or group in full[project] or not count:
+            if group is None or group not in requested.get(project, ()) or group in full[project] or not count:
                 continue
             if count > _MOST_SETTLED or not await self._all_settled(lane, subject, count):
                 full[project].add(group)
         if lane.fenced or lane.generation != generation:
             raise Lost("the lane was handed over, or replaced")
 
-    async def _counts(self, lane: Lane, wanted: Mapping[str, frozenset[int]]) -> dict[str, int]:
+    async def _counts(self, lane: Lane, requested: Mapping[str, frozenset[int]]) -> dict[str, int]:
         store = self._node.store
-        if len(wanted) > _FEW:
+        if len(requested) > _FEW:
             return await store.counts(lane.id)
         counts: dict[str, int] = {}
-        for project in wanted:
+        for project in requested:
             counts |= (await store.held(lane.id, project)).counts
         return counts
 

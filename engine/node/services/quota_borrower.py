@@ -165,7 +165,7 @@ class QuotaBorrower:
         """Deactivate a silent project. Its next message activates it again, and so does a change of its rules."""
         queues = self._node.queues.of(project)
         if not queues:
-            self._demand.forget(project)
+            self._demand.discard(project)
         elif state is not None and not self._demand.is_at_rest(project):
             return
         if not any(queue.backlog for queue in queues):

@@ -53,7 +53,7 @@ class Demand:
         self._least = least_ns
         self._looks: dict[str, _Look] = {}
 
-    def forget(self, project: str) -> None:
+    def discard(self, project: str) -> None:
         """Drop a project of which the node has nothing any more."""
         self._looks.pop(project, None)
 

@@ -8,7 +8,7 @@ import structlog
 
 from evenlane.engine.base.log_throttle import LogThrottle
 from evenlane.engine.core.message.copies import UNROUTABLE_PROJECT
-from evenlane.engine.core.message.error_text import cut, failure, raised_at
+from evenlane.engine.core.message.error_text import failure, raised_at, shorten
 from evenlane.engine.core.message.log_fields import lane_fields, message_fields
 
 if TYPE_CHECKING:
@@ -63,8 +63,9 @@ class FailureLog:
         """The message is unroutable: its sender made up the subject."""
         if self._dead.may(UNROUTABLE_PROJECT):
             _log.warning(
-                "dead-lettered: a message belongs to no queue", **lane_fields(lane), subject=cut(subject), reason=reason
-            )
+                "dead-lettered: a message belongs to no queue",
+                **lane_fields(lane), subject=shorten(subject), reason=reason,
+            )  # fmt: skip
 
     def missing(self, lane: Lane, sequence: int, project: str | None) -> None:
         """A message whose sequence was known isn't in its stream."""
@@ -85,7 +86,7 @@ class FailureLog:
     def paused(self, project: str, pause: Pause) -> None:
         """A handler asked for a pause. Its reason is for people who ask `why`."""
         if self._paused.may(project):
-            _log.info("a topic pauses", project=project, seconds=round(pause.after, 3), reason=cut(str(pause)))
+            _log.info("a topic pauses", project=project, seconds=round(pause.after, 3), reason=shorten(str(pause)))
 
     def stop(self) -> None:
         self._failed.stop()

@@ -66,7 +66,7 @@ class Settler:
         self.lagging = self.full = False
         """Results don't become durable fast enough, by time or by number: no message should start."""
         self._most = most
-        self._cut = self._usual = 0  # results cut into records: in this interval, and in a recent busy one
+        self._written = self._usual = 0  # results cut into records: in this interval, and in a recent busy one
 
     def start(self) -> asyncio.Task[None]:
         self._task = asyncio.create_task(self._run(), name="settler")
@@ -113,12 +113,12 @@ class Settler:
         await asyncio.gather(*tasks, return_exceptions=True)
         return clean
 
-    def forget(self, lane: Lane) -> None:
+    def discard(self, lane: Lane) -> None:
         """Write and remove nothing more for this lane."""
         self._dirty_lanes.pop(lane, None)
         self._ease()
         self._appending.cancel(lane)
-        self.truncator.forget(lane)
+        self.truncator.discard(lane)
 
     def flush(self, lane: Lane) -> None:
         """Write the lane's results now, not at the end of the interval."""
@@ -143,7 +143,7 @@ class Settler:
                 await self._dirty.changed.wait()
             await asyncio.sleep(self._interval)
             self._flush()
-            self._usual, self._cut = max(self._cut, self._usual * 7 // 8), 0
+            self._usual, self._written = max(self._written, self._usual * 7 // 8), 0
             self.truncator.step()
 
     def _flush(self) -> None:
@@ -175,10 +175,10 @@ class Settler:
         if lane.verified != self._store.incarnation:
             self._spawn(lane, partial(self._verified, lane))
             return
-        append = lane.cut(now, fence=fence)
+        append = lane.next_append(now, fence=fence)
         if append is None:
             return
-        self._cut += len(append.sequences)
+        self._written += len(append.sequences)
         raw = settle_record.encode(append.record)
         if append.record.checkpoint and len(raw) > self._store.max_payload - HEADERS:
             lane.log.withdraw(append)

@@ -64,7 +64,7 @@ class StreamTruncator:
         if moved or lane not in self.lanes:
             self.lanes[lane] = now_ns()
 
-    def forget(self, lane: Lane) -> None:
+    def discard(self, lane: Lane) -> None:
         """Remove nothing more of it."""
         self.lanes.pop(lane, None)
         self.tasks.cancel(lane)

@@ -74,25 +74,25 @@ class Cluster:
         if not node.is_ending:
             self.history.break_off(f"{node.name} ended {child.how(status)}; it last said: {node.last_words()}")
 
-    async def start(self, *wanted: str, program: str = NODE) -> None:
+    async def start(self, *names: str, program: str = NODE) -> None:
         """All at once; returns when everything is owned as planned. Raises EvenlaneError."""
-        nodes = [await self.spawn(name, program) for name in wanted]
+        nodes = [await self.spawn(name, program) for name in names]
         await asyncio.gather(*(node.ready() for node in nodes))
-        await self.until_carried_out(*wanted)
+        await self.until_carried_out(*names)
 
-    async def until_carried_out(self, *wanted: str) -> None:
+    async def until_carried_out(self, *names: str) -> None:
         """Wait until these nodes own everything as planned, and there are no others. Raises EvenlaneError."""
         await self.history.until(
-            lambda: self.history.is_carried_out(set(wanted), self._partitions),
+            lambda: self.history.is_carried_out(set(names), self._partitions),
             PATIENCE_S,
-            f"{', '.join(wanted)} to own all",
+            f"{', '.join(names)} to own all",
         )
 
-    async def seen(self, wanted: Callable[[Record], bool], what: str) -> None:
+    async def seen(self, matches: Callable[[Record], bool], what: str) -> None:
         """Wait for a record that hasn't been read yet. Raises EvenlaneError, which says `what` was waited for."""
         try:
             async with asyncio.timeout(PATIENCE_S):
-                while not any(map(wanted, self.handlers.read())):  # noqa: ASYNC110 - a file notifies nobody
+                while not any(map(matches, self.handlers.read())):  # noqa: ASYNC110 - a file notifies nobody
                     await asyncio.sleep(_LOOK_S)
         except TimeoutError:
             raise EvenlaneError(f"the scenario broke off: waited {PATIENCE_S:g} s in vain for {what}") from None

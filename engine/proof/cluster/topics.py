@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from evenlane.ring.coordination.ports import Coordination
 
 _AT_ONCE = 100  # keys in a transaction; etcd takes 128
-_PATIENCE_S = 60.0
+_TIMEOUT_S = 60.0
 
 
 @asynccontextmanager
@@ -36,7 +36,7 @@ async def accepted_topics(
         for start in range(0, len(puts), _AT_ONCE):
             await coordination.txn([], puts[start : start + _AT_ONCE])
         for project in specs:
-            await cache.wait_for(project, _PATIENCE_S)
+            await cache.wait_for(project, _TIMEOUT_S)
         await controller.close()
         yield cache
     finally:

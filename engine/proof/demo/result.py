@@ -83,7 +83,7 @@ class Result:
             "seconds": round(self.seconds, 1),
         }
 
-    def why_not(self) -> str | None:
+    def failure(self) -> str | None:
         """Why this proves nothing, in a sentence; None if it does."""
         document = self.document()
         victims, lost = document["victims"], document["ledger"]["lost"]

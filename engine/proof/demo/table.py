@@ -45,8 +45,8 @@ def running(result: Result, turn: Turn, number: int) -> RenderableType:
 
 
 def closing(result: Result) -> RenderableType:
-    why_not = result.why_not()
-    verdict = Text(result.verdict(), style="green") if why_not is None else Text(_sentence(why_not), style="bold red")
+    failure = result.failure()
+    verdict = Text(result.verdict(), style="green") if failure is None else Text(_sentence(failure), style="bold red")
     return Group(_arms(result), _notes(result), _ledger(result), Text(), verdict)
 
 

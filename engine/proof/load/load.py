@@ -122,6 +122,6 @@ class Load:
     def numbers(self, *, tenants: Iterable[str] | None = None, but: str = "", band: int | None = None) -> list[int]:
         """The messages of these tenants (None: all `but` this one) and this band (None: all)."""
         names = {each.name for each in self.tenants} - {but} if tenants is None else set(tenants)
-        wanted = {n for n, each in enumerate(self.tenants) if each.name in names}
-        found = (n for n, of in enumerate(self.tenant) if of in wanted)
+        chosen = {n for n, each in enumerate(self.tenants) if each.name in names}
+        found = (n for n, of in enumerate(self.tenant) if of in chosen)
         return [n for n in found if band is None or self.band[n] == band]

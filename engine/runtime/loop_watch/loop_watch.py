@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 import structlog
 
 from evenlane.engine.base.clock import now_ns
-from evenlane.engine.core.message.error_text import cut
+from evenlane.engine.core.message.error_text import shorten
 from evenlane.engine.runtime.loop_watch.block_timer import BlockTimer
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def of_blocker(blocker: Blocker) -> dict[str, Any]:
     if not blocker.messages:
         return culprit_fields
     first = blocker.messages[0]
-    its = {"handler": blocker.handler, "project": first.project, "id": cut(first.id)}
+    its = {"handler": blocker.handler, "project": first.project, "id": shorten(first.id)}
     return culprit_fields | its | ({"messages": len(blocker.messages)} if len(blocker.messages) > 1 else {})
 
 

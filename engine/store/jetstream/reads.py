@@ -139,13 +139,13 @@ class Reads:
                 return SubjectCounts({}, 0)
             raise
 
-    async def subjects(self, lane: LaneId, wanted: str) -> SubjectCounts:
+    async def subjects(self, lane: LaneId, pattern: str) -> SubjectCounts:
         """Read page by page; the last sequence is that of the first page. Raises Lost, Refused."""
         stream = names.stream(self._env, lane)
         counts: dict[str, int] = {}
         last = -1
         while True:
-            request = {"subjects_filter": wanted, "offset": len(counts)}
+            request = {"subjects_filter": pattern, "offset": len(counts)}
             info = await asked(self._connection.api_as(StreamInfo, f"STREAM.INFO.{stream}", request, timeout=30))
             page = info.state.subjects or {}
             counts |= page

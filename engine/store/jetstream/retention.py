@@ -37,10 +37,10 @@ async def keep(connection: Connection, env: str, seconds: float) -> None:
     await connection.api(f"STREAM.UPDATE.{stream}", config | {"max_age": int(seconds * _SECOND)})
 
 
-def compare(env: str, holds: float, wanted: float) -> None:
+def compare(env: str, holds: float, configured: float) -> None:
     """Warn if the stream's retention differs from the one that this process would have created it with."""
-    if int(holds * _SECOND) != int(wanted * _SECOND):
+    if int(holds * _SECOND) != int(configured * _SECOND):
         _log.warning(
             "dead letters are kept for another time than dead_letter_keep says: `evenlane dlq keep` changes it",
-            stream=names.dead_stream(env), kept=written(holds) if holds else "for ever", setting=written(wanted),
+            stream=names.dead_stream(env), kept=written(holds) if holds else "for ever", setting=written(configured),
         )  # fmt: skip

@@ -126,17 +126,17 @@ class JetStreamStore:
 
     async def prepare(self, lanes: Sequence[LaneId], queue_limit: int | None = None) -> None:
         self._queue_limit = self._queue_limit if queue_limit is None else queue_limit
-        wanted = [
+        desired = [
             streams.lane_config(self._env, lane, self._storage, self._replicas, self._window_s, self._queue_limit)
             for lane in lanes
             if lane != names.DEAD
         ]
-        wanted.append(streams.dead_config(self._env, self._storage, self._replicas, self._window_s, self._keep_s))
-        wanted.append(streams.settled_config(self._env, self._storage, self._replicas))
-        wanted.append(streams.busy_config(self._env, self._storage, self._replicas))
-        wanted.append(streams.meter_config(self._env, self._storage, self._replicas, self._meter_keep_s))
+        desired.append(streams.dead_config(self._env, self._storage, self._replicas, self._window_s, self._keep_s))
+        desired.append(streams.settled_config(self._env, self._storage, self._replicas))
+        desired.append(streams.busy_config(self._env, self._storage, self._replicas))
+        desired.append(streams.meter_config(self._env, self._storage, self._replicas, self._meter_keep_s))
         try:
-            await asked(streams.ensure(self._connection, wanted))
+            await asked(streams.ensure(self._connection, desired))
         except Refused as error:
             raise ConfigError(f"NATS can't hold the streams: {error}") from error
         self._note_log(await self._clock.begin(self._connection, names.settled_stream(self._env)))

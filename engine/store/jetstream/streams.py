@@ -123,15 +123,15 @@ def meter_config(env: str, storage: str, replicas: int, keep_s: float) -> dict[s
     }
 
 
-async def ensure(connection: Connection, wanted: Sequence[dict[str, Any]]) -> None:
+async def ensure(connection: Connection, desired: Sequence[dict[str, Any]]) -> None:
     """Create missing streams, and check existing ones. Raises ConfigError, which names stream, setting and the right
     value.
     """
     present = await _present(connection)
-    for config in wanted:
+    for config in desired:
         if config["name"] in present:
             check(config, queue_limit.unmarked(present[config["name"]]))
-    missing = [config for config in wanted if config["name"] not in present]
+    missing = [config for config in desired if config["name"] not in present]
     gate = asyncio.Semaphore(_AT_ONCE)
 
     async def make(config: dict[str, Any]) -> None:
@@ -142,15 +142,15 @@ async def ensure(connection: Connection, wanted: Sequence[dict[str, Any]]) -> No
                 await _explain(connection, config, error)
 
     await asyncio.gather(*(make(config) for config in missing))
-    await queue_limit.adjust(connection, wanted, present)
+    await queue_limit.adjust(connection, desired, present)
 
 
-def check(wanted: dict[str, Any], found: dict[str, Any]) -> None:
-    free = _FREE_FOR_METER if wanted["name"].startswith("METER_") else ()
+def check(desired: dict[str, Any], found: dict[str, Any]) -> None:
+    free = _FREE_FOR_METER if desired["name"].startswith("METER_") else ()
     for setting in ("subjects", *_SACRED):
         if setting in free:
             continue
-        right = wanted[setting]
+        right = desired[setting]
         if setting == "max_age" and right:
             continue  # retention may be changed at runtime, as by `evenlane dlq keep`
         actual = found.get(setting, False if isinstance(right, bool) else right)
@@ -158,19 +158,19 @@ def check(wanted: dict[str, Any], found: dict[str, Any]) -> None:
             actual, right = sorted(actual), sorted(right)
         if actual != right:
             raise ConfigError(
-                f"stream {wanted['name']} has {setting} {actual!r}, which would lose messages: it must be {right!r}"
+                f"stream {desired['name']} has {setting} {actual!r}, which would lose messages: it must be {right!r}"
             )
     limit = queue_limit.of(found)
-    if wanted["name"].startswith(("BUSY_", "METER_")):
+    if desired["name"].startswith(("BUSY_", "METER_")):
         return  # any limit per subject is fine: BUSY has one record per process, METER is the operator's choice
-    if limit > 0 and not (wanted["name"].startswith("LANES_") and found.get("discard_new_per_subject")):
+    if limit > 0 and not (desired["name"].startswith("LANES_") and found.get("discard_new_per_subject")):
         raise ConfigError(
-            f"stream {wanted['name']} has {queue_limit.LIMIT} {limit}, which would lose messages: it must be -1"
+            f"stream {desired['name']} has {queue_limit.LIMIT} {limit}, which would lose messages: it must be -1"
         )
-    window, found_window = wanted.get("duplicate_window", 0), found.get("duplicate_window", 0)
+    window, found_window = desired.get("duplicate_window", 0), found.get("duplicate_window", 0)
     if window > found_window:  # a producer would retry for longer than the server remembers ids
         raise ConfigError(
-            f"stream {wanted['name']} has a duplicate window of {found_window / _SECOND:g} s, less than the"
+            f"stream {desired['name']} has a duplicate window of {found_window / _SECOND:g} s, less than the"
             f" duplicate_window of {window / _SECOND:g} s set here: set {found_window / _SECOND:g}s"
         )
 

@@ -74,9 +74,9 @@ class MemoryServer:
     # ---- requests of connections
 
     def prepare(self, env: str, lanes: Sequence[LaneId], queue_limit: int | None = None) -> None:
-        wanted = [names.stream(env, lane) for lane in lanes]
+        own = [names.stream(env, lane) for lane in lanes]
         shared = (names.dead_stream, names.settled_stream, names.busy_stream, names.meter_stream)
-        for name in [*wanted, *(each(env) for each in shared)]:
+        for name in [*own, *(each(env) for each in shared)]:
             if name not in self._streams:
                 self._streams[name] = self._make(name)
         if queue_limit is not None:

@@ -193,7 +193,7 @@ class MeterPublisher:
             for queue in part.silent.keys() & self._watch.queues.keys():
                 part.wake(queue)
             for queue in [each for each in part.awake if each not in self._watch.queues and each not in self._left]:
-                part.silence(queue)
+                part.mark_silent(queue)
             due.update(part.awake)
         return due
 

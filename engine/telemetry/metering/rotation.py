@@ -36,7 +36,7 @@ class Part(Generic[K, V]):
             self.awake[key] = self.silent.pop(key)
             self.block = None
 
-    def silence(self, key: K) -> None:
+    def mark_silent(self, key: K) -> None:
         """Note that a key's value stays the same until `wake` or `put`. Raises KeyError for a key that isn't awake."""
         self.silent[key] = self.awake.pop(key)
         self.block = None

@@ -209,12 +209,12 @@ class Ages:
     async def of(self, places: Collection[tuple[LaneId, int]]) -> dict[tuple[LaneId, int], int | None]:
         """Return since when the heads have waited, in unix ns, None for missing ones; the rest in later rounds."""
         known = self._known = {place: at for place, at in self._known.items() if place in places}
-        wanted: dict[LaneId, list[int]] = {}
+        by_lane: dict[LaneId, list[int]] = {}
         for lane, sequence in [place for place in places if place not in known][:_READS]:
-            wanted.setdefault(lane, []).append(sequence)
+            by_lane.setdefault(lane, []).append(sequence)
         try:
             async with asyncio.timeout(_READ_S):
-                for lane, sequences in wanted.items():
+                for lane, sequences in by_lane.items():
                     stored = await self._node.store.get(lane, sequences)
                     for sequence, message in zip(sequences, stored, strict=True):
                         known[lane, sequence] = None if message is None else waits_since(message)

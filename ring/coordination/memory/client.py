@@ -110,7 +110,7 @@ class MemoryCoordination:
         for watch in tuple(self._watches):
             await watch.aclose()
 
-    def forget(self, watch: "MemoryWatch") -> None:
+    def discard(self, watch: "MemoryWatch") -> None:
         self._watches.discard(watch)
 
     def _reached(self) -> MemoryStore:
@@ -151,7 +151,7 @@ class MemoryWatch:
         if not self._closed:
             self._closed = True
             self._client.store.changed.remove(self._wake.set)
-            self._client.forget(self)
+            self._client.discard(self)
             self._wake.set()
 
     def wake(self) -> None:

@@ -66,7 +66,7 @@ async def test_a_partition_that_goes_hides_nothing_of_the_others():
         try:
             await until(lambda: len(seen) > 45 and any(message.partition == 1 for message in node.in_flight))
             node.owned.stop_partition(1)
-            node.queues.forget(1)
+            node.queues.discard(1)
             let.set()
             await until(lambda: not node.in_flight)
         finally:

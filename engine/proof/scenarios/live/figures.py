@@ -47,10 +47,10 @@ class Latency(NamedTuple):
 # ---- marks
 
 
-def starts(records: Iterable[Record], wanted: Callable[[Record], bool] = lambda _: True) -> Marks:
+def starts(records: Iterable[Record], matches: Callable[[Record], bool] = lambda _: True) -> Marks:
     found: Marks = defaultdict(list)
     for record in begins(records):
-        if wanted(record):
+        if matches(record):
             found[record.project, record.node].append(record.at)
     return found
 
@@ -169,7 +169,7 @@ def count(marks: Marks, project: str, start: int, end: int) -> int:
     return sum(max(0, bisect_left(times, end) - bisect_left(times, start)) for times in each)
 
 
-def silence(times: Iterable[int]) -> int:
+def longest_gap(times: Iterable[int]) -> int:
     """The longest time, in ns, between two of these, which are sorted; 0 if there are fewer."""
     return max((after - before for before, after in pairwise(times)), default=0)
 

@@ -231,7 +231,7 @@ class Reading:
             elif edit.change == "drain":
                 found["handed_out_while_draining"].append(own)
         silent = max(
-            figures.silence(at for at in times if phase.start <= at < phase.end) for times in self._by_node.values()
+            figures.longest_gap(at for at in times if phase.start <= at < phase.end) for times in self._by_node.values()
         )
         return {
             **{name: percentile(sorted(values), 0.5) for name, values in found.items()},

@@ -94,10 +94,10 @@ def between(waiting: Sequence[Record], until: int) -> float | None:
 
 def first_starts(begun: Iterable[Record], moves: Iterable[Move]) -> dict[int, int]:
     """When anything was first started of each partition under its new epoch; `begun` in the order of time."""
-    wanted = {(move.partition, move.new) for move in moves}
+    moved_to = {(move.partition, move.new) for move in moves}
     found: dict[int, int] = {}
     for record in begun:
-        if (record.partition, record.epoch) in wanted:
+        if (record.partition, record.epoch) in moved_to:
             found.setdefault(record.partition, record.at)
     return found
 

@@ -30,7 +30,7 @@ _QPS = 1_000_000  # no quota is to be met here
 _CLUSTER_CONFIG = ClusterConfig(partitions=PARTITIONS, group_qps=_QPS, max_group_qps=_QPS)
 _BODY = b"x" * 100
 _WINDOW = 2_000
-_PATIENCE_S = 120.0
+_TIMEOUT_S = 120.0
 _NEVER = 1 << 62
 _Key = tuple[str, int, int]  # project, group, band
 _environments = count(1)
@@ -49,10 +49,10 @@ async def measured(url: str, queues: int, busy: int, messages: int) -> Figures:
         putting(url, env, _CLUSTER_CONFIG, spreads) as puts,
     ):
         try:
-            async with asyncio.timeout(_PATIENCE_S):
+            async with asyncio.timeout(_TIMEOUT_S):
                 return await _rates(made, puts, keys, chosen, messages)
         except TimeoutError:
-            raise EvenlaneError(f"{messages:,} messages were not handled within {_PATIENCE_S:g} s") from None
+            raise EvenlaneError(f"{messages:,} messages were not handled within {_TIMEOUT_S:g} s") from None
 
 
 async def _rates(made: Environment, puts: Puts, keys: Sequence[_Key], chosen: Sequence[_Key], messages: int) -> Figures:

@@ -52,7 +52,7 @@ def unmarked(config: dict[str, Any]) -> dict[str, Any]:
     return config | {"max_msgs": -1, "metadata": {key: text for key, text in metadata.items() if key != _MARK}}
 
 
-async def adjust(connection: Connection, wanted: Iterable[dict[str, Any]], present: dict[str, dict[str, Any]]) -> None:
+async def adjust(connection: Connection, desired: Iterable[dict[str, Any]], present: dict[str, dict[str, Any]]) -> None:
     """Give existing streams the desired limit, unless messages would be lost by it."""
     gate = asyncio.Semaphore(_AT_ONCE)
 
@@ -66,7 +66,7 @@ async def adjust(connection: Connection, wanted: Iterable[dict[str, Any]], prese
     await asyncio.gather(
         *(
             one(present[config["name"]], of(config))
-            for config in wanted
+            for config in desired
             if LIMIT in config and config["name"] in present and _differs(present[config["name"]], of(config))
         )
     )

@@ -63,9 +63,9 @@ class LeanParser:
         elif self._rest:
             data = self._rest + data
             self._rest = b""
-        await self._cut(data)
+        await self._split(data)
 
-    async def _cut(self, data: bytes) -> None:  # noqa: C901, PLR0912 - a call costs 1 % of a message
+    async def _split(self, data: bytes) -> None:  # noqa: C901, PLR0912 - a call costs 1 % of a message
         position, end = 0, len(data)
         find, raw = data.find, self.raw
         while position < end:

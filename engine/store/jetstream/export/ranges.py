@@ -27,26 +27,26 @@ _BYTES = 4 << 20  # per pull; a single message may be larger
 _MESSAGES = 20_000
 _OVERHEAD = 4_096  # bytes of subjects and headers that the server counts in addition to a payload
 _ANSWER_S = 10.0
-_PATIENCE_S = 60.0  # how long to wait for an unreachable server, or a stream without a leader
+_TIMEOUT_S = 60.0  # how long to wait for an unreachable server, or a stream without a leader
 _PAUSE_S = 0.25
 _IDLE_S = 60
 _FULL = (b"MaxBytes", b"Batch Completed")  # regular ends of a pull (409); other ones mean a failing server
 
 
 async def read(
-    connection: Connection, wanted: Range, *, messages: int = _MESSAGES, patience_s: float = _PATIENCE_S
+    connection: Connection, requested: Range, *, messages: int = _MESSAGES, timeout_s: float = _TIMEOUT_S
 ) -> AsyncGenerator[list[Read], None]:
-    """Read page by page, up to `messages` each. Messages deleted meanwhile are left out. Waits up to `patience_s` for a
+    """Read page by page, up to `messages` each. Messages deleted meanwhile are left out. Waits up to `timeout_s` for a
     server that goes away. Raises Unreachable, EvenlaneError.
     """
     clock = asyncio.get_running_loop().time
-    position, since = wanted.first - 1, clock()
-    while position < wanted.last:
+    position, since = requested.first - 1, clock()
+    while position < requested.last:
         try:
-            async with _Consumer(connection, wanted, position + 1, messages, patience_s) as consumer:
-                while position < wanted.last:
+            async with _Consumer(connection, requested, position + 1, messages, timeout_s) as consumer:
+                while position < requested.last:
                     page = await consumer.page()
-                    found = [each for each in page if each.stored.sequence <= wanted.last]
+                    found = [each for each in page if each.stored.sequence <= requested.last]
                     if found:
                         yield found
                     if not page or len(found) < len(page) or consumer.exhausted:
@@ -54,25 +54,25 @@ async def read(
                     position, since = page[-1].stored.sequence, clock()
         except ApiError as error:
             if error.code == 404 and "stream" in str(error):
-                raise EvenlaneError(f"stream {wanted.stream} has been deleted while it was read") from error
-            _give_up(clock() - since, patience_s, wanted, error)
+                raise EvenlaneError(f"stream {requested.stream} has been deleted while it was read") from error
+            _give_up(clock() - since, timeout_s, requested, error)
         except (Disconnected, TimeoutError) as error:
-            _give_up(clock() - since, patience_s, wanted, error)
+            _give_up(clock() - since, timeout_s, requested, error)
         await asyncio.sleep(_PAUSE_S)
 
 
-def _give_up(waited: float, patience_s: float, wanted: Range, error: Exception) -> None:
-    if waited > patience_s:
+def _give_up(waited: float, timeout_s: float, requested: Range, error: Exception) -> None:
+    if waited > timeout_s:
         why = str(error) or "no answer in time"
-        raise Unreachable(f"stream {wanted.stream} can't be read for {waited:.0f} s: {why}") from error
+        raise Unreachable(f"stream {requested.stream} can't be read for {waited:.0f} s: {why}") from error
 
 
 class _Consumer:
     """One ephemeral ack-none consumer; only the messages that `page` requests are in transit."""
 
-    def __init__(self, connection: Connection, wanted: Range, start: int, messages: int, patience_s: float) -> None:
-        self._connection, self._wanted, self._start = connection, wanted, start
-        self._messages, self._patience_s = messages, patience_s
+    def __init__(self, connection: Connection, requested: Range, start: int, messages: int, timeout_s: float) -> None:
+        self._connection, self._requested, self._start = connection, requested, start
+        self._messages, self._timeout_s = messages, timeout_s
         self._expected = 1
         self._page: list[Read] = []
         self._done: asyncio.Future[None] | None = None
@@ -84,9 +84,9 @@ class _Consumer:
         config: dict[str, Any] = {
             "deliver_policy": "by_start_sequence", "opt_start_seq": self._start, "ack_policy": "none",
             "mem_storage": True, "num_replicas": 1, "inactive_threshold": _IDLE_S * _SECOND,
-            "headers_only": not self._wanted.bodies, **_filter(self._wanted.subjects),
+            "headers_only": not self._requested.bodies, **_filter(self._requested.subjects),
         }  # fmt: skip
-        stream = self._wanted.stream
+        stream = self._requested.stream
         request = {"stream_name": stream, "config": config}
         made = await self._connection.api_as(ConsumerInfo, f"CONSUMER.CREATE.{stream}", request, timeout=_ANSWER_S)
         self._name, self.exhausted = made.name, not made.num_pending
@@ -100,7 +100,7 @@ class _Consumer:
             self._connection.on_lost.remove(self._lost)
         self._connection.unlisten(self._sid)
         try:
-            self._connection.send(f"$JS.API.CONSUMER.DELETE.{self._wanted.stream}.{self._name}", b"")
+            self._connection.send(f"$JS.API.CONSUMER.DELETE.{self._requested.stream}.{self._name}", b"")
         except Disconnected:
             return  # the server removes it later
 
@@ -111,9 +111,9 @@ class _Consumer:
         self._page, self._done = [], asyncio.get_running_loop().create_future()
         most = max(_BYTES, self._connection.max_payload + _OVERHEAD)
         request = {"batch": self._messages, "max_bytes": most, "no_wait": True}
-        subject = f"$JS.API.CONSUMER.MSG.NEXT.{self._wanted.stream}.{self._name}"
+        subject = f"$JS.API.CONSUMER.MSG.NEXT.{self._requested.stream}.{self._name}"
         self._connection.send(subject, msgspec.json.encode(request), reply=self._inbox)
-        async with asyncio.timeout(self._patience_s):
+        async with asyncio.timeout(self._timeout_s):
             await self._done
         return self._page
 
@@ -137,10 +137,10 @@ class _Consumer:
             self._done.set_exception(Disconnected("a message of the consumer is missing"))
             return
         self._expected += 1
-        size = len(body) if self._wanted.bodies else h.added_number(headers, "Nats-Msg-Size", 0)
+        size = len(body) if self._requested.bodies else h.added_number(headers, "Nats-Msg-Size", 0)
         self._page.append(Read(Stored(sequence, at, subject.decode("utf-8", "replace"), headers, body), size))
         self.exhausted = words[8] == b"0"
-        if self.exhausted or sequence >= self._wanted.last or len(self._page) == self._messages:
+        if self.exhausted or sequence >= self._requested.last or len(self._page) == self._messages:
             self._done.set_result(None)
 
     def _status(self, headers: bytes) -> None:

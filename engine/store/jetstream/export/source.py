@@ -38,8 +38,8 @@ class JetStreamSource:
         with _refusals():
             return await streams.sequence_at(self._connection, name, at)
 
-    def read(self, wanted: Range) -> AsyncGenerator[list[Read], None]:
-        return ranges.read(self._connection, wanted)
+    def read(self, requested: Range) -> AsyncGenerator[list[Read], None]:
+        return ranges.read(self._connection, requested)
 
     async def close(self) -> None:
         await self._connection.close()

@@ -115,7 +115,7 @@ async def test_a_server_that_stays_away_is_told(place):
     await place.put(b"1")
     await place.servers.nats.stop()
     with pytest.raises(Unreachable, match=f"stream {NAME} can't be read for 1 s"):
-        await place.sequences(1, 1, patience_s=0.5)
+        await place.sequences(1, 1, timeout_s=0.5)
     await place.servers.nats.start()
 
 

@@ -43,7 +43,7 @@ class TopicEdits:
     def __init__(self, endpoint: str) -> None:
         self.clients = [EtcdCoordination([endpoint]) for _ in range(3)]
         self.hand = self.clients[0]
-        self.acceptor = TopicController(self.clients[1], "online", ClusterConfig(), "n1")
+        self.controller = TopicController(self.clients[1], "online", ClusterConfig(), "n1")
         self.topic_cache = TopicCache(self.clients[2], "online")
         self.seen: list[float] = []  # what nodes were told of acme
         self.topic_cache.on_change.append(lambda _project, now: self.seen.append(now.topic.qps if now else 0.0))
@@ -59,10 +59,10 @@ async def world(endpoint):
     made = TopicEdits(endpoint)
     try:
         await made.topic_cache.start()
-        await made.acceptor.start()
+        await made.controller.start()
         yield made
     finally:
-        await asyncio.gather(made.acceptor.close(), made.topic_cache.close())
+        await asyncio.gather(made.controller.close(), made.topic_cache.close())
         await asyncio.gather(*(client.close() for client in made.clients))
 
 
@@ -74,21 +74,21 @@ async def test_a_bad_wish_raises_the_alarm_and_changes_nothing_until_it_is_mende
             before = cluster.now
             await cluster.hand.put(SPEC_KEY, raw)
             await until(
-                lambda expected=sentence: cluster.acceptor.alarms.get("acme", "").startswith(expected), what=sentence
+                lambda expected=sentence: cluster.controller.alarms.get("acme", "").startswith(expected), what=sentence
             )
             await cluster.hand.put(SPEC_KEY.replace("acme", "other"), b'{"qps": %d}' % (number + 1))
             await until(
                 lambda wanted=number + 1: (found := cluster.topic_cache.get("other")) and found.topic.qps == wanted
             )
-            assert (before, number + 1) == (cluster.now, cluster.acceptor.refused)
+            assert (before, number + 1) == (cluster.now, cluster.controller.refused)
             await cluster.hand.put(SPEC_KEY, b'{"qps": %d}' % (200 + number))
             await until(lambda wanted=200 + number: cluster.now.topic.qps == wanted)
-            assert {} == cluster.acceptor.alarms
+            assert {} == cluster.controller.alarms
         await cluster.hand.put(SPEC_KEY, b"rubbish")
-        await until(lambda: cluster.acceptor.alarms)
+        await until(lambda: cluster.controller.alarms)
         await cluster.hand.delete(SPEC_KEY)
         await until(lambda: cluster.now.deleted)
-        assert {} == cluster.acceptor.alarms
+        assert {} == cluster.controller.alarms
 
 
 async def test_the_last_good_one_survives_a_restart_of_every_process(etcd):
@@ -96,13 +96,13 @@ async def test_the_last_good_one_survives_a_restart_of_every_process(etcd):
         await cluster.hand.put(SPEC_KEY, b'{"qps": 100, "concurrency": 3}')
         good = await until(lambda: cluster.now)
         await cluster.hand.put(SPEC_KEY, b'{"qps": -5}')
-        await until(lambda: cluster.acceptor.alarms)
+        await until(lambda: cluster.controller.alarms)
     await etcd.kill()
     await etcd.start()
     async with world(etcd.endpoint) as cluster:
-        await until(lambda: cluster.acceptor.alarms)
+        await until(lambda: cluster.controller.alarms)
         assert good == cluster.now
-        assert "qps must be a number" in cluster.acceptor.alarms["acme"]
+        assert "qps must be a number" in cluster.controller.alarms["acme"]
 
 
 async def test_a_quota_edited_a_thousand_times_is_published_a_few_times_and_the_last_one_counts(etcd):
@@ -118,4 +118,4 @@ async def test_a_quota_edited_a_thousand_times_is_published_a_few_times_and_the_
         await until(lambda: cluster.now.topic.qps == 5_000)
         assert last == cluster.now.revision
         assert len(cluster.seen) == cluster.now.number <= EDITS / 4
-        assert {} == cluster.acceptor.alarms
+        assert {} == cluster.controller.alarms

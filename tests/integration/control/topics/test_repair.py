@@ -22,10 +22,10 @@ async def test_on_a_real_etcd_nodes_go_on_and_new_ones_learn_it(tmp_path):
     await server.start()
     hand, leading, reading, fresh = (EtcdCoordination([server.endpoint]) for _ in range(4))
     topic_cache, late = TopicCache(reading, "online"), TopicCache(fresh, "online")
-    acceptor = TopicController(leading, "online", ClusterConfig(), "n1", last_good=topic_cache.get)
+    controller = TopicController(leading, "online", ClusterConfig(), "n1", last_good=topic_cache.get)
     try:
         await topic_cache.start()
-        await acceptor.start()
+        await controller.start()
         for n in range(300):
             await hand.put(f"{ROOT}topics/p{n}", b'{"qps": 5}')
         await until(lambda: len(topic_cache.all()) == 300, timeout=10.0)
@@ -52,7 +52,7 @@ async def test_on_a_real_etcd_nodes_go_on_and_new_ones_learn_it(tmp_path):
         await late.start()
         assert (300, [], 300) == (len(topic_cache.all()), seen, len(late.all()))
     finally:
-        await asyncio.gather(topic_cache.close(), late.close(), acceptor.close())
+        await asyncio.gather(topic_cache.close(), late.close(), controller.close())
         await asyncio.gather(*(client.close() for client in (hand, leading, reading, fresh)))
         await server.stop()
 

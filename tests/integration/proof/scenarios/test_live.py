@@ -120,7 +120,7 @@ def test_what_shows_the_new_rule(change, records, expected_ms):
 
 
 def test_silence_is_the_longest_gap():
-    assert (7, 0) == (figures.silence([1, 3, 10]), figures.silence([1]))
+    assert (7, 0) == (figures.longest_gap([1, 3, 10]), figures.longest_gap([1]))
 
 
 def test_counts_are_over_all_nodes():

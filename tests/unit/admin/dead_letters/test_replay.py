@@ -56,14 +56,14 @@ async def test_put_twice_it_is_stored_once(place):
     """D: the letter stayed since it couldn't be removed; within the duplicate window nothing comes twice."""
     await place.dead_letters.remove(await bury(place.store, "gone"))
     await place.fill(3)
-    place.dead_letters._patience_s = 0.3
+    place.dead_letters._timeout_s = 0.3
     with pytest.MonkeyPatch.context() as broken:
         broken.setattr(place.store, "delete", _lost)
         result = await place.dead_letters.replay("acme", rate=FAST)
     assert 0 == result.replayed
     assert "its message is in its queue again, but the dead letter can't be removed" in result.failed[0].error
     assert result.stopped
-    place.dead_letters._patience_s = 30
+    place.dead_letters._timeout_s = 30
     again = await place.dead_letters.replay("acme", rate=FAST)
     assert (3, [], {"m0": 1, "m1": 1, "m2": 1}) == (again.replayed, place.dead(), place.queued())
 
@@ -113,14 +113,14 @@ async def test_an_interrupt_waits_for_what_is_on_its_way_and_leaves_the_rest(pla
 async def test_no_acknowledgement_stops_it_and_nothing_is_lost(place):
     """L: it isn't known which of them are stored; the letters are all there."""
     await place.fill(5)
-    place.dead_letters._patience_s = 0.3
+    place.dead_letters._timeout_s = 0.3
     place.server.delay_acks(math.inf)
     result = await place.dead_letters.replay("acme", rate=FAST)
     assert (0, 5) == (result.replayed, len(result.failed))
     assert "may or may not be stored" in result.stopped
     assert [1, 2, 3, 4, 5] == place.dead()
     place.server.delay_acks(0)
-    place.dead_letters._patience_s = 30
+    place.dead_letters._timeout_s = 30
     assert 5 == (await place.dead_letters.replay("acme", rate=FAST)).replayed
     assert {1} == set(place.queued().values())
 
@@ -316,7 +316,7 @@ async def test_a_stream_that_cannot_be_written_stops_it_with_the_reason(place):
     """F5: nobody reads that the store took a message without an answer; the letters stay."""
     await place.fill(2)
     place.server.fill_disk()
-    place.dead_letters._patience_s = 0.3
+    place.dead_letters._timeout_s = 0.3
     result = await place.dead_letters.replay("acme", rate=FAST)
     assert 0 == result.replayed
     assert "(the server can't write: no space left on its disk)" in result.stopped

@@ -4,7 +4,7 @@ import pytest
 
 from evenlane.engine.base import names
 from evenlane.engine.cluster.ownership.epochs import Epochs
-from evenlane.engine.cluster.ownership.forgotten_owners import ForgottenOwners
+from evenlane.engine.cluster.ownership.rolled_back_owners import RolledBackOwners
 from evenlane.engine.cluster.record_reader import RecordReader
 from evenlane.ring.coordination.memory.client import MemoryCoordination
 from evenlane.ring.coordination.memory.server import Backup
@@ -36,7 +36,7 @@ async def claimed(etcd, epochs, partition=3):
     claim = epochs.claim(partition)
     result = await etcd.txn([claim.condition], [claim.put])
     if not result.succeeded:
-        epochs.forget(partition)
+        epochs.discard(partition)
         return None
     epochs.claimed(partition, claim.base, result.revision, LEASE, claim.before)
     return claim.base + result.revision, claim.before[0].epoch if claim.before else 0
@@ -129,14 +129,14 @@ async def test_a_value_that_somebody_has_spoilt_leaves_the_revision(etcd, value)
 
 class TestOutlived:
     def test_from_the_claim_on_for_as_long_as_a_lease_lasts(self):
-        rolled_back = ForgottenOwners(10)
+        rolled_back = RolledBackOwners(10)
         rolled_back.begin(0, 5 * SECOND)
         assert 15 * SECOND == rolled_back.until(0)
         rolled_back.begin(0, 60 * SECOND)
         assert 70 * SECOND == rolled_back.until(0)
 
     def test_the_time_since_a_claim_in_vain_counts(self):
-        rolled_back = ForgottenOwners(10)
+        rolled_back = RolledBackOwners(10)
         rolled_back.begin(0, 5 * SECOND)
         rolled_back.withdraw(0)
         rolled_back.begin(0, 6 * SECOND)
@@ -146,7 +146,7 @@ class TestOutlived:
 
     def test_it_does_not_once_somebody_else_has_claimed_it(self):
         """O: that one may be forgotten, too."""
-        rolled_back = ForgottenOwners(10)
+        rolled_back = RolledBackOwners(10)
         rolled_back.begin(0, 5 * SECOND)
         rolled_back.withdraw(0)
         rolled_back.taken(0)
@@ -154,7 +154,7 @@ class TestOutlived:
         assert 16 * SECOND == rolled_back.until(0)
 
     def test_of_its_own_partition_alone(self):
-        rolled_back = ForgottenOwners(10)
+        rolled_back = RolledBackOwners(10)
         rolled_back.note(0, PastOwner(7, 1))
         assert {PastOwner(7, 1), PastOwner(9, 2)} == rolled_back.known(0, [PastOwner(9, 2)])
         assert {PastOwner(9, 2)} == rolled_back.known(1, [PastOwner(9, 2)])

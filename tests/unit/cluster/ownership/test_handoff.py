@@ -295,7 +295,7 @@ class TestHolding:
         await put(client, record([1]))
         holding.follow(await holding.of(3))
         await until(lambda: taker.changed)
-        holding.forget(3)
+        holding.discard(3)
         await put(client, record([1], [2]))
         assert 1 == len(taker.changed)
         read = await holding.of(3)

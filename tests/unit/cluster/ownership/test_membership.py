@@ -161,7 +161,7 @@ class TestLosing:
         await cluster.plan(a=[0])
         await until(lambda: a.membership.member._claims)
         await cluster.plan(a=[])
-        await until(lambda: not a.membership.member.wanted)
+        await until(lambda: not a.membership.member.desired)
         gate.set()
         await until(lambda: not a.membership.member.busy)
         assert [] == cluster.changes_of("owners")

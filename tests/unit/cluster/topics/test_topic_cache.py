@@ -268,18 +268,18 @@ class TestLost:
         coordination.restore(Backup())
         await until(lambda: topic_cache.lost)
         topic_client = TopicClient(coordination, "online", ClusterConfig())
-        acceptor = TopicController(coordination.peer(), "online", ClusterConfig(), "n1")
-        await acceptor.start()
+        controller = TopicController(coordination.peer(), "online", ClusterConfig(), "n1")
+        await controller.start()
         with pytest.raises(UnknownProject):
             await topic_client.delete("acme")
         await topic_client.change("acme", {"qps": 1})
         await until(lambda: not topic_cache.lost)
         await topic_client.delete("acme")
         await until(lambda: topic_cache.get("acme").deleted)
-        await until(lambda: acceptor.emptied("acme", {0}))
+        await until(lambda: controller.remove_groups("acme", {0}))
         await until(lambda: topic_cache.get("acme") is None)
         assert frozenset() == topic_cache.lost
-        await acceptor.close()
+        await controller.close()
 
     async def test_one_that_was_deleted_while_nobody_watched_is_gone(self, coordination, topic_cache):
         await put(coordination, "a", 1)

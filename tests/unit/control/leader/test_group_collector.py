@@ -81,13 +81,13 @@ async def leading():
     nodes.epochs = {number: items[number].create_revision for number in nodes.owners}
     nodes.topic_cache = topic_cache = TopicCache(etcd, "online")
 
-    async def emptied(project, groups, number):
+    async def remove_groups(project, groups, number):
         gone.append((project, groups, number))
         await etcd.delete(names.key("online", "accepted", project))
         return True
 
     duty = GroupCollector(
-        etcd, "online", PARTITIONS, topic_cache, lambda: wire, emptied, 0.05, every_s=0.01, answer_s=0.05
+        etcd, "online", PARTITIONS, topic_cache, lambda: wire, remove_groups, 0.05, every_s=0.01, answer_s=0.05
     )
     await topic_cache.start()
     serving = asyncio.create_task(duty.serve(None))

@@ -405,8 +405,10 @@ async def test_leader_and_nodes_together():
         placing = PlacementController(
             cluster.client.peer(), ENV, cluster_config, topic_cache, "bounded-ring", RecordReader(ENV)
         )
-        acceptor = TopicController(cluster.client.peer(), ENV, cluster_config, "l", 600, other_duties=placing.serve)
-        await acceptor.start()
+        controller = TopicController(
+            cluster.client.peer(), ENV, cluster_config, "l", 600, other_controllers=placing.serve
+        )
+        await controller.start()
         try:
             a, b = await cluster.join("a", "b")
             await until(lambda: _whole(cluster, "ab"))
@@ -419,7 +421,7 @@ async def test_leader_and_nodes_together():
             await until(lambda: _whole(cluster, "c"))
             assert [0, 1, 2, 3] == c.owned
         finally:
-            await acceptor.close()
+            await controller.close()
 
 
 async def _whole(cluster, names):

@@ -102,15 +102,15 @@ class TestMade:
         assert ("template dev", "a put") == (author.by, author.via)
 
     async def test_where_somebody_leads_it_is_waited_for(self, etcd, making):
-        acceptor = TopicController(etcd.peer(), "online", ClusterConfig(), "one")
-        await acceptor.start()
-        await acceptor.leading.wait()
+        controller = TopicController(etcd.peer(), "online", ClusterConfig(), "one")
+        await controller.start()
+        await controller.leading.wait()
         await template(etcd)
         assert await making.make("dev-1")
         assert await accepted(etcd, "dev-1") is not None
-        await acceptor.close()
+        await controller.close()
 
-    @pytest.mark.parametrize("making", [Tuning(patience_s=0.05)], indirect=True)
+    @pytest.mark.parametrize("making", [Tuning(timeout_s=0.05)], indirect=True)
     async def test_a_leader_that_does_nothing_is_waited_for_2_seconds(self, etcd, making):
         await etcd.put(f"{ROOT}leader", b"{}")
         await template(etcd)

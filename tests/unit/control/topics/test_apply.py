@@ -88,7 +88,7 @@ class TestPlan:
         [row] = await applying.plan(described(a={"qps": 5}))
         assert ("new", "revives", "revives") == (row.action, row.effect, row.document()["effect"])
         await applying.carry_out([row])
-        assert not (await topic_client.get("a")).in_force.deleted
+        assert not (await topic_client.get("a")).in_effect.deleted
 
     @pytest.mark.parametrize("state", ["paused", "draining"])
     async def test_a_topic_that_takes_up_its_work_again_is_marked(self, applying, topic_client, state):
@@ -134,7 +134,7 @@ class TestOrder:
         assert "topic a is ordered and 3 of its messages still wait" in rows[0].problem
         outcome = await applying.carry_out(rows)
         assert (["b"], {"a": rows[0].problem}) == (outcome.written, outcome.refused)
-        assert (2, "draining") == ((now := (await topic_client.get("a")).in_force).active, now.topic.state)
+        assert (2, "draining") == ((now := (await topic_client.get("a")).in_effect).active, now.topic.state)
 
     @pytest.mark.usefixtures("drained")
     @pytest.mark.parametrize("answers", [(), (Unreachable("NATS does not answer"),)])
@@ -153,7 +153,7 @@ class TestOrder:
     @pytest.mark.usefixtures("drained")
     async def test_it_is_written_when_nothing_waits(self, etcd, topic_client):
         assert ["a", "b"] == (await applied(self.looking(etcd, 0), **self.NEW)).written
-        assert 20 == (await topic_client.get("a")).in_force.active
+        assert 20 == (await topic_client.get("a")).in_effect.active
 
     @pytest.mark.usefixtures("drained")
     async def test_what_keeps_its_groups_is_not_looked_at(self, etcd):
@@ -181,9 +181,9 @@ class TestCarryingOut:
         assert ("ann@host", "topics apply", (None, 8.0)) == (entry.by, entry.via, entry.changes["qps"])
 
     async def test_the_leader_accepts_them(self, applying, topic_client, etcd):
-        acceptor = TopicController(etcd.peer(), "online", CLUSTER_CONFIG, "n1")
-        await acceptor.start()
-        await asyncio.wait_for(acceptor.leading.wait(), 5)
+        controller = TopicController(etcd.peer(), "online", CLUSTER_CONFIG, "n1")
+        await controller.start()
+        await asyncio.wait_for(controller.leading.wait(), 5)
         try:
             outcome = await applied(applying, **{f"p{n}": {"qps": n + 1} for n in range(200)})
             assert (200, []) == (len(outcome.written), outcome.waiting)
@@ -192,10 +192,10 @@ class TestCarryingOut:
                 (each.by, each.via) for each in (await topic_client.history("p7")).entries
             ]
         finally:
-            await acceptor.close()
+            await controller.close()
 
     async def test_those_that_no_leader_accepts_are_told(self, etcd):
-        applying = ApplyPlan(etcd, "online", CLUSTER_CONFIG, patience_s=0.05)
+        applying = ApplyPlan(etcd, "online", CLUSTER_CONFIG, timeout_s=0.05)
         await etcd.put(names.key("online", "leader"), b"{}")
         outcome = await applied(applying, b={"qps": 1}, a={"qps": 1})
         assert (["a", "b"], ["a", "b"]) == (sorted(outcome.written), outcome.waiting)
@@ -212,7 +212,7 @@ class TestCarryingOut:
         outcome = await applying.carry_out(rows)
         assert (["fine"], {"changed", "gone", "made"}) == (outcome.written, set(outcome.refused))
         assert all("somebody has changed it since the plan was made" in why for why in outcome.refused.values())
-        assert [2.0, 7.0, 1.0, 3.0] == [each.in_force.topic.qps for each in await topic_client.all()]
+        assert [2.0, 7.0, 1.0, 3.0] == [each.in_effect.topic.qps for each in await topic_client.all()]
 
     async def test_what_is_no_longer_possible_is_refused_and_the_rest_is_written(self, applying, etcd, topic_client):
         """Somebody made the topic ordered, by a wish that was there before the plan."""

@@ -48,7 +48,7 @@ async def test_only_what_is_named_changes_and_none_means_the_default_again(etcd,
     await topic_client.change("acme", {"qps": 100, "concurrency": 5, "backoff": {"base": 3.0}})
     await topic_client.change("acme", {"weight": 7, "backoff": {"cap": 60.0}})
     status = await topic_client.change("acme", {"concurrency": None})
-    topic = status.in_force.topic
+    topic = status.in_effect.topic
     assert (100.0, 7.0, None, 3.0, 60.0) == (
         topic.qps, topic.weight, topic.concurrency, topic.backoff.base, topic.backoff.cap,
     )  # fmt: skip
@@ -59,7 +59,7 @@ async def test_groups_that_are_taken_away_drain(etcd, topic_client):
     """K6: also where nobody leads yet, no group is forgotten."""
     await topic_client.change("acme", {"qps": 200})
     status = await topic_client.change("acme", {"qps": 100})
-    assert (2, (2, 3)) == (status.in_force.active, status.in_force.draining)
+    assert (2, (2, 3)) == (status.in_effect.active, status.in_effect.draining)
 
 
 @pytest.mark.parametrize(
@@ -80,42 +80,42 @@ async def test_a_wrong_wish_names_field_and_reason_and_is_not_written(etcd, topi
 
 
 async def test_with_a_leader_the_leader_accepts_and_is_waited_for(etcd, topic_client):
-    acceptor = TopicController(etcd.peer(), "online", CLUSTER_CONFIG, "n1")
-    await acceptor.start()
-    await asyncio.wait_for(acceptor.leading.wait(), 5)
+    controller = TopicController(etcd.peer(), "online", CLUSTER_CONFIG, "n1")
+    await controller.start()
+    await asyncio.wait_for(controller.leading.wait(), 5)
     try:
         status = await topic_client.change("acme", {"qps": 100})
         spec = await etcd.get(names.key("online", "topics", "acme"))
-        assert (True, spec.mod_revision) == (status.accepted, status.in_force.revision)
+        assert (True, spec.mod_revision) == (status.accepted, status.in_effect.revision)
         assert (await topic_client.change("acme", {"qps": 50})).accepted
         status = await topic_client.delete("acme")
-        assert (True, True, "paused") == (status.accepted, status.in_force.deleted, status.in_force.topic.state)
+        assert (True, True, "paused") == (status.accepted, status.in_effect.deleted, status.in_effect.topic.state)
     finally:
-        await acceptor.close()
+        await controller.close()
 
 
 async def test_a_leader_that_comes_later_takes_over_what_was_accepted_without_it(etcd, topic_client):
     await topic_client.change("acme", {"qps": 200})
     await topic_client.change("acme", {"qps": 100})
     before = await in_force(etcd, "acme")
-    acceptor = TopicController(etcd.peer(), "online", CLUSTER_CONFIG, "n1")
-    await acceptor.start()
+    controller = TopicController(etcd.peer(), "online", CLUSTER_CONFIG, "n1")
+    await controller.start()
     try:
-        await asyncio.wait_for(acceptor.leading.wait(), 5)
+        await asyncio.wait_for(controller.leading.wait(), 5)
         status = await topic_client.change("other", {"qps": 1})
         after = await in_force(etcd, "acme")
         assert (True, before.topic, before.active, before.draining) == (
             status.accepted, after.topic, after.active, after.draining,
         )  # fmt: skip
     finally:
-        await acceptor.close()
+        await controller.close()
 
 
 async def test_a_leader_that_is_silent_is_waited_for_2_s_and_nothing_is_accepted_over_its_head(etcd):
-    topic_client = TopicClient(etcd, "online", CLUSTER_CONFIG, patience_s=0.05)
+    topic_client = TopicClient(etcd, "online", CLUSTER_CONFIG, timeout_s=0.05)
     await etcd.put(names.key("online", "leader"), b"{}")
     status = await topic_client.change("acme", {"qps": 100})
-    assert (False, None, None) == (status.accepted, status.problem, status.in_force)
+    assert (False, None, None) == (status.accepted, status.problem, status.in_effect)
     assert None is await in_force(etcd, "acme")
     [listed] = await topic_client.all()
     assert not listed.accepted
@@ -123,16 +123,16 @@ async def test_a_leader_that_is_silent_is_waited_for_2_s_and_nothing_is_accepted
 
 @pytest.mark.parametrize("leads", [False, True])
 async def test_who_changes_the_same_topic_at_the_same_time_loses_nothing(etcd, topic_client, leads):
-    acceptor = TopicController(etcd.peer(), "online", CLUSTER_CONFIG, "n1")
+    controller = TopicController(etcd.peer(), "online", CLUSTER_CONFIG, "n1")
     if leads:
-        await acceptor.start()
-        await asyncio.wait_for(acceptor.leading.wait(), 5)
+        await controller.start()
+        await asyncio.wait_for(controller.leading.wait(), 5)
     await topic_client.change("acme", {"qps": 100})
     fields = {"weight": 3, "burst": 4, "max_attempts": 6, "concurrency": 9, "ttl": 60}
     await asyncio.gather(*(topic_client.change("acme", {field: value}) for field, value in fields.items()))
     assert {"qps": 100.0, **fields} == json.loads((await etcd.get("/evenlane/online/topics/acme")).value)
     assert (await topic_client.get("acme")).accepted
-    await acceptor.close()
+    await controller.close()
 
 
 async def test_a_deleted_topic_is_kept_paused_and_can_be_made_again(etcd, topic_client):
@@ -140,7 +140,7 @@ async def test_a_deleted_topic_is_kept_paused_and_can_be_made_again(etcd, topic_
     await topic_client.change("acme", {"qps": 200})
     status = await topic_client.delete("acme")
     assert (None, "paused", True, True, 0) == (
-        status.spec, status.in_force.topic.state, status.in_force.deleted, status.accepted, status.revision,
+        status.spec, status.in_effect.topic.state, status.in_effect.deleted, status.accepted, status.revision,
     )  # fmt: skip
     assert status == await topic_client.get("acme")
     with pytest.raises(EvenlaneError, match="topic acme was deleted already: puts are refused, and what waits is kept"):
@@ -149,7 +149,7 @@ async def test_a_deleted_topic_is_kept_paused_and_can_be_made_again(etcd, topic_
         await topic_client.change("acme", {"state": "paused"}, known=True)
     revived = await topic_client.change("acme", {"qps": 50})
     assert ((1, 2, 3), False, "active") == (
-        revived.in_force.draining, revived.in_force.deleted, revived.in_force.topic.state,
+        revived.in_effect.draining, revived.in_effect.deleted, revived.in_effect.topic.state,
     )  # fmt: skip
 
 
@@ -159,10 +159,10 @@ async def test_a_deleted_topic_is_drained_or_resumed_as_it_was(topic_client, sta
     made = await topic_client.change("acme", {"qps": 200, "concurrency": 7, "backoff": {"base": 3}})
     await topic_client.delete("acme")
     again = await topic_client.change("acme", {"state": state}, known=True)
-    assert replace(made.in_force.topic, state=state) == again.in_force.topic
+    assert replace(made.in_effect.topic, state=state) == again.in_effect.topic
     assert {"qps", "concurrency", "backoff", "state"} == set(again.spec)
-    assert not again.in_force.deleted
-    assert 20 == (await topic_client.change("acme", {"qps": 1_000})).in_force.active
+    assert not again.in_effect.deleted
+    assert 20 == (await topic_client.change("acme", {"qps": 1_000})).in_effect.active
 
 
 async def test_keys_of_an_ordered_topic_stay_as_it_comes_back_from_deletion_unless_it_was_drained(topic_client):
@@ -176,7 +176,7 @@ async def test_keys_of_an_ordered_topic_stay_as_it_comes_back_from_deletion_unle
 
 async def test_a_draining_topic_that_is_deleted_goes_on_draining(topic_client):
     await topic_client.change("acme", {"qps": 200, "state": "draining"})
-    gone = (await topic_client.delete("acme")).in_force
+    gone = (await topic_client.delete("acme")).in_effect
     assert ("draining", True) == (gone.topic.state, gone.deleted)
     with pytest.raises(EvenlaneError, match="deleted already: puts are refused, what waits is still handled"):
         await topic_client.delete("acme")
@@ -190,7 +190,7 @@ class TestIfRevision:
         second = await topic_client.change("acme", {"qps": 2}, if_revision=first.revision)
         assert second.revision > first.revision
         assert None is (await topic_client.delete("acme", if_revision=second.revision)).spec
-        assert 3 == (await topic_client.change("acme", {"qps": 3}, if_revision=0)).in_force.topic.qps
+        assert 3 == (await topic_client.change("acme", {"qps": 3}, if_revision=0)).in_effect.topic.qps
 
     async def test_another_one_changes_nothing_and_says_who_was_quicker(self, etcd):
         ann, bob = (TopicClient(etcd, "online", CLUSTER_CONFIG, by) for by in ("ann@host", "bob@host"))
@@ -203,7 +203,7 @@ class TestIfRevision:
         ):
             with pytest.raises(EvenlaneError, match=f"its wish is at revision {now.revision}, by bob@host: look at"):
                 await change
-        assert 2 == (await ann.get("acme")).in_force.topic.qps
+        assert 2 == (await ann.get("acme")).in_effect.topic.qps
 
     async def test_nobody_is_named_who_did_not_say_so_in_that_very_write(self, etcd, topic_client):
         seen = await TopicClient(etcd, "online", CLUSTER_CONFIG, "ann@host").change("acme", {"qps": 1})
@@ -248,7 +248,7 @@ class TestABadWish:
     async def test_its_topic_can_be_paused(self, etcd, topic_client):
         await topic_client.change("acme", {"qps": 100, "concurrency": 5})
         await self.by_hand(etcd, b"rubbish")
-        assert "paused" == (await topic_client.change("acme", {"state": "paused"}, known=True)).in_force.topic.state
+        assert "paused" == (await topic_client.change("acme", {"state": "paused"}, known=True)).in_effect.topic.state
 
     async def test_that_of_a_deleted_topic_makes_a_new_one(self, etcd, topic_client):
         await topic_client.change("acme", {"qps": 100, "concurrency": 5})

@@ -84,8 +84,8 @@ class Etcd:
     async def put(self, kind, project, raw):
         await self.coordination.put(key("online", kind, project), raw)
 
-    async def in_force(self):
-        return {each.project: each.in_force.topic for each in await self.topic_client.all()}
+    async def in_effect(self):
+        return {each.project: each.in_effect.topic for each in await self.topic_client.all()}
 
 
 @pytest.fixture
@@ -107,7 +107,7 @@ def test_what_is_applied_is_the_same_and_is_exported_the_same(file, topics):
         exported_first = await before.export()
         await after.apply(file, exported_first)
         assert exported_first == await after.export()
-        assert await before.in_force() == await after.in_force()
+        assert await before.in_effect() == await after.in_effect()
         assert {*topics} == {*json.loads(exported_first)}
 
     asyncio.run(there_and_back())
@@ -127,8 +127,8 @@ async def test_an_ordered_topic_keeps_the_groups_of_its_keys(etcd, file):
     await etcd.topic_client.change("acme", {"qps": 200})
     after = Etcd()
     await after.apply(file, await etcd.export())
-    assert (200, 2) == ((topic := (await after.in_force())["acme"]).qps, topic.groups)
-    assert await etcd.in_force() == await after.in_force()
+    assert (200, 2) == ((topic := (await after.in_effect())["acme"]).qps, topic.groups)
+    assert await etcd.in_effect() == await after.in_effect()
 
 
 async def test_what_follows_from_the_quota_goes_on_following_it(etcd, file):
@@ -137,7 +137,7 @@ async def test_what_follows_from_the_quota_goes_on_following_it(etcd, file):
     after = Etcd()
     await after.apply(file, await etcd.export())
     await after.topic_client.change("acme", {"qps": 1_000})
-    assert (1_000, 20) == ((topic := (await after.in_force())["acme"]).weight, topic.groups)
+    assert (1_000, 20) == ((topic := (await after.in_effect())["acme"]).weight, topic.groups)
 
 
 class TestWhatIsNotInIt:
@@ -149,11 +149,11 @@ class TestWhatIsNotInIt:
 
     async def test_in_place_of_a_bad_wish_stands_what_is_in_force(self, etcd, file):
         await etcd.topic_client.change("acme", {"qps": 100, "ttl": 60, "state": "paused"})
-        before = await etcd.in_force()
+        before = await etcd.in_effect()
         await etcd.put("topics", "acme", b'{"qps": -1}')
         after = Etcd()
         await after.apply(file, await etcd.export())
-        assert before == await after.in_force()
+        assert before == await after.in_effect()
         assert (await etcd.notes())["acme"].endswith("not -1): the file has what is in force")
 
     @pytest.mark.parametrize("project", ["bad", "no name"])

@@ -92,11 +92,11 @@ async def test_a_leader_that_comes_later_adds_nothing_to_it(etcd):
     await by(etcd, "ann").change("acme", {"qps": 5})
     before = (await by(etcd, None).history("acme")).entries
     for name in ("n1", "n2"):
-        acceptor = TopicController(etcd.peer(), "online", CLUSTER_CONFIG, name)
-        await acceptor.start()
-        await asyncio.wait_for(acceptor.leading.wait(), 5)
+        controller = TopicController(etcd.peer(), "online", CLUSTER_CONFIG, name)
+        await controller.start()
+        await asyncio.wait_for(controller.leading.wait(), 5)
         await by(etcd, "dan").change("other", {"qps": 1})
-        await acceptor.close()
+        await controller.close()
     assert before == (await by(etcd, None).history("acme")).entries
     assert expected == summary(before[1:])
 
@@ -138,7 +138,7 @@ async def test_a_deletion_that_no_leader_saw_has_its_author(etcd, leader):
     try:
 
         async def deleted():
-            return (await by(etcd, None).get("acme")).in_force.deleted
+            return (await by(etcd, None).get("acme")).in_effect.deleted
 
         await until(deleted)
         assert "bob" == (await by(etcd, None).history("acme")).entries[0].by
@@ -163,16 +163,16 @@ class TestOvertaken:
 
     async def test_what_is_written_while_no_leader_lives_is_nobodys(self, etcd):
         """Fault 6: the leader is dead, and its lease hasn't ended."""
-        await by(etcd, "ann", patience_s=0.02).change("acme", {"qps": 100})
+        await by(etcd, "ann", timeout_s=0.02).change("acme", {"qps": 100})
         await etcd.put(names.key("online", "leader"), b"{}")
-        await by(etcd, "ann", patience_s=0.02).change("acme", {"qps": 1})
-        await by(etcd, "bob", patience_s=0.02).change("acme", {"burst": 7})
-        await by(etcd, "bob", patience_s=0.02).change("other", {"qps": 1})
-        await by(etcd, "ann", patience_s=0.02).change("other", {"qps": 2})
-        await by(etcd, "ann", patience_s=0.02).change("mine", {"qps": 2})
+        await by(etcd, "ann", timeout_s=0.02).change("acme", {"qps": 1})
+        await by(etcd, "bob", timeout_s=0.02).change("acme", {"burst": 7})
+        await by(etcd, "bob", timeout_s=0.02).change("other", {"qps": 1})
+        await by(etcd, "ann", timeout_s=0.02).change("other", {"qps": 2})
+        await by(etcd, "ann", timeout_s=0.02).change("mine", {"qps": 2})
         await etcd.delete(names.key("online", "leader"))
-        acceptor = TopicController(etcd.peer(), "online", CLUSTER_CONFIG, "n1")
-        await acceptor.start()
+        controller = TopicController(etcd.peer(), "online", CLUSTER_CONFIG, "n1")
+        await controller.start()
         try:
 
             async def all_accepted():
@@ -181,21 +181,21 @@ class TestOvertaken:
             await until(all_accepted)
             whose = [(await by(etcd, None).history(project)).entries[0].by for project in ("acme", "other", "mine")]
             assert [None, None, "ann"] == whose
-            await by(etcd, "bob", patience_s=0.02).change("acme", {"burst": 8})
+            await by(etcd, "bob", timeout_s=0.02).change("acme", {"burst": 8})
             assert "bob" == (await by(etcd, None).history("acme")).entries[0].by
         finally:
-            await acceptor.close()
+            await controller.close()
 
     async def test_who_carries_out_what_another_left_is_not_named_for_it(self, etcd):
         """The leader died before it accepted ann's change, and nobody leads as bob makes his."""
-        await by(etcd, "ann", patience_s=0.02).change("acme", {"qps": 100})
+        await by(etcd, "ann", timeout_s=0.02).change("acme", {"qps": 100})
         await etcd.put(names.key("online", "leader"), b"{}")
-        await by(etcd, "ann", patience_s=0.02).change("acme", {"qps": 1})
+        await by(etcd, "ann", timeout_s=0.02).change("acme", {"qps": 1})
         await etcd.delete(names.key("online", "leader"))
-        await by(etcd, "bob", patience_s=0.02).change("acme", {"burst": 7})
+        await by(etcd, "bob", timeout_s=0.02).change("acme", {"burst": 7})
         last, first = (await by(etcd, None).history("acme")).entries
         assert (None, {"qps", "burst"}, "ann") == (last.by, last.changes.keys() & {"qps", "burst"}, first.by)
-        await by(etcd, "bob", patience_s=0.02).change("acme", {"burst": 8})
+        await by(etcd, "bob", timeout_s=0.02).change("acme", {"burst": 8})
         assert "bob" == (await by(etcd, None).history("acme")).entries[0].by
 
     async def test_who_mends_a_bad_wish_is_named(self, etcd, leader):
@@ -209,7 +209,7 @@ class TestOvertaken:
 async def test_the_end_of_a_deleted_topic_is_told(etcd, leader):
     await by(etcd, "ann").change("acme", {"qps": 1})
     await by(etcd, "ann").delete("acme", via="topics delete")
-    assert await leader.emptied("acme", {0})
+    assert await leader.remove_groups("acme", {0})
     entries = (await by(etcd, None).history("acme")).entries
     assert ({"deleted": (True, None)}, None) == (entries[0].changes, entries[0].by)
     assert await etcd.get(names.key("online", "accepted", "acme")) is None
@@ -233,8 +233,8 @@ class TestMadeAnew:
         for qps in range(1, 61):
             await ann.change("acme", {"qps": qps})
         await ann.delete("acme")
-        assert await leader.emptied("acme", {0, 1})
-        assert 62 == (await ann.change("acme", {"qps": 7})).in_force.number
+        assert await leader.remove_groups("acme", {0, 1})
+        assert 62 == (await ann.change("acme", {"qps": 7})).in_effect.number
         await ann.change("acme", {"qps": 8})
         entries = (await ann.history("acme")).entries
         assert [*range(63, 13, -1)] == [entry.number for entry in entries]
@@ -247,9 +247,9 @@ class TestMadeAnew:
             await ann.change("acme", {"qps": qps})
         for kind in ("topics", "accepted"):
             await etcd.delete(names.key("online", kind, "acme"))
-        assert 2 == (await ann.change("acme", {"qps": 3})).in_force.number
+        assert 2 == (await ann.change("acme", {"qps": 3})).in_effect.number
         assert [2, 1, 0] == [entry.number for entry in (await ann.history("acme")).entries]
-        assert 0 == (await ann.change("acme2", {"qps": 3})).in_force.number
+        assert 0 == (await ann.change("acme2", {"qps": 3})).in_effect.number
 
     async def test_the_history_is_read_only_where_nothing_is_accepted(self, etcd, leader, monkeypatch):
         """A change of a topic costs what it did."""

@@ -70,44 +70,44 @@ class TestEmptied:
         """K6."""
         acceptance = self.acceptance(b'{"qps": 250}', b'{"qps": 100}')
         assert (2, (2, 3, 4)) == (acceptance.accepted["a"].active, acceptance.accepted["a"].draining)
-        change = acceptance.emptied("a", [0, 1, 2, 4])
+        change = acceptance.remove_groups("a", [0, 1, 2, 4])
         assert (2, (3,)) == (change.after.active, change.after.draining)
         assert acceptance.accepted["a"] is change.after
-        assert acceptance.emptied("a", [2, 4]) is None
+        assert acceptance.remove_groups("a", [2, 4]) is None
 
     def test_a_deleted_topic_goes_when_all_its_groups_are_empty_and_not_before(self):
         acceptance = self.acceptance(b'{"qps": 150}', b'{"qps": 100}', None)
-        assert acceptance.emptied("a", [0, 1]) is None
+        assert acceptance.remove_groups("a", [0, 1]) is None
         assert (2,) == acceptance.accepted["a"].draining
-        assert () == acceptance.emptied("a", [0, 2]).after.draining
-        assert acceptance.emptied("a", [0]) is None
-        assert None is acceptance.emptied("a", [0, 1]).after
+        assert () == acceptance.remove_groups("a", [0, 2]).after.draining
+        assert acceptance.remove_groups("a", [0]) is None
+        assert None is acceptance.remove_groups("a", [0, 1]).after
         assert {} == acceptance.accepted
-        assert acceptance.emptied("a", [0, 1]) is None
+        assert acceptance.remove_groups("a", [0, 1]) is None
 
     def test_a_topic_that_was_not_deleted_stays(self):
         acceptance = self.acceptance(b'{"qps": 100, "state": "draining"}')
-        assert acceptance.emptied("a", [0, 1]) is None
+        assert acceptance.remove_groups("a", [0, 1]) is None
         assert "a" in acceptance.accepted
 
     def test_a_wish_refused_for_what_waited_takes_the_place_of_the_topic_that_goes(self):
         """Its groups had to stay as long as messages of the ordered topic waited."""
         acceptance = self.acceptance(b'{"qps": 100, "ordered": true}', None, b'{"qps": 1000, "ordered": true}')
         assert {"a"} == set(acceptance.alarms)
-        change = acceptance.emptied("a", [0, 1])
+        change = acceptance.remove_groups("a", [0, 1])
         assert (20, (), False, 2, 3, 0) == (
             change.after.active, change.after.draining, change.after.deleted, change.after.number,
             change.revision, change.replaced,
         )  # fmt: skip
         assert ({"a": change.after}, {}) == (acceptance.accepted, acceptance.alarms)
-        assert acceptance.emptied("a", [0, 1]) is None
+        assert acceptance.remove_groups("a", [0, 1]) is None
 
     def test_a_wish_that_is_bad_by_itself_stays_refused_and_is_counted_once(self):
         acceptance = self.acceptance(b'{"qps": 100}', None, b'{"qps": -1}')
-        assert None is acceptance.emptied("a", [0, 1]).after
+        assert None is acceptance.remove_groups("a", [0, 1]).after
         assert (1, {"a"}, {}) == (acceptance.refused, set(acceptance.alarms), acceptance.accepted)
 
     def test_what_was_looked_at_before_another_change_counts_no_more(self):
         acceptance = self.acceptance(b'{"qps": 150}', b'{"qps": 100}', b'{"qps": 150}', b'{"qps": 50}')
-        assert acceptance.emptied("a", [2], number=1) is None
-        assert (1,) == acceptance.emptied("a", [2], number=3).after.draining
+        assert acceptance.remove_groups("a", [2], number=1) is None
+        assert (1,) == acceptance.remove_groups("a", [2], number=3).after.draining

@@ -148,26 +148,26 @@ async def test_the_leader_writes_anew_exactly_what_was_accepted(etcd, topic_clie
         assert (2, 3) == decode_accepted(before).draining
         assert entries == (await topic_client.history("acme")).entries
         assert (await topic_client.get("acme")).accepted
-        assert 2 == (await topic_client.change("acme", {"qps": 50})).in_force.number
+        assert 2 == (await topic_client.change("acme", {"qps": 50})).in_effect.number
 
 
 async def test_a_deleted_topic_too_which_has_no_wish(etcd, topic_client):
     """Row 19: what waits of it isn't forgotten."""
-    async with leader(etcd) as acceptor:
+    async with leader(etcd) as controller:
         await begun(topic_client)
         await topic_client.delete("acme")
         before = await value(etcd)
         await etcd.put(KEY, b"rubbish")
         await restored_again(etcd, before)
-        assert await acceptor.emptied("acme", range(4))
+        assert await controller.remove_groups("acme", range(4))
         assert None is await value(etcd)
 
 
 async def test_one_that_went_does_not_come_back(etcd, topic_client):
-    async with leader(etcd) as acceptor:
+    async with leader(etcd) as controller:
         await begun(topic_client)
         await topic_client.delete("acme")
-        assert await acceptor.emptied("acme", range(4))
+        assert await controller.remove_groups("acme", range(4))
         await topic_client.change("other", {"qps": 1})
         await etcd.put(KEY, b"rubbish")
         await topic_client.change("other", {"qps": 2})
@@ -175,7 +175,7 @@ async def test_one_that_went_does_not_come_back(etcd, topic_client):
 
 
 async def test_a_change_and_a_damage_at_once_are_one_write(etcd, topic_client):
-    async with leader(etcd) as acceptor:
+    async with leader(etcd) as controller:
         await begun(topic_client)
         await etcd.txn([], [Put(KEY, b"rubbish"), Put(ROOT + "topics/acme", b'{"qps": 7}')])
 
@@ -185,7 +185,7 @@ async def test_a_change_and_a_damage_at_once_are_one_write(etcd, topic_client):
         await until(changed)
         now = decode_accepted(await value(etcd))
         assert (7.0, 2, (1, 2, 3)) == (now.topic.qps, now.number, now.draining)
-        assert acceptor.leading.is_set()
+        assert controller.leading.is_set()
 
 
 async def test_whoever_spoils_it_again_and_again_is_answered_once_each(etcd, topic_client):
@@ -247,11 +247,11 @@ async def test_thousands_at_once_are_few_writes_and_one_line_of_the_log(etcd, to
 
 async def test_one_that_is_spoilt_in_that_very_moment_holds_up_no_other(etcd, topic_client, monkeypatch):
     """Nor does the leader begin anew: it would read all topics again, each time."""
-    async with leader(etcd) as acceptor:
+    async with leader(etcd) as controller:
         for project in ("acme", "other"):
             await topic_client.change(project, {"qps": 100})
         good = [await value(etcd, project) for project in ("acme", "other")]
-        txn, tries = acceptor._coordination.txn, []
+        txn, tries = controller._coordination.txn, []
 
         async def spoilt(compare, then, *rest):
             if not tries:
@@ -259,7 +259,7 @@ async def test_one_that_is_spoilt_in_that_very_moment_holds_up_no_other(etcd, to
             tries.append([op.key for op in then])
             return await txn(compare, then, *rest)
 
-        monkeypatch.setattr(acceptor._coordination, "txn", spoilt)
+        monkeypatch.setattr(controller._coordination, "txn", spoilt)
         with capture_logs() as lines:
             await etcd.txn([], [Put(KEY, b"rubbish"), Put(ROOT + "accepted/other", b"rubbish")])
             await restored_again(etcd, good[1], "other")
@@ -324,7 +324,7 @@ class TestAnotherLeader:
                 return (await topic_client.get("acme")).accepted
 
             await until(mended)
-            now = (await topic_client.get("acme")).in_force
+            now = (await topic_client.get("acme")).in_effect
             assert (100.0, 2) == (now.topic.qps, now.number)
             assert [2, 1, 0] == [entry.number for entry in (await topic_client.history("acme")).entries]
 
@@ -335,6 +335,6 @@ class TestAnotherLeader:
             await topic_client.change("other", {"qps": 1})
             status = await topic_client.get("acme")
             assert b"rubbish" == await value(etcd)
-            assert "what was accepted can't be read (it is not JSON" in status.why_not
-            assert status.why_not.endswith("and there is no wish to make it from")
+            assert "what was accepted can't be read (it is not JSON" in status.reason
+            assert status.reason.endswith("and there is no wish to make it from")
             assert (await topic_client.change("acme", {"qps": 5})).accepted

@@ -136,7 +136,7 @@ class Lanes(RuleBasedStateMachine):
     @precondition(lambda self: self.sending is None)
     @rule()
     def cut(self):
-        self.sending, self.cut_in = self.lane.cut(0), self.lane.generation
+        self.sending, self.cut_in = self.lane.next_append(0), self.lane.generation
         self.base = set(self.durable)
 
     @precondition(lambda self: self.sending is not None)

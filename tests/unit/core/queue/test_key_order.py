@@ -77,9 +77,9 @@ class Keys(RuleBasedStateMachine):
         assert self.limits.held == 0
 
     @rule(lane=st.sampled_from([MAIN, LATER]))
-    def forget(self, lane):
+    def discard(self, lane):
         out = {known[0] for known in self.model.values()}
-        following = {place(each) for each in self.order.forget(lane, self.limits)}
+        following = {place(each) for each in self.order.discard(lane, self.limits)}
         self.model = {
             key: left
             for key, known in self.model.items()

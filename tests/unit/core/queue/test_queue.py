@@ -137,8 +137,8 @@ class Queues(RuleBasedStateMachine):
         assert 0 == self.queues[which].hand_bytes
 
     @rule(which=st.integers(0, 1))
-    def forget(self, which):
-        self.queues[which].forget(LANE, self.limits)
+    def discard(self, which):
+        self.queues[which].discard(LANE, self.limits)
         self.put[which].clear()
         assert 0 == self.queues[which].backlog
 
@@ -196,9 +196,9 @@ def test_forget_drops_only_messages_of_the_replaced_stream():
     queue.hold(entry_of(LATER, 1, 0, b"", b"xx"), limits)
     queue.waiting.append(2)
     queue.add_due(3)
-    queue.forget(LATER, limits)
+    queue.discard(LATER, limits)
     assert ([LANE], 1, 1) == ([entry[0] for entry in queue.hand], limits.held, queue.unread)
-    queue.forget(LANE, limits)
+    queue.discard(LANE, limits)
     assert (0, 0, False) == (queue.backlog, limits.held, queue.behind)
 
 

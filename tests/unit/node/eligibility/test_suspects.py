@@ -118,7 +118,7 @@ class TestLastAttempt:
         assert [WAIT] * 3 == [bench.ask(1, last=True), bench.ask(2), bench.ask(3, suspect=True)]
         assert [2, 3, 1] == bench.aside()
         bench.in_flight = False
-        bench.suspects.emptied()
+        bench.suspects.no_more_recorded()
         assert [1] == bench.back
         assert WAIT == bench.ask(4)
         assert START == bench.ask(1, last=True)
@@ -164,7 +164,7 @@ class TestLastAttempt:
         bench.in_flight = True
         assert [WAIT] * 3 == [bench.ask(1, last=True), bench.ask(2), bench.ask(3)]
         bench.in_flight = False
-        bench.suspects.emptied()
+        bench.suspects.no_more_recorded()
         assert [1] == bench.back
         await until(lambda: len(bench.back) == 3)
         assert [1, 3, 2] == bench.back
@@ -180,7 +180,7 @@ class TestLastAttempt:
         bench.in_flight = True
         assert [WAIT] * 2 == [bench.ask(1, last=True), bench.ask(2)]
         bench.in_flight = False
-        bench.suspects.emptied()
+        bench.suspects.no_more_recorded()
         assert START == bench.ask(1, last=True)
         await asyncio.sleep(2)
         assert [1] == bench.back
@@ -194,7 +194,7 @@ class TestLastAttempt:
         place = MessageRef(other, 7)
         assert WAIT == bench.suspects.may_start(bench.queue, place, suspect=False, last=False, now=0)
         bench.lane.generation += 1
-        bench.suspects.forget_stale()
+        bench.suspects.discard_stale()
         assert [7] == bench.back
         assert [] == bench.aside()
         assert START == bench.ask(2)
@@ -206,7 +206,7 @@ async def test_stale_messages_are_dropped(bench):
     assert [WAIT] * 2 == [bench.ask(1), bench.ask(2)]
     bench.lane.generation += 1
     assert [] == bench.aside()
-    bench.suspects.forget_stale()
+    bench.suspects.discard_stale()
     bench.suspects.bring_back()
     assert [] == bench.back
 

@@ -217,6 +217,6 @@ def test_released_queue_returns_to_all_observers():
     other.release(queue)
     activity.note(queue)
     assert ([queue], [queue]) == ([*one.queues], [*other.queues])
-    activity.forget([queue])
+    activity.discard([queue])
     other.close()
     assert ([], set()) == ([*one.queues], activity.noted)

@@ -99,5 +99,5 @@ def test_forgotten_project_wants_its_own_part():
     demand = Demand()
     for second in (0, 1):
         demand.want("acme", QueueDemand(using(9 * second), 100.0, 0.5, 0.5), second * SECOND, lambda: (0, 0.0))
-    demand.forget("acme")
+    demand.discard("acme")
     assert demand.want("acme", QueueDemand(using(9), 100.0, 0.5, 0.5), 2 * SECOND, lambda: (0, 0.0)) == 0.5

@@ -46,7 +46,7 @@ def test_times_are_medians_and_counts_are_sums():
 
 
 @pytest.mark.parametrize(
-    ("made", "why_not"),
+    ("made", "failure"),
     [
         (result(), None),
         (result(hot_p99=[80.0]), None),
@@ -58,10 +58,10 @@ def test_times_are_medians_and_counts_are_sums():
         (result(control=(None, 0)), None),
     ],
 )
-def test_why_it_is_no_proof(made, why_not):
-    reported = made.why_not()
-    assert (why_not is None) == (reported is None)
-    assert (reported or "").startswith(why_not or "")
+def test_why_it_is_no_proof(made, failure):
+    reported = made.failure()
+    assert (failure is None) == (reported is None)
+    assert (reported or "").startswith(failure or "")
 
 
 @pytest.mark.parametrize("control", [(800.0, 30), (None, 0)])

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 _SECOND = 1_000_000_000
 
 
-class ForgottenOwners:
+class RolledBackOwners:
     """Forgotten owners as one session knows them. `ttl` is the TTL of all leases, in seconds.
 
     Invariant: `_since` has the time of a partition's first claim in a row, as a withdrawn claim keeps it.

@@ -1,4 +1,4 @@
-"""Runs the leader's duties next to the topic controller; they end together."""
+"""Runs the leader's controllers concurrently; they end together."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ if TYPE_CHECKING:
 
     from evenlane.ring.coordination.ports import CreatedAt
 
-    Duty: TypeAlias = Callable[[CreatedAt], Awaitable[None]]
+    Controller: TypeAlias = Callable[[CreatedAt], Awaitable[None]]
 
 
-def run_together(*duties: Duty) -> Duty:
-    """Combine duties into one that ends, or raises, as soon as any of them does."""
+def run_together(*controllers: Controller) -> Controller:
+    """Combine controllers into one that ends, or raises, as soon as any of them does."""
 
     async def serve(fence: CreatedAt) -> None:
-        tasks = [asyncio.ensure_future(duty(fence)) for duty in duties]
+        tasks = [asyncio.ensure_future(controller(fence)) for controller in controllers]
         try:
             ended, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             for task in ended:
