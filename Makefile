@@ -12,7 +12,7 @@ ALONE := tests/prometheus
 # For demo and bench: `make demo ARGS="--seconds 60"`.
 ARGS ?=
 
-# What the tests need beside Python: Prometheus is unpacked here from its Debian package, so that no service is started.
+# What the tests need besides Python: Prometheus is unpacked here from its Debian package, so that no service is started.
 TOOLS := .tools
 export PATH := $(CURDIR)/$(TOOLS)/usr/bin:$(PATH)
 
@@ -32,7 +32,7 @@ help: ## Print this list
 
 install: $(DEV) ## Make .venv with everything to work on Evenlane
 
-demo: $(RUNTIME) ## Show on real servers that one hot project of 20 delays no other, and FIFO beside it
+demo: $(RUNTIME) ## Show on real servers that one hot project of 20 delays no other, and compare with FIFO
 	$(BIN)/evenlane demo $(ARGS)
 
 test: $(DEV) tools ## Run the tests, without the long ones
@@ -59,7 +59,7 @@ check: $(DEV) ## Check style, format, types and who imports whom
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
 
-dashboards: $(DEV) ## Build the Grafana dashboards anew
+dashboards: $(DEV) ## Rebuild the Grafana dashboards
 	$(BIN)/python -m evenlane.dashboards.build
 
 docs: $(DEV) ## Build the documentation into build/docs, without a network; a broken link or an orphan page fails

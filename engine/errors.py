@@ -62,7 +62,7 @@ class NotAcknowledged(EvenlaneError):
 
 
 class PutRefused(EvenlaneError):
-    """The store said no for a reason of its own: the message is not stored, and trying again won't help."""
+    """The store has refused for a reason of its own: the message is not stored, and trying again won't help."""
 
 
 class ProducerClosed(EvenlaneError):
@@ -90,7 +90,7 @@ class Fenced(EvenlaneError):
 
 
 class UnknownEpoch(Fenced):
-    """The settle log was written by an owner that etcd has forgotten: under `epoch`, which it claimed under `lease`."""
+    """The settle log was written by an owner that etcd has lost: under `epoch`, which it claimed under `lease`."""
 
     def __init__(self, text: str, epoch: int, lease: int) -> None:
         super().__init__(text)

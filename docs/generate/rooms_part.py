@@ -32,7 +32,7 @@ def _imports() -> dict[str, set[str]]:
 
 
 def _room(parts: tuple[str, ...]) -> str:
-    """The room of a module; "" for what stands beside the rooms (errors, the version)."""
+    """The room of a module; "" for modules outside the rooms (errors, the version)."""
     return parts[0] if (ENGINE / parts[0]).is_dir() else ""
 
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from evenlane.ring.coordination.ports import Coordination
 
 _AT_ONCE = 16  # concurrent explanations; each takes every node a second or so
-_NOT_JOINED = "it has not joined the cluster: it neither owns partitions nor stands by"
+_NOT_JOINED = "it has not joined the cluster: it neither owns partitions nor is on standby"
 _FRESH_NS = 500_000_000
 
 
@@ -64,7 +64,7 @@ class EngineView:
         if view.stopping:
             return "it is ending: it drains"
         if (missing := await self._probe.missing()) or view.node is None:
-            return missing or view.troubles.not_ready or "it is joining anew"
+            return missing or view.troubles.not_ready or "it is rejoining the cluster"
         if now_ns() >= view.node.trusted_until:
             return "its lease in etcd isn't renewed"
         return view.troubles.not_ready

@@ -1,7 +1,7 @@
 """Divides a topic's rate between nodes that want more or less of it than their groups bring along. Pure.
 
 Parts are fractions of the whole topic. Each node has its own part, from the groups that it owns, and wants some part:
-what it could use. First, each node gets what it wants of its own part. Then unwanted parts go to nodes that are short,
+what it could use. First, each node gets what it wants of its own part. Then unused parts go to nodes that are short,
 max-min: a node that lacks little gets all of it, and the rest is shared evenly. The remainder is spread evenly over all
 nodes, so that a node with more work in the next second can start at once.
 

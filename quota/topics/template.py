@@ -1,7 +1,7 @@
 """Templates: the topic that a project gets which appears without one. Off by default: there is no template.
 
 A template is stored in etcd, where anyone may write, and is read as strictly as a topic. It says which projects it is
-for (`match`: `*` stands for any characters, `?` for one), which topic they get, and how many topics it may have created
+for (`match`: `*` matches any characters, `?` one), which topic they get, and how many topics it may have created
 at a time.
 """
 

@@ -37,9 +37,9 @@ class Member:
     under no lease for `clear_after` is cleared.
 
     Invariants:
-    - A partition is in `_todo` unless it is wanted and open, or neither wanted nor ours. `done` follows `generation`
+    - A partition is in `_todo` unless it is desired and open, or neither desired nor ours. `done` follows `generation`
       once `_todo` is empty.
-    - `_departures` has partitions that are open and not wanted, until they close.
+    - `_departures` has partitions that are open and not desired, until they close.
 
     An event costs at most O(log partitions), except plans and listings, which are processed as a whole.
     """
@@ -53,7 +53,7 @@ class Member:
     done: int = 0
     stale_plans: int = 0
     leaving: bool = False
-    serving: bool = True  # without it, unwanted partitions close at once: waiting for their turn would help nobody
+    serving: bool = True  # without it, partitions to release close at once: waiting for their turn would help nobody
     knows_owners: bool = False
     _listed: int = 0  # the revision of the last listing
     _claims: Claims = field(default_factory=Claims)
@@ -126,7 +126,7 @@ class Member:
         return self._want(frozenset() if self.leaving else frozenset(partitions), now)
 
     def leave(self, now: int) -> list[Action]:
-        """Want no more partitions, whatever is planned."""
+        """Release all partitions, whatever is planned."""
         self.leaving = True
         return self._want(frozenset(), now)
 

@@ -207,7 +207,7 @@ def load(
     environ: Mapping[str, str] | None = None,
     config: Path | None = None,
 ) -> Loaded:
-    """The settings in force. A flag that is None was not given; `environ` defaults to the process's own.
+    """The settings in effect. A flag that is None was not given; `environ` defaults to the process's own.
 
     Raises ConfigError for an unknown key or a wrong value, naming key, origin, value and what would be right.
     """

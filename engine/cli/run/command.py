@@ -89,8 +89,8 @@ def run(
     """Run a node: handle the messages of the environment until SIGTERM, then drain.
 
     Topics that have push are pushed by HTTP, by any node; one that does nothing else has --handler
-    evenlane.engine.push:handle. Prints one line on stdout once it serves or stands by, with its HTTP address if
-    there is one. Logs go to stderr. With --processes N it runs nodes ID-0 to ID-(N-1), prints one line when all are
+    evenlane.engine.push:handle. Prints one line on stdout once it serves or is on standby, with its HTTP address
+    if there is one. Logs go to stderr. With --processes N it runs nodes ID-0 to ID-(N-1), prints one line when all are
     ready, and starts again what ends by itself.
 
     Example:

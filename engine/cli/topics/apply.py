@@ -45,8 +45,8 @@ def apply(
     """Make or replace the topics that a file describes; others stay as they are.
 
     The plan is shown first: what is new, changed, unchanged, wrong or held. If any is wrong, nothing is written. On a
-    terminal it is asked before anything is. Left as it is, and told: a topic that somebody changes meanwhile, and an
-    ordered one that would get other groups while its messages wait (held).
+    terminal it asks before it writes. It leaves a topic alone, and says so, if somebody changes it meanwhile, or if it
+    is ordered and would get other groups while its messages wait (held).
     FILE holds {"acme": {"qps": 100, ...}, ...} in JSON, or the same as TOML tables (*.toml); - is stdin, either way.
 
     Example:

@@ -24,7 +24,7 @@ class OwnershipDisagreement:
     def __init__(self, troubles: Troubles) -> None:
         self._troubles = troubles
         self._differs = ""
-        self._waiting: dict[int, int] = {}  # partition -> epoch of an owner that etcd has forgotten
+        self._waiting: dict[int, int] = {}  # partition -> epoch of an owner that etcd has lost
         self._is_logged = False  # since the last agreement
         self._was_logged = False  # at any time
 
@@ -37,7 +37,7 @@ class OwnershipDisagreement:
         self._show()
 
     def on_rolled_back_owner(self, reason: str) -> None:
-        """Report that a settle log names an owner that etcd has forgotten.
+        """Report that a settle log names an owner that etcd has lost.
 
         The node may take over such a partition long after it agrees with etcd again. This is therefore logged only if
         no earlier disagreement was; `differs` logs later ones.
@@ -46,7 +46,7 @@ class OwnershipDisagreement:
         self.differs(reason)
 
     def waits(self, partition: int, epoch: int) -> None:
-        """Report that a previous owner that etcd has forgotten may still serve the partition."""
+        """Report that a previous owner that etcd has lost may still serve the partition."""
         self._waiting[partition] = epoch
         self._show()
 

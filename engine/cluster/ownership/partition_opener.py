@@ -51,7 +51,7 @@ class PartitionOpener:
         self._rolled_back_owners = RolledBackOwners(ttl)
 
     def claimed(self, partition: int) -> None:
-        """Note this node's claim: an owner that etcd has forgotten may serve the partition for one more lease TTL."""
+        """Note this node's claim: an owner that etcd has lost may serve the partition for one more lease TTL."""
         self._rolled_back_owners.begin(partition, now_ns())
 
     def claimed_elsewhere(self, partitions: Iterable[int]) -> None:
@@ -90,7 +90,7 @@ class PartitionOpener:
                 await asyncio.sleep(_PAUSE_S)
 
     async def _outlive(self, partition: int, owner: PastOwner) -> None:
-        """Wait until an owner that etcd has forgotten can no longer serve the partition, and etcd confirms that this
+        """Wait until an owner that etcd has lost can no longer serve the partition, and etcd confirms that this
         node still owns it.
         """
         self._ownership.waits(partition, owner.epoch)

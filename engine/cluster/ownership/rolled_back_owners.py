@@ -1,7 +1,7 @@
-"""Tracks previous owners that etcd has forgotten, and how long they may serve. Pure; times are monotonic ns.
+"""Tracks previous owners that an etcd rollback has erased, and how long they may serve. Pure; times are monotonic ns.
 
 An owner serves for at most one lease TTL after etcd last confirmed its lease and owner key. Once a node has claimed the
-partition, etcd can't confirm the forgotten owner any more. The new owner therefore waits for one TTL from its claim.
+partition, etcd can't confirm the earlier owner any more. The new owner therefore waits for one TTL from its claim.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _SECOND = 1_000_000_000
 
 
 class RolledBackOwners:
-    """Forgotten owners as one session knows them. `ttl` is the TTL of all leases, in seconds.
+    """Rolled-back owners as one session knows them. `ttl` is the TTL of all leases, in seconds.
 
     Invariant: `_since` has the time of a partition's first claim in a row, as a withdrawn claim keeps it.
     """

@@ -33,7 +33,7 @@ def build_leader(
     *,
     shares: bool = True,
 ) -> TopicController:
-    """Build a controller that campaigns as `holder` and performs all duties. Without `shares` it lends no quota."""
+    """Build a controller that campaigns as `holder` and runs all controllers. Without `shares` it lends no quota."""
     env = settings.env
 
     async def remove_groups(project: str, groups: Collection[int], number: int) -> bool:

@@ -101,7 +101,7 @@ class QuotaLender:
     async def _wait(self) -> None:
         """Wait for the next round.
 
-        A round needs a topic that is short of quota. It starts soon after news of one, and regularly otherwise.
+        A round needs a topic that is short of quota. It starts soon after one is reported, and regularly otherwise.
         """
         clock = asyncio.get_running_loop().time
         due = clock() + self._every_s

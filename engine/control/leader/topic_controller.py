@@ -43,7 +43,7 @@ class TopicController:
     """Campaigns as `holder` and reconciles topics while it leads.
 
     `leading` is set while it leads. `alarms` maps a project to the reason why its spec is rejected at present;
-    `refused` counts rejections since the start. `other_controllers(fence)` runs the leader's other duties: their writes
+    `refused` counts rejections since the start. `other_controllers(fence)` runs the other controllers: their writes
     carry the fence, and they end when it no longer holds. `node_lease`: see `LeaderElection`. `last_good(project)`
     returns the topic that this process last read for a project whose accepted topic is corrupted, None if it never read
     one.
@@ -105,7 +105,7 @@ class TopicController:
         return False if self._inbox is None else await self._inbox.ask(project, groups, number)
 
     async def _lead(self, epoch: int) -> None:
-        """Run all duties until one of them ends."""
+        """Run all controllers until one of them ends."""
 
         async def accept(_fence: CreatedAt) -> None:
             await self._accept(epoch)

@@ -43,7 +43,7 @@ class WorkQueue:
 
     def __init__(self, specs: Watch, accepted: Watch) -> None:
         self._arrived = asyncio.Event()
-        self._specs = _Latest(specs, self._arrived, "wishes")
+        self._specs = _Latest(specs, self._arrived, "specs")
         self._accepted = _Latest(accepted, self._arrived, "accepted")
         self._asked: list[GroupCheck] = []
         self._unanswered: list[GroupCheck] = []

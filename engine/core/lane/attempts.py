@@ -106,8 +106,8 @@ class AttemptMarks:
             self.release(sequence)
 
     def is_due(self, sequence: int) -> None:
-        """Clear the due time of a message whose next attempt is due. That isn't news: the log's due time is rounded up
-        anyway.
+        """Clear the due time of a message whose next attempt is due. Nothing is written: the log's due time is rounded
+        up anyway.
         """
         if (mark := self.of.get(sequence)) is not None:
             self.of[sequence] = mark & (1 << _DUE) - 1

@@ -1,4 +1,4 @@
-"""Writes a lane's settle log as its owner: collects news, tracks the append under way, decides when a checkpoint is
+"""Writes a lane's settle log as its owner: collects changes, tracks the append under way, decides when a checkpoint is
 due. Pure.
 """
 
@@ -40,7 +40,7 @@ class SettleLog:
     """The settle log of one lane, as written under one epoch. `now` is monotonic ns throughout.
 
     Invariants:
-    - At most one append is under way: `_sending`. News collects in `unsynced` and in the marks meanwhile.
+    - At most one append is under way: `_sending`. Further changes collect in `unsynced` and in the marks.
     - `position` is the log's end as this owner knows it, `durable_number` the number of the last record that is known
       to be stored. Numbers are never reused, or a late acknowledgement could pass for another record's.
     - Once `closed` is set, the last record says that the epoch has ended cleanly, and nothing is appended any more.
@@ -49,12 +49,12 @@ class SettleLog:
     def __init__(self, epoch: int, lease: int) -> None:
         self._epoch, self._lease = epoch, lease
         self.position = 0
-        self.number = 0  # of the last record cut
+        self.number = 0  # of the last record made
         self.durable_number = 0
         self.closed = False
 
     def begin(self, settled: SettledSet, marks: AttemptMarks, removal: Truncation) -> None:
-        """Log this stream from now on; news of an earlier stream is dropped."""
+        """Log this stream from now on; changes of an earlier stream are dropped."""
         self._settled, self._marks, self._removal = settled, marks, removal
         self.unsynced: list[int] = []  # settled messages; always the same list, because `Lane.settle` appends to it
         self._since = 0
@@ -72,10 +72,10 @@ class SettleLog:
         """Whether the log may have a record of this epoch: the fence was sent, whether or not it was acknowledged."""
         return self.number > 0
 
-    # ---- news
+    # ---- changes
 
     def note(self, now: int) -> None:
-        """Announce news: if none is waiting, the oldest has been waiting since `now`."""
+        """Announce a change: if none is waiting, the oldest has been waiting since `now`."""
         if not self.unsynced and not self._marks.unsynced and self._sending is None:
             self._since = now
 
@@ -102,7 +102,7 @@ class SettleLog:
         self.note(now)
         self._marks.cleared(sequence)
 
-    # ---- news that isn't durable yet
+    # ---- changes that aren't durable yet
 
     @property
     def unsynced_count(self) -> int:
@@ -111,20 +111,20 @@ class SettleLog:
         return len(self.unsynced) + len(self._marks.unsynced) + sending
 
     def oldest_unsynced(self) -> int | None:
-        """The time (monotonic ns) since which the oldest news has been waiting; None if there is none."""
+        """The time (monotonic ns) since which the oldest change has been waiting; None if there is none."""
         if self._sending is not None and self._sending.sequences:
             return self._sending.since
         return self._since if self.unsynced or self._marks.unsynced else None
 
     def not_durable(self) -> tuple[set[int], set[int]]:
-        """The messages with news that isn't durable: those that are settled, and those whose mark has changed."""
+        """The messages with changes that aren't durable: those that are settled, and those whose mark has changed."""
         sending = self._sending
         if sending is None:
             return {*self.unsynced}, {*self._marks.unsynced}
         return {*self.unsynced, *sending.sequences}, {*self._marks.unsynced, *sending.marked}
 
     def awaits(self, sequences: Iterable[int]) -> bool:
-        """Whether any of these messages has news that isn't durable."""
+        """Whether any of these messages has changes that aren't durable."""
         done, marked = self.not_durable()
         return not (done | marked).isdisjoint(sequences)
 

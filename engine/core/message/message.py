@@ -228,7 +228,7 @@ class Message:
         return getattr(self, "_ended", ("", ""))[1]
 
     def in_progress(self, lasting: float = 0.0) -> _Done:
-        """Give a sign of life: ack_wait begins anew, `lasting` seconds from now. `await` it, or just call it (in a
+        """Give a sign of life: ack_wait starts over, `lasting` seconds from now. `await` it, or just call it (in a
         thread, say).
         """
         from evenlane.engine.base.clock import now_ns  # noqa: PLC0415 - the only use of a clock

@@ -1,4 +1,4 @@
-"""Hands over partitions that the plan takes away: their handlers end, and the rest is reported to the next owner."""
+"""Hands off partitions that the plan takes away: their handlers end, and the rest is reported to the next owner."""
 
 from __future__ import annotations
 

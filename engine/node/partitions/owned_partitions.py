@@ -1,6 +1,4 @@
-"""The partitions that a node owns: takes them over, hands them over, and takes back messages that previous
-owners held.
-"""
+"""Takes over the partitions that a node owns, hands them off, and requeues messages that previous owners held."""
 
 from __future__ import annotations
 
@@ -93,7 +91,7 @@ class OwnedPartitions:
         return [lane for partition in self.partitions.values() for lane in partition.both if lane.log.begun]
 
     def feed_again(self, lane: FedLane) -> None:
-        """Feed a lane from the start, after its stream was replaced. A lane that is being handed over still settles, so
+        """Feed a lane from the start, after its stream was replaced. A lane that is being handed off still settles, so
         it counts, too.
         """
         number = lane.id.partition

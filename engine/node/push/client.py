@@ -48,7 +48,7 @@ DEFAULT = Tuning()
 
 class Client:
     """Connections aren't limited, neither per host nor in total, because a limit would make other endpoints wait; the
-    node hands out no more than its `concurrency`. Idle connections are kept for 4 s, and up to 256 of them.
+    node starts no more than its `concurrency`. Idle connections are kept for 4 s, and up to 256 of them.
     """
 
     def __init__(self, *, private: bool, context: ssl.SSLContext, tuning: Tuning = DEFAULT) -> None:

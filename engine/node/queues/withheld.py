@@ -1,4 +1,4 @@
-"""Withholds projects: hands out none of their messages for a while, whatever their topics say."""
+"""Withholds projects: none of their messages is handed out for a while, whatever their topics say."""
 
 from __future__ import annotations
 

@@ -111,7 +111,7 @@ async def cluster(
     env: str = ENV,
     service_s: float = SERVICE_S,
 ) -> AsyncIterator[Cluster]:
-    """The topics of all tenants are in force, and no node runs yet; `settings` are those of all nodes, and their
+    """The topics of all tenants are in effect, and no node runs yet; `settings` are those of all nodes, and their
     handlers take `service_s`. Clusters that share the nats-server at the same time need different `env`. Raises
     EvenlaneError, CoordinationError.
     """

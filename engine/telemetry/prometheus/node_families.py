@@ -30,7 +30,7 @@ def node_families(seen: Snapshot) -> Iterator[Metric]:
     yield _gauge(seen, metric_names.PROJECTS_LEFT_OUT, "Projects that share the label of the rest", tenants.left_out)
     yield _gauge(seen, metric_names.ROUND, "How long the last look at all queues took", tenants.round_s)
     yield _gauge(
-        seen, metric_names.TOPICS_REFUSED, "Wishes that the leader refuses now: the last good ones stay", seen.refused
+        seen, metric_names.TOPICS_REFUSED, "Specs that the leader rejects now: the last good ones stay", seen.refused
     )
 
 

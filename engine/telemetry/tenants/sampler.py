@@ -131,7 +131,7 @@ class QueueSampler:
         await _slowly(ends, size)
 
     def _look_at(self, queues: Iterable[Queue]) -> None:
-        """Look at queues in one moment, with all completions counted: a queue that is silent then has no news."""
+        """Look at queues in one moment, with all completions counted: a queue that is silent then has no changes."""
         self._node.times.add_up()
         running = {message.queue for message in self._node.in_flight}
         for queue in queues:

@@ -1,4 +1,4 @@
-"""A run of `delay` on real servers: messages become due while a million wait, the node is restarted, and hands over to
+"""A run of `delay` on real servers: messages become due while a million wait, the node is restarted, and hands off to
 another; and the figures of each part.
 """
 

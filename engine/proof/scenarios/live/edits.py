@@ -86,7 +86,7 @@ class Editor:
         return found[::-1]
 
     async def restore(self) -> None:
-        """Make all as they were at the beginning; returns when that is in force. Raises EvenlaneError."""
+        """Make all as they were at the beginning; returns when that is in effect. Raises EvenlaneError."""
         revisions = {await self._write(each) for each in self._edited if self._changed[each.name]}
         try:
             async with asyncio.timeout(PATIENCE_S):

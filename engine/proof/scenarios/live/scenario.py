@@ -22,14 +22,14 @@ _MOVES = (STORM, JOIN, LEAVE, KILL, LEADER)
 _SHARE_OFF = 0.2  # so far a share may be off
 _WORST_SECOND = 1.1
 _NOT_SIMULATED = (
-    "the scheduler alone, told of each change at once: how long an edit is on its way from etcd to the nodes can't be "
+    "the scheduler alone, with each change at once: how long an edit is on its way from etcd to the nodes can't be "
     "simulated, `evenlane bench live` without --sim measures it"
 )
 _NOTES = (
     "from the beginning of the write to etcd to the first handler start under the new rule, or the last under the old",
     "judged: nodes that own something of the topic from 1 s before to 1 s after the write, and whoever breaks it later",
     "what nobody owns after a kill -9 is judged from its new owner on",
-    "leader killed: nobody accepts wishes until the next leader, so counted from the latter's key on",
+    "leader killed: nobody accepts specs until the next leader, so counted from the latter's key on",
 )
 
 

@@ -41,7 +41,7 @@ class Push(TraceScenario):
     about = "50 customers' endpoints; one is slow, huge, flapping, silent and dead in turn, with 5,000 messages waiting"
     sim_notes = (
         "the 49 are measured from the bad one's backlog on; dwell is put to the endpoint's answer",
-        "percentiles are of the served: read them beside the share served",
+        "percentiles are of the served: read them together with the share served",
     )
 
     spreads = False

@@ -53,7 +53,7 @@ class Scale(Scenario):
     )
     broker_notes = (
         "end to end is put, feed, schedule, handle and settle in one process; every queue had a message before",
-        "dispatch is what follows the feed, with all messages at hand; medians of interleaved rounds",
+        "dispatch is what follows the feed, with all messages loaded; medians of interleaved rounds",
     )
 
     def __init__(self, sizes: Sizes | None = None, decisions: int = 10_000, messages: int = 40_000) -> None:

@@ -43,7 +43,7 @@ def of_system(text: str) -> str:
 
 
 def _is_write_error(text: str) -> bool:
-    """Whether a refused delete is due to a write error. The same number stands for a missing message, as which unknown
+    """Whether a refused delete is due to a write error. The same number is that of a missing message, as which unknown
     texts count.
     """
     return text.startswith("write ") or any(theirs in text for theirs in _SYSTEM)
