@@ -18,13 +18,14 @@ from evenlane.engine.base import names
 from evenlane.engine.base.background_work import unobtrusive
 from evenlane.engine.base.clock import now_ns
 from evenlane.engine.core.ports import Lost, Refused
-from evenlane.engine.core.wire.meter_record import Block, Head, LaneRow, TopicRow, encode
+from evenlane.engine.core.wire.meter_record import Block, Head, LaneRow, encode
 from evenlane.engine.errors import ConfigError
 from evenlane.engine.node.queues.activity import is_silent
 from evenlane.engine.telemetry.metering.queue_row import has_changed, is_due, read
 from evenlane.engine.telemetry.metering.record_tables import Of, shared_out, tables
 from evenlane.engine.telemetry.metering.rotation import Rotation
 from evenlane.engine.telemetry.metering.silent_rows import SilentRows
+from evenlane.engine.telemetry.metering.topic_rows import TopicRows
 from evenlane.engine.telemetry.tenants.sampler import Ages
 
 if TYPE_CHECKING:
@@ -32,11 +33,11 @@ if TYPE_CHECKING:
 
     from evenlane.engine.base.names import LaneId
     from evenlane.engine.core.queue.queue import Queue
+    from evenlane.engine.core.wire.meter_record import TopicRow
     from evenlane.engine.node.node import Node
     from evenlane.engine.node.partitions.partition import Partition
     from evenlane.engine.telemetry.metering.queue_row import PublishedRow
     from evenlane.engine.telemetry.tenants.registry import TenantRegistry
-    from evenlane.quota.topics.topic import Topic
 
 _log = structlog.get_logger(__name__)
 
@@ -67,7 +68,8 @@ class MeterPublisher:
         self._subject = names.meter_subject(node.env, node.id)
         self._ages = Ages(node)
         self._published: Rotation[Queue, PublishedRow] = Rotation()
-        self._silent = SilentRows(node, self._complete_lane, self._topic_row)
+        self._topics = TopicRows(node)
+        self._silent = SilentRows(node, self._complete_lane, self._topics.of)
         self._left: dict[Queue, tuple[LaneRow, int]] = {}  # queues of partitions handed off, and their backlog then
         self._run = self._number = self._after = 0
         self._refreshed = 0  # queues whose turn is a record up to this one have been refreshed
@@ -136,7 +138,7 @@ class MeterPublisher:
         seen = {each.lane for each in found}.union(*(block.lanes for block in blocks))
         bare = [] if last else self._bare(turns, seen)
         came = {} if last else await self._ages_of(found)
-        topics = await self._topics(found, fairness)
+        topics = await self._topics.rows(found, fairness)
         at, now = node.store.now(), now_ns()
         span, self._since = now - self._since, now
         begun = self._number + 1
@@ -262,27 +264,6 @@ class MeterPublisher:
             if len(came) in (before, len(places)):
                 break
         return came
-
-    async def _topics(self, found: Sequence[Of], fairness: Mapping[str, float]) -> dict[str, TopicRow]:
-        rows: dict[str, TopicRow] = {}
-        for count, each in enumerate(found, start=1):
-            queue = each.reading.queue
-            if queue.project not in rows:
-                rows[queue.project] = self._topic(queue.project, queue.topic, fairness.get(queue.project))
-            if count % _SLICE == 0:
-                await asyncio.sleep(0)
-        return rows
-
-    def _topic_row(self, project: str) -> TopicRow:
-        """Return a project's row, without its fairness."""
-        queues = self._node.queues.of(project)
-        return self._topic(project, queues[0].topic if queues else None, None)
-
-    def _topic(self, project: str, topic: Topic | None, fairness: float | None) -> TopicRow:
-        if topic is None:
-            return TopicRow(project, fairness=fairness)
-        may_use = topic.qps * self._node.queues.shares.part(project)
-        return TopicRow(project, topic.qps, may_use, topic.weight, topic.reserve, topic.concurrency, fairness)
 
 
 def _is_complete(partition: Partition) -> bool:

@@ -16,9 +16,9 @@ from msgspec.structs import replace
 
 from evenlane.engine.telemetry.metric_names import OTHER
 from evenlane.engine.telemetry.tenants.backlog import TenantBacklog, forecast
-from evenlane.engine.telemetry.tenants.busiest import busiest
 from evenlane.engine.telemetry.tenants.fairness import COMPETES, Round, Usage
 from evenlane.engine.telemetry.tenants.flows import Flow, Flows, Pace
+from evenlane.engine.telemetry.tenants.labels import Labels
 from evenlane.engine.telemetry.tenants.waits import Key, WaitTimes
 
 if TYPE_CHECKING:
@@ -44,7 +44,8 @@ class TenantRegistry:
     """
 
     def __init__(self, priorities: Sequence[str], most: int, max_group_qps: float) -> None:
-        self.priorities, self._most, self._max_group_qps = tuple(priorities), most, max_group_qps
+        self.priorities, self._max_group_qps = tuple(priorities), max_group_qps
+        self._labels = Labels(most)
         self.waits = WaitTimes()
         self.usage = Usage()
         self.counted: dict[Place, Flow] = {}
@@ -53,13 +54,11 @@ class TenantRegistry:
         self.left_out = self.indexed = 0
         self.round_s = 0.0
         self.projects: Collection[str] | None = None
-        self._named: set[str] = set()
         self._flows = Flows(len(priorities))
         self._round: dict[Place, TenantBacklog] = {}
         self._began: int | None = None
         self._weight = 0.0
         self._chosen: int | None = None
-        self._moved: dict[str, int] = {}
         self._grown: set[Place] = set()  # places with new counts in this round
         self._at_rest: set[Place] = set()  # places whose backlog is taken from the round before
         # Rounds skip these labels until something happens to them. Invariant: `table` has their backlogs, which are at
@@ -106,7 +105,7 @@ class TenantRegistry:
 
     def look(self, look: QueueSample) -> None:
         project, band = look.project, look.band
-        label = self._label(project)
+        label = self._labels.of(project)
         self._flows.add(project, band, look.flow)
         self._indexing += look.indexed
         self._waiting[project] = self._waiting.get(project, 0) + look.backlog
@@ -134,11 +133,11 @@ class TenantRegistry:
         """Add the new counts of all queues, after all have been looked at. One step per project with new counts."""
         competing = self._competing
         for project, by_band in self._flows.end():
-            label = self._label(project)
+            label = self._labels.of(project)
             for band, flow in enumerate(by_band):
                 self.counted[label, band] = self.counted.get((label, band), Flow()).plus(flow)
                 self._grown.add((label, band))
-            self._moved[project] = self._moved.get(project, 0) + sum(flow.moved for flow in by_band)
+            self._labels.moved(project, sum(flow.moved for flow in by_band))
             waited = self._weight if project in competing else 0.0
             competing.discard(project)
             self._use(project, by_band, waited, weight_of)
@@ -170,8 +169,8 @@ class TenantRegistry:
         until then.
         """
         for (project, band), count in in_flight.items():
-            self._backlog_of(self._label(project), band).in_flight += count
-        here = self._here()
+            self._backlog_of(self._labels.of(project), band).in_flight += count
+        here = self._labels.own(self._present())
         self._labels_at_rest &= here
         self._labels_at_rest.difference_update(label for label, _ in chain(self._round, self._grown))
         self._at_rest = set()
@@ -190,20 +189,6 @@ class TenantRegistry:
 
     def _present(self) -> Collection[str]:
         return self._waiting.keys() if self.projects is None else self.projects
-
-    def _here(self) -> set[str]:
-        """Return the named projects that the node has."""
-        present = self._present()
-        return {name for name in self._named if name in present}
-
-    def _label(self, project: str) -> str:
-        """Return the project's own label if it has one or there is room, otherwise the shared one."""
-        if project in self._named:
-            return project
-        if len(self._named) < self._most and project != OTHER:
-            self._named.add(project)
-            return project
-        return OTHER
 
     def _backlog_of(self, label: str, band: int) -> TenantBacklog:
         tenant_backlog = self._round.get((label, band))
@@ -255,7 +240,7 @@ class TenantRegistry:
     def _forecast(self, topic_of: Callable[[str], Topic | None], part_of: Callable[[str], float]) -> Iterator[None]:
         quotas = {project: qps for project, qps in self.quotas.items() if project in self._labels_at_rest}
         at_rest: list[str] = []
-        for project in self._named - self._labels_at_rest:
+        for project in self._labels.named - self._labels_at_rest:
             yield
             topic = topic_of(project)
             if topic is not None:
@@ -278,31 +263,13 @@ class TenantRegistry:
     # ---- labels
 
     def _choose(self, now: int) -> Iterator[None]:
-        """Choose labels every 10 s, if there are more projects than labels."""
+        """Choose labels every 10 s."""
         if self._chosen is None or now - self._chosen >= _CHOOSE_EVERY:
             self._chosen = now
             yield from self.usage.tidy()
-            moved, self._moved = self._moved, {}
-            if len(self._present()) > len(self._here()) + (OTHER in self._present()):
-                self._name(self._scores(moved))
-        self.left_out = len(self._present()) - len(self._here())
-
-    def _scores(self, moved: Mapping[str, int]) -> dict[str, int]:
-        """Score named projects and those with any activity. A silent project displaces no other, and gets a free label
-        once it is active.
-        """
-        known = self._waiting.keys() | moved.keys() | self._named
-        return {
-            project: self._waiting.get(project, 0) + moved.get(project, 0)
-            for project in known
-            if project in self._present()
-        }
-
-    def _name(self, scores: Mapping[str, int]) -> None:
-        named = busiest(scores, self._named, self._most)
-        for gone in self._named - named:
-            self._forget(gone)
-        self._named = named
+            for label in self._labels.choose(self._waiting, self._present()):
+                self._forget(label)
+        self.left_out = len(self._present()) - len(self._labels.own(self._present()))
 
     def _forget(self, label: str) -> None:
         self.waits.drop(label)
