@@ -15,7 +15,7 @@ from evenlane.engine.core.message.log_fields import lane_fields
 from evenlane.engine.core.ports import Lost, Refused
 from evenlane.engine.errors import ConfigError, UnknownEpoch
 from evenlane.engine.node.partitions.backlog_schedule import OPEN_FIRST_S, BacklogSchedule
-from evenlane.engine.node.partitions.closing import HANDLER_WAIT_S, ClosingPartitions
+from evenlane.engine.node.partitions.closing_partitions import HANDLER_WAIT_S, ClosingPartitions
 from evenlane.engine.node.partitions.partition import Partition
 
 if TYPE_CHECKING:

@@ -1,4 +1,8 @@
-"""The store port on JetStream: one stream per lane, one for dead letters, one for the settle log."""
+"""The store port on JetStream: one stream per lane, one for dead letters, one for the settle log.
+
+The module is long because the port is wide. Feeds, reads, deletion and retention are modules of their own; puts and
+appends to the log are not, as that would cost a call per message.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +18,7 @@ from evenlane.engine.base.clock import now_ns
 from evenlane.engine.core.ports import Disconnected, LaneState, LogMoved, Lost, QueueFull, Receipt, Refused, TooLarge
 from evenlane.engine.core.wire import headers as h
 from evenlane.engine.errors import ConfigError, Unreachable
-from evenlane.engine.store.jetstream import removing, retention, streams
+from evenlane.engine.store.jetstream import deletion, retention, streams
 from evenlane.engine.store.jetstream.api.responses import NOBODY, asked, checked, receipt
 from evenlane.engine.store.jetstream.api.server_clock import ServerClock
 from evenlane.engine.store.jetstream.api.values import PubAck, StreamInfo
@@ -301,10 +305,10 @@ class JetStreamStore:
         return LaneState(info.created, info.state.first_seq, info.state.last_seq, info.state.at)
 
     async def purge(self, lane: LaneId, below: int) -> None:
-        await removing.purge(self._connection, self._reads, names.stream(self._env, lane), below)
+        await deletion.purge(self._connection, self._reads, names.stream(self._env, lane), below)
 
     async def delete(self, lane: LaneId, sequence: int) -> None:
-        await removing.delete(self._connection, names.stream(self._env, lane), sequence)
+        await deletion.delete(self._connection, names.stream(self._env, lane), sequence)
 
     async def unwritable(self, streams: Sequence[str]) -> dict[str, Unwritable]:
         return await self._writability.of(streams)

@@ -11,7 +11,7 @@ import pytest
 from evenlane.engine.base.names import LaneId
 from evenlane.engine.core.ports import Disconnected, Lost, Refused
 from evenlane.engine.errors import ConfigError
-from evenlane.engine.store.jetstream import removing, retention, streams
+from evenlane.engine.store.jetstream import deletion, retention, streams
 from evenlane.engine.store.jetstream.api import queue_limit
 from evenlane.engine.store.jetstream.api.server_clock import ServerClock
 from evenlane.engine.store.jetstream.api.values import ConsumerInfo, MessageAnswer, StreamInfo, StreamPage
@@ -134,7 +134,7 @@ def calls(server):
         "busy": (reads.busy, lost),
         "subjects": (lambda: reads.held(LANE, "acme"), lost),
         "scan": (lambda: Scan(server, "S", "s", 1, 0, sequence_of).count(), Lost),
-        "purge": (lambda: removing.purge(server, reads, "S", 5), lost),
+        "purge": (lambda: deletion.purge(server, reads, "S", 5), lost),
         "clock": (lambda: ServerClock().read(server, "S"), lost),
         "kept": (lambda: retention.kept(server, "online"), REFUSED),
         "ensure": (lambda: streams.ensure(server, []), REFUSED),
