@@ -94,7 +94,7 @@ class SimCoordination:
         for watch in self._watches:
             watch.disconnect()
 
-    def forget(self) -> None:
+    def discard(self) -> None:
         """The node is dead: its watches receive nothing more."""
         self._closed = True
         self._watches.clear()
@@ -155,7 +155,7 @@ class SimCoordination:
     async def close(self) -> None:
         for watch in list(self._watches):
             await watch.aclose()
-        self.forget()
+        self.discard()
 
     def closed(self, watch: SimWatch) -> None:
         self._watches.pop(watch, None)

@@ -38,19 +38,19 @@ _POISON = ("poison",)
 @contextmanager
 def _noted_late() -> Iterator[None]:
     """The fence has the previous owner's horizon; the owner's own one follows with the first settlement."""
-    real_recover, real_cut = Lane.recover, Lane.cut
+    real_recover, real_next_append = Lane.recover, Lane.next_append
     late: WeakKeyDictionary[Lane, int] = WeakKeyDictionary()
 
     def recover(self: Lane, log: LogState, state: LaneState, high_at: int | None, own: int = 0) -> bool:
         late[self] = own
         return real_recover(self, log, state, high_at, log.horizon)
 
-    def cut(self: Lane, now: int, *, fence: bool = False) -> Append | None:
+    def next_append(self: Lane, now: int, *, fence: bool = False) -> Append | None:
         if not fence:
             self.horizon = late.pop(self, self.horizon)
-        return real_cut(self, now, fence=fence)
+        return real_next_append(self, now, fence=fence)
 
-    with patch.object(Lane, "recover", recover), patch.object(Lane, "cut", cut):
+    with patch.object(Lane, "recover", recover), patch.object(Lane, "next_append", next_append):
         yield
 
 
@@ -68,14 +68,14 @@ def _not_carried() -> Iterator[None]:
 @contextmanager
 def _dropped_early() -> Iterator[None]:
     """The first settlement drops the horizon."""
-    real = Lane.cut
+    real = Lane.next_append
 
-    def cut(self: Lane, now: int, *, fence: bool = False) -> Append | None:
+    def next_append(self: Lane, now: int, *, fence: bool = False) -> Append | None:
         if not fence:
             self.horizon = 0
         return real(self, now, fence=fence)
 
-    with patch.object(Lane, "cut", cut):
+    with patch.object(Lane, "next_append", next_append):
         yield
 
 
@@ -110,10 +110,10 @@ def _lanes_only() -> Iterator[None]:
 @contextmanager
 def _clean_while_it_runs() -> Iterator[None]:
     """The log records a clean end while handlers run; all else is right."""
-    real = Lane.cut
+    real = Lane.next_append
     records: list[Record] = []
 
-    def cut(self: Lane, now: int, *, fence: bool = False) -> Append | None:
+    def next_append(self: Lane, now: int, *, fence: bool = False) -> Append | None:
         early = self.handoff is not None and not self.ended and self.log.begun
         if early:
             self.log.checkpoint_due = True
@@ -127,7 +127,7 @@ def _clean_while_it_runs() -> Iterator[None]:
             msgspec.structs.replace(record, clean=True) if records and records[0] is record else record
         )
 
-    with patch.object(Lane, "cut", cut), patch.object(settle_record, "encode", encode):
+    with patch.object(Lane, "next_append", next_append), patch.object(settle_record, "encode", encode):
         yield
 
 

@@ -196,7 +196,7 @@ class Promises:
         """The stream loses all messages after `above`, by a fault that promise L doesn't cover."""
         line = self.line(name)
         line.broken = True
-        self._order.forget([*line.items.values()])
+        self._order.discard([*line.items.values()])
         for item in line.items.values():
             self.attempts.mark_stale(item.uid)
         for sequence in [s for s in line.items if s > above]:

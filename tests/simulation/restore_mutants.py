@@ -8,9 +8,9 @@ from unittest.mock import patch
 
 from evenlane.engine.cluster.leader_election import LeaderElection
 from evenlane.engine.cluster.ownership.epochs import Epochs
-from evenlane.engine.cluster.ownership.forgotten_owners import ForgottenOwners
 from evenlane.engine.cluster.ownership.handoff_receiver import HandoffReceiver
 from evenlane.engine.cluster.ownership.lease import NodeLease
+from evenlane.engine.cluster.ownership.rolled_back_owners import RolledBackOwners
 from evenlane.engine.node.partitions import takeover
 from evenlane.engine.node.settle.settler import Settler
 from evenlane.ring.coordination.revisions import KeyRevisions
@@ -37,7 +37,7 @@ def _not_compared() -> Iterator[None]:
 @contextmanager
 def _not_waited_for() -> Iterator[None]:
     """No node waits for an owner that etcd has lost."""
-    with patch.object(ForgottenOwners, "until", lambda *_: 0):
+    with patch.object(RolledBackOwners, "until", lambda *_: 0):
         yield
 
 

@@ -108,7 +108,7 @@ class SimStore(MemoryStore):
             for feed in self._feeds:
                 feed.wake()
 
-    def forget(self) -> None:
+    def discard(self) -> None:
         """The node is dead: it receives nothing any more."""
         if self in self.server.stores:
             self.server.stores.remove(self)

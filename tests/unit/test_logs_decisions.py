@@ -144,7 +144,7 @@ class TestTopics:
         await etcd.delete("/evenlane/online/topics/acme")
         await until(lambda: ("a topic is in force", "deleted", "active") in self.states(log))
         groups = range(logged(log, "a topic is in force", state="deleted")["groups"])
-        await until(lambda: controller.emptied("acme", groups))
+        await until(lambda: controller.remove_groups("acme", groups))
         await controller.close()
         logged(log, "a topic is gone", project="acme")
         logged(log, "leads no more", node="n1", epoch=epoch)

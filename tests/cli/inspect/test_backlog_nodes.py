@@ -124,7 +124,7 @@ async def test_cancel_finds_a_waiting_message_anywhere(world, run_json, waiting,
 
 async def test_silent_owner_is_named_and_keeps_its_messages(world, waiting, monkeypatch):
     """A stopped process owns its partitions until its lease ends, so no other process may drop their messages."""
-    monkeypatch.setattr(purge, "_PATIENCE_S", 1.0)
+    monkeypatch.setattr(purge, "_TIMEOUT_S", 1.0)
     monkeypatch.setattr(purge, "_SILENT_S", 0.5)
     node = await world.node(lease_ttl=60)
     await world.topics("acme", state="paused")

@@ -1,6 +1,8 @@
 """A node on the model of etcd whose requests, answers and events are single calls, in any order."""
 
-from evenlane.ring.membership.member import Acquire, Close, Confirm, Drop, Mark, Member, Open, Owner, Release
+from evenlane.ring.membership.actions import Acquire, Close, Confirm, Drop, Mark, Open, Release
+from evenlane.ring.membership.member import Member
+from evenlane.ring.membership.owner_keys import Owner
 
 TRUST = 1_000_000_000  # ns
 
@@ -60,7 +62,7 @@ class Node:
                 case Confirm(generation):
                     assert generation > self.confirmed
                     self.confirmed = generation
-                    assert sorted(self.member.wanted) == self.member.owned
+                    assert sorted(self.member.desired) == self.member.owned
 
     def receive(self, now):
         """Receive the next event of the watch."""

@@ -3,18 +3,9 @@
 from dataclasses import dataclass, field
 
 from evenlane.engine.core.lane.handoff_state import HandoffState, StreamIdentity
-from evenlane.ring.membership.member import (
-    Acquire,
-    Clear,
-    Close,
-    Confirm,
-    Drop,
-    Mark,
-    Member,
-    Open,
-    Owner,
-    Release,
-)
+from evenlane.ring.membership.actions import Acquire, Clear, Close, Confirm, Drop, Mark, Open, Release
+from evenlane.ring.membership.member import Member
+from evenlane.ring.membership.owner_keys import Owner
 from tests.support.ownership.etcd_model import Etcd as Model
 
 SECOND = 10**9

@@ -51,7 +51,7 @@ class KeyOrder:
         item.place = len(chain.items)
         chain.items.append(item)
 
-    def forget(self, items: Iterable[Item]) -> None:
+    def discard(self, items: Iterable[Item]) -> None:
         """The stream of these messages was replaced or rolled back."""
         for item in items:
             if item.chain is not None:

@@ -9,8 +9,8 @@ from tests.support.until import until
 class Work:
     """Turns that last until their event in `ends` is set."""
 
-    def __init__(self, few, patience_s):
-        self.pacing, self.begun, self.ends = Pacing(few, patience_s), [], {}
+    def __init__(self, few, max_turn_s):
+        self.pacing, self.begun, self.ends = Pacing(few, max_turn_s), [], {}
 
     async def run(self, name):
         self.ends[name] = asyncio.Event()
@@ -23,7 +23,7 @@ class Work:
 
 
 async def test_next_turn_begins_when_one_ends():
-    work = Work(2, patience_s=60)
+    work = Work(2, max_turn_s=60)
     tasks = work.start("a", "b", "c")
     await until(lambda: len(work.begun) == 2)
     work.ends["b"].set()
@@ -35,7 +35,7 @@ async def test_next_turn_begins_when_one_ends():
 
 async def test_next_turn_begins_next_to_a_slow_one():
     """Z1: a stream without a leader must not keep other partitions from being served."""
-    work = Work(1, patience_s=0.01)
+    work = Work(1, max_turn_s=0.01)
     tasks = work.start("slow", "b", "c")
     await until(lambda: work.begun == ["slow", "b", "c"])
     for end in work.ends.values():
@@ -44,13 +44,13 @@ async def test_next_turn_begins_next_to_a_slow_one():
 
 
 async def test_late_or_cancelled_turn_counts_once():
-    work = Work(1, patience_s=0.01)
+    work = Work(1, max_turn_s=0.01)
     slow, cancelled = work.start("slow", "cancelled")
     await until(lambda: work.begun == ["slow", "cancelled"])
     cancelled.cancel()
     work.ends["slow"].set()
     await asyncio.gather(slow, cancelled, return_exceptions=True)
-    work.pacing = Pacing(1, patience_s=60)
+    work.pacing = Pacing(1, max_turn_s=60)
     one, two = work.start("one", "two")
     await until(lambda: work.begun[2:] == ["one"])
     one.cancel()
@@ -61,7 +61,7 @@ async def test_late_or_cancelled_turn_counts_once():
 
 async def test_turns_begin_at_a_distance():
     """Z6: many partitions that are opened at once leave time for those that don't move."""
-    pacing, begun = Pacing(10, patience_s=60), []
+    pacing, begun = Pacing(10, max_turn_s=60), []
     start = asyncio.get_running_loop().time()
 
     async def run():

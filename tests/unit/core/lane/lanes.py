@@ -33,6 +33,6 @@ def lane_of(lane: LaneId = LANE, open_queue=opened) -> FedLane:
 
 def acked(lane: FedLane, now: int = 0) -> Append:
     """The lane's next record, acknowledged by the log."""
-    append = lane.cut(now)
+    append = lane.next_append(now)
     lane.log.acknowledged(append)
     return append

@@ -156,7 +156,7 @@ class LaneHistory:
         self.cut("acked", fence=True)
 
     def cut(self, end, *, fence=False):
-        append = self.lane.cut(0, fence=fence)
+        append = self.lane.next_append(0, fence=fence)
         if append is None:
             return
         if end != "lost":
@@ -221,7 +221,7 @@ def test_handoff_passes_marks_without_holders(held):
     for sequence, epoch in held:
         history.lane.hold(epoch, [sequence])
         history.lane.log.mark_failed(1, 0, 0)
-    assert history.lane.cut(0) is not None
+    assert history.lane.next_append(0) is not None
     history.lane.stop([])
     history.lane.cut_off()
     assert {sequence for sequence, _ in held} | {1} == {sequence for sequence, _ in history.lane.handoff.failed}

@@ -87,7 +87,7 @@ def test_settled_messages_are_not_read_ahead():
         pass
     for sequence in (2, 4):
         first.lane.settle(sequence, first.lane.generation, 0)
-    first.store(first.lane.cut(0))
+    first.store(first.lane.next_append(0))
     owner = Owner(stream, first.log, 2, MemoryBudget())
     owner.begin_with_a_tail()
     assert 1 == owner.lane.next_ahead(b"small")

@@ -106,7 +106,7 @@ def lane():
 
 def durable(lane, *, fence=False):
     """The lane's next record, acknowledged by the log."""
-    append = lane.cut(0, fence=fence)
+    append = lane.next_append(0, fence=fence)
     if append is None:
         return None
     lane.log.acknowledged(append)
@@ -121,7 +121,7 @@ class TestRecordsOfALane:
 
     def test_fence_without_checkpoint_carries_the_horizon(self, lane):
         """X11: the short fence of a lane whose checkpoint is too large."""
-        append = lane.cut(0, fence=True)
+        append = lane.next_append(0, fence=True)
         lane.log.withdraw(append)
         lane.log.defer_checkpoint()
         fence = durable(lane, fence=True)
@@ -172,7 +172,7 @@ class TestRecordsOfALane:
         """X11: the log is closed only once the clean end is stored."""
         durable(lane, fence=True)
         lane.stop([])
-        lane.log.withdraw(lane.cut(0))
+        lane.log.withdraw(lane.next_append(0))
         assert not lane.log.closed
         assert durable(lane).clean
 

@@ -24,13 +24,13 @@ def test_checkpoint_follows_each_100_appends():
 
 def test_no_record_is_cut_when_clean_sending_or_fenced():
     lane = lane_of()
-    first = lane.cut(0)
-    assert (True, None) == (first.record.checkpoint, lane.cut(0))
+    first = lane.next_append(0)
+    assert (True, None) == (first.record.checkpoint, lane.next_append(0))
     lane.log.acknowledged(first)
-    assert None is lane.cut(0)
+    assert None is lane.next_append(0)
     lane.settle(1, 0, 0)
     lane.fenced = True
-    assert None is lane.cut(0)
+    assert None is lane.next_append(0)
 
 
 def test_age_of_oldest_unsynced_counts_from_its_settle():
@@ -40,12 +40,12 @@ def test_age_of_oldest_unsynced_counts_from_its_settle():
     assert None is lane.log.oldest_unsynced()
     lane.settle(1, 0, 100)
     lane.settle(2, 0, 200)
-    append = lane.cut(300)
+    append = lane.next_append(300)
     lane.settle(3, 0, 400)
     assert (100, 3) == (lane.log.oldest_unsynced(), lane.log.unsynced_count)
     lane.log.withdraw(append)
     assert (100, 3) == (lane.log.oldest_unsynced(), lane.log.unsynced_count)
-    lane.log.acknowledged(lane.cut(500))
+    lane.log.acknowledged(lane.next_append(500))
     assert (None, 0) == (lane.log.oldest_unsynced(), lane.log.unsynced_count)
 
 
@@ -63,7 +63,7 @@ def test_checkpoint_omits_settles_below_the_watermark():
         lane.settle(sequence, 0, 0)
     acked(lane)
     lane.log.checkpoint_due = True
-    log = settle_record.fold([settle_record.encode(lane.cut(0).record)])
+    log = settle_record.fold([settle_record.encode(lane.next_append(0).record)])
     assert (4, [(6, 6)]) == (log.settled.watermark, list(log.settled.above()))
 
 
@@ -82,7 +82,7 @@ def test_settle_during_deletes_is_logged_and_deleted_later():
     lane.removal.erased(batch)
     assert ([3, 6], [5]) == (batch, lane.removal.to_erase(10))
     lane.log.checkpoint_due = True
-    assert 5 in settle_record.fold([settle_record.encode(lane.cut(0).record)]).settled
+    assert 5 in settle_record.fold([settle_record.encode(lane.next_append(0).record)]).settled
 
 
 # ---- identity

@@ -33,7 +33,7 @@ class Feeding:
         tuning = Tuning(**tuning)
         self.backlog, self.became_ready, self.feed_, self.all_feeds = backlog, [], None, []
         self.lane = FedLane(LANE, 1, MemoryBudget(), Host(self.open_queue, self.on_ready))
-        self.catch_up_priority = CatchUpPriority(self.on_ready, BANDS, tuning.patience_s)
+        self.catch_up_priority = CatchUpPriority(self.on_ready, BANDS, tuning.backlog_wait_s)
         ready = SimpleNamespace(queue_ready=self.on_ready)
         self.feeds = LaneFeed(self, self.lane, ready, None, self.catch_up_priority, ReadAhead(self), tuning)
         self.delivered = 0
@@ -144,7 +144,7 @@ async def test_large_backlog_waits_for_no_queue_that_is_read_ahead():
 async def test_lower_bands_wait_for_a_limited_time(most):
     """The more urgent messages may be removed, or arrive slowly."""
     urgent = subject(0, "high")
-    feeding = Feeding(subject(0, "low"), urgent, urgent, patience_s=0.01, small=most, tail_beyond=most)
+    feeding = Feeding(subject(0, "low"), urgent, urgent, backlog_wait_s=0.01, small=most, tail_beyond=most)
     await feeding.begin()
     feeding.feeds.catch_up()
     feeding.deliver(feeding.backlog[0])
@@ -168,7 +168,7 @@ async def test_replaced_stream_ends_the_wait(new):
 
 
 async def test_dropped_feed_makes_no_queue_ready():
-    feeding = Feeding(subject(0, "low"), subject(0, "high"), patience_s=0.0)
+    feeding = Feeding(subject(0, "low"), subject(0, "high"), backlog_wait_s=0.0)
     await feeding.begin()
     feeding.deliver(feeding.backlog[0])
     await feeding.feeds.drop()

@@ -1,6 +1,7 @@
 """Members in the usual states."""
 
-from evenlane.ring.membership.member import Acquire, Close, Confirm, Member, Open, Release
+from evenlane.ring.membership.actions import Acquire, Close, Confirm, Open, Release
+from evenlane.ring.membership.member import Member
 
 OWN_LEASE, OTHER_LEASE = 7, 8  # leases
 FAR = 1 << 62

@@ -2,17 +2,11 @@
 
 import pytest
 
-from evenlane.ring.membership.member import (
-    AGAIN_NS,
-    Acquire,
-    Close,
-    Confirm,
-    Member,
-    Open,
-    Owner,
-    Phase,
-    Release,
-)
+from evenlane.ring.membership.actions import Acquire, Close, Confirm, Open, Release
+from evenlane.ring.membership.claims import RETRY_NS
+from evenlane.ring.membership.member import Member
+from evenlane.ring.membership.owner_keys import Owner
+from evenlane.ring.membership.phase import Phase
 from tests.unit.ring.membership.members import FAR, OTHER_LEASE, OWN_LEASE, member, owning, releasing
 
 
@@ -57,16 +51,16 @@ class TestAcquiring:
         made.acquired(0, 0, 100)
         made.acquired(1, 0, 100)
         made.owner_seen(1, Owner(4, OTHER_LEASE), 100)
-        assert 100 + AGAIN_NS == made.wake_at()
-        assert [] == made.tick(99 + AGAIN_NS)
-        assert [Acquire(0, 3)] == made.tick(100 + AGAIN_NS)
+        assert 100 + RETRY_NS == made.wake_at()
+        assert [] == made.tick(99 + RETRY_NS)
+        assert [Acquire(0, 3)] == made.tick(100 + RETRY_NS)
 
     def test_unplanned_partition_is_not_requested_again(self):
         made = member()
         made.planned(3, 1, [0], 0)
         made.planned(4, 2, [], 0)
         made.unsure(0, 0)
-        assert [Confirm(2)] == made.tick(AGAIN_NS)
+        assert [Confirm(2)] == made.tick(RETRY_NS)
         assert None is made.wake_at()
 
     def test_fenced_node_acquires_nothing_until_renewed(self):
@@ -85,7 +79,7 @@ class TestAnswers:
         made.planned(3, 1, [0], 0)
         made.unsure(0, 0)
         made.planned(4, 2, [], 0)
-        made.tick(AGAIN_NS)
+        made.tick(RETRY_NS)
         assert [Open(0, 5), Close(0, 5)] == made.owner_seen(0, Owner(5, OWN_LEASE), 0)
 
     def test_answer_after_the_watch_has_no_effect(self):
@@ -141,7 +135,7 @@ class TestPlans:
         made = owning()
         made.planned(6, 4, [0], 0)
         assert [] == made.planned(7, 3, [1, 2], 0)
-        assert (1, {0}, 4) == (made.stale_plans, made.wanted, made.generation)
+        assert (1, {0}, 4) == (made.stale_plans, made.desired, made.generation)
 
     def test_plan_is_confirmed_when_carried_out_completely(self):
         """Z5, C1."""

@@ -4,7 +4,8 @@ from hypothesis import Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from evenlane.ring.membership.member import Acquire, Owner
+from evenlane.ring.membership.actions import Acquire
+from evenlane.ring.membership.owner_keys import Owner
 from tests.support.ownership.checked_node import TRUST, Node
 from tests.support.ownership.etcd_model import Etcd
 
@@ -48,9 +49,9 @@ class Members(RuleBasedStateMachine):
             _, generation, partitions = self.etcd.plans[number]
             self.etcd.put_plan(number, generation - age, sorted(planned))
             if self.nodes[number].member.generation == generation:
-                before = self.nodes[number].member.wanted
+                before = self.nodes[number].member.desired
                 self.nodes[number].receive_plan(self.now)
-                assert before == self.nodes[number].member.wanted
+                assert before == self.nodes[number].member.desired
             self.generation += 1
             self.etcd.put_plan(number, self.generation, partitions)
 

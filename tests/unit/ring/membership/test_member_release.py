@@ -2,15 +2,10 @@
 
 import pytest
 
-from evenlane.ring.membership.departures import MOST_GAP_NS, PATIENCE_NS
-from evenlane.ring.membership.member import (
-    Close,
-    Confirm,
-    Drop,
-    Mark,
-    Owner,
-    Phase,
-)
+from evenlane.ring.membership.actions import Close, Confirm, Drop, Mark
+from evenlane.ring.membership.departures import MOST_GAP_NS, MOST_WAIT_NS
+from evenlane.ring.membership.owner_keys import Owner
+from evenlane.ring.membership.phase import Phase
 from tests.unit.ring.membership.members import OTHER_LEASE, OWN_LEASE, member, owning, owning_two, releasing
 
 
@@ -93,9 +88,9 @@ class TestDeparting:
         """Z1, P5: a dead new owner delays the others only for a moment."""
         made = owning_two()
         made.planned(9, 2, [], 0)
-        assert PATIENCE_NS == made.wake_at()
-        assert [] == made.tick(PATIENCE_NS - 1)
-        assert [Close(1, 6)] == made.tick(PATIENCE_NS)
+        assert MOST_WAIT_NS == made.wake_at()
+        assert [] == made.tick(MOST_WAIT_NS - 1)
+        assert [Close(1, 6)] == made.tick(MOST_WAIT_NS)
 
     def test_plan_is_confirmed_when_all_are_released(self):
         """Z5."""
@@ -104,15 +99,15 @@ class TestDeparting:
         made.closed(0, 5)
         assert [] == made.released(0, 5, 0)
         assert made.busy
-        made.tick(PATIENCE_NS)
+        made.tick(MOST_WAIT_NS)
         made.closed(1, 6)
-        assert [Confirm(2)] == made.released(1, 6, PATIENCE_NS)
+        assert [Confirm(2)] == made.released(1, 6, MOST_WAIT_NS)
 
     def test_partition_planned_again_before_its_turn_stays_open(self):
         made = owning_two()
         made.planned(9, 2, [], 0)
         made.planned(10, 3, [1], 0)
-        assert [] == made.tick(PATIENCE_NS)
+        assert [] == made.tick(MOST_WAIT_NS)
         assert ([1], None) == (made.owned, made.wake_at())
 
     def test_vanished_key_drops_a_partition_before_its_turn(self):
@@ -120,7 +115,7 @@ class TestDeparting:
         made = owning_two()
         made.planned(9, 2, [], 0)
         assert [Drop(1, 6)] == made.owner_gone(1, 10, 0)
-        assert [] == made.tick(PATIENCE_NS)
+        assert [] == made.tick(MOST_WAIT_NS)
 
     def test_node_that_cannot_serve_closes_all_at_once(self):
         """Fault 10: it has had no NATS for 5 s."""
