@@ -112,8 +112,8 @@ class Dispatcher:
         """
         queue = message.queue
         while (
-            queue.hand
-            and not (message.suspect or _is_suspect(queue.hand[0]))
+            queue.ready
+            and not (message.suspect or _is_suspect(queue.ready[0]))
             and (grant := self._scheduler.again(queue, now)) is not None
         ):
             another = self._hand_out(grant, now)
@@ -123,7 +123,7 @@ class Dispatcher:
 
     def is_expired(self, message: Message, now: int) -> bool:
         """Whether the message has outlived its time to live."""
-        return expired(message.entry, message.queue.ttl, now + self._clock.offset)
+        return expired(message.entry, message.queue.rules.ttl, now + self._clock.offset)
 
     def _set_aside(self, queue: Queue, now: int) -> None:
         """Defer the queue to the next turn of the loop: many messages of this turn ended without a handler (expired
@@ -143,31 +143,31 @@ class Dispatcher:
     def _hand_out(self, grant: Grant[Queue], now: int) -> Message | None:
         """The head of the granted queue, charged; None if it is gone, has expired, or must wait."""
         queue = grant.queue
-        hand = queue.hand
-        if not hand:  # the stream was replaced meanwhile
+        ready, rules = queue.ready, queue.rules
+        if not ready:  # the stream was replaced meanwhile
             self._refuse(grant, now)
             return None
-        entry = hand.pop(0)  # (`Queue.take`, inlined to save a call per message)
+        entry = ready.pop(0)  # (`Queue.take`, inlined to save a call per message)
         lane, sequence, at, _, _, size, special = entry
         self._limits.held -= size
-        queue.hand_bytes -= size
+        queue.ready_bytes -= size
         if self._memory.starved:
             self._memory.freed()
-        if queue.behind and len(hand) < queue.low and not queue.loading:
+        if queue.behind and len(ready) < rules.low and not queue.loading:
             self._reader.want(queue)
         mark, recorded = 0, False
-        if sequence <= lane.horizon or queue.careful or lane.later or lane.marks.of or lane.dropped:
+        if sequence <= lane.horizon or rules.careful or lane.later or lane.marks.of or lane.dropped:
             mark = lane.marks.of.get(sequence, 0)
             recorded = _is_recorded(queue, entry, mark)
             if self._waits(queue, entry, mark, now, recorded=recorded):
                 self._refuse(grant, now)
                 return None
         # Skipped for most messages: they are young, and have none of our headers.
-        if (special or 0 < queue.ttl <= now + self._clock.offset - at) and self._ends_here(grant, entry, now):
+        if (special or 0 < rules.ttl <= now + self._clock.offset - at) and self._ends_here(grant, entry, now):
             self._refuse(grant, now)
             return None
         grant.commit(now)
-        if not hand:
+        if not ready:
             self._scheduler.empty(queue, now)
         message = Message(entry, queue, self._env, self._id, now, mark)
         if recorded:
@@ -179,7 +179,7 @@ class Dispatcher:
     def _refuse(self, grant: Grant[Queue], now: int) -> None:
         """Cancel the grant: its message doesn't start."""
         grant.cancel()
-        if not grant.queue.hand:
+        if not grant.queue.ready:
             self._scheduler.empty(grant.queue, now)
 
     def _waits(self, queue: Queue, entry: Entry, mark: int, now: int, *, recorded: bool) -> bool:
@@ -197,7 +197,7 @@ class Dispatcher:
         if not self._eligibility.killed_too_often(queue, entry, mark):
             return False
         message = Message(entry, queue, self._env, self._id, now, one_less(mark))
-        queue.dead += 1
+        queue.stats.dead += 1
         death = DeadLetterReason(f"{_end_of_process(lane, sequence)} in attempt {message.attempt}", "")
         _log.warning("a message has killed its process: it goes to the dead letters", **message_fields(message))
         self._failures.dead(message, death, fall_back=False)
@@ -214,7 +214,7 @@ class Dispatcher:
             if refused[0].fatal:
                 self._bury(grant, entry, str(refused[0]), now)
                 return True
-        if not expired(entry, queue.ttl, now + self._clock.offset):
+        if not expired(entry, queue.rules.ttl, now + self._clock.offset):
             return False
         self._expire(grant, entry, now)
         return True
@@ -222,12 +222,13 @@ class Dispatcher:
     def _expire(self, grant: Grant[Queue], entry: Entry, now: int) -> None:
         queue = grant.queue
         self._counters.expired += 1
-        if queue.topic is not None and queue.topic.dead_letter_expired:
+        topic = queue.rules.topic
+        if topic is not None and topic.dead_letter_expired:
             self._bury(grant, entry, "expired", now)
             return
         lane, place = entry[0], MessageRef(entry[0], entry[1])
         self._eligibility.forgo(place)
-        queue.expired += 1
+        queue.stats.expired += 1
         self._settlement.settle(lane, entry[1], lane.generation)
         self._eligibility.free(queue, place)
 
@@ -238,7 +239,7 @@ class Dispatcher:
         queue = grant.queue
         grant.commit(now)
         self._scheduler.done(queue, now, 0)
-        queue.dead += 1
+        queue.stats.dead += 1
         mark = entry[0].marks.of.get(entry[1], 0)
         message = Message(entry, queue, self._env, self._id, now_ns(), mark)
         message.recorded = _is_recorded(queue, entry, mark)
@@ -262,7 +263,7 @@ def _is_recorded(queue: Queue, entry: Entry, mark: int) -> bool:
     lane = entry[0]
     return (
         entry[1] <= lane.horizon
-        or queue.single_attempt
+        or queue.rules.single_attempt
         or bool(mark & SUSPECT)
         or (lane.later and h.value(entry[3], h.RECORDED) is not None)
     )

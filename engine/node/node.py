@@ -138,10 +138,9 @@ class Node(NodeParts):
         """Apply a topic's new rules at once, to the existing backlog, too (X4)."""
         self.queues.shares.configure(project)
         known = self.queues.of(project)
-        if known and known[0].topic is not None and (topic is None or topic.push != known[0].topic.push):
+        if known and (before := known[0].rules.topic) is not None and (topic is None or topic.push != before.push):
             self.pauses.end(project)  # the pause was for the old endpoint
-        for queue in self.queues.by_priority(project):
-            self.queues.apply(queue, topic)
+        self.queues.apply_topic(project, topic)
         self.withheld.rules_changed(project)
 
     # ---- NodeEvents

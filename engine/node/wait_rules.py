@@ -32,7 +32,7 @@ class WaitRules:
         self._scheduler = scheduler
         self._rules: tuple[Callable[[Queue, int], str | None], ...] = (
             lambda queue, _: queues.withheld(queue.project),
-            lambda queue, _: "paused" if queue.asleep else None,
+            lambda queue, _: "paused" if queue.rules.asleep else None,
             lambda _, now: trust.wait_reason(now),
             lambda queue, _: lanes.wait_reason(queue),
             lambda queue, _: "ordered" if queue.is_behind_key else None,

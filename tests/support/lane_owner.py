@@ -7,6 +7,7 @@ from evenlane.engine.core.ports import LaneState, Stored
 from evenlane.engine.core.queue.entry import MemoryBudget, entry_of
 from evenlane.engine.core.queue.fed_lane import FedLane
 from evenlane.engine.core.queue.queue import Queue
+from evenlane.engine.core.queue.queue_rules import QueueRules, low_mark
 from tests.support.lane_host import Host
 
 LANE = LaneId("lanes", 3)
@@ -73,8 +74,8 @@ class Owner:
 
     def _open(self, _lane: FedLane, subject: bytes, _entry: object) -> Queue:
         queue = self.queues[subject] = Queue(subject.decode(), 0, "mid", 1, LANE.partition)
-        queue.asleep = False
-        queue.read_ahead(self.limits.read_ahead)
+        ahead = self.limits.read_ahead
+        queue.rules = QueueRules(asleep=False, ahead=ahead, low=low_mark(ahead))
         return queue
 
     # ---- feeding
@@ -129,12 +130,12 @@ class Owner:
             return
         if not queue.unread and queue.spilled:
             self._refill(queue, subject, count)
-        due, sequences = queue.next_to_read(count)
-        assert queue.was_read(sequences)
+        read = queue.next_to_read(count)
+        assert queue.was_read(read)
         if fails:
-            queue.put_back(due, sequences)
+            queue.read_failed(read)
             return
-        for sequence in sequences:
+        for sequence in read.sequences:
             if sequence in self.stream.held:
                 _, at = self.stream.held[sequence]
                 queue.hold(entry_of(lane, sequence, at, b"", b"%d" % sequence), self.limits)

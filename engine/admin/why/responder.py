@@ -137,7 +137,7 @@ class QueueInspector:
             at = queue_head(queue)
             tally.add(self._view(queue, at))
             if at is None and queue.backlog:
-                reading += not queue.asleep
+                reading += not queue.rules.asleep
                 _note_head(queue, unread)
         for message in node.in_flight:
             if message.project == project:
@@ -218,14 +218,14 @@ class QueueInspector:
     async def _sample(self, project: str) -> Sample:
         arrived = handled = failed = 0
         async for queue in self._queues(project):
-            arrived += queue.arrived
-            handled += queue.handled
-            failed += queue.failed
+            arrived += queue.stats.arrived
+            handled += queue.stats.handled
+            failed += queue.stats.failed
         return Sample(now_ns(), arrived, handled, failed)
 
     def _history(self, project: str, fed: Streams) -> History:
         """Return the project's samples under its present circumstances, as others would give other rates."""
-        now = next((queue.topic for queue in self._node.queues.of(project)), None), fed
+        now = next((queue.rules.topic for queue in self._node.queues.of(project)), None), fed
         known, history = self._histories.pop(project, (None, None))
         if history is None or known != now:
             history = History(int(self._measure_s * _SECOND))

@@ -82,7 +82,7 @@ class FedLane(Lane):
         super().reset(state)
         # the rest is from the partition's other stream; the host doesn't know of it yet
         for queue in self.queues.values():
-            if queue.hand or queue.behind:
+            if queue.ready or queue.behind:
                 self._queue_ready(queue)
 
     def _end(self) -> None:

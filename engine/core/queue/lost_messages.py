@@ -41,9 +41,9 @@ def count_gone(lane: FedLane, state: LaneState, resting: Callable[[Queue], Itera
 
 def _known(queue: Queue, lane: FedLane) -> Iterator[int]:
     """The sequences of a lane that wait in a queue, except those in the spill."""
-    yield from (entry[1] for entry in queue.hand if entry[0] is lane)
-    if queue.reading_due == lane.later:
-        yield from queue.reading
+    yield from (entry[1] for entry in queue.ready if entry[0] is lane)
+    if queue.read is not None and queue.read.delayed == lane.later:
+        yield from queue.read.sequences
     line = queue.due if lane.later else queue.waiting
     if line is not None:
         yield from line

@@ -23,7 +23,7 @@ def queue_head(queue: Queue) -> int | None:
     """
     behind = _behind(queue)
     if behind is None:
-        return since(queue.hand[0]) if queue.hand else None
+        return since(queue.ready[0]) if queue.ready else None
     return None if isinstance(behind, MessageRef) else since(behind)
 
 
@@ -49,8 +49,8 @@ def place_of_head(queue: Queue) -> tuple[LaneId, int] | None:
     """
     if (behind := _behind(queue)) is not None:
         return behind[0].id, behind[1]
-    if queue.reading:
-        return LaneId("later" if queue.reading_due else "lanes", queue.partition), queue.reading[0]
+    if queue.read is not None and queue.read.sequences:
+        return LaneId("later" if queue.read.delayed else "lanes", queue.partition), queue.read.sequences[0]
     if queue.due:
         return LaneId("later", queue.partition), queue.due.head
     if queue.waiting:

@@ -68,15 +68,16 @@ class LatencyStats:
     def running(self, messages: Sequence[Message], now: int) -> None:
         """Count the time of a running handler up to now; otherwise long ones would show only at their end."""
         first = messages[0]
-        first.queue.ran += now - first.ran_to
+        first.queue.stats.ran += now - first.ran_to
         first.ran_to = now
 
     def add_up(self) -> None:
         """Move all noted durations into queues and histograms."""
         dwells, handlings = self._dwell, self._handling
         for queue, took, ran, waited in self._noted:
-            queue.attempts += 1
-            queue.ran += ran
+            stats = queue.stats
+            stats.attempts += 1
+            stats.ran += ran
             band = queue.band
             if took != _ANOTHER:
                 handling = handlings[band]
@@ -86,15 +87,15 @@ class LatencyStats:
             if waited > 0:  # (it may be negative, as the clocks of two servers differ)
                 bucket = bisect_left(WAIT_BOUNDS, waited)
                 dwell.sum += waited
-                queue.dwelt += waited
-                if waited > queue.longest:  # noqa: PLR1730 - a call costs more than all else here
-                    queue.longest = waited
+                stats.dwelt += waited
+                if waited > stats.longest:  # noqa: PLR1730 - a call costs more than all else here
+                    stats.longest = waited
             else:
                 bucket = 0
             dwell.counts[_COARSE[bucket]] += 1
-            counted = queue.waits
+            counted = stats.waits
             if counted is None:
-                queue.waits = {bucket: 1}
+                stats.waits = {bucket: 1}
             elif bucket in counted:
                 counted[bucket] += 1
             else:

@@ -160,5 +160,6 @@ class Eligibility:
 
 def _attempts_left(queue: Queue, entry: Entry, mark: int) -> int:
     """The number of attempts that a message has left, the next one included; 0 or less: none."""
-    most = queue.topic.max_attempts if queue.topic is not None else _NO_LIMIT
+    topic = queue.rules.topic
+    most = topic.max_attempts if topic is not None else _NO_LIMIT
     return most + 1 - header_values.attempt(entry[3]) - attempts(mark)

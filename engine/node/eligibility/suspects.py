@@ -107,7 +107,7 @@ class Suspects:
 
     def _may_be_last(self, queue: Queue, place: MessageRef, now: int) -> bool:
         if self._last is None:
-            self._last, self._until = place, now + queue.ack_wait + _SECOND
+            self._last, self._until = place, now + queue.rules.ack_wait + _SECOND
         if self._gate.busy and now < self._until:
             self._waiting = _Aside(queue, place, place.lane.generation)
             self._alarm.set(self._until, now)

@@ -77,7 +77,7 @@ class AckDeadline:
     def _check(self, worker: Worker, now: int) -> None:
         first = worker.messages[0]
         alive_at = max(message.alive_at for message in worker.messages)
-        if first.queue.ack_wait <= 0 or now - alive_at <= first.queue.ack_wait:
+        if first.queue.rules.ack_wait <= 0 or now - alive_at <= first.queue.rules.ack_wait:
             return
         if not worker.threaded:
             for message in worker.messages:
@@ -96,7 +96,7 @@ class AckDeadline:
 
     def _log_hung(self, what: str, message: Message) -> None:
         if self._throttle.may(message.project):
-            _log.warning(what, **message_fields(message), ack_wait_s=message.queue.ack_wait / _SECOND)
+            _log.warning(what, **message_fields(message), ack_wait_s=message.queue.rules.ack_wait / _SECOND)
 
 
 def _more(count: int, projects: dict[str, int], others: int) -> None:

@@ -85,7 +85,7 @@ class Fallback:
         try:
             while not task.done():
                 await asyncio.wait([task], timeout=_LOOK_S)
-                if not task.done() and 0 < message.queue.ack_wait < now_ns() - message.alive_at:
+                if not task.done() and 0 < message.queue.rules.ack_wait < now_ns() - message.alive_at:
                     raise HandlerTimedOut
             if task.cancelled():
                 raise RuntimeError("the fallback was cancelled from within")

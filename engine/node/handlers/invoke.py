@@ -42,7 +42,7 @@ class HandlerInvoker:
         return self._handler.call if self._handler.is_async and not self._handler.batch else None
 
     def pushed(self, message: Message) -> bool:
-        return self._push is not None and message.queue.pushed
+        return self._push is not None and message.queue.rules.pushed
 
     @property
     def batched(self) -> bool:
@@ -61,7 +61,7 @@ class HandlerInvoker:
         """Handle the messages. Raises the handler's error, or Untrusted."""
         if now_ns() >= self._trust.until:
             raise Untrusted
-        if self._push is not None and messages[0].queue.pushed and len(messages) == 1:
+        if self._push is not None and messages[0].queue.rules.pushed and len(messages) == 1:
             await self._push(messages[0])
             return  # (a batch that was made before its topic got `push` still goes to the handler)
         given = list(messages) if self._handler.batch else messages[0]

@@ -150,7 +150,7 @@ class WorkerPool:
             workers.busy += 1
             try:
                 # The lease is checked once more: the process may have been suspended since `now`.
-                if plain is not None and not first._queue.pushed and now_ns() < trust.until:  # noqa: SLF001
+                if plain is not None and not first._queue.rules.pushed and now_ns() < trust.until:  # noqa: SLF001
                     await plain(first)
                 else:
                     await calls.run(messages)

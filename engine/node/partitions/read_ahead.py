@@ -61,7 +61,7 @@ class ReadAhead:
             if lane.generation != generation or (queue := lane.take_ahead(subject, found)) is None:
                 return
             on_ready(queue)
-            if found and queue.hand and most == 1 and found[-1].sequence < lane.high - _NEAR:
+            if found and queue.ready and most == 1 and found[-1].sequence < lane.high - _NEAR:
                 return
         if not lane.lacks(subject) and (known := lane.queues.get(subject)) is not None and known.behind:
             on_ready(known)  # messages that the tail feed has delivered may start now

@@ -64,7 +64,7 @@ class Pusher:
             await client.close()
 
     async def __call__(self, message: Message) -> None:
-        topic = message.queue.topic
+        topic = message.queue.rules.topic
         if topic is None or topic.push is None:
             await handle(message)
             return

@@ -79,8 +79,8 @@ class PayloadMemory:
     def reclaim(self, queues: Iterable[Queue]) -> list[Queue]:
         """Unload queues, largest first, until half of the memory is free. Returns those queues."""
         goal, reclaimed = self.limits.payload_bytes // 2, []
-        for queue in sorted(queues, key=lambda queue: queue.hand_bytes, reverse=True):
-            if self.limits.held <= goal or len(queue.hand) < 2:
+        for queue in sorted(queues, key=lambda queue: queue.ready_bytes, reverse=True):
+            if self.limits.held <= goal or len(queue.ready) < 2:
                 break
             self.unload(queue, now_ns())
             reclaimed.append(queue)

@@ -56,7 +56,7 @@ class PayloadReader:
 
     def want(self, queue: Queue) -> None:
         """Read more payloads of this queue, unless a read is under way."""
-        if queue.loading or queue.asleep or not queue.behind:
+        if queue.loading or queue.rules.asleep or not queue.behind:
             return
         if queue.order is not None and queue.order.full and not queue.order.next:
             return  # messages would be turned away
@@ -81,7 +81,7 @@ class PayloadReader:
         finally:
             queue.loading = False
             queue.behind = bool(queue.unread or queue.spilled)
-        if queue.hand:
+        if queue.ready:
             self._on_ready(queue)
         elif again and queue.behind:
             self.want(queue)
@@ -94,7 +94,7 @@ class PayloadReader:
 
     async def _bring(self, queue: Queue) -> bool:
         """Refill and read. True if it makes sense to go on at once even if no message became ready."""
-        while not queue.asleep:
+        while not queue.rules.asleep:
             lanes = self._lanes.lanes.get(queue.partition)
             if lanes is None:
                 return False
@@ -116,31 +116,31 @@ class PayloadReader:
     async def _read(self, queue: Queue, main: FedLane, later: FedLane) -> None:
         mean = max(1, queue.mean_size)
         free = min(_BATCH_BYTES, self._memory.free)
-        count = max(1, min(_BATCH, queue.ahead - len(queue.hand), free // mean))
+        count = max(1, min(_BATCH, queue.rules.ahead - len(queue.ready), free // mean))
         with self._memory.reserve(count * mean):
             await self._fetch(queue, main, later, count)
 
     async def _fetch(self, queue: Queue, main: FedLane, later: FedLane, count: int) -> None:
-        due, sequences = queue.next_to_read(count)
-        lane = later if due else main
+        read = queue.next_to_read(count)
+        lane = later if read.delayed else main
         generation, incarnation = lane.generation, self._store.incarnation
         try:
-            found = await self._store.get(lane.id, sequences)
+            found = await self._store.get(lane.id, read.sequences)
             # "Not found" counts only if the answer came from the very stream that was fed (E12).
             if None in found and lane.verified != incarnation:
                 raise Lost("the lane's identity isn't verified yet")  # noqa: TRY301 - handled like a failed read
         except BaseException:
-            if queue.was_read(sequences) and lane.generation == generation:
-                queue.read_failed(sequences)
+            if queue.was_read(read) and lane.generation == generation:
+                queue.read_failed(read)
             raise
-        if not queue.was_read(sequences) or lane.generation != generation:
+        if not queue.was_read(read) or lane.generation != generation:
             return
-        for sequence, stored in zip(sequences, found, strict=True):
+        for sequence, stored in zip(read.sequences, found, strict=True):
             if stored is None:
                 self._on_missing(queue, lane, sequence, generation)
             else:
                 entry = entry_of(lane, sequence, stored.at, stored.headers, stored.body)
-                if queue.reading_turns:
+                if read.turns:
                     queue.requeue(entry, self._memory.limits)
                 else:
                     queue.hold(entry, self._memory.limits)

@@ -54,12 +54,12 @@ class ReadyQueues:
             self._activity.note(queue)
         if self.lanes.defer(queue):
             return  # if its takeover has to be repeated, none of its messages may have started
-        if queue.hand:
+        if queue.ready:
             self._scheduler.ready(queue, now_ns())
             self._signal.notify()
         if queue in self.suspended:
             return  # its payloads would be unloaded again
-        if not queue.hand or (queue.order is not None and queue.order.next):
+        if not queue.ready or (queue.order is not None and queue.order.next):
             self.reader.want(queue)
 
     def all_ready(self, queues: Iterable[Queue]) -> None:
@@ -69,14 +69,14 @@ class ReadyQueues:
 
     def became_due(self, queue: Queue) -> None:
         """The queue has gained delayed messages that are due."""
-        if queue.hand:
+        if queue.ready:
             self.reader.want(queue)
         else:
             self.queue_ready(queue)
 
     def rules_changed(self, queue: Queue) -> None:
         """The queue has been put to sleep, or woken up."""
-        if queue.asleep:
+        if queue.rules.asleep:
             self.memory.unload(queue, now_ns())
         else:
             self.queue_ready(queue)

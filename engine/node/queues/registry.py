@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from math import ceil
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
@@ -10,6 +9,7 @@ import structlog
 
 from evenlane.engine.base.clock import now_ns
 from evenlane.engine.core.queue.queue import Queue
+from evenlane.engine.core.queue.queue_rules import QueueRules, rules_of
 from evenlane.engine.node.queues.activity import Activity
 from evenlane.engine.node.queues.quota_shares import QuotaShares
 from evenlane.engine.node.tuning import DEFAULT, Tuning
@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
 _log = structlog.get_logger(__name__)
 
-_SECOND = 1_000_000_000
-_LEAST_AHEAD = 4  # messages
 _band = attrgetter("band")
 
 
@@ -82,7 +80,7 @@ class QueueRegistry:
                 if topic is None:
                     _log.warning("messages of a project without a topic wait until it has one", project=project)
             self._by_project[project].append(queue)
-            self.apply(queue, topic)
+            queue.apply(self._queue_rules(project, topic), self._limits)
             self.activity.note(queue)
         return queue
 
@@ -114,7 +112,7 @@ class QueueRegistry:
     def opened(self, partition: int, on_ready: Callable[[Queue], None]) -> None:
         """Report the partition's queues that have messages: they may be handed out from now on."""
         for queue in sorted(self._by_partition.get(partition, {}).values(), key=_band):
-            if queue.hand or queue.behind:
+            if queue.ready or queue.behind:
                 on_ready(queue)
 
     def discard(self, partition: int) -> None:
@@ -125,7 +123,7 @@ class QueueRegistry:
             notify(gone.values())
         self.activity.discard(gone.values())
         for queue in gone.values():
-            queue.asleep = True  # stops reads under way
+            queue.rules = queue.rules.sleeping()  # stops reads under way
             self._scheduler.empty(queue, now)
         projects = {queue.project for queue in gone.values()}
         self.shares.fewer_partitions(sorted(projects))
@@ -151,8 +149,7 @@ class QueueRegistry:
             del self._withheld[project]
         topic = self._topic_of(project)
         self.shares.configure(project)
-        for queue in self.of(project):
-            self.apply(queue, topic)
+        self.apply_topic(project, topic)
 
     def withheld(self, project: str) -> str | None:
         """The reason why the project is withheld; None if it isn't."""
@@ -162,21 +159,12 @@ class QueueRegistry:
     def _rules_of(self, project: str) -> Topic | None:
         return None if project in self._withheld else self._topic_of(project)
 
-    def apply(self, queue: Queue, topic: Topic | None) -> None:
-        """Apply a topic's rules to one of its queues."""
-        queue.topic = topic
-        queue.pushed = topic is not None and topic.push is not None
-        queue.single_attempt = topic is not None and topic.max_attempts == 1
-        queue.keep_order(topic is not None and topic.ordered, self._limits)
-        if topic is not None:
-            queue.read_ahead(min(self._limits.read_ahead, _needed_soon(topic, self._cluster_config.max_group_qps)))
-        withheld = self._withheld.get(queue.project)
-        queue.asleep = topic is None or topic.state == "paused" or (withheld is not None and any(withheld.values()))
-        queue.ttl = int(topic.ttl * _SECOND) if topic is not None else 0
-        queue.ack_wait = int(topic.ack_wait * _SECOND) if topic is not None else 0
+    def apply_topic(self, project: str, topic: Topic | None) -> None:
+        """Apply a topic's rules to the project's queues. The most urgent come first: their payloads are read first."""
+        rules = self._queue_rules(project, topic)
+        for queue in sorted(self.of(project), key=_band):
+            queue.apply(rules, self._limits)
 
-
-def _needed_soon(topic: Topic, max_group_qps: float) -> int:
-    """The number of messages of one queue that may start within about a second: there is no need to prefetch more."""
-    rate = min(topic.qps, max_group_qps) if topic.borrow else topic.qps / topic.groups
-    return max(_LEAST_AHEAD, ceil(rate) + topic.burst)
+    def _queue_rules(self, project: str, topic: Topic | None) -> QueueRules:
+        asleep = any(self._withheld.get(project, {}).values())
+        return rules_of(topic, self._cluster_config.max_group_qps, self._limits.read_ahead, asleep=asleep)

@@ -59,7 +59,7 @@ class CompletionHandler:
             self._ended(message, queue)
             return
         self._counters.handled += 1
-        queue.handled += 1
+        queue.stats.handled += 1
         if message.recorded or queue.order is not None:
             self._ended(message, queue)
 
@@ -82,11 +82,11 @@ class CompletionHandler:
         follows = decided.reason if isinstance(decided, DeadLetterReason) else f"again in {decided:.3g} s"
         self._failure_log.failed(message, error, follows)
         if isinstance(decided, DeadLetterReason):
-            message.queue.dead += 1
+            message.queue.stats.dead += 1
             if not self._failures.dead(message, decided):
                 self._settlement.attempt_over(message)
             return
-        message.queue.retried += 1
+        message.queue.stats.retried += 1
         if message.queue.order is not None and message.key is not None:
             self._eligibility.try_again(message, decided)
         else:

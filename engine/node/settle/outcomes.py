@@ -133,7 +133,7 @@ class FailureHandler:
         """Decide what follows an attempt that ended with `error`: the dead letters, or another attempt
         after a delay (s).
         """
-        topic = message.queue.topic
+        topic = message.queue.rules.topic
         attempt = message.attempt
         if isinstance(error, Reject):
             return DeadLetterReason("rejected", str(error.reason))

@@ -70,7 +70,7 @@ class MessageSettlement:
             self.settle(lane, sequence, lane.generation)
             count += 1
         self._counters.dropped += count
-        queue.dropped += count
+        queue.stats.dropped += count
         return count
 
     def unread(self, queue: Queue, lane: Lane, sequence: int, generation: int) -> None:
@@ -78,7 +78,7 @@ class MessageSettlement:
         if sequence in lane.dropped:
             lane.dropped.discard(sequence)
         else:
-            queue.missing += 1
+            queue.stats.missing += 1
             self.missing(lane, sequence, generation, queue.project)
         self._eligibility.free(queue, MessageRef(lane, sequence))
 
@@ -94,7 +94,7 @@ class MessageSettlement:
         """Count the messages that are lost because a lane's stream was replaced. Call it before the lane is reset."""
         gone = count_gone(lane, state, self._eligibility.resting)
         for queue, count in gone.items():
-            queue.missing += count
+            queue.stats.missing += count
             self._activity.note(queue)
         self._counters.missing += gone.total()
         self._replaced.note(lane.id, gone)

@@ -106,7 +106,7 @@ class FifoScheduler(RulelessScheduler[Q]):
 
 def stored_at(queue: Queue) -> int:
     """When the store took the queue's first prefetched message, unix ns."""
-    return queue.hand[0][2]
+    return queue.ready[0][2]
 
 
 class _Group(Generic[Q]):

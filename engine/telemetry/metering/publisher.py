@@ -204,7 +204,7 @@ class MeterPublisher:
         published = self._published.get(queue)
         reading = read(queue, queue.backlog, running[queue])
         if is_due or has_changed(reading, published):
-            queue.longest = 0
+            queue.stats.longest = 0
             yield Of(self._lane(partition), reading, None if is_due else published)
         elif is_silent(queue, running):
             self._watch.release(queue)

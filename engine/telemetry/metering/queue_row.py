@@ -48,7 +48,8 @@ class QueueReading(NamedTuple):
 
     def restore_longest(self) -> None:
         """Return the longest wait to the queue, for the next record, as the store didn't accept this one."""
-        self.queue.longest = max(self.queue.longest, self.longest * _MS)
+        stats = self.queue.stats
+        stats.longest = max(stats.longest, self.longest * _MS)
 
     def row(self, lane: int, topic: int, oldest_at: int | None, now: int, before: PublishedRow | None) -> QueueRow:
         """Build the row. `now` is unix ns by the store's clock; without `before`, all buckets are included."""
@@ -64,15 +65,16 @@ class QueueReading(NamedTuple):
 
 def read(queue: Queue, backlog: int, in_flight: int) -> QueueReading:
     """Read all figures at one moment, so that they are consistent with each other."""
+    stats = queue.stats
     counters = (
-        queue.arrived, queue.handled, queue.retried, queue.dead, queue.expired, queue.dropped, queue.attempts,
-        queue.dwelt // _MS, queue.ran // _MS,
+        stats.arrived, stats.handled, stats.retried, stats.dead, stats.expired, stats.dropped, stats.attempts,
+        stats.dwelt // _MS, stats.ran // _MS,
     )  # fmt: skip
-    waited = {reason: int(ns) // _TENTH for reason, ns in queue.waited.items()} if queue.waited else {}
+    waited = {reason: int(ns) // _TENTH for reason, ns in stats.waited.items()} if stats.waited else {}
     at = queue_head(queue) if backlog else None
     place = place_of_head(queue) if backlog and at is None else None
     return QueueReading(
-        queue, counters, backlog, in_flight, -(-queue.longest // _MS), waited, dict(queue.waits or {}), at, place
+        queue, counters, backlog, in_flight, -(-stats.longest // _MS), waited, dict(stats.waits or {}), at, place
     )
 
 

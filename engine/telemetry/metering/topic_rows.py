@@ -27,7 +27,7 @@ class TopicRows:
         for count, each in enumerate(found, start=1):
             queue = each.reading.queue
             if queue.project not in rows:
-                rows[queue.project] = self._row(queue.project, queue.topic, fairness.get(queue.project))
+                rows[queue.project] = self._row(queue.project, queue.rules.topic, fairness.get(queue.project))
             if count % _SLICE == 0:
                 await asyncio.sleep(0)
         return rows
@@ -35,7 +35,7 @@ class TopicRows:
     def of(self, project: str) -> TopicRow:
         """Return a project's row, without its fairness."""
         queues = self._queues.of(project)
-        return self._row(project, queues[0].topic if queues else None, None)
+        return self._row(project, queues[0].rules.topic if queues else None, None)
 
     def _row(self, project: str, topic: Topic | None, fairness: float | None) -> TopicRow:
         if topic is None:

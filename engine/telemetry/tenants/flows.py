@@ -53,14 +53,15 @@ def grown(queue: Queue) -> Flow:
     """Return what is new in a queue's counters since the last call. Each queue keeps its last values, so a queue that
     goes doesn't change the sums of others.
     """
+    stats = queue.stats
     now = (
-        queue.arrived, queue.handled, queue.retried, queue.dead, queue.expired, queue.dropped, queue.attempts,
-        queue.dwelt, queue.ran, queue.missing,
+        stats.arrived, stats.handled, stats.retried, stats.dead, stats.expired, stats.dropped, stats.attempts,
+        stats.dwelt, stats.ran, stats.missing,
     )  # fmt: skip
-    published = queue.published or NOTHING
+    published = stats.published or NOTHING
     if now == published:
         return NOTHING
-    queue.published = now
+    stats.published = now
     return Flow(*map(sub, now, published))
 
 

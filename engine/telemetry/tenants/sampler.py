@@ -174,7 +174,7 @@ class QueueSampler:
         return stable_streams(self._node.partitions, now_ns(), _QUIET)
 
     def _topic(self, project: str) -> Topic | None:
-        return next((queue.topic for queue in self._node.queues.of(project)), None)
+        return next((queue.rules.topic for queue in self._node.queues.of(project)), None)
 
     def _weight(self, project: str) -> float:
         topic = self._topic(project)
@@ -193,9 +193,9 @@ def _note_wait(queue: Queue, look: QueueSample, round_s: float) -> None:
     of the previous round.
     """
     if look.reason is not None and look.backlog and round_s:
-        waited = queue.waited
+        waited = queue.stats.waited
         if waited is None:
-            waited = queue.waited = {}
+            waited = queue.stats.waited = {}
         waited[look.reason] = waited.get(look.reason, 0.0) + round_s * look.backlog * _SECOND
 
 

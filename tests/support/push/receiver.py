@@ -83,4 +83,4 @@ class FakeMessage:
 
 def message(url: str, *, push: dict[str, Any] | None = None, **fields: Any) -> Any:
     settings = FIELDS["push"]("push", {"url": url, **(push or {})})
-    return FakeMessage(SimpleNamespace(topic=SimpleNamespace(push=settings)), **fields)
+    return FakeMessage(SimpleNamespace(rules=SimpleNamespace(topic=SimpleNamespace(push=settings))), **fields)

@@ -104,9 +104,9 @@ class _PlainPool:
         self._known = Known()
 
     async def __call__(self, message: Message) -> None:
-        assert message.queue.topic is not None
-        assert message.queue.topic.push is not None
-        endpoint = self._known.get(message.project, message.queue.topic.push)
+        assert message.queue.rules.topic is not None
+        assert message.queue.rules.topic.push is not None
+        endpoint = self._known.get(message.project, message.queue.rules.topic.push)
         answer = await self._client.post(
             endpoint.url, {}, message.body, endpoint.settings["timeout"], endpoint.where
         )  # fmt: skip

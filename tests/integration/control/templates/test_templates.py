@@ -175,7 +175,7 @@ async def test_a_topic_that_went_is_made_again_when_messages_come(settings, serv
         await plain(servers, "dev-1", b"1")
         await until(lambda: len(handled) == 1)
         await etcd.delete(f"{ROOT}topics/dev-1")
-        await until(lambda: [None] == [queue.topic for queue in engine.node.queues.of("dev-1")], 30)
+        await until(lambda: [None] == [queue.rules.topic for queue in engine.node.queues.of("dev-1")], 30)
         assert await made_by(etcd, "dev-1") is None  # nothing waits: it isn't made for that
         await plain(servers, "dev-1", b"2")
         await until(lambda: len(handled) == 2)

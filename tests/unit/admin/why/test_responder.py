@@ -108,7 +108,7 @@ async def test_oldest_at_hand_and_oldest_in_the_index():
         clock.at += 5 * SECOND
         await world.put_many(300)
         node = await world.node(world.handle, concurrency=1, limits=MemoryBudget(read_ahead=4, index=20))
-        await until(lambda: node.backlog == 300 and node.queues.of("acme")[0].hand)
+        await until(lambda: node.backlog == 300 and node.queues.of("acme")[0].ready)
         clock.at += 2 * SECOND
         assert 2.0 == (await looked(node)).parts["mid"].oldest_s
 
@@ -140,7 +140,7 @@ async def test_a_delayed_one_is_as_old_as_it_is_due():
         await world.put(priority="high")
         clock.at += 103 * SECOND
         node = await world.node(world.handle, concurrency=1)
-        await until(lambda: node.backlog == 2 and any(queue.hand for queue in node.queues.of("acme")))
+        await until(lambda: node.backlog == 2 and any(queue.ready for queue in node.queues.of("acme")))
         assert 3.0 == (await looked(node)).parts["low"].oldest_s
         assert 3.0 == (await looked(node, "still")).parts["low"].oldest_s
 
@@ -342,7 +342,7 @@ async def test_expired_and_retried_count_as_leaving_and_arriving():
         await world.put()
         await until(lambda: node.counters.handled == 1)
         (queue,) = node.queues.of("acme")
-        assert (2, 1, 1) == (queue.arrived, queue.handled, queue.failed)
+        assert (2, 1, 1) == (queue.stats.arrived, queue.stats.handled, queue.stats.failed)
 
 
 async def test_a_large_project_is_looked_at_in_slices():

@@ -9,6 +9,7 @@ from evenlane.engine.core.ports import LaneState
 from evenlane.engine.core.queue.entry import MemoryBudget
 from evenlane.engine.core.queue.fed_lane import FedLane
 from evenlane.engine.core.queue.queue import Queue
+from evenlane.engine.core.queue.queue_rules import QueueRules
 from tests.support.lane_host import Host
 from tests.support.lane_owner import LANE
 
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 def opened(_lane: object, subject: bytes, _entry: object) -> Queue:
     """A queue that is neither paused nor without a topic."""
     queue = Queue(subject.decode(), 0, "mid", 1, 3)
-    queue.asleep = False
+    queue.rules = QueueRules(asleep=False)
     return queue
 
 

@@ -19,8 +19,8 @@ def test_complete_queue_is_served_during_catch_up():
     stream.put(b"hot")
     owner.feed_tail()
     owner.feed_tail()
-    assert [11] == [entry[1] for entry in owner.queues[b"cold"].hand]
-    assert ([], 1) == (list(owner.queues[b"hot"].hand), owner.queues[b"hot"].spilled)
+    assert [11] == [entry[1] for entry in owner.queues[b"cold"].ready]
+    assert ([], 1) == (list(owner.queues[b"hot"].ready), owner.queues[b"hot"].spilled)
 
 
 steps = st.lists(st.sampled_from(["feed", "tail", "take", "head of a", "head of b", "three of a"]), max_size=60)
@@ -42,7 +42,7 @@ def test_each_queue_keeps_its_order_over_catch_up_and_tail(backlog, tail, steps)
     def take_all() -> None:
         for subject, queue in owner.queues.items():
             owner.read(subject, 3)
-            while queue.hand:
+            while queue.ready:
                 handed.setdefault(subject, []).append(queue.take(owner.limits)[1])
 
     calls = {
@@ -70,11 +70,11 @@ def test_head_read_ahead_is_ready_with_its_body():
     owner = Owner(stream, [], 1, MemoryBudget())
     owner.begin_with_a_tail()
     owner.read_ahead(b"small")
-    assert [(10, b"10")] == [(entry[1], entry[4]) for entry in owner.queues[b"small"].hand]
+    assert [(10, b"10")] == [(entry[1], entry[4]) for entry in owner.queues[b"small"].ready]
     assert not owner.lane.lacks(b"small")
     while owner.feed():
         pass
-    assert [10] == [entry[1] for entry in owner.queues[b"small"].hand]
+    assert [10] == [entry[1] for entry in owner.queues[b"small"].ready]
 
 
 def test_settled_messages_are_not_read_ahead():
@@ -94,10 +94,10 @@ def test_settled_messages_are_not_read_ahead():
     owner.read_ahead(b"small", 2)
     owner.read_ahead(b"small", 2)
     assert (None, False) == (owner.lane.next_ahead(b"small"), owner.lane.lacks(b"small"))
-    assert [] == owner.queues[b"small"].hand
+    assert [] == owner.queues[b"small"].ready
     stream.put(b"small")
     owner.feed_tail()
-    assert [5] == [entry[1] for entry in owner.queues[b"small"].hand]
+    assert [5] == [entry[1] for entry in owner.queues[b"small"].ready]
 
 
 def test_deletions_at_the_end_of_catch_up_do_not_pin_the_watermark():

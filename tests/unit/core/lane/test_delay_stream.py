@@ -57,8 +57,8 @@ def drained(lane: FedLane, subject: bytes) -> list[int]:
     queue = lane.queues.get(subject)
     if queue is None or not queue.due:
         return []
-    assert (True, []) == (queue.next_to_read(0)[0], [])
-    return queue.next_to_read(10_000)[1]
+    assert queue.next_to_read(0).delayed
+    return queue.next_to_read(10_000).sequences
 
 
 def test_due_time_is_rounded_up():

@@ -108,7 +108,7 @@ class Lanes(RuleBasedStateMachine):
     @rule(subject=subjects, count=few)
     def take(self, subject, count):
         queue = self.owner.queues.get(subject)
-        while queue is not None and queue.hand and count:
+        while queue is not None and queue.ready and count:
             count -= 1
             _, sequence, _, _, body, *_ = queue.take(self.limits)
             assert sequence not in self.durable, "a settled message was handed out again"
@@ -211,8 +211,8 @@ class Lanes(RuleBasedStateMachine):
     @invariant()
     def memory_accounts_match(self):
         for queue in self.owner.queues.values():
-            assert queue.hand_bytes == sum(len(entry[4]) for entry in queue.hand)
-        assert self.limits.held == sum(queue.hand_bytes for queue in self.owner.queues.values())
+            assert queue.ready_bytes == sum(len(entry[4]) for entry in queue.ready)
+        assert self.limits.held == sum(queue.ready_bytes for queue in self.owner.queues.values())
 
     def teardown(self):
         """In the end all messages put have been handed out and can be purged."""

@@ -12,6 +12,7 @@ from evenlane.engine.core.queue.entry import MemoryBudget, MessageRef, entry_of
 from evenlane.engine.core.queue.fed_lane import FedLane
 from evenlane.engine.core.queue.lost_messages import count_gone
 from evenlane.engine.core.queue.queue import Queue
+from evenlane.engine.core.queue.queue_rules import QueueRules
 from tests.support.lane_host import Host
 from tests.support.lane_owner import Owner, Stream
 
@@ -67,7 +68,7 @@ def spilled(queue, _lane):
 
 
 def behind_their_key(queue, lane):
-    queue.keep_order(True, MemoryBudget())
+    queue.apply(QueueRules(asleep=False, ordered=True, careful=True), MemoryBudget())
     queue.order.admit("k", MessageRef(lane, 9))
     for entry in at(lane, 1, 2):
         queue.order.wait("k", entry, MemoryBudget())
@@ -115,7 +116,7 @@ def test_dropped_messages_are_not_counted():
 def test_queue_without_losses_is_not_listed():
     queue, main, _ = made()
     assert {} == count_gone(main, WIPED, none)
-    assert 0 == queue.missing
+    assert 0 == queue.stats.missing
 
 
 steps = st.lists(st.tuples(st.sampled_from([b"a", b"b", b"c"]), st.booleans()), max_size=30)
@@ -133,7 +134,7 @@ def test_count_never_exceeds_the_loss(puts, read_ahead, index, to, more):
         stream.put(subject)
         assert owner.feed()
         known[subject].add(stream.last)
-        if taken and owner.queues[subject].hand:
+        if taken and owner.queues[subject].ready:
             known[subject].discard(owner.queues[subject].take(owner.limits)[1])
     wiped = count_gone(lane, SimpleNamespace(created="another", last=stream.last), none)
     assert {key: len(found) for key, found in known.items() if found} == {

@@ -13,6 +13,7 @@ from evenlane.engine.core.ports import LaneState
 from evenlane.engine.core.queue.entry import MemoryBudget
 from evenlane.engine.core.queue.fed_lane import FedLane
 from evenlane.engine.core.queue.queue import Queue, SequenceFifo
+from evenlane.engine.core.queue.queue_rules import QueueRules
 from evenlane.engine.core.wire import headers as h
 from evenlane.engine.proof.baselines.schedulers import PlainScheduler
 from tests.support.lane_host import Host
@@ -44,7 +45,7 @@ class Node:
     def _open(self, _lane, subject, _entry) -> Queue:
         _, _, partition, project, group, priority, *_ = subject.decode().split(".")
         queue = Queue(project, int(group), priority, 1, int(partition))
-        queue.asleep = False
+        queue.rules = QueueRules(asleep=False)
         return queue
 
 

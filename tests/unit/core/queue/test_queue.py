@@ -1,6 +1,7 @@
 """A queue: bounded, in order, with its bytes accounted for."""
 
 from collections import deque
+from dataclasses import replace
 from types import SimpleNamespace
 
 from hypothesis import strategies as st
@@ -9,6 +10,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from evenlane.engine.base.names import LaneId
 from evenlane.engine.core.queue.entry import MemoryBudget, entry_of
 from evenlane.engine.core.queue.queue import Queue, SequenceFifo
+from evenlane.engine.core.queue.queue_rules import QueueRules, low_mark
 
 LANE = SimpleNamespace(id=LaneId("lanes", 1))
 LATER = SimpleNamespace(id=LaneId("later", 1))
@@ -70,8 +72,7 @@ class Queues(RuleBasedStateMachine):
         self.limits = MemoryBudget(payload_bytes=payload, read_ahead=read_ahead, index=index, queue_bytes=queue)
         self.queues = [Queue("acme", group, "mid", 1, 1) for group in range(2)]
         for each in self.queues:
-            each.asleep = False
-            each.read_ahead(read_ahead)
+            each.rules = QueueRules(asleep=False, ahead=read_ahead, low=low_mark(read_ahead))
         self.put: list[list[int]] = [[], []]
         self.sizes: dict[int, int] = {}
         self.last = 0
@@ -83,12 +84,12 @@ class Queues(RuleBasedStateMachine):
         self.put[which].append(self.last)
         self.sizes[self.last] = size
         queue, held = self.queues[which], self.limits.held
-        was_empty = not queue.hand
+        was_empty = not queue.ready
         notifies = queue.arrive(self._entry(self.last), self.limits)
-        if self.limits.held > held or (queue.hand and queue.hand[-1][1] == self.last):
+        if self.limits.held > held or (queue.ready and queue.ready[-1][1] == self.last):
             assert self.limits.held <= self.limits.payload_bytes
-            assert len(queue.hand) <= self.limits.read_ahead
-            assert len(queue.hand) == 1 or queue.hand_bytes <= self.limits.queue_bytes
+            assert len(queue.ready) <= self.limits.read_ahead
+            assert len(queue.ready) == 1 or queue.ready_bytes <= self.limits.queue_bytes
         assert not notifies or was_empty
         assert notifies or not was_empty or queue.spilled, "the first message was not announced"
 
@@ -99,7 +100,7 @@ class Queues(RuleBasedStateMachine):
     @rule(which=st.integers(0, 1))
     def take(self, which):
         queue = self.queues[which]
-        if queue.hand:
+        if queue.ready:
             assert self.put[which].pop(0) == queue.take(self.limits)[1]
 
     @rule(which=st.integers(0, 1), count=st.integers(1, 10))
@@ -112,29 +113,29 @@ class Queues(RuleBasedStateMachine):
             queue.waiting.extend(found)
             queue.spilled -= len(found)
             queue.spill_from = found[-1] + 1
-        due, sequences = queue.next_to_read(count)
-        assert not due
-        self.under_way[which] = sequences
+        read = queue.next_to_read(count)
+        assert not read.delayed
+        self.under_way[which] = read
 
     @rule(which=st.integers(0, 1), fails=st.booleans())
     def end_a_read(self, which, fails):
-        queue, sequences = self.queues[which], self.under_way[which]
-        if sequences is None:
+        queue, read = self.queues[which], self.under_way[which]
+        if read is None:
             return
         self.under_way[which] = None
-        if not queue.was_read(sequences):
+        if not queue.was_read(read):
             return  # unloaded or dropped meanwhile
         if fails:
-            queue.put_back(False, sequences)
+            queue.read_failed(read)
             return
-        for sequence in sequences:
+        for sequence in read.sequences:
             queue.hold(self._entry(sequence), self.limits)
         queue.behind = bool(queue.unread or queue.spilled)
 
     @rule(which=st.integers(0, 1))
     def unload(self, which):
         self.queues[which].unload(self.limits)
-        assert 0 == self.queues[which].hand_bytes
+        assert 0 == self.queues[which].ready_bytes
 
     @rule(which=st.integers(0, 1))
     def discard(self, which):
@@ -144,22 +145,23 @@ class Queues(RuleBasedStateMachine):
 
     @rule(which=st.integers(0, 1), asleep=st.booleans())
     def pause_or_resume(self, which, asleep):
-        self.queues[which].asleep = asleep
+        queue = self.queues[which]
+        queue.apply(replace(queue.rules, asleep=asleep), self.limits)
 
     @invariant()
     def backlog_and_bytes_add_up(self):
         for queue, put in zip(self.queues, self.put, strict=True):
             assert len(put) == queue.backlog
-            assert sum(self.sizes[entry[1]] for entry in queue.hand) == queue.hand_bytes
+            assert sum(self.sizes[entry[1]] for entry in queue.ready) == queue.ready_bytes
             assert queue.behind or not (queue.unread or queue.spilled)
-        assert sum(queue.hand_bytes for queue in self.queues) == self.limits.held
+        assert sum(queue.ready_bytes for queue in self.queues) == self.limits.held
 
     def teardown(self):
         if hasattr(self, "queues"):
             for which in range(2):
                 while self.put[which]:
                     self.take(which)
-                    if self.put[which] and not self.queues[which].hand:
+                    if self.put[which] and not self.queues[which].ready:
                         self.begin_a_read(which, 7)
                         self.end_a_read(which, fails=False)
             assert 0 == self.limits.held
@@ -174,11 +176,11 @@ def test_due_messages_are_read_before_waiting_ones():
     queue.add_due(9)
     queue.add_due(7)
     assert (3, True) == (queue.backlog, queue.behind)
-    assert (True, [9, 7]) == queue.next_to_read(10)
-    queue.put_back(True, [9, 7])
-    assert (True, [9]) == queue.next_to_read(1)
-    assert (True, [7]) == queue.next_to_read(1)
-    assert (False, [5]) == queue.next_to_read(1)
+    both = queue.next_to_read(10)
+    assert (True, [9, 7]) == (both.delayed, both.sequences)
+    queue.read_failed(both)
+    reads = [queue.next_to_read(1) for _ in range(3)]
+    assert [(True, [9]), (True, [7]), (False, [5])] == [(read.delayed, read.sequences) for read in reads]
 
 
 def test_unloaded_messages_return_to_their_streams():
@@ -186,8 +188,9 @@ def test_unloaded_messages_return_to_their_streams():
     for lane, sequence in ((LANE, 1), (LATER, 1), (LANE, 2)):
         queue.hold(entry_of(lane, sequence, 0, b"", b"x"), limits)
     queue.unload(limits)
-    assert (0, 0, 3) == (limits.held, queue.hand_bytes, queue.backlog)
-    assert [(True, [1]), (False, [1, 2])] == [queue.next_to_read(9), queue.next_to_read(9)]
+    assert (0, 0, 3) == (limits.held, queue.ready_bytes, queue.backlog)
+    reads = [queue.next_to_read(9), queue.next_to_read(9)]
+    assert [(True, [1]), (False, [1, 2])] == [(read.delayed, read.sequences) for read in reads]
 
 
 def test_forget_drops_only_messages_of_the_replaced_stream():
@@ -197,7 +200,7 @@ def test_forget_drops_only_messages_of_the_replaced_stream():
     queue.waiting.append(2)
     queue.add_due(3)
     queue.discard(LATER, limits)
-    assert ([LANE], 1, 1) == ([entry[0] for entry in queue.hand], limits.held, queue.unread)
+    assert ([LANE], 1, 1) == ([entry[0] for entry in queue.ready], limits.held, queue.unread)
     queue.discard(LANE, limits)
     assert (0, 0, False) == (queue.backlog, limits.held, queue.behind)
 

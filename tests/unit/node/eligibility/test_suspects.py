@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from evenlane.engine.core.queue.entry import MessageRef
+from evenlane.engine.core.queue.queue_rules import QueueRules
 from evenlane.engine.node.eligibility.suspects import Suspects, Verdict
 from tests.support.node.world import SECOND
 from tests.support.until import until
@@ -23,7 +24,7 @@ class Queue:
     """A queue, compared by identity."""
 
     def __init__(self, ack_wait=0):
-        self.ack_wait = ack_wait
+        self.rules = QueueRules(ack_wait=ack_wait)
 
 
 class Bench:
@@ -138,7 +139,7 @@ class TestLastAttempt:
 
     async def test_suspect_waits_at_most_ack_wait_and_a_second(self, bench):
         """X11, L: a handler may never end; by then it has timed out."""
-        bench.in_flight, bench.queue.ack_wait = True, 30 * SECOND
+        bench.in_flight, bench.queue.rules = True, QueueRules(ack_wait=30 * SECOND)
         assert WAIT == bench.ask(1, last=True)
         bench.now = 31 * SECOND - 1
         assert WAIT == bench.ask(1, last=True)

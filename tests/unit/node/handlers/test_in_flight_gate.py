@@ -14,6 +14,7 @@ from evenlane.engine.core.message.message import batch
 from evenlane.engine.core.ports import Refused
 from evenlane.engine.core.queue.entry import MemoryBudget
 from evenlane.engine.core.queue.fed_lane import FedLane
+from evenlane.engine.core.queue.queue_rules import QueueRules
 from evenlane.engine.node.handlers.attempt_reporter import AttemptReporter
 from evenlane.engine.node.handlers.in_flight_gate import InFlightGate
 from evenlane.engine.node.handlers.worker import Workers
@@ -160,7 +161,7 @@ async def test_recorded_messages_hold_no_slot_while_records_are_refused(world, s
 async def test_record_is_written_during_endless_fresh_messages():
     """X11, L: handlers that never wait leave no idle turn of the loop."""
     lane = FedLane(LaneId("lanes", P), 1, MemoryBudget(), Host())
-    queue = SimpleNamespace(pushed=False, ack_wait=0)
+    queue = SimpleNamespace(rules=QueueRules())
     records, handled, numbers = [], [], iter(range(1 << 40))
 
     def put(*record):

@@ -9,6 +9,7 @@ from evenlane.engine.core.ports import Stored
 from evenlane.engine.core.queue.entry import MemoryBudget
 from evenlane.engine.core.queue.fed_lane import FedLane
 from evenlane.engine.core.queue.queue import Queue
+from evenlane.engine.core.queue.queue_rules import QueueRules
 from evenlane.engine.core.wire.subjects import queue_named
 from evenlane.engine.node.partitions.lane_feed import LaneFeed
 from evenlane.engine.node.partitions.read_ahead import ReadAhead
@@ -41,7 +42,7 @@ class Feeding:
     def open_queue(self, _lane, subject, _entry):
         project, group, band = queue_named(subject, "lanes", BANDS)
         queue = Queue(project, group, list(BANDS)[band], band, 7)
-        queue.asleep = False
+        queue.rules = QueueRules(asleep=False)
         return queue
 
     def on_ready(self, queue):

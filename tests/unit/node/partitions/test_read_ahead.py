@@ -6,6 +6,7 @@ from evenlane.engine.base.names import LaneId
 from evenlane.engine.core.queue.entry import MemoryBudget
 from evenlane.engine.core.queue.fed_lane import FedLane
 from evenlane.engine.core.queue.queue import Queue
+from evenlane.engine.core.queue.queue_rules import QueueRules
 from evenlane.engine.node.partitions.read_ahead import ReadAhead
 from tests.support.lane_host import Host
 
@@ -21,7 +22,7 @@ async def test_queue_without_remaining_messages_does_not_stop_reading_ahead():
         return []
 
     queues = {subject: Queue(subject.decode(), 0, "mid", 1, 1) for subject in (FIRST, SECOND)}
-    queues[FIRST].asleep = False
+    queues[FIRST].rules = QueueRules(asleep=False)
     lane = FedLane(
         LaneId("lanes", 1), 1, MemoryBudget(), Host(lambda _lane, subject, _entry: queues[subject], lambda _queue: None)
     )

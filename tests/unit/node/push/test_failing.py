@@ -157,7 +157,7 @@ class TestPause:
 
     async def test_topic_without_push_is_paused(self, pusher):
         pushed = message("http://a")
-        pushed.queue.topic.push = None
+        pushed.queue.rules.topic.push = None
         for handler in (pusher, handle):
             error = await paused(handler, pushed)
             assert (10.0, "topic acme has no push, and this node has no other handler") == (error.after, str(error))

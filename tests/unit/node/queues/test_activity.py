@@ -44,9 +44,10 @@ SHAPES = {
 
 
 def counters(queue):
+    stats = queue.stats
     return (
-        queue.arrived, queue.handled, queue.retried, queue.dead, queue.expired, queue.dropped, queue.attempts,
-        queue.dwelt, queue.ran,
+        stats.arrived, stats.handled, stats.retried, stats.dead, stats.expired, stats.dropped, stats.attempts,
+        stats.dwelt, stats.ran,
     )  # fmt: skip
 
 

@@ -23,7 +23,7 @@ async def test_takeover_handles_a_backlog_by_priority():
         assert [*urgent, *middle] == world.ids[:4]
 
 
-PATIENT = Tuning(patience_s=3_600.0)
+PATIENT = Tuning(backlog_wait_s=3_600.0)
 """Lower bands don't start by themselves during a test."""
 
 
@@ -58,7 +58,7 @@ async def test_due_message_starts_after_a_long_backlog():
     async with World() as world:
         await world.put_many(400, priority="high")
         due = await world.put(priority="mid", due=world.store.now() - SECOND)
-        await world.node(tuning=Tuning(patience_s=3_600.0, small=100))
+        await world.node(tuning=Tuning(backlog_wait_s=3_600.0, small=100))
         await until(lambda: due in world.ids, what="the due message to be handled")
 
 

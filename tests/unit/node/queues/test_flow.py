@@ -44,7 +44,7 @@ async def test_full_queue_never_delays_another():
         node = await world.node(handle, concurrency=3, limits=MemoryBudget(read_ahead=16, index=100_000))
         await until(lambda: node.backlog + len(node.workers.running) + len(world.handled) == 2020)
         (hog,), (acme,) = node.queues.of("hog"), node.queues.of("acme")
-        assert len(hog.hand) <= 16
+        assert len(hog.ready) <= 16
         assert acme.backlog + len(world.handled) >= 16
         gate.set()
         await world.all_gone()
@@ -123,7 +123,7 @@ async def test_deleted_message_is_counted_and_skipped():
         gate.set()
         await world.all_gone()
         assert (97, 3) == (len(world.handled), node.counters.missing)
-        assert 3 == sum(queue.missing for queue in node.queues.all())
+        assert 3 == sum(queue.stats.missing for queue in node.queues.all())
 
 
 async def test_holes_in_a_lane_do_not_pin_the_watermark():
@@ -147,7 +147,7 @@ async def test_pause_and_resume_act_on_the_backlog():
         node = await world.node()
         await until(lambda: len(world.handled) == 3)
         (queue,) = node.queues.of("acme")
-        assert (600, 0, "paused") == (queue.backlog, len(queue.hand), node.wait_rules.reason(queue) or "paused")
+        assert (600, 0, "paused") == (queue.backlog, len(queue.ready), node.wait_rules.reason(queue) or "paused")
         change(world, node, topic())
         await world.all_gone()
         assert 603 == len(world.handled)

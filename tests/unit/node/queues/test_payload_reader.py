@@ -11,6 +11,7 @@ from evenlane.engine.core.ports import LaneState, Stored
 from evenlane.engine.core.queue.entry import MemoryBudget
 from evenlane.engine.core.queue.fed_lane import FedLane
 from evenlane.engine.core.queue.queue import Queue
+from evenlane.engine.core.queue.queue_rules import QueueRules
 from evenlane.engine.node.queues.owned_lanes import OwnedLanes
 from evenlane.engine.node.queues.payload_memory import PayloadMemory
 from evenlane.engine.node.queues.payload_reader import PayloadReader
@@ -46,7 +47,7 @@ class Reading:
 
     def open(self, _lane, subject, _entry) -> Queue:
         queue = Queue(subject.decode(), 0, "mid", 1, 1)
-        queue.asleep = False
+        queue.rules = QueueRules(asleep=False)
         return queue
 
     def arrive(self, project: str, size: int) -> Queue:
@@ -78,7 +79,7 @@ async def test_small_read_waits_for_at_most_four_large_ones(reading):
     for number in range(40):
         reading.arrive(f"flood-{number}", MIB)
     small = reading.arrive("small", 10)
-    await until(lambda: small.hand)
+    await until(lambda: small.ready)
     assert ["flood-0", "flood-1", "flood-2", "flood-3", "small"] == [project for project, _ in reading.asked]
     reading.answer.set()
     await until(lambda: len(reading.asked) == 41, what="the others, one after the other")
@@ -91,8 +92,8 @@ async def test_large_messages_leave_room_for_small_ones():
     flood = [reading.arrive(f"flood-{number}", MIB) for number in range(20)]
     await until(lambda: reading.limits.held >= 6 * MIB)
     small = reading.arrive("small", 10)
-    await until(lambda: small.hand)
-    assert 6 == sum(len(queue.hand) for queue in flood)
+    await until(lambda: small.ready)
+    assert 6 == sum(len(queue.ready) for queue in flood)
     assert reading.memory.starved
     await reading.reader.stop()
 
@@ -102,8 +103,8 @@ async def test_reads_resume_when_memory_is_freed():
     reading.answer.set()
     flood = [reading.arrive(f"flood-{number}", MIB) for number in range(10)]
     for _ in flood:
-        await until(lambda: any(queue.hand for queue in flood))
-        next(queue for queue in flood if queue.hand).take(reading.limits)
+        await until(lambda: any(queue.ready for queue in flood))
+        next(queue for queue in flood if queue.ready).take(reading.limits)
         if reading.memory.starved:
             reading.memory.freed()
     assert 10 == len(reading.asked)
@@ -115,6 +116,6 @@ def test_unread_message_counts_with_its_size():
     """So a read of large messages has few of them."""
     reading = SimpleNamespace(limits=MemoryBudget())
     queue = Queue("acme", 0, "mid", 1, 1)
-    queue.asleep = False
+    queue.rules = QueueRules(asleep=False)
     assert queue.arrive_unread(1, MIB, reading.limits)
-    assert (MIB, 1, [], True) == (queue.mean_size, queue.unread, queue.hand, queue.behind)
+    assert (MIB, 1, [], True) == (queue.mean_size, queue.unread, queue.ready, queue.behind)

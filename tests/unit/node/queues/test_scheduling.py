@@ -104,7 +104,7 @@ async def test_slow_queue_holds_few_payloads():
         node = await world.node()
         await until(lambda: node.backlog + len(world.handled) >= 999)
         (queue,) = node.queues.of("slow")
-        assert len(queue.hand) <= 4
+        assert len(queue.ready) <= 4
 
 
 def test_twenty_thousand_tenants_in_150_mb():

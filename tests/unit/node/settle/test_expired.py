@@ -56,7 +56,7 @@ async def test_message_expires_by_the_ttl_of_its_topic(world, kept):
     await world.changed(node, dead_letter_expired=kept, ttl=1)
     await until_expired(world, kept, node, 3)
     assert [fresh] == world.ids
-    assert 3 == next(iter(node.queues.all())).failed
+    assert 3 == next(iter(node.queues.all())).stats.failed
 
 
 async def test_ttl_of_a_delayed_message_begins_at_its_due_time(world, kept):

@@ -96,7 +96,7 @@ async def test_all_buckets_are_named_now_and_then_though_there_is_always_news():
             if not number:
                 [queue] = node.queues.all()
                 node.times.add_up()
-                queue.waits[100] = 7
+                queue.stats.waits[100] = 7
             await meters.publish()
         named = [100 in row.buckets for row in rows(reported(world))]
         assert (REFRESH + 1, True, 2) == (len(named), named[0], sum(named))
@@ -144,7 +144,7 @@ async def test_the_longest_wait_is_told_by_the_next_record_where_one_is_lost():
         await until(lambda: len(world.handled) == 1)
         node.times.add_up()
         [queue] = node.queues.all()
-        queue.longest = 7 * SECOND
+        queue.stats.longest = 7 * SECOND
         world.server.refuse("meter.", Lost("cut off"))
         with pytest.raises(Lost):
             await meters.publish()

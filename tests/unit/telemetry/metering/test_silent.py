@@ -55,7 +55,7 @@ async def test_a_silent_queue_is_told_in_each_of_its_turns_with_all_that_it_had(
         meters = opened(node)
         await put(world)
         [queue] = node.queues.all()
-        queue.waited = {"quota": 7 * SECOND}
+        queue.stats.waited = {"quota": 7 * SECOND}
         await publish(meters, 4 * REFRESH + 1)
         text = [body for body in bodies(world) if decode(body).queues]
         assert 5 == len(text)

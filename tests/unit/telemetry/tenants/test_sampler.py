@@ -159,13 +159,13 @@ async def test_a_small_backlog_that_is_still_being_read_is_no_arrival(monkeypatc
         lane = node.partitions[queue.partition].lane
         lane.position -= 1
         assert await go_round() is None
-        queue.arrived += 100
+        queue.stats.arrived += 100
         assert await go_round() is None
         lane.position += 1
-        queue.arrived += 100  # after it was looked at, for all that is known
+        queue.stats.arrived += 100  # after it was looked at, for all that is known
         assert await go_round() is None
         assert 0.0 == (await go_round()).arriving
-        queue.arrived += 8
+        queue.stats.arrived += 8
         assert 2.0 == (await go_round()).arriving  # in 4 s
 
 
