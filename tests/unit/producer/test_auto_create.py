@@ -1,4 +1,4 @@
-"""A put to a project that this process hasn't heard of (K6, P8; fault 21), on etcd in memory."""
+"""Puts to a project whose topic this process doesn't know (K6, P8; fault 21), on etcd in memory."""
 
 import asyncio
 
@@ -17,8 +17,8 @@ from tests.support.until import until
 REFUSAL = UnknownProject("no topic")
 
 
-class Counting:
-    """A coordination that counts what is asked of it."""
+class CountingCoordination:
+    """A coordination that notes the keys that are read."""
 
     def __init__(self, inner):
         self._inner, self.gets = inner, []
@@ -35,69 +35,70 @@ def etcd():
 
 @pytest.fixture
 async def made(etcd, request):
-    """What a producer has, whose watch hasn't told it anything yet."""
+    """A producer's parts, whose watch has reported nothing yet; the parameter is `again_s`."""
     client = etcd.peer()
     template_cache, topics = TemplateCache(client, "online"), TopicCache(client, "online")
-    asked = Counting(client)
-    missing = TopicAutoCreate(
-        asked, "online", TopicProvisioner(client, "online", ClusterConfig(), template_cache, via="a put"), topics,
+    counted = CountingCoordination(client)
+    auto_create = TopicAutoCreate(
+        counted, "online", TopicProvisioner(client, "online", ClusterConfig(), template_cache, via="a put"), topics,
         again_s=getattr(request, "param", 1.0),
     )  # fmt: skip
-    yield client, asked, missing, topics
+    yield client, counted, auto_create, topics
     await topics.close()
     await template_cache.close()
 
 
-async def test_a_topic_that_is_in_force_is_waited_for(etcd, made):
-    """`topics set` has returned: the next put goes through, however late the watch of its producer is."""
-    _, asked, missing, topics = made
+async def test_puts_wait_for_accepted_topic_with_one_read(etcd, made):
+    """After `topics set` has returned, the next put succeeds, however late the watch of its producer is."""
+    _, counted, auto_create, topics = made
     await put_specs(etcd, "online", ClusterConfig(), {"acme": '{"qps": 100}'})
-    put = asyncio.gather(*(missing.made("acme", REFUSAL) for _ in range(100)))
+    put = asyncio.gather(*(auto_create.made("acme", REFUSAL) for _ in range(100)))
     await until(lambda: len(topics.on_change) == 100)
-    assert ["/evenlane/online/accepted/acme"] == asked.gets
+    assert ["/evenlane/online/accepted/acme"] == counted.gets
     await topics.start()
     await put
-    await missing.made("acme", REFUSAL)
-    assert 1 == len(asked.gets)
+    await auto_create.made("acme", REFUSAL)
+    assert 1 == len(counted.gets)
     assert topics.get("acme") is not None
 
 
-async def test_who_has_none_is_asked_for_once(made):
-    _, asked, missing, _ = made
-    outcomes = await asyncio.gather(*(missing.made("acme", REFUSAL) for _ in range(100)), return_exceptions=True)
+async def test_project_without_topic_costs_one_read(made):
+    _, counted, auto_create, _ = made
+    outcomes = await asyncio.gather(*(auto_create.made("acme", REFUSAL) for _ in range(100)), return_exceptions=True)
     assert {REFUSAL} == {*outcomes}
-    assert ["/evenlane/online/accepted/acme"] == asked.gets
-    assert missing.hopeless("acme")
-    assert not missing.hopeless("other")
+    assert ["/evenlane/online/accepted/acme"] == counted.gets
+    assert auto_create.hopeless("acme")
+    assert not auto_create.hopeless("other")
 
 
 @pytest.mark.parametrize("made", [0.0], indirect=True)
-async def test_and_again_when_some_time_has_passed(etcd, made):
-    _, asked, missing, topics = made
+async def test_etcd_is_read_again_after_pause(etcd, made):
+    _, counted, auto_create, topics = made
     with pytest.raises(UnknownProject):
-        await missing.made("acme", REFUSAL)
+        await auto_create.made("acme", REFUSAL)
     await put_specs(etcd, "online", ClusterConfig(), {"acme": '{"qps": 100}'})
-    put = asyncio.create_task(missing.made("acme", REFUSAL))
-    await until(lambda: len(asked.gets) == 2)
+    put = asyncio.create_task(auto_create.made("acme", REFUSAL))
+    await until(lambda: len(counted.gets) == 2)
     await topics.start()
     await put
 
 
 @pytest.mark.parametrize("made", [3_600.0], indirect=True)
-async def test_random_names_cost_etcd_next_to_nothing(made):
+async def test_random_names_cause_few_etcd_reads(made):
     """Fault 21."""
-    _, asked, missing, _ = made
+    _, counted, auto_create, _ = made
     for number in range(1_000):
         with pytest.raises(UnknownProject):
-            await missing.made(f"dev-{number}", REFUSAL)
-    assert 100 == len(asked.gets)
-    assert missing.hopeless("dev-1000")
+            await auto_create.made(f"dev-{number}", REFUSAL)
+    assert 100 == len(counted.gets)
+    assert auto_create.hopeless("dev-1000")
 
 
-async def test_an_etcd_that_is_silent_is_not_asked_at_each_put(made):
-    client, asked, missing, _ = made
+@pytest.mark.parametrize("made", [3_600.0], indirect=True)
+async def test_unreachable_etcd_is_not_read_at_each_put(made):
+    client, counted, auto_create, _ = made
     client.cut()
     for _ in range(10):
         with pytest.raises(UnknownProject, match="no topic"):
-            await missing.made("acme", REFUSAL)
-    assert 1 == len(asked.gets)
+            await auto_create.made("acme", REFUSAL)
+    assert 1 == len(counted.gets)

@@ -1,4 +1,4 @@
-"""A producer that is cancelled hears of it, also while it is closed (E7)."""
+"""A cancelled producer ends with its cancellation, also while it closes (E7)."""
 
 import asyncio
 
@@ -10,7 +10,7 @@ from tests.support.cancelling import cancelled_anywhere
 
 @pytest.mark.parametrize("when", ["while it waits", "as it comes"])
 @pytest.mark.parametrize("admission", [None, 1.0])
-async def test_a_producer_is_cancelled_at_each_of_its_awaits(world, when, admission):
+async def test_producer_can_be_cancelled_at_each_await(world, when, admission):
     world.topics.set("slow", '{"qps": 0.1}')
 
     async def work():

@@ -1,4 +1,4 @@
-"""docs/reference/headers-and-subjects.md is what other languages go by: every row of its tables is checked."""
+"""Checks each row of the tables in docs/reference/headers-and-subjects.md, which clients in other languages follow."""
 
 import json
 
@@ -32,20 +32,20 @@ def table(*header: str) -> list[list[str]]:
 
 
 @pytest.mark.parametrize("row", table("key", "low 64 bits of sha256(key)", "active", "group"))
-def test_group_of_a_key(row):
+def test_documented_group_of_key(row):
     key, low, active, group = row
     assert (int(low), int(group)) == (digest(key) % 2**64, group_of(key, int(active)))
 
 
 @pytest.mark.parametrize("row", table("project", "group", "spread", "P", "hashed text", "partition"))
-def test_partition_of_a_group(row):
+def test_documented_partition_of_group(row):
     project, group, spread, partitions, text, partition = row
     assert int(partition) == partition_of(project, int(group), int(spread), int(partitions))
     assert int(partition) == digest(text) % int(partitions)
 
 
 @pytest.mark.parametrize("row", table("put", "subject", "headers"))
-def test_whole_puts(row):
+def test_documented_subject_and_headers_of_put(row):
     put, subject, headers = json.loads(row[0]), row[1], row[2]
     cluster_config = ClusterConfig()
     spec = {"qps": 1, "groups": put.pop("active"), "spread": put.pop("spread")}
@@ -55,7 +55,7 @@ def test_whole_puts(row):
     assert (subject, headers) == (sending.subject, sending.headers.decode().replace("\r\n", "\\n"))
 
 
-def test_streams_and_subjects():
+def test_documented_streams_and_subjects():
     example = {"<env>": "online", "<partition>": "7", "<project>": "acme", "<group>": "3", "<priority>": "mid"}
     made = {
         "due now": (names.lane_subject("online", 7, "acme", 3, "mid"), LaneId("lanes", 7)),

@@ -1,4 +1,4 @@
-"""F5, K6: what a put says whose stream can't be written."""
+"""F5, K6: the error of a put whose stream can't be written."""
 
 import asyncio
 
@@ -14,14 +14,14 @@ REASON = "the server can't write: no space left on its disk"
 SUBJECT = "lanes.online.3.acme.0.mid"
 
 
-async def test_a_put_without_an_answer_says_why_there_is_none(world):
+async def test_put_without_answer_names_reason(world):
     async with world.producer(timeout=2) as producer:
         world.server.fill_disk()
         with pytest.raises(NotAcknowledged, match=rf"1 try brought no acknowledgement \({REASON}\): put again with id"):
             await producer.put("acme", b"x", id="mine")
 
 
-async def test_who_waits_for_room_behind_it_is_told_as_well(world):
+async def test_put_that_waits_for_window_names_reason(world):
     async with world.producer(timeout=2, window_messages=1) as producer:
         world.server.fill_disk()
         first = asyncio.create_task(producer.put("acme", b"x"))
@@ -31,8 +31,8 @@ async def test_who_waits_for_room_behind_it_is_told_as_well(world):
         await asyncio.gather(first, return_exceptions=True)
 
 
-async def test_what_is_written_again_in_time_is_stored_once(world):
-    """L: nothing is given up before its time, as the server may come back with room."""
+async def test_put_is_stored_once_when_disk_has_room_again(world):
+    """L: a put is retried until its deadline, as the server may get room again."""
     async with world.producer() as producer:
         world.server.fill_disk()
         putting = asyncio.create_task(producer.put_many([Put("acme", b"x", id="mine")]))
@@ -45,28 +45,28 @@ async def test_what_is_written_again_in_time_is_stored_once(world):
     assert 1 == len(world.stored())
 
 
-async def test_a_reason_is_forgotten_after_3_s_and_where_the_stream_has_none(world):
-    """What kept the last put from being stored isn't said of one that NATS loses later."""
+async def test_reason_expires_after_3_s_and_belongs_to_one_stream(world):
+    """The reason of an earlier put doesn't explain one that NATS loses later."""
     async with world.producer():
-        silence = ReplyTimeouts(world.store)
-        assert UNKNOWN == await silence.reason(SUBJECT, 10.0)
+        replies = ReplyTimeouts(world.store)
+        assert UNKNOWN == await replies.reason(SUBJECT, 10.0)
         world.server.fill_disk()
-        assert REASON == await silence.reason(SUBJECT, 10.0)
-        assert (REASON, "") == (silence.why(SUBJECT, 12.9), silence.why(SUBJECT, 13.0))
-        assert ("", REASON) == (silence.why("lanes.online.4.acme.0.mid", 11.0), silence.any_reason(11.0))
+        assert REASON == await replies.reason(SUBJECT, 10.0)
+        assert (REASON, "") == (replies.why(SUBJECT, 12.9), replies.why(SUBJECT, 13.0))
+        assert ("", REASON) == (replies.why("lanes.online.4.acme.0.mid", 11.0), replies.any_reason(11.0))
         world.server.disconnect()
-        assert REASON == await silence.reason(SUBJECT, 11.0), "NATS says nothing else now"
-        assert UNKNOWN == await silence.reason(SUBJECT, 14.0)
+        assert REASON == await replies.reason(SUBJECT, 11.0), "the reason is still valid"
+        assert UNKNOWN == await replies.reason(SUBJECT, 14.0)
 
 
-async def test_it_asks_once_a_second_of_all_that_are_silent(world):
+async def test_store_is_asked_once_a_second_for_all_silent_streams(world):
     async with world.producer():
         world.server.fill_disk(names.stream_of(SUBJECT))
-        silence = ReplyTimeouts(world.store)
-        silence.ask([], 10.0)
-        assert silence.due(10.0), "nothing was asked"
-        silence.ask([SUBJECT, SUBJECT, "later.online.3.acme.0.mid.1"], 10.0)
-        assert not silence.due(11.5), "the last question has no answer yet"
-        await until(lambda: silence.why(SUBJECT, 10.0), what="the answer")
-        assert (False, True) == (silence.due(10.9), silence.due(11.0))
-        await silence.close()
+        replies = ReplyTimeouts(world.store)
+        replies.ask([], 10.0)
+        assert replies.due(10.0), "nothing has been asked"
+        replies.ask([SUBJECT, SUBJECT, "later.online.3.acme.0.mid.1"], 10.0)
+        assert not replies.due(11.5), "the last request has no answer yet"
+        await until(lambda: replies.why(SUBJECT, 10.0), what="the answer")
+        assert (False, True) == (replies.due(10.9), replies.due(11.0))
+        await replies.close()

@@ -1,4 +1,4 @@
-"""The way of a put: its limits in their order, and one end, whatever its state (K6)."""
+"""Pipeline of a put: its limits in their order, and one completion, whatever its state (K6)."""
 
 import asyncio
 
@@ -23,14 +23,14 @@ def pending(project="acme", topic='{"qps": 5, "max_backlog": 9}'):
 
 
 class Router:
-    """Addresses whatever it is given."""
+    """Routes nothing: returns the put."""
 
     def addressed(self, put):
         return put
 
 
 class Limit:
-    """Admits at once, later or never."""
+    """A limit that admits at once, later or never."""
 
     def __init__(self, name, log, when="at once"):
         self.name, self.log, self.when = name, log, when
@@ -49,7 +49,7 @@ class Limit:
 
 
 class Recorder:
-    """A sender that keeps what it is given."""
+    """A sender that records its calls."""
 
     def __init__(self, window):
         self.window, self.sent, self.completed = window, [], []
@@ -61,7 +61,7 @@ class Recorder:
         self.completed.append((put, outcome))
 
 
-def pipeline(backlog="at once", window="at once"):
+def make_pipeline(backlog="at once", window="at once"):
     log = []
     sender = Recorder(Limit("window", log, window))
     return PutPipeline(Router(), Limit("backlog", log, backlog), None, sender, 5.0), sender, log
@@ -76,39 +76,39 @@ class TestLimits:
             ("at once", "later", PutState.PREPARED, ["backlog", "window"]),
         ],
     )
-    def test_a_put_that_none_has_wait_is_admitted_at_once(self, backlog, window, state, asked):
-        way, _, log = pipeline(backlog, window)
-        assert (state, asked) == (way.prepare(pending()).state, log)
+    def test_put_is_admitted_unless_limit_makes_it_wait(self, backlog, window, state, asked):
+        pipeline, _, log = make_pipeline(backlog, window)
+        assert (state, asked) == (pipeline.prepare(pending()).state, log)
 
-    def test_a_topic_without_a_backlog_limit_is_not_asked_for_it(self):
-        way, _, log = pipeline()
-        assert PutState.ADMITTED is way.prepare(pending(topic='{"qps": 5}')).state
+    def test_topic_without_backlog_limit_skips_that_limit(self):
+        pipeline, _, log = make_pipeline()
+        assert PutState.ADMITTED is pipeline.prepare(pending(topic='{"qps": 5}')).state
         assert ["window"] == log
 
-    def test_a_full_backlog_refuses_it_at_once(self):
-        way, sender, log = pipeline("full")
+    def test_full_backlog_refuses_put_at_once(self):
+        pipeline, sender, log = make_pipeline("full")
         with pytest.raises(BacklogFull):
-            way.prepare(pending())
+            pipeline.prepare(pending())
         assert (["backlog"], []) == (log, sender.sent)
 
-    async def test_it_waits_for_each_in_turn(self):
-        way, sender, log = pipeline("later", "later")
-        put = way.prepare(pending())
-        await way.admit(put)
+    async def test_put_waits_for_each_limit_in_turn(self):
+        pipeline, sender, log = make_pipeline("later", "later")
+        put = pipeline.prepare(pending())
+        await pipeline.admit(put)
         assert ["backlog", "backlog", "backlog waits", "window", "window waits"] == log
         assert (PutState.ADMITTED, []) == (put.state, sender.completed)
 
     @pytest.mark.parametrize(("backlog", "window"), [("never", "at once"), ("later", "never")])
-    async def test_one_that_may_not_go_is_completed_without_an_outcome(self, backlog, window):
-        way, sender, _ = pipeline(backlog, window)
-        put = way.prepare(pending())
+    async def test_put_that_is_not_admitted_completes_without_outcome(self, backlog, window):
+        pipeline, sender, _ = make_pipeline(backlog, window)
+        put = pipeline.prepare(pending())
         with pytest.raises(NotAcknowledged):
-            await way.admit(put)
+            await pipeline.admit(put)
         assert ([(put, None)], []) == (sender.completed, sender.sent)
 
 
 class Store:
-    """Keeps what it is given until the test answers."""
+    """A store that keeps puts until the test answers them."""
 
     connected, max_payload = True, 1 << 20
 
@@ -143,8 +143,8 @@ _EVENTS = st.sampled_from(["put", "put", "receipt", "receipt", "refused", "lost"
 
 
 @given(events=st.lists(st.tuples(_EVENTS, st.integers(0, 1_000)), max_size=60))
-def test_each_put_completes_once_and_gives_its_room_back(events):
-    """K6: by its receipt, a refusal, a caller that goes away or the producer's end; repeated answers change nothing."""
+def test_each_put_completes_once_and_releases_its_room(events):
+    """K6: by its receipt, a refusal, the end of its caller or of the producer; repeated answers change nothing."""
 
     async def run():
         world, puts = PipelineWorld(), []

@@ -1,4 +1,4 @@
-"""What goes wrong on a put's way to the store, and what is said of it (K6)."""
+"""Failures between producer and store: retries, and the error that a put raises in the end (K6)."""
 
 import asyncio
 
@@ -9,11 +9,12 @@ from evenlane.engine.core.wire import headers as h
 from evenlane.engine.errors import BacklogFull, EvenlaneError, NotAcknowledged, ProducerClosed, PutRefused
 from evenlane.engine.producer.put import Put
 from evenlane.engine.producer.tuning import Tuning
+from evenlane.engine.store.memory.server import MemoryServer
 from tests.support.until import until
 
 
-async def test_a_lost_acknowledgement_is_asked_for_again_and_the_message_is_stored_once(world):
-    """Fault 14, L, K6: retries are bounded, none is lost, and the id keeps it single."""
+async def test_puts_with_lost_acknowledgements_are_stored_once(world):
+    """Fault 14, L, K6: retries are bounded, no put is lost, and its id prevents a duplicate."""
     async with world.producer() as producer:
         world.server.delay_acks()
         putting = asyncio.create_task(producer.put_many(Put("acme", b"%d" % n, group=n % 8) for n in range(40)))
@@ -29,8 +30,8 @@ async def test_a_lost_acknowledgement_is_asked_for_again_and_the_message_is_stor
     assert 41 == len(world.stored())
 
 
-async def test_messages_of_one_subject_keep_their_order_through_a_lost_connection(world):
-    """K4, K6: what was put first is sent again first, before what was put meanwhile."""
+async def test_subject_keeps_order_through_lost_connection(world):
+    """K4, K6: the first put is sent again first, before puts made meanwhile."""
     async with world.producer() as producer:
         world.server.disconnect()
         putting = [
@@ -43,24 +44,23 @@ async def test_messages_of_one_subject_keep_their_order_through_a_lost_connectio
     assert [b"%d" % number for number in range(100)] == [message.body for message in world.stored()]
 
 
-async def test_silence_is_asked_again_and_the_late_answer_does_no_harm(world):
+async def test_put_without_answer_is_retried_and_stored_once(world):
     async with world.producer(tuning=Tuning(answer_s=0.05)) as producer:
         world.server.delay_acks()
         putting = asyncio.create_task(producer.put("acme", b"x", id="mine"))
-        await until(lambda: next(iter(producer._pipeline._sender._in_flight), None) is not None)
-        await until(lambda: any(sending.tries > 1 for sending in producer._pipeline._sender._in_flight))
+        await until(lambda: len(world.store.tries) > 1)
         world.server.delay_acks(0)
-        assert not (await putting).duplicate, "the first try brought it there"
+        assert not (await putting).duplicate, "the first try stored it"
     assert 1 == len(world.stored())
 
 
-async def test_a_no_to_a_try_that_was_given_up_is_not_the_last_word(world):
-    """L: the second try is stored, and the first one's refusal comes late."""
+async def test_late_refusal_of_earlier_try_is_ignored(world):
+    """L: the second try is stored, and the refusal of the first one comes late."""
     async with world.producer(tuning=Tuning(answer_s=0.05)) as producer:
         world.server.delay_acks()
         world.server.refuse("lanes.")
         putting = asyncio.create_task(producer.put("acme", b"x"))
-        await until(lambda: producer._pipeline._sender._in_flight)
+        await until(lambda: world.store.tries)
         world.server.accept("lanes.")
         await until(world.stored)
         world.server.delay_acks(0)
@@ -68,14 +68,14 @@ async def test_a_no_to_a_try_that_was_given_up_is_not_the_last_word(world):
     assert 1 == len(world.stored())
 
 
-async def test_streams_that_are_gone_are_made_again(world):
+async def test_deleted_streams_are_created_again(world):
     async with world.producer() as producer:
-        world.server._streams.clear()
+        world.server = world.store.server = MemoryServer(clock=lambda: world.now)
         assert isinstance(await producer.put("acme", b"x"), Receipt)
     assert 1 == len(world.stored())
 
 
-async def test_after_the_timeout_it_says_that_it_does_not_know_and_what_to_do(world):
+async def test_timeout_error_names_id_and_group_for_another_put(world):
     """K6: a timeout."""
     async with world.producer(timeout=0.2) as producer:
         world.server.delay_acks()
@@ -90,14 +90,14 @@ async def test_after_the_timeout_it_says_that_it_does_not_know_and_what_to_do(wo
     assert 1 == len(world.stored())
 
 
-async def test_without_a_connection_it_says_that_nothing_is_stored(world):
+async def test_error_without_connection_says_that_nothing_is_stored(world):
     async with world.producer(timeout=0.1) as producer:
         world.server.disconnect()
         with pytest.raises(NotAcknowledged, match=r"was not sent within 0\.1 s and is not stored: there is no conn"):
             await producer.put("acme", b"x")
 
 
-async def test_who_waits_for_room_has_the_same_timeout(world):
+async def test_put_that_waits_for_window_has_same_timeout(world):
     async with world.producer(timeout=0.1, window_messages=1) as producer:
         world.server.delay_acks()
         outcomes = await asyncio.gather(*(producer.put("acme", b"x") for _ in range(2)), return_exceptions=True)
@@ -112,14 +112,15 @@ async def test_who_waits_for_room_has_the_same_timeout(world):
         (Refused("no"), PutRefused, "is not stored, the store refused it: no"),
     ],
 )
-async def test_a_definite_no_is_told_at_once_and_not_asked_again(world, error, kind, sentence):
+async def test_refusal_is_raised_without_retry(world, error, kind, sentence):
     world.server.refuse("lanes.", error)
     async with world.producer() as producer:
         with pytest.raises(kind, match=sentence):
             await producer.put("acme", b"x")
+    assert 1 == len(world.store.tries)
 
 
-async def test_a_producer_that_is_closed_says_so_and_closing_ends_what_waits(world):
+async def test_closing_fails_waiting_and_later_puts(world):
     producer = world.producer()
     with pytest.raises(ProducerClosed, match="put inside `async with Producer"):
         await producer.put("acme", b"x")
@@ -136,10 +137,10 @@ async def test_a_producer_that_is_closed_says_so_and_closing_ends_what_waits(wor
     with pytest.raises(ProducerClosed):
         await producer.put_many([Put("acme", b"x")])
     await producer.close()
-    assert world.store.connected, "a store that was given isn't the producer's to close"
+    assert world.store.connected, "the producer doesn't close a store that it was given"
 
 
-async def test_every_error_is_one_line(world):
+async def test_each_error_is_one_line(world):
     async with world.producer() as producer:
         outcomes = await producer.put_many(
             [
