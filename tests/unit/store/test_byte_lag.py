@@ -1,4 +1,4 @@
-"""When a feed leaves bodies in the stream: only where large messages come faster than they are read (E5, F10)."""
+"""When a feed leaves bodies in the stream: only if large messages arrive faster than they are read (E5, F10)."""
 
 import pytest
 from hypothesis import given
@@ -10,7 +10,7 @@ KIB, MIB = 1 << 10, 1 << 20
 
 
 def lagging(lag: ByteLag) -> list[bool]:
-    """Four turns of 1 MiB messages, with many more behind them."""
+    """Four turns of 1 MiB messages, with many more pending."""
     return [lag.came(1, MIB, 100) for _ in range(4)]
 
 
@@ -21,43 +21,43 @@ def flooded(lag: ByteLag, messages: int = 100) -> bool:
     return lag.second_passed()
 
 
-def test_large_messages_that_wait_turn_after_turn_are_left():
+def test_bodies_are_left_after_several_lagging_turns():
     lag = ByteLag()
     assert [False, False, False, True] == lagging(lag)
     assert lag.leaves_bodies
 
 
-def test_one_large_message_before_many_small_ones_is_no_flood():
+def test_large_message_before_small_ones_is_no_flood():
     lag = ByteLag()
     assert not any([lag.came(1, MIB, 1_000_000), *(lag.came(8_000, MIB, 1_000_000) for _ in range(20))])
 
 
-def test_large_messages_that_hardly_wait_are_no_flood():
+def test_few_pending_large_messages_are_no_flood():
     lag = ByteLag()
     assert not any(lag.came(1, MIB, 3) for _ in range(20))
 
 
 @pytest.mark.parametrize(("waiting", "leaves"), [(15, False), (16, True)])
-def test_the_bodies_are_left_from_16_mib_on(waiting, leaves):
-    """The bar of decision 0029: the longest wait beside a flood is about a second."""
+def test_bodies_are_left_from_16_mib_pending(waiting, leaves):
+    """The bar of decision 0029: next to a flood, the longest wait is about a second."""
     lag = ByteLag()
     assert leaves == any(lag.came(1, MIB, waiting) for _ in range(4))
 
 
-def test_turns_that_do_not_lag_begin_the_count_anew():
+def test_turn_without_lag_restarts_count():
     lag = ByteLag()
     for _ in range(20):
         assert not any(lag.came(1, MIB, 100) for _ in range(3))
         assert not lag.came(1, MIB, 0)
 
 
-def test_a_pull_that_brought_nothing_says_nothing():
-    """The next message was larger than it."""
+def test_empty_pull_does_not_change_count():
+    """The next message was larger than the pull."""
     lag = ByteLag()
     assert [False, True] == [any(lag.came(*pull, 100) for pull in ((1, MIB), (0, 0))) for _ in range(4)][2:]
 
 
-def test_three_calm_seconds_end_it():
+def test_flood_ends_after_three_calm_seconds():
     lag = ByteLag()
     lagging(lag)
     assert not any(flooded(lag) for _ in range(10))
@@ -65,15 +65,15 @@ def test_three_calm_seconds_end_it():
     assert not lag.leaves_bodies
 
 
-def test_a_flood_that_goes_on_is_not_calm():
+def test_ongoing_flood_is_not_calm():
     lag = ByteLag()
     lagging(lag)
     for _ in range(5):
         assert not any([lag.second_passed(), lag.second_passed(), flooded(lag)])
 
 
-def test_many_small_messages_are_calm_whatever_their_bytes():
-    """They are read with their bodies at less cost."""
+def test_small_messages_are_calm_whatever_their_total():
+    """Reading them with their bodies costs less."""
     lag = ByteLag()
     lagging(lag)
     for _ in range(3):
@@ -83,7 +83,7 @@ def test_many_small_messages_are_calm_whatever_their_bytes():
     assert ended
 
 
-def test_a_body_that_is_wanted_is_not_left():
+def test_requested_body_ends_flood():
     lag = ByteLag()
     assert not lag.needs_body()
     lagging(lag)
@@ -93,6 +93,6 @@ def test_a_body_that_is_wanted_is_not_left():
 
 
 @given(st.lists(st.tuples(st.integers(0, 1_000), st.integers(0, 30 * KIB), st.integers(0, 1_000_000))))
-def test_messages_below_32_kib_never_are(pulls):
+def test_bodies_below_32_kib_are_never_left(pulls):
     lag = ByteLag()
     assert not any(lag.came(count, count * size, pending) for count, size, pending in pulls)

@@ -1,4 +1,4 @@
-"""Backlogs come slowly while partitions come (Z6), and as before when all are there. Time is a number here."""
+"""Backlogs are read slowly while a node takes over partitions (Z6), then at full speed. Time is a number here."""
 
 import pytest
 
@@ -16,7 +16,7 @@ class Timer:
 
 
 class ThrottledFeeds:
-    """A hold, what it does to its budget, and its loop."""
+    """A throttle with its budget and its event loop."""
 
     def __init__(self):
         self.now, self.timers = 100.0, []
@@ -53,7 +53,7 @@ class ThrottledFeeds:
         self.now = end
 
     def held_for(self):
-        """How long backlogs are still slow."""
+        """Seconds until backlogs are read at full speed."""
         began = self.now
         while self.held:
             self.run(STEP_S)
@@ -65,7 +65,7 @@ def world():
     return ThrottledFeeds()
 
 
-def test_a_feed_that_is_made_slows_backlogs_for_a_moment(world):
+def test_new_feed_slows_backlogs_for_a_moment(world):
     world.backlogs.made()
     world.run(QUIET_S / 2)
     world.backlogs.made()
@@ -73,16 +73,16 @@ def test_a_feed_that_is_made_slows_backlogs_for_a_moment(world):
     assert world.passed > 0
 
 
-def test_feeds_that_are_made_one_after_another_slow_them_for_a_bounded_time(world):
-    """A stream that breaks again and again keeps no backlog waiting."""
+def test_many_new_feeds_slow_backlogs_for_bounded_time(world):
+    """A stream that breaks repeatedly doesn't stop backlogs."""
     for _ in range(30):
         world.backlogs.made()
         world.run(0.09)
     assert world.held_for() == 3.0 - 30 * 0.09
 
 
-def test_backlogs_come_slowly_until_every_expected_partition_is_open(world):
-    """Z6: they come one after another, further apart than feeds that are made together; the last has its quiet, too."""
+def test_backlogs_are_slow_until_expected_partitions_are_open(world):
+    """Z6: partitions open one after another, further apart than feeds made together; the last one has a pause, too."""
     world.backlogs.expect(more=True)
     for _ in range(5):
         world.run(0.8)
@@ -93,8 +93,8 @@ def test_backlogs_come_slowly_until_every_expected_partition_is_open(world):
     assert world.held_for() == QUIET_S
 
 
-def test_an_expectation_that_is_never_met_slows_nobody_for_ever(world):
-    """However often it is said, as it is with each event of the ring; feeds slow backlogs for their own moment then."""
+def test_unmet_expectation_slows_backlogs_for_bounded_time(world):
+    """However often it is repeated, as each event of the ring does; then each feed slows backlogs only for a moment."""
     for _ in range(60):
         world.backlogs.expect(more=True)
         world.run(0.1)
@@ -108,7 +108,7 @@ def test_an_expectation_that_is_never_met_slows_nobody_for_ever(world):
     assert world.held_for() == EXPECTED_S
 
 
-def test_once_it_is_closed_nothing_is_left(world):
+def test_closed_throttle_leaves_no_timer(world):
     world.backlogs.expect(more=True)
     world.backlogs.close()
     world.run(EXPECTED_S)

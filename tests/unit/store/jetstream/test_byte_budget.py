@@ -1,4 +1,4 @@
-"""All feeds together never have more bytes on their way than the budget, and each gets its turn."""
+"""All feeds together never have more bytes in transit than the budget, and each gets its turn."""
 
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -6,22 +6,22 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from evenlane.engine.store.jetstream.byte_budget import FeedBudget
 
 
-class Asking(RuleBasedStateMachine):
+class BudgetMachine(RuleBasedStateMachine):
     @initialize(total=st.integers(1, 64 << 20), largest=st.integers(1, 8 << 20), feeds=st.integers(1, 256))
     def begin(self, total, largest, feeds):
-        self.budget = FeedBudget(total, largest)
+        self.budget, self.feeds = FeedBudget(total, largest), feeds
         for _ in range(feeds):
             self.budget.join()
-        self.asked: list[int] = []  # in the order in which they asked
+        self.asked: list[int] = []  # in the order of their requests
         self.running: list[int] = []
-        self.gone: set[int] = set()
+        self.closed: set[int] = set()
         self.number = 0
 
     def _start(self, number):
         def start() -> bool:
             assert self.asked[0] == number, "out of turn"
             self.asked.pop(0)
-            if number in self.gone:
+            if number in self.closed:
                 return False
             self.running.append(number)
             return True
@@ -36,42 +36,42 @@ class Asking(RuleBasedStateMachine):
 
     @precondition(lambda self: self.running)
     @rule(which=st.integers(0, 1000))
-    def end_of_a_turn(self, which):
+    def end_turn(self, which):
         self.running.pop(which % len(self.running))
         self.budget.return_turn()
 
     @precondition(lambda self: self.asked)
     @rule(which=st.integers(0, 1000))
-    def one_that_waits_goes_away(self, which):
-        self.gone.add(self.asked[which % len(self.asked)])
+    def close_waiting_feed(self, which):
+        self.closed.add(self.asked[which % len(self.asked)])
 
     @invariant()
-    def no_more_is_on_its_way_than_the_budget(self):
+    def bytes_in_transit_are_within_budget(self):
         budget = self.budget
-        small = budget.small * budget._feeds
+        small = budget.small * self.feeds
         assert len(self.running) * budget.turn + small <= max(budget.total, budget.total // 2 + (4096 * 256))
 
     @invariant()
-    def a_turn_takes_the_largest_message(self):
+    def turn_fits_largest_message(self):
         assert self.budget.turn >= self.budget.largest
 
     @invariant()
-    def nobody_waits_while_there_is_room(self):
+    def no_feed_waits_while_there_is_room(self):
         room = self.budget.turns - len(self.running) * self.budget.turn
         assert not self.asked or room < self.budget.turn
 
     def teardown(self):
         while getattr(self, "running", None):
-            self.end_of_a_turn(0)
+            self.end_turn(0)
         if hasattr(self, "asked"):
             assert [] == self.asked
 
 
-TestAsking = Asking.TestCase
+TestFeedBudget = BudgetMachine.TestCase
 
 
-def test_a_backlog_waits_for_all_others_and_while_it_is_held():
-    """Z6: what is put now comes in before what has waited for long."""
+def test_backlog_waits_for_other_feeds_and_while_held():
+    """Z6: new messages are read before a backlog."""
     budget = FeedBudget(64 << 20, 1 << 20)
     begun = []
 
@@ -91,8 +91,8 @@ def test_a_backlog_waits_for_all_others_and_while_it_is_held():
     assert "live again" == begun[-1]
 
 
-def test_while_they_are_held_backlogs_go_on_by_small_turns():
-    """Z6: none of them stands still while partitions move, and none takes what the moves need."""
+def test_held_backlogs_progress_by_small_turns():
+    """Z6: each backlog makes progress while partitions move, without taking what the moves need."""
     budget, begun = FeedBudget(64 << 20, 1 << 20), []
 
     def start(name):
@@ -113,7 +113,7 @@ def test_while_they_are_held_backlogs_go_on_by_small_turns():
     assert 3 == len(begun)
 
 
-def test_a_small_turn_is_given_when_there_is_room_and_after_those_who_are_not_patient():
+def test_small_turn_waits_for_room_and_for_live_feeds():
     budget, begun = FeedBudget(1, 1 << 20), []
 
     def start(name, wants=True):
@@ -123,7 +123,7 @@ def test_a_small_turn_is_given_when_there_is_room_and_after_those_who_are_not_pa
         budget.ask(start(number))
     full = list(begun)
     budget.hold()
-    budget.ask(start("given up", wants=False), patient=True)
+    budget.ask(start("closed", wants=False), patient=True)
     budget.ask(start("backlog"), patient=True)
     budget.ask(start("more backlog"), patient=True)
     budget.pass_one()

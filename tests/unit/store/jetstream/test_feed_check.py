@@ -1,4 +1,4 @@
-"""A feed that nobody hears of is made anew, but not because its own process stood still (F1)."""
+"""A silent feed gets another consumer, but not because its own process was blocked (F1)."""
 
 from time import monotonic
 
@@ -10,7 +10,7 @@ from tests.support.until import until
 
 
 class Silent:
-    """A connection over which nothing comes; `made` counts consumers, `left` those that nobody listens to any more."""
+    """A connection without messages; `made` counts consumers, `left` ended subscriptions."""
 
     def __init__(self):
         self.made = self.left = 0
@@ -43,24 +43,24 @@ async def fed():
     await feed.close()
 
 
-async def looked(feed, seconds, late, begun=None):
-    """Look at it each second, from its creation on."""
+async def checked(feed, seconds, late, begun=None):
+    """Check the feed each second, from its creation on."""
     begun = begun or monotonic()
-    feed.check(begun)  # its first look
+    feed.check(begun)
     for second in range(1, seconds + 1):
         feed.check(begun + second + late, late=late if second == 1 else 0.0)
 
 
-async def test_without_heartbeats_it_is_made_anew(fed):
+async def test_feed_without_heartbeats_gets_new_consumer(fed):
     connection, feed = fed
-    await looked(feed, 14, late=0.0)
+    await checked(feed, 14, late=0.0)
     await until(lambda: connection.made == 2, what="another consumer")
 
 
-async def test_after_a_block_of_its_loop_what_came_is_read_first(fed):
+async def test_feed_reads_pending_messages_first_after_blocked_loop(fed):
     connection, feed = fed
     begun = monotonic()
-    await looked(feed, 12, late=60.0, begun=begun)
+    await checked(feed, 12, late=60.0, begun=begun)
     assert (1, 0) == (connection.made, connection.left)
-    await looked(feed, 14, late=60.0, begun=begun + 60.0)
-    await until(lambda: connection.made == 2, what="another consumer, as it is silent still")
+    await checked(feed, 14, late=60.0, begun=begun + 60.0)
+    await until(lambda: connection.made == 2, what="another consumer")

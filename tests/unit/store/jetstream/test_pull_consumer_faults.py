@@ -1,6 +1,5 @@
-"""One consumer after another, over a stream with holes and a connection that loses, repeats and ends: each message is
-delivered once and in order, and all of them in the end (E12). The server of this test knows nothing of the protocol
-but what nats-server does with a pull.
+"""Successive consumers of a stream with gaps, over a connection that loses, repeats and ends: each message is delivered
+once and in order, and finally all are (E12). The server of this test does with a pull what nats-server does.
 """
 
 from collections import deque
@@ -19,7 +18,7 @@ _FATES = st.sampled_from(["comes", "comes", "comes", "comes", "is lost", "comes 
 
 
 class Server:
-    """A stream, by sequence the bytes of its messages as the server counts them, and one consumer."""
+    """A stream (sequence -> bytes of the message, as the server counts them) and one consumer."""
 
     def __init__(self, stream, start):
         self.ahead = deque((sequence, size) for sequence, size in sorted(stream.items()) if sequence >= start)
@@ -30,7 +29,7 @@ class Server:
         self.pulls.append([pull.stage.value, pull.max_bytes])
 
     def answer(self, headless):
-        """The next thing that it sends, as (subject, reply, headers, body); None if nothing is to be said."""
+        """The next message or status, as (subject, reply, headers, body); None if there is none."""
         while self.pulls:
             kind, room = self.pulls[0]
             inbox = b"_INBOX.feed.S.c." + kind.encode()
@@ -62,7 +61,7 @@ class Server:
 
 
 class Feed:
-    """What the shell does, without its I/O; `fates` are of what the server sends, until there are no more."""
+    """The feed without its I/O. `fates` apply to what the server sends, one each, while there are some."""
 
     def __init__(self, stream, until, fates, heads):
         self.stream, self.until, self.fates = stream, until, deque(fates)
@@ -79,7 +78,7 @@ class Feed:
             self.caught_up += 1
 
     def run(self):
-        """Until there is nothing more to deliver; the reasons of all ends."""
+        """Run consumers until all is delivered; returns the reasons of their ends."""
         reasons = []
         while not reasons or reasons[-1] not in {EndReason.COMPLETE, "idle"}:
             assert len(reasons) < 500, "it never ends"
@@ -114,7 +113,7 @@ class Feed:
         return True
 
     def step(self):
-        """Whether all is quiet, and both sides agree that it is."""
+        """Whether both sides agree that nothing is left to send."""
         came = self.server.answer(self.consumer.headless)
         if came is not None:
             self.receive(came, self.fates.popleft() if self.fates else "comes")
@@ -126,7 +125,7 @@ class Feed:
         for _ in range(14):
             self.now += 1
             self.consumer.second_passed(self.now)
-        assert self.consumer.stage is Stage.ENDED, "it waits for what no one will send"
+        assert self.consumer.stage is Stage.ENDED, "it waits for a message that never comes"
         return False
 
     def receive(self, came, fate):
@@ -147,7 +146,7 @@ class Feed:
     heads=st.sampled_from([(), (0, 1, 2), (1, 2)]),
     flood=st.booleans(),
 )
-def test_all_comes_once_in_order_whatever_happens(stream, fates, heads, flood):
+def test_each_message_is_delivered_once_in_order_despite_faults(stream, fates, heads, flood):
     feed = Feed(stream, None, fates, heads)
     if flood and heads:
         for _ in range(4):
@@ -162,13 +161,13 @@ def test_all_comes_once_in_order_whatever_happens(stream, fates, heads, flood):
     until=st.integers(1, 70),
     fates=st.lists(_FATES, max_size=60),
 )
-def test_with_an_end_all_up_to_it_comes_and_nothing_behind_it(stream, until, fates):
+def test_feed_with_end_delivers_exactly_up_to_it(stream, until, fates):
     feed = Feed(stream, until, fates, ())
     assert EndReason.COMPLETE is feed.run()[-1]
     assert sorted(sequence for sequence in stream if sequence <= until) == feed.delivered
 
 
 @given(stream=st.dictionaries(st.integers(1, 60), _SIZES, max_size=40))
-def test_without_faults_one_consumer_is_enough(stream):
+def test_one_consumer_suffices_without_faults(stream):
     feed = Feed(stream, None, [], ())
     assert ["idle"] == feed.run()

@@ -1,4 +1,4 @@
-"""F4: what JetStream's API answers is read into valid values, or refused as none of its answers, in one place."""
+"""F4: responses of JetStream's API are decoded into valid values, or refused as malformed, in one place."""
 
 import asyncio
 import copy
@@ -37,9 +37,9 @@ def all_of_info(raw):
     state = info.state
     counts = [state.first_seq, state.last_seq, state.messages, state.bytes, *(state.subjects or {}).values()]
     assert all(type(count) is int and 0 <= count < 1 << 63 for count in [*counts, info.replicas, info.total, state.at])
-    wanted = streams.lane_config("online", LANE, "file", 3, 30.0, -1)
+    expected = streams.lane_config("online", LANE, "file", 3, 30.0, -1)
     with suppress(ConfigError):
-        streams.check(wanted, queue_limit.unmarked(info.config))
+        streams.check(expected, queue_limit.unmarked(info.config))
     return info, info.leader, info.now, queue_limit.of(info.config)
 
 
@@ -56,15 +56,15 @@ READERS = {
 }
 
 
-def test_a_stream_of_somebody_else_that_cannot_be_read_hides_no_other():
-    """F4: the account may have any; nodes make theirs all the same."""
+def test_unreadable_foreign_stream_hides_no_other():
+    """F4: the account may have any streams; nodes still create theirs."""
     strange = {**INFO, "state": {**INFO["state"], "first_seq": (1 << 63) + 5}}
     page = as_of(StreamPage, json.dumps({**PAGE, "total": 3, "streams": [strange, INFO, 7]}).encode())
     assert (3, [INFO["config"]["name"]]) == (len(page.entries), [each.name for each in page.streams])
 
 
 def changed(value):
-    """The same with one value of it replaced by each odd one, or gone."""
+    """Copies of `value`, each with one value in it replaced by an odd one, or removed."""
     keys = list(value) if isinstance(value, dict) else range(len(value)) if isinstance(value, list) else ()
     for key in keys:
         for odd in ODD:
@@ -81,8 +81,8 @@ def changed(value):
 
 
 @pytest.mark.parametrize("name", READERS)
-def test_one_wrong_value_is_read_or_refused(name):
-    """Each in turn: of another type, below or above what there can be, no time, not there."""
+def test_single_wrong_value_is_decoded_or_refused(name):
+    """Each value in turn: of another type, out of range, no time, or missing."""
     sample, read = READERS[name]
     read(json.dumps(sample).encode())
     refused = []
@@ -96,7 +96,7 @@ def test_one_wrong_value_is_read_or_refused(name):
 
 
 class Server:
-    """Answers everything with this."""
+    """A server that gives each request the same response."""
 
     def __init__(self, answer):
         self.answer = json.dumps(answer).encode()
@@ -112,7 +112,7 @@ class Server:
         raise Disconnected("none")
 
     def send(self, *_, **__):
-        """It goes nowhere."""
+        """Does nothing."""
 
     def ask(self, *_):
         answer = asyncio.get_running_loop().create_future()
@@ -125,7 +125,7 @@ async def nothing(_lanes):
 
 
 def calls(server):
-    """Everything that asks for such an answer, with what it may raise."""
+    """All callers of the API, with the errors that each may raise."""
     reads = Reads(server, "online", nothing)
     lost = (Lost, Refused)
     return {
@@ -144,8 +144,8 @@ def calls(server):
 
 
 @pytest.mark.parametrize("name", calls(SimpleNamespace()))
-async def test_whoever_asks_hears_that_the_answer_is_lost(name):
-    """F4: in the error that it knows already, and tries again; none of them gives a KeyError or a TypeError."""
+async def test_callers_get_expected_error_for_malformed_response(name):
+    """F4: an error after which the caller retries, never a KeyError or a TypeError."""
     for answer in ({}, [], {"state": None}, {"message": []}, {"total": "x"}, {"name": "a.b", "num_pending": 1}):
         call, expected = calls(Server(answer))[name]
         with pytest.raises(expected, match="none of JetStream's"):

@@ -1,4 +1,4 @@
-"""F5: what nats-server says of its disk, in words. The texts are those of nats-server 2.15.1."""
+"""F5: nats-server's disk errors as sentences. The texts are those of nats-server 2.15.1."""
 
 import pytest
 
@@ -25,12 +25,12 @@ FILE = "write /data/jetstream/$G/streams/LANES_online_3/msgs/1.blk: "
         ("", "it doesn't say why"),
     ],
 )
-def test_a_write_error_is_said_in_words_without_the_servers_path(theirs, ours):
+def test_write_error_becomes_sentence_without_path(theirs, ours):
     found = write_errors.of_deletion(10057, FILE + theirs)
     assert Unwritable(f"the server can't write: {ours}", restart=True) == found
 
 
-def test_an_error_of_the_system_counts_however_it_begins():
+def test_system_error_is_recognised_whatever_operation_failed():
     found = write_errors.of_deletion(10057, "open /data/2.blk: read-only file system")
     assert Unwritable("the server can't write: its disk is read-only", restart=True) == found
 
@@ -41,7 +41,7 @@ def test_an_error_of_the_system_counts_however_it_begins():
      (10057, "no message found"), (10037, "no message found"), (10059, "stream not found"),
      (0, "")],
 )  # fmt: skip
-def test_a_stream_that_has_no_such_message_can_be_written(code, text):
+def test_missing_message_means_stream_is_writable(code, text):
     assert write_errors.of_deletion(code, text) is None
 
 
@@ -58,7 +58,7 @@ def test_a_stream_that_has_no_such_message_can_be_written(code, text):
         (10039, "JetStream not enabled for account", "JetStream is switched off"),
     ],
 )
-def test_what_else_keeps_a_stream_from_being_written_needs_no_restart(code, text, ours):
+def test_other_causes_need_no_restart(code, text, ours):
     assert Unwritable(ours, restart=False) == write_errors.of_deletion(code, text)
 
 
@@ -69,8 +69,8 @@ def test_what_else_keeps_a_stream_from_being_written_needs_no_restart(code, text
         (10023, "insufficient resources", "the storage that the server gives JetStream is used up"),
     ],
 )
-def test_a_quota_that_is_used_up_is_no_room_in_words(code, text, ours):
-    """A put says it, and the stream counts as one that can't be written."""
+def test_used_up_quota_is_reported_as_full(code, text, ours):
+    """A put raises it, and the stream counts as unwritable."""
     noted: list[PubAck] = []
     body = b'{"error":{"code":400,"err_code":%d,"description":"%b"},"stream":"A","seq":0}' % (code, text.encode())
     with pytest.raises(Full, match=f"^the server takes no more: {ours}$"):
@@ -78,7 +78,7 @@ def test_a_quota_that_is_used_up_is_no_room_in_words(code, text, ours):
     assert Unwritable(f"the server takes no more: {ours}") == write_errors.of_refusal(noted[0])
 
 
-def test_a_refusal_for_the_messages_own_sake_says_nothing_of_the_stream():
+def test_refusal_of_message_says_nothing_about_stream():
     assert write_errors.of_refusal(PubAck("A", error=PubError(10054))) is None
     assert write_errors.of_refusal(PubAck("A", error=PubError(10071))) is None
 
@@ -93,11 +93,11 @@ def test_a_refusal_for_the_messages_own_sake_says_nothing_of_the_stream():
         (100_000, 200_000, True),
     ],
 )
-def test_an_account_is_full_where_it_has_no_room_for_so_many_bytes(limit, used, full):
+def test_account_is_full_without_room_for_message(limit, used, full):
     found = write_errors.of_account({"limits": {"max_storage": limit}, "storage": used}, 4096)
     assert (Unwritable("the server takes no more: the account's storage quota is used up") if full else None) == found
 
 
 @pytest.mark.parametrize("info", [{}, {"limits": None}, {"limits": {"max_storage": "x"}, "storage": 1}, {"limits": []}])
-def test_figures_that_are_none_say_nothing(info):
+def test_malformed_account_info_is_ignored(info):
     assert write_errors.of_account(info, 4096) is None
