@@ -1,4 +1,4 @@
-"""The contract of `busy`: of each process that has written an in-flight record, the last one (X11)."""
+"""The contract of `busy`: the last in-flight record of each process (X11)."""
 
 import asyncio
 
@@ -15,24 +15,24 @@ async def bodies(store):
 
 
 async def arrival(world):
-    """Of a message that is put now."""
+    """The arrival time of a message that is put now."""
     receipt = await world.store.put(subject(world.env), b"", b"x")
     (stored,) = await world.store.get(LANE, [receipt.sequence])
     return stored.at
 
 
 class BusyContract:
-    async def test_where_nobody_has_written_there_is_none(self, world):
+    async def test_busy_is_empty_without_records(self, world):
         assert [] == await bodies(world.store)
 
-    async def test_the_last_record_of_each(self, world):
+    async def test_busy_returns_last_record_of_each_process(self, world):
         for n in range(5):
             for process in ("a", "b"):
                 await world.store.put(busy_subject(world.env, process), b"", b"%s %d" % (process.encode(), n))
         assert [b"a 4", b"b 4"] == await bodies(world.second)
 
-    async def test_when_the_last_one_arrived(self, world):
-        """X11: by the clock that messages are stamped with; it tells them from what took their sequences later."""
+    async def test_record_has_its_arrival_time(self, world):
+        """X11: by the clock of the messages, to tell them from later ones with the same sequences."""
         found = []
         for n in range(3):
             before = await arrival(world)
@@ -42,39 +42,32 @@ class BusyContract:
             found.append(record.at)
         assert found == sorted(set(found))
 
-    async def test_any_bytes_and_none(self, world):
+    async def test_record_may_be_any_bytes_or_empty(self, world):
         some = [b"", b"\x00\xff\r\n", b"\xc1" * 3, b"x" * 100_000]
         for n, body in enumerate(some):
             await world.store.put(busy_subject(world.env, f"p{n}"), b"", body)
         assert sorted(some) == await bodies(world.store)
 
-    async def test_of_hundreds_of_processes(self, world):
-        """Of a cluster that has been restarted often."""
+    async def test_busy_returns_records_of_hundreds_of_processes(self, world):
+        """A cluster that has been restarted often."""
         await asyncio.gather(*(world.store.put(busy_subject(world.env, f"p{n}"), b"", b"%d" % n) for n in range(400)))
         assert {b"%d" % n for n in range(400)} == set(await bodies(world.second))
 
-    async def test_no_record_takes_up_room_that_is_not_the_last(self, world):
-        """M: written a thousand times a second, it must not grow."""
+    async def test_only_last_record_takes_up_room(self, world):
+        """M: with a thousand records per second, the stream must not grow."""
         for n in range(50):
             await world.store.put(busy_subject(world.env, "a"), b"", b"%d" % n)
         assert [b"49"] == await bodies(world.store)
         assert {busy_subject(world.env, "a"): 1} == await world.store.counts(BUSY)
 
-    async def test_an_acknowledged_one_is_there_for_whoever_asks_next(self, world):
-        """X11: by another connection, at the same moment."""
+    async def test_acknowledged_record_is_visible_to_other_connections(self, world):
+        """X11: at the same moment."""
         for n in range(30):
             await world.store.put(busy_subject(world.env, "a"), b"", b"%d" % n)
             assert [b"%d" % n] == await bodies(world.second)
 
-    async def test_one_above_the_limit_is_refused_and_the_last_one_stays(self, world):
+    async def test_too_large_record_is_refused_and_last_one_stays(self, world):
         await world.store.put(busy_subject(world.env, "a"), b"", b"1")
         with pytest.raises(TooLarge):
             await world.store.put(busy_subject(world.env, "a"), b"", b"x" * (world.store.max_payload + 1))
         assert [b"1"] == await bodies(world.store)
-
-    async def test_it_outlives_an_outage(self, world):
-        """X11: the process is dead, and the server was as well."""
-        await world.store.put(busy_subject(world.env, "a"), b"", b"1")
-        await world.outage()
-        await world.back()
-        assert [b"1"] == await bodies(world.second)

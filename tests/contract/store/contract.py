@@ -1,4 +1,4 @@
-"""What any implementation of the store port must keep (E15). To try a third one, subclass `StoreContract` in a
+"""The contract of the store port, for each implementation (E15). To test a third one, subclass `StoreContract` in a
 module of its own with a fixture `world` (see tests/support/store/harness.py).
 """
 
@@ -28,4 +28,4 @@ class StoreContract(
     BusyContract,
     WritingContract,
 ):
-    """All of it."""
+    """The whole contract."""

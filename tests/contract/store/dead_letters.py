@@ -1,4 +1,4 @@
-"""The contract of the dead letters' stream: read like a lane, and kept for a stated time (K4)."""
+"""The contract of the stream of dead letters: read like a lane, and kept for a configured time (K4)."""
 
 import asyncio
 
@@ -15,11 +15,12 @@ DAY = 86_400
 async def bury(world, count: int, project: str = "acme") -> list[int]:
     to = names.dead_subject(world.env, project)
     receipts = await asyncio.gather(*(world.store.put(to, h.encode({"N": str(n)}), b"%d" % n) for n in range(count)))
+    assert {names.dead_stream(world.env)} == {receipt.stream for receipt in receipts}
     return [receipt.sequence for receipt in receipts]
 
 
 class DeadLetterContract:
-    async def test_they_are_read_counted_and_deleted_as_a_lane_is(self, world):
+    async def test_dead_letters_are_read_counted_and_deleted_like_a_lane(self, world):
         await bury(world, 3)
         await bury(world, 2, "other")
         mine, others = (names.dead_subject(world.env, project) for project in ("acme", "other"))
@@ -32,29 +33,26 @@ class DeadLetterContract:
         assert [b"0", None, b"2"] == [each and each.body for each in await world.store.get(names.DEAD, [1, 2, 3])]
         assert (1, 5) == (await world.store.state(names.DEAD))[1:3]
 
-    async def test_their_stream_is_prepared_among_lanes_and_without(self, world):
+    async def test_dead_letter_stream_is_prepared_with_or_without_lanes(self, world):
         await world.store.prepare([names.DEAD])
         await world.second.prepare([])
         assert [1] == await bury(world, 1)
 
-    async def test_they_are_kept_for_30_days_unless_somebody_says_otherwise(self, world):
+    async def test_dead_letters_are_kept_30_days_unless_changed(self, world):
         assert 30 * DAY == await world.store.dead_letters_kept()
         await world.store.keep_dead_letters(2 * DAY)
         assert 2 * DAY == await world.second.dead_letters_kept()
-
-    async def test_who_prepares_later_changes_nothing_of_that(self, world):
-        await world.store.keep_dead_letters(2 * DAY)
         await world.second.prepare([])
         assert 2 * DAY == await world.store.dead_letters_kept()
 
-    async def test_less_than_the_duplicate_window_is_refused(self, world):
+    async def test_retention_below_duplicate_window_is_refused(self, world):
         with pytest.raises(Refused, match="duplicate window"):
             await world.store.keep_dead_letters(29)
         assert 30 * DAY == await world.store.dead_letters_kept()
 
 
-async def older_goes(world) -> None:
-    """In a world with a duplicate window of a second: what is older than the time goes by itself, and nothing else."""
+async def check_expiry(world) -> None:
+    """In a world with a duplicate window of a second: dead letters older than the configured time are removed."""
     await bury(world, 3)
     await world.store.keep_dead_letters(1)
 

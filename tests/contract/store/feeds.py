@@ -1,4 +1,4 @@
-"""The contract of `feed`: in order, without gaps, whatever the sizes."""
+"""The contract of `feed`: messages of all sizes, in order and without gaps."""
 
 import asyncio
 
@@ -21,8 +21,8 @@ def size_of(number: int) -> int:
 
 class FeedContract:
     @pytest.mark.parametrize("when", ["while it waits", "as it comes"])
-    async def test_who_closes_it_is_cancelled_even_in_the_instant_in_which_it_ends(self, world, when):
-        """E7."""
+    async def test_close_of_feed_can_be_cancelled_at_each_await(self, world, when):
+        """E7: also in the instant in which the feed ends."""
 
         async def fed():
             feed = world.store.feed(LANE, 1, Taken().sink, Taken().on_break)
@@ -31,7 +31,7 @@ class FeedContract:
 
         assert 2 == await cancelled_anywhere(fed, when)
 
-    async def test_from_the_start_with_all_that_belongs_to_a_message(self, world):
+    async def test_feed_delivers_all_fields_of_message(self, world):
         block = h.encode({h.ID: "acme:1"})
         await world.store.put(subject(world.env), block, b"\xff\x00\r\n")
         stored = (await world.store.get(LANE, [1]))[0]
@@ -40,19 +40,14 @@ class FeedContract:
         expected = (subject(world.env).encode(), 1, stored.at, block, b"\xff\x00\r\n")
         assert [expected] == taken.messages
 
-    async def test_from_the_middle(self, world):
-        await fill(world, 10)
-        async with feeding(world.store, start=7) as taken:
-            assert [7, 8, 9, 10] == await taken.got(4)
-
-    async def test_the_live_tail_comes_as_it_is_put(self, world):
+    async def test_feed_delivers_new_messages_as_they_are_put(self, world):
         await fill(world, 3)
         async with feeding(world.second, start=4) as taken:
             for number in range(4, 24):
                 await fill(world, 1)
                 assert list(range(4, number + 1)) == await taken.got(number - 3)
 
-    async def test_the_sink_is_never_called_from_within_feed_or_put(self, world):
+    async def test_sink_is_never_called_inside_feed_or_put(self, world):
         await fill(world, 1)
         taken = Taken()
         async with feeding(world.store, taken=taken):
@@ -62,12 +57,12 @@ class FeedContract:
             assert 1 == len(taken.messages)
             await future
 
-    async def test_until_ends_there_and_says_so(self, world):
+    async def test_feed_ends_at_until(self, world):
         await fill(world, 10)
         assert [1, 2, 3, 4, 5] == await whole(world.store, until=5)
         assert list(range(3, 11)) == await whole(world.store, start=3, until=10)
 
-    async def test_until_ends_also_where_the_last_ones_are_deleted(self, world):
+    async def test_feed_ends_when_last_messages_are_deleted(self, world):
         await fill(world, 10)
         for sequence in (8, 9, 10):
             await world.store.delete(LANE, sequence)
@@ -75,7 +70,7 @@ class FeedContract:
         await fill(world, 3)
         assert list(range(1, 8)) == await whole(world.store, until=10)
 
-    async def test_until_ends_in_an_empty_lane_and_behind_the_end(self, world):
+    async def test_feed_ends_in_empty_lane_and_beyond_its_end(self, world):
         assert [] == await whole(world.store, until=1)
         await fill(world, 3)
         await world.store.purge(LANE, 4)
@@ -84,7 +79,7 @@ class FeedContract:
         assert [] == await whole(world.store, start=9, until=12)
 
     @pytest.mark.parametrize(("there", "deleted"), [(0, ()), (10, ()), (10, (9, 10)), (2, (1, 2))])
-    async def test_without_an_end_it_says_once_when_all_there_was_has_come_in(self, world, there, deleted):
+    async def test_endless_feed_reports_once_that_it_caught_up(self, world, there, deleted):
         await fill(world, there)
         for sequence in deleted:
             await world.store.delete(LANE, sequence)
@@ -93,17 +88,17 @@ class FeedContract:
             assert [n for n in range(1, there + 1) if n not in deleted] == taken.sequences
             taken.ended.clear()
             sequences = await fill(world, 3)
-            assert sequences == (await taken.got(there - len(deleted) + 3))[-3:], "and goes on"
+            assert sequences == (await taken.got(there - len(deleted) + 3))[-3:], "and continues"
             assert not taken.ended.is_set()
 
-    async def test_messages_that_come_behind_the_end_are_not_delivered(self, world):
+    async def test_messages_after_until_are_not_delivered(self, world):
         await fill(world, 500)
         async with feeding(world.store, until=500) as taken:
             await fill(world, 500)
             await asyncio.wait_for(taken.ended.wait(), 30)
             assert list(range(1, 501)) == taken.sequences
 
-    async def test_it_jumps_over_what_is_deleted(self, world):
+    async def test_feed_skips_deleted_messages(self, world):
         """E12."""
         await fill(world, 10)
         await world.store.purge(LANE, 3)
@@ -111,7 +106,7 @@ class FeedContract:
             await world.store.delete(LANE, sequence)
         assert [3, 4, 7, 8, 10] == await whole(world.store, until=10)
 
-    async def test_two_feeds_do_not_disturb_each_other(self, world):
+    async def test_concurrent_feeds_are_independent(self, world):
         await fill(world, 300)
         await fill(world, 20, OTHER)
         async with feeding(world.store) as one, feeding(world.store, start=200) as two:
@@ -120,8 +115,8 @@ class FeedContract:
             assert list(range(200, 301)) == await two.got(101)
             assert list(range(1, 301)) == await one.got(300)
 
-    async def test_only_hours_that_were_asked_for(self, world):
-        """A message that is due next month is not even fed."""
+    async def test_feed_delivers_only_requested_hours(self, world):
+        """A message that is due next month isn't delivered."""
         for hour in (5, 6, 7, 5, 7):
             await fill(world, 1, LATER, hour=hour)
         await fill(world, 1, LANE)
@@ -131,7 +126,7 @@ class FeedContract:
             await fill(world, 1, LATER, hour=7)
             assert [3, 5, 6] == await taken.got(3)
 
-    async def test_a_closed_feed_delivers_no_more_and_ends_no_more(self, world):
+    async def test_closed_feed_delivers_nothing(self, world):
         async with feeding(world.store) as taken:
             await fill(world, 1)
             await taken.ended.wait()
@@ -144,13 +139,13 @@ class FeedContract:
                 await witness.got(1)
             assert ([1], False) == (taken.sequences, taken.ended.is_set())
 
-    async def test_a_feed_closed_at_once_leaves_nothing_behind(self, world):
+    async def test_feed_closed_at_once_leaves_nothing_behind(self, world):
         async with feeding(world.store):
             pass
         await fill(world, 1)
         assert [1] == await whole(world.store, until=1)
 
-    async def test_a_sink_that_raises_stops_nothing(self, world):
+    async def test_raising_sink_does_not_stop_feed(self, world):
         await fill(world, 5)
         taken = Taken()
         good = taken.sink
@@ -164,7 +159,7 @@ class FeedContract:
         async with feeding(world.store, taken=taken):
             assert [1, 2, 3, 4, 5] == await taken.got(5)
 
-    async def test_the_sink_may_be_exchanged_while_it_runs(self, world):
+    async def test_sink_may_be_replaced_while_feed_runs(self, world):
         async with feeding(world.store) as taken:
             await fill(world, 1)
             await taken.got(1)
@@ -173,8 +168,8 @@ class FeedContract:
             await fill(world, 1)
             assert ([2], [1]) == (await other.got(1), taken.sequences)
 
-    async def test_a_disturbed_feed_asks_where_to_go_on(self, world):
-        """Without loss, and without repeat beyond what on_break asked for."""
+    async def test_disturbed_feed_resumes_where_on_break_says(self, world):
+        """No message is lost, and none repeated except from where on_break says."""
         await fill(world, 10)
         async with feeding(world.store) as taken:
             await taken.got(10)
@@ -184,7 +179,7 @@ class FeedContract:
             assert [*range(1, 11), 9, 10, *range(11, 16)] == await taken.got(17)
             assert [10] == taken.breaks
 
-    async def test_a_stream_deleted_and_made_anew_is_fed_from_where_on_break_says(self, world):
+    async def test_feed_of_recreated_stream_resumes_where_on_break_says(self, world):
         await fill(world, 5)
         async with feeding(world.store) as taken:
             await taken.got(5)
@@ -195,8 +190,8 @@ class FeedContract:
             assert [1, 2, 3, 4, 5, 1, 2] == await taken.got(7)
             assert {5} == set(taken.breaks)
 
-    async def test_messages_larger_than_a_small_pull(self, world):
-        """One such message must neither stall the feed nor those behind it."""
+    async def test_feed_delivers_messages_larger_than_small_pull(self, world):
+        """Such a message must stall neither the feed nor later messages."""
         room = world.store.max_payload
         sizes = [10, room, 0, room, room, 10]
         for size in sizes:
@@ -207,7 +202,7 @@ class FeedContract:
         assert [1, 2, 3, 4, 5, 6] == await whole(world.store, until=6)  # in pulls of other sizes
 
     @pytest.mark.timeout(240)
-    async def test_20_000_messages_of_all_sizes_in_order_and_without_gaps(self, world):
+    async def test_feed_delivers_20_000_messages_of_all_sizes_in_order(self, world):
         to = subject(world.env)
         for start in range(0, _MIXED, 500):
             await asyncio.gather(

@@ -1,4 +1,4 @@
-"""The contract of a feed that lags by bytes: it may leave bodies in the stream, and nobody waits for them (E5, F10)."""
+"""The contract of a feed that lags by bytes: it may leave bodies in the stream, which delay nothing then (E5, F10)."""
 
 import asyncio
 
@@ -7,19 +7,19 @@ from tests.support.store.harness import LANE
 
 MIB = 1 << 20
 _FLOOD = 40  # messages
-_AT_MOST = 12 * MIB  # of bodies, until the feed does without
+_AT_MOST = 12 * MIB  # of bodies, until the feed leaves them
 
 
 async def flood(world, count: int = _FLOOD) -> bytes:
-    """So many of the largest messages; returns their subject."""
+    """Put `count` of the largest messages; returns their subject."""
     to, body = subject(world.env, project="flood"), b"x" * (world.store.max_payload - 1024)
     await asyncio.gather(*(world.store.put(to, b"", body) for _ in range(count)))
     return to.encode()
 
 
 class FloodContract:
-    async def test_what_comes_behind_a_flood_need_not_wait_for_its_bodies(self, world):
-        """The order of reading, in bytes: 40 MiB lie before the small message, at most 12 of them are read."""
+    async def test_message_after_flood_does_not_wait_for_bodies(self, world):
+        """The order of reading, in bytes: of the 40 MiB before the small message, at most 12 are read."""
         assert world.store.max_payload == MIB, "as in this contract's figures"
         of_flood = await flood(world)
         await world.store.put(subject(world.env), b"", b"small")
@@ -32,13 +32,8 @@ class FloodContract:
         stored = await world.store.get(LANE, [head[1] for head in taken.heads])
         assert [head[2] for head in taken.heads] == [each.at for each in stored]
 
-    async def test_an_owner_that_wants_all_bodies_gets_them(self, world):
-        await flood(world)
-        async with feeding(world.second) as taken:
-            assert list(range(1, _FLOOD + 1)) == await taken.got(_FLOOD)
-
-    async def test_a_message_that_is_not_taken_without_its_body_comes_with_it(self, world):
-        """Of a subject that no queue has: it goes to the dead letters whole (L)."""
+    async def test_message_whose_head_is_refused_comes_with_body(self, world):
+        """L: a message that matches no queue goes to the dead letters with its body."""
         await flood(world)
         await world.store.put(subject(world.env), b"", b"stray")
         await flood(world, 2)
@@ -52,27 +47,27 @@ class FloodContract:
         assert list(range(1, _FLOOD + 4)) == taken.order
         assert (_FLOOD + 1, b"stray") in [(message[1], message[4]) for message in taken.messages]
 
-    async def test_one_with_an_end_comes_to_it(self, world):
-        """A backlog of some gigabytes."""
+    async def test_each_message_of_flood_is_delivered_once_in_order(self, world):
+        """With all bodies if no head sink is given; up to an end; over a break."""
         await flood(world)
+        all_of_it = list(range(1, _FLOOD + 1))
+        async with feeding(world.second) as taken:
+            assert all_of_it == await taken.got(_FLOOD)
         taken = Taken()
         async with feeding(world.store, taken=taken, until=_FLOOD, on_head=taken.on_head):
             await asyncio.wait_for(taken.ended.wait(), 30)
-            assert list(range(1, _FLOOD + 1)) == taken.order
+            assert all_of_it == taken.order
+        taken = Taken()
+        async with feeding(world.second, taken=taken, on_head=taken.on_head):
+            await taken.until(lambda: taken.heads)
+            taken.feed.disturb("a test")
+            await taken.until(lambda: len(taken.order) >= _FLOOD)
+        assert all_of_it == taken.order
 
-    async def test_many_small_messages_come_with_their_bodies_however_many(self, world):
+    async def test_small_messages_come_with_bodies_however_many(self, world):
         to = subject(world.env)
         await asyncio.gather(*(world.store.put(to, b"", b"x" * 3_000) for _ in range(4_000)))
         taken = Taken()
         async with feeding(world.second, taken=taken, on_head=taken.on_head):
             await taken.got(4_000)
         assert [] == taken.heads
-
-    async def test_a_break_loses_nothing(self, world):
-        await flood(world)
-        taken = Taken()
-        async with feeding(world.second, taken=taken, on_head=taken.on_head):
-            await taken.until(lambda: taken.heads)
-            taken.feed.disturb("a test")
-            await taken.until(lambda: len(taken.order) >= _FLOOD)
-        assert list(range(1, _FLOOD + 1)) == taken.order

@@ -1,4 +1,4 @@
-"""The contract of `heads` and `held`: what a person asks of one project's backlog."""
+"""The contract of `heads`, `next_of` and `count`: reads of one subject, without bodies or with."""
 
 from time import time_ns
 
@@ -9,7 +9,7 @@ from tests.support.store.harness import LANE
 
 
 class HeadContract:
-    async def test_heads_tell_all_but_the_body(self, world):
+    async def test_head_has_all_but_body(self, world):
         headers = h.encode({h.ID: "acme:7", "Colour": "red"})
         await fill(world, 1, project="other")
         await world.store.put(subject(world.env), headers, b"12345")
@@ -19,18 +19,18 @@ class HeadContract:
         assert abs(head.at - time_ns()) < 5_000_000_000
         assert head.at == (await world.store.get(LANE, [2]))[0].at
 
-    async def test_heads_of_messages_without_headers(self, world):
+    async def test_head_of_message_without_headers(self, world):
         await fill(world, 1)
         [head] = await world.store.heads(LANE, subject(world.env), 1, 10)
         assert (1, 1, None) == (head.sequence, head.size, h.value(head.headers, h.ID))
 
-    async def test_heads_come_in_pages_from_any_sequence(self, world):
+    async def test_heads_are_paged_from_any_sequence(self, world):
         await fill(world, 5)
         assert [2, 3] == [head.sequence for head in await world.store.heads(LANE, subject(world.env), 2, 2)]
         assert [] == await world.store.heads(LANE, subject(world.env), 6, 2)
 
-    async def test_the_next_messages_of_a_subject_come_whole(self, world):
-        """E5: with bodies, so that none is read twice; one, or a few."""
+    async def test_next_of_returns_whole_messages(self, world):
+        """E5: with bodies, so that no message is read twice; one message, or a few."""
         await fill(world, 2, project="other")
         await fill(world, 3)
         whole = await world.store.get(LANE, [3, 4, 5])
@@ -38,8 +38,8 @@ class HeadContract:
         assert whole[:1] == await _bare(world, 1, 1)
         assert whole[1:] == await _bare(world, 4, 2)
 
-    async def test_a_message_with_headers_of_the_servers_own_is_read_like_any_other(self, world):
-        """F4: whoever puts may write a status into the first line, and what else only the server says."""
+    async def test_spoofed_server_headers_do_not_change_reads(self, world):
+        """F4: a producer may write a status into the first line, and headers of the server."""
         own = {"Num-Pending": "0", "Sequence": "99", "Time-Stamp": "x", "Subject": "y", "Msg-Size": "7"}
         spoof = b"".join(b"Nats-%b: %b\r\n" % (name.encode(), text.encode()) for name, text in own.items()) + b"\r\n"
         for first in (b"NATS/1.0", b"NATS/1.0 204 EOB", b"NATS/1.0 404 No", b"NATS/1.0 503"):
@@ -57,32 +57,25 @@ class HeadContract:
         assert sequences == await world.store.scan(LANE, subject(world.env), 1, 10)
         assert [5, 5, 5, 5, 1, 1] == [head.size for head in await world.store.heads(LANE, subject(world.env), 1, 10)]
 
-    async def test_where_no_next_message_is_there_is_none(self, world):
+    async def test_next_of_is_empty_after_last_message(self, world):
         await fill(world, 2)
         await world.store.delete(LANE, 2)
         assert [[], []] == [await world.store.next_of(LANE, subject(world.env), 2, limit) for limit in (1, 5)]
         assert [] == await world.store.next_of(LANE, subject(world.env, project="nobody"), 1, 1)
 
-    async def test_messages_of_a_subject_are_counted_from_any_sequence(self, world):
+    async def test_count_starts_at_any_sequence(self, world):
         await fill(world, 5)
         await fill(world, 2, project="other")
         await world.store.delete(LANE, 4)
         assert [4, 2, 0] == [await world.store.count(LANE, subject(world.env), start) for start in (1, 3, 6)]
 
-    async def test_a_projects_counts_are_its_own(self, world):
-        for project in ("acme", "acm", "acme-2"):
-            await fill(world, 2, project=project)
-        high = names.lane_subject(world.env, LANE.partition, "acme", 7, "high")
-        await world.store.put(high, b"", b"")
-        assert {subject(world.env): 2, high: 1} == (await world.store.held(LANE, "acme")).counts
-
-    async def test_the_dead_letters_of_a_project_are_counted(self, world):
+    async def test_held_counts_dead_letters_of_project(self, world):
         for project in ("acme", "other"):
             await world.store.put(names.dead_subject(world.env, project), b"", b"")
         assert ({names.dead_subject(world.env, "acme"): 1}, 2) == await world.store.held(names.DEAD, "acme")
 
 
 async def _bare(world, start, limit):
-    """What `next_of` gives, with the headers as `get` gives them: a store may add how many there are behind it."""
+    """The result of `next_of`, with the headers as `get` returns them: a store may add the number of later messages."""
     found = await world.store.next_of(LANE, subject(world.env), start, limit)
     return await world.store.get(LANE, [each.sequence for each in found if each.body])

@@ -1,4 +1,4 @@
-"""The contract of the queues' limit: `prepare`'s `queue_limit`, and the puts that it refuses."""
+"""The contract of the queue limit: `prepare`'s `queue_limit`, and the puts that it refuses."""
 
 import asyncio
 
@@ -16,7 +16,7 @@ async def put(world, *, to: str = "", message_id: str = ""):
 
 
 class LimitContract:
-    async def test_a_full_queue_refuses_at_once_and_others_go_on(self, world):
+    async def test_full_queue_refuses_puts_and_others_take_them(self, world):
         """The limit is each queue's own."""
         await world.store.prepare([LANE], 3)
         await fill(world, 3)
@@ -25,20 +25,20 @@ class LimitContract:
         assert 3 == caught.value.limit
         assert 4 == (await put(world, to=names.lane_subject(world.env, LANE.partition, "acme", 1, "mid"))).sequence
 
-    async def test_many_at_once_fill_it_to_the_limit_and_no_further(self, world):
+    async def test_concurrent_puts_fill_queue_exactly_to_limit(self, world):
         await world.store.prepare([LANE], 5)
         outcomes = await asyncio.gather(*(put(world) for _ in range(20)), return_exceptions=True)
         assert 15 == sum(isinstance(each, QueueFull) for each in outcomes)
         assert {subject(world.env): 5} == await world.store.counts(LANE)
 
-    async def test_whoever_does_not_know_the_limit_is_refused_as_well(self, world):
+    async def test_limit_applies_to_connections_that_do_not_know_it(self, world):
         await world.store.prepare([LANE], 1)
         await world.second.prepare([LANE])
         await fill(world, 1)
         with pytest.raises(QueueFull):
             await world.second.put(subject(world.env), b"", b"x")
 
-    async def test_room_is_made_by_deleting_or_purging(self, world):
+    async def test_delete_and_purge_make_room(self, world):
         await world.store.prepare([LANE], 2)
         first, _ = await fill(world, 2)
         await world.store.delete(LANE, first)
@@ -48,8 +48,8 @@ class LimitContract:
         with pytest.raises(QueueFull):
             await put(world)
 
-    async def test_what_was_refused_may_be_put_again_and_what_is_there_is_a_duplicate(self, world):
-        """K6: a refused id is not remembered, or the second try would be swallowed."""
+    async def test_refused_id_may_be_put_again(self, world):
+        """K6: the store doesn't remember a refused id, or the second try would be lost."""
         await world.store.prepare([LANE], 1)
         await put(world, message_id="acme:1")
         assert (await put(world, message_id="acme:1")).duplicate
@@ -58,12 +58,12 @@ class LimitContract:
         await world.store.delete(LANE, 1)
         assert not (await put(world, message_id="acme:2")).duplicate
 
-    async def test_later_streams_have_no_limit(self, world):
+    async def test_delay_streams_have_no_limit(self, world):
         """A retry must never be refused."""
         await world.store.prepare([LANE, LATER], 1)
         assert [1, 2, 3] == await fill(world, 3, LATER, hour=1)
 
-    async def test_the_limit_is_raised_and_taken_away_on_a_stream_that_is_there(self, world):
+    async def test_limit_of_existing_stream_is_raised_and_removed(self, world):
         await world.store.prepare([LANE], 2)
         await fill(world, 2)
         await world.second.prepare([LANE], 3)
@@ -73,7 +73,7 @@ class LimitContract:
         await world.second.prepare([LANE], UNLIMITED)
         assert [4, 5, 6] == await fill(world, 3)
 
-    async def test_a_stream_with_messages_gets_a_limit_and_keeps_them(self, world):
+    async def test_new_limit_of_stream_keeps_its_messages(self, world):
         await fill(world, 3)
         await world.store.prepare([LANE], 4)
         await put(world)
@@ -81,8 +81,8 @@ class LimitContract:
             await put(world)
         assert {subject(world.env): 4} == await world.store.counts(LANE)
 
-    async def test_a_limit_below_what_a_queue_holds_loses_nothing_and_waits(self, world):
-        """L: nats-server would delete the oldest."""
+    async def test_limit_below_backlog_is_deferred_without_loss(self, world):
+        """L: nats-server would delete the oldest messages."""
         await fill(world, 5)
         await world.store.prepare([LANE], 3)
         assert [6] == await fill(world, 1)
@@ -93,7 +93,7 @@ class LimitContract:
             await put(world)
         assert {subject(world.env): 3} == await world.store.counts(LANE)
 
-    async def test_a_stream_that_was_deleted_is_made_anew_with_its_limit(self, world):
+    async def test_recreated_stream_has_its_limit(self, world):
         await world.store.prepare([LANE], 1)
         await world.replace(LANE)
         await world.store.prepare([LANE])

@@ -12,38 +12,34 @@ from tests.support.store.harness import LANE, LATER, OTHER
 
 
 class LogContract:
-    async def test_an_empty_log_stands_at_zero(self, world):
+    async def test_empty_log_has_position_zero(self, world):
         assert ([], 0) == await logged(world.store, LANE)
 
-    async def test_what_was_appended_is_read_in_order_by_anyone(self, world):
+    async def test_log_is_read_in_order_by_any_connection(self, world):
         position = 0
         records = [b"one", b"", b"\x00\xff\r\n"]
         for record in records:
-            position = await world.store.append_log(LANE, record, position)
+            before, position = position, await world.store.append_log(LANE, record, position)
+            assert position > before
         assert (records, position) == await logged(world.second, LANE)
 
-    async def test_positions_rise(self, world):
-        first = await world.store.append_log(LANE, b"1", 0)
-        second = await world.store.append_log(LANE, b"2", first)
-        assert 0 < first < second
-
-    async def test_an_append_that_knows_not_the_last_position_is_refused(self, world):
-        """O: an old owner's settle isn't accepted once the new one has written."""
-        position = await world.store.append_log(LANE, b"old owner", 0)
+    async def test_append_at_stale_position_is_refused(self, world):
+        """O: the settle log refuses a previous owner once the new one has written."""
+        position = await world.store.append_log(LANE, b"previous owner", 0)
         newer = await world.second.append_log(LANE, b"new owner", position, checkpoint=True)
         for stale in (0, position, newer + 1):
             with pytest.raises(LogMoved):
-                await world.store.append_log(LANE, b"old owner again", stale)
+                await world.store.append_log(LANE, b"previous owner again", stale)
         assert ([b"new owner"], newer) == await logged(world.store, LANE)
 
-    async def test_a_stale_checkpoint_replaces_nothing(self, world):
+    async def test_stale_checkpoint_replaces_nothing(self, world):
         position = await world.store.append_log(LANE, b"1", 0)
         position = await world.store.append_log(LANE, b"2", position)
         with pytest.raises(LogMoved):
             await world.second.append_log(LANE, b"stale", 0, checkpoint=True)
         assert ([b"1", b"2"], position) == await logged(world.store, LANE)
 
-    async def test_a_checkpoint_replaces_all_before_it(self, world):
+    async def test_checkpoint_replaces_earlier_records(self, world):
         position = 0
         for number in range(5):
             position = await world.store.append_log(LANE, b"%d" % number, position)
@@ -52,7 +48,7 @@ class LogContract:
         position = await world.store.append_log(LANE, b"after", position)
         assert ([b"checkpoint", b"after"], position) == await logged(world.store, LANE)
 
-    async def test_lanes_have_logs_of_their_own(self, world):
+    async def test_each_lane_has_its_own_log(self, world):
         one = await world.store.append_log(LANE, b"lane", 0)
         other = await world.store.append_log(OTHER, b"other", 0)
         later = await world.store.append_log(LATER, b"later", 0, checkpoint=True)
@@ -61,28 +57,28 @@ class LogContract:
         assert ([b"later"], later) == await logged(world.store, LATER)
         await world.store.append_log(LANE, b"more", one)
 
-    async def test_a_log_as_long_as_between_two_checkpoints(self, world):
+    async def test_log_of_100_records_is_read_completely(self, world):
         position = await world.store.append_log(LANE, b"c", 0, checkpoint=True)
         for number in range(100):
             position = await world.store.append_log(LANE, b"%d" % number, position)
         records, _ = await logged(world.second, LANE)
         assert [b"c", *(b"%d" % number for number in range(100))] == records
 
-    async def test_a_record_above_the_limit_is_refused_and_harms_nothing(self, world):
+    async def test_too_large_log_record_is_refused(self, world):
         with pytest.raises(TooLarge):
             await world.store.append_log(LANE, b"x" * (world.store.max_payload + 1), 0)
         assert world.store.connected
         assert ([], 0) == await logged(world.store, LANE)
 
-    async def test_a_record_that_cannot_be_read_is_named_as_it_is_stored(self, world):
-        """F4: so that an operator can look at it, and delete it."""
+    async def test_unreadable_log_record_error_names_its_place(self, world):
+        """F4: so that an operator can find and delete it."""
         position = await world.store.append_log(LANE, b"\xc1", 0)
         position = await world.store.append_log(LANE, msgspec.msgpack.encode([2, 9, 1]), position)
         with pytest.raises(UnknownVersion, match=f"stream {names.settled_stream(world.env)}, sequence {position}"):
             await read_settle_log(world.second, LANE)
 
-    async def test_the_log_outlives_the_lane(self, world):
-        """Whoever takes over a replaced stream must learn so from the log."""
+    async def test_log_survives_recreated_lane(self, world):
+        """The log tells a new owner that the stream was replaced."""
         await fill(world, 3)
         position = await world.store.append_log(LANE, b"1", 0)
         await world.replace(LANE)

@@ -1,22 +1,24 @@
-"""The contract while the store is away, and after it."""
+"""The contract while the store is disconnected, and afterwards."""
 
 import asyncio
 
 import pytest
 
+from evenlane.engine.base.names import busy_subject
 from evenlane.engine.core.ports import Lost
-from tests.support.store.feeding import feeding, fill, logged, subject
-from tests.support.store.harness import LANE
+from tests.support.store.feeding import Taken, feeding, fill, logged, subject
+from tests.support.store.harness import LANE, OTHER
 from tests.support.until import until
 
 
 class OutageContract:
-    async def test_everything_asked_while_disconnected_is_lost_within_6_s(self, world):
+    async def test_requests_while_disconnected_are_lost_within_6_s(self, world):
         await fill(world, 1)
         await world.outage()
         store = world.store
-        asked = {
+        requests = {
             "put": lambda: store.put(subject(world.env), b"", b""),
+            "put_then": lambda: store.put_then(subject(world.env), b"", b"", lambda _: None),
             "append_log": lambda: store.append_log(LANE, b"", 0),
             "read_log": lambda: store.read_log(LANE),
             "state": lambda: store.state(LANE),
@@ -28,22 +30,26 @@ class OutageContract:
             "delete": lambda: store.delete(LANE, 1),
             "prepare": lambda: store.prepare([LANE]),
         }
-        for ask in asked.values():
+        for request in requests.values():
             async with asyncio.timeout(6):
                 with pytest.raises(Lost):
-                    await ask()
+                    await request()
 
-    async def test_what_is_pending_when_the_connection_goes_is_lost_or_acknowledged(self, world):
-        puts = [world.store.put(subject(world.env), b"", b"%d" % n) for n in range(200)]
+    async def test_pending_puts_are_lost_or_acknowledged_when_connection_is_lost(self, world):
+        puts = [world.store.put(subject(world.env), b"", b"%d" % n) for n in range(100)]
+        reported = []
+        for number in range(100):
+            world.store.put_then(subject(world.env), b"", b"%d" % number, reported.append)
         await world.outage()
         async with asyncio.timeout(6):
             outcomes = await asyncio.gather(*puts, return_exceptions=True)
-        assert all(isinstance(each, Lost | tuple) for each in outcomes)
+        await until(lambda: len(reported) == 100, timeout=6)
+        assert all(isinstance(each, Lost | tuple) for each in outcomes + reported)
         await world.back()
-        kept = {each.sequence for each in outcomes if isinstance(each, tuple)}
-        assert kept <= set(range(1, (await world.store.state(LANE)).last + 1))
+        acknowledged = {each.sequence for each in outcomes + reported if isinstance(each, tuple)}
+        assert acknowledged <= set(range(1, (await world.store.state(LANE)).last + 1))
 
-    async def test_the_incarnation_grows_and_the_callbacks_are_called(self, world):
+    async def test_outage_raises_incarnation_and_calls_callbacks(self, world):
         """Identities must be verified again after it."""
         reported = []
         world.store.on_lost.append(lambda: reported.append("lost"))
@@ -55,68 +61,55 @@ class OutageContract:
         await until(lambda: reported == ["lost", "back"], what="a call of each")
         assert before < between < world.store.incarnation
 
-    async def test_what_was_acknowledged_is_there_afterwards(self, world):
-        """L."""
+    async def test_acknowledged_writes_survive_outage(self, world):
+        """L: messages, the settle log, and the identity of a purged lane. X11: in-flight records."""
         await fill(world, 100)
         position = await world.store.append_log(LANE, b"1", 0)
-        before = await world.store.state(LANE)
+        await world.store.put(busy_subject(world.env, "a"), b"", b"7")
+        await fill(world, 3, OTHER)
+        await world.store.purge(OTHER, 4)
+        lane, purged = await world.store.state(LANE), await world.store.state(OTHER)
         await world.outage()
         await world.back()
-        assert before == await world.store.state(LANE)
+        assert lane == await world.store.state(LANE)
         assert ([b"1"], position) == await logged(world.store, LANE)
+        assert [b"7"] == [record.body for record in await world.second.busy()]
         assert [101] == await fill(world, 1)
+        after = await world.store.state(OTHER)
+        assert (purged.created, 4, 3) == after[:3]
+        assert after.at in (purged.at, 0)
 
-    async def test_the_identity_survives_when_all_is_purged(self, world):
-        await fill(world, 3)
-        await world.store.purge(LANE, 4)
-        before = await world.store.state(LANE)
-        await world.outage()
-        await world.back()
-        after = await world.store.state(LANE)
-        assert (before.created, 4, 3) == after[:3]
-        assert after.at in (before.at, 0)
-
-    async def test_a_feed_goes_on_without_loss_and_without_repeat(self, world):
+    async def test_feeds_resume_after_outage_where_on_break_says(self, world):
+        """No message is lost, and none repeated except from where on_break says; it is called again after Lost."""
         await fill(world, 50)
-        async with feeding(world.store) as taken:
-            await taken.got(50)
+        plain, repeating, unverified, failed = Taken(), Taken(), Taken(), []
+
+        def not_yet(last: int) -> int:
+            if len(failed) < 2:
+                failed.append(last)
+                raise Lost("not verified yet")
+            return last + 1
+
+        repeating.resume_at = lambda last: 41 if last == 50 else last + 1
+        unverified.resume_at = not_yet
+        async with (
+            feeding(world.store, taken=plain),
+            feeding(world.store, taken=repeating),
+            feeding(world.store, taken=unverified),
+        ):
+            for each in (plain, repeating, unverified):
+                await each.got(50)
             await world.outage()
             await world.back()
             await fill(world, 50)
-            assert list(range(1, 101)) == await taken.got(100)
-            assert {50} == set(taken.breaks)
+            assert list(range(1, 101)) == await plain.got(100)
+            assert {50} == set(plain.breaks)
+            assert [*range(1, 51), *range(41, 101)] == await repeating.got(110)
+            assert 50 == repeating.breaks[0]
+            assert list(range(1, 101)) == await unverified.got(100)
+            assert [50, 50] == failed
 
-    async def test_a_feed_repeats_what_on_break_asks_for(self, world):
-        await fill(world, 50)
-        async with feeding(world.store) as taken:
-            await taken.got(50)
-            taken.resume_at = lambda _: 41
-            await world.outage()
-            await world.back()
-            assert [*range(1, 51), *range(41, 51)] == await taken.got(60)
-            assert 50 == taken.breaks[0]
-
-    async def test_a_feed_waits_for_on_break_until_it_can_tell(self, world):
-        """`on_break` asks the store itself, which may be away still."""
-        await fill(world, 5)
-        async with feeding(world.store) as taken:
-            await taken.got(5)
-            failed = []
-
-            def not_yet(last: int) -> int:
-                if len(failed) < 2:
-                    failed.append(last)
-                    raise Lost("not verified yet")
-                return last + 1
-
-            taken.resume_at = not_yet
-            await world.outage()
-            await world.back()
-            await fill(world, 1)
-            assert [1, 2, 3, 4, 5, 6] == await taken.got(6)
-            assert [5, 5] == failed
-
-    async def test_a_feed_with_an_end_gets_there_over_an_outage(self, world):
+    async def test_feed_with_end_reaches_it_over_outage(self, world):
         await fill(world, 2_000)
         async with feeding(world.store, until=2_000) as taken:
             await taken.got(1)
@@ -125,6 +118,6 @@ class OutageContract:
             await asyncio.wait_for(taken.ended.wait(), 30)
             assert list(range(1, 2_001)) == taken.sequences
 
-    async def test_a_feed_closes_while_the_store_is_away(self, world):
+    async def test_feed_closes_while_store_is_disconnected(self, world):
         async with feeding(world.store):
             await world.outage()

@@ -24,7 +24,7 @@ def settings(request):
 
 @pytest.fixture
 async def buses(settings):
-    """Two of one store, and what `listen` has given to `received`."""
+    """Two buses of one store."""
     both = [connections.bus(settings, name) for name in ("a", "b")]
     for each in both:
         await each.open()
@@ -44,7 +44,7 @@ class Received(list):
 
 
 async def flushed(bus, subject):
-    """What was sent before has been delivered by now: an own message comes after it."""
+    """Wait until earlier messages are delivered: a message of its own comes after them."""
     echo = Received()
     sid = bus.listen(f"{subject}.echo", echo.take)
     bus.send(f"{subject}.echo", b"")
@@ -52,7 +52,7 @@ async def flushed(bus, subject):
     bus.unlisten(sid)
 
 
-async def test_all_that_listen_hear_a_message_once_in_the_order_of_sending(buses, subject):
+async def test_listeners_receive_messages_once_in_order(buses, subject):
     a, b = buses
     received, also = Received(), Received()
     a.listen(f"{subject}.*", received.take)
@@ -67,7 +67,7 @@ async def test_all_that_listen_hear_a_message_once_in_the_order_of_sending(buses
     assert [(f"{subject}.x", "_INBOX.here", b"%d" % number) for number in range(3)] == received == also
 
 
-async def test_an_answer_reaches_the_one_that_asked(buses, subject):
+async def test_reply_reaches_requester(buses, subject):
     a, b = buses
     answers = Received()
     a.listen(subject, lambda _subject, reply, _headers, body: a.send(reply.decode(), body + b"!"))
@@ -78,7 +78,7 @@ async def test_an_answer_reaches_the_one_that_asked(buses, subject):
     assert [(f"_INBOX.{subject}", "", b"who!")] == answers
 
 
-async def test_a_question_that_nobody_hears_is_answered_so_at_once(buses, subject):
+async def test_request_without_listener_gets_no_responders(buses, subject):
     _, b = buses
     answer = asyncio.get_running_loop().create_future()
     b.listen(f"_INBOX.{subject}", lambda *parts: answer.set_result(parts[2]))
@@ -86,7 +86,7 @@ async def test_a_question_that_nobody_hears_is_answered_so_at_once(buses, subjec
     assert (await asyncio.wait_for(answer, 10)).startswith(NO_RESPONDERS)
 
 
-async def test_nothing_is_heard_after_unlisten_nor_after_the_close(buses, settings, subject):
+async def test_nothing_is_received_after_unlisten_or_close(buses, settings, subject):
     a, b = buses
     received, closed = Received(), Received()
     a.unlisten(a.listen(subject, received.take))
@@ -101,7 +101,7 @@ async def test_nothing_is_heard_after_unlisten_nor_after_the_close(buses, settin
     assert [] == received == closed
 
 
-async def test_nothing_can_be_sent_by_one_that_is_closed(settings, subject):
+async def test_closed_bus_refuses_to_send(settings, subject):
     bus = connections.bus(settings, "c")
     await bus.open()
     await bus.close()
@@ -109,6 +109,6 @@ async def test_nothing_can_be_sent_by_one_that_is_closed(settings, subject):
         bus.send(subject, b"x")
 
 
-def test_what_is_in_memory_cannot_be_read_for_reports():
+def test_memory_store_is_no_source_for_reports():
     with pytest.raises(ConfigError, match="one process"):
         connections.source(Settings(store=("memory://",)), "report")

@@ -1,4 +1,4 @@
-"""The store port in memory: the contract, and what only it can show."""
+"""The store port in memory: the contract, and the faults that only it offers."""
 
 import asyncio
 
@@ -11,7 +11,7 @@ from evenlane.engine.errors import Unreachable
 from evenlane.engine.store.memory.server import MemoryServer
 from evenlane.engine.store.memory.store import MemoryStore
 from tests.contract.store.contract import StoreContract
-from tests.contract.store.dead_letters import older_goes
+from tests.contract.store.dead_letters import check_expiry
 from tests.support.store.feeding import feeding, fill, logged, subject
 from tests.support.store.harness import LANE, MemoryStoreHarness
 
@@ -29,7 +29,7 @@ class TestMemory(StoreContract):
     pass
 
 
-async def test_an_id_is_forgotten_when_the_window_is_over():
+async def test_id_is_accepted_again_after_duplicate_window():
     now = [10 * _SECOND]
     world = await MemoryStoreHarness(clock=lambda: now[0], duplicate_window_s=30).open()
     to, block = subject(world.env), h.encode({h.ID: "acme:1"})
@@ -41,15 +41,15 @@ async def test_an_id_is_forgotten_when_the_window_is_over():
     await world.close()
 
 
-async def test_dead_letters_go_when_their_time_is_up():
+async def test_expired_dead_letters_are_removed():
     """K4."""
     world = await MemoryStoreHarness(duplicate_window_s=1).open()
-    await older_goes(world)
+    await check_expiry(world)
     await world.close()
 
 
-async def test_no_two_messages_have_the_same_time_even_if_the_clock_stands():
-    """An identity is told by the time of the highest sequence."""
+async def test_arrival_times_are_unique_though_clock_is_stopped():
+    """A lane's identity is the time of its highest sequence."""
     world = await MemoryStoreHarness(clock=lambda: 7).open()
     await fill(world, 2)
     world.server.roll_back(world.env, LANE, 1)
@@ -58,7 +58,7 @@ async def test_no_two_messages_have_the_same_time_even_if_the_clock_stands():
     await world.close()
 
 
-async def test_a_roll_back_gives_the_same_sequences_to_new_messages(world):
+async def test_roll_back_gives_same_sequences_to_new_messages(world):
     await fill(world, 5)
     before, incarnation = await world.store.state(LANE), world.store.incarnation
     async with feeding(world.store) as taken:
@@ -74,7 +74,7 @@ async def test_a_roll_back_gives_the_same_sequences_to_new_messages(world):
     assert incarnation < world.store.incarnation
 
 
-async def test_refused_puts(world):
+async def test_server_refuses_puts_until_accept(world):
     world.server.refuse("dead.")
     world.server.refuse(subject(world.env), Full("no more"))
     with pytest.raises(Refused):
@@ -85,8 +85,8 @@ async def test_refused_puts(world):
     assert 1 == (await world.store.put(names.dead_subject(world.env, "acme"), b"", b"")).sequence
 
 
-async def test_acks_held_back_are_lost_with_the_connection_though_all_was_stored(world):
-    """The hard case for a producer: carried out or not is unknown."""
+async def test_withheld_acks_are_lost_with_connection(world):
+    """A producer can't know whether its requests were carried out."""
     world.server.delay_acks()
     put = world.store.put(subject(world.env), b"", b"")
     append = world.store.append_log(LANE, b"1", 0)
@@ -100,14 +100,14 @@ async def test_acks_held_back_are_lost_with_the_connection_though_all_was_stored
     assert [b"1"] == (await logged(world.second, LANE))[0]
 
 
-async def test_acks_held_back_come_when_they_are_let_go(world):
+async def test_withheld_acks_come_when_released(world):
     world.server.delay_acks()
     put = world.store.put(subject(world.env), b"", b"")
     world.server.delay_acks(0)
     assert 1 == (await put).sequence
 
 
-async def test_one_store_can_be_cut_off_alone(world):
+async def test_single_store_can_be_disconnected(world):
     world.server.disconnect(world.store)
     with pytest.raises(Lost):
         await world.store.state(LANE)
@@ -116,7 +116,7 @@ async def test_one_store_can_be_cut_off_alone(world):
     assert 0 == (await world.store.state(LANE)).last
 
 
-async def test_a_server_that_is_away_is_unreachable_and_a_closed_store_lost(world):
+async def test_disconnected_server_is_unreachable_and_closed_store_lost(world):
     await world.second.close()
     with pytest.raises(Lost):
         await world.second.state(LANE)
@@ -125,7 +125,7 @@ async def test_a_server_that_is_away_is_unreachable_and_a_closed_store_lost(worl
         await MemoryStore(world.server, world.env).open()
 
 
-async def test_two_environments_are_apart():
+async def test_environments_are_separate():
     """E1."""
     server = MemoryServer()
     stores = [MemoryStore(server, env) for env in ("online", "sandbox")]

@@ -1,4 +1,4 @@
-"""The contract of streams that can't be written."""
+"""The contract of `unwritable`: streams that the server can't write."""
 
 import asyncio
 
@@ -16,8 +16,8 @@ def streams(env: str) -> list[str]:
 
 
 class WritingContract:
-    async def test_a_stream_that_cannot_be_written_is_named_with_the_reason_until_there_is_room(self, world):
-        """F5: it alone, by whoever asks; L: what was acknowledged is there afterwards."""
+    async def test_unwritable_stream_is_reported_until_it_has_room(self, world):
+        """F5: only this stream, on each connection; L: acknowledged messages are kept."""
         await fill(world, 3)
         assert {} == await world.store.unwritable(streams(world.env))
         world.fill_disk(LANE)
@@ -38,6 +38,6 @@ class WritingContract:
         assert [1, 2, 3] == [each.sequence for each in await world.store.get(LANE, [1, 2, 3])]
         assert 4 <= (await fill(world, 1))[0]
 
-    async def test_a_stream_that_is_not_there_is_not_called_unwritable(self, world):
-        """It is made when something is put."""
+    async def test_missing_stream_is_not_unwritable(self, world):
+        """It is created at the next put."""
         assert {} == await world.store.unwritable([names.stream(world.env, LANE._replace(partition=99))])

@@ -1,4 +1,4 @@
-"""Answers of JetStream's API, as nats-server gives them."""
+"""Responses of JetStream's API, as nats-server sends them."""
 
 from evenlane.engine.store.jetstream.api.values import ConsumerInfo, MessageAnswer, StreamInfo, StreamPage
 

@@ -1,4 +1,4 @@
-"""What a feed delivered, for tests to look at and wait for."""
+"""Feeds for tests: what a feed delivered, and waiting for it."""
 
 import asyncio
 from contextlib import asynccontextmanager
@@ -16,14 +16,14 @@ def subject(env: str, lane: LaneId = LANE, project: str = "acme", *, hour: int =
 
 
 async def fill(world: StoreHarness, count: int, lane: LaneId = LANE, project: str = "acme", **kind: int) -> list[int]:
-    """Put messages 0, 1, ...; returns their sequences."""
+    """Put `count` messages with the bodies 0, 1, ...; returns their sequences."""
     to = subject(world.env, lane, project, **kind)
     receipts = await asyncio.gather(*(world.store.put(to, b"", b"%d" % n) for n in range(count)))
     return [receipt.sequence for receipt in receipts]
 
 
 async def logged(store: Store, lane: LaneId) -> tuple[list[bytes], int]:
-    """The bodies of a settle log's records, and its position, which is that of the last record."""
+    """The bodies of a settle log's records, and its position: the sequence of the last record."""
     records, position = await store.read_log(lane)
     assert position == max([record.sequence for record in records], default=0)
     assert all(record.subject.startswith("settled.") for record in records)
@@ -31,11 +31,11 @@ async def logged(store: Store, lane: LaneId) -> tuple[list[bytes], int]:
 
 
 class Taken:
-    """A feed's sink and its other callbacks; `resume_at` says where to go on after a break."""
+    """A feed's sink and its other callbacks; `resume_at` decides from where the feed resumes after a break."""
 
     def __init__(self) -> None:
         self.messages: list[tuple[bytes, int, int, bytes, bytes]] = []
-        self.heads: list[tuple[bytes, int, int, int]] = []  # those whose bodies were left: subject, sequence, at, size
+        self.heads: list[tuple[bytes, int, int, int]] = []  # of messages without bodies: subject, sequence, at, size
         self.order: list[int] = []  # the sequences of both
         self.breaks: list[int] = []
         self.ended = asyncio.Event()
@@ -69,7 +69,7 @@ class Taken:
                 await self._arrived.wait()
 
     async def got(self, count: int, timeout: float = 30.0) -> list[int]:
-        """Wait for so many messages; returns the sequences of all that came."""
+        """Wait for `count` messages; returns the sequences of all messages so far."""
         await self.until(lambda: len(self.messages) >= count, timeout)
         return self.sequences
 

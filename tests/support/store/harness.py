@@ -1,14 +1,16 @@
-"""Where the contract of the store port is tried: what each implementation needs beside the port itself."""
+"""Harnesses of the store contract: what tests need of an implementation in addition to the port."""
 
+import asyncio
 import itertools
 import resource
+from contextlib import asynccontextmanager
 from typing import Protocol
 
 from evenlane.engine.base import names
 from evenlane.engine.base.names import LaneId
 from evenlane.engine.core.ports import Store
 from evenlane.engine.runtime.embedded.nats import NatsServer
-from evenlane.engine.store.jetstream.client.options import NatsOptions
+from evenlane.engine.store.jetstream.client.connection import Connection, NatsOptions
 from evenlane.engine.store.jetstream.store import JetStreamStore
 from evenlane.engine.store.memory.server import MemoryServer
 from evenlane.engine.store.memory.store import MemoryStore
@@ -24,7 +26,7 @@ _fresh = itertools.count()
 
 
 def limit_files(server: NatsServer, size: int = _UNLIMITED) -> None:
-    """No file of the running server may grow beyond so many bytes: a full disk for whoever may mount none."""
+    """Limit each file of the running server to `size` bytes: a full disk, without mounting one."""
     resource.prlimit(server.pid, resource.RLIMIT_FSIZE, (size, _UNLIMITED))
 
 
@@ -36,19 +38,19 @@ class StoreHarness(Protocol):
     second: Store
 
     async def outage(self) -> None:
-        """The store goes without warning (kill -9); returns when both connections know."""
+        """End the store without warning (kill -9); returns when both connections have noticed."""
 
     async def back(self) -> None:
-        """It is there again, with all it had acknowledged; returns when both connections know."""
+        """Start it again, with all that it had acknowledged; returns when both connections are back."""
 
     async def replace(self, lane: LaneId) -> None:
-        """Somebody deletes the lane's stream and makes it anew."""
+        """Delete the lane's stream and create it again."""
 
     def fill_disk(self, lane: LaneId) -> None:
-        """The lane's stream has no room for a message of 200 kB any more; others have, for small ones."""
+        """Leave the lane's stream no room for a message of 200 kB, and others room for small ones."""
 
     async def make_room(self) -> None:
-        """It has, and the store has had the restart that it needs; returns when both connections know."""
+        """Undo `fill_disk`, with the restart that the store needs; returns when both connections are back."""
 
     async def close(self) -> None: ...
 
@@ -107,7 +109,9 @@ class JetStreamHarness:
     async def outage(self) -> None:
         stores = {store: store.incarnation for store in (self.store, self.second)}
         await self.server.kill()
-        await until(lambda: all(store.incarnation > old for store, old in stores.items()), what="notice of it")
+        await until(
+            lambda: all(store.incarnation > old for store, old in stores.items()), what="both connections to be lost"
+        )
 
     async def back(self) -> None:
         stores = {store: store.incarnation for store in (self.store, self.second)}
@@ -117,8 +121,19 @@ class JetStreamHarness:
             what="both connections to be back",
         )
 
+    @asynccontextmanager
+    async def connected(self):
+        """A connection of the test's own."""
+        connection = Connection(NatsOptions(servers=(self.server.url,)), "test")
+        await connection.open()
+        try:
+            yield connection
+        finally:
+            await connection.close()
+
     async def api(self, verb: str, request: object = None) -> dict:
-        return await self.second._connection.api(verb, request)
+        async with self.connected() as connection:
+            return await connection.api(verb, request)
 
     async def replace(self, lane: LaneId) -> None:
         await self.api(f"STREAM.DELETE.{names.stream(self.env, lane)}")
@@ -134,11 +149,12 @@ class JetStreamHarness:
     async def close(self) -> None:
         if not self.server.running:
             await self.back()
-        for stream in (await self.api("STREAM.NAMES"))["streams"] or ():
-            await self.api(f"STREAM.DELETE.{stream}")
+        async with self.connected() as connection:
+            found = (await connection.api("STREAM.NAMES"))["streams"] or ()
+            await asyncio.gather(*(connection.api(f"STREAM.DELETE.{stream}") for stream in found))
         await self.disconnect()
 
     async def disconnect(self) -> None:
-        """Close the connections, whatever state the server is in."""
+        """Close the connections, in any state of the server."""
         await self.store.close()
         await self.second.close()
