@@ -30,8 +30,7 @@ from evenlane.engine.core.wire.subjects import UnroutableSubject, queue_named
 from evenlane.engine.errors import ConfigError
 from evenlane.engine.http.routes import params
 from evenlane.engine.store.jetstream.api import responses
-from evenlane.engine.store.jetstream.client.connection import Reply, answered, read_as
-from evenlane.engine.store.jetstream.client.replies import ApiError
+from evenlane.engine.store.jetstream.client.replies import ApiError, Reply, answered, read_as
 from evenlane.engine.store.jetstream.scan import head_of
 from evenlane.quota.topics.template import parse_template
 from evenlane.quota.topics.topic import TopicError, decode_accepted, encode, merge, parse_spec

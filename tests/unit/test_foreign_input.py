@@ -11,7 +11,7 @@ from evenlane.engine.control.topics import history
 from evenlane.engine.core.lane import in_flight_record, settle_record
 from evenlane.engine.core.ports import BusyRecord
 from evenlane.engine.store.jetstream.api import responses
-from evenlane.engine.store.jetstream.client.connection import Reply
+from evenlane.engine.store.jetstream.client.replies import Reply
 from evenlane.quota.topics.topic import decode_accepted, parse_spec
 from evenlane.ring.membership import records
 from tests.support import hostile

@@ -8,7 +8,7 @@ import pytest
 from evenlane.engine.base import names
 from evenlane.engine.core.ports import Stored
 from evenlane.engine.core.wire import headers as h
-from evenlane.engine.store.jetstream.client.connection import NatsOptions
+from evenlane.engine.store.jetstream.client.options import NatsOptions
 from evenlane.engine.store.jetstream.store import JetStreamStore
 from tests.support.dead_letters import bury
 from tests.support.streams import all_stored

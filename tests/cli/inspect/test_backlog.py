@@ -8,7 +8,8 @@ import pytest
 from evenlane.engine.admin.backlog.purge import purge
 from evenlane.engine.base.config.settings import load
 from evenlane.engine.cli.main import run
-from evenlane.engine.store.jetstream.client.connection import Connection, NatsOptions
+from evenlane.engine.store.jetstream.client.connection import Connection
+from evenlane.engine.store.jetstream.client.options import NatsOptions
 from tests.support.streams import all_stored
 
 pytestmark = pytest.mark.real

@@ -13,7 +13,8 @@ from evenlane.engine.core.ports import Disconnected
 from evenlane.engine.core.stats.backlog_tally import NodeAnswer
 from evenlane.engine.core.stats.forecast import Rates
 from evenlane.engine.errors import EvenlaneError
-from evenlane.engine.store.jetstream.client.connection import Connection, NatsOptions
+from evenlane.engine.store.jetstream.client.connection import Connection
+from evenlane.engine.store.jetstream.client.options import NatsOptions
 from tests.support.until import until
 
 pytestmark = pytest.mark.real

@@ -9,7 +9,7 @@ from evenlane.engine.base import names
 from evenlane.engine.core.ports import Lost
 from evenlane.engine.errors import ConfigError, Unreachable
 from evenlane.engine.store.jetstream import streams
-from evenlane.engine.store.jetstream.client.connection import NatsOptions
+from evenlane.engine.store.jetstream.client.options import NatsOptions
 from evenlane.engine.store.jetstream.store import JetStreamStore
 from tests.contract.store.contract import StoreContract
 from tests.contract.store.dead_letters import DAY, check_expiry

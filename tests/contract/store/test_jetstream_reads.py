@@ -10,7 +10,9 @@ from evenlane.engine.core.lane.settle_record import UnknownVersion
 from evenlane.engine.core.ports import Disconnected, LogMoved, Lost
 from evenlane.engine.node.settle.settle_log_reader import read_settle_log
 from evenlane.engine.store.jetstream.api.values import MessageAnswer
-from evenlane.engine.store.jetstream.client.connection import Connection, NatsOptions, Reply
+from evenlane.engine.store.jetstream.client.connection import Connection
+from evenlane.engine.store.jetstream.client.options import NatsOptions
+from evenlane.engine.store.jetstream.client.replies import Reply
 from evenlane.engine.store.jetstream.reads import Reads
 from tests.support.store.feeding import fill, logged, subject
 from tests.support.store.harness import LANE

@@ -1,4 +1,4 @@
-"""What is changed by HTTP on a real node: dead letters that go back slowly, and topics that can't be changed."""
+"""Changes by HTTP on a real node: long replays of dead letters, and refused changes of topics."""
 
 import aiohttp
 import pytest
@@ -41,8 +41,8 @@ async def caller(world):
 
 
 @pytest.mark.full
-async def test_a_long_replay_goes_on_tells_how_far_it_is_and_ends_with_the_node(world, caller):
-    """What has not been put when the node ends is a dead letter still, and nothing is lost."""
+async def test_long_replay_reports_progress_and_ends_with_node(world, caller):
+    """Messages not yet put when the node ends are still dead letters, and none is lost."""
     await world.topics("acme", qps=2, groups=1, burst=1)
     producer = await world.producer()
     await world.put(producer, [Put("acme", b"x", id=f"m{n}", headers={"order": "once reject"}) for n in range(20)])
@@ -74,7 +74,8 @@ async def test_a_long_replay_goes_on_tells_how_far_it_is_and_ends_with_the_node(
     assert not left & {*world.ids()}
 
 
-async def test_what_cant_be_changed_is_one_sentence(world, caller):
+async def test_refused_changes_are_one_sentence(world, caller):
+    """A draining or deleted topic takes the command to come back, not a click."""
     await world.topics("acme", state="draining")
     for path, body, status, sentence in (
         ("/api/topics/nobody/pause", None, 404, "project 'nobody' has no topic"),
@@ -95,27 +96,22 @@ async def test_what_cant_be_changed_is_one_sentence(world, caller):
     assert (200, "active") == await _state(caller.post("/api/topics/bolt/resume"))
     status, reported = await caller.get("/api/dead/_stray")
     assert 200 == status, reported
+    await world.topics("gone", state="paused")
+    await world.put(await world.producer(), [Put("gone", b"x")])
+    await world.etcd.delete(names.key("online", "topics", "gone"))
 
-
-async def test_a_topic_that_was_deleted_isnt_brought_back_by_a_click(world, caller):
-    """Issue 7.4: the table tells it apart from a paused one; that it comes back takes the command."""
-    await world.topics("acme", state="paused")
-    await world.put(await world.producer(), [Put("acme", b"x")])
-    await world.etcd.delete(names.key("online", "topics", "acme"))
-
-    async def reported():
+    async def is_shown_as_deleted():
         _, overview = await caller.get("/api/overview")
-        return [("acme", "paused", True)] == [
-            (row["project"], row["state"], row["deleted"]) for row in overview["tenants"]
-        ]
+        rows = [(row["project"], row["state"], row["deleted"]) for row in overview["tenants"]]
+        return ("gone", "paused", True) in rows
 
-    await until(reported, 30)
+    await until(is_shown_as_deleted, 30)
     for verb in ("resume", "pause"):
-        status, answer = await caller.post(f"/api/topics/acme/{verb}")
-        assert (409, f"topic acme was deleted: `evenlane topics {verb} acme` changes that") == (status, answer["error"])
-    assert await world.etcd.get(names.key("online", "topics", "acme")) is None
+        status, answer = await caller.post(f"/api/topics/gone/{verb}")
+        assert (409, f"topic gone was deleted: `evenlane topics {verb} gone` changes that") == (status, answer["error"])
+    assert await world.etcd.get(names.key("online", "topics", "gone")) is None
 
 
-async def _state(asked):
-    status, reported = await asked
+async def _state(response):
+    status, reported = await response
     return status, reported["in_force"]["state"]

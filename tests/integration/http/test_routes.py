@@ -1,20 +1,26 @@
-"""A running node on real servers, asked by HTTP (X8, X7, E7, fault 19)."""
+"""HTTP requests to a running node on real servers (X8, X7, E7, fault 19)."""
 
 import asyncio
 import re
 import signal
-import sys
+import socket
 
 import aiohttp
 import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parsed
 
-from evenlane.engine.admin.why import client as asking
+from evenlane.engine.admin.why import client as why_client
 from evenlane.engine.base import names
-from evenlane.engine.errors import EvenlaneError
-from evenlane.engine.runtime.embedded.ports import free_port
+from evenlane.engine.base.config.settings import Settings
+from evenlane.engine.cluster import connections
+from evenlane.engine.cluster.cluster_config import agree_cluster_config
+from evenlane.engine.errors import PortUnavailable
+from evenlane.engine.producer.put import Put
+from evenlane.engine.runtime.embedded.ports import HOST
+from evenlane.engine.runtime.engine import Engine
 from evenlane.engine.telemetry import metric_names as metrics
 from tests.ledger.world import ProcessWorld
+from tests.support.topics import put_specs
 from tests.support.until import until
 
 pytestmark = pytest.mark.real
@@ -45,62 +51,59 @@ async def value(client, base, name, **labels):
     return found[0].value if found else None
 
 
-async def asked(client, url):
+async def get(client, url):
     async with client.get(url) as response:
         return response.status, await response.json()
 
 
-async def put(world, count, **fields):
-    from evenlane.engine.producer.put import Put
-
+async def put(world, count, project="acme", **fields):
     producer = await world.producer()
-    await world.put(producer, [Put("acme", b"x", **fields) for _ in range(count)])
+    await world.put(producer, [Put(project, b"x", **fields) for _ in range(count)])
 
 
-async def test_it_says_by_http_what_it_says_to_the_command(world, client):
-    """X8, X7: over its own connections, and those of another node's; and its metrics say the same."""
+async def test_running_node_is_explained_by_http_and_metrics(world, client):
+    """X8, X7, fault 19: with one node, then with two. More requests at once than a node answers are refused."""
     await world.node(http_port=0)
     base = await world.address()
     assert re.fullmatch(r"http://127\.0\.0\.1:\d+", base)
-    await world.topics("acme", qps=0.01, groups=1, burst=1)
-    await world.node(name="node-b")
-    assert await world.address("node-b") is None
-    await put(world, 4, priority="high")
-    await put(world, 3, priority="low")
-
-    async def settled_down():
-        status, reported = await asked(client, f"{base}/api/why/acme?within=10m")
-        assert 200 == status
-        waiting = [part["waiting"] for part in reported["priorities"]]
-        return reported if waiting == [3, 0, 3] and not reported["in_flight"] else None
-
-    reported = await until(settled_down, 30)
-    assert ["quota"] == [each["reason"] for each in reported["priorities"][0]["reasons"]]
-    assert ["node-a", "node-b"] == [node["id"] for node in reported["nodes"]]
-    command = await asking.why(world.settings, "acme", within=600.0)
-    for same in ("project", "env", "backlog", "in_flight", "nodes", "notes"):
-        assert command[same] == reported[same]
-    assert command["forecast"]["command"] == reported["forecast"]["command"]
-    status, reported = await asked(client, f"{base}/api/why/nobody")
-    assert (404, True) == (status, reported["error"].startswith("project 'nobody' has no topic"))
-    status, reported = await asked(client, f"{base}/api/why/acme?priority=urgent")
-    assert (400, "priority 'urgent' is none of this cluster's: high, mid, low") == (status, reported["error"])
-
-
-async def test_metrics_of_a_backlog(world, client):
-    """X8: what waits, for what and how long, when it is gone, and what was handled."""
-    await world.node(http_port=0)
-    base = await world.address()
+    await rejected_spec_is_an_alarm(world, client, base)
     await world.topics("acme", qps=0.01, groups=1, burst=1)
     await put(world, 4)
+    await metrics_describe_backlog(client, base)
+    await world.topics("bolt", qps=0.01, groups=1, burst=1)
+    await world.node(name="node-b")
+    assert await world.address("node-b") is None
+    await put(world, 4, project="bolt", priority="high")
+    await put(world, 3, project="bolt", priority="low")
+    await explanation_equals_that_of_command(world, client, base)
+    await excess_requests_are_refused(client, base)
+
+
+async def rejected_spec_is_an_alarm(world, client, base):
+    await world.topics("other", qps=10)
+    key = names.key("online", "topics", "other")
+    assert 0 == await value(client, base, metrics.TOPICS_REFUSED)
+    await world.etcd.put(key, b'{"qps": NaN}')
+    await until(lambda: value(client, base, metrics.TOPICS_REFUSED), 30)
+    await world.etcd.put(key, b'{"qps": 20}')
+
+    async def no_alarm():
+        return await value(client, base, metrics.TOPICS_REFUSED) == 0
+
+    await until(no_alarm, 30)
+    assert 1 == await value(client, base, metrics.TOPIC_REFUSALS, where="wish")
+
+
+async def metrics_describe_backlog(client, base):
+    """Its reason and age, when it will be gone, and the handled messages."""
     acme = {"env": "online", "project": "acme", "priority": "mid"}
     await until(lambda: value(client, base, metrics.WAITING_SECONDS, **acme, reason="quota"), 30)
     first = await value(client, base, metrics.WAITING_SECONDS, **acme, reason="quota")
 
-    async def longer():
+    async def waits_longer():
         return await value(client, base, metrics.WAITING_SECONDS, **acme, reason="quota") > first + 1.5
 
-    await until(longer, 30)
+    await until(waits_longer, 30)
     assert (3.0, 4.0, 0.0) == tuple([
         await value(client, base, name, **acme) for name in (metrics.BACKLOG, metrics.ARRIVED, metrics.IN_FLIGHT)
     ])  # fmt: skip
@@ -109,29 +112,41 @@ async def test_metrics_of_a_backlog(world, client):
     assert 300.0 == pytest.approx(await until(lambda: value(client, base, metrics.TIME_TO_EMPTY, **acme), 30))
 
 
-async def test_a_bad_wish_is_an_alarm(world, client):
-    """Fault 19: while it stands; and it is counted."""
-    await world.node(http_port=0)
-    base = await world.address()
-    await world.topics("acme", qps=10)
-    key = names.key("online", "topics", "acme")
-    assert 0 == await value(client, base, metrics.TOPICS_REFUSED)
-    await world.etcd.put(key, b'{"qps": NaN}')
-    await until(lambda: value(client, base, metrics.TOPICS_REFUSED), 30)
-    await world.etcd.put(key, b'{"qps": 20}')
-    await until(lambda: _is_zero(client, base), 30)
-    assert 1 == await value(client, base, metrics.TOPIC_REFUSALS, where="wish")
+async def explanation_equals_that_of_command(world, client, base):
+    """A node asks over its own connections, and `evenlane why` over others."""
+
+    async def settled_down():
+        status, reported = await get(client, f"{base}/api/why/bolt?within=10m")
+        assert 200 == status
+        waiting = [part["waiting"] for part in reported["priorities"]]
+        return reported if waiting == [3, 0, 3] and not reported["in_flight"] else None
+
+    reported = await until(settled_down, 30)
+    assert ["quota"] == [each["reason"] for each in reported["priorities"][0]["reasons"]]
+    assert ["node-a", "node-b"] == [node["id"] for node in reported["nodes"]]
+    command = await why_client.why(world.settings, "bolt", within=600.0)
+    for same in ("project", "env", "backlog", "in_flight", "nodes", "notes"):
+        assert command[same] == reported[same]
+    assert command["forecast"]["command"] == reported["forecast"]["command"]
+    status, reported = await get(client, f"{base}/api/why/nobody")
+    assert (404, True) == (status, reported["error"].startswith("project 'nobody' has no topic"))
+    status, reported = await get(client, f"{base}/api/why/bolt?priority=urgent")
+    assert (400, "priority 'urgent' is none of this cluster's: high, mid, low") == (status, reported["error"])
 
 
-async def _is_zero(client, base):
-    return await value(client, base, metrics.TOPICS_REFUSED) == 0
+async def excess_requests_are_refused(client, base):
+    answers = await asyncio.gather(*(get(client, f"{base}/api/why/bolt") for _ in range(40)))
+    statuses = [status for status, _ in answers]
+    assert {200, 503} == set(statuses)
+    assert 16 <= statuses.count(200) < 40
+    assert 200 == (await get(client, f"{base}/api/why/bolt"))[0]
 
 
-async def test_ready_as_long_as_both_servers_answer(world, client):
+async def test_node_is_ready_while_both_servers_answer(world, client):
     """Surfaces: /readyz; faults 9 and 12."""
     await world.node(http_port=0, lease_ttl=30)
     base = await world.address()
-    status, reported = await asked(client, f"{base}/readyz")
+    status, reported = await get(client, f"{base}/readyz")
     assert (200, True, 8) == (status, reported["ready"], reported["partitions"])
     await world.servers.etcd.stop()
     await until(lambda: _has_status(client, base, 503, "etcd"), 30)
@@ -139,19 +154,19 @@ async def test_ready_as_long_as_both_servers_answer(world, client):
     await until(lambda: _has_status(client, base, 200, ""), 30)
     await world.servers.nats.stop()
     await until(lambda: _has_status(client, base, 503, "NATS"), 30)
-    assert (200, {"node": "node-a", "env": "online"}) == await asked(client, f"{base}/healthz")
-    assert 503 == (await asked(client, f"{base}/api/why/acme"))[0]
+    assert (200, {"node": "node-a", "env": "online"}) == await get(client, f"{base}/healthz")
+    assert 503 == (await get(client, f"{base}/api/why/acme"))[0]
     await world.servers.nats.start()
     await until(lambda: _has_status(client, base, 200, ""), 30)
 
 
 async def _has_status(client, base, status, word):
-    found, reported = await asked(client, f"{base}/readyz")
+    found, reported = await get(client, f"{base}/readyz")
     return found == status and word in reported.get("error", "")
 
 
-async def test_it_serves_until_it_has_drained(world, client):
-    """Fault 3: while it ends it isn't ready, and a SIGTERM ends it in order."""
+async def test_node_serves_http_until_drained(world, client):
+    """Fault 3: a draining node isn't ready, and SIGTERM ends it in order."""
     node = await world.node(http_port=0)
     base = await world.address()
     await world.topics("acme")
@@ -161,54 +176,46 @@ async def test_it_serves_until_it_has_drained(world, client):
     await until(lambda: _has_status(client, base, 503, "drains"), 10)
     assert 0 == await node.ended()
     with pytest.raises(aiohttp.ClientConnectionError):
-        await asked(client, f"{base}/healthz")
+        await get(client, f"{base}/healthz")
 
 
-async def evenlane(*arguments, **environ):
-    """(exit code, stderr) of a command that ends by itself."""
-    code = "from evenlane.engine.cli.main import main; main()"
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-c", code, *arguments, stderr=asyncio.subprocess.PIPE, env=environ
-    )
-    _, err = await process.communicate()
-    return process.returncode, err.decode()
+async def test_taken_port_ends_start_before_node_joins(nats_server, etcd_server, env):
+    with socket.create_server((HOST, 0)) as occupant:
+        port = occupant.getsockname()[1]
+        settings = Settings(
+            nats=(nats_server.url,), etcd=(etcd_server.endpoint,), env=env, partitions=1, node="late", http_port=port
+        )
+        with pytest.raises(PortUnavailable, match=f"^port {port} on 127.0.0.1 is taken: choose another --http-port"):
+            await Engine(print, settings=settings).__aenter__()
+    etcd = connections.etcd(settings)
+    assert await etcd.get(names.key(env, "nodes", "late")) is None
+    await etcd.close()
 
 
-async def test_a_port_that_is_taken_ends_the_start(world):
-    """One sentence, exit code 1, and nothing was joined."""
-    node = await world.node(http_port=free_port())
-    port = (await world.address()).rpartition(":")[2]
-    code, err = await evenlane(
-        "run", "--handler", "tests.ledger.handlers:obey", "--node", "late", "--http-port", port, **node._environment()
-    )
-    lines = [line for line in err.splitlines() if line.startswith("evenlane: ")]
-    taken = f"evenlane: port {port} on 127.0.0.1 is taken: choose another --http-port, or stop what listens there"
-    assert (1, [taken]) == (code, lines)
-    assert await world.etcd.get(names.key("online", "nodes", "late")) is None
-
-
-async def test_a_backlog_taken_over_is_never_told_as_arrived(world, client):
-    """X7, fault 1: the leader's kill -9. Nothing is put any more and nothing handled, so each rate that is told is
-    0, in the answers of the survivors and in their metrics; and in the end all are told again.
+async def test_backlog_taken_over_never_counts_as_arrived(world, client):
+    """X7, fault 1: kill -9 of the leader. No message is put or handled, so each reported rate is 0, in the survivors'
+    answers and metrics; finally all rates are reported again.
     """
     names_ = ("node-a", "node-b", "node-c")
+    cluster_config = await agree_cluster_config(world.etcd, "online", connections.config_known_so_far(world.settings))
+    spec = '{"qps": 100000, "state": "paused", "groups": 24, "spread": 8}'
+    await put_specs(world.etcd, "online", cluster_config, {"acme": spec})
+    await put(world, _BACKLOG)  # before any node runs, so that no rate has to fall to 0 first
     leader, *_ = [await world.node(name=name, http_port=0) for name in names_]
-    await world.topics("acme", state="paused", groups=24, spread=8)
-    await put(world, _BACKLOG)
     bases = [await world.address(name) for name in names_]
     await until(lambda: _all_known(client, bases, 3), 60)
     owned = len((await world.etcd.list(names.key("online", "owners") + "/")).items)
     await leader.kill()
 
-    async def left():  # its lease has ended
+    async def has_left():  # its lease has ended
         return len((await world.etcd.list(names.key("online", "owners") + "/")).items) < owned
 
-    await until(left, 60)
+    await until(has_left, 60)
     reported = await until(lambda: _never_arrived(client, bases[1:], 2), 60)
     assert {"node-b", "node-c"} == {node["id"] for node in reported["nodes"]}
 
 
-_BACKLOG = 16_000  # of each partition so few that they are read by one feed
+_BACKLOG = 16_000  # few enough per partition that one feed reads them
 _RATES = ("evenlane_arrival_rate", "evenlane_drain_rate")
 
 
@@ -217,14 +224,14 @@ async def _rates(client, base):
 
 
 async def _why(client, base):
-    """What is told, and the rates in it."""
-    status, reported = await asked(client, f"{base}/api/why/acme")
+    """The explanation, and the rates in it."""
+    status, reported = await get(client, f"{base}/api/why/acme")
     assert 200 == status, reported
     return reported, {reported["rates"][name] for name in ("arriving", "handled", "failed")}
 
 
 async def _all_known(client, bases, nodes):
-    """What is told once all of it is, and nothing arrives any more."""
+    """The explanation once the whole backlog is known and all rates are 0, else None."""
     measured = set().union(*[await _rates(client, base) for base in bases])
     reported, rates = await _why(client, bases[0])
     known = reported["backlog"] == _BACKLOG and len(reported["nodes"]) == nodes
@@ -232,37 +239,8 @@ async def _all_known(client, bases, nodes):
 
 
 async def _never_arrived(client, bases, nodes):
-    """The same; every rate on the way is looked at."""
+    """The same, but fails if any rate isn't 0."""
     assert {0.0} >= set().union(*[await _rates(client, base) for base in bases])
     reported, rates = await _why(client, bases[0])
     assert rates in ({None}, {0.0}), reported
     return await _all_known(client, bases, nodes)
-
-
-async def test_nobody_is_asked_too_much(world, client):
-    """X8: more questions at once than a node answers are refused, not queued."""
-    await world.node(http_port=0)
-    base = await world.address()
-    await world.topics("acme")
-    answers = await asyncio.gather(*(asked(client, f"{base}/api/why/acme") for _ in range(40)))
-    states = [status for status, _ in answers]
-    assert {200, 503} == set(states)
-    assert 16 <= states.count(200) < 40
-    assert 200 == (await asked(client, f"{base}/api/why/acme"))[0]
-
-
-async def test_the_asker_leaves_nothing_behind(world):
-    """A node asks over one connection for ever: each answer's inbox is given up."""
-    from evenlane.engine.cluster import connections
-
-    await world.node()
-    await world.topics("acme")
-    line = connections.bus(world.settings, "test")
-    await line.open()
-    before = len(line._parser.raw)
-    for _ in range(3):
-        await asking.gather(line, "online", "acme", ["node-a"], 5.0)
-    await line.close()
-    with pytest.raises(EvenlaneError):
-        await asking.gather(line, "online", "acme", ["node-a"], 5.0)
-    assert before == len(line._parser.raw)

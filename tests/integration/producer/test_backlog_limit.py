@@ -1,7 +1,7 @@
-"""`max_backlog` with real servers: several producers, with a node that tells them what waits and without (K6, P8)."""
+"""`max_backlog` on real servers: several producers, with a node that reports backlogs and without (K6, P8)."""
 
 import asyncio
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 
 import pytest
 
@@ -9,18 +9,14 @@ from evenlane.engine.base.config.settings import Settings
 from evenlane.engine.base.names import LaneId
 from evenlane.engine.cluster import connections
 from evenlane.engine.cluster.cluster_config import agree_cluster_config
-from evenlane.engine.cluster.connections import etcd
 from evenlane.engine.cluster.topics.topic_cache import TopicCache
-from evenlane.engine.core.ports import Receipt
 from evenlane.engine.errors import BacklogFull
 from evenlane.engine.node.handlers.handler import Handler
 from evenlane.engine.node.node import Node
 from evenlane.engine.node.services.backlog_reporter import BacklogReporter
-from evenlane.engine.producer.backlog_estimate import USABLE_S
 from evenlane.engine.producer.producer import Producer
 from evenlane.engine.producer.put import Put
-from evenlane.engine.producer.tuning import DEFAULT, Tuning
-from evenlane.engine.runtime.embedded.pair import Servers
+from evenlane.engine.producer.tuning import Tuning
 from tests.support.streams import all_stored
 from tests.support.topics import put_specs
 from tests.support.until import until
@@ -30,21 +26,16 @@ PARTITIONS = 4
 
 
 @pytest.fixture
-async def servers(tmp_path):
-    async with Servers(tmp_path, fast=True) as both:
-        yield both
-
-
-def settings_of(servers) -> Settings:
-    return Settings(nats=(servers.nats.url,), etcd=(servers.etcd.endpoint,), partitions=PARTITIONS)
+def settings(nats_server, etcd_server, env) -> Settings:
+    return Settings(nats=(nats_server.url,), etcd=(etcd_server.endpoint,), env=env, partitions=PARTITIONS)
 
 
 @asynccontextmanager
-async def topics(servers, **specs):
-    coordination = etcd(settings_of(servers))
-    cluster_config = await agree_cluster_config(coordination, "online", {"partitions": PARTITIONS})
-    await put_specs(coordination, "online", cluster_config, specs)
-    topic_cache = TopicCache(coordination, "online")
+async def topics(settings, **specs):
+    coordination = connections.etcd(settings)
+    cluster_config = await agree_cluster_config(coordination, settings.env, {"partitions": PARTITIONS})
+    await put_specs(coordination, settings.env, cluster_config, specs)
+    topic_cache = TopicCache(coordination, settings.env)
     await topic_cache.start()
     try:
         yield cluster_config, topic_cache
@@ -54,9 +45,8 @@ async def topics(servers, **specs):
 
 
 @asynccontextmanager
-async def node(servers, cluster_config, topic_cache, handle):
-    """A node, as the engine puts it together, with nothing but its store and its counts."""
-    settings = settings_of(servers)
+async def node(settings, cluster_config, topic_cache, handle):
+    """A node as the engine builds it, but only with its store and its reports of backlogs."""
     store = connections.store(settings, "node", feeds=True)
     await store.open()
     await store.prepare([LaneId(kind, n) for kind in ("lanes", "later") for n in range(PARTITIONS)])
@@ -66,25 +56,20 @@ async def node(servers, cluster_config, topic_cache, handle):
         return found.topic if found else None
 
     made = Node(store, cluster_config, Handler.of(handle), topic_of, node_id="node.1")
-    counting = BacklogReporter(connections.bus(settings, "counts"), "online", made, topic_cache)
+    reporter = BacklogReporter(connections.bus(settings, "counts"), settings.env, made, topic_cache)
     await made.start()
     await made.take_over(range(PARTITIONS), 1)
-    await counting.open()
+    await reporter.open()
     try:
         yield made
     finally:
-        await counting.close()
+        await reporter.close()
         await made.stop(5)
         await store.close()
 
 
-def by_nodes(backlog) -> bool:
-    """Whether nodes have told of all of it."""
-    return backlog.fresh_until > backlog.usable_until - (USABLE_S - DEFAULT.counted_s)
-
-
 async def put_until_full(producer, most):
-    """Put one after the other until one is refused; how many were stored."""
+    """Put one message after another until one is refused; returns the number stored."""
     stored = 0
     while stored < most:
         try:
@@ -95,108 +80,62 @@ async def put_until_full(producer, most):
     raise AssertionError(f"{most} were taken, and none refused")
 
 
-async def test_without_any_node_two_producers_overshoot_by_what_the_other_puts_between_two_counts(servers):
-    """K6: the store is asked once a second. Each puts 150/s: 1.5 s of that are 225 messages too many at the most, and
-    as much again is left to a slow machine.
+@pytest.mark.parametrize("with_node", [False, True], ids=["by the store", "by a node"])
+async def test_two_producers_exceed_limit_by_puts_between_two_counts(settings, with_node):
+    """K6: the store is asked, or a node reports, once a second. Each producer puts 150/s: 1.5 s of that are 225
+    messages; as many again are allowed for a slow machine.
     """
-    async with topics(servers, acme='{"qps": 150, "max_backlog": 400}'):
-        producers = [Producer(settings=settings_of(servers), admission=1.0) for _ in range(2)]
-        async with producers[0], producers[1]:
-            counts = await asyncio.gather(*(put_until_full(each, 2_000) for each in producers))
-    stored = await all_stored(servers.nats.url, "online", PARTITIONS)
-    assert sum(counts) == len(stored)
-    assert 400 <= len(stored) <= 400 + 2 * 225
-
-
-async def test_with_a_node_two_producers_overshoot_by_what_the_other_puts_between_two_reports(servers):
-    """K6: the same bound, with a node that tells it each second."""
 
     async def handle(_message):
         await asyncio.Event().wait()
 
-    async with (
-        topics(servers, acme='{"qps": 150, "max_backlog": 400}') as (cluster_config, topic_cache),
-        node(servers, cluster_config, topic_cache, handle),
-    ):
-        producers = [Producer(settings=settings_of(servers), admission=1.0) for _ in range(2)]
+    async with topics(settings, acme='{"qps": 150, "max_backlog": 400}') as parts, AsyncExitStack() as open_node:
+        if with_node:
+            await open_node.enter_async_context(node(settings, *parts, handle))
+        producers = [Producer(settings=settings, admission=1.0) for _ in range(2)]
         async with producers[0], producers[1]:
             counts = await asyncio.gather(*(put_until_full(each, 2_000) for each in producers))
+    assert sum(counts) == len(await all_stored(settings.nats[0], settings.env, PARTITIONS))
     assert 400 <= sum(counts) <= 400 + 2 * 225
 
 
-async def test_without_any_node_one_producer_puts_exactly_as_many_as_may_wait(servers):
-    """K6, P8."""
-    async with (
-        topics(servers, acme='{"qps": 1000, "max_backlog": 1000}'),
-        Producer(settings=settings_of(servers)) as producer,
-    ):
-        outcomes = await producer.put_many(Put("acme", b"x", delay=3_600.0 * (n % 3)) for n in range(5_000))
-        assert {Receipt, BacklogFull} == set(map(type, outcomes))
-    assert 1_000 == len(await all_stored(servers.nats.url, "online", PARTITIONS))
-
-
-async def test_a_node_tells_what_waits_and_puts_are_taken_again_when_it_has_handled_some(servers):
-    """K6: what runs, what waits and what is delayed is in the count, what is handled is not."""
+async def test_puts_are_taken_again_once_node_reports_handled_messages(settings):
+    """K6: running, waiting and delayed messages count, handled ones don't. The store is asked only at the beginning."""
     gate = asyncio.Event()
 
     async def handle(_message):
         await gate.wait()
 
+    producer = Producer(settings=settings)
+    producer.tuning = Tuning(counted_s=30.0)
     async with (
-        topics(servers, acme='{"qps": 100000, "max_backlog": 300}') as (cluster_config, topic_cache),
-        node(servers, cluster_config, topic_cache, handle),
-        Producer(settings=settings_of(servers)) as producer,
+        topics(settings, acme='{"qps": 100000, "max_backlog": 300}') as (cluster_config, topic_cache),
+        node(settings, cluster_config, topic_cache, handle),
+        producer,
     ):
         await producer.put_many(Put("acme", b"x", delay=86_400.0) for _ in range(100))
-        at_first = await put_until_full(producer, 1_000)
-        backlog = producer._pipeline._limits[0]._backlogs["acme"]
-        parts = backlog._parts.values()
-        await until(lambda: all(part.lane.count == part.later.count == 0 for part in parts), what="reports")
-        await until(lambda: by_nodes(backlog), what="all parts to be told by the node")
-        # (what an owner reports while it reads its lanes may count a few twice for a moment)
-        assert 200 == at_first + await put_until_full(producer, 1_000)
-        await until(lambda: 300 == backlog.known, what="reports of the last ones")
-        with pytest.raises(BacklogFull, match="300 messages wait there, and its max_backlog is 300"):
-            await producer.put("acme", b"x")
+        stored = 100
+
+        async def is_full():
+            """The reports of an owner that still reads its lanes may count some messages twice for a moment."""
+            nonlocal stored
+            stored += await put_until_full(producer, 1_000)
+            return stored == 300
+
+        await until(is_full)
+
+        async def is_refused():
+            with pytest.raises(BacklogFull) as refusal:
+                await producer.put("acme", b"x")
+            return "300 messages wait there, and its max_backlog is 300" in str(refusal.value)
+
+        await until(is_refused)
         gate.set()
-        await until(lambda: backlog.known == 100, what="the node to tell that 200 are handled")
-        assert isinstance(await producer.put("acme", b"x"), Receipt)
 
-
-async def test_a_node_that_is_gone_leaves_the_limit_to_the_store(servers):
-    """Its last word isn't believed for longer than 5 s (here: 2)."""
-    impatient = Producer(settings=settings_of(servers))
-    impatient.tuning = Tuning(reported_within_s=2.0)
-    gate = asyncio.Event()
-
-    async def handle(_message):
-        await gate.wait()
-
-    async with (
-        topics(servers, acme='{"qps": 100000, "max_backlog": 50}') as (cluster_config, topic_cache),
-        impatient as producer,
-    ):
-        async with node(servers, cluster_config, topic_cache, handle):
-            assert 50 == await put_until_full(producer, 1_000)
-            await until(lambda: by_nodes(producer._pipeline._limits[0]._backlogs["acme"]), what="the node to tell it")
-            gate.set()
-        await purged(servers)
-
-        async def taken():
+        async def is_taken():
             try:
                 return await producer.put("acme", b"x")
             except BacklogFull:
                 return None
 
-        await until(taken, 15, "a put that is taken again")
-        assert 49 == await put_until_full(producer, 1_000)
-
-
-async def purged(servers):
-    """All lanes are empty."""
-    store = connections.store(settings_of(servers), "test")
-    await store.open()
-    for number in range(PARTITIONS):
-        state = await store.state(LaneId("lanes", number))
-        await store.purge(LaneId("lanes", number), state.last + 1)
-    await store.close()
+        await until(is_taken, what="a report that messages are handled")

@@ -1,4 +1,4 @@
-"""The example that puts without any of Evenlane's code: what it does before it has sent anything."""
+"""The example client that puts without Evenlane's code: its checks before it sends anything."""
 
 import asyncio
 import json
@@ -15,7 +15,7 @@ _PROGRAM = ROOT / "examples" / "plain_client.py"
 
 @asynccontextmanager
 async def gateway(values):
-    """etcd's HTTP gateway with these values; gives its address."""
+    """etcd's HTTP gateway with these values; yields its address."""
 
     async def answer(reader, writer):
         head = await reader.readuntil(b"\r\n\r\n")
@@ -38,7 +38,7 @@ async def gateway(values):
         ({"state": "paused", "deleted": True}, "the topic of acme is deleted and takes no messages"),
     ],
 )
-async def test_a_topic_that_refuses_puts_gets_none(topic, sentence):
+async def test_plain_client_puts_nothing_to_topic_that_refuses_puts(topic, sentence):
     """P8: by `state` and `deleted`, as docs/reference/headers-and-subjects.md says."""
     accepted = {"active": 2, "spread": 1, **topic}
     settings = {"partitions": 16, "priorities": ["high", "mid", "low"]}

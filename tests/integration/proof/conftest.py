@@ -5,7 +5,7 @@ from evenlane.engine.runtime.embedded.nats import NatsServer
 
 @pytest.fixture
 async def url(tmp_path):
-    """A nats-server of the test's own."""
+    """The address of a nats-server for this test alone."""
     server = NatsServer(tmp_path)
     await server.start()
     try:

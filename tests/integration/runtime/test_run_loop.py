@@ -1,4 +1,4 @@
-"""A command ends although a task of it ignores its cancellation (X9: a handler may do so)."""
+"""A command ends although a task ignores its cancellation (X9: a handler may do so)."""
 
 import asyncio
 import subprocess
@@ -50,7 +50,7 @@ _LEAVING = "evenlane: a handler ignores its cancellation: leaving without it\n"
         ("is left by an exit", 3, "", ""),
     ],
 )
-def test_it_ends_in_its_own_way_and_says_that_something_is_left(end, code, out, text):
+def test_command_ends_and_reports_task_that_ignores_cancellation(end, code, out, text):
     process = subprocess.Popen(
         [sys.executable, "-c", LISTEN + _PROGRAM, end], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
@@ -58,7 +58,7 @@ def test_it_ends_in_its_own_way_and_says_that_something_is_left(end, code, out, 
     assert code == process.returncode
 
 
-def test_the_work_itself_ends_in_order_however_long_that_takes_when_an_error_breaks_the_loop():
+def test_main_task_ends_in_order_when_loop_is_broken_off():
     ended = []
 
     async def work():
@@ -66,7 +66,7 @@ def test_the_work_itself_ends_in_order_however_long_that_takes_when_an_error_bre
         try:
             await asyncio.sleep(60)
         finally:
-            await asyncio.sleep(1.2)  # longer than anything else is waited for
+            await asyncio.sleep(1.2)  # longer than the loop waits for anything else
             ended.append("in order")
 
     with pytest.raises(SystemExit):
@@ -74,7 +74,7 @@ def test_the_work_itself_ends_in_order_however_long_that_takes_when_an_error_bre
     assert ["in order"] == ended
 
 
-def test_a_result_is_given_and_what_still_runs_is_cancelled():
+def test_result_is_returned_and_other_tasks_are_cancelled():
     received = []
 
     async def alongside():

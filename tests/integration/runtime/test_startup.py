@@ -1,4 +1,4 @@
-"""Waiting at the start for real servers (issue 4)."""
+"""Waiting for real servers at the start."""
 
 import asyncio
 import time
@@ -18,8 +18,7 @@ from tests.support.until import until
 
 
 @pytest.mark.real
-async def test_an_etcd_that_comes_late_is_reached(tmp_path):
-    """Issue 4: on a real one."""
+async def test_late_etcd_is_reached(tmp_path):
     port = ports.free_port()
     client, notices = EtcdCoordination([f"127.0.0.1:{port}"]), []
     server = EtcdServer(tmp_path, port=port, fast=True)
@@ -36,8 +35,8 @@ async def test_an_etcd_that_comes_late_is_reached(tmp_path):
 
 
 @pytest.mark.real
-async def test_a_port_where_nobody_listens_is_told_after_the_time():
-    """Issue 4: about the stated time, whatever deadline one try has."""
+async def test_unused_port_is_reported_after_configured_time():
+    """After about the configured time, whatever the deadline of one try."""
     client = EtcdCoordination([f"127.0.0.1:{ports.free_port()}"])
     start = time.monotonic()
     with pytest.raises(Unreachable, match=r"does not answer: .*; waited 1 s for it"):
@@ -47,8 +46,8 @@ async def test_a_port_where_nobody_listens_is_told_after_the_time():
 
 
 @pytest.mark.real
-async def test_a_wrong_login_at_nats_is_told_at_once(tmp_path):
-    """Issue 4: nats-py itself would try again until the time is over."""
+async def test_wrong_nats_login_is_reported_at_once(tmp_path):
+    """nats-py itself would try again until the time is over."""
     server = NatsServer(tmp_path, config="authorization { user: a, password: b }")
     await server.start()
     notices = []
@@ -67,8 +66,8 @@ async def test_a_wrong_login_at_nats_is_told_at_once(tmp_path):
 
 
 @pytest.mark.real
-async def test_a_nats_that_comes_late_is_reached(tmp_path):
-    """Issue 4: the same store is opened again and again until it is open."""
+async def test_late_nats_is_reached(tmp_path):
+    """The same store is opened repeatedly until it is open."""
     server, notices = NatsServer(tmp_path, port=ports.free_port()), []
     store = JetStreamStore(NatsOptions((f"nats://127.0.0.1:{server.port}",), connect_timeout=0.3), "online")
     waiting = asyncio.create_task(wait_until_answered(store.open, 60, notices.append))

@@ -1,4 +1,4 @@
-"""A real Chromium without a window, and what it did: which hosts it asked, what its console said."""
+"""A headless Chromium, with the hosts that it requested and the messages of its console."""
 
 import shutil
 from contextlib import asynccontextmanager
@@ -10,7 +10,7 @@ _ARGUMENTS = [
     "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
     "--disable-background-networking", "--disable-component-update", "--disable-sync",
 ]  # fmt: skip
-UNKNOWN = "\u2013"  # what is shown in place of a figure that nobody knows
+UNKNOWN = "\u2013"  # shown in place of an unknown figure
 DESKTOP = {"width": 1280, "height": 800}
 PHONE = {"width": 360, "height": 740}
 
@@ -32,7 +32,7 @@ async def launched():
 
 
 class Visit:
-    """One tab of somebody who has never been here. `forgiven` are console messages that the test brings about."""
+    """A tab of a new visitor, with the hosts that it requested and its console messages."""
 
     def __init__(self, page):
         self.page = page
@@ -48,7 +48,7 @@ class Visit:
 
 @asynccontextmanager
 async def visit(browser, address, path="/", viewport=None, forgiven=(), **options):
-    """Everything comes from `address`, and the console stays empty but for what is `forgiven`."""
+    """Open a page. Fails unless all of it comes from `address` and the console is empty but for `forgiven` texts."""
     context = await browser.new_context(viewport=viewport or DESKTOP, **options)
     context.set_default_timeout(10_000)
     try:
@@ -63,7 +63,7 @@ async def visit(browser, address, path="/", viewport=None, forgiven=(), **option
 
 
 async def overflow(page):
-    """By how many pixels the page, or a table in it, is wider than what is seen of it."""
+    """The number of pixels by which the page, or a table in it, is wider than its visible part."""
     return await page.evaluate(
         "Math.max(...[document.documentElement, ...document.querySelectorAll('.scroll')]"
         ".map((box) => box.scrollWidth - box.clientWidth))"

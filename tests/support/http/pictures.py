@@ -1,4 +1,4 @@
-"""Overviews as a cluster could give them, in the form of /api/overview, for states that are hard to bring about."""
+"""Overviews and explanations in the form of the HTTP API, for states that are hard to bring about."""
 
 from datetime import UTC, datetime
 
@@ -54,7 +54,7 @@ def overview(tenants=(), nodes=(), partitions=128, unowned=(), left_out=None, no
 
 
 def cluster(tick=0):
-    """A hot tenant, others, one that is paused and one that nobody may take; three nodes."""
+    """A hot tenant, others, a paused one and one without owner; three nodes."""
     tenants = [
         tenant("acme", 12_480 + 37 * tick, "quota", rate=99.6, never=True),
         tenant("globex-eu", 940 - 5 * (tick % 50), "fairness", rate=210.4, qps=400.0),

@@ -1,4 +1,4 @@
-"""A server on a free port with a node that says what the test wants, and a client."""
+"""A server on a free port with a node whose answers the test sets, and a client."""
 
 from contextlib import asynccontextmanager
 
@@ -12,7 +12,7 @@ from evenlane.engine.http.server.server import HttpServer, Tuning
 from evenlane.engine.telemetry.prometheus.exposition import Page
 
 QUICK = {"every_s": 0.1, "fresh_ns": 1_000_000}
-"""Of a live feed: ten looks a second."""
+"""Tuning of a live feed: ten overviews per second."""
 TOKEN = "a token that nobody guesses"
 OVERVIEW = {
     "env": "online", "at": "2026-11-22T16:00:00.123Z", "priorities": ["high", "mid", "low"], "tenants": [],
@@ -22,7 +22,7 @@ OVERVIEW = {
 
 
 class FakeNode:
-    """`fails` is raised by whatever is asked; `asked` has what it was asked, `changed` what it was to change."""
+    """Each request raises `fails` if it is set; `asked` has the arguments of reads, `changed` those of changes."""
 
     def __init__(self, **tuning):
         self.fails = None
@@ -97,7 +97,7 @@ def server_of(node, host="127.0.0.1", port=0, token=TOKEN, tuning=Tuning()):  # 
 
 @asynccontextmanager
 async def served(node=None, host="127.0.0.1", token=TOKEN, **tuning):
-    """(get, node): `await get(path)` gives status, headers and text."""
+    """Yields (get, node): `await get(path)` returns status, headers and text."""
     node = node or FakeNode()
     server = server_of(node, host, token=token, tuning=Tuning(**tuning))
     await server.open()

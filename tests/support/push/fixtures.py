@@ -1,4 +1,4 @@
-"""Fixtures of all tests that push."""
+"""Fixtures of tests that push."""
 
 import pytest
 
@@ -16,7 +16,7 @@ async def receiver():
 
 @pytest.fixture
 async def pusher(request, tmp_path):
-    """Of a node that may push to this machine; its parameter is the tuning."""
+    """The pusher of a node that may push to this machine; its parameter is the tuning."""
     tuning = getattr(request, "param", Tuning())
     made = Pusher(Settings(push_private=True, push_secrets=tmp_path), tuning)
     yield made

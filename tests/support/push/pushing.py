@@ -1,4 +1,4 @@
-"""What tests of the pusher share."""
+"""Helpers of tests of the pusher."""
 
 import asyncio
 from contextlib import asynccontextmanager
@@ -28,7 +28,7 @@ def breaker_of(pusher, project="acme"):
 
 @asynccontextmanager
 async def raw_server(serve):
-    """Says what no HTTP library would."""
+    """A server whose bytes the test writes, as no HTTP library would."""
     server = await asyncio.start_server(serve, "127.0.0.1", 0)
     try:
         yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"

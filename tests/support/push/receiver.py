@@ -1,4 +1,4 @@
-"""A customer's endpoint, as a test wants it; and messages to push there."""
+"""A customer's endpoint whose behaviour the test sets, and messages to push there."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 class Seen:
     method: str
     path: str
-    headers: dict[str, str]  # names in small letters
+    headers: dict[str, str]  # lower-case names
     body: bytes
     peer: Any  # a connection's address
 
@@ -67,7 +67,7 @@ def app_of(receiver: Receiver) -> web.Application:
 
 @dataclass
 class FakeMessage:
-    """What of a message the pusher looks at."""
+    """The part of a message that the pusher reads."""
 
     queue: Any
     project: str = "acme"

@@ -1,4 +1,4 @@
-"""Issue 7.4 on real servers: two nodes, one of which is stopped."""
+"""The overview of two nodes on real servers, one of which is suspended."""
 
 import signal
 
@@ -12,23 +12,23 @@ from tests.support.until import until
 pytestmark = [pytest.mark.real, pytest.mark.full]
 
 
-async def test_two_nodes_tell_what_they_have_together(tmp_path):
-    """What waits on both, paused and active topics, who has which partition; a node that is stopped becomes a note."""
-    async with ProcessWorld(tmp_path, lease_ttl=60) as world, connect_source(world.settings, "") as asker:
-        first = await world.node()  # with a lease that lasts: it keeps its partitions while it is stopped
+async def test_overview_combines_two_nodes(tmp_path):
+    """Backlogs of both nodes, paused and active topics, owners of partitions; a silent node becomes a note."""
+    async with ProcessWorld(tmp_path, lease_ttl=60) as world, connect_source(world.settings, "") as source:
+        first = await world.node()  # its lease lasts: it keeps its partitions while it is suspended
         await world.node(name="node-b")
         await world.topics("acme", state="paused", groups=8, spread=8)
         await world.topics("bolt")
 
         async def shared():
-            return [4, 4] == [len(node["partitions"]) for node in (await asker.overview())["nodes"]]
+            return [4, 4] == [len(node["partitions"]) for node in (await source.overview())["nodes"]]
 
         await until(shared, 30)
         producer = await world.producer()
         await world.put(producer, [Put("acme", b"x") for _ in range(40)] + [Put("bolt", b"x") for _ in range(3)])
 
         async def settled():
-            reported = await asker.overview()
+            reported = await source.overview()
             known = reported["totals"]["backlog"] == 40 and reported["totals"]["arriving"] is not None
             return reported if known and len(reported["tenants"]) == 2 else None
 
@@ -36,7 +36,7 @@ async def test_two_nodes_tell_what_they_have_together(tmp_path):
         _tenants(reported)
         _nodes(reported)
         first.send(signal.SIGSTOP)
-        after = await asker.overview()
+        after = await source.overview()
         first.send(signal.SIGCONT)
         assert [(False, None), (True, reported["nodes"][1]["backlog"])] == [
             (node["answered"], node["backlog"]) for node in after["nodes"]

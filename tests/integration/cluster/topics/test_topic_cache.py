@@ -19,7 +19,7 @@ def accepted(qps, revision=1):
 
 
 def reported(topic_cache):
-    """What is lost, each time that it is told."""
+    """The lost topics, as the cache reports them."""
     lost = []
     topic_cache.on_lost = lambda now: lost.append(now.all())
     return lost
@@ -30,8 +30,8 @@ async def put(coordination, project, qps):
 
 
 @pytest.mark.real
-async def test_a_real_etcd_has_overtaken_before_anybody_looks(tmp_path):
-    """F2: it is restored from a copy of its data, and others write to it, before the watch is back."""
+async def test_lost_topics_are_noticed_though_revision_is_higher(tmp_path):
+    """F2: etcd is restored from a copy, and other clients write to it, before the watch is back."""
     server = EtcdServer(tmp_path / "etcd", fast=True)
     server.data_dir.mkdir()
     await server.start()
@@ -64,7 +64,7 @@ async def test_a_real_etcd_has_overtaken_before_anybody_looks(tmp_path):
 
 
 async def write_elsewhere(data_dir):
-    """On a port of its own, where nobody watches."""
+    """Write to etcd on another port, where nothing watches."""
     server = EtcdServer(data_dir, fast=True)
     await server.start()
     client = EtcdCoordination([server.endpoint])

@@ -1,4 +1,4 @@
-"""A wish on a real etcd that is killed on the way (X4, P4)."""
+"""A spec on a real etcd that is killed (X4, P4)."""
 
 import asyncio
 
@@ -20,21 +20,21 @@ async def put_spec(coordination, project, raw):
 
 
 @pytest.mark.real
-async def test_on_a_real_etcd_that_is_killed_on_the_way(tmp_path):
-    """X4, P4: a wish reaches a node's book within 1 s, also after a crash of etcd and a change of leader."""
+async def test_spec_reaches_topic_cache_after_crash_and_change_of_leader(tmp_path):
+    """X4, P4: within 1 s, also after a crash of etcd and a change of leader."""
     server = EtcdServer(tmp_path, fast=True)
     await server.start()
     clients = [EtcdCoordination([server.endpoint]) for _ in range(3)]
-    acceptors = [TopicController(client, "online", ClusterConfig(), "n") for client in clients[:2]]
+    controllers = [TopicController(client, "online", ClusterConfig(), "n") for client in clients[:2]]
     topic_cache = TopicCache(clients[2], "online")
     try:
         await topic_cache.start()
-        for each in acceptors:
+        for each in controllers:
             await each.start()
-        await until(lambda: any(each.leading.is_set() for each in acceptors))
+        await until(lambda: any(each.leading.is_set() for each in controllers))
         await put_spec(clients[2], "a", b'{"qps": 100}')
         await topic_cache.wait_for("a", 1.0)
-        leader = next(each for each in acceptors if each.leading.is_set())
+        leader = next(each for each in controllers if each.leading.is_set())
         await leader.close()
         await server.kill()
         await server.start()
@@ -43,7 +43,7 @@ async def test_on_a_real_etcd_that_is_killed_on_the_way(tmp_path):
         await put_spec(clients[2], "a", b'{"qps": 300}')
         await until(lambda: topic_cache.get("a").topic.qps == 300, timeout=1.0)
     finally:
-        await asyncio.gather(topic_cache.close(), *(each.close() for each in acceptors))
+        await asyncio.gather(topic_cache.close(), *(each.close() for each in controllers))
         await asyncio.gather(*(client.close() for client in clients))
         await server.stop()
 

@@ -1,17 +1,16 @@
-"""One browser for all tests of a module, and a node that shows what a test wants."""
+"""One browser for all tests of the page, and a node that shows what a test sets."""
 
 from contextlib import asynccontextmanager
 
 import pytest
 import pytest_asyncio
 
-from evenlane.engine.http import live_feed
 from tests.support.http import pictures
 from tests.support.http.browser import launched, visit
 from tests.support.http.serving import QUICK, FakeNode, server_of
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def browser():
     async with launched() as made:
         yield made
@@ -19,7 +18,7 @@ async def browser():
 
 @pytest.fixture
 def node():
-    """A cluster with a hot tenant, whose dead letters hold what an attacker could have put there."""
+    """A cluster with a hot tenant, some of whose dead letters have hostile contents."""
     made = FakeNode(**QUICK)
     made.shown = pictures.cluster()
     made.whys["acme"] = pictures.why()
@@ -29,7 +28,7 @@ def node():
 
 @pytest.fixture
 def seen(browser):
-    """`async with seen(node, path) as page:`; what `visit` takes beside."""
+    """`async with seen(node, path) as page:`; further options are those of `visit`."""
 
     @asynccontextmanager
     async def see(node, path="/", **options):

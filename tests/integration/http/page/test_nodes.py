@@ -1,4 +1,4 @@
-"""Nodes, and partitions as a ring (issue 7)."""
+"""The page of nodes, with the partitions as a ring."""
 
 import pytest
 from playwright.async_api import expect
@@ -6,11 +6,11 @@ from playwright.async_api import expect
 from tests.support.http import pictures
 from tests.support.http.browser import UNKNOWN
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 
 @pytest.mark.full
-async def test_each_partition_has_the_colour_of_its_owner(seen, node):
+async def test_partition_has_colour_of_its_owner(seen, node):
     async with seen(node, "/#/nodes") as page:
         pieces = page.locator(".ring .piece")
         await expect(pieces).to_have_count(128)
@@ -25,7 +25,7 @@ async def test_each_partition_has_the_colour_of_its_owner(seen, node):
         assert 0 == await page.locator(".piece.unowned").count()
 
 
-async def test_who_owns_what_is_told_to_the_pointer_the_keyboard_and_in_a_table(seen, node):
+async def test_owners_are_shown_by_pointer_keyboard_and_table(seen, node):
     async with seen(node, "/#/nodes") as page:
         pieces = page.locator(".ring .piece")
         texts = page.locator(".ring text")
@@ -49,7 +49,7 @@ async def test_who_owns_what_is_told_to_the_pointer_the_keyboard_and_in_a_table(
 
 
 @pytest.mark.full
-async def test_a_node_says_how_it_is(seen, node):
+async def test_row_shows_health_of_node(seen, node):
     silent = pictures.node("w-9", [1], answered=False, leader=False, http="javascript:alert(1)") | dict.fromkeys(
         ("generation", "backlog", "in_flight", "slots", "arriving", "leaving", "lease_seconds", "loop_lag_seconds",
          "settle_lag_seconds", "cpu")

@@ -1,4 +1,4 @@
-"""For everybody: on a phone, by keyboard, in the dark, without motion (issue 7)."""
+"""Accessibility: phones, keyboards, contrast in light and dark, reduced motion."""
 
 import re
 
@@ -7,11 +7,11 @@ from playwright.async_api import expect
 
 from tests.support.http.browser import PHONE, overflow
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 VIEWS = ["/", "/#/nodes", "/#/tenant/acme"]
 
-# Each text that is seen, with the colour behind it: what is transparent is what is below it.
+# Each visible text with its colour, and the colour of its background, through transparent layers.
 _TEXTS = """() => {
     const canvas = document.createElement("canvas").getContext("2d", { willReadFrequently: true });
     const rgba = (colour) => {
@@ -43,13 +43,13 @@ def contrast(one, other):
     return (light + 0.05) / (dark + 0.05)
 
 
-async def test_the_ratio_is_the_standards():
+async def test_contrast_ratio_is_that_of_wcag():
     assert 21 == contrast((0, 0, 0), (255, 255, 255))
     assert 4.54 == pytest.approx(contrast((118, 118, 118), (255, 255, 255)), abs=0.01)
 
 
 @pytest.mark.parametrize("scheme", [pytest.param("light", marks=pytest.mark.full), "dark"])
-async def test_every_text_stands_out_from_what_it_stands_on(seen, node, scheme):
+async def test_each_text_has_sufficient_contrast(seen, node, scheme):
     async with seen(node, color_scheme=scheme) as page:
         for view in VIEWS:
             await page.goto(page.server.address + view)
@@ -62,8 +62,8 @@ async def test_every_text_stands_out_from_what_it_stands_on(seen, node, scheme):
 
 
 @pytest.mark.parametrize("view", [VIEWS[0], *(pytest.param(view, marks=pytest.mark.full) for view in VIEWS[1:])])
-async def test_a_phone_is_wide_enough(seen, node, view):
-    """360 px: nothing sticks out, fingers find the buttons, and every figure has its name beside it."""
+async def test_page_fits_phone(seen, node, view):
+    """360 px: nothing overflows, buttons can be tapped, and each figure has its name next to it."""
     node.shown["tenants"][4]["project"] = "x" * 64
     async with seen(node, view, viewport=PHONE, is_mobile=True, has_touch=True) as page:
         await expect(page.locator("main h1")).to_be_visible()
@@ -82,8 +82,8 @@ async def test_a_phone_is_wide_enough(seen, node, view):
         assert 0 == await overflow(page)
 
 
-async def test_all_of_it_by_keyboard_alone(seen, node):
-    """From the skip link to a tenant's page and its pause, and back; where the focus is can be seen."""
+async def test_page_is_usable_by_keyboard_alone(seen, node):
+    """From the skip link to a tenant's page and its pause, and back; the focus is always visible."""
     async with seen(node) as page:
         await expect(page.locator("tr.tenant")).to_have_count(10)
         keys = page.keyboard
@@ -120,8 +120,8 @@ async def test_all_of_it_by_keyboard_alone(seen, node):
         await expect(page.locator("h1")).to_have_text("Tenants")
 
 
-async def test_a_dialog_that_ends_takes_the_focus_from_nobody_who_has_moved_on(seen, node):
-    """The browser says that it is closed a moment later: a key pressed in between counts."""
+async def test_closing_dialog_does_not_steal_focus(seen, node):
+    """The browser reports the close a moment later: a key pressed in between counts."""
     async with seen(node, "/#/tenant/acme") as page:
         await page.get_by_role("button", name="Pause", exact=True).click()
         quick = "dialog => { dialog.close(); document.querySelector('.back').focus(); }"
@@ -131,7 +131,7 @@ async def test_a_dialog_that_ends_takes_the_focus_from_nobody_who_has_moved_on(s
 
 
 @pytest.mark.full
-async def test_nothing_moves_for_who_does_not_want_it(seen, node):
+async def test_reduced_motion_stops_animations(seen, node):
     async with seen(node, reduced_motion="reduce") as page:
         await expect(page.locator("tr.tenant")).to_have_count(10)
         moving = await page.evaluate(
@@ -141,8 +141,8 @@ async def test_nothing_moves_for_who_does_not_want_it(seen, node):
 
 
 @pytest.mark.full
-async def test_figures_that_change_move_nothing_else(seen, node):
-    """Columns keep their width whatever stands in them."""
+async def test_changed_figures_keep_column_widths(seen, node):
+    """Columns keep their widths whatever they contain."""
     async with seen(node) as page:
         heads = page.locator("table.tenants thead th")
         widths = "all => all.map((e) => e.getBoundingClientRect().width)"

@@ -1,4 +1,4 @@
-"""The status page of a real node on real servers, in a real browser: what it shows is so, and what it does is done."""
+"""The status page of a real node on real servers, in a real browser."""
 
 import pytest
 from playwright.async_api import expect
@@ -11,9 +11,9 @@ from tests.support.http.browser import visit
 from tests.support.http.serving import TOKEN
 from tests.support.until import until
 
-pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.real]
+pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.real]
 
-_S = 1_000  # of a browser's patience, in ms
+_S = 1_000  # ms, for timeouts of the browser
 
 
 async def put(world, producer, project, count=1, **fields):
@@ -21,14 +21,12 @@ async def put(world, producer, project, count=1, **fields):
 
 
 async def agree(page):
-    """To the question that is asked."""
+    """Confirm the open dialog."""
     await page.get_by_role("dialog").get_by_role("button").last.click()
 
 
-async def test_a_hot_tenant_its_pause_a_dead_letter_and_who_owns_what(browser, tmp_path):
-    """X8, X9, issue 7: waiting for quota is shown as that; a replayed message is handled again; pausing pauses; the
-    ring shows owners.
-    """
+async def test_page_shows_and_changes_state_of_real_node(browser, tmp_path):
+    """X8, X9: the wait for quota and owners are shown; a replayed message is handled again; a paused topic waits."""
     (tmp_path / "token").write_text(TOKEN)
     async with ProcessWorld(tmp_path, duplicate_window=2) as world:
         await world.node(http_port=0, http_token_file=tmp_path / "token")
@@ -41,25 +39,25 @@ async def test_a_hot_tenant_its_pause_a_dead_letter_and_who_owns_what(browser, t
         await put(world, producer, "calm", id="broken", headers={"order": "once reject"})
         address = await world.address()
         async with visit(browser, address, forgiven=("404 (Not Found)",)) as page:
-            await it_waits_for(page, "quota")
+            await shows_reason(page, "quota")
             await page.goto(f"{address}/#/nodes")
-            await owners_are_shown(page, world)
+            await shows_owners(page, world)
             await page.goto(f"{address}/#/tenant/calm")
-            await a_replay(page, world)
+            await replays_dead_letter(page, world)
             await page.goto(f"{address}/#/tenant/acme")
-            await a_pause(page)
+            await pauses_tenant(page)
             await page.goto(f"{address}/#/")
-            await it_waits_for(page, "paused")
+            await shows_reason(page, "paused")
 
 
-async def it_waits_for(page, reason):
+async def shows_reason(page, reason):
     hot = page.locator('tbody[data-project="acme"] tr.tenant')
     await expect(hot.locator("td.backlog")).to_have_text("29", timeout=30 * _S)
     await expect(hot.locator("td.reason")).to_have_text(reason, timeout=30 * _S)
     await expect(page.locator('tbody[data-project="calm"] tr.tenant td.reason')).to_have_text("")
 
 
-async def owners_are_shown(page, world):
+async def shows_owners(page, world):
     pieces = page.locator(".ring .piece")
     await expect(pieces).to_have_count(8)
     owners = await owned(world)
@@ -68,8 +66,8 @@ async def owners_are_shown(page, world):
     assert {"node-a", "node-b"} == {*owners.values()}
 
 
-async def a_replay(page, world):
-    await expect(page.locator(".dead-letter")).to_contain_text("as ordered", timeout=30 * _S)
+async def replays_dead_letter(page, world):
+    await expect(page.locator(".letter")).to_contain_text("as ordered", timeout=30 * _S)
     await page.get_by_role("button", name="Show dead letter").click()
     await expect(page.locator(".inside pre")).to_have_text("<b>not a word of HTML</b>")
     assert "broken" not in world.ids()
@@ -82,7 +80,7 @@ async def a_replay(page, world):
     await expect(page.locator(".dead-letter")).to_have_count(0)
 
 
-async def a_pause(page):
+async def pauses_tenant(page):
     await expect(page.locator("section.why")).to_contain_text("the topic's 0.01 msg/s", timeout=30 * _S)
     await page.get_by_role("button", name="Pause", exact=True).click()
     await agree(page)
@@ -91,8 +89,8 @@ async def a_pause(page):
 
 
 @pytest.mark.full
-async def test_a_node_that_dies_gives_no_answer_and_its_partitions_go_to_the_other(browser, tmp_path):
-    """Fault 1: kill -9. What it had is owned by the other one once its lease has ended."""
+async def test_killed_node_is_silent_until_its_partitions_are_taken_over(browser, tmp_path):
+    """Fault 1: after kill -9, the other node takes its partitions over once the lease has ended."""
     async with ProcessWorld(tmp_path) as world:
         await world.node(http_port=0)
         other = await world.node(name="node-b", lease_ttl=5)
@@ -107,8 +105,8 @@ async def test_a_node_that_dies_gives_no_answer_and_its_partitions_go_to_the_oth
 
 
 @pytest.mark.full
-async def test_partitions_that_nobody_takes_over_are_shown_as_nobodys(browser, tmp_path):
-    """Fault 1: as long as whoever leads plans nothing, what the dead one had is hatched red."""
+async def test_partitions_without_owner_are_marked(browser, tmp_path):
+    """Fault 1: as long as the leader plans nothing, the partitions of the dead node are hatched red."""
     async with ProcessWorld(tmp_path) as world:
         other = await world.node(name="node-b")
         await world.node(http_port=0)
@@ -123,7 +121,7 @@ async def test_partitions_that_nobody_takes_over_are_shown_as_nobodys(browser, t
 
 
 async def owned(world):
-    """Partition -> its owner, by etcd."""
+    """Partition -> owner, as etcd has it."""
     prefix = names.key("online", "owners", "")
     return {
         int(item.key.removeprefix(prefix)): decode(OwnerRecord, item.key, item.value).id
@@ -132,8 +130,8 @@ async def owned(world):
 
 
 @pytest.mark.full
-async def test_a_node_that_is_watched_ends_as_quickly_as_one_that_is_not(browser, tmp_path):
-    """Fault 3: its drain waits for no viewer."""
+async def test_open_page_does_not_delay_drain(browser, tmp_path):
+    """Fault 3: the drain of a node waits for no viewer."""
     async with ProcessWorld(tmp_path) as world:
         node = await world.node(http_port=0)
         address = await world.address()
@@ -147,8 +145,8 @@ async def test_a_node_that_is_watched_ends_as_quickly_as_one_that_is_not(browser
 
 
 @pytest.mark.full
-async def test_while_etcd_is_gone_the_page_says_so_and_goes_on_when_it_is_back(browser, tmp_path):
-    """Fault 5: the node goes on by its lease, or joins anew; whoever looks sees which server is missing."""
+async def test_page_reports_missing_etcd_and_recovers(browser, tmp_path):
+    """Fault 5: the node continues by its lease, or rejoins; the page names the missing server."""
     async with ProcessWorld(tmp_path) as world:
         node = await world.node(http_port=0)
         address = await world.address()

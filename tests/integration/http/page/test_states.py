@@ -1,4 +1,4 @@
-"""What the page shows when there is nothing, nobody, or no connection (issue 7)."""
+"""The page without tenants, without an overview, without a connection, and without a token."""
 
 import pytest
 from playwright.async_api import expect
@@ -8,13 +8,13 @@ from tests.support.http import pictures
 from tests.support.http.browser import visit
 from tests.support.http.serving import server_of
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 _GONE = ("ERR_CONNECTION_REFUSED", "ERR_INCOMPLETE_CHUNKED_ENCODING", "ERR_EMPTY_RESPONSE", "503 (Service Unavailable)")
 
 
 @pytest.mark.full
-async def test_no_tenant_yet_says_how_to_make_one(seen, node):
+async def test_empty_page_shows_commands_for_first_tenant(seen, node):
     node.shown = pictures.overview(nodes=[pictures.node("w-0", [*range(8)])], partitions=8) | {"env": "sandbox"}
     async with seen(node) as page:
         await expect(page.get_by_role("heading", name="No tenants yet")).to_be_visible()
@@ -27,7 +27,7 @@ async def test_no_tenant_yet_says_how_to_make_one(seen, node):
 
 
 @pytest.mark.full
-async def test_a_node_that_has_not_joined_says_so_and_then_shows_it(seen, node):
+async def test_missing_overview_is_explained_until_it_comes(seen, node):
     node.fails = Unreachable("node w-0 has not joined the cluster, so it can't ask the others")
     async with seen(node) as page:
         await expect(page.locator("#banner")).to_have_text(
@@ -43,8 +43,8 @@ async def test_a_node_that_has_not_joined_says_so_and_then_shows_it(seen, node):
 
 
 @pytest.mark.full
-async def test_a_lost_connection_keeps_the_last_figures_and_comes_back(browser, node):
-    """The banner says of when they are; nobody has to load the page anew."""
+async def test_lost_connection_keeps_last_figures_and_recovers(browser, node):
+    """The banner gives their time; the page need not be reloaded."""
     server = server_of(node)
     await server.open()
     port = int(server.address.rpartition(":")[2])
@@ -67,7 +67,7 @@ async def test_a_lost_connection_keeps_the_last_figures_and_comes_back(browser, 
 
 
 @pytest.mark.full
-async def test_without_a_token_it_says_what_to_set(browser, node):
+async def test_node_without_token_names_its_setting(browser, node):
     server = server_of(node, token=None)
     await server.open()
     async with visit(browser, server.address, "/#/tenant/acme", forgiven=("403 (Forbidden)",)) as page:

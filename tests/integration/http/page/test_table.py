@@ -1,4 +1,4 @@
-"""The table of tenants in a real browser (issue 7: tenants by priority with rate, quota, backlog, oldest, reason)."""
+"""The table of tenants: rate, quota, backlog, oldest message and wait reason, by priority."""
 
 import pytest
 from playwright.async_api import expect
@@ -6,7 +6,7 @@ from playwright.async_api import expect
 from tests.support.http import pictures
 from tests.support.http.browser import UNKNOWN
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 
 def row(page, project):
@@ -19,7 +19,7 @@ async def order(page):
     )
 
 
-async def test_each_tenant_says_what_it_has_and_what_it_waits_for(seen, node):
+async def test_row_shows_figures_and_wait_reason(seen, node):
     async with seen(node) as page:
         hot = row(page, "acme").locator("tr.tenant")
         await expect(hot.locator("td.backlog")).to_have_text("12,480")
@@ -47,7 +47,7 @@ async def test_each_tenant_says_what_it_has_and_what_it_waits_for(seen, node):
 
 
 @pytest.mark.full
-async def test_what_a_reason_means_is_told_to_who_points_or_tabs_there(seen, node):
+async def test_reason_is_explained_on_hover_and_focus(seen, node):
     async with seen(node) as page:
         chip = row(page, "acme").locator("td.reason .chip").first
         await chip.hover()
@@ -61,8 +61,8 @@ async def test_what_a_reason_means_is_told_to_who_points_or_tabs_there(seen, nod
         await expect(row(page, "hooli").locator("td.reason .chip")).to_have_attribute("aria-describedby", "tip")
 
 
-async def test_sorted_by_keyboard_and_by_pointer(seen, node):
-    """The column says so to screen readers; what isn't known comes last."""
+async def test_table_is_sorted_by_keyboard_and_pointer(seen, node):
+    """The column tells screen readers; unknown values come last."""
     async with seen(node) as page:
         heads = page.locator("table.tenants thead th")
         await expect(heads.nth(2)).to_have_attribute("aria-sort", "descending")
@@ -78,7 +78,7 @@ async def test_sorted_by_keyboard_and_by_pointer(seen, node):
 
 
 @pytest.mark.full
-async def test_filtered_by_name_or_reason(seen, node):
+async def test_table_is_filtered_by_name_or_reason(seen, node):
     async with seen(node) as page:
         await expect(page.locator("tr.tenant")).to_have_count(10)
         await page.keyboard.press("/")
@@ -95,7 +95,7 @@ async def test_filtered_by_name_or_reason(seen, node):
 
 
 @pytest.mark.full
-async def test_priorities_are_shown_to_who_wants_them(seen, node):
+async def test_priorities_are_shown_on_request(seen, node):
     async with seen(node) as page:
         toggle = row(page, "acme").get_by_role("button", name="priorities of acme")
         await toggle.focus()
@@ -112,8 +112,8 @@ async def test_priorities_are_shown_to_who_wants_them(seen, node):
 
 
 @pytest.mark.full
-async def test_nothing_moves_under_the_hand(seen, node):
-    """While somebody points at a line the order stays, and figures change in their places."""
+async def test_order_is_kept_under_pointer(seen, node):
+    """While the pointer is on a row the order stays, and figures change in place."""
     async with seen(node) as page:
         await row(page, "acme").locator("td.backlog").hover()
         before = await order(page)
@@ -127,7 +127,7 @@ async def test_nothing_moves_under_the_hand(seen, node):
 
 
 @pytest.mark.full
-async def test_who_is_left_out_is_told_in_sum(seen, node):
+async def test_omitted_tenants_are_summed_up(seen, node):
     left = {"projects": 4900, "backlog": 77, "in_flight": 1, "arriving": None, "leaving": 3.0, "priorities": []}
     node.shown = pictures.overview([pictures.tenant("acme")], left_out=left)
     async with seen(node) as page:
@@ -137,8 +137,8 @@ async def test_who_is_left_out_is_told_in_sum(seen, node):
 
 
 @pytest.mark.full
-async def test_hundreds_of_tenants_change_each_second_and_the_browser_keeps_up(seen, node):
-    """300 tenants by 3 priorities: cells are changed, not made anew, and no look takes the browser long."""
+async def test_browser_keeps_up_with_hundreds_of_changing_tenants(seen, node):
+    """300 tenants with 3 priorities: cells are changed, not recreated, and no update takes the browser long."""
     names = [f"tenant-{number:03}" for number in range(300)]
 
     def tick(number):

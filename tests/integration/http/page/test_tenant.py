@@ -1,4 +1,4 @@
-"""One tenant's page, its dead letters, and what changes something (issue 7)."""
+"""The page of one tenant: its explanation, its dead letters, and its buttons."""
 
 import pytest
 from playwright.async_api import expect
@@ -8,10 +8,10 @@ from tests.support.http.browser import UNKNOWN
 from tests.support.http.serving import TOKEN
 from tests.support.until import until
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 _WHY_MS = 4_000
-# `asked` are paths; answers to those that begin with `holding` are `held` until the test lets them go.
+# `asked` has the requested paths; responses to those that begin with `holding` are `held` until the test releases them.
 _ASKED = """holding => {
     const ask = window.fetch;
     Object.assign(window, { asked: [], held: [] });
@@ -19,8 +19,8 @@ _ASKED = """holding => {
         window.asked.push(path);
         const answer = await ask(path, options);
         if (!path.startsWith(holding)) return answer;
-        const told = await answer.json();
-        return new Promise((go) => window.held.push(() => go({ ok: true, json: () => told })));
+        const document = await answer.json();
+        return new Promise((go) => window.held.push(() => go({ ok: true, json: () => document })));
     };
 }"""
 REFUSED = ("401 (Unauthorized)",)
@@ -32,7 +32,7 @@ async def give_token(page, token=TOKEN):
     await page.keyboard.press("Enter")
 
 
-async def test_why_it_waits_is_told_in_words_and_drawn(seen, node):
+async def test_page_explains_wait_and_draws_backlog(seen, node):
     async with seen(node, "/#/tenant/acme") as page:
         await expect(page.get_by_role("heading", level=1)).to_have_text("acme")
         why = page.locator("section.why")
@@ -55,8 +55,8 @@ async def go(page, name):
     await expect(page.get_by_role("heading", level=1)).to_have_text(name)
 
 
-async def test_it_is_asked_again_every_few_seconds_whatever_came_of_it(seen, node):
-    """Fault: a node that can't be reached for once; what it says then is shown, though it said the same before."""
+async def test_explanation_is_refreshed_also_after_failure(seen, node):
+    """After one failed request, the same explanation is shown again."""
     async with seen(node, forgiven=("ERR_FAILED",)) as page:
         await page.clock.install()
         await go(page, "acme")
@@ -73,7 +73,7 @@ async def test_it_is_asked_again_every_few_seconds_whatever_came_of_it(seen, nod
         await expect(why).to_contain_text("another note")
 
 
-async def test_nothing_is_asked_while_nobody_looks(seen, node):
+async def test_hidden_page_sends_no_requests(seen, node):
     async with seen(node) as page:
         await page.clock.install()
         await go(page, "acme")
@@ -90,26 +90,26 @@ async def test_nothing_is_asked_while_nobody_looks(seen, node):
 
 
 @pytest.mark.full
-async def test_one_that_is_not_among_the_busiest_is_told_too(seen, node):
-    """Its state is its topic's: what its queues wait for doesn't tell it, as "paused" has other causes, too."""
-    reported = [
+async def test_omitted_tenant_shows_its_state(seen, node):
+    """Its state is that of its topic: the wait reason "paused" has other causes, too."""
+    tenants = [
         ("small", "active", False, "", "Pause"),
         ("still", "paused", False, "paused", "Resume"),
         ("going", "draining", False, "draining", None),
         ("gone", "paused", True, "deleted", None),
         ("nobody", None, False, "no topic", None),
     ]  # fmt: skip
-    for name, state, deleted, *_ in reported:
+    for name, state, deleted, *_ in tenants:
         node.whys[name] = pictures.why(name, state, deleted)
     async with seen(node) as page:
-        for name, _, _, chip, button in reported:
+        for name, _, _, chip, button in tenants:
             await go(page, name)
             await expect(page.locator("dl.totals")).to_contain_text("12,480")
             await expect(page.locator(".bar-of-tools .chip")).to_have_text(chip)
             await expect(page.locator(".bar-of-tools").get_by_role("button")).to_have_text([button] if button else [])
 
 
-async def test_one_that_is_no_longer_among_the_busiest_is_told_of_what_is_known_now(seen, node):
+async def test_tenant_omitted_meanwhile_shows_current_state(seen, node):
     node.whys["acme"] = pictures.why(state="paused", deleted=True)
     async with seen(node) as page:
         await page.clock.install()
@@ -124,8 +124,8 @@ async def test_one_that_is_no_longer_among_the_busiest_is_told_of_what_is_known_
 
 
 @pytest.mark.full
-async def test_one_that_is_on_its_way_out_has_nothing_to_press(seen, node):
-    """A topic that was deleted, or drains, doesn't come back by a click; the table tells it from a paused one."""
+async def test_deleted_or_draining_tenant_has_no_button(seen, node):
+    """A click doesn't bring back a deleted or draining topic, which the table doesn't show as paused."""
     node.shown = pictures.overview([
         pictures.tenant("gone", 5, "paused", state="paused", deleted=True),
         pictures.tenant("going", 4, "quota", state="draining"),
@@ -141,8 +141,8 @@ async def test_one_that_is_on_its_way_out_has_nothing_to_press(seen, node):
         await expect(page.locator("tbody[data-project]")).to_contain_text("gone")
 
 
-async def test_it_is_paused_and_resumed_with_the_token(seen, node):
-    """Asked for when it is needed, kept for this tab alone; a wrong one is told and asked for again."""
+async def test_tenant_is_paused_and_resumed_with_token(seen, node):
+    """The page asks for the token when it needs it, and again after a wrong one; only this tab keeps it."""
     async with seen(node, "/#/tenant/acme", forgiven=REFUSED) as page:
         await page.get_by_role("button", name="Pause", exact=True).click()
         dialog = page.get_by_role("dialog")
@@ -168,11 +168,11 @@ async def test_it_is_paused_and_resumed_with_the_token(seen, node):
         assert ["", []] == await page.evaluate("[document.cookie, Object.values(localStorage)]")
 
 
-async def test_an_overview_of_before_a_pause_does_not_turn_its_button_back(seen, node):
-    """It was begun before it. One that still says so later is believed: somebody else may have resumed it."""
+async def test_earlier_overview_does_not_revert_button(seen, node):
+    """An overview begun before a pause. A later one counts: somebody else may have resumed the topic."""
     async with seen(node) as page:
         await page.clock.install(time=0)
-        await page.clock.pause_at(_WHY_MS / 1000)  # however long it takes, no time goes by until it is said
+        await page.clock.pause_at(_WHY_MS / 1000)  # no time passes until the test says so
         await page.evaluate("token => sessionStorage.setItem('evenlane-token', token)", TOKEN)
         await go(page, "acme")
         await page.get_by_role("button", name="Pause", exact=True).click()
@@ -185,8 +185,8 @@ async def test_an_overview_of_before_a_pause_does_not_turn_its_button_back(seen,
         await page.get_by_role("button", name="Pause", exact=True).wait_for()
 
 
-async def test_a_pause_leaves_one_question_every_few_seconds(seen, node):
-    """One that was asked before the pause is answered after it: it says nothing of now, and starts no round."""
+async def test_pause_starts_no_second_round_of_requests(seen, node):
+    """A response to a request from before the pause is outdated, and starts no round of its own."""
     node.whys["small"] = pictures.why("small")
     async with seen(node) as page:
         await page.clock.install()
@@ -208,7 +208,7 @@ async def test_a_pause_leaves_one_question_every_few_seconds(seen, node):
         await expect(page.get_by_role("button", name="Resume", exact=True)).to_be_visible()
 
 
-async def test_who_leaves_while_a_pause_is_under_way_asks_no_more_about_it(seen, node):
+async def test_page_left_during_pause_sends_no_more_requests(seen, node):
     async with seen(node) as page:
         await page.clock.install()
         await page.evaluate(_ASKED, "/api/topics/")
@@ -251,7 +251,7 @@ async def test_dead_letters_are_replayed_one_or_all(seen, node):
         assert [("replay", "acme", 7), ("replay", "acme", None)] == node.changed
 
 
-async def test_how_a_long_replay_ended_is_told_beside_what_stayed(seen, node):
+async def test_end_of_long_replay_is_shown(seen, node):
     node.ends["acme"] = {
         "project": "acme", "running": False, "replayed": 3, "failed": 0, "failures": [],
         "stopped": "topic acme was deleted",
@@ -262,14 +262,14 @@ async def test_how_a_long_replay_ended_is_told_beside_what_stayed(seen, node):
         )
 
 
-async def test_what_a_dead_letter_holds_is_text_whatever_it_says(seen, node):
-    """Fault: a body, a reason, a header or an id that is HTML."""
+async def test_contents_of_dead_letter_are_shown_as_text(seen, node):
+    """A body, reason, header or id may be HTML."""
     node.dead["acme"] = [
         pictures.dead_letter(3, SHOTS, SHOTS, id=SHOTS, key=SHOTS, subject=SHOTS, headers={SHOTS: SHOTS}, died_at=SHOTS)
     ]
     node.bodies[3] = SHOTS
     async with seen(node, "/#/tenant/acme") as page:
-        assert 0 == len([each for each in node.asked if each == ("acme", 3)])  # a body is read when somebody wants it
+        assert 0 == len([each for each in node.asked if each == ("acme", 3)])  # a body is read on request
         show = page.get_by_role("button", name="Show dead letter 3")
         await show.click()
         inside = page.locator(".inside")
@@ -284,7 +284,7 @@ async def test_what_a_dead_letter_holds_is_text_whatever_it_says(seen, node):
 
 
 @pytest.mark.full
-async def test_a_name_in_the_address_is_text(seen, node):
+async def test_name_in_address_is_shown_as_text(seen, node):
     async with seen(node, "/#/tenant/%3Cimg%20src%3Dx%20onerror%3Dalert(1)%3E", forgiven=("404", "400")) as page:
         await expect(page.get_by_role("heading", level=1)).to_have_text("<img src=x onerror=alert(1)>")
         assert 0 == await page.locator("main img").count()

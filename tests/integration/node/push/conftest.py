@@ -1,1 +1,1 @@
-from tests.support.push.fixtures import pusher, receiver
+from tests.support.push.fixtures import receiver

@@ -1,4 +1,4 @@
-"""E17: the receiver among the examples takes what the pusher sends, and nothing else."""
+"""E17: the example receiver takes what the pusher sends, and nothing else."""
 
 import asyncio
 import sys
@@ -18,7 +18,7 @@ EXAMPLE = ROOT / "examples" / "receiver.py"
 
 @pytest.fixture
 async def url(tmp_path):
-    """Its address, and what it prints."""
+    """The receiver's address and its output."""
     (tmp_path / "acme.key").write_text("old-secret new-secret\n")
     port = free_port()
     process = await asyncio.create_subprocess_exec(
@@ -39,7 +39,7 @@ async def listens(port):
     return True
 
 
-async def test_it_checks_and_does_each_message_once(url, tmp_path):
+async def test_receiver_checks_signatures_and_handles_each_message_once(url, tmp_path):
     address, printed = url
     pusher = Pusher(Settings(push_private=True, push_secrets=tmp_path))
     (tmp_path / "wrong").write_text("something else")

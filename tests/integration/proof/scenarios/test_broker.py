@@ -1,10 +1,11 @@
-"""The broker runner on a real nats-server, with loads cut down to seconds. No bars: those want a quiet machine."""
+"""The broker runner on a real nats-server, with loads of some seconds. No bars: they need a quiet machine."""
 
 import asyncio
 import os
 
 import msgspec
 import nats
+import psutil
 import pytest
 
 from evenlane.engine.errors import EvenlaneError
@@ -18,7 +19,7 @@ from evenlane.engine.proof.scenarios.scale.scenario import Scale, Size, Sizes
 
 pytestmark = pytest.mark.real
 
-UVLOOP_TICK = 2_000_000  # ns; its timers have whole ms, and may go off that much early
+UVLOOP_TICK = 2_000_000  # ns; its timers have whole ms, and may fire that much early
 
 
 async def streams_of(url):
@@ -29,8 +30,8 @@ async def streams_of(url):
         await client.close()
 
 
-async def test_a_scenario_runs_all_its_arms_and_leaves_nothing_behind(url):
-    """X10: the same load on a real broker, the control beside the product."""
+async def test_scenario_runs_all_arms_and_leaves_no_stream(url):
+    """X10: the same load on a real broker, for the product and its control."""
     reported = []
     report = await HotBurst(0.05).on_broker(url, 1, 1, lambda _what, share: reported.append(share))
     names = ["without hot", "with hot", "fifo"]
@@ -45,7 +46,7 @@ async def test_a_scenario_runs_all_its_arms_and_leaves_nothing_behind(url):
     assert [] == await streams_of(url)
 
 
-async def test_put_start_and_end_are_in_order_and_each_takes_its_time(url):
+async def test_trace_has_put_start_and_end_in_order(url):
     arm = HotBurst(0.02).arms(1)["without hot"]
     trace = await Broker(url, 50).run(arm, lambda _share: None)
     assert all(map(trace.handled, [n for n in range(len(arm.load)) if arm.load.at[n] < arm.load.until // 2]))
@@ -66,14 +67,14 @@ async def test_scale_counts_messages_end_to_end(url):
     assert [] == await streams_of(url)
 
 
-async def test_a_put_that_fails_breaks_the_run_off_and_says_why(url):
+async def test_failed_put_ends_run_with_reason(url):
     load = Load.of([tenant("acme", qps=1)], [Arrival(0, 0, 0, 1, 0)], 0)
     async with Putter(url, "bench-without-streams", load) as putter:
         with pytest.raises(EvenlaneError, match="the scenario broke off: Lost: no stream takes this subject"):
             await putter.put(0)
 
 
-def test_what_the_process_says_is_whole_though_a_write_takes_a_part(monkeypatch, capfdbinary):
+def test_record_is_complete_over_partial_writes(monkeypatch, capfdbinary):
     write = os.write
     monkeypatch.setattr(os, "write", lambda fd, left: write(fd, left[:1_000]))
     write_record(PutReport(sent=bytes(5_000)))
@@ -82,9 +83,12 @@ def test_what_the_process_says_is_whole_though_a_write_takes_a_part(monkeypatch,
     assert 5_000 == len(msgspec.msgpack.decode(raw[SIZE.size :], type=PutReport).sent)
 
 
-async def test_a_process_that_dies_is_noticed(url):
+async def test_end_of_putter_process_is_reported(url):
     load = Load.of([tenant("acme", qps=1)], [], 0)
+    me = psutil.Process()
+    before = {*me.children(recursive=True)}
     async with Putter(url, "bench-x", load) as putter:
-        putter._process.kill()
+        [process] = {*me.children(recursive=True)} - before
+        process.kill()
         with pytest.raises(EvenlaneError, match="the process that puts has ended"):
             await asyncio.wait_for(putter.put(0), 10)

@@ -1,9 +1,9 @@
-"""K1, K2, X5: `delay`: its figures from records made by hand, and a small run on real servers."""
+"""K1, K2, X5: the scenario `delay`: its figures from given records, and a small run on real servers."""
 
 import pytest
 
 from evenlane.engine.proof.cluster.records import HandlerRecords, Record, packed
-from evenlane.engine.proof.figures import begins, begun_again, most_within, waits
+from evenlane.engine.proof.figures import begins, begun_again, most_within
 from evenlane.engine.proof.scenario import silent
 from evenlane.engine.proof.scenarios.delay.load import BURST, FAR, FREE, PACED, TIMED, Projects, Size
 from evenlane.engine.proof.scenarios.delay.run import early, lateness, rate
@@ -24,8 +24,8 @@ def record(project, at_ms, *, due_ms=0, put_ms=0, sequence=1, began=True):
     return Record(at_ms * MS, put, sequence, 1, 0, 1, 1, began, "later", False, project, "a", due)
 
 
-def test_lateness_is_handler_start_minus_due_of_what_was_due_in_the_span():
-    """K1: sorted; what began before its time is below 0; other projects and ends don't count."""
+def test_lateness_is_start_minus_due_time():
+    """K1: sorted; an early start is below 0; other projects, and ends, don't count."""
     records = [
         record("timed-1", 130, due_ms=100), record("timed-1", 115, due_ms=110), record("timed-1", 190, due_ms=200),
         record("timed-1", 400, due_ms=300), record("far-1", 150, due_ms=120),
@@ -35,20 +35,15 @@ def test_lateness_is_handler_start_minus_due_of_what_was_due_in_the_span():
     assert 1 == early(records, OFFSET)
 
 
-def test_waits_are_of_what_was_put_in_the_span():
-    records = [record("paced-1", 103, put_ms=101), record("paced-1", 99, put_ms=98), record("timed-1", 103, put_ms=102)]
-    assert [2.0] == waits(begins(records, PACED), 100 * MS, 200 * MS, OFFSET)
-
-
-def test_the_rate_of_a_burst_and_the_most_of_it_in_any_second():
+def test_rate_and_most_starts_of_burst_in_any_second():
     """X5."""
     records = [record(BURST, at) for at in (0, 500, 999, 1_400, 3_000)]
     assert 3 == most_within(each.at for each in begins(records, BURST))
     assert 2.0 == rate(records, BURST, 0, 2 * SECOND)
 
 
-def test_what_was_begun_again_and_what_was_handled(tmp_path):
-    """D, L: by kind of project, each message once."""
+def test_repeated_starts_and_handled_messages_are_counted(tmp_path):
+    """D, L: handled messages count once, by kind of project."""
     records = [
         record("timed-1", 1), record("timed-1", 2),
         record("timed-1", 3, began=False), record("timed-1", 4, began=False),
@@ -61,8 +56,8 @@ def test_what_was_begun_again_and_what_was_handled(tmp_path):
     assert {"timed": 1, "burst": 1} == {kind: len(messages) for kind, messages in ledger.handled.items()}
 
 
-def test_the_load_is_due_when_it_says():
-    """Some within the hour, the rest up to months ahead; the same seed gives the same."""
+def test_load_has_planned_due_times():
+    """Some within the hour, the rest up to months ahead; the same seed gives the same load."""
     projects = Projects(SMALL)
     dues = [put.due for put in projects.waiting(1, 0)]
     assert dues == [put.due for put in projects.waiting(1, 0)]
@@ -74,8 +69,8 @@ def test_the_load_is_due_when_it_says():
     assert {FAR, TIMED, PACED, BURST, FREE} == kinds
 
 
-def test_the_index_is_exact_to_a_tick_and_the_control_is_not():
-    """K1: with the same messages."""
+def test_delay_index_is_exact_and_control_is_not():
+    """K1: for the same messages."""
     heap, wheel = by_heap(3, silent, 2_000), by_wheel(3, 2_000)
     assert heap["released"] == wheel["released"] == 2_000
     assert 0 <= heap["lateness_max_ms"] <= 10
@@ -86,8 +81,8 @@ def test_the_index_is_exact_to_a_tick_and_the_control_is_not():
 @pytest.mark.full
 @pytest.mark.real
 @pytest.mark.timeout(120)
-async def test_a_small_one_on_real_servers(url):
-    """Nothing early, twice or lost through a restart and a hand-over; no bar on times here."""
+async def test_small_run_loses_and_repeats_nothing(url):
+    """No message is early, repeated or lost through a restart and a handoff. No bars on times here."""
     report = await Delay(SMALL).on_broker(url, 1, 1, silent)
     whole = report.arms["whole run"]
     assert (0, 0, 0) == (whole["early"], whole["handled_twice"], whole["never_handled"])

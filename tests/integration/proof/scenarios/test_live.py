@@ -1,4 +1,4 @@
-"""X4: `live`: its figures from records made by hand, the control's watch, and a small run on real servers."""
+"""X4: the scenario `live`: its figures from given records, the control's polls, and a small run on real servers."""
 
 import asyncio
 
@@ -38,20 +38,20 @@ def edit(change="pause", at_ms=1_000, until_ms=2_000):
 # ---- marks
 
 
-def test_starts_are_of_a_project_and_a_node_in_the_order_of_time():
+def test_starts_are_sorted_per_project_and_node():
     records = [record(3), record(1), record(2, node="b"), record(5, began=False), record(4, project="u")]
     assert {("t", "a"): [MS, 3 * MS], ("t", "b"): [2 * MS], ("u", "a"): [4 * MS]} == figures.starts(records)
     assert {} == figures.starts(records, lambda each: each.band == LOW)
 
 
-def test_close_starts_end_a_row():
+def test_close_starts_end_a_dense_row():
     of = starts(0, 10, 30, 35, 39, 60)
     assert starts(35, 39) == figures.close(of, 10 * MS)
     assert starts(39) == figures.close(of, 10 * MS, 3)
 
 
-def test_beside_is_a_start_while_another_of_the_same_node_runs():
-    """One that begins as another ends isn't beside it."""
+def test_overlapping_start_is_during_another_on_same_node():
+    """A start at the end of another one doesn't overlap it."""
     records = [
         record(0), record(5, node="b"), record(10, began=False), record(10), record(12), record(13, project="u"),
         record(20, began=False), record(21, began=False), record(30),
@@ -59,11 +59,11 @@ def test_beside_is_a_start_while_another_of_the_same_node_runs():
     assert starts(12) == figures.overlapping(records)
 
 
-# ---- who is judged
+# ---- judged nodes
 
 
-def test_an_owner_has_a_partition_all_the_time():
-    """Z1: not one that had it in a part of the time, nor one that was killed meanwhile."""
+def test_owner_holds_partition_throughout_span():
+    """Z1: not one that held it for a part of the span, nor one that was killed meanwhile."""
     reigns = [Reign(0, 1, "a", 0), Reign(1, 2, "b", 0, 150), Reign(1, 3, "c", 160), Reign(2, 4, "d", 0)]
     owners = Owners(reigns, {"d": 190})
     assert {"a"} == owners.throughout({0, 1, 2}, 100, 200)
@@ -74,13 +74,13 @@ def test_an_owner_has_a_partition_all_the_time():
 # ---- latencies
 
 
-def test_a_pause_ends_with_the_last_start():
+def test_latency_of_pause_is_last_start():
     of = starts(900, 1_030, 1_200, 2_100) | starts(990, node="b") | starts(1_900, node="late") | starts(1_100, node="x")
     seen = figures.until_last(edit(), of, {"a", "b"}, 1_000 * MS)
     assert {("a", 200), ("b", 0)} == {(each.node, each.ns / MS) for each in seen if each.node != "late"}
 
 
-def test_whoever_goes_by_the_old_rule_after_a_second_is_judged_whatever_it_owns():
+def test_late_start_under_old_rule_counts_for_any_node():
     of = starts(2_100)
     assert [Latency(edit(until_ms=3_000), "a", 1_100 * MS)] == figures.until_last(
         edit(until_ms=3_000), of, set(), 1_000 * MS
@@ -88,8 +88,8 @@ def test_whoever_goes_by_the_old_rule_after_a_second_is_judged_whatever_it_owns(
     assert [] == figures.until_last(edit(until_ms=3_000), of, set(), 1_000 * MS, strict=False)
 
 
-def test_a_resume_ends_with_the_first_start_or_is_missed():
-    """Of nodes that own nothing of it nothing is expected."""
+def test_latency_of_resume_is_first_start_or_missed():
+    """Nodes without partitions of the topic need not start anything."""
     of = starts(900, 1_300, 1_400) | starts(2_050, node="b") | starts(1_100, node="x")
     found = figures.until_first(edit("resume"), of, {"a", "b", "c"}, 1_000 * MS)
     assert [("a", 300, False), ("b", 1_000, True), ("c", 1_000, True)] == [
@@ -110,16 +110,16 @@ def test_a_resume_ends_with_the_first_start_or_is_missed():
         ("put back", [record(1_011)], 11),
     ],
 )
-def test_what_shows_the_new_rule(change, records, expected_ms):
-    """X4: each change has its own."""
+def test_latency_is_first_evidence_of_new_rule(change, records, expected_ms):
+    """X4: each kind of change has its own evidence."""
     [seen] = Rules(records).latencies(edit(change), {"a"}, 1_000 * MS)
     assert (expected_ms, False) == (seen.ns / MS, seen.missed)
 
 
-# ---- what holds after it
+# ---- after a change
 
 
-def test_silence_is_the_longest_gap():
+def test_silence_is_longest_gap():
     assert (7, 0) == (figures.longest_gap([1, 3, 10]), figures.longest_gap([1]))
 
 
@@ -131,7 +131,7 @@ def test_counts_are_over_all_nodes():
 # ---- the load
 
 
-def test_each_kind_has_its_topics_which_go_to_and_fro():
+def test_each_kind_of_edit_has_topics_and_can_be_undone():
     projects = Projects(SMALL)
     assert [toggle.kind for toggle in TOGGLES] == [each.toggle.kind for each in projects.edited]
     for each in projects.edited:
@@ -141,8 +141,8 @@ def test_each_kind_has_its_topics_which_go_to_and_fro():
         assert there.key == back.key
 
 
-def test_no_two_messages_that_wait_have_the_same_id():
-    """An id is the project's and the message's number in its load: the server drops what it has seen."""
+def test_waiting_messages_have_distinct_ids():
+    """An id is made of project and number in the load, and the server drops repeated ids."""
     projects = Projects(Size())
     loads = list(projects.waiting())
     in_loads = [{load.tenants[number].name for number in load.tenant} for load in loads]
@@ -167,7 +167,7 @@ class Lists:
         return Listing(self.asked, ())
 
 
-async def test_a_node_that_polls_has_no_watch():
+async def test_polls_survive_failed_list_and_end_when_closed():
     lists = Lists()
     polls = Polls(lists, "/evenlane/x/accepted/", 0.01)
     assert [1, 3] == [(await anext(polls)).revision for _ in range(2)]
@@ -180,12 +180,12 @@ async def test_a_node_that_polls_has_no_watch():
         await waiting
 
 
-# ---- all of it
+# ---- whole runs
 
 
-def test_the_scheduler_alone_acts_at_once_and_the_control_does_not():
-    """X4: the decision under the new rule follows the change; what waits for the next message fails. A weight that
-    is raised counts for what was charged before, too: else it takes 180 ms here, and seconds with a lower one.
+def test_simulated_scheduler_acts_at_once_and_control_does_not():
+    """X4: the next decision is under the new rule; a control that waits for the next message fails. A raised weight
+    applies to earlier charges, too: otherwise it takes 180 ms here, and seconds with a lower one.
     """
     report = Live().simulate(1, 1, silent)
     assert report.arms["product"]["weight up_ms"] < 100
@@ -197,8 +197,8 @@ def test_the_scheduler_alone_acts_at_once_and_the_control_does_not():
 @pytest.mark.full
 @pytest.mark.real
 @pytest.mark.timeout(180)
-async def test_a_small_run_gives_every_figure(url, capsys):
-    """No bars of time: those want a quiet machine."""
+async def test_small_run_yields_all_figures(url, capsys):
+    """No bars on times: they need a quiet machine."""
     report = await Live(SMALL).on_broker(url, 1, 1, silent)
     arms = report.arms
     assert ["steady", "storm", "join", "leave", "kill -9", "leader killed", "polled"] == list(arms)

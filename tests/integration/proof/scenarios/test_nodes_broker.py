@@ -1,5 +1,5 @@
-"""E3, Q, X10: a scenario over three real nodes, each a process, on real servers; cut down to seconds. No bars on times:
-those want a quiet machine.
+"""E3, Q, X10: a scenario of some seconds over three nodes, each a process, on real servers. No bars on times: they need
+a quiet machine.
 """
 
 from dataclasses import replace
@@ -17,8 +17,8 @@ from evenlane.engine.proof.scenarios.reserve import Reserve
 from evenlane.engine.proof.scenarios.skewed_quota import SHARED, WHOLE_BEYOND, SkewedQuota
 
 
-def test_what_nodes_wrote_becomes_a_trace(tmp_path):
-    """A message that two nodes began counts where it began first; a record that was cut off is left out."""
+def test_records_of_nodes_become_trace(tmp_path):
+    """A message started by two nodes counts for the first; a truncated record is ignored."""
 
     def record(number, began, at):
         return packed(Record(at, 0, 1, 1, 0, 1, 1, began, "lanes", False, "acme", "", number=number))
@@ -35,8 +35,8 @@ def test_what_nodes_wrote_becomes_a_trace(tmp_path):
     )
 
 
-def test_the_whole_quota_on_each_node_is_that_of_all_parts():
-    """The control of Q: what it is told of a third, it makes a whole of; all else is the scheduler's."""
+def test_control_gives_each_node_whole_quota():
+    """The control of Q: it turns a third of a quota into the whole; all else is up to the scheduler."""
 
     class Recorder:
         def configure(self, *arguments):
@@ -57,8 +57,8 @@ def test_the_whole_quota_on_each_node_is_that_of_all_parts():
 @pytest.mark.full
 @pytest.mark.real
 @pytest.mark.timeout(120)
-async def test_three_nodes_handle_a_load_and_keep_the_quota_which_the_control_breaks(url):
-    """Q: real leader, leases, plans and letters between nodes."""
+async def test_three_nodes_keep_quota_and_control_breaks_it(url):
+    """Q: with a real leader, leases, plans and messages between nodes."""
     arms, broker = SkewedQuota(0.1).arms(1), NodesBroker(url, 50, 3)
     trace = await broker.run(arms[SHARED], lambda _share: None)
     assert {0, 1, 2} == {node for node in trace.node if node != NEVER}
@@ -77,8 +77,8 @@ async def test_three_nodes_handle_a_load_and_keep_the_quota_which_the_control_br
 @pytest.mark.full
 @pytest.mark.real
 @pytest.mark.timeout(120)
-async def test_other_schedulers_run_over_nodes_too(url):
-    """X10: the unfair controls beside the product: round robin is blind to weights and reserves."""
+async def test_unfair_scheduler_runs_over_nodes(url):
+    """X10: the unfair controls: round robin ignores weights and reserves."""
     arm = Reserve(0.1, 2).arms(1)["no rules"]
     load = arm.load
     few = replace(arm, load=Load.of(load.tenants, list(load)[:2_000], load.until, load.cluster_config))

@@ -1,4 +1,4 @@
-"""The scenario `push` on a real nats-server and real endpoints, cut down to seconds; and what its endpoints do."""
+"""The scenario `push` for some seconds on a real nats-server and real endpoints; and the behaviour of its endpoints."""
 
 import asyncio
 
@@ -13,8 +13,8 @@ from tests.support.until import until
 
 
 @pytest.mark.real
-async def test_all_arms_run_and_the_49_are_served(url):
-    """E17, X10: no bars here, those want a quiet machine."""
+async def test_all_arms_run_and_healthy_endpoints_are_served(url):
+    """E17, X10: no bars here, as they need a quiet machine."""
     report = await Push(0.06).on_broker(url, 1, 1, silent)
     names = ["without bad", "with bad", "plain pool"]
     assert [*names, *(f"{name} (simulator)" for name in names)] == list(report.arms)
@@ -25,7 +25,7 @@ async def test_all_arms_run_and_the_49_are_served(url):
     assert bad["bad_served"] > 0
 
 
-def test_with_and_without_differ_in_the_bad_one_alone():
+def test_arms_differ_only_in_bad_endpoint():
     arms = Push(0.1).arms(1)
     assert list(arms["with bad"].load.without(BAD)) == list(arms["without bad"].load)
     assert list(arms["with bad"].load) == list(arms["plain pool"].load)
@@ -33,7 +33,7 @@ def test_with_and_without_differ_in_the_bad_one_alone():
 
 
 async def answer(session, port):
-    """The status, or what went wrong."""
+    """The status, or the kind of failure."""
     try:
         async with asyncio.timeout(0.3), session.post(f"http://127.0.0.1:{port}/") as response:
             await response.content.readexactly(1_000_000)
@@ -49,7 +49,7 @@ async def answer(session, port):
 @pytest.mark.parametrize(
     ("kind", "expected"), [("huge", {"huge"}), ("silent", {"silent"}), ("dead", {"dead"}), ("flapping", {204, 500})]
 )
-async def test_the_bad_one_does_what_its_phase_is_called(kind, expected):
+async def test_bad_endpoint_follows_its_phase(kind, expected):
     plan = EndpointPlan(1, 0.01, 0.1, (EndpointPhase(kind, 0, 60),))
     async with Endpoints(plan) as endpoints, aiohttp.ClientSession() as session:
         assert 204 == await answer(session, endpoints.ports[0])

@@ -1,4 +1,4 @@
-"""P13, Z1, D: `rebalance`: its figures from records made by hand, and a small run on real servers."""
+"""P13, Z1, D: the scenario `rebalance`: its figures from given records, and a small run on real servers."""
 
 import asyncio
 
@@ -26,7 +26,7 @@ SMALL = Size(
     projects=30, partitions=12, rate=300, waiting=6_000, elsewhere=400, backlog=12_000, full=6_000, lease_ttl=2,
     held_s=1.5,
 )  # fmt: skip
-PUT_MEANWHILE = ("where_moved", "beside_backlog")
+WAITS_OF_MOVE = ("where_moved", "beside_backlog")
 
 
 def record(at_ms, sequence=1, *, epoch=OLD, partition=0, node="a", began=True, held=False, put_ms=0):
@@ -38,13 +38,13 @@ def record(at_ms, sequence=1, *, epoch=OLD, partition=0, node="a", began=True, h
 # ---- moved
 
 
-def test_moved_is_what_is_planned_for_another_node():
-    """E6: a partition that nobody had before has moved, too."""
+def test_moved_partitions_have_another_planned_node():
+    """E6: a partition without a previous owner has moved, too."""
     assert {1, 2} == figures.moved({0: "a", 1: "a"}, {0: "a", 1: "b", 2: "a"})
 
 
-def test_a_move_joins_a_reign_with_the_one_before_it():
-    """Only those whose new key came in time; a partition that had no owner before hasn't moved."""
+def test_move_joins_consecutive_reigns():
+    """Only moves whose new key is in the span; a partition without a previous owner hasn't moved."""
     reigns = [Reign(0, 1, "a", 0, 10), Reign(1, 2, "a", 0), Reign(0, 3, "b", 15, 90), Reign(0, 4, "c", 95)]
     assert [Move(0, 1, 3, 10, 15)] == figures.moves(reigns, 5, 95)
     assert [Move(0, 3, 4, 90, 95)] == figures.moves(reigns, 95, 96)
@@ -53,8 +53,8 @@ def test_a_move_joins_a_reign_with_the_one_before_it():
 # ---- pause
 
 
-def test_the_pause_is_from_the_last_old_start_to_the_first_new_one():
-    """Z1: whatever else is started elsewhere, or under other epochs."""
+def test_pause_is_between_last_old_and_first_new_start():
+    """Z1: starts of other partitions or epochs don't count."""
     begun = begins([
         record(400, 4, epoch=NEW), record(300, 3, epoch=NEW), record(100, 1), record(140, 2),
         record(145, 2, began=False), record(200, 9, partition=1), record(10, 8, epoch=5),
@@ -62,12 +62,12 @@ def test_the_pause_is_from_the_last_old_start_to_the_first_new_one():
     assert {0: 160 * MS} == figures.pauses(begun, [MOVE])
 
 
-def test_a_partition_without_starts_on_both_sides_has_no_pause():
+def test_pause_needs_starts_on_both_sides():
     assert {} == figures.pauses(begins([record(100), record(150, 2)]), [MOVE])
     assert {} == figures.pauses(begins([record(300, epoch=NEW)]), [MOVE])
 
 
-def test_the_pause_is_the_sum_of_its_stages():
+def test_pause_is_sum_of_its_stages():
     begun = begins([record(140), record(300, 2, epoch=NEW), record(350, 3, epoch=NEW)])
     assert {"to_release_p99_ms": 60, "to_take_p99_ms": 50, "to_start_p99_ms": 50} == figures.stages(
         begun, begun, [MOVE]
@@ -75,7 +75,7 @@ def test_the_pause_is_the_sum_of_its_stages():
     assert {0: (60 + 50 + 50) * MS} == figures.pauses(begun, [MOVE])
 
 
-def test_between_is_the_median_of_gaps_of_the_same_partition():
+def test_between_is_median_gap_of_same_partition():
     begun = begins([record(0), record(40, 2), record(50, 3, partition=1), record(90, 4), record(900, 5)])
     assert 45 == figures.between(begun, 100 * MS)
     assert figures.between(begun, 0) is None
@@ -84,8 +84,8 @@ def test_between_is_the_median_of_gaps_of_the_same_partition():
 # ---- waits
 
 
-def test_waits_are_of_messages_put_in_time_and_by_their_first_start():
-    """`put` is by the clock on the wall, which is `offset` behind."""
+def test_wait_is_from_put_in_span_to_first_start():
+    """`put` is by the wall clock, which is `offset` behind."""
     begun = begins([
         record(1_130, 1, put_ms=100), record(1_500, 1, put_ms=100, epoch=NEW), record(1_210, 2, put_ms=200),
         record(1_150, 3, put_ms=99), record(1_150, 4, put_ms=120, partition=1), record(1_110, 5, put_ms=105),
@@ -103,14 +103,14 @@ def test_percentiles_of_nothing_are_none():
 # ---- duplicates
 
 
-def test_again_counts_each_further_begin_of_a_message():
-    """D: the same sequence of another partition is another message; ends don't count."""
+def test_each_repeated_start_counts():
+    """D: the same sequence in another partition is another message; ends don't count."""
     records = [record(1), record(2, began=False), record(3, epoch=NEW), record(4, node="b"), record(5, partition=1)]
     assert 2 == begun_again(begins(records))
 
 
-def test_what_may_come_again_was_in_flight_or_ended_within_an_interval():
-    """D's bound: of the node that died, and of its time only."""
+def test_possible_repeats_were_in_flight_or_ended_within_interval():
+    """D's bound: only messages of the dead node, before its death."""
     records = [
         record(0, 1), record(10, 1, began=False),  # settled long before
         record(800, 2), record(950, 2, began=False),  # ended within the interval
@@ -123,8 +123,8 @@ def test_what_may_come_again_was_in_flight_or_ended_within_an_interval():
 # ---- held
 
 
-def test_a_held_message_is_counted_if_it_ran_across_the_move():
-    """Z1: what else its partition did meanwhile shows that it alone was held."""
+def test_held_message_counts_if_it_runs_across_move():
+    """Z1: other starts of its partition meanwhile show that only this message was held."""
     records = [
         record(100, 1, held=True), record(600, 1, held=True, began=False),
         record(300, 2, epoch=NEW), record(400, 3, epoch=NEW, partition=1), record(700, 4, epoch=NEW),
@@ -132,12 +132,12 @@ def test_a_held_message_is_counted_if_it_ran_across_the_move():
     assert {"held": 1, "held_begun_again": 0, "begun_beside_held": 1} == figures.held(records, [MOVE])
 
 
-def test_a_held_message_that_is_begun_again_shows():
+def test_repeated_start_of_held_message_counts():
     records = [record(100, 1, held=True), record(260, 1, held=True, epoch=NEW), record(600, 1, held=True, began=False)]
     assert 1 == figures.held(records, [MOVE])["held_begun_again"]
 
 
-def test_a_held_message_that_ended_before_the_move_proves_nothing():
+def test_held_message_that_ended_before_move_does_not_count():
     records = [record(100, 1, held=True), record(220, 1, held=True, began=False), record(300, 2, epoch=NEW)]
     assert {"held": 0, "held_begun_again": 0, "begun_beside_held": 0} == figures.held(records, [MOVE])
 
@@ -145,14 +145,14 @@ def test_a_held_message_that_ended_before_the_move_proves_nothing():
 # ---- after a crash
 
 
-def test_handled_again_counts_from_the_deletion_of_the_owner_key():
+def test_recovery_counts_from_deletion_of_owner_key():
     begun = begins([record(100), record(700, 2, epoch=NEW), record(800, 3, epoch=NEW)])
     other = Move(partition=5, old=1, new=2, released=0, taken=1)
     assert [0.5] == figures.handled_again(begun, [MOVE, other])
 
 
-def test_fed_again_is_from_the_first_new_key_to_the_last_backlog():
-    """What was caught up before the new owner came, or elsewhere, is another matter."""
+def test_catch_up_is_from_first_new_key_to_last_backlog():
+    """A catch-up before the new owner, or elsewhere, doesn't count."""
     moves = [MOVE, Move(1, OLD, NEW, 200 * MS, 300 * MS)]
     reported = [
         CaughtUp(100 * MS, 0, 9_999), CaughtUp(2_250 * MS, 0, 300_000), CaughtUp(1_000 * MS, 1, 100_000),
@@ -162,16 +162,16 @@ def test_fed_again_is_from_the_first_new_key_to_the_last_backlog():
     assert figures.fed(moves, reported[:1])["caught_up_s_a_million"] is None
 
 
-# ---- what is written down
+# ---- records
 
 
-def test_a_record_comes_back_as_it_was():
+def test_record_is_decoded_as_encoded():
     made = record(12.5, 2**40, held=True, put_ms=3)._replace(project="full-1234", band=2, kind="later", attempt=3)
     again = made._replace(began=False, held=False, kind="lanes", epoch=2**50, partition=65_535, attempt=1)
     assert [made, again] == unpacked(packed(made) + packed(again), "a")
 
 
-def test_the_ledger_reads_what_is_new_and_leaves_half_a_record(tmp_path):
+def test_ledger_reads_new_complete_records(tmp_path):
     first, second = record(1), record(2, 2)
     file = tmp_path / "a"
     file.write_bytes(packed(first) + packed(second)[:10])
@@ -181,7 +181,7 @@ def test_the_ledger_reads_what_is_new_and_leaves_half_a_record(tmp_path):
     assert ([second], [first, second]) == (ledger.read(), ledger.records)
 
 
-def test_a_log_tells_what_is_caught_up():
+def test_caught_up_partitions_are_read_from_log():
     lines = [
         b"node-a: no JSON",
         b'{"timestamp": "1970-01-01T00:00:02.500000Z", "event": "owned", "partition": 3}',
@@ -195,8 +195,8 @@ def owner(partition, revision, name, mod=None):
     return KeyValue(key, b'{"id":"%s"}' % name.encode(), revision, mod or revision, 1)
 
 
-def test_history_knows_reigns_by_their_revisions():
-    """A key that is put again is the same reign; one that is made anew, even unseen, is another."""
+def test_reigns_differ_by_create_revision():
+    """A key that is put again is the same reign; a recreated one is another, also if the deletion was not seen."""
     history = History("127.0.0.1:1", "bench")
     history._take(Listing(5, (owner(0, 3, "a"),)), 10)
     history._take(Event("put", owner(0, 3, "a", 6)), 20)
@@ -206,7 +206,7 @@ def test_history_knows_reigns_by_their_revisions():
     assert {} == history.owners
 
 
-async def test_whoever_waits_is_told_that_a_node_has_ended():
+async def test_wait_ends_with_end_of_node():
     history = History("127.0.0.1:1", "bench")
     waiting = asyncio.create_task(history.until(lambda: False, 30, "nothing"))
     await asyncio.sleep(0)
@@ -221,8 +221,8 @@ async def test_whoever_waits_is_told_that_a_node_has_ended():
 # ---- the load
 
 
-def test_steady_loads_share_no_message_id_and_reach_all_queues():
-    """An id is the project's and the message's number: the server drops what it has seen."""
+def test_steady_loads_have_distinct_ids_and_reach_all_queues():
+    """An id is made of project and number, and the server drops repeated ids."""
     projects = Projects(SMALL)
     first, second = (projects.steady(1, 2.0, turn) for turn in (0, 1))
     ids = [{(load.tenant[n], n) for n in range(len(load))} for load in (first, second)]
@@ -233,14 +233,14 @@ def test_steady_loads_share_no_message_id_and_reach_all_queues():
     )
 
 
-def test_the_default_is_that_of_the_table():
-    """scenarios.md: 3,000 queues, 2,000 msg/s; the issue: 100,000 waiting, a million to be fed again."""
+def test_default_size_is_as_documented():
+    """scenarios.md: 3,000 queues, 2,000 msg/s; 100,000 waiting messages, and a million to be read again."""
     size = Size()
     queues = size.projects * len(Projects(SMALL).cluster_config.priorities)
     assert (3_000, 2_000, 100_000, 1_000_000, 5) == (queues, size.rate, size.waiting, size.backlog, size.held_s)
 
 
-def test_what_waits_lies_where_it_should():
+def test_backlog_is_in_intended_partitions():
     projects = Projects(SMALL)
     assert list(range(12)) == [partition_of(each.name, 0, each.topic.spread, 12) for each in projects.deep]
     [load] = projects.waiting(projects.full, {3: 2, 5: 1})
@@ -252,15 +252,15 @@ def test_what_waits_lies_where_it_should():
     )
 
 
-def test_a_backlog_is_shared_out_so_that_each_has_enough():
+def test_backlog_is_shared_out_evenly():
     assert {4: 34, 7: 33, 9: 33} == shared_out(100, 30, [4, 7, 9, 11])
     assert {4: 10} == shared_out(10, 30, [4, 7])
 
 
-# ---- all of it
+# ---- whole runs
 
 
-def test_the_placement_alone_passes_and_the_other_strategies_fail():
+def test_placement_passes_and_control_strategies_fail():
     """E6, C2."""
     report = Rebalance().simulate(1, 1, silent)
     assert [] == [(bar.name, bar.value) for bar in report.bars if not bar.ok]
@@ -268,23 +268,23 @@ def test_the_placement_alone_passes_and_the_other_strategies_fail():
 
 
 @pytest.mark.real
-async def test_a_small_run_gives_every_figure(url, capsys):
-    """Z1, D, L: a join, a leave and a kill -9 of real processes. No bars of time: those want a quiet machine."""
+async def test_small_run_yields_all_figures(url, capsys):
+    """Z1, D, L: a join, a leave and a kill -9 of real processes. No bars on times: they need a quiet machine."""
     report = await Rebalance(SMALL).on_broker(url, 1, 1, silent)
     client = await nats.connect(url)
     assert [] == await client.jetstream().streams_info()
     await client.close()
     arms = report.arms
     missing = {(name, key) for name, figures in arms.items() for key, value in figures.items() if value is None}
-    # (nothing may have been put there while it moved)
-    nobody = {(name, of) for name in ("join", "leave") for of in PUT_MEANWHILE if not arms[name][f"waited_{of}"]}
-    assert missing == {(name, f"wait_{of}_{figure}_ms") for name, of in nobody for figure in ("p50", "p99", "max")}
-    assert len(nobody) == sum(bar.value is None for bar in report.bars)
+    # (perhaps no message was put there during the move)
+    unmeasured = {(name, of) for name in ("join", "leave") for of in WAITS_OF_MOVE if not arms[name][f"waited_{of}"]}
+    assert missing == {(name, f"wait_{of}_{figure}_ms") for name, of in unmeasured for figure in ("p50", "p99", "max")}
+    assert len(unmeasured) == sum(bar.value is None for bar in report.bars)
     for name in ("join", "leave"):
         reported = ("begun_again", "held", "held_begun_again", "generations")
         assert (0, 1, 0, 1) == tuple(arms[name][key] for key in reported)
         assert arms[name]["begun_beside_held"] > 0
-    assert arms["kill -9"]["fed_again"] > 0.9 * SMALL.backlog  # some were handled before it was killed
+    assert arms["kill -9"]["fed_again"] > 0.9 * SMALL.backlog  # some messages were handled before it was killed
     assert 0 == arms["kill -9"]["never_handled"] < arms["kill -9"]["put"]
     show(report, Rebalance.about)
     assert "pause p99 ms" in capsys.readouterr().out

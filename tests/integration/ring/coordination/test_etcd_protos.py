@@ -1,4 +1,4 @@
-"""etcd3 imports under today's protobuf, and nothing else in the process notices."""
+"""etcd3 can be imported with the present protobuf, without effects on the rest of the process."""
 
 import subprocess
 import sys
@@ -13,7 +13,7 @@ def _run(program: str) -> str:
     return subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
 
 
-def test_every_message_is_there_and_speaks_the_wire_format():
+def test_messages_have_etcds_wire_format():
     rpc = etcd3.etcdrpc
     generated = sys.modules["etcd3.etcdrpc.rpc_pb2"]
     request = rpc.RangeRequest(key=b"a", sort_order=rpc.RangeRequest.DESCEND)
@@ -24,7 +24,7 @@ def test_every_message_is_there_and_speaks_the_wire_format():
     assert generated.auth__pb2.Permission.READWRITE == 2
 
 
-def test_may_be_done_by_many_threads_at_once():
+def test_install_is_thread_safe():
     program = (
         "import sys, threading\n"
         "from evenlane.ring.coordination.etcd.protos import install\n"
@@ -39,7 +39,7 @@ def test_may_be_done_by_many_threads_at_once():
     assert _run(program) == "True\nTrue\n"
 
 
-def test_another_rpc_proto_in_the_process_is_not_disturbed():
+def test_other_rpc_proto_of_process_is_unaffected():
     program = (
         "import os\n"
         "before = dict(os.environ)\n"
@@ -53,7 +53,7 @@ def test_another_rpc_proto_in_the_process_is_not_disturbed():
     assert _run(program) == "True\n"
 
 
-def test_a_file_that_is_not_as_expected_is_named(tmp_path):
+def test_unexpected_file_is_named(tmp_path):
     path = tmp_path / "kv_pb2.py"
     path.write_text("DESCRIPTOR = None\n")
     with pytest.raises(ImportError, match="holds no serialized descriptor"):

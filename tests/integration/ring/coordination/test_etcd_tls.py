@@ -1,4 +1,4 @@
-"""etcd behind TLS: the proxy in front of it speaks TLS and asks for the client's certificate."""
+"""etcd with TLS: a proxy in front of it speaks TLS and requests the client's certificate."""
 
 import shutil
 import ssl
@@ -19,7 +19,7 @@ pytestmark = [
 
 @pytest.fixture(scope="module")
 def certificates(tmp_path_factory):
-    """A key and the certificate which it signed itself, for 127.0.0.1; they serve as everybody's."""
+    """A key and its self-signed certificate for 127.0.0.1, for client, server and authority."""
     folder = tmp_path_factory.mktemp("tls")
     key, cert = folder / "key.pem", folder / "cert.pem"
     subprocess.run(
@@ -31,33 +31,33 @@ def certificates(tmp_path_factory):
 
 
 @pytest.fixture
-async def tls_proxy(certificates, own_etcd):
+async def tls_proxy(certificates, etcd_server):
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=certificates["ca_cert"])
     context.load_cert_chain(certificates["cert_cert"], certificates["cert_key"])
     context.verify_mode = ssl.CERT_REQUIRED
     context.set_alpn_protocols(["h2"])
-    proxy = Proxy(own_etcd.endpoint, context)
+    proxy = Proxy(etcd_server.endpoint, context)
     await proxy.start()
     yield proxy
     await proxy.cut()
 
 
 @pytest.mark.parametrize("members", [1, 3])
-async def test_calls_and_watches(tls_proxy, certificates, members):
+async def test_calls_and_watches_use_tls(tls_proxy, certificates, members):
     client = EtcdCoordination([tls_proxy.endpoint] * members, **certificates)
-    await client.put("a", b"1")
-    assert ("listing", "a") == short(await next_update(client.watch("a")))
+    await client.put("/tls/a", b"1")
+    assert ("listing", "a") == short(await next_update(client.watch("/tls/")))
     await client.close()
 
 
-async def test_without_a_certificate_it_does_not_answer(tls_proxy, certificates):
+async def test_client_without_certificate_gets_no_answer(tls_proxy, certificates):
     client = EtcdCoordination([tls_proxy.endpoint], ca_cert=certificates["ca_cert"])
     with pytest.raises(Unavailable):
         await client.get("a")
     await client.close()
 
 
-async def test_a_certificate_that_is_not_there_is_named(tls_proxy):
+async def test_missing_certificate_is_named(tls_proxy):
     client = EtcdCoordination([tls_proxy.endpoint], ca_cert="/nowhere/ca.pem")
     with pytest.raises(CoordinationError, match=r"certificate /nowhere/ca\.pem can't be read"):
         await client.get("a")

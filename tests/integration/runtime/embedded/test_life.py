@@ -1,4 +1,4 @@
-"""One embedded server: start, stop, crash, restart, and what it says when it can't."""
+"""One embedded server: start, stop, crash, restart, and the errors of each."""
 
 import asyncio
 import os
@@ -46,8 +46,8 @@ async def jetstream(url):
         await connection.close()
 
 
-async def test_a_file_stream_survives_kill_9(tmp_path):
-    """Promise L needs this of the store."""
+async def test_file_stream_survives_kill_9(tmp_path):
+    """L relies on it."""
     async with started(NatsServer(tmp_path)) as one:
         async with jetstream(one.url) as js:
             await js.add_stream(name="S", subjects=["s.>"])
@@ -62,12 +62,11 @@ async def test_a_file_stream_survives_kill_9(tmp_path):
         assert (100, 1, 100) == (state.messages, state.first_seq, state.last_seq)
 
 
-@pytest.mark.parametrize("end", ["stop", "kill"])
-async def test_keys_survive_an_end_and_a_new_port(tmp_path, end):
+async def test_keys_survive_kill_9_and_new_port(tmp_path):
     one = EtcdServer(tmp_path, fast=True)
     async with started(one):
         await request(one.port, "POST", "/v3/kv/put", {"key": "YQ==", "value": "Yg=="})
-        await getattr(one, end)()
+        await one.kill()
     async with started(EtcdServer(tmp_path, port=ports.free_port(), fast=True)) as other:
         assert one.port != other.port
         answer = await request(other.port, "POST", "/v3/kv/range", {"key": "YQ=="})
@@ -75,37 +74,27 @@ async def test_keys_survive_an_end_and_a_new_port(tmp_path, end):
 
 
 @each_kind
-async def test_stop_before_start_and_stop_twice_are_harmless(tmp_path, make):
+async def test_stop_is_idempotent_start_is_not_and_restart_keeps_port(tmp_path, make):
     one = make(tmp_path)
     await one.stop()
     await one.kill()
-    await one.start()
-    await one.stop()
+    async with started(one):
+        with pytest.raises(RuntimeError, match="running already"):
+            await one.start()
+        before = one.port, one.pid
+        await one.restart()
+        assert (before[0], True) == (one.port, one.running)
+        assert before[1] != one.pid
     await one.stop()
     await one.kill()
     assert not one.running
 
 
 @each_kind
-async def test_restart_keeps_the_port_and_changes_the_process(tmp_path, make):
-    async with started(make(tmp_path)) as one:
-        before = one.port, one.pid
-        await one.restart()
-        assert (before[0], True) == (one.port, one.running)
-        assert before[1] != one.pid
-
-
-async def test_starting_twice_is_a_programmers_error(tmp_path):
-    async with started(NatsServer(tmp_path)) as one:
-        with pytest.raises(RuntimeError, match="running already"):
-            await one.start()
-
-
-@each_kind
-async def test_a_death_is_seen_by_all_who_wait(tmp_path, make):
+async def test_all_waiters_see_end_of_server(tmp_path, make):
     async with started(make(tmp_path)) as one:
         waiters = [asyncio.create_task(one.wait()) for _ in range(3)]
-        await asyncio.sleep(0)  # let them begin
+        await asyncio.sleep(0)  # starts them
         os.kill(one.pid, signal.SIGKILL)
         assert [-signal.SIGKILL] * 3 == await asyncio.wait_for(asyncio.gather(*waiters), 10)
         assert -signal.SIGKILL == await one.wait()
@@ -113,7 +102,7 @@ async def test_a_death_is_seen_by_all_who_wait(tmp_path, make):
 
 
 @each_kind
-async def test_a_frozen_server_still_stops_in_order(tmp_path, make):
+async def test_suspended_server_stops_in_order(tmp_path, make):
     async with started(make(tmp_path)) as one:
         os.kill(one.pid, signal.SIGSTOP)
         await one.stop()
@@ -121,7 +110,7 @@ async def test_a_frozen_server_still_stops_in_order(tmp_path, make):
 
 
 class IgnoresSigterm(server.Server):
-    """It answers once its process ignores SIGTERM."""
+    """A server that answers once its process ignores SIGTERM."""
 
     kind = title = "stubborn"
 
@@ -133,7 +122,7 @@ class IgnoresSigterm(server.Server):
         return (self.data_dir / "stubborn" / "ready").exists()
 
 
-async def test_a_server_that_ignores_sigterm_is_killed(tmp_path):
+async def test_server_that_ignores_sigterm_is_killed(tmp_path):
     async with started(IgnoresSigterm(tmp_path)) as one:
         one.stop_within_s = 0.1
         await one.stop()
@@ -141,7 +130,7 @@ async def test_a_server_that_ignores_sigterm_is_killed(tmp_path):
 
 
 @each_kind
-async def test_a_given_port_that_is_taken_is_told_in_one_sentence(tmp_path, make):
+async def test_taken_port_is_reported_in_one_sentence(tmp_path, make):
     with socket.create_server((ports.HOST, 0)) as occupant:
         port = occupant.getsockname()[1]
         one = make(tmp_path, port=port)
@@ -152,8 +141,8 @@ async def test_a_given_port_that_is_taken_is_told_in_one_sentence(tmp_path, make
 
 
 @each_kind
-async def test_a_chosen_port_that_is_lost_to_another_is_chosen_anew(tmp_path, make, monkeypatch):
-    """The occupant is a server of the same kind that answers well: it must not pass for the new one."""
+async def test_port_taken_by_another_server_is_replaced(tmp_path, make, monkeypatch):
+    """The other process is a server of the same kind that answers: it must not pass for the new one."""
     async with started(make(tmp_path / "first")) as first:
         offers = [first.port, ports.free_port()]
         monkeypatch.setattr(ports, "free_port", lambda: offers.pop(0))
@@ -163,7 +152,7 @@ async def test_a_chosen_port_that_is_lost_to_another_is_chosen_anew(tmp_path, ma
 
 
 @each_kind
-async def test_a_data_directory_has_one_user(tmp_path, make):
+async def test_data_directory_has_one_user(tmp_path, make):
     async with started(make(tmp_path)) as one:
         other = make(tmp_path)
         other.lock_within_s = 0.1
@@ -177,7 +166,7 @@ async def test_a_data_directory_has_one_user(tmp_path, make):
     assert expected == str(failure.value)
 
 
-async def test_a_data_directory_that_is_a_file_is_told(tmp_path):
+async def test_data_directory_that_is_file_is_reported(tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(ConfigError) as failure:
         await NatsServer(tmp_path / "file").start()
@@ -188,27 +177,20 @@ async def test_a_data_directory_that_is_a_file_is_told(tmp_path):
     assert expected == str(failure.value)
 
 
-async def test_a_log_that_cant_be_written_is_told(tmp_path):
+async def test_unwritable_log_is_reported(tmp_path):
     (tmp_path / "nats.log").mkdir()
     with pytest.raises(ConfigError, match=r"can't be used: Is a directory \(.*nats\.log\): choose another"):
         await NatsServer(tmp_path).start()
 
 
-async def test_a_bad_configuration_is_told_with_the_servers_words(tmp_path):
+async def test_invalid_configuration_error_quotes_server(tmp_path):
     one = NatsServer(tmp_path, config="max_payload: {")
     with pytest.raises(ConfigError, match=r"nats-server ended at its start with exit code 1; .*Parse error.*nats\.log"):
         await one.start()
     assert not one.running
 
 
-async def test_added_configuration_is_in_force(tmp_path):
-    async with started(NatsServer(tmp_path, config="max_payload: 64KB")) as one:
-        connection = await nats.connect(one.url)
-        assert 65_536 == connection.max_payload
-        await connection.close()
-
-
-async def test_spoiled_data_is_told_with_the_servers_words(tmp_path):
+async def test_corrupted_data_error_quotes_server(tmp_path):
     async with started(EtcdServer(tmp_path, fast=True)) as one:
         await one.kill()
         (tmp_path / "etcd/member/snap/db").write_text("spoiled")
@@ -216,22 +198,21 @@ async def test_spoiled_data_is_told_with_the_servers_words(tmp_path):
             await one.start()
 
 
-@each_kind
-async def test_a_server_that_never_answers_is_told_and_ended(tmp_path, make, monkeypatch):
-    one = make(tmp_path)
-    one.ready_within_s = 0.2
-
-    async def silence():
+class NeverAnswers(NatsServer):
+    async def _answers(self):
         return False
 
-    monkeypatch.setattr(one, "_answers", silence)
-    with pytest.raises(Unreachable, match=rf"{one.title} didn't answer within 0\.2 s; .*{one.kind}\.log"):
+
+async def test_server_that_never_answers_is_ended_with_error(tmp_path):
+    one = NeverAnswers(tmp_path)
+    one.ready_within_s = 0.2
+    with pytest.raises(Unreachable, match=r"nats-server didn't answer within 0\.2 s; .*nats\.log"):
         await one.start()
     assert not one.running
 
 
 @each_kind
-async def test_a_cancelled_start_leaves_nothing_running(tmp_path, make):
+async def test_cancelled_start_leaves_nothing_running(tmp_path, make):
     one = make(tmp_path)
     start = asyncio.create_task(one.start())
     await until(lambda: one.running, what="the process")
@@ -242,7 +223,7 @@ async def test_a_cancelled_start_leaves_nothing_running(tmp_path, make):
     assert not process.is_running()
 
 
-def test_a_thread_other_than_the_main_one_may_not_start_servers(tmp_path):
+def test_only_main_thread_starts_servers(tmp_path):
     """The kernel would end them with the thread."""
     failures = []
 
@@ -259,9 +240,8 @@ def test_a_thread_other_than_the_main_one_may_not_start_servers(tmp_path):
 
 
 @pytest.mark.parametrize("new_loop", [asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
-@each_kind
-def test_a_server_may_outlive_the_loop_it_was_started_in(tmp_path, make, new_loop):
-    one = make(tmp_path)
+def test_server_may_outlive_event_loop_of_its_start(tmp_path, new_loop):
+    one = NatsServer(tmp_path)
     with asyncio.Runner(loop_factory=new_loop) as runner:
         runner.run(one.start())
         runner.run(one.kill())

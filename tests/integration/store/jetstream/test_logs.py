@@ -1,4 +1,4 @@
-"""What the log says of a connection to NATS, as docs/logs.md says."""
+"""Log entries about a connection to NATS, as documented."""
 
 import pytest
 from structlog.testing import capture_logs
@@ -17,7 +17,7 @@ def log():
 
 
 @pytest.mark.real
-async def test_a_connection_lost_and_back_and_closed_without_a_word(tmp_path, log):
+async def test_lost_and_restored_connection_is_logged_and_close_is_not(tmp_path, log):
     server = NatsServer(tmp_path)
     await server.start()
     connection = Connection(NatsOptions((server.url,)), "a test")
