@@ -36,7 +36,7 @@ _FENCE = re.compile(
 _EVENLANE = f"""#!/bin/sh
 case $1 in
 up | run | demo | bench | report) exec {sys.executable} -c 'from evenlane.engine.cli.main import main; main()' "$@" ;;
-*) exec {sys.executable} -ISE {WARM} "$EVENLANE_TEST_SOCKET" "$@" ;;
+*) exec {sys.executable} -ISE {WARM} SOCKET "$@" ;;
 esac
 """
 _READS = re.compile(r"(evenlane (why|plan|dlq list|topics (get|list|history)|backlog peek)|cat|curl|grep)\b")
@@ -124,11 +124,15 @@ class Terminal:
     """`with Terminal(folder, socket) as terminal`: its processes end with it. `socket` is that of `warm_process`."""
 
     def __init__(self, folder: Path, warm_socket: Path) -> None:
-        self._folder, self._socket = folder, warm_socket
+        self._folder = folder
         self._ports = {port: _free_port() for port in ("4222", "2379", "8080")}
         self._running: list[tuple[subprocess.Popen[bytes], Path]] = []
         (folder / "bin").mkdir()
-        for name, text in (("evenlane", _EVENLANE), ("python", f'#!/bin/sh\nexec {sys.executable} "$@"\n')):
+        programs = {
+            "evenlane": _EVENLANE.replace("SOCKET", shlex.quote(str(warm_socket))),
+            "python": f'#!/bin/sh\nexec {sys.executable} "$@"\n',
+        }
+        for name, text in programs.items():
             (folder / "bin" / name).write_text(text)
             (folder / "bin" / name).chmod(0o755)
         (folder / "examples").symlink_to(ROOT / "examples")
@@ -188,10 +192,7 @@ class Terminal:
         nats, etcd = f"nats://127.0.0.1:{self._ports['4222']}", f"127.0.0.1:{self._ports['2379']}"
         path = f"{self._folder / 'bin'}:{Path(sys.executable).parent}:{own['PATH']}"
         quick = {"EVENLANE_PARTITIONS": "16", "EVENLANE_STORAGE": "memory"}  # so that streams are made quickly
-        return own | quick | {
-            "PATH": path, "EVENLANE_NATS": nats, "EVENLANE_ETCD": etcd, "COLUMNS": "120",
-            "EVENLANE_TEST_SOCKET": str(self._socket),
-        }  # fmt: skip
+        return own | quick | {"PATH": path, "EVENLANE_NATS": nats, "EVENLANE_ETCD": etcd, "COLUMNS": "120"}
 
 
 def _free_port() -> int:

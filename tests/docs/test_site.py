@@ -6,8 +6,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 ROOT = Path(__file__).parents[2]
 
 
@@ -20,25 +18,18 @@ def script(*arguments):
     return done.returncode, done.stdout
 
 
-@pytest.fixture(scope="module")
-def site(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("site")
-    assert (0, "") == script("-m", "mkdocs", "build", "--quiet", "--strict", "--site-dir", str(folder))
-    return folder
-
-
-def test_site_has_every_page_and_no_broken_link(site):
-    """A strict build fails for a broken link or anchor, and for a page outside the navigation."""
+def test_site_has_every_page_no_broken_link_and_no_other_host(tmp_path):
+    """A strict build fails for a broken link or anchor, and for a page outside the navigation. The site has its own
+    scripts, styles, fonts and images.
+    """
+    assert (0, "") == script("-m", "mkdocs", "build", "--quiet", "--strict", "--site-dir", str(tmp_path))
     pages = {path.relative_to(ROOT / "docs").with_suffix("") for path in (ROOT / "docs").rglob("*.md")}
     pages -= {Path("adr/template"), Path("index")}
-    assert pages == {page for page in pages if (site / page / "index.html").is_file()}
-
-
-def test_site_loads_nothing_from_other_hosts(site):
+    assert pages == {page for page in pages if (tmp_path / page / "index.html").is_file()}
     loaded = re.compile(
         r"<(?:script|img|iframe)[^>]*src=\"?https?:|<link[^>]*rel=\"?(?:stylesheet|preconnect)[^>]*https?:"
     )
-    assert [] == [path for path in site.rglob("*.html") if loaded.search(path.read_text(encoding="utf-8"))]
+    assert [] == [path for path in tmp_path.rglob("*.html") if loaded.search(path.read_text(encoding="utf-8"))]
 
 
 def test_generated_reference_matches_the_code():

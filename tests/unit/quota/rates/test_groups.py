@@ -9,61 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evenlane.quota.rates.gcra import NEVER, SECOND
-from evenlane.quota.rates.groups import Group, TopicQuota
+from evenlane.quota.rates.groups import Group
 from tests.oracles.examples import examples
 from tests.oracles.limiter import excess
 from tests.oracles.maxmin import poured
-
-FAR = 10**18
-MS = 1_000_000
-
-
-class Topic:
-    """A topic's groups, and the instants of their messages."""
-
-    def __init__(self, qps, groups, burst=1, borrow=True, most=150.0, now=FAR):
-        self.quota, self.groups = TopicQuota(), [Group() for _ in range(groups)]
-        self.now = now
-        self.configure(qps, groups, burst, borrow, most)
-        self.got = [[] for _ in self.groups]
-
-    def configure(self, qps, groups, burst=1, borrow=True, most=150.0):
-        self.qps, self.most, self.borrows = qps, most, borrow and groups > 1
-        self.quota.configure(qps, groups, burst, self.now, borrow=borrow, max_group_qps=most, known=self.groups)
-
-    def wants(self, *numbers):
-        for number in numbers:
-            if not self.groups[number].ready:
-                self.quota.enter(self.groups[number], self.now)
-
-    def ends(self, *numbers):
-        for number in numbers:
-            if self.groups[number].ready:
-                self.quota.leave(self.groups[number])
-
-    def take(self):
-        """Take the next message, and return its group's number; None if no message conforms."""
-        group = self.quota.choose(self.now)
-        if group is None:
-            return None
-        self.last = group, self.quota.at, group.at, group.cap_at
-        self.quota.spend(group, self.now)
-        number = self.groups.index(group)
-        self.got[number].append(self.now)
-        return number
-
-    def run(self, seconds):
-        """Take each message as soon as it conforms, for a time."""
-        end, order = self.now + int(seconds * SECOND), []
-        while self.now < end:
-            while (number := self.take()) is not None:
-                order.append(number)
-            assert self.quota.wakes_at > self.now
-            self.now = min(end, self.quota.wakes_at)
-        return order
-
-    def counts(self):
-        return [len(times) for times in self.got]
+from tests.unit.quota.rates.topics import MS, Topic
 
 
 @pytest.mark.parametrize("borrow", [True, False])
@@ -233,7 +183,7 @@ def check_cancelled_grants(topic, count):
     other = deepcopy(topic)
     for _ in range(count):
         topic.quota.choose(topic.now)
-    assert following(deepcopy(other)) == following(deepcopy(topic))
+    assert following(other) == following(deepcopy(topic))
 
 
 def following(topic):
