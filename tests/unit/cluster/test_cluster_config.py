@@ -1,4 +1,4 @@
-"""The facts of a cluster: the first one writes them, who differs is told in what."""
+"""Cluster config: the first process writes it, and a process that differs is refused."""
 
 import asyncio
 import json
@@ -18,13 +18,13 @@ def coordination():
     return MemoryCoordination()
 
 
-async def refusal(coordination, wanted):
+async def refusal(coordination, config):
     with pytest.raises(ConfigError) as caught:
-        await agree_cluster_config(coordination, "online", wanted)
+        await agree_cluster_config(coordination, "online", config)
     return str(caught.value)
 
 
-async def test_the_first_writes_the_defaults(coordination):
+async def test_first_process_writes_the_defaults(coordination):
     assert ClusterConfig() == await agree_cluster_config(coordination, "online", {})
     assert json.loads((await coordination.get(KEY)).value) == {
         "partitions": 128, "priorities": ["high", "mid", "low"], "group_qps": 50.0, "max_group_qps": 150.0,
@@ -32,29 +32,29 @@ async def test_the_first_writes_the_defaults(coordination):
     }  # fmt: skip
 
 
-async def test_the_first_writes_what_it_wants(coordination):
-    wanted = {"partitions": 4, "priorities": ("a", "b"), "group_qps": 5, "max_queue_backlog": 10}
-    agreed = await agree_cluster_config(coordination, "online", wanted)
+async def test_first_process_writes_its_own_config(coordination):
+    config = {"partitions": 4, "priorities": ("a", "b"), "group_qps": 5, "max_queue_backlog": 10}
+    agreed = await agree_cluster_config(coordination, "online", config)
     assert ClusterConfig(4, ("a", "b"), 5.0, 150.0, 10) == agreed
     assert agreed == await agree_cluster_config(coordination, "online", {})
-    assert agreed == await agree_cluster_config(coordination, "online", wanted)
+    assert agreed == await agree_cluster_config(coordination, "online", config)
 
 
-async def test_all_who_start_at_once_agree(coordination):
+async def test_processes_that_start_at_once_agree(coordination):
     """Fault 18."""
     agreed = await asyncio.gather(*(agree_cluster_config(coordination.peer(), "online", {}) for _ in range(50)))
     assert {ClusterConfig()} == set(agreed)
     assert (await coordination.get(KEY)).mod_revision == 2
 
 
-async def test_environments_are_apart(coordination):
+async def test_environments_have_separate_configs(coordination):
     """E1."""
     await agree_cluster_config(coordination, "online", {"partitions": 4})
     assert ClusterConfig() == await agree_cluster_config(coordination, "sandbox", {})
 
 
 @pytest.mark.parametrize(
-    ("wanted", "sentence"),
+    ("config", "sentence"),
     [
         ({"partitions": 64}, "partitions is 64 here but 128 in environment 'online'"),
         ({"priorities": ["high", "low"]}, "priorities is high,low here but high,mid,low in"),
@@ -62,15 +62,15 @@ async def test_environments_are_apart(coordination):
         ({"max_queue_backlog": 5}, "max_queue_backlog is 5 here but null in"),
     ],
 )
-async def test_who_differs_is_told_in_what(coordination, wanted, sentence):
+async def test_error_names_the_setting_that_differs(coordination, config, sentence):
     await agree_cluster_config(coordination, "online", {})
-    update = await refusal(coordination, wanted)
-    assert sentence in update
-    assert KEY in update
+    error = await refusal(coordination, config)
+    assert sentence in error
+    assert KEY in error
 
 
 @pytest.mark.parametrize(
-    "wanted",
+    "config",
     [
         {"partitions": 0}, {"partitions": 65_537}, {"partitions": True}, {"partitions": None},
         {"priorities": []}, {"priorities": list("abcdefghi")}, {"priorities": ["a", "a"]},
@@ -80,8 +80,8 @@ async def test_who_differs_is_told_in_what(coordination, wanted, sentence):
     ],
     ids=str,
 )  # fmt: skip
-async def test_a_wrong_value_is_refused_and_nothing_written(coordination, wanted):
-    assert next(iter(wanted)) in await refusal(coordination, wanted)
+async def test_invalid_value_is_refused_and_not_written(coordination, config):
+    assert next(iter(config)) in await refusal(coordination, config)
     assert await coordination.get(KEY) is None
 
 
@@ -90,17 +90,17 @@ async def test_a_wrong_value_is_refused_and_nothing_written(coordination, wanted
     [b"", b"[]", b"{}", b'{"version": 1, "version": 1}', b'{"version": 1, "partitions": NaN}',
      b'{"version": "1"}', b'{"version": 1, "colour": 1}', b'{"version": 1, "group_qps": 500}'],
 )  # fmt: skip
-async def test_damaged_settings_are_named(coordination, raw):
+async def test_corrupted_config_is_named(coordination, raw):
     await coordination.put(KEY, raw)
     assert f"the settings in etcd ({KEY}) are damaged: " in await refusal(coordination, {})
 
 
-async def test_another_format_version_is_named(coordination):
+async def test_unknown_format_version_is_named(coordination):
     await coordination.put(KEY, b'{"version": 2, "whatever": 1}')
     assert "have format version 2, and this release knows 1" in await refusal(coordination, {})
 
 
-async def test_silence_is_not_hidden(coordination):
+async def test_unreachable_etcd_raises(coordination):
     coordination.cut()
     with pytest.raises(Unavailable):
         await agree_cluster_config(coordination, "online", {})

@@ -1,4 +1,4 @@
-"""Whose the leader's key is after somebody else has had to do with it, on etcd in memory."""
+"""Leader election after another process has changed the leader key, on etcd in memory."""
 
 import asyncio
 
@@ -11,13 +11,13 @@ from tests.support.membership_cluster import ENV
 from tests.support.until import until
 
 
-class Leading:
-    """One that leads under its node's lease, which nobody but etcd ends."""
+class Leader:
+    """Leads under its node's lease, which only etcd ends."""
 
     def __init__(self):
         self.etcd, self.lease, self.terms = MemoryCoordination(), 0, []
-        self.leadership = LeaderElection(self.etcd, ENV, "a", self._term, node_lease=lambda: self.lease)
-        self.key = self.leadership.key
+        self.election = LeaderElection(self.etcd, ENV, "a", self._term, node_lease=lambda: self.lease)
+        self.key = self.election.key
 
     async def _term(self, epoch):
         self.terms.append(epoch)
@@ -25,43 +25,42 @@ class Leading:
 
     async def begin(self):
         self.lease = await self.etcd.grant(60)
-        self.leadership.start()
+        self.election.start()
         await until(lambda: self.terms)
 
-    async def held(self):
-        """Under which lease the key stands."""
+    async def lease_of_key(self):
         return (await self.etcd.get(self.key)).lease
 
 
 @pytest.fixture
-async def leading():
-    made = Leading()
+async def leader():
+    made = Leader()
     yield made
-    await made.leadership.close()
+    await made.election.close()
     await made.etcd.close()
 
 
-async def test_one_that_has_its_epoch_after_etcd_went_back_leads_in_its_place(leading):
-    """F2: the fence of both is the same, so the former one must see by the lease that it leads no more."""
-    store = leading.etcd.store
+async def test_leader_of_the_same_epoch_after_a_rollback_ends_the_term(leader):
+    """F2: both have the same fence, so the previous leader must compare the lease."""
+    store = leader.etcd.store
     wiped = store.backup()
-    await leading.begin()
+    await leader.begin()
     store.restore(wiped)
     other = store.grant(60)
-    store.txn([], [Put(leading.key, b"{}", other)], [])
-    assert leading.terms == [store.get(leading.key).create_revision]
-    await until(lambda: not leading.leadership.leading.is_set())
-    assert (1, other) == (len(leading.terms), await leading.held())
+    store.txn([], [Put(leader.key, b"{}", other)], [])
+    assert leader.terms == [store.get(leader.key).create_revision]
+    await until(lambda: not leader.election.leading.is_set())
+    assert (1, other) == (len(leader.terms), await leader.lease_of_key())
 
 
-async def test_a_key_that_was_put_under_no_lease_is_again_under_its_leaders(leading):
-    """Z1: else it would outlive its leader, and nobody could lead."""
-    await leading.begin()
-    await leading.etcd.put(leading.key, b"rubbish")
-    await until(lambda: _is_held(leading))
-    assert leading.leadership.leading.is_set()
-    assert 1 == len(leading.terms)
+async def test_leader_key_without_lease_is_attached_again(leader):
+    """Z1: otherwise it would outlive its leader, and no process could lead."""
+    await leader.begin()
+    await leader.etcd.put(leader.key, b"rubbish")
 
+    async def is_attached():
+        return await leader.lease_of_key() == leader.lease
 
-async def _is_held(leading):
-    return await leading.held() == leading.lease
+    await until(is_attached)
+    assert leader.election.leading.is_set()
+    assert 1 == len(leader.terms)

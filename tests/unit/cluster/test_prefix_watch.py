@@ -1,4 +1,4 @@
-"""What a watch of a prefix is told, by name; and whether etcd has gone back meanwhile (F2)."""
+"""Prefix watch: updates by name, and the detection of an etcd rollback (F2)."""
 
 import pytest
 
@@ -20,7 +20,7 @@ async def put(etcd, *names):
         await etcd.put(PREFIX + name, b"")
 
 
-async def test_changes_go_by_their_names(etcd):
+async def test_updates_go_by_name(etcd):
     await put(etcd, "1")
     async with PrefixWatch(etcd, PREFIX) as items:
         first = await anext(items)
@@ -35,8 +35,7 @@ async def test_changes_go_by_their_names(etcd):
     assert not any(update.gone_back for update in (first, second, third))
 
 
-async def test_a_listing_of_the_same_etcd_is_no_way_back(etcd):
-    """The watch was lost, and begins anew."""
+async def test_listing_after_a_lost_connection_is_no_rollback(etcd):
     async with PrefixWatch(etcd, PREFIX) as items:
         await anext(items)
         await put(etcd, "1", "2")
@@ -47,8 +46,8 @@ async def test_a_listing_of_the_same_etcd_is_no_way_back(etcd):
 
 
 @pytest.mark.parametrize("behind", [True, False])
-async def test_one_of_an_etcd_that_has_gone_back_is(etcd, behind):
-    """Also if it has come as far again, with other keys: an event counts as what is known."""
+async def test_rollback_is_reported_once(etcd, behind):
+    """Also if etcd has a higher revision again, with other keys: it compares the revisions of known events."""
     await put(etcd, "1")
     backup = etcd.store.backup()
     async with PrefixWatch(etcd, PREFIX) as items:
@@ -61,4 +60,4 @@ async def test_one_of_an_etcd_that_has_gone_back_is(etcd, behind):
         update = await anext(items)
         assert (True, True, 2 if behind else 5) == (update.whole, update.gone_back, update.revision)
         await put(etcd, "5")
-        assert not (await anext(items)).gone_back, "it is told once"
+        assert not (await anext(items)).gone_back

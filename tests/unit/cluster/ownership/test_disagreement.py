@@ -1,4 +1,4 @@
-"""What a node says while etcd and it differ about who owns what."""
+"""Ownership disagreement: a node's log and troubles while etcd differs from it about owners."""
 
 from structlog.testing import capture_logs
 
@@ -11,7 +11,7 @@ def made():
     return troubles, OwnershipDisagreement(troubles)
 
 
-def test_a_difference_is_said_once_in_the_log_and_until_it_is_over():
+def test_difference_is_logged_once_and_shown_until_it_ends():
     """F3: `/readyz` is 503 meanwhile."""
     troubles, ownership = made()
     with capture_logs() as logs:
@@ -32,8 +32,8 @@ def test_a_difference_is_said_once_in_the_log_and_until_it_is_over():
     assert 1 == len(logs)
 
 
-def test_a_forgotten_owner_that_a_settle_log_names_later_is_no_second_warning():
-    """F3: one warning for each restore, though partitions come to the node after it agrees with etcd again."""
+def test_lost_owner_found_after_agreement_is_no_second_warning():
+    """F3: one warning per restore, also for partitions that arrive after the node agrees with etcd again."""
     troubles, ownership = made()
     with capture_logs() as logs:
         ownership.differs("etcd is at revision 28")
@@ -45,7 +45,7 @@ def test_a_forgotten_owner_that_a_settle_log_names_later_is_no_second_warning():
     assert ["etcd is at revision 28", "another restore"] == [line["reason"] for line in logs]
 
 
-def test_a_node_that_starts_after_a_restore_warns_of_what_a_settle_log_names():
+def test_lost_owners_found_by_a_new_node_are_logged_once():
     troubles, ownership = made()
     with capture_logs() as logs:
         ownership.on_rolled_back_owner("lanes 3 had an owner of epoch 34")
@@ -54,7 +54,7 @@ def test_a_node_that_starts_after_a_restore_warns_of_what_a_settle_log_names():
     assert troubles.not_ready
 
 
-def test_partitions_that_wait_are_counted():
+def test_waiting_partitions_are_counted():
     troubles, ownership = made()
     ownership.waits(0, 7)
     ownership.waits(1, 7)
@@ -63,12 +63,12 @@ def test_partitions_that_wait_are_counted():
     assert "a partition" in troubles.current()["ownership"]
     ownership.waits_no_more(2)
     ownership.agrees()
-    assert troubles.not_ready, "one waits still"
+    assert troubles.not_ready, "partition 1 still waits"
     ownership.waits_no_more(1)
     assert {} == troubles.current()
 
 
-def test_nothing_is_waited_for_after_the_term():
+def test_end_of_the_session_ends_waiting():
     troubles, ownership = made()
     ownership.waits(0, 7)
     ownership.left()

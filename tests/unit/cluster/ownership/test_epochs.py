@@ -1,4 +1,4 @@
-"""Epochs as etcd keeps them, and who is outlived (O, F2)."""
+"""Epochs in etcd, and the wait for the leases of owners that etcd has lost (O, F2)."""
 
 import pytest
 
@@ -31,7 +31,7 @@ def owners(*epochs):
 
 
 async def claimed(etcd, epochs, partition=3):
-    """Claim as a node does; the epoch and the one before it (0: none), None if it is refused."""
+    """Claim as a node does. Return the epoch and the previous one (0: none), None if the claim is refused."""
     await epochs.know(partition)
     claim = epochs.claim(partition)
     result = await etcd.txn([claim.condition], [claim.put])
@@ -42,14 +42,14 @@ async def claimed(etcd, epochs, partition=3):
     return claim.base + result.revision, claim.before[0].epoch if claim.before else 0
 
 
-async def test_an_epoch_is_a_revision_as_long_as_etcd_goes_on(etcd):
+async def test_epoch_is_the_revision_without_a_rollback(etcd):
     await etcd.put("other", b"")
     assert (3, 0) == await claimed(etcd, epochs_of(etcd))
     assert (4, 3) == await claimed(etcd, epochs_of(etcd))
     assert (5, 0) == await claimed(etcd, epochs_of(etcd), partition=4)
 
 
-async def test_whoever_missed_a_claim_is_refused_and_reads_it(etcd):
+async def test_claim_is_refused_once_after_a_missed_one(etcd):
     one, other = epochs_of(etcd), epochs_of(etcd)
     await one.know(3)
     assert (2, 0) == await claimed(etcd, other)
@@ -57,7 +57,7 @@ async def test_whoever_missed_a_claim_is_refused_and_reads_it(etcd):
     assert (3, 2) == await claimed(etcd, one)
 
 
-async def test_a_claim_of_another_that_was_seen_neednt_be_read(etcd):
+async def test_observed_claim_is_not_read_again(etcd):
     one, other = epochs_of(etcd), epochs_of(etcd)
     await one.know(3)
     await claimed(etcd, other)
@@ -68,20 +68,20 @@ async def test_a_claim_of_another_that_was_seen_neednt_be_read(etcd):
     assert (3, 2) == await claimed(etcd, one)
 
 
-async def test_claims_that_were_given_up_are_known_with_the_one_before_them(etcd):
-    """O: the settle log is still that one's. Etcd remembers a few, for whoever reads them or sees the owner's key."""
+async def test_claim_names_up_to_eight_previous_owners(etcd):
+    """O: the settle log may be of any of them. A node reads them, or sees them in the owner key."""
     for _ in range(11):
         await claimed(etcd, epochs_of(etcd))
     reader, watcher = epochs_of(etcd), epochs_of(etcd)
     await reader.know(3)
     assert owners(12, 11, 10, 9, 8, 7, 6, 5) == reader.claim(3).before
     watcher.claimed(3, 0, 12, LEASE, owners(11, 10))
-    watcher.claimed(3, 0, 12, LEASE)  # it serves, and has written its key again
+    watcher.claimed(3, 0, 12, LEASE)  # the owner serves, and has written its key again
     assert owners(12, 11, 10) == watcher.claim(3).before
 
 
-async def test_a_claim_that_etcd_has_forgotten_is_refused(etcd):
-    """F3: so nobody takes the owner before it for one that etcd knows."""
+async def test_claim_is_refused_once_after_a_rollback(etcd):
+    """F3: so the lost owner doesn't count as one that etcd knows."""
     backup = etcd.store.backup()
     one = epochs_of(etcd)
     assert (2, 0) == await claimed(etcd, one)
@@ -90,8 +90,8 @@ async def test_a_claim_that_etcd_has_forgotten_is_refused(etcd):
     assert (2, 0) == await claimed(etcd, one)
 
 
-async def test_the_base_is_raised_above_what_a_settle_log_has(etcd):
-    """F2: by whoever finds it, and for all who come then."""
+async def test_base_rises_above_the_epoch_of_a_settle_log(etcd):
+    """F2: for all later owners, too."""
     etcd.restore(Backup())
     one = epochs_of(etcd)
     assert (2, 0) == await claimed(etcd, one)
@@ -106,8 +106,8 @@ async def test_the_base_is_raised_above_what_a_settle_log_has(etcd):
     assert (epoch + 1, epoch) == await claimed(etcd, epochs_of(etcd))
 
 
-async def test_an_epoch_that_is_given_twice_is_told_apart_by_its_lease(etcd):
-    """O, F3: an etcd that has gone back is at the revision again at which it made an owner that it has forgotten."""
+async def test_lease_distinguishes_owners_of_equal_epochs(etcd):
+    """O, F3: after a rollback, etcd reaches the revision again at which it had created an owner that it has lost."""
     backup = etcd.store.backup()
     await claimed(etcd, epochs_of(etcd))
     etcd.restore(backup)
@@ -118,25 +118,25 @@ async def test_an_epoch_that_is_given_twice_is_told_apart_by_its_lease(etcd):
 
 
 @pytest.mark.parametrize("value", [b"{", b"[]", b'{"base": -1}', b"\xff"])
-async def test_a_value_that_somebody_has_spoilt_leaves_the_revision(etcd, value):
+async def test_epoch_is_the_revision_after_a_corrupted_record(etcd, value):
     await claimed(etcd, epochs_of(etcd))
     await etcd.put(KEY, value)
     await etcd.put(names.key("online", "epochs", "x"), b"{}")
     records = RecordReader("online")
-    assert (5, 0) == await claimed(etcd, epochs_of(etcd, records=records))  # (who owned it then isn't known)
+    assert (5, 0) == await claimed(etcd, epochs_of(etcd, records=records))  # the previous owner isn't known
     assert 1 == records.skipped
 
 
-class TestOutlived:
-    def test_from_the_claim_on_for_as_long_as_a_lease_lasts(self):
-        rolled_back = RolledBackOwners(10)
+class TestLostOwners:
+    def test_wait_is_one_lease_from_the_claim(self):
+        rolled_back = ForgottenOwners(10)
         rolled_back.begin(0, 5 * SECOND)
         assert 15 * SECOND == rolled_back.until(0)
         rolled_back.begin(0, 60 * SECOND)
         assert 70 * SECOND == rolled_back.until(0)
 
-    def test_the_time_since_a_claim_in_vain_counts(self):
-        rolled_back = RolledBackOwners(10)
+    def test_time_since_a_withdrawn_claim_counts(self):
+        rolled_back = ForgottenOwners(10)
         rolled_back.begin(0, 5 * SECOND)
         rolled_back.withdraw(0)
         rolled_back.begin(0, 6 * SECOND)
@@ -144,17 +144,17 @@ class TestOutlived:
         rolled_back.begin(0, 60 * SECOND)
         assert 70 * SECOND == rolled_back.until(0)
 
-    def test_it_does_not_once_somebody_else_has_claimed_it(self):
-        """O: that one may be forgotten, too."""
-        rolled_back = RolledBackOwners(10)
+    def test_claim_of_another_node_restarts_the_wait(self):
+        """O: etcd may have lost that one, too."""
+        rolled_back = ForgottenOwners(10)
         rolled_back.begin(0, 5 * SECOND)
         rolled_back.withdraw(0)
         rolled_back.taken(0)
         rolled_back.begin(0, 6 * SECOND)
         assert 16 * SECOND == rolled_back.until(0)
 
-    def test_of_its_own_partition_alone(self):
-        rolled_back = RolledBackOwners(10)
+    def test_owners_are_noted_by_partition(self):
+        rolled_back = ForgottenOwners(10)
         rolled_back.note(0, PastOwner(7, 1))
         assert {PastOwner(7, 1), PastOwner(9, 2)} == rolled_back.known(0, [PastOwner(9, 2)])
         assert {PastOwner(9, 2)} == rolled_back.known(1, [PastOwner(9, 2)])

@@ -1,4 +1,4 @@
-"""What runs on as a partition changes hands, on etcd in memory: what its owners tell one another of it (Z1, D)."""
+"""Handlers that still run when a partition changes its owner, on etcd in memory (Z1, D)."""
 
 import asyncio
 
@@ -7,9 +7,9 @@ import pytest
 from tests.support.until import until
 
 
-class TestHolding:
-    async def test_the_new_owner_is_told_how_it_ends_and_the_key_is_removed(self, cluster):
-        """Z1: what still runs is named under the old one's lease, the last word under none."""
+class TestHandoff:
+    async def test_next_owner_learns_each_end_and_deletes_the_key(self, cluster):
+        """Z1: a record with running handlers is under the previous owner's lease, the last one under none."""
         a, b = await cluster.join("a", "b")
         await cluster.own(a=[0])
         a.host.run(0, 5, 6)
@@ -27,7 +27,7 @@ class TestHolding:
         assert [a.lease.id, a.lease.id, 0] == [lease for _, _, lease in cluster.changes_of("held")][:3]
         assert [] == b.host.gone
 
-    async def test_what_a_dead_owner_held_is_let_go(self, cluster):
+    async def test_running_messages_of_a_dead_owner_are_released(self, cluster):
         a, b = await cluster.join("a", "b")
         await cluster.own(a=[0])
         a.host.run(0, 5, 6)
@@ -39,8 +39,8 @@ class TestHolding:
         assert [5] == b.host.gone[0].lanes["lanes"].running
 
     @pytest.mark.parametrize("watch", ["quick", "slow"])
-    async def test_even_if_the_answer_to_the_release_is_lost(self, cluster, watch):
-        """Z1: the key may be there all the same, and what it names ends."""
+    async def test_end_is_published_although_the_releases_answer_is_lost(self, cluster, watch):
+        """Z1: the handoff key exists, and its handlers end."""
         a, b = await cluster.join("a", "b")
         await cluster.own(a=[0])
         a.host.run(0, 5)
@@ -55,8 +55,8 @@ class TestHolding:
         await until(lambda: b.host.changed and b.host.changed[-1].lanes["lanes"].done == [5])
         await until(lambda: _no_held(cluster))
 
-    async def test_what_ends_while_the_new_one_opens_is_told_it(self, cluster):
-        """Whatever it follows of other partitions at that time."""
+    async def test_end_while_the_next_owner_opens_reaches_it(self, cluster):
+        """It follows handoffs of another partition at that time."""
         a, b = await cluster.join("a", "b")
         await cluster.own(a=[0, 1, 2])
         for partition in (0, 1, 2):
@@ -71,10 +71,10 @@ class TestHolding:
         await until(lambda: [5] in [record.lanes["lanes"].done for record in b.host.changed])
         b.host.opening.clear()
         await a.crash()
-        await until(lambda: len(b.host.gone) == 2, what="what ran in 0 and 2 to be let go")
+        await until(lambda: len(b.host.gone) == 2, what="the running messages of 0 and 2 to be released")
         b.host.opening.set()
 
-    async def test_a_last_word_said_before_is_settled_and_removed_too(self, cluster):
+    async def test_last_record_from_before_the_takeover_is_deleted(self, cluster):
         a, _ = await cluster.join("a", "b")
         await cluster.own(a=[0, 1])
         a.host.run(0, 5)
@@ -83,8 +83,8 @@ class TestHolding:
         await cluster.own(a=[], b=[0, 1])
         await until(lambda: [name[0] for name in _held_names(cluster)] == ["0"])
 
-    async def test_it_may_come_back_while_it_is_held(self, cluster):
-        """The node is then its own former owner."""
+    async def test_partition_may_return_while_its_handlers_run(self, cluster):
+        """The node is then its own previous owner."""
         a, _ = await cluster.join("a", "b")
         await cluster.own(a=[0])
         a.host.run(0, 5)
@@ -97,22 +97,22 @@ class TestHolding:
         await until(lambda: a.host.changed and a.host.changed[-1].lanes["lanes"].done == [5])
         await until(lambda: _no_held(cluster))
 
-    async def test_one_that_has_given_it_up_is_told_nothing_more(self, cluster):
-        """Z1: the ends are the third owner's to settle."""
+    async def test_owner_in_between_learns_of_no_further_end(self, cluster):
+        """Z1: the third owner settles it."""
         a, b, c = await cluster.join("a", "b", "c")
         await cluster.own(a=[0])
         a.host.run(0, 5)
         await cluster.own(a=[], b=[0])
         await until(lambda: b.host.changed)
         await cluster.own(b=[], c=[0])
-        update = len(b.host.changed)
+        before = len(b.host.changed)
         a.host.end(0, 5)
         await until(lambda: c.host.changed and c.host.changed[-1].lanes["lanes"].done == [5])
         await until(lambda: _no_held(cluster))
-        assert update == len(b.host.changed)
+        assert before == len(b.host.changed)
         assert [] == b.host.gone
 
-    async def test_one_whose_handler_was_not_started_is_let_go(self, cluster):
+    async def test_message_that_never_started_is_released(self, cluster):
         a, b = await cluster.join("a", "b")
         await cluster.own(a=[0])
         over = a.host.run(0, 5)
@@ -123,8 +123,8 @@ class TestHolding:
         assert [5] == b.host.gone[0].lanes["lanes"].running
         await until(lambda: _no_held(cluster))
 
-    async def test_the_key_stays_until_what_it_says_is_settled(self, cluster):
-        """D: else a crash of the new owner would have it handled again."""
+    async def test_key_stays_until_its_messages_are_settled(self, cluster):
+        """D: otherwise they would be handled again after a crash of the next owner."""
         a, b = await cluster.join("a", "b")
         b.host.durable = False
         await cluster.own(a=[0])
@@ -148,8 +148,8 @@ def _no_held(cluster):
     return not _held_names(cluster)
 
 
-async def test_what_etcd_has_lost_is_not_let_go(cluster):
-    """F3, D: by the backup nothing is held, and the partition isn't the new owner's: the old one's handler runs on."""
+async def test_handoff_lost_by_a_rollback_releases_nothing(cluster):
+    """F3, D: the backup has neither the handoff nor the next owner's key, and the handler still runs."""
     a, b = await cluster.join("a", "b")
     await cluster.own(a=[0], b=[])
     backup = cluster.client.store.backup()
@@ -160,7 +160,7 @@ async def test_what_etcd_has_lost_is_not_let_go(cluster):
     assert [] == b.host.gone
 
 
-async def test_what_has_gone_while_nobody_watched_is_let_go(cluster):
+async def test_handoff_that_ends_during_an_outage_is_released(cluster):
     a, b = await cluster.join("a", "b")
     await cluster.own(a=[0])
     a.host.run(0, 5)

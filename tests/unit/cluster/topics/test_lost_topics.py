@@ -1,4 +1,4 @@
-"""What a node says of topics that etcd has lost, while they come back (F2)."""
+"""A node's sentence about topics that etcd has lost, while they return (F2)."""
 
 import random
 import time
@@ -13,17 +13,17 @@ def lost():
     return LostTopics()
 
 
-def test_none(lost):
+def test_no_topic_is_lost_at_first(lost):
     assert (0, False, frozenset()) == (len(lost), "a" in lost, lost.all())
     assert not lost.discard("a")
 
 
-def test_one(lost):
+def test_sentence_names_the_only_topic(lost):
     lost.add({"acme"})
     assert "misses 1 topic in etcd, which had it (acme): `evenlane topics apply FILE` brings it back" == lost.sentence
 
 
-def test_more_of_which_five_are_named(lost):
+def test_sentence_names_five_of_many_topics(lost):
     lost.add({"c", "b", "a", "e", "d"})
     assert (
         "misses 5 topics in etcd, which had them (a, b, c, d, e): `evenlane topics apply FILE` brings them back"
@@ -34,8 +34,8 @@ def test_more_of_which_five_are_named(lost):
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_the_sentence_is_right_while_they_come_back(lost, seed):
-    """In any order, and while more are lost."""
+def test_sentence_is_right_while_topics_return(lost, seed):
+    """They return in any order, and more are lost meanwhile."""
     chance = random.Random(seed)
     projects = [f"p{n:02}" for n in range(60)]
     left = set(projects[:40])
@@ -54,8 +54,8 @@ def test_the_sentence_is_right_while_they_come_back(lost, seed):
         assert f"({', '.join(sorted(left)[:5])}, ...)" in lost.sentence
 
 
-def test_thousands_come_back_one_by_one():
-    """N: what each costs doesn't grow with how many there are. To sort all each time takes some seconds."""
+def test_cost_of_a_return_does_not_grow_with_the_number_of_topics():
+    """Sorting all of them each time would take some seconds."""
     lost = LostTopics()
     lost.add([f"p{n}" for n in range(5_000)])
     began = time.process_time()

@@ -1,4 +1,4 @@
-"""The book of accepted topics: always what the leader has published, whatever else is written there."""
+"""Topic cache: it has what the leader has published, whatever else is written under `accepted/`."""
 
 import asyncio
 
@@ -36,21 +36,21 @@ async def topic_cache(coordination):
     await made.close()
 
 
-def reported(topic_cache):
-    """What is lost, each time that it is told."""
+def record_lost(topic_cache):
+    """Return a list that gets the lost topics at each report."""
     lost = []
     topic_cache.on_lost = lambda now: lost.append(now.all())
     return lost
 
 
-def overtake(coordination):
-    """The revision is soon higher than before the restore."""
+def raise_revision(coordination):
+    """Raise etcd's revision above that before the restore."""
     for _ in range(9):
         coordination.store.txn([], [Put("/other", b"")], [])
 
 
-def recorded(topic_cache):
-    """(project, qps or None) of each change."""
+def record_changes(topic_cache):
+    """Return a list that gets (project, qps or None) of each change."""
     changes = []
     topic_cache.on_change.append(lambda project, now: changes.append((project, now and now.topic.qps)))
     return changes
@@ -60,10 +60,10 @@ async def put(coordination, project, qps):
     await coordination.put(PREFIX + project, encode(accepted(qps)))
 
 
-async def test_all_are_known_after_the_start(coordination, topic_cache):
+async def test_all_topics_are_known_after_the_start(coordination, topic_cache):
     await put(coordination, "a", 1)
     await put(coordination, "b", 2)
-    changes = recorded(topic_cache)
+    changes = record_changes(topic_cache)
     await topic_cache.start()
     assert accepted(1) == topic_cache.get("a")
     assert topic_cache.get("c") is None
@@ -71,11 +71,11 @@ async def test_all_are_known_after_the_start(coordination, topic_cache):
     assert changes == [("a", 1), ("b", 2)]
 
 
-async def test_changes_are_told_in_order(coordination, topic_cache):
+async def test_changes_are_reported_in_order(coordination, topic_cache):
     """X4."""
     await put(coordination, "a", 1)
     await topic_cache.start()
-    changes = recorded(topic_cache)
+    changes = record_changes(topic_cache)
     await put(coordination, "a", 2)
     await put(coordination, "b", 3)
     await put(coordination, "b", 3)
@@ -85,11 +85,11 @@ async def test_changes_are_told_in_order(coordination, topic_cache):
     assert {"b"} == set(topic_cache.all())
 
 
-async def test_after_a_lost_connection_only_what_differs_is_told(coordination, topic_cache):
+async def test_only_differences_are_reported_after_a_lost_connection(coordination, topic_cache):
     for project in ("a", "b", "c"):
         await put(coordination, project, 1)
     await topic_cache.start()
-    changes = recorded(topic_cache)
+    changes = record_changes(topic_cache)
     coordination.cut()
     other = coordination.peer()
     await other.delete(PREFIX + "a")
@@ -97,14 +97,15 @@ async def test_after_a_lost_connection_only_what_differs_is_told(coordination, t
     coordination.heal()
     await until(lambda: len(changes) == 2)
     assert changes == [("a", None), ("b", 2)]
+    assert frozenset() == topic_cache.lost
 
 
 @pytest.mark.parametrize("raw", [BAD[0][0], BAD[11][0], b'{"qps": 5}', b'{"qps": NaN}'])
-async def test_a_bad_value_is_passed_over_counted_and_told_once(coordination, topic_cache, raw):
-    """Fault row 19: the last good one stays."""
+async def test_invalid_value_is_skipped_and_counted_once(coordination, topic_cache, raw):
+    """Fault row 19: the last valid topic stays in effect."""
     await put(coordination, "a", 1)
     await topic_cache.start()
-    changes = recorded(topic_cache)
+    changes = record_changes(topic_cache)
     await coordination.put(PREFIX + "a", raw)
     await coordination.put(PREFIX + "never good", encode(accepted(1)))
     await until(lambda: topic_cache.refused == 2)
@@ -118,19 +119,19 @@ async def test_a_bad_value_is_passed_over_counted_and_told_once(coordination, to
     await until(lambda: topic_cache.get("a").topic.qps == 5)
 
 
-async def test_a_listener_that_fails_stops_nobody(coordination, topic_cache):
+async def test_failing_listener_stops_no_other(coordination, topic_cache):
     def fail(project, now):
         raise ZeroDivisionError
 
     topic_cache.on_change.append(fail)
-    changes = recorded(topic_cache)
+    changes = record_changes(topic_cache)
     await topic_cache.start()
     await put(coordination, "a", 1)
     await put(coordination, "b", 2)
     await until(lambda: len(changes) == 2)
 
 
-async def test_wait_for_a_topic(coordination, topic_cache):
+async def test_wait_returns_the_topic_when_it_appears(coordination, topic_cache):
     await topic_cache.start()
     waiting = asyncio.ensure_future(topic_cache.wait_for("a", 5.0))
     await asyncio.sleep(0)
@@ -141,20 +142,20 @@ async def test_wait_for_a_topic(coordination, topic_cache):
     assert topic_cache.on_change == []
 
 
-async def test_waiting_in_vain_says_what_to_do(coordination, topic_cache):
+async def test_wait_for_an_unknown_topic_raises(coordination, topic_cache):
     await topic_cache.start()
     with pytest.raises(UnknownProject, match="project 'a' has no topic in environment 'online', nor got one"):
         await topic_cache.wait_for("a", 0.01)
     assert topic_cache.on_change == []
 
 
-async def test_a_start_without_etcd_fails_at_once(coordination, topic_cache):
+async def test_start_without_etcd_raises(coordination, topic_cache):
     coordination.cut()
     with pytest.raises(Unavailable):
         await topic_cache.start()
 
 
-async def test_the_contract_of_its_life(coordination, topic_cache):
+async def test_cache_starts_once_and_closes_repeatedly(coordination, topic_cache):
     await topic_cache.close()
     await topic_cache.start()
     with pytest.raises(RuntimeError):
@@ -166,13 +167,13 @@ async def test_the_contract_of_its_life(coordination, topic_cache):
 
 
 class TestLost:
-    """F2: a topic that is gone because etcd has gone back isn't deleted."""
+    """F2: a topic that is missing because of an etcd rollback isn't deleted."""
 
-    async def test_it_stays_in_force_and_is_named_until_it_is_back(self, coordination, topic_cache):
+    async def test_lost_topic_stays_in_effect_until_it_returns(self, coordination, topic_cache):
         await put(coordination, "a", 1)
         await put(coordination, "b", 2)
         await topic_cache.start()
-        changes, lost = recorded(topic_cache), reported(topic_cache)
+        changes, lost = record_changes(topic_cache), record_lost(topic_cache)
         with capture_logs() as logs:
             coordination.restore(Backup())
             await until(lambda: lost)
@@ -187,12 +188,12 @@ class TestLost:
         assert [{"b"}, set()] == lost[1:]
         assert [("b", 7)] == changes
 
-    async def test_a_listing_is_reported_once(self, coordination, topic_cache):
-        """Those that it brings back, and those that it hasn't."""
+    async def test_listing_is_reported_once(self, coordination, topic_cache):
+        """It returns some of the lost topics."""
         for project in "abcde":
             await put(coordination, project, 1)
         await topic_cache.start()
-        lost = reported(topic_cache)
+        lost = record_lost(topic_cache)
         coordination.restore(Backup())
         await until(lambda: lost)
         coordination.cut()
@@ -202,11 +203,11 @@ class TestLost:
         await until(lambda: len(lost) > 1)
         assert [set("abcde"), set("de")] == lost
 
-    async def test_what_the_backup_has_is_in_force(self, coordination, topic_cache):
+    async def test_topics_of_the_backup_take_effect(self, coordination, topic_cache):
         await put(coordination, "a", 1)
         backup = coordination.store.backup()
         await topic_cache.start()
-        changes = recorded(topic_cache)
+        changes = record_changes(topic_cache)
         await put(coordination, "a", 5)
         await put(coordination, "b", 2)
         await until(lambda: topic_cache.get("b"))
@@ -218,51 +219,49 @@ class TestLost:
             topic_cache.lost_topic(project) for project in ("a", "b", "c")
         )
 
-    async def test_an_etcd_that_has_overtaken_is_known_by_a_topic_that_is_older_than_before(
-        self, coordination, topic_cache
-    ):
+    async def test_older_topic_reveals_a_rollback_at_a_higher_revision(self, coordination, topic_cache):
         await put(coordination, "a", 1)
         backup = coordination.store.backup()
         await topic_cache.start()
-        changes, lost = recorded(topic_cache), reported(topic_cache)
+        changes, lost = record_changes(topic_cache), record_lost(topic_cache)
         await put(coordination, "a", 5)
         await put(coordination, "b", 2)
         await until(lambda: topic_cache.get("b"))
         coordination.restore(backup)
-        overtake(coordination)
+        raise_revision(coordination)
         await until(lambda: lost)
         assert [("a", 5), ("b", 2), ("a", 1)] == changes
         assert ([{"b"}], accepted(2)) == (lost, topic_cache.get("b"))
 
-    async def test_by_a_topic_that_was_deleted_since(self, coordination, topic_cache):
+    async def test_deleted_topic_reveals_a_rollback_at_a_higher_revision(self, coordination, topic_cache):
         await put(coordination, "a", 1)
         backup = coordination.store.backup()
         await topic_cache.start()
-        changes, lost = recorded(topic_cache), reported(topic_cache)
+        changes, lost = record_changes(topic_cache), record_lost(topic_cache)
         await coordination.delete(PREFIX + "a")
         await put(coordination, "b", 2)
         await until(lambda: topic_cache.get("b"))
         coordination.restore(backup)
-        overtake(coordination)
+        raise_revision(coordination)
         await until(lambda: lost)
         assert [("a", None), ("b", 2), ("a", 1)] == changes
         assert ([{"b"}], accepted(2)) == (lost, topic_cache.get("b"))
 
-    async def test_one_that_has_overtaken_and_shows_nothing_older_is_not_noticed(self, coordination, topic_cache):
-        """As the docs say: what was made since the backup looks deleted."""
+    async def test_rollback_without_older_topics_is_not_noticed(self, coordination, topic_cache):
+        """As the docs say: topics that are newer than the backup look deleted."""
         await put(coordination, "a", 1)
         backup = coordination.store.backup()
         await topic_cache.start()
-        changes = recorded(topic_cache)
+        changes = record_changes(topic_cache)
         await put(coordination, "b", 2)
         await until(lambda: topic_cache.get("b"))
         coordination.restore(backup)
-        overtake(coordination)
+        raise_revision(coordination)
         await until(lambda: len(changes) == 2)
         assert ([("b", 2), ("b", None)], frozenset()) == (changes, topic_cache.lost)
 
-    async def test_one_that_nobody_wants_any_more_is_made_to_be_deleted(self, coordination, topic_cache):
-        """It goes as any deleted topic does (docs/how-to/runbooks.md, EvenlaneTopicsLost)."""
+    async def test_lost_topic_is_created_again_to_be_deleted(self, coordination, topic_cache):
+        """It ends as any deleted topic does (docs/how-to/runbooks.md, EvenlaneTopicsLost)."""
         await put(coordination, "acme", 50)
         await topic_cache.start()
         coordination.restore(Backup())
@@ -276,17 +275,7 @@ class TestLost:
         await until(lambda: not topic_cache.lost)
         await topic_client.delete("acme")
         await until(lambda: topic_cache.get("acme").deleted)
-        await until(lambda: controller.remove_groups("acme", {0}))
+        await until(lambda: controller.emptied("acme", {0}))
         await until(lambda: topic_cache.get("acme") is None)
         assert frozenset() == topic_cache.lost
         await controller.close()
-
-    async def test_one_that_was_deleted_while_nobody_watched_is_gone(self, coordination, topic_cache):
-        await put(coordination, "a", 1)
-        await topic_cache.start()
-        watcher = recorded(topic_cache)
-        coordination.cut()
-        await coordination.peer().delete(PREFIX + "a")
-        coordination.heal()
-        await until(lambda: watcher)
-        assert ([("a", None)], frozenset()) == (watcher, topic_cache.lost)

@@ -1,4 +1,4 @@
-"""Which groups may go, and when they are asked about, on a clock that is a number (E3: lowering drains first)."""
+"""Group candidates: which closed groups are collected, and when nodes are asked about them (E3)."""
 
 import pytest
 
@@ -25,13 +25,13 @@ def candidates():
 
 
 def ask(candidates, now, full=(), *, deep):
-    """One question about everything that is due: what may go after it."""
-    wanted = candidates.questions(now, deep=deep)
-    return [candidates.answered(each, full, now, deep=deep) for each in wanted]
+    """Ask all questions that are due; return the groups that can be collected after each answer."""
+    questions = candidates.questions(now, deep=deep)
+    return [candidates.answered(each, full, now, deep=deep) for each in questions]
 
 
-class TestTwiceInARow:
-    def test_a_group_goes_after_two_deep_looks_that_found_nothing(self, candidates):
+class TestTwoEmptyLooks:
+    def test_group_is_collected_after_two_empty_deep_looks(self, candidates):
         candidates.changed("acme", lowered(4, 2), 0)
         assert candidates.due() == KNOWN
         assert (GroupQuestion("acme", (2, 3)),) == candidates.questions(KNOWN, deep=False)
@@ -41,64 +41,63 @@ class TestTwiceInARow:
         assert [None] == ask(candidates, KNOWN + EVERY, deep=True)
         assert [EmptyGroup("acme", (2, 3), 1)] == ask(candidates, KNOWN + 2 * EVERY, deep=True)
 
-    def test_never_before_a_producer_may_have_put_by_the_old_topic(self, candidates):
+    def test_no_question_while_producers_may_use_old_topic(self, candidates):
         candidates.changed("acme", lowered(4, 2), 0)
         assert () == candidates.questions(KNOWN - 1, deep=False) + candidates.questions(KNOWN - 1, deep=True)
 
-    def test_a_group_that_holds_something_begins_anew(self, candidates):
-        """It was found empty once, then a late put came: two more looks."""
+    def test_late_put_restarts_the_two_looks(self, candidates):
         candidates.changed("acme", lowered(3, 2), 0)
         now = KNOWN
-        reported = []
+        collected = []
         for full, deep in (((), False), ((), True), ((2,), True), ((), False), ((), True), ((), True)):
             now = max(now, candidates.due())
-            reported += ask(candidates, now, full, deep=deep)
-        assert [None] * 5 + [EmptyGroup("acme", (2,), 1)] == reported
+            collected += ask(candidates, now, full, deep=deep)
+        assert [None] * 5 + [EmptyGroup("acme", (2,), 1)] == collected
 
     @pytest.mark.parametrize("missing", [1, 2])
-    def test_no_answer_is_not_empty(self, candidates, missing):
-        """No owner, or one that is silent: the two looks begin anew."""
+    def test_missing_answer_restarts_the_two_looks(self, candidates, missing):
+        """A partition has no owner, or its owner is silent."""
         candidates.changed("acme", lowered(3, 2), 0)
-        reported = []
+        collected = []
         answers = [((), False), ((), True), ((), True)]
         answers[missing] = (None, True)
         for full, deep in (*answers, ((), False), ((), True)):
-            reported += ask(candidates, candidates.due(), full, deep=deep)
-        assert not any(reported)
+            collected += ask(candidates, candidates.due(), full, deep=deep)
+        assert not any(collected)
 
-    def test_of_two_groups_the_empty_one_goes_first(self, candidates):
+    def test_empty_group_is_collected_before_full_sibling(self, candidates):
         candidates.changed("acme", lowered(4, 2), 0)
-        reported = [ask(candidates, candidates.due(), (2,), deep=deep) for deep in (False, True, True)]
-        assert [[None], [None], [EmptyGroup("acme", (3,), 1)]] == reported
+        collected = [ask(candidates, candidates.due(), (2,), deep=deep) for deep in (False, True, True)]
+        assert [[None], [None], [EmptyGroup("acme", (3,), 1)]] == collected
 
-    def test_a_group_that_came_later_is_waited_for_by_itself(self, candidates):
+    def test_each_closed_group_has_its_own_waiting_time(self, candidates):
         candidates.changed("acme", lowered(4, 3), 0)
         candidates.changed("acme", accept(topic(2), 3, lowered(4, 3)), KNOWN // 2)
         assert (GroupQuestion("acme", (3,)),) == candidates.questions(KNOWN, deep=False)
         assert (GroupQuestion("acme", (2, 3)),) == candidates.questions(2 * KNOWN, deep=False)
 
-    def test_a_group_that_is_taken_again_is_not_asked_about(self, candidates):
+    def test_reopened_group_is_no_candidate(self, candidates):
         candidates.changed("acme", lowered(4, 2), 0)
         candidates.changed("acme", accept(topic(4), 3, lowered(4, 2)), SECOND)
         assert candidates.due() is None
 
-    def test_whoever_comes_to_lead_begins_anew(self, candidates):
-        """Between two terms somebody else led: what was seen before is old."""
+    def test_new_term_restarts_the_two_looks(self, candidates):
+        """Findings of an earlier term may be outdated: another node led in between."""
         candidates.changed("acme", lowered(3, 2), 0)
         for deep in (False, True):
             ask(candidates, candidates.due(), deep=deep)
         candidates.begin()
-        reported = [ask(candidates, candidates.due(), deep=deep) for deep in (False, True, True)]
-        assert [[None], [None], [EmptyGroup("acme", (2,), 1)]] == reported
+        collected = [ask(candidates, candidates.due(), deep=deep) for deep in (False, True, True)]
+        assert [[None], [None], [EmptyGroup("acme", (2,), 1)]] == collected
 
 
-class TestDeleted:
-    def test_goes_as_a_whole(self, candidates):
+class TestDeletedTopic:
+    def test_is_collected_as_a_whole(self, candidates):
         candidates.changed("acme", delete(lowered(3, 2)), 0)
-        reported = [ask(candidates, candidates.due(), deep=deep) for deep in (False, True, True)]
-        assert [EmptyGroup("acme", (0, 1, 2), 2)] == reported[-1]
+        collected = [ask(candidates, candidates.due(), deep=deep) for deep in (False, True, True)]
+        assert [EmptyGroup("acme", (0, 1, 2), 2)] == collected[-1]
 
-    def test_not_at_all_while_one_group_holds_something(self, candidates):
+    def test_stays_while_any_group_is_full(self, candidates):
         candidates.changed("acme", delete(lowered(3, 2)), 0)
         for _ in range(5):
             assert [None] == ask(candidates, candidates.due(), (1,), deep=False)
@@ -106,28 +105,28 @@ class TestDeleted:
 
 
 class TestCost:
-    def test_what_holds_something_is_asked_about_ever_more_seldom(self, candidates):
+    def test_full_group_is_examined_at_growing_intervals(self, candidates):
         """E2: a message that is due in a month keeps its group for a month."""
         candidates.changed("acme", lowered(3, 2), 0)
         pauses = []
         for _ in range(9):
             ask(candidates, candidates.due(), deep=False)
             now = candidates.due()
-            ask(candidates, now, (2,), deep=True)  # only the streams tell
+            ask(candidates, now, (2,), deep=True)  # only the streams show it
             pauses.append((candidates.due() - now) // SECOND)
         assert [4, 8, 16, 32, 60, 60, 60, 60, 60] == pauses
 
-    def test_one_question_is_about_a_hundred_projects_and_twenty_thousand_groups(self, candidates):
-        """E2: many topics change at once, and an answer fits a message."""
+    def test_questions_are_bounded_in_projects_and_groups(self, candidates):
+        """E2: many topics change at once, and each answer fits into a message."""
         for number in range(250):
             candidates.changed(f"p{number}", lowered(3, 2), number)
         assert len(candidates.questions(2 * KNOWN, deep=False)) == 100
         for number in range(3):
             candidates.changed(f"p{number}", accept(topic(1), 3, accept(topic(9_000), 1, None)), number)
-        wanted = candidates.questions(2 * KNOWN, deep=False)
-        assert sum(len(each.groups) for each in wanted) <= 20_000
+        questions = candidates.questions(2 * KNOWN, deep=False)
+        assert sum(len(each.groups) for each in questions) <= 20_000
 
-    def test_edits_without_end_put_nothing_off(self, candidates):
+    def test_continuous_edits_do_not_postpone_a_question(self, candidates):
         """Fault 19: a topic edited each 100 ms while its groups drain."""
         accepted = lowered(3, 2)
         for tenth in range(600):

@@ -1,4 +1,4 @@
-"""The leader asks and acts (E3), on etcd in memory and a wire between it and nodes that answer as they are told."""
+"""The leader's group collector and the nodes' responder (E3), on etcd in memory and a wire in memory."""
 
 import asyncio
 from contextlib import asynccontextmanager
@@ -21,6 +21,18 @@ from tests.support.node.world import World, topic
 from tests.support.until import until
 
 PARTITIONS = 2
+
+
+class Etcd(MemoryCoordination):
+    """Counts its listings."""
+
+    def __init__(self):
+        super().__init__()
+        self.listings = 0
+
+    async def list(self, prefix):
+        self.listings += 1
+        return await super().list(prefix)
 
 
 class Wire:
@@ -47,19 +59,19 @@ class Wire:
 
 
 class Nodes:
-    """Who own everything; `full` is what they hold, `silent` who don't answer."""
+    """The owners of all partitions. `full` has the groups with messages; nodes in `silent` don't answer."""
 
     def __init__(self, wire, owners):
-        self.wire, self.owners, self.full, self.silent, self.asks = wire, owners, [], set(), []
-        wire.listen(subject("online"), self._asked)
+        self.wire, self.owners, self.full, self.silent, self.asked = wire, owners, [], set(), []
+        wire.listen(subject("online"), self._on_request)
 
-    def _asked(self, _subject, _reply, _headers, body):
-        ask = msgspec.json.decode(body, type=GroupRequest)
-        self.asks.append(ask)
+    def _on_request(self, _subject, _reply, _headers, body):
+        request = msgspec.json.decode(body, type=GroupRequest)
+        self.asked.append(request)
         for node in set(self.owners.values()) - self.silent:
             epochs = {p: self.epochs[p] for p, owner in self.owners.items() if owner == node}
-            reported = GroupReply(ask.number, node, epochs, {each.project: self.full for each in ask.wanted})
-            self.wire.send(ask.reply, msgspec.json.encode(reported))
+            reply = GroupReply(request.number, node, epochs, {each.project: self.full for each in request.wanted})
+            self.wire.send(request.reply, msgspec.json.encode(reply))
 
 
 def fields(groups):
@@ -70,10 +82,10 @@ LOWERED = accept(fields(2), 2, accept(fields(4), 1, None))
 
 
 @pytest.fixture
-async def leading():
-    """A leader's duty, two nodes that own a partition each, and what it said to be empty."""
-    etcd = MemoryCoordination()
-    wire, gone = Wire(), []
+async def leader():
+    """Serves as leader: etcd, two nodes with a partition each, and the groups that were removed."""
+    etcd = Etcd()
+    wire, removed = Wire(), []
     nodes = Nodes(wire, {0: "a", 1: "b"})
     for number, node in nodes.owners.items():
         await etcd.put(names.key("online", "owners", number), encoded(OwnerRecord(id=node, epoch=0)))
@@ -81,18 +93,18 @@ async def leading():
     nodes.epochs = {number: items[number].create_revision for number in nodes.owners}
     nodes.topic_cache = topic_cache = TopicCache(etcd, "online")
 
-    async def remove_groups(project, groups, number):
-        gone.append((project, groups, number))
+    async def emptied(project, groups, number):
+        removed.append((project, groups, number))
         await etcd.delete(names.key("online", "accepted", project))
         return True
 
-    duty = GroupCollector(
-        etcd, "online", PARTITIONS, topic_cache, lambda: wire, remove_groups, 0.05, every_s=0.01, answer_s=0.05
+    collector = GroupCollector(
+        etcd, "online", PARTITIONS, topic_cache, lambda: wire, emptied, 0.05, every_s=0.01, answer_s=0.05
     )
     await topic_cache.start()
-    serving = asyncio.create_task(duty.serve(None))
+    serving = asyncio.create_task(collector.serve(None))
     try:
-        yield etcd, nodes, gone
+        yield etcd, nodes, removed
     finally:
         serving.cancel()
         await asyncio.gather(serving, return_exceptions=True)
@@ -103,44 +115,42 @@ async def lower(etcd, accepted=LOWERED, project="acme"):
     await etcd.put(names.key("online", "accepted", project), encode(accepted))
 
 
-async def test_nothing_is_asked_about_what_does_not_drain(leading):
-    etcd, nodes, gone = leading
+async def test_open_topic_causes_no_question(leader):
+    etcd, nodes, removed = leader
     await lower(etcd, accept(fields(4), 1, None))
     await until(lambda: nodes.topic_cache.get("acme"))
     assert 0 == nodes.wire.opened
     await lower(etcd, project="other")
-    await until(lambda: gone)
-    assert {"other"} == {each.project for ask in nodes.asks for each in ask.wanted}
+    await until(lambda: removed)
+    assert {"other"} == {each.project for request in nodes.asked for each in request.wanted}
 
 
-async def test_groups_that_are_empty_go(leading):
-    etcd, nodes, gone = leading
+async def test_empty_groups_are_removed(leader):
+    etcd, nodes, removed = leader
     await lower(etcd)
-    await until(lambda: gone)
-    assert [("acme", (2, 3), 1)] == gone
-    assert [False, True, True] == [ask.deep for ask in nodes.asks]
+    await until(lambda: removed)
+    assert [("acme", (2, 3), 1)] == removed
+    assert [False, True, True] == [request.deep for request in nodes.asked]
 
 
-async def test_a_deleted_topic_goes(leading):
-    etcd, _, gone = leading
+async def test_empty_deleted_topic_is_removed(leader):
+    etcd, _, removed = leader
     await lower(etcd, delete(LOWERED))
-    await until(lambda: gone)
-    assert [("acme", (0, 1, 2, 3), 2)] == gone
+    await until(lambda: removed)
+    assert [("acme", (0, 1, 2, 3), 2)] == removed
 
 
-async def test_what_holds_something_stays(leading):
-    etcd, nodes, gone = leading
+async def test_full_group_stays(leader):
+    etcd, nodes, removed = leader
     nodes.full = [3]
     await lower(etcd)
-    await until(lambda: gone)
-    assert [("acme", (2,), 1)] == gone
+    await until(lambda: removed)
+    assert [("acme", (2,), 1)] == removed
 
 
 @pytest.mark.parametrize("how", ["silent", "no owner", "another epoch", "nats is gone"])
-async def test_no_answer_is_not_empty(leading, how, monkeypatch):
-    etcd, nodes, gone = leading
-    looks, look = [], etcd.list
-    monkeypatch.setattr(etcd, "list", lambda prefix: looks.append(prefix) or look(prefix))
+async def test_missing_answer_removes_nothing(leader, how):
+    etcd, nodes, removed = leader
     if how == "silent":
         nodes.silent = {"b"}
     elif how == "no owner":
@@ -149,21 +159,22 @@ async def test_no_answer_is_not_empty(leading, how, monkeypatch):
         nodes.epochs = {**nodes.epochs, 1: 1_000}
     else:
         nodes.wire.down = True
+    before = etcd.listings
     await lower(etcd)
-    await until(lambda: len(looks) > 3, what="owners to be looked up for some questions")
-    assert [] == gone
+    await until(lambda: etcd.listings > before + 3, what="owners to be looked up for some questions")
+    assert [] == removed
     nodes.silent, nodes.wire.down = set(), False
     await etcd.put(names.key("online", "owners", 1), encoded(OwnerRecord(id="b", epoch=0)))
     item = await etcd.get(names.key("online", "owners", 1))
     nodes.epochs = {**nodes.epochs, 1: item.create_revision}
-    await until(lambda: gone)
+    await until(lambda: removed)
 
 
 QUESTION = b'{"number": 7, "reply": "_INBOX.a", "wanted": [{"project": "acme", "groups": [1, 2]}]}'
 
 
 @asynccontextmanager
-async def answering(world):
+async def responder(world):
     wire = Wire()
     node = await world.node()
     answers = GroupResponder(wire, "online", node)
@@ -174,8 +185,8 @@ async def answering(world):
         await answers.close()
 
 
-async def test_a_node_answers():
-    async with World(acme=topic(groups=2, state="paused")) as world, answering(world) as (wire, node):
+async def test_node_reports_full_groups():
+    async with World(acme=topic(groups=2, state="paused")) as world, responder(world) as (wire, node):
         await world.put(group=1)
         await until(lambda: node.backlog)
         wire.send(subject("online"), QUESTION)
@@ -191,9 +202,9 @@ async def test_a_node_answers():
     "question", [b"", b"nonsense", b'{"number": 1, "reply": "lanes.online.0.a.0.mid", "wanted": []}',
                  b'{"number": 1, "reply": "_INBOX.a\\r\\nPUB x 0", "wanted": []}'],
 )  # fmt: skip
-async def test_a_node_writes_to_inboxes_only(question):
-    """Fault 20: whoever may ask must not have a node write to any subject."""
-    async with World() as world, answering(world) as (wire, _):
+async def test_node_answers_to_inboxes_only(question):
+    """Fault 20: a request can't make a node write to an arbitrary subject."""
+    async with World() as world, responder(world) as (wire, _):
         wire.send(subject("online"), question)
         wire.send(subject("online"), QUESTION)
         await until(lambda: len(wire.sent) > 2)

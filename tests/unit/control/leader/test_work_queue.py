@@ -1,70 +1,97 @@
-"""What is gathered while the leader is at work on what came before (X4)."""
+"""The leader's work queue collects updates while the leader handles earlier ones (X4)."""
 
 import asyncio
 
 import pytest
 
 from evenlane.engine.control.leader.work_queue import WorkQueue
-from evenlane.ring.coordination.memory.client import MemoryCoordination
-from evenlane.ring.coordination.ports import Listing
+from evenlane.ring.coordination.ports import Event, KeyValue, Listing
 from tests.support.until import until
 
 TOPICS, ACCEPTED = "/evenlane/online/topics/", "/evenlane/online/accepted/"
 
 
+class FedWatch:
+    """A watch whose updates the test feeds."""
+
+    def __init__(self):
+        self._updates, self._taken = asyncio.Queue(), False
+
+    def __aiter__(self):
+        return self
+
+    async def __anext__(self):
+        if self._taken:
+            self._updates.task_done()
+        self._taken = True
+        update = await self._updates.get()
+        if update is None:
+            raise StopAsyncIteration
+        return update
+
+    async def feed(self, *updates):
+        """Return when the reader has handled these updates. None ends the watch."""
+        for update in updates:
+            self._updates.put_nowait(update)
+        if updates[-1] is not None:
+            await self._updates.join()
+
+
+def item(key, value, revision):
+    return KeyValue(key, value, 1, revision, 0)
+
+
+def put(key, value, revision=2):
+    return Event("put", item(key, value, revision))
+
+
 @pytest.fixture
-def coordination():
-    return MemoryCoordination()
-
-
-async def put_spec(coordination, project, raw):
-    await coordination.put(TOPICS + project, raw)
+def specs():
+    return FedWatch()
 
 
 @pytest.fixture
-async def inbox(coordination):
-    made = WorkQueue(coordination.watch(TOPICS), coordination.watch(ACCEPTED))
-    await until(lambda: made._specs.updates and made._accepted.updates)
-    made.take()
+def accepted():
+    return FedWatch()
+
+
+@pytest.fixture
+async def queue(specs, accepted):
+    made = WorkQueue(specs, accepted)
     yield made
     await made.close()
 
 
-async def test_of_each_key_the_last_is_kept(coordination, inbox):
-    for qps in range(100):
-        await put_spec(coordination, "ab"[qps % 2], b"%d" % qps)
-    await until(lambda: len(inbox._specs.updates) == 2)
-    assert await inbox.wait()
-    reported, accepted, asked = inbox.take()
-    assert ([b"98", b"99"], [], []) == ([each.item.value for each in reported], accepted, asked)
-    assert ([], [], []) == inbox.take()
+async def test_batch_has_the_last_update_of_each_key(queue, specs):
+    await specs.feed(*(put(TOPICS + "ab"[qps % 2], b"%d" % qps) for qps in range(100)))
+    assert await queue.wait()
+    batch = queue.take()
+    assert ([b"98", b"99"], [], []) == ([each.item.value for each in batch.specs], batch.accepted, batch.asked)
+    assert ([], [], []) == queue.take()
 
 
-async def test_what_stands_under_accepted_is_told_apart(coordination, inbox):
-    await coordination.put(ACCEPTED + "a", b"rubbish")
-    assert await inbox.wait()
-    reported, accepted, _ = inbox.take()
-    assert ([], [b"rubbish"]) == (reported, [each.item.value for each in accepted])
+async def test_accepted_topics_are_kept_apart_from_specs(queue, accepted):
+    await accepted.feed(put(ACCEPTED + "a", b"rubbish"))
+    assert await queue.wait()
+    batch = queue.take()
+    assert ([], [b"rubbish"]) == (batch.specs, [each.item.value for each in batch.accepted])
 
 
-async def test_a_listing_replaces_what_came_before_it(coordination, inbox):
-    """Fault 11: an older event must not be taken for a newer one."""
-    for raw in (b"1", b"2"):
-        coordination.disconnect_watches()
-        await until(lambda: any(isinstance(each, Listing) for each in inbox._specs.updates.values()))
-        await put_spec(coordination, "a", raw)
-        await until(lambda: len(inbox._specs.updates) == 2)
-    coordination.disconnect_watches()
-    await until(lambda: len(inbox._specs.updates) == 1)
-    [reported] = inbox.take().specs
-    assert [b"2"] == [item.value for item in reported.items]
+async def test_listing_replaces_earlier_updates(queue, specs):
+    """Fault 11: an older event must not follow a newer listing."""
+    listing = Listing(3, (item(TOPICS + "a", b"2", 3),))
+    await specs.feed(Listing(1, ()), put(TOPICS + "a", b"1"), put(TOPICS + "b", b"1"), listing)
+    assert [listing] == queue.take().specs
 
 
-async def test_it_ends_with_its_watch_and_leaves_no_question_open(coordination):
-    inbox = WorkQueue(coordination.watch(TOPICS), coordination.watch(ACCEPTED))
-    question = asyncio.ensure_future(inbox.ask("a", {0}, None))
-    await coordination.close()
-    await until(lambda: inbox._specs.ended)
-    assert not await inbox.wait()
-    await inbox.close()
-    assert not await question
+async def test_closed_queue_answers_open_requests(queue, specs):
+    """The end of a watch ends the queue."""
+    request = asyncio.ensure_future(queue.ask("a", {0}, None))
+    await specs.feed(None)
+
+    async def has_ended():
+        return not await queue.wait()
+
+    await until(has_ended)
+    await queue.close()
+    assert not await request

@@ -1,4 +1,4 @@
-"""A topic for a project that has none, by a template (item 1 of topics as data; faults 19, 21), on etcd in memory."""
+"""Topic provisioner: a project without a topic gets one from a template (faults 19, 21), on etcd in memory."""
 
 import asyncio
 import contextlib
@@ -27,17 +27,32 @@ def etcd():
     return MemoryCoordination()
 
 
-def maker(etcd, cluster_config=None, tuning=Tuning()):  # noqa: B008 - frozen
-    client = etcd.peer()
-    template_cache = TemplateCache(client, "online")
-    return TopicProvisioner(client, "online", cluster_config or ClusterConfig(), template_cache, "a put", tuning)
+@pytest.fixture
+def client(etcd):
+    """The provisioner's own client of etcd."""
+    return etcd.peer()
 
 
 @pytest.fixture
-async def making(etcd, request):
-    made = maker(etcd, tuning=getattr(request, "param", Tuning()))
+async def template_cache(client):
+    made = TemplateCache(client, "online")
     yield made
-    await made._template_cache.close()
+    await made.close()
+
+
+@pytest.fixture
+def provisioner(client, template_cache, request):
+    tuning = getattr(request, "param", Tuning())
+    return TopicProvisioner(client, "online", ClusterConfig(), template_cache, "a put", tuning)
+
+
+@pytest.fixture
+async def eight_provisioners(etcd):
+    """Those of eight processes."""
+    caches = [TemplateCache(etcd.peer(), "online") for _ in range(8)]
+    yield [TopicProvisioner(etcd.peer(), "online", ClusterConfig(), cache, "a put") for cache in caches]
+    for cache in caches:
+        await cache.close()
 
 
 @pytest.fixture
@@ -60,207 +75,192 @@ async def topics(etcd):
     return [item.key.rpartition("/")[2] for item in (await etcd.list(f"{ROOT}topics/")).items]
 
 
-class TestOffByDefault:
-    async def test_no_template_makes_nothing(self, etcd, making):
-        assert not await making.make("dev-1")
-        assert making.hopeless("dev-1")
+class TestNoTopic:
+    async def test_without_templates_no_topic_is_created(self, etcd, provisioner):
+        assert not await provisioner.make("dev-1")
+        assert provisioner.hopeless("dev-1")
         assert [] == await topics(etcd)
 
-    async def test_nor_one_that_is_for_others(self, etcd, making):
+    async def test_template_for_other_names_creates_no_topic(self, etcd, provisioner):
         await template(etcd)
-        assert not await making.make("acme")
+        assert not await provisioner.make("acme")
         assert [] == await topics(etcd)
 
-    async def test_before_it_has_looked_nothing_is_hopeless(self, making):
-        assert not making.hopeless("dev-1")
+    async def test_no_project_is_hopeless_before_templates_are_read(self, provisioner):
+        assert not provisioner.hopeless("dev-1")
 
-    async def test_a_name_that_is_none(self, etcd, making):
+    async def test_invalid_project_name_raises(self, etcd, provisioner):
         await template(etcd, match="*")
         with pytest.raises(InvalidName):
-            await making.make("../settings")
+            await provisioner.make("../settings")
 
-    async def test_etcd_is_away(self, making, monkeypatch):
-        async def away(_key):
-            raise Unavailable("etcd is away")
-
-        monkeypatch.setattr(making._coordination, "get", away)
+    async def test_unreachable_etcd_raises(self, client, provisioner):
+        client.cut()
         with pytest.raises(Unavailable):
-            await making.make("dev-1")
+            await provisioner.make("dev-1")
 
 
-class TestMade:
-    async def test_where_nobody_leads_it_is_in_force_at_once(self, etcd, making):
+class TestCreatedTopic:
+    async def test_takes_effect_at_once_without_a_leader(self, etcd, provisioner):
         await template(etcd, groups=3)
-        assert await making.make("dev-1")
+        assert await provisioner.make("dev-1")
         assert (10, 3) == ((found := await accepted(etcd, "dev-1")).topic.qps, found.active)
 
-    async def test_by_whom(self, etcd, making):
+    async def test_author_is_the_template(self, etcd, provisioner):
         await template(etcd)
-        await making.make("dev-1")
+        await provisioner.make("dev-1")
         spec = await etcd.get(f"{ROOT}topics/dev-1")
         author = author_of(await etcd.get(f"{ROOT}authors/dev-1"), spec.mod_revision)
         assert ("template dev", "a put") == (author.by, author.via)
 
-    async def test_where_somebody_leads_it_is_waited_for(self, etcd, making):
+    async def test_is_accepted_by_the_leader_before_make_returns(self, etcd, provisioner):
         controller = TopicController(etcd.peer(), "online", ClusterConfig(), "one")
         await controller.start()
         await controller.leading.wait()
         await template(etcd)
-        assert await making.make("dev-1")
+        assert await provisioner.make("dev-1")
         assert await accepted(etcd, "dev-1") is not None
         await controller.close()
 
-    @pytest.mark.parametrize("making", [Tuning(timeout_s=0.05)], indirect=True)
-    async def test_a_leader_that_does_nothing_is_waited_for_2_seconds(self, etcd, making):
+    @pytest.mark.parametrize("provisioner", [Tuning(patience_s=0.05)], indirect=True)
+    async def test_wait_for_a_silent_leader_is_bounded(self, etcd, provisioner):
         await etcd.put(f"{ROOT}leader", b"{}")
         await template(etcd)
-        assert await making.make("dev-1")
+        assert await provisioner.make("dev-1")
         assert await accepted(etcd, "dev-1") is None
 
-    async def test_what_is_there_stays(self, etcd, making):
-        """A wish of somebody else, accepted or not, and a deleted topic that has a backlog."""
+    @pytest.mark.parametrize("provisioner", [Tuning(patience_s=0.05)], indirect=True)
+    async def test_existing_topic_or_spec_is_kept(self, etcd, provisioner):
+        """A deleted topic with a backlog, and another author's spec that is not accepted yet."""
         await template(etcd)
-        await making.make("dev-1")
+        await provisioner.make("dev-1")
         await etcd.delete(f"{ROOT}topics/dev-1")
         before = await accepted(etcd, "dev-1")
-        assert await making.make("dev-1")
+        assert await provisioner.make("dev-1")
         assert ([], before) == (await topics(etcd), await accepted(etcd, "dev-1"))
         await etcd.put(f"{ROOT}topics/dev-2", b'{"qps": 99}')
-        await making.make("dev-2")
+        await provisioner.make("dev-2")
         assert b'{"qps": 99}' == (await etcd.get(f"{ROOT}topics/dev-2")).value
 
-    async def test_of_several_the_most_specific(self, etcd, making):
+    async def test_most_specific_template_wins(self, etcd, provisioner):
         await template(etcd, "all", "*")
         await template(etcd, "red", "dev-red-*", qps=3)
         await template(etcd, "dev", qps=2)
         for project in ("dev-red-1", "dev-1", "x"):
-            await making.make(project)
+            await provisioner.make(project)
         assert [3, 2, 10] == [(await accepted(etcd, each)).topic.qps for each in ("dev-red-1", "dev-1", "x")]
 
-    async def test_a_template_that_changes_counts_from_then_on(self, etcd, making):
+    async def test_changed_template_applies_to_later_topics(self, etcd, template_cache, provisioner):
         await template(etcd)
-        await making.make("dev-1")
+        await provisioner.make("dev-1")
         await template(etcd, qps=20)
-        await until(lambda: making._template_cache.best("dev-2").template.topic == b'{"qps":20.0}')
-        await making.make("dev-2")
+        await until(lambda: template_cache.best("dev-2").template.topic == b'{"qps":20.0}')
+        await provisioner.make("dev-2")
         assert 20 == (await accepted(etcd, "dev-2")).topic.qps
         await etcd.delete(f"{ROOT}templates/dev")
-        await until(lambda: making.hopeless("dev-3"))
-        assert not await making.make("dev-3")
+        await until(lambda: provisioner.hopeless("dev-3"))
+        assert not await provisioner.make("dev-3")
 
-    @pytest.mark.parametrize("making", [Tuning(tries=5)], indirect=True)
-    async def test_by_a_template_that_is_another_one_by_now_nothing_is_made(self, etcd, making):
-        """The watch is late: what was deleted or changed must not act."""
+    @pytest.mark.parametrize("provisioner", [Tuning(tries=5)], indirect=True)
+    async def test_outdated_template_creates_no_topic(self, etcd, template_cache, provisioner):
+        """The watch is late."""
         await template(etcd)
-        await making._template_cache.opened()
-        await making._template_cache.close()  # from here on it hears of nothing
+        await template_cache.opened()
+        await template_cache.close()  # later changes don't reach it
         await template(etcd, qps=20)
-        assert not await making.make("dev-1")
+        assert not await provisioner.make("dev-1")
         assert [] == await topics(etcd)
 
 
-class TestBad:
+class TestInvalidTemplate:
     @pytest.mark.parametrize("raw", [b"", b"{}", b'{"match": "dev-*", "topic": {"qps": 1e400}}', b"\xff" * 100_000])
-    async def test_a_bad_one_is_passed_over_with_one_warning(self, etcd, making, raw, logged):
+    async def test_is_skipped_with_one_warning(self, etcd, provisioner, raw, logged):
         """Fault 19."""
         await template(etcd, "all", "*")
         await etcd.put(f"{ROOT}templates/dev", raw)
-        assert await making.make("dev-1")
-        assert await making.make("dev-2")
+        assert await provisioner.make("dev-1")
+        assert await provisioner.make("dev-2")
         assert 1 == sum("passed over" in each["event"] for each in logged)
 
-    async def test_a_new_listing_replaces_what_was_known(self, etcd, making, logged):
-        """A watch that broke: what went meanwhile is gone, and what is bad still isn't said to be so again."""
+    async def test_new_listing_repeats_no_warning(self, etcd, client, provisioner, logged):
+        """After a broken watch, templates that were deleted meanwhile are gone."""
         await template(etcd)
         await template(etcd, "red", "red-*")
         await etcd.put(f"{ROOT}templates/bad", b"{}")
-        await making.make("red-1")
-        client = making._coordination
+        await provisioner.make("red-1")
         client.cut()
         await etcd.delete(f"{ROOT}templates/dev")
         client.disconnect_watches()
         client.heal()
-        await until(lambda: making.hopeless("dev-1"))
-        assert not making.hopeless("red-2")
+        await until(lambda: provisioner.hopeless("dev-1"))
+        assert not provisioner.hopeless("red-2")
         assert 1 == sum("passed over" in each["event"] for each in logged)
 
-    async def test_one_with_a_name_that_is_none(self, etcd, making):
+    async def test_name_is_checked(self, etcd, provisioner):
         await template(etcd, "a b", "*")
-        assert not await making.make("dev-1")
+        assert not await provisioner.make("dev-1")
 
-    async def test_one_that_this_cluster_cannot_carry_out(self, etcd, making, logged):
+    async def test_topic_beyond_cluster_limits_is_skipped_with_one_warning(self, etcd, provisioner, logged):
         await template(etcd, qps=1_000, groups=1)
-        assert not await making.make("dev-1")
-        assert not await making.make("dev-2")
+        assert not await provisioner.make("dev-1")
+        assert not await provisioner.make("dev-2")
         assert [] == await topics(etcd)
         assert 1 == sum("passed over" in each["event"] for each in logged)
 
 
 class TestLimit:
-    async def test_the_refusal_says_so(self, etcd, making):
+    async def test_error_names_the_limit(self, etcd, provisioner):
         """Fault 21: random names must not fill etcd."""
         await template(etcd, limit=3)
         for number in range(3):
-            await making.make(f"dev-{number}")
+            await provisioner.make(f"dev-{number}")
         with pytest.raises(UnknownProject, match="template 'dev' makes none for it, as 3 that it made are there"):
-            await making.make("dev-3")
+            await provisioner.make("dev-3")
         assert 3 == len(await topics(etcd))
 
-    async def test_ten_thousand_names_cost_etcd_next_to_nothing(self, etcd, making, monkeypatch):
-        """Fault 21."""
+    async def test_full_template_asks_etcd_no_more(self, etcd, client, provisioner):
+        """Fault 21: ten thousand names."""
         await template(etcd, limit=2)
         for number in range(3):
             with contextlib.suppress(UnknownProject):
-                await making.make(f"dev-{number}")
-
-        def asked(*_):
-            raise AssertionError("etcd was asked")
-
-        for call in ("get", "list", "txn"):
-            monkeypatch.setattr(making._coordination, call, asked)
+                await provisioner.make(f"dev-{number}")
+        client.cut()
         for number in range(10_000):
             with pytest.raises(UnknownProject):
-                await making.make(f"dev-x{number}")
+                await provisioner.make(f"dev-x{number}")
 
-    async def test_never_exceeded_however_many_make_topics_at_once(self, etcd):
-        """Eight processes, a hundred names each."""
+    async def test_holds_for_concurrent_processes(self, etcd, eight_provisioners):
+        """Each creates topics for a hundred names."""
         await template(etcd, limit=50)
-        makers = [maker(etcd) for _ in range(8)]
 
         async def make(one, number):
             for each in range(100):
                 with contextlib.suppress(UnknownProject):
                     await one.make(f"dev-{number}-{each}")
 
-        await asyncio.gather(*(make(one, number) for number, one in enumerate(makers)))
+        await asyncio.gather(*(make(one, number) for number, one in enumerate(eight_provisioners)))
         assert 50 == len(await topics(etcd))
-        for one in makers:
-            await one._template_cache.close()
 
-    async def test_the_same_name_from_all_sides_is_one_topic(self, etcd):
+    async def test_concurrent_requests_for_a_name_create_one_topic(self, etcd, eight_provisioners):
         await template(etcd)
-        makers = [maker(etcd) for _ in range(8)]
-        assert all(await asyncio.gather(*(one.make("dev-1") for one in makers)))
+        assert all(await asyncio.gather(*(one.make("dev-1") for one in eight_provisioners)))
         assert (["dev-1"], 1) == (await topics(etcd), (await CreatedTopicCounter(etcd, "online").made("dev", 9)).topics)
-        for one in makers:
-            await one._template_cache.close()
 
-    @pytest.mark.parametrize("making", [Tuning(full_s=0.0)], indirect=True)
-    async def test_what_was_deleted_or_is_somebody_elses_by_now_makes_room(self, etcd, making):
+    @pytest.mark.parametrize("provisioner", [Tuning(full_s=0.0)], indirect=True)
+    async def test_deleted_or_edited_topic_makes_room(self, etcd, provisioner):
         await template(etcd, limit=3)
         for number in range(3):
-            await making.make(f"dev-{number}")
+            await provisioner.make(f"dev-{number}")
         await etcd.delete(f"{ROOT}topics/dev-0")
         await etcd.put(f"{ROOT}topics/dev-1", b'{"qps": 50}')
-        made = [await making.make(f"dev-{number}") for number in (3, 4)]
+        made = [await provisioner.make(f"dev-{number}") for number in (3, 4)]
         assert [True, True] == made
         with pytest.raises(UnknownProject):
-            await making.make("dev-5")
+            await provisioner.make("dev-5")
 
-    async def test_a_counter_that_is_none_is_counted_anew(self, etcd, making):
-        """Anybody may write to etcd."""
+    async def test_corrupted_counter_is_recounted(self, etcd, provisioner):
         await template(etcd)
-        await making.make("dev-1")
+        await provisioner.make("dev-1")
         await etcd.put(f"{ROOT}templated/dev", b"nonsense")
-        await making.make("dev-2")
+        await provisioner.make("dev-2")
         assert b'{"made":2}' == (await etcd.get(f"{ROOT}templated/dev")).value

@@ -1,4 +1,4 @@
-"""What is published goes into transactions that etcd takes."""
+"""Batches of the accepted-topic writer fit into etcd's transactions."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -10,12 +10,12 @@ _ops = st.lists(st.binary(max_size=20), min_size=1, max_size=2)
 
 
 @given(st.lists(_ops), st.integers(2, 5), st.integers(1, 40))
-def test_batches_hold_all_in_order_within_their_bounds(changes, most, most_bytes):
+def test_batches_keep_order_and_bounds(changes, most, most_bytes):
     writes = [[Put(f"{n}.{m}", value) for m, value in enumerate(values)] for n, values in enumerate(changes)]
     parts = list(batches(writes, most, most_bytes))
     assert [op for together in writes for op in together] == [op for part in parts for op in part]
     for part in parts:
-        changed = {op.key.split(".")[0] for op in part}
+        projects = {op.key.split(".")[0] for op in part}
         assert 1 <= len(part) <= most
-        assert len(changed) == 1 or sum(len(op.value) for op in part) <= most_bytes
+        assert len(projects) == 1 or sum(len(op.value) for op in part) <= most_bytes
     assert sum(len({op.key.split(".")[0] for op in part}) for part in parts) == len(writes)

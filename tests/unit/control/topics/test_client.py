@@ -1,4 +1,4 @@
-"""Wishes: written, and in force with a leader or without one."""
+"""Topic client: specs are written, and take effect with a leader or without one."""
 
 import asyncio
 import json
@@ -28,23 +28,23 @@ def topic_client(etcd):
     return TopicClient(etcd, "online", CLUSTER_CONFIG)
 
 
-async def in_force(etcd, project):
+async def in_effect(etcd, project):
     topic_cache = TopicCache(etcd, "online")
     await topic_cache.start()
     await topic_cache.close()
     return topic_cache.get(project)
 
 
-async def test_before_any_node_runs_a_wish_is_in_force_at_once(etcd, topic_client):
+async def test_spec_takes_effect_at_once_without_a_leader(etcd, topic_client):
     status = await topic_client.change("acme", {"qps": 100})
     assert (True, None) == (status.accepted, status.problem)
-    accepted = await in_force(etcd, "acme")
+    accepted = await in_effect(etcd, "acme")
     assert (100.0, 2, 100.0, (), "active") == (
         accepted.topic.qps, accepted.active, accepted.topic.weight, accepted.draining, accepted.topic.state,
     )  # fmt: skip
 
 
-async def test_only_what_is_named_changes_and_none_means_the_default_again(etcd, topic_client):
+async def test_change_affects_named_fields_and_none_restores_the_default(topic_client):
     await topic_client.change("acme", {"qps": 100, "concurrency": 5, "backoff": {"base": 3.0}})
     await topic_client.change("acme", {"weight": 7, "backoff": {"cap": 60.0}})
     status = await topic_client.change("acme", {"concurrency": None})
@@ -55,8 +55,8 @@ async def test_only_what_is_named_changes_and_none_means_the_default_again(etcd,
     assert {"qps", "weight", "backoff"} == set(status.spec)
 
 
-async def test_groups_that_are_taken_away_drain(etcd, topic_client):
-    """K6: also where nobody leads yet, no group is forgotten."""
+async def test_removed_groups_drain_without_a_leader(topic_client):
+    """K6."""
     await topic_client.change("acme", {"qps": 200})
     status = await topic_client.change("acme", {"qps": 100})
     assert (2, (2, 3)) == (status.in_effect.active, status.in_effect.draining)
@@ -72,14 +72,14 @@ async def test_groups_that_are_taken_away_drain(etcd, topic_client):
         ({"qps": 1, "spread": 1_000}, "topic acme: spread must be at most 128"),
     ],
 )
-async def test_a_wrong_wish_names_field_and_reason_and_is_not_written(etcd, topic_client, changes, sentence):
+async def test_invalid_change_names_the_field_and_writes_nothing(etcd, topic_client, changes, sentence):
     with pytest.raises(InvalidTopic) as error:
         await topic_client.change("acme", changes)
     assert str(error.value).startswith(sentence)
     assert None is await etcd.get(names.key("online", "topics", "acme"))
 
 
-async def test_with_a_leader_the_leader_accepts_and_is_waited_for(etcd, topic_client):
+async def test_change_waits_until_the_leader_accepts(etcd, topic_client):
     controller = TopicController(etcd.peer(), "online", CLUSTER_CONFIG, "n1")
     await controller.start()
     await asyncio.wait_for(controller.leading.wait(), 5)
@@ -94,16 +94,16 @@ async def test_with_a_leader_the_leader_accepts_and_is_waited_for(etcd, topic_cl
         await controller.close()
 
 
-async def test_a_leader_that_comes_later_takes_over_what_was_accepted_without_it(etcd, topic_client):
+async def test_later_leader_keeps_topics_accepted_without_it(etcd, topic_client):
     await topic_client.change("acme", {"qps": 200})
     await topic_client.change("acme", {"qps": 100})
-    before = await in_force(etcd, "acme")
+    before = await in_effect(etcd, "acme")
     controller = TopicController(etcd.peer(), "online", CLUSTER_CONFIG, "n1")
     await controller.start()
     try:
         await asyncio.wait_for(controller.leading.wait(), 5)
         status = await topic_client.change("other", {"qps": 1})
-        after = await in_force(etcd, "acme")
+        after = await in_effect(etcd, "acme")
         assert (True, before.topic, before.active, before.draining) == (
             status.accepted, after.topic, after.active, after.draining,
         )  # fmt: skip
@@ -111,18 +111,18 @@ async def test_a_leader_that_comes_later_takes_over_what_was_accepted_without_it
         await controller.close()
 
 
-async def test_a_leader_that_is_silent_is_waited_for_2_s_and_nothing_is_accepted_over_its_head(etcd):
-    topic_client = TopicClient(etcd, "online", CLUSTER_CONFIG, timeout_s=0.05)
+async def test_spec_stays_unaccepted_under_a_silent_leader(etcd):
+    topic_client = TopicClient(etcd, "online", CLUSTER_CONFIG, patience_s=0.05)
     await etcd.put(names.key("online", "leader"), b"{}")
     status = await topic_client.change("acme", {"qps": 100})
-    assert (False, None, None) == (status.accepted, status.problem, status.in_effect)
-    assert None is await in_force(etcd, "acme")
+    assert (False, None, None) == (status.accepted, status.problem, status.in_force)
+    assert None is await in_effect(etcd, "acme")
     [listed] = await topic_client.all()
     assert not listed.accepted
 
 
 @pytest.mark.parametrize("leads", [False, True])
-async def test_who_changes_the_same_topic_at_the_same_time_loses_nothing(etcd, topic_client, leads):
+async def test_concurrent_changes_lose_no_field(etcd, topic_client, leads):
     controller = TopicController(etcd.peer(), "online", CLUSTER_CONFIG, "n1")
     if leads:
         await controller.start()
@@ -135,7 +135,7 @@ async def test_who_changes_the_same_topic_at_the_same_time_loses_nothing(etcd, t
     await controller.close()
 
 
-async def test_a_deleted_topic_is_kept_paused_and_can_be_made_again(etcd, topic_client):
+async def test_deleted_topic_is_kept_paused_and_can_be_recreated(topic_client):
     """Fault row 19."""
     await topic_client.change("acme", {"qps": 200})
     status = await topic_client.delete("acme")
@@ -154,8 +154,8 @@ async def test_a_deleted_topic_is_kept_paused_and_can_be_made_again(etcd, topic_
 
 
 @pytest.mark.parametrize("state", ["draining", "active"])
-async def test_a_deleted_topic_is_drained_or_resumed_as_it_was(topic_client, state):
-    """What was accepted is wished again, and names no default, so that a later change of qps gives other groups."""
+async def test_drained_or_resumed_topic_has_its_settings_again(topic_client, state):
+    """The new spec names no default, so that a later change of qps also changes the groups."""
     made = await topic_client.change("acme", {"qps": 200, "concurrency": 7, "backoff": {"base": 3}})
     await topic_client.delete("acme")
     again = await topic_client.change("acme", {"state": state}, known=True)
@@ -165,8 +165,8 @@ async def test_a_deleted_topic_is_drained_or_resumed_as_it_was(topic_client, sta
     assert 20 == (await topic_client.change("acme", {"qps": 1_000})).in_effect.active
 
 
-async def test_keys_of_an_ordered_topic_stay_as_it_comes_back_from_deletion_unless_it_was_drained(topic_client):
-    """Order: what waits of a key is not passed by."""
+async def test_ordered_topic_may_move_keys_after_deletion_only_if_drained(topic_client):
+    """Waiting messages of a key are not overtaken."""
     await topic_client.change("acme", {"qps": 100, "ordered": True, "groups": 1})
     await topic_client.delete("acme")
     assert not await topic_client.moves_keys("acme", {"state": "active"}, known=True)
@@ -174,7 +174,7 @@ async def test_keys_of_an_ordered_topic_stay_as_it_comes_back_from_deletion_unle
     assert await topic_client.moves_keys("acme", {"state": "active", "groups": 4}, known=True)
 
 
-async def test_a_draining_topic_that_is_deleted_goes_on_draining(topic_client):
+async def test_deleted_topic_continues_to_drain(topic_client):
     await topic_client.change("acme", {"qps": 200, "state": "draining"})
     gone = (await topic_client.delete("acme")).in_effect
     assert ("draining", True) == (gone.topic.state, gone.deleted)
@@ -183,16 +183,16 @@ async def test_a_draining_topic_that_is_deleted_goes_on_draining(topic_client):
 
 
 class TestIfRevision:
-    """An edit that was decided on by somebody who saw another wish is not carried out."""
+    """A change is rejected if its author has seen another revision of the spec."""
 
-    async def test_the_one_that_was_seen(self, topic_client):
+    async def test_seen_revision_is_accepted(self, topic_client):
         first = await topic_client.change("acme", {"qps": 1}, if_revision=0)
         second = await topic_client.change("acme", {"qps": 2}, if_revision=first.revision)
         assert second.revision > first.revision
         assert None is (await topic_client.delete("acme", if_revision=second.revision)).spec
         assert 3 == (await topic_client.change("acme", {"qps": 3}, if_revision=0)).in_effect.topic.qps
 
-    async def test_another_one_changes_nothing_and_says_who_was_quicker(self, etcd):
+    async def test_other_revision_is_rejected_with_its_author(self, etcd):
         ann, bob = (TopicClient(etcd, "online", CLUSTER_CONFIG, by) for by in ("ann@host", "bob@host"))
         seen = await ann.change("acme", {"qps": 1})
         now = await bob.change("acme", {"qps": 2})
@@ -205,7 +205,7 @@ class TestIfRevision:
                 await change
         assert 2 == (await ann.get("acme")).in_effect.topic.qps
 
-    async def test_nobody_is_named_who_did_not_say_so_in_that_very_write(self, etcd, topic_client):
+    async def test_author_of_a_direct_write_is_unknown(self, etcd, topic_client):
         seen = await TopicClient(etcd, "online", CLUSTER_CONFIG, "ann@host").change("acme", {"qps": 1})
         now = await etcd.put(names.key("online", "topics", "acme"), b'{"qps": 2}')
         with pytest.raises(EvenlaneError, match=f"at revision {now}, whose author is unknown"):
@@ -214,51 +214,51 @@ class TestIfRevision:
         with pytest.raises(EvenlaneError, match="there is no wish for it"):
             await topic_client.change("acme", {"qps": 3}, if_revision=seen.revision)
 
-    async def test_of_many_who_saw_the_same_one_wins(self, topic_client):
+    async def test_one_of_many_concurrent_changes_is_accepted(self, topic_client):
         seen = await topic_client.change("acme", {"qps": 1})
         edits = [topic_client.change("acme", {"qps": n}, if_revision=seen.revision) for n in range(2, 12)]
         done = await asyncio.gather(*edits, return_exceptions=True)
         assert 9 == sum(isinstance(each, EvenlaneError) for each in done)
 
 
-class TestABadWish:
-    """Fault row 19: somebody wrote it by hand."""
+class TestInvalidSpec:
+    """Fault row 19: specs that were written directly into etcd."""
 
     async def by_hand(self, etcd, raw, project="acme"):
         await etcd.put(names.key("online", "topics", project), raw)
 
-    async def test_it_is_shown_with_what_is_wrong_and_can_be_mended(self, etcd, topic_client):
+    async def test_is_shown_with_its_problem_and_can_be_repaired(self, etcd, topic_client):
         await self.by_hand(etcd, b'{"qps": "many", "concurrency": 7}')
         [status] = await topic_client.all()
         assert not status.accepted
         assert 'qps must be a number from 0.01 to 1,000,000, not "many"' == status.problem
         assert {"qps": "many", "concurrency": 7} == status.document()["wish"]
-        mended = await topic_client.change("acme", {"qps": 5})
-        assert (True, {"qps": 5, "concurrency": 7}, None) == (mended.accepted, mended.spec, mended.replaced)
+        repaired = await topic_client.change("acme", {"qps": 5})
+        assert (True, {"qps": 5, "concurrency": 7}, None) == (repaired.accepted, repaired.spec, repaired.replaced)
 
-    async def test_what_is_in_force_is_changed_instead_and_that_is_told(self, etcd, topic_client):
-        """Else mending one field would take the others out of force."""
+    async def test_change_starts_from_the_topic_in_effect(self, etcd, topic_client):
+        """Otherwise the repair of one field would reset the others."""
         await topic_client.change("acme", {"qps": 100, "concurrency": 5, "ttl": 60})
         await self.by_hand(etcd, b'{"qps": -1, "max_attempts": 7}')
-        mended = await topic_client.change("acme", {"qps": 200})
-        assert {"qps": 200, "concurrency": 5, "ttl": 60} == mended.spec
-        assert "qps must be a number from 0.01 to 1,000,000, not -1" == mended.replaced
+        repaired = await topic_client.change("acme", {"qps": 200})
+        assert {"qps": 200, "concurrency": 5, "ttl": 60} == repaired.spec
+        assert "qps must be a number from 0.01 to 1,000,000, not -1" == repaired.replaced
         assert (await topic_client.change("acme", {"qps": 201})).replaced is None
 
-    async def test_its_topic_can_be_paused(self, etcd, topic_client):
+    async def test_topic_can_be_paused(self, etcd, topic_client):
         await topic_client.change("acme", {"qps": 100, "concurrency": 5})
         await self.by_hand(etcd, b"rubbish")
         assert "paused" == (await topic_client.change("acme", {"state": "paused"}, known=True)).in_effect.topic.state
 
-    async def test_that_of_a_deleted_topic_makes_a_new_one(self, etcd, topic_client):
+    async def test_repair_after_deletion_creates_a_new_topic(self, etcd, topic_client):
         await topic_client.change("acme", {"qps": 100, "concurrency": 5})
         await topic_client.delete("acme")
         await self.by_hand(etcd, b'{"qps": -1, "max_attempts": 7}')
-        mended = await topic_client.change("acme", {"qps": 200})
-        assert ({"qps": 200, "max_attempts": 7}, None) == (mended.spec, mended.replaced)
+        repaired = await topic_client.change("acme", {"qps": 200})
+        assert ({"qps": 200, "max_attempts": 7}, None) == (repaired.spec, repaired.replaced)
 
     @pytest.mark.parametrize("name", ["a b", "a/b", "", "x" * 65, "\x1b[2J"])
-    async def test_one_under_a_bad_name_is_told_to_be_refused(self, etcd, topic_client, name):
+    async def test_invalid_name_is_reported(self, etcd, topic_client, name):
         """Fault row 20."""
         await self.by_hand(etcd, b'{"qps": 5}', name)
         [status] = await topic_client.all()
@@ -279,12 +279,12 @@ class TestABadWish:
             (b"", ""),
         ],
     )
-    def test_whatever_was_written_is_shown(self, raw, shown):
+    def test_any_value_can_be_shown(self, raw, shown):
         assert shown == written(raw)
         json.dumps(written(raw), ensure_ascii=False, allow_nan=False).encode()
 
 
-async def test_names_are_checked_and_an_unknown_project_is_told(topic_client):
+async def test_invalid_or_unknown_project_raises(topic_client):
     with pytest.raises(InvalidName):
         await topic_client.change("a/b", {"qps": 1})
     with pytest.raises(InvalidName):
@@ -293,6 +293,6 @@ async def test_names_are_checked_and_an_unknown_project_is_told(topic_client):
         await topic_client.get("nobody")
 
 
-async def test_to_look_makes_no_environment(etcd):
+async def test_reading_creates_no_environment(etcd):
     assert ClusterConfig() == await read_config_or_defaults(etcd, "online")
     assert None is await etcd.get(names.key("online", "settings"))

@@ -1,4 +1,4 @@
-"""What `topics export` writes: `topics apply` makes the same topics of it, and the next export is the same (F2)."""
+"""Topic export: `topics apply` creates the same topics from it, and their export is the same (F2)."""
 
 import asyncio
 import json
@@ -61,7 +61,7 @@ TOPICS = st.dictionaries(st.from_regex(r"[a-z0-9][A-Za-z0-9_-]{0,9}", fullmatch=
 
 
 class Etcd:
-    """One etcd, and what people do with its topics."""
+    """An etcd with topics, and the commands on them."""
 
     def __init__(self):
         self.coordination = MemoryCoordination()
@@ -75,17 +75,17 @@ class Etcd:
 
     async def apply(self, file, raw):
         file.write_bytes(raw)
-        described = load_manifest(file)
-        assert {} == described.wrong
-        applying = ApplyPlan(self.coordination, "online", CLUSTER_CONFIG)
-        outcome = await applying.carry_out(await applying.plan(described))
+        manifest = load_manifest(file)
+        assert {} == manifest.wrong
+        apply_plan = ApplyPlan(self.coordination, "online", CLUSTER_CONFIG)
+        outcome = await apply_plan.carry_out(await apply_plan.plan(manifest))
         assert ({}, [], None) == (outcome.refused, outcome.waiting, outcome.broken)
 
     async def put(self, kind, project, raw):
         await self.coordination.put(key("online", kind, project), raw)
 
     async def in_effect(self):
-        return {each.project: each.in_effect.topic for each in await self.topic_client.all()}
+        return {each.project: each.in_force.topic for each in await self.topic_client.all()}
 
 
 @pytest.fixture
@@ -100,8 +100,8 @@ def file(tmp_path_factory):
 
 @settings(max_examples=40)
 @given(TOPICS)
-def test_what_is_applied_is_the_same_and_is_exported_the_same(file, topics):
-    async def there_and_back():
+def test_applied_export_gives_equal_topics_and_an_equal_export(file, topics):
+    async def round_trip():
         before, after = Etcd(), Etcd()
         await before.apply(file, json.dumps(topics).encode())
         exported_first = await before.export()
@@ -110,10 +110,10 @@ def test_what_is_applied_is_the_same_and_is_exported_the_same(file, topics):
         assert await before.in_effect() == await after.in_effect()
         assert {*topics} == {*json.loads(exported_first)}
 
-    asyncio.run(there_and_back())
+    asyncio.run(round_trip())
 
 
-async def test_names_and_fields_have_one_order_whatever_that_of_the_wishes(etcd):
+async def test_names_and_fields_have_a_fixed_order(etcd):
     await etcd.put("topics", "b", b'{"state": "paused", "weight": 2.5, "qps": 100}')
     await etcd.put("topics", "a", b'{"qps": 1}')
     assert '{"a": {"qps": 1}, "b": {"qps": 100, "weight": 2.5, "state": "paused"}}' == json.dumps(
@@ -121,8 +121,8 @@ async def test_names_and_fields_have_one_order_whatever_that_of_the_wishes(etcd)
     )
 
 
-async def test_an_ordered_topic_keeps_the_groups_of_its_keys(etcd, file):
-    """With as many groups as its quota would have, the next messages of a key would pass by those that wait."""
+async def test_ordered_topic_keeps_its_groups(etcd, file):
+    """With the groups of its quota, the next messages of a key would overtake the waiting ones."""
     await etcd.topic_client.change("acme", {"qps": 100, "ordered": True})
     await etcd.topic_client.change("acme", {"qps": 200})
     after = Etcd()
@@ -131,8 +131,8 @@ async def test_an_ordered_topic_keeps_the_groups_of_its_keys(etcd, file):
     assert await etcd.in_effect() == await after.in_effect()
 
 
-async def test_what_follows_from_the_quota_goes_on_following_it(etcd, file):
-    """What somebody left out stays left out."""
+async def test_derived_fields_are_left_out(etcd, file):
+    """They follow a later change of the quota."""
     await etcd.topic_client.change("acme", {"qps": 100})
     after = Etcd()
     await after.apply(file, await etcd.export())
@@ -140,14 +140,14 @@ async def test_what_follows_from_the_quota_goes_on_following_it(etcd, file):
     assert (1_000, 20) == ((topic := (await after.in_effect())["acme"]).weight, topic.groups)
 
 
-class TestWhatIsNotInIt:
-    async def test_a_deleted_topic_is_told_and_left_out(self, etcd):
+class TestNotes:
+    async def test_deleted_topic_is_left_out_with_a_note(self, etcd):
         await etcd.topic_client.change("acme", {"qps": 100})
         await etcd.topic_client.delete("acme")
         assert b"{}\n" == await etcd.export()
         assert {"acme": "it is deleted and not in the file, which would make it anew"} == await etcd.notes()
 
-    async def test_in_place_of_a_bad_wish_stands_what_is_in_force(self, etcd, file):
+    async def test_topic_in_effect_replaces_an_invalid_spec(self, etcd, file):
         await etcd.topic_client.change("acme", {"qps": 100, "ttl": 60, "state": "paused"})
         before = await etcd.in_effect()
         await etcd.put("topics", "acme", b'{"qps": -1}')
@@ -157,12 +157,12 @@ class TestWhatIsNotInIt:
         assert (await etcd.notes())["acme"].endswith("not -1): the file has what is in force")
 
     @pytest.mark.parametrize("project", ["bad", "no name"])
-    async def test_a_bad_wish_of_which_nothing_is_in_force_is_told(self, etcd, project):
+    async def test_invalid_spec_without_a_topic_is_left_out_with_a_note(self, etcd, project):
         await etcd.put("topics", project, b'{"qps": "many"}')
         assert b"{}\n" == await etcd.export()
         assert (await etcd.notes())[project].endswith(", so it is not in the file")
 
-    async def test_what_is_damaged_without_a_wish_is_told(self, etcd):
+    async def test_corrupted_topic_without_a_spec_is_left_out_with_a_note(self, etcd):
         await etcd.put("accepted", "acme", b"\xff")
         assert b"{}\n" == await etcd.export()
         assert "is not JSON: it is no UTF-8 text" in (await etcd.notes())["acme"]

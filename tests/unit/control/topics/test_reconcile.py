@@ -1,4 +1,4 @@
-"""What the leader makes of wishes: the last good one of each batch is in force; what is empty may go."""
+"""Topic reconciler: the last valid spec of each batch takes effect, and empty groups are removed."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -20,18 +20,18 @@ _SPECS = st.sampled_from([*_GOOD, *_BAD, None])
 
 
 @given(st.lists(st.lists(st.tuples(st.sampled_from("abc"), _SPECS, st.booleans()))))
-def test_what_is_in_force_is_the_last_good_wish_of_each_batch(batches_of_steps):
-    """X4: whatever was written, wherever the leader had to list again, and however much came at once."""
-    acceptance = TopicReconciler("online", ClusterConfig(), {})
+def test_last_valid_spec_of_each_batch_takes_effect(batches_of_steps):
+    """X4: for any writes, batches and relistings."""
+    reconciler = TopicReconciler("online", ClusterConfig(), {})
     stored, published, expected, revision = {}, {}, {}, 0
     for steps in batches_of_steps:
-        reported, touched = [], set()
+        updates, touched = [], set()
         for project, raw, lists in steps:
             revision += 1
             item = _stored(project, raw or b"", revision)
             stored.pop(project, None) if raw is None else stored.update({project: item})
             event = Event("delete" if raw is None else "put", item)
-            reported.append(Listing(revision, tuple(stored.values())) if lists else event)
+            updates.append(Listing(revision, tuple(stored.values())) if lists else event)
             touched.add(project)
         for project in touched:
             spec_now = stored.get(project)
@@ -39,75 +39,76 @@ def test_what_is_in_force_is_the_last_good_wish_of_each_batch(batches_of_steps):
                 expected[project] = (expected[project][0], "paused", True)
             elif spec_now is not None and spec_now.value in _GOOD:
                 expected[project] = (_GOOD[spec_now.value], "active", False)
-        changes = acceptance.changes(reported)
+        changes = reconciler.changes(updates)
         assert len({change.project for change in changes}) == len(changes)
         for change in changes:
             assert change.before == published.get(change.project)
             published[change.project] = change.after
-        assert acceptance.changes([Listing(revision, tuple(stored.values()))]) == []
-    assert published == acceptance.accepted
+        assert reconciler.changes([Listing(revision, tuple(stored.values()))]) == []
+    assert published == reconciler.accepted
     assert expected == {p: (now.topic.qps, now.topic.state, now.deleted) for p, now in published.items()}
-    assert {project for project, item in stored.items() if item.value in _BAD} == set(acceptance.alarms)
+    assert {project for project, item in stored.items() if item.value in _BAD} == set(reconciler.alarms)
 
 
-def test_nothing_is_looked_up_for_a_name_that_is_none():
-    """Fault 19: it will never be accepted, and may be as long as etcd lets it be."""
-    acceptance = TopicReconciler("online", ClusterConfig(), {})
+def test_invalid_name_is_never_looked_up():
+    """Fault 19: its spec is never accepted, and the name may be as long as etcd allows."""
+    reconciler = TopicReconciler("online", ClusterConfig(), {})
     puts = [_stored(name, b'{"qps": 5}', 1) for name in ("a", "b", "a" * 800_000, "", "a/b", "*")]
-    assert {"a", "b"} == acceptance.unaccepted([Listing(1, tuple(puts))])
-    assert {"b"} == acceptance.unaccepted([Event("delete", puts[0]), *(Event("put", each) for each in puts[1:])])
+    assert {"a", "b"} == reconciler.unaccepted([Listing(1, tuple(puts))])
+    assert {"b"} == reconciler.unaccepted([Event("delete", puts[0]), *(Event("put", each) for each in puts[1:])])
 
 
-class TestEmptied:
-    def acceptance(self, *topic_client):
+class TestEmptyGroups:
+    def reconciler(self, *specs):
+        """Return a reconciler of these specs of a project; None deletes the spec."""
         made = TopicReconciler("online", ClusterConfig(), {})
-        for revision, raw in enumerate(topic_client, start=1):
+        for revision, raw in enumerate(specs, start=1):
             kind = "delete" if raw is None else "put"
             made.changes([Event(kind, _stored("a", raw or b"", revision))])
         return made
 
-    def test_groups_that_drained_are_forgotten_and_others_are_not(self):
+    def test_only_empty_draining_groups_are_removed(self):
         """K6."""
-        acceptance = self.acceptance(b'{"qps": 250}', b'{"qps": 100}')
-        assert (2, (2, 3, 4)) == (acceptance.accepted["a"].active, acceptance.accepted["a"].draining)
-        change = acceptance.remove_groups("a", [0, 1, 2, 4])
+        reconciler = self.reconciler(b'{"qps": 250}', b'{"qps": 100}')
+        assert (2, (2, 3, 4)) == (reconciler.accepted["a"].active, reconciler.accepted["a"].draining)
+        change = reconciler.emptied("a", [0, 1, 2, 4])
         assert (2, (3,)) == (change.after.active, change.after.draining)
-        assert acceptance.accepted["a"] is change.after
-        assert acceptance.remove_groups("a", [2, 4]) is None
+        assert reconciler.accepted["a"] is change.after
+        assert reconciler.emptied("a", [2, 4]) is None
 
-    def test_a_deleted_topic_goes_when_all_its_groups_are_empty_and_not_before(self):
-        acceptance = self.acceptance(b'{"qps": 150}', b'{"qps": 100}', None)
-        assert acceptance.remove_groups("a", [0, 1]) is None
-        assert (2,) == acceptance.accepted["a"].draining
-        assert () == acceptance.remove_groups("a", [0, 2]).after.draining
-        assert acceptance.remove_groups("a", [0]) is None
-        assert None is acceptance.remove_groups("a", [0, 1]).after
-        assert {} == acceptance.accepted
-        assert acceptance.remove_groups("a", [0, 1]) is None
+    def test_deleted_topic_is_removed_with_its_last_group(self):
+        reconciler = self.reconciler(b'{"qps": 150}', b'{"qps": 100}', None)
+        assert reconciler.emptied("a", [0, 1]) is None
+        assert (2,) == reconciler.accepted["a"].draining
+        assert () == reconciler.emptied("a", [0, 2]).after.draining
+        assert reconciler.emptied("a", [0]) is None
+        assert None is reconciler.emptied("a", [0, 1]).after
+        assert {} == reconciler.accepted
+        assert reconciler.emptied("a", [0, 1]) is None
 
-    def test_a_topic_that_was_not_deleted_stays(self):
-        acceptance = self.acceptance(b'{"qps": 100, "state": "draining"}')
-        assert acceptance.remove_groups("a", [0, 1]) is None
-        assert "a" in acceptance.accepted
+    def test_existing_topic_stays_when_empty(self):
+        reconciler = self.reconciler(b'{"qps": 100, "state": "draining"}')
+        assert reconciler.emptied("a", [0, 1]) is None
+        assert "a" in reconciler.accepted
 
-    def test_a_wish_refused_for_what_waited_takes_the_place_of_the_topic_that_goes(self):
-        """Its groups had to stay as long as messages of the ordered topic waited."""
-        acceptance = self.acceptance(b'{"qps": 100, "ordered": true}', None, b'{"qps": 1000, "ordered": true}')
-        assert {"a"} == set(acceptance.alarms)
-        change = acceptance.remove_groups("a", [0, 1])
+    def test_spec_rejected_for_its_backlog_replaces_the_removed_topic(self):
+        """The groups of an ordered topic must stay while messages wait."""
+        reconciler = self.reconciler(b'{"qps": 100, "ordered": true}', None, b'{"qps": 1000, "ordered": true}')
+        assert {"a"} == set(reconciler.alarms)
+        change = reconciler.emptied("a", [0, 1])
         assert (20, (), False, 2, 3, 0) == (
             change.after.active, change.after.draining, change.after.deleted, change.after.number,
             change.revision, change.replaced,
         )  # fmt: skip
-        assert ({"a": change.after}, {}) == (acceptance.accepted, acceptance.alarms)
-        assert acceptance.remove_groups("a", [0, 1]) is None
+        assert ({"a": change.after}, {}) == (reconciler.accepted, reconciler.alarms)
+        assert reconciler.emptied("a", [0, 1]) is None
 
-    def test_a_wish_that_is_bad_by_itself_stays_refused_and_is_counted_once(self):
-        acceptance = self.acceptance(b'{"qps": 100}', None, b'{"qps": -1}')
-        assert None is acceptance.remove_groups("a", [0, 1]).after
-        assert (1, {"a"}, {}) == (acceptance.refused, set(acceptance.alarms), acceptance.accepted)
+    def test_invalid_spec_stays_rejected_and_counts_once(self):
+        reconciler = self.reconciler(b'{"qps": 100}', None, b'{"qps": -1}')
+        assert None is reconciler.emptied("a", [0, 1]).after
+        assert (1, {"a"}, {}) == (reconciler.refused, set(reconciler.alarms), reconciler.accepted)
 
-    def test_what_was_looked_at_before_another_change_counts_no_more(self):
-        acceptance = self.acceptance(b'{"qps": 150}', b'{"qps": 100}', b'{"qps": 150}', b'{"qps": 50}')
-        assert acceptance.remove_groups("a", [2], number=1) is None
-        assert (1,) == acceptance.remove_groups("a", [2], number=3).after.draining
+    def test_findings_under_an_earlier_number_change_nothing(self):
+        reconciler = self.reconciler(b'{"qps": 150}', b'{"qps": 100}', b'{"qps": 150}', b'{"qps": 50}')
+        assert reconciler.emptied("a", [2], number=1) is None
+        assert (1,) == reconciler.emptied("a", [2], number=3).after.draining
