@@ -1,4 +1,4 @@
-"""Who may read and who may change something (issue 7: reads need nothing on loopback, changes a token)."""
+"""Access control: reads on loopback need no token, changes always do."""
 
 import json
 
@@ -14,8 +14,8 @@ HERE, ELSEWHERE = ("127.0.0.1", 5), ("192.0.2.7", 5)
 BEARER = {"authorization": f"Bearer {TOKEN}"}
 
 
-async def asked(path, client=HERE, method="GET", token=lambda: TOKEN, node=None, **headers):
-    """As a client with this address would be answered: status, headers and body."""
+async def ask(path, client=HERE, method="GET", token=lambda: TOKEN, node=None, **headers):
+    """Return status, headers and body of the answer to a client with this address."""
     sent = []
 
     async def receive():
@@ -38,8 +38,8 @@ async def asked(path, client=HERE, method="GET", token=lambda: TOKEN, node=None,
 
 @pytest.mark.parametrize("client", [("127.0.0.1", 1), ("127.9.9.9", 1), ("::1", 1), ("::ffff:127.0.0.1", 1)])
 @pytest.mark.parametrize("host", ["localhost", "LOCALHOST:8080", "127.0.0.1:8080", "[::1]:8080", "127.0.0.1"])
-async def test_who_sits_here_reads_without_a_word(client, host):
-    assert 200 == (await asked("/api/overview", client, host=host))[0]
+async def test_loopback_reads_without_a_token(client, host):
+    assert 200 == (await ask("/api/overview", client, host=host))[0]
 
 
 @pytest.mark.parametrize(
@@ -49,7 +49,7 @@ async def test_who_sits_here_reads_without_a_word(client, host):
         (None, {}),
         (("fe80::1%eth0", 1), {}),
         (("::ffff:192.0.2.7", 1), {}),
-        (HERE, {"host": "evil.example"}),  # whose name was made to point here
+        (HERE, {"host": "evil.example"}),  # its name resolves to loopback
         (HERE, {"host": "localhost.evil.example"}),
         (HERE, {"host": "evil.example@127.0.0.1"}),
         (HERE, {"host": "127.0.0.1.evil.example:8080"}),
@@ -58,11 +58,11 @@ async def test_who_sits_here_reads_without_a_word(client, host):
         (HERE, {"host": "127.0.0.1:x"}),
         (HERE, {"host": ""}),
         (HERE, {"host": None}),
-        (HERE, {"x_forwarded_for": "192.0.2.7"}),  # a proxy speaks for others
+        (HERE, {"x_forwarded_for": "192.0.2.7"}),  # a proxy asks for another client
         (HERE, {"forwarded": "for=192.0.2.7"}),
     ],
 )
-async def test_from_elsewhere_it_takes_the_token(client, headers):
+async def test_reads_from_elsewhere_need_the_token(client, headers):
     for path in (
         "/",
         "/static/js/app.js",
@@ -72,40 +72,40 @@ async def test_from_elsewhere_it_takes_the_token(client, headers):
         "/api/dead/a",
         "/api/dead/a/1",
     ):
-        status, head, body = await asked(path, client, **headers)
+        status, head, body = await ask(path, client, **headers)
         assert 401 == status
         assert head["www-authenticate"].startswith("Basic ")
         assert "needs the token of this node" in json.loads(body)["error"]
 
 
-async def test_the_token_opens_reads_from_elsewhere():
-    """By a program as Bearer; by a browser, which can't be told to send that, as a password."""
-    assert 200 == (await asked("/api/overview", ELSEWHERE, **BEARER))[0]
+async def test_token_permits_reads_from_elsewhere():
+    """Programs send it as Bearer, and browsers, which can't, as a password."""
+    assert 200 == (await ask("/api/overview", ELSEWHERE, **BEARER))[0]
     password = "Basic YW55Ym9keTphIHRva2VuIHRoYXQgbm9ib2R5IGd1ZXNzZXM="
-    assert 200 == (await asked("/", ELSEWHERE, authorization=password))[0]
+    assert 200 == (await ask("/", ELSEWHERE, authorization=password))[0]
     for wrong in ("Bearer nope", "Bearer", "Basic !", "Basic bm9wZQ==", f"Digest {TOKEN}", f"Bearer {TOKEN}x"):
-        assert 401 == (await asked("/api/overview", ELSEWHERE, authorization=wrong))[0]
+        assert 401 == (await ask("/api/overview", ELSEWHERE, authorization=wrong))[0]
 
 
 @pytest.mark.parametrize("site", ["cross-site", "same-site"])
-async def test_what_a_page_from_elsewhere_asks_isnt_asked_from_here(site):
-    """It could read nothing, but hold the places of who watches; nor does a browser's password open it."""
+async def test_foreign_page_in_a_local_browser_needs_the_bearer_token(site):
+    """It could read nothing, but would take the places of viewers. A browser's password isn't sufficient."""
     password = {"authorization": "Basic YW55Ym9keTphIHRva2VuIHRoYXQgbm9ib2R5IGd1ZXNzZXM="}
     for path, mode in (("/api/overview", "navigate"), ("/api/events", "no-cors"), ("/", "no-cors"), ("/", "cors")):
         for given in ({}, password):
-            assert 401 == (await asked(path, sec_fetch_site=site, sec_fetch_mode=mode, **given))[0]
-    assert 200 == (await asked("/api/overview", sec_fetch_site=site, sec_fetch_mode="cors", **BEARER))[0]
+            assert 401 == (await ask(path, sec_fetch_site=site, sec_fetch_mode=mode, **given))[0]
+    assert 200 == (await ask("/api/overview", sec_fetch_site=site, sec_fetch_mode="cors", **BEARER))[0]
 
 
-async def test_the_page_itself_may_ask_and_a_link_to_it_be_followed():
-    assert 200 == (await asked("/", sec_fetch_site="cross-site", sec_fetch_mode="navigate"))[0]
-    assert 200 == (await asked("/", sec_fetch_site="none", sec_fetch_mode="navigate"))[0]
-    assert 200 == (await asked("/api/overview", sec_fetch_site="same-origin", sec_fetch_mode="cors"))[0]
+async def test_own_page_and_links_to_it_are_permitted():
+    assert 200 == (await ask("/", sec_fetch_site="cross-site", sec_fetch_mode="navigate"))[0]
+    assert 200 == (await ask("/", sec_fetch_site="none", sec_fetch_mode="navigate"))[0]
+    assert 200 == (await ask("/api/overview", sec_fetch_site="same-origin", sec_fetch_mode="cors"))[0]
 
 
 @pytest.mark.parametrize("path", ["/healthz", "/readyz", "/metrics"])
-async def test_probes_and_prometheus_never_need_it(path):
-    assert 200 == (await asked(path, ELSEWHERE, token=lambda: None, host="evil.example"))[0]
+async def test_probes_and_metrics_need_no_token(path):
+    assert 200 == (await ask(path, ELSEWHERE, token=lambda: None, host="evil.example"))[0]
 
 
 CHANGES = ["/api/topics/acme/pause", "/api/topics/acme/resume", "/api/dead/acme/replay"]
@@ -117,38 +117,38 @@ CHANGES = ["/api/topics/acme/pause", "/api/topics/acme/resume", "/api/dead/acme/
     [
         {},
         {"authorization": "Bearer nope"},
-        # a browser sends a password by itself, whoever's page had it ask
+        # a browser sends a password by itself, whichever page causes the request
         {"authorization": "Basic YW55Ym9keTphIHRva2VuIHRoYXQgbm9ib2R5IGd1ZXNzZXM="},
     ],
 )
-async def test_changes_take_it_from_here_too(path, headers):
+async def test_changes_on_loopback_need_the_token(path, headers):
     node = FakeNode()
-    status, head, body = await asked(path, method="POST", node=node, **headers)
+    status, head, body = await ask(path, method="POST", node=node, **headers)
     assert (401, [], 'Bearer realm="Evenlane"') == (status, node.changed, head["www-authenticate"])
     assert "changing something needs the token" in json.loads(body)["error"]
 
 
-async def test_without_a_token_nothing_can_be_changed_and_it_says_what_to_set():
+async def test_node_without_a_token_refuses_changes_and_names_the_setting():
     for path in CHANGES:
-        status, _, body = await asked(path, method="POST", token=lambda: None, **BEARER)
+        status, _, body = await ask(path, method="POST", token=lambda: None, **BEARER)
         assert (403, True) == (status, "EVENLANE_HTTP_TOKEN_FILE" in json.loads(body)["error"])
-    status, _, body = await asked("/", ELSEWHERE, token=lambda: None)
+    status, _, body = await ask("/", ELSEWHERE, token=lambda: None)
     assert (403, True) == (status, "the setting http_token_file" in json.loads(body)["error"])
-    assert 200 == (await asked("/", token=lambda: None))[0]
+    assert 200 == (await ask("/", token=lambda: None))[0]
 
 
-async def test_a_token_that_cant_be_read_any_more_opens_nothing():
+async def test_unreadable_token_permits_nothing():
     def gone():
         raise ConfigError("http_token_file: /x can't be read as text")
 
-    status, _, body = await asked("/api/topics/acme/pause", method="POST", token=gone, **BEARER)
+    status, _, body = await ask("/api/topics/acme/pause", method="POST", token=gone, **BEARER)
     assert (403, True) == (status, "can't be read" in json.loads(body)["error"])
 
 
-async def test_what_is_changed():
+async def test_changes_reach_the_node():
     async with served() as (get, node):
-        reported = await get("/api/topics/acme/pause", "POST", **BEARER)
-        assert (200, {"project": "acme", "accepted": True}) == (reported[0], json.loads(reported[2]))
+        status, _, text = await get("/api/topics/acme/pause", "POST", **BEARER)
+        assert (200, {"project": "acme", "accepted": True}) == (status, json.loads(text))
         assert 200 == (await get("/api/topics/acme/resume", "POST", **BEARER))[0]
         assert 200 == (await get("/api/dead/acme/replay", "POST", b'{"seq": 7}', **BEARER))[0]
         node.running = True
@@ -161,7 +161,7 @@ async def test_what_is_changed():
     [b"", b"{}", b"[]", b'{"seq": 1, "all": true}', b'{"seq": 0}', b'{"seq": "1"}', b'{"seq": 1.5}', b'{"all": false}',
      b'{"sequence": 1}', b'{"seq": 99999999999999999999}', b"\xff", b'{"all": true, "x": "%s"}' % (b"x" * 5000)],
 )  # fmt: skip
-async def test_a_replay_names_one_or_all(body):
+async def test_replay_must_name_one_or_all(body):
     async with served() as (get, node):
         status, _, text = await get("/api/dead/acme/replay", "POST", body, **BEARER)
         assert (400, []) == (status, node.changed)
@@ -178,14 +178,14 @@ async def test_a_replay_names_one_or_all(body):
         (b"\xff" * 20, "can't be read as text"),
     ],
 )
-def test_a_token_that_could_be_guessed_is_none(tmp_path, written, sentence):
+def test_invalid_token_file_raises(tmp_path, written, sentence):
     path = tmp_path / "token"
     path.write_bytes(written)
     with pytest.raises(ConfigError, match=f"http_token_file: {path} {sentence}"):
         load({"http_token_file": str(path)}, environ={}).settings.http_token()
 
 
-def test_the_token_is_read_from_its_file(tmp_path):
+def test_token_is_read_from_its_file(tmp_path):
     (tmp_path / "token").write_text(f"{TOKEN}\n")
     assert load({"http_token_file": str(tmp_path / "token")}, environ={}).settings.http_token() == TOKEN
     assert load({}, environ={}).settings.http_token() is None

@@ -1,4 +1,4 @@
-"""What a node answers by HTTP: paths, states, and errors as one sentence."""
+"""HTTP interface of a node: paths, status codes, and errors as one sentence."""
 
 import asyncio
 import json
@@ -12,8 +12,7 @@ from tests.support.http.serving import FakeNode, served, server_of
 from tests.support.until import until
 
 
-async def test_what_there_is():
-    """Surfaces: /healthz, /readyz, /metrics, /api/why/<project>."""
+async def test_health_readiness_metrics_and_why():
     async with served() as (get, node):
         assert (200, {"node": "n"}) == _json(await get("/healthz"))
         assert (200, {"ready": True, "node": "n", "partitions": 3, "generation": 7}) == _json(await get("/readyz"))
@@ -25,11 +24,11 @@ async def test_what_there_is():
         assert [("acme", "high", 600.0), ("acme", None, None)] == node.asked
 
 
-async def test_a_node_that_is_not_ready_says_why():
+async def test_unready_node_gives_the_reason():
     async with served() as (get, node):
         node.not_ready = "NATS gives no answer within 2 s"
-        status, reported = _json(await get("/readyz"))
-        assert (503, False, "NATS gives no answer within 2 s") == (status, reported["ready"], reported["error"])
+        status, document = _json(await get("/readyz"))
+        assert (503, False, "NATS gives no answer within 2 s") == (status, document["ready"], document["error"])
 
 
 @pytest.mark.parametrize(
@@ -43,19 +42,18 @@ async def test_a_node_that_is_not_ready_says_why():
         (EvenlaneError("two\nlines"), 503),
     ],
 )
-async def test_an_error_is_one_sentence_and_a_state(error, status):
+async def test_error_is_one_sentence_with_a_status_code(error, status):
     async with served() as (get, node):
         node.fails = error
         assert (status, {"error": " ".join(str(error).split())}) == _json(await get("/api/why/acme"))
 
 
-async def test_a_defect_is_no_traceback():
-    """It is logged, and the server goes on."""
+async def test_defect_is_answered_without_a_traceback():
     async with served() as (get, node):
         node.fails = ZeroDivisionError("secret")
-        status, reported = _json(await get("/healthz"))
+        status, document = _json(await get("/healthz"))
         assert 500 == status
-        assert "secret" not in reported["error"]
+        assert "secret" not in document["error"]
         node.fails = None
         assert 200 == (await get("/healthz"))[0]
 
@@ -86,7 +84,7 @@ async def test_a_defect_is_no_traceback():
         ("/api/why/acme?priority=a&priority=b", "GET", 400, "priority is given twice"),
     ],
 )
-async def test_wrong_use_is_told(path, method, status, sentence):
+async def test_wrong_request_is_explained(path, method, status, sentence):
     async with served() as (get, node):
         answer = _json(await get(path, method))
         assert status == answer[0]
@@ -94,8 +92,8 @@ async def test_wrong_use_is_told(path, method, status, sentence):
         assert [] == node.asked
 
 
-async def test_a_path_is_never_more_than_a_name():
-    """Fault 20: what a path hides reaches the node as it is, which refuses it."""
+async def test_encoded_name_reaches_the_node_unchanged():
+    """Fault 20: the node refuses it."""
     async with served() as (get, node):
         await get("/api/why/a%0d%0ab?priority=%2a")
         assert [("a\r\nb", "*", None)] == node.asked
@@ -104,7 +102,7 @@ async def test_a_path_is_never_more_than_a_name():
 # ---- the server
 
 
-async def test_a_port_that_is_taken_is_one_sentence():
+async def test_taken_port_raises_one_sentence():
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
         with pytest.raises(PortUnavailable, match=f"^port {port} on 127.0.0.1 is taken: choose another --http-port"):
@@ -115,21 +113,21 @@ async def test_a_port_that_is_taken_is_one_sentence():
     ("host", "sentence"),
     [("192.0.2.1", "this machine has no such address"), ("no.such.host.invalid", "can't be served: ")],
 )
-async def test_a_host_that_is_not_here_is_one_sentence(host, sentence):
+async def test_foreign_host_raises_one_sentence(host, sentence):
     with pytest.raises(PortUnavailable, match=sentence) as error:
         await server_of(FakeNode(), host).open()
     assert "\n" not in str(error.value)
 
 
-async def test_signals_stay_the_nodes():
-    """Fault 3: a SIGTERM drains the node; the server must not take it."""
+async def test_server_installs_no_signal_handlers():
+    """Fault 3: SIGTERM drains the node."""
     before = [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)]
     async with served() as (get, _):
         await get("/healthz")
         assert before == [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)]
 
 
-async def test_it_ends_although_somebody_holds_a_connection():
+async def test_close_does_not_wait_for_a_held_connection():
     server = server_of(FakeNode())
     await server.close()  # it was never opened
     await server.open()
@@ -146,8 +144,8 @@ async def test_it_ends_although_somebody_holds_a_connection():
     await again.close()
 
 
-async def test_who_asks_nothing_holds_no_place_for_long():
-    """Issue 7: connections that are only held, or send a byte now and then, don't keep health from being asked for."""
+async def test_connection_without_a_request_is_closed_after_a_while():
+    """Clients that only hold connections don't prevent health checks."""
     async with served(asks_within_s=0.3, connections=5) as (get, _):
         port = int(get.address.rpartition(":")[2])
         held = [await asyncio.open_connection("127.0.0.1", port) for _ in range(8)]
@@ -160,10 +158,10 @@ async def test_who_asks_nothing_holds_no_place_for_long():
             writer.close()
 
 
-async def test_who_takes_nothing_holds_no_place_for_long(caplog):
-    """Issue 7: who asks for much and reads none of it doesn't keep health from being asked for, nor fill the log."""
+async def test_connection_that_reads_no_answer_is_closed_after_a_while(caplog):
+    """Clients that read nothing don't prevent health checks, nor fill the log."""
     node = FakeNode()
-    node.whys = {"acme": {"project": "x" * 10_000_000}}  # more than the kernel keeps for who doesn't read
+    node.whys = {"acme": {"project": "x" * 10_000_000}}  # more than the kernel's buffers
     async with served(node, takes_within_s=1.5, connections=5) as (get, _):
         port = int(get.address.rpartition(":")[2])
         held = [await asyncio.open_connection("127.0.0.1", port, limit=1) for _ in range(4)]
@@ -179,22 +177,20 @@ async def test_who_takes_nothing_holds_no_place_for_long(caplog):
     assert [] == [record for record in caplog.records if record.levelname in ("ERROR", "CRITICAL")]
 
 
-async def test_who_is_being_answered_may_take_its_time():
-    node, going = FakeNode(), asyncio.Event()
+async def test_slow_answer_may_take_longer_than_the_request():
+    node = FakeNode()
 
-    async def slowly(*_):
-        await asyncio.sleep(0.3)  # three times as long as it may ask nothing
-        going.set()
+    async def slow(*_):
+        await asyncio.sleep(0.3)  # three times the limit for a request
         return {"project": "acme"}
 
-    node.why = slowly
+    node.why = slow
     async with served(node, asks_within_s=0.1) as (get, _):
         for _ in range(2):
             assert 200 == (await get("/api/why/acme"))[0]
-    assert going.is_set()
 
 
-async def test_an_address_of_version_6():
+async def test_ipv6_address():
     if not socket.has_ipv6:
         pytest.skip("no IPv6 here")
     try:

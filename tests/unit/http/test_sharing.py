@@ -1,4 +1,4 @@
-"""The metrics, written once for all that ask at about the same time."""
+"""Metrics page: two formats, each written once for concurrent requests."""
 
 import asyncio
 from types import SimpleNamespace
@@ -20,13 +20,13 @@ from evenlane.engine.telemetry.prometheus.exposition import OPENMETRICS, TEXT, P
         ("application/openmetrics-text;version=junk", TEXT),
     ],
 )
-def test_however_one_asks_there_are_two_pages(accept, kind):
+def test_accept_header_selects_one_of_two_formats(accept, kind):
     assert kind == kind_of(accept)
     assert kind == kind_of(kind)
 
 
-async def test_metrics_are_written_once_for_all_who_ask_alike(monkeypatch):
-    """Issue 7.1: whoever may ask can't keep the node busy."""
+async def test_concurrent_requests_share_a_page_per_format(monkeypatch):
+    """Clients can't keep the node busy."""
     written = []
 
     async def page(_seen, accept):

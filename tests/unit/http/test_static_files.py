@@ -1,4 +1,4 @@
-"""The status page's files: all are there, kept by browsers, and told what not to do."""
+"""Files of the status page: they are complete, cached by browsers, and restricted."""
 
 import re
 
@@ -15,7 +15,7 @@ TYPES = {
 }  # fmt: skip
 
 
-async def test_each_file_is_served_as_what_it_is():
+async def test_each_file_is_served_with_its_content_type():
     async with served() as (get, _):
         for name in FILES:
             status, headers, text = await get(f"/static/{name}")
@@ -25,7 +25,7 @@ async def test_each_file_is_served_as_what_it_is():
         assert (200, (PAGE / "index.html").read_text()) == (status, text)
 
 
-async def test_a_browser_that_has_it_is_told_so():
+async def test_cached_file_is_answered_with_304():
     async with served() as (get, _):
         for path in ("/", "/static/js/app.js"):
             _, headers, _ = await get(path)
@@ -37,8 +37,7 @@ async def test_a_browser_that_has_it_is_told_so():
 
 
 @pytest.mark.parametrize("path", ["/", "/static/js/app.js", "/api/overview", "/nothing", "/metrics", "/healthz"])
-async def test_what_a_browser_must_not_do_with_it(path):
-    """Nothing from elsewhere is loaded, nothing inline is run, nobody frames it."""
+async def test_headers_forbid_remote_files_inline_code_and_frames(path):
     async with served() as (get, _):
         _, headers, _ = await get(path)
         policy = headers["content-security-policy"].split("; ")
@@ -50,8 +49,8 @@ async def test_what_a_browser_must_not_do_with_it(path):
         assert headers["cache-control"] == ("no-store" if path[1:5] not in ("", "stat") else "no-cache")
 
 
-def test_nothing_on_the_page_makes_html_of_text_or_comes_from_elsewhere():
-    """Names, reasons and bodies are set as text: no file but the vendored one knows another way."""
+def test_page_builds_no_html_from_text_and_loads_no_remote_file():
+    """Names, reasons and bodies are set as text."""
     for name in FILES:
         text = (PAGE / name).read_text()
         if name.endswith((".js", ".html", ".css")) and not name.startswith("uplot/"):
@@ -61,7 +60,7 @@ def test_nothing_on_the_page_makes_html_of_text_or_comes_from_elsewhere():
         assert name.startswith("uplot/") or text.count("\n") < 300
 
 
-def test_the_vendored_library_is_the_one_that_is_named():
+def test_vendored_library_has_the_named_version():
     assert (
         (PAGE / "uplot" / "uPlot.iife.min.js")
         .read_text()

@@ -1,4 +1,4 @@
-"""`evenlane up` makes a token where none is set: so changes work at once, for who may read the file."""
+"""Token file: `evenlane up` creates one if no token is set, so that changes by HTTP work at once."""
 
 import os
 import stat
@@ -10,7 +10,7 @@ from evenlane.engine.cli.run.http_options import http_token
 from evenlane.engine.errors import ConfigError
 
 
-def test_it_is_made_once_and_for_its_owner_alone(tmp_path, capsys):
+def test_token_is_created_once_and_for_its_owner_only(tmp_path, capsys):
     before = os.umask(0)
     try:
         path = http_token(tmp_path)
@@ -33,6 +33,6 @@ def test_two_folders_have_two_tokens(tmp_path):
     assert http_token(tmp_path / "a").read_text() != http_token(tmp_path / "b").read_text()
 
 
-def test_where_it_cant_be_written_is_one_sentence(tmp_path):
+def test_unwritable_folder_raises_one_sentence(tmp_path):
     with pytest.raises(ConfigError, match=r"can't be written to .*/no/such/http-token: No such file or directory"):
         http_token(tmp_path / "no" / "such")

@@ -1,4 +1,4 @@
-"""A process that ends in order says so, to its settle logs and to etcd, as the engine has it do (X11, fault 4)."""
+"""A clean end of a process, in the engine's steps: its settle logs and etcd record it (X11, fault 4)."""
 
 import pytest
 
@@ -12,20 +12,20 @@ from tests.support.until import until
 
 
 class Process:
-    """A node whose partitions are etcd's to give."""
+    """A node that gets its partitions by etcd."""
 
     def __init__(self, world, cluster):
         self.world, self.cluster = world, cluster
 
     async def start(self):
         self.node = await self.world.idle_node(self.world.handle)
-        self.term = await self.cluster.join("a", host=self.node.owned)
+        self.session = await self.cluster.join("a", host=self.node.owned)
         await self.cluster.own(a=[P])
         await until(lambda: self.node.lanes.serves(P))
 
     async def sigterm(self):
-        """What the engine does at the end, in its order; whether all had ended."""
-        membership = self.term.membership
+        """Carry out the engine's steps at its end; return whether all handlers have ended."""
+        membership = self.session.membership
         await membership.end()
         self.node.trust(0)
         self.world.nodes.remove(self.node)
@@ -55,23 +55,23 @@ async def next_owner(world, *held):
     return node
 
 
-async def test_while_etcd_is_away(world, process):
-    """X11: the logs alone say that the end was clean."""
+async def test_settle_logs_record_a_clean_end_without_etcd(world, process):
+    """X11."""
     await world.put_paused()
     done = await world.put_keys([None] * 3)
     await until(lambda: set(done) == set(world.ids))
-    process.term.client.cut()
+    process.session.client.cut()
     assert await process.sigterm()
     assert ((0, True), (0, True)) == (await world.last_word(), await world.last_word("later"))
     assert (0, 0) == world.horizons(await next_owner(world))
 
 
-async def test_a_handler_that_never_ends_while_etcd_is_away(world, process):
-    """X11: it is handled again at its first attempt, no suspect."""
+async def test_handler_that_never_ends_leaves_no_suspect_without_etcd(world, process):
+    """X11: its message is handled again at the first attempt."""
     world.waits = Held("own")
     own = await world.put_key(None, id="own")
     await world.runs(process.node, own)
-    process.term.client.cut()
+    process.session.client.cut()
     assert not await process.sigterm()
     node = await next_owner(world)
     await world.runs(node, own)
@@ -80,8 +80,8 @@ async def test_a_handler_that_never_ends_while_etcd_is_away(world, process):
 
 
 @pytest.mark.parametrize("single", [False, True], ids=["fresh", "recorded"])
-async def test_a_handler_that_never_ends_after_the_partition_was_released(world, process, single):
-    """X11, Z1: the key lets it go, so that the next owner doesn't take its end for a death."""
+async def test_handler_that_never_ends_after_the_release_leaves_no_suspect(world, process, single):
+    """X11, Z1: the handoff key releases its message, so that the next owner doesn't take its end for a crash."""
     if single:
         await world.changed(process.node, max_attempts=1)
     world.waits = Held("own")
@@ -92,9 +92,9 @@ async def test_a_handler_that_never_ends_after_the_partition_was_released(world,
     assert [1] == decode(HeldRecord, item.key, item.value).lanes["lanes"].running
     assert not await process.sigterm()
     (item,) = await process.cluster.held()
-    text = decode(HeldRecord, item.key, item.value)
-    assert (0, []) == (item.lease, text.lanes["lanes"].running)
-    node = await next_owner(world, text)
+    released = decode(HeldRecord, item.key, item.value)
+    assert (0, []) == (item.lease, released.lanes["lanes"].running)
+    node = await next_owner(world, released)
     await world.runs(node, own)
     assert (0, 0) == world.horizons(node)
     assert {own: (1, False)} == world.looks(node)

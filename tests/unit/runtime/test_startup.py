@@ -1,4 +1,4 @@
-"""Waiting at the start for etcd (issue 4)."""
+"""Waiting for etcd at startup."""
 
 import asyncio
 from functools import partial
@@ -11,7 +11,7 @@ from evenlane.ring.coordination.ports import CoordinationError, Unavailable
 
 
 class Server:
-    """Silent until it is asked for the `answers_at`-th time."""
+    """Answers only the `answers_at`-th question and later ones."""
 
     def __init__(self, answers_at: float, error: Exception | None = None) -> None:
         self.asked = 0
@@ -30,47 +30,43 @@ class Server:
 quickly = partial(wait_until_answered, pause_s=0.001)
 
 
-async def test_a_server_that_answers_is_not_waited_for_and_nothing_is_said():
-    text = []
-    assert "3.5.1" == await quickly(Server(1).probe, 30, text.append)
-    assert [] == text
+async def test_server_that_answers_is_not_waited_for():
+    lines = []
+    assert "3.5.1" == await quickly(Server(1).probe, 30, lines.append)
+    assert [] == lines
 
 
-async def test_it_waits_and_says_so_once():
-    """Issue 4."""
-    server, text = Server(20), []
-    await quickly(server.status, 30, text.append)
+async def test_wait_is_reported_once():
+    server, lines = Server(20), []
+    await quickly(server.status, 30, lines.append)
     assert 20 == server.asked
-    assert ["etcd at a:1 does not answer: connection refused; waiting for it, 30 s more"] == text
+    assert ["etcd at a:1 does not answer: connection refused; waiting for it, 30 s more"] == lines
 
 
-async def test_it_says_so_again_every_few_seconds():
-    """Issue 4."""
-    text = []
-    await quickly(Server(4).status, 30, text.append, again_s=0.0)
-    assert 3 == len(text)
+async def test_long_wait_is_reported_again():
+    lines = []
+    await quickly(Server(4).status, 30, lines.append, again_s=0.0)
+    assert 3 == len(lines)
 
 
-async def test_after_the_time_it_fails_in_one_sentence():
-    """Issue 4."""
-    server, text = Server(float("inf")), []
+async def test_timeout_raises_one_sentence():
+    server, lines = Server(float("inf")), []
     with pytest.raises(Unreachable) as failure:
-        await quickly(server.status, 0.05, text.append)
+        await quickly(server.status, 0.05, lines.append)
     assert "etcd at a:1 does not answer: connection refused; waited 0.05 s for it (start_timeout)" == str(failure.value)
     assert server.asked > 1
-    assert 1 == len(text)
+    assert 1 == len(lines)
 
 
-async def test_with_no_time_it_fails_at_once():
-    """Issue 4."""
-    server, text = Server(float("inf")), []
+async def test_timeout_of_zero_raises_after_one_try():
+    server, lines = Server(float("inf")), []
     with pytest.raises(Unreachable) as failure:
-        await wait_until_answered(server.status, 0, text.append)
-    assert ("etcd at a:1 does not answer: connection refused", 1, []) == (str(failure.value), server.asked, text)
+        await wait_until_answered(server.status, 0, lines.append)
+    assert ("etcd at a:1 does not answer: connection refused", 1, []) == (str(failure.value), server.asked, lines)
 
 
-async def test_the_first_try_has_its_own_time():
-    """Issue 4: a start_timeout of 0 is not a deadline of 0."""
+async def test_first_try_has_its_own_time():
+    """A start_timeout of 0 is no deadline for it."""
 
     async def probe() -> str:
         answer = asyncio.get_running_loop().create_future()
@@ -80,23 +76,22 @@ async def test_the_first_try_has_its_own_time():
     assert "3.5.1" == await wait_until_answered(probe, 0, print)
 
 
-async def test_a_refusal_is_no_reason_to_wait():
-    """Issue 4: a wrong password, say."""
-    server, text = Server(float("inf"), CoordinationError("etcd at a:1 refuses: authentication failed")), []
+async def test_refusal_raises_at_once():
+    """A wrong password, for example."""
+    server, lines = Server(float("inf"), CoordinationError("etcd at a:1 refuses: authentication failed")), []
     with pytest.raises(EvenlaneError) as failure:
-        await wait_until_answered(server.status, 30, text.append)
+        await wait_until_answered(server.status, 30, lines.append)
     assert not isinstance(failure.value, Unreachable)
-    assert ("etcd at a:1 refuses: authentication failed", 1, []) == (str(failure.value), server.asked, text)
+    assert ("etcd at a:1 refuses: authentication failed", 1, []) == (str(failure.value), server.asked, lines)
 
 
-async def test_a_defect_of_the_probe_is_none_of_a_server():
+async def test_defect_of_the_probe_is_raised():
     for defect in (KeyError("x"), TimeoutError("its own")):
         with pytest.raises(type(defect)):
             await wait_until_answered(Server(9, defect).probe, 30, print)
 
 
-async def test_the_last_try_ends_with_the_time():
-    """Issue 4: a try that hangs must not make the stated time longer."""
+async def test_hanging_try_ends_at_the_timeout():
     calls = []
 
     async def probe():
@@ -110,7 +105,7 @@ async def test_the_last_try_ends_with_the_time():
     assert 2 == len(calls)
 
 
-async def test_giving_up_the_wait_gives_up_the_try():
+async def test_cancelled_wait_ends():
     waiting = asyncio.create_task(wait_until_answered(Server(float("inf")).status, 3600, lambda _: None))
     await asyncio.sleep(0)
     waiting.cancel()

@@ -1,4 +1,4 @@
-"""How long messages waited and handlers ran: as the queues, the histograms and the rounds tell it (X8, X9)."""
+"""Waiting times of messages and running times of handlers in queues, histograms and rounds (X8, X9)."""
 
 import asyncio
 import time
@@ -15,68 +15,68 @@ from tests.support.until import until
 SECOND = 1_000_000_000
 
 
-async def looked(node, known=None):
+async def sampled(node, known=None):
     known = known or TenantRegistry(CLUSTER_CONFIG.priorities, 20, CLUSTER_CONFIG.max_group_qps)
     await QueueSampler(node, known).round(now_ns())
     return known
 
 
-async def test_a_long_handler_is_seen_while_it_runs():
-    """X9: its slot is busy now, not only once it ends."""
-    let = asyncio.Event()
+async def test_running_time_counts_while_the_handler_runs():
+    """X9: its slot is busy now."""
+    gate = asyncio.Event()
 
     async def handle(_message):
-        await let.wait()
+        await gate.wait()
 
     async with World(acme=topic()) as world:
         await world.put()
         node = await world.node(handle)
         await until(lambda: node.workers.busy == 1)
-        known = await looked(node)
+        known = await sampled(node)
         started = now_ns()
         await until(lambda: now_ns() > started + SECOND // 10)
-        await looked(node, known)
+        await sampled(node, known)
         half = known.counted["acme", 1].ran
         assert SECOND // 10 <= half <= now_ns() - started + SECOND
         assert 0 == sum(node.times.handling[1].counts)
-        let.set()
+        gate.set()
         await until(lambda: node.counters.handled == 1)
-        await looked(node, known)
+        await sampled(node, known)
         whole = node.times.handling[1].sum
         assert half <= whole
         assert whole == next(iter(node.queues.of("acme"))).ran  # nothing counted twice, nothing left out
 
 
-async def test_a_partition_that_goes_hides_nothing_of_the_others():
-    """E11, Z6: two queues of a project; one is handed over while both are handled, and its last ones end afterwards."""
-    let, seen = asyncio.Event(), []
+async def test_lost_partition_loses_no_counts():
+    """E11, Z6: of a project's two queues, one leaves while both are handled, and its last handlers end afterwards."""
+    gate, seen = asyncio.Event(), []
 
     async def handle(message):
         seen.append(message)
         if message.body == b"7" and message.partition == 1:
-            await let.wait()
+            await gate.wait()
 
     async with World(acme=topic(groups=2)) as world:
         for group in (0, 1):
             await world.put_many(40, group=group)
         node = await world.node(handle)
         known = TenantRegistry(CLUSTER_CONFIG.priorities, 20, CLUSTER_CONFIG.max_group_qps)
-        looking = QueueSampler(node, known)
-        looking.open()
+        sampler = QueueSampler(node, known)
+        sampler.open()
         try:
             await until(lambda: len(seen) > 45 and any(message.partition == 1 for message in node.in_flight))
             node.owned.stop_partition(1)
-            node.queues.discard(1)
-            let.set()
+            node.queues.forget(1)
+            gate.set()
             await until(lambda: not node.in_flight)
         finally:
-            await looking.close()
+            await sampler.close()
         assert node.counters.handled == sum(flow.handled for flow in known.counted.values())
         assert len(seen) == sum(flow.attempts for flow in known.counted.values())
 
 
 async def test_dwell_of_a_delayed_message_counts_from_its_due_time():
-    """K1: it was meant to wait until then."""
+    """K1."""
     async with World(acme=topic()) as world:
         await world.put(due=world.store.now() + SECOND // 5)
         node = await world.node()
@@ -86,7 +86,7 @@ async def test_dwell_of_a_delayed_message_counts_from_its_due_time():
 
 
 async def test_each_end_has_its_outcome():
-    """K2, K4, K5: handled, tried again, dead."""
+    """K2, K4, K5: handled, retried and dead."""
     seen = []
 
     async def handle(message):
@@ -101,7 +101,7 @@ async def test_each_end_has_its_outcome():
             await world.put(body)
         node = await world.node(handle)
         await until(lambda: node.counters.handled == 2 and node.counters.dead == 1)
-        known = await looked(node)
+        known = await sampled(node)
         flow = known.counted["acme", 1]
         assert {"handled": 2, "retried": 1, "dead": 1, "expired": 0, "dropped": 0} == {
             outcome: getattr(flow, outcome) for outcome in metric_names.OUTCOMES_OF
@@ -109,8 +109,7 @@ async def test_each_end_has_its_outcome():
         assert 4 == sum(node.times.dwell[1].counts) == sum(node.times.handling[1].counts)
 
 
-def test_the_worst_delay_of_the_last_seconds():
-    """It stays for 10 s at least, and is gone after 20."""
+def test_worst_delay_is_kept_for_10_to_20_seconds():
     worst = Worst(0)
     worst.note(5, SECOND)
     assert 5 == worst.of(11 * SECOND)
@@ -120,12 +119,12 @@ def test_the_worst_delay_of_the_last_seconds():
     assert 0 == worst.of(60 * SECOND)
 
 
-async def test_what_holds_the_loop_shows():
+async def test_blocked_loop_has_a_lag():
     lag = LoopLag()
     lag.open()
     try:
-        await until(lambda: lag._due > 0)
-        time.sleep(0.2)  # no wait: it is what holds the loop
+        await until(lambda: lag.beats)
+        time.sleep(0.2)  # blocks the loop
         await until(lambda: lag.seconds > 0.1)
     finally:
         lag.close()

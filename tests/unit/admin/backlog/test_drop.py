@@ -1,4 +1,4 @@
-"""A node's part of `backlog purge` and `cancel`: what waits is settled as dropped, and nothing else (L)."""
+"""A node's part of `backlog purge` and `cancel`: waiting messages, and no others, are settled as dropped (L)."""
 
 import asyncio
 from contextlib import asynccontextmanager
@@ -10,6 +10,7 @@ from evenlane.engine.admin.backlog.drop_client import DropRequest, DropTarget
 from evenlane.engine.base.names import LaneId
 from evenlane.engine.core.queue.entry import MemoryBudget
 from evenlane.engine.core.wire import headers as h
+from evenlane.engine.node.tuning import Tuning
 from tests.support.node.gated import gated, looked
 from tests.support.node.world import LANES, SECOND, World, topic, turns
 from tests.support.until import until
@@ -18,31 +19,30 @@ MONTH = 30 * 86_400 * SECOND
 
 
 async def drop(node, project="acme", **ask):
-    dropping = DropTask(node, project, DropRequest(**ask))
-    await asyncio.wait_for(dropping.run(), 10)
-    assert ("", True) == (dropping.word.problem, dropping.word.done)
-    return dropping.word
+    task = DropTask(node, project, DropRequest(**ask))
+    await asyncio.wait_for(task.run(), 10)
+    assert ("", True) == (task.word.problem, task.word.done)
+    return task.word
 
 
 def targets(world, *ids):
-    """Where the messages of these ids lie."""
-    wanted = {f"acme:{each}" for each in ids}
+    """Return the targets of the messages with these ids."""
+    headers = {f"acme:{each}" for each in ids}
     return [
         DropTarget(lane.kind, lane.partition, message.sequence, message.at)
         for lane in LANES
         for message in world.server.messages(f"{lane.kind.upper()}_online_{lane.partition}")
-        if h.value(message.headers, h.ID) in wanted
+        if h.value(message.headers, h.ID) in headers
     ]
 
 
-async def spilling(world, node, waiting):
-    """Until the node knows of all that waits."""
-    await until(lambda: node.backlog == waiting, what=f"{waiting} to be known, not {node.backlog}")
+async def backlog_is(node, count):
+    await until(lambda: node.backlog == count, what=f"a backlog of {count}, not {node.backlog}")
 
 
 @pytest.mark.parametrize("state", ["active", "paused"])
-async def test_a_purge_drops_what_is_at_hand_indexed_and_spilled(state):
-    """L: put - handled - dropped = 0, whatever part of the index a message was in."""
+async def test_purge_drops_ready_indexed_and_spilled_messages(state):
+    """L: put - handled - dropped = 0, wherever a message waits."""
     async with gated(acme=topic(state=state), other=topic()) as world:
         node = await world.node(world.handle, concurrency=4, limits=MemoryBudget(read_ahead=8, index=20))
         await world.put_many(300)
@@ -51,8 +51,8 @@ async def test_a_purge_drops_what_is_at_hand_indexed_and_spilled(state):
         running = 4 if state == "active" else 3
         await until(lambda: len(node.workers.running) == running)
         mine = sum(message.project == "acme" for message in node.workers.running)
-        word = await drop(node)
-        assert (340 - mine, mine, [0, 1]) == (word.dropped, word.busy, sorted(word.partitions))
+        result = await drop(node)
+        assert (340 - mine, mine, [0, 1]) == (result.dropped, result.busy, sorted(result.partitions))
         world.gate.set()
         await world.all_gone()
         assert mine == sum(message.project == "acme" for message in world.handled)
@@ -60,76 +60,75 @@ async def test_a_purge_drops_what_is_at_hand_indexed_and_spilled(state):
         assert (340 - mine, 0) == (node.counters.dropped, node.counters.missing)
 
 
-async def test_what_comes_after_the_purge_is_handled():
+async def test_message_put_after_a_purge_is_handled():
     async with gated(acme=topic(), other=topic()) as world:
         node = await world.node(world.handle, concurrency=2, limits=MemoryBudget(read_ahead=8, index=20))
         await world.put_many(100)
         await until(lambda: len(node.workers.running) == 2)
-        word = await drop(node)
+        result = await drop(node)
         fresh = await world.put_many(200)
         world.gate.set()
         await world.all_gone()
-        assert (98, 202) == (word.dropped, len(world.handled))
+        assert (98, 202) == (result.dropped, len(world.handled))
         assert set(fresh) <= set(world.ids)
 
 
-async def test_a_purge_of_one_priority_leaves_the_others():
+async def test_purge_of_one_priority_leaves_the_others():
     async with World(acme=topic(state="paused")) as world:
         node = await world.node()
         for priority in ("high", "mid", "low"):
             await world.put_many(5, priority=priority)
             await world.put(priority=priority, due=node.store.now() + MONTH)
             await world.put(priority=priority, due=node.store.now() + 60 * SECOND)
-        await spilling(world, node, 18)
+        await backlog_is(node, 18)
         assert 7 == (await drop(node, priority="mid")).dropped
         left = [message.subject.split(".")[5] for lane in LANES for message in await stored(world, lane)]
         assert 14 == len([priority for priority in left if priority != "mid"])
 
 
 async def stored(world, lane):
-    """What of a lane isn't settled."""
+    """Return the messages of a lane that aren't settled."""
     settled = (await world.settled(lane)).settled
     messages = world.server.messages(f"{lane.kind.upper()}_online_{lane.partition}")
     return [message for message in messages if message.sequence not in settled]
 
 
-async def test_what_is_not_due_yet_is_dropped_whether_it_is_fed_or_not():
-    """K1: a minute and months ahead."""
+async def test_purge_drops_delayed_messages_of_any_due_time():
+    """K1: in a minute, which are fed, and in months."""
     async with World() as world:
         node = await world.node()
         now = node.store.now()
         for number in range(20):
             await world.put(due=now + 60 * SECOND + number)
             await world.put(due=now + MONTH + number * 3600 * SECOND)
-        await until(lambda: node.backlog == 20)
+        await backlog_is(node, 20)
         assert 40 == (await drop(node)).dropped
         await world.all_gone()
         assert (0, []) == (node.backlog, world.handled)
 
 
-async def test_a_delayed_message_that_is_being_handled_is_let_be():
-    """It lies in the later stream, among those that are dropped."""
+async def test_purge_spares_a_delayed_message_in_flight():
+    """It is in the delay stream, among the dropped messages."""
     async with gated(acme=topic()) as world:
         node = await world.node(world.handle)
         now = node.store.now()
         running = await world.put(due=now + SECOND // 50)
         await world.put(due=now + 60 * SECOND)
         await until(lambda: node.workers.running)
-        word = await drop(node)
-        assert (1, 1) == (word.dropped, word.busy)
+        result = await drop(node)
+        assert (1, 1) == (result.dropped, result.busy)
         world.gate.set()
         await world.all_gone()
         assert [running] == world.ids
         assert (1, 1) == (node.counters.handled, node.counters.dropped)
 
 
-async def test_dropped_is_dropped_for_the_next_owner_too():
-    """A crash right after the answer: nothing of it is handled."""
+async def test_dropped_messages_stay_dropped_after_a_crash():
     async with World(acme=topic(state="paused")) as world:
         node = await world.node(limits=MemoryBudget(read_ahead=4, index=10))
         await world.put_many(100)
         await world.put(due=node.store.now() + MONTH)
-        await spilling(world, node, 100)
+        await backlog_is(node, 100)
         assert 101 == (await drop(node)).dropped
         await world.crash(node)
         world.topics["acme"] = topic()
@@ -140,18 +139,18 @@ async def test_dropped_is_dropped_for_the_next_owner_too():
         assert ["after"] == world.ids
 
 
-async def test_a_backlog_that_is_still_being_read_is_dropped_as_well():
-    """More than 5,000 messages at a take-over come in by a catch-up beside the tail."""
+async def test_purge_drops_a_backlog_during_its_catch_up():
+    """At a takeover, a large backlog is read next to a tail feed."""
     async with World(acme=topic(state="paused")) as world:
-        await world.put_many(6_000)
+        await world.put_many(300)
         partition = world.busy_lane.partition
-        node = await world.node()
+        node = await world.node(tuning=Tuning(tail_beyond=200))
         assert node.partitions[partition].lane.catching_up
         dropping = asyncio.create_task(drop(node))
         await turns()  # it has begun
         node.partitions[partition].catch_up()
         fresh = await world.put_many(10)
-        assert 6_000 == (await dropping).dropped
+        assert 300 == (await dropping).dropped
         left = [message for lane in LANES for message in await stored(world, lane)]
         assert [f"acme:{each}" for each in fresh] == [h.value(message.headers, h.ID) for message in left]
         world.topics["acme"] = topic()
@@ -160,15 +159,15 @@ async def test_a_backlog_that_is_still_being_read_is_dropped_as_well():
         assert sorted(fresh) == sorted(world.ids)
 
 
-async def test_a_store_that_is_away_is_waited_for():
-    """What was in the spill stands nowhere but in the store: it isn't forgotten."""
+async def test_purge_waits_for_an_unreachable_store():
+    """Spilled messages are only in the store."""
     async with World(acme=topic(state="paused")) as world:
         node = await world.node(limits=MemoryBudget(read_ahead=4, index=10))
         await world.put_many(100)
-        await spilling(world, node, 100)
+        await backlog_is(node, 100)
         world.server.disconnect(node.store)
         dropping = asyncio.create_task(drop(node))
-        await asyncio.sleep(0.05)
+        await turns(100)
         assert not dropping.done()
         world.server.reconnect()
         assert 100 == (await dropping).dropped
@@ -177,7 +176,7 @@ async def test_a_store_that_is_away_is_waited_for():
 
 @asynccontextmanager
 async def failing_key():
-    """Three messages of one key, of which the first has failed and waits ten minutes for its next attempt."""
+    """Three messages of one key. The first has failed and waits ten minutes for its next attempt."""
     async with World(acme=topic(ordered=True, backoff={"base": 600, "factor": 1, "jitter": 0})) as world:
 
         async def fail(message):
@@ -191,7 +190,7 @@ async def failing_key():
         yield world
 
 
-async def test_a_failed_message_of_an_ordered_topic_is_dropped_and_keeps_its_key_no_longer():
+async def test_purge_of_a_failed_message_frees_its_key():
     async with failing_key() as world:
         assert 3 == (await drop(world.one)).dropped
         after = await world.put(b"after", headers={h.KEY: "k"})
@@ -199,8 +198,7 @@ async def test_a_failed_message_of_an_ordered_topic_is_dropped_and_keeps_its_key
         assert [world.of_key[0], after] == world.ids
 
 
-async def test_the_failed_head_of_a_key_is_cancelled_and_the_next_ones_go():
-    """What somebody cancels it for."""
+async def test_cancelling_the_failed_head_of_a_key_frees_the_key():
     async with failing_key() as world:
         head = targets(world, world.of_key[0])
         assert 1 == (await drop(world.one, targets=head)).dropped
@@ -212,7 +210,7 @@ async def test_the_failed_head_of_a_key_is_cancelled_and_the_next_ones_go():
 # ---- cancel
 
 
-async def test_single_messages_are_cancelled_wherever_they_wait():
+async def test_cancel_drops_single_messages_wherever_they_wait():
     async with gated(acme=topic()) as world:
         node = await world.node(world.handle, concurrency=2, limits=MemoryBudget(read_ahead=4, index=10))
         ids = await world.put_many(60)
@@ -220,16 +218,16 @@ async def test_single_messages_are_cancelled_wherever_they_wait():
         soon, far = await world.put(due=now + 60 * SECOND), await world.put(due=now + MONTH)
         await until(lambda: len(node.workers.running) == 2 and node.backlog == 59)
         out = ids[3], ids[8], ids[50], soon, far
-        word = await drop(node, targets=targets(world, *out))
-        assert (5, 0, 0) == (word.dropped, word.busy, word.gone)
+        result = await drop(node, targets=targets(world, *out))
+        assert (5, 0, 0) == (result.dropped, result.busy, result.gone)
         world.gate.set()
         await world.all_gone()
         assert sorted(set(ids) - set(out)) == sorted(world.ids)
         assert (57, 5, 0) == (node.counters.handled, node.counters.dropped, node.counters.missing)
 
 
-async def test_a_delayed_message_that_is_cancelled_is_counted_no_more():
-    """X8: neither as delayed nor as the next that is due."""
+async def test_cancelled_delayed_message_is_not_counted():
+    """X8: neither as delayed nor as the next due message."""
     async with gated(acme=topic()) as world:
         node = await world.node(world.handle)
         soon, later = [await world.put(due=node.store.now() + delay * SECOND) for delay in (20, 50)]
@@ -241,18 +239,18 @@ async def test_a_delayed_message_that_is_cancelled_is_counted_no_more():
         assert (0, {}) == ((part := (await looked(node)).parts["mid"]).delayed, part.reasons)
 
 
-async def test_what_is_being_handled_is_not_cancelled_and_what_was_handled_is_gone():
+async def test_cancel_spares_messages_in_flight_and_handled():
     async with gated(acme=topic()) as world:
         node = await world.node(world.handle, concurrency=1)
         first, _ = await world.put_many(2)
         await until(lambda: node.workers.running)
         (target,) = targets(world, first)
-        word = await drop(node, targets=[target])
-        assert (0, 1, 0) == (word.dropped, word.busy, word.gone)
+        result = await drop(node, targets=[target])
+        assert (0, 1, 0) == (result.dropped, result.busy, result.gone)
         world.gate.set()
         await until(lambda: len(world.handled) == 2)
-        word = await drop(node, targets=[target])
-        assert (0, 0, 1) == (word.dropped, word.busy, word.gone)
+        result = await drop(node, targets=[target])
+        assert (0, 0, 1) == (result.dropped, result.busy, result.gone)
         await world.all_gone()
         assert (2, 0) == (node.counters.handled, node.counters.dropped)
 
@@ -267,20 +265,20 @@ async def test_cancelling_twice_drops_once():
         assert 1 == node.counters.dropped
 
 
-async def test_another_message_under_the_same_sequence_is_not_touched():
-    """The stream was replaced since it was found."""
+async def test_cancel_spares_another_message_of_the_same_sequence():
+    """The stream was replaced after the target was found."""
     async with World(acme=topic(state="paused")) as world:
         node = await world.node()
         (one,) = await world.put_many(1)
         await until(lambda: node.backlog == 1)
         (target,) = targets(world, one)
-        word = await drop(node, targets=[DropTarget(target.kind, target.partition, target.sequence, target.at - 1)])
-        assert (0, 1) == (word.dropped, word.gone)
+        result = await drop(node, targets=[DropTarget(target.kind, target.partition, target.sequence, target.at - 1)])
+        assert (0, 1) == (result.dropped, result.gone)
 
 
-async def test_targets_of_partitions_that_are_another_nodes_are_left_to_it():
+async def test_targets_of_partitions_of_other_nodes_are_ignored():
     async with World() as world:
         node = await world.node()
-        word = await drop(node, targets=[DropTarget("lanes", 7, 1, 0)])
-        assert ([], 0, 0) == (word.partitions, word.dropped, word.gone)
+        result = await drop(node, targets=[DropTarget("lanes", 7, 1, 0)])
+        assert ([], 0, 0) == (result.partitions, result.dropped, result.gone)
         assert LaneId("lanes", 7) not in LANES

@@ -1,8 +1,8 @@
-"""The true backlog, read from the store alone: the streams minus their settle logs."""
+"""The true backlog, read from the store alone: streams minus their settle logs."""
 
 import asyncio
 
-from evenlane.engine.admin.backlog.peek import peek
+from evenlane.engine.admin.backlog.peek import SHOWN_BYTES, peek
 from evenlane.engine.admin.backlog.scan import count_waiting, list_subjects, peek_stream, views, waiting
 from evenlane.engine.node.tuning import Tuning
 from tests.support.node.gated import gated
@@ -13,7 +13,7 @@ DAY = 86_400 * SECOND
 
 
 async def found(world, project="acme"):
-    """(how many wait, their sequences) of each of the project's subjects."""
+    """Return the number of waiting messages, and their sequences, by subject of the project."""
     subjects = await list_subjects(world.store, CLUSTER_CONFIG, project, CLUSTER_CONFIG.priorities)
     known = await views(world.store, subjects)
     counts, sequences = {}, {}
@@ -25,8 +25,14 @@ async def found(world, project="acme"):
     return counts, sequences
 
 
-async def test_what_is_settled_and_not_yet_removed_does_not_wait():
-    """Pinned by its first message, a partition keeps what is settled for some seconds."""
+async def peeked(world, limit):
+    """Return the project's parts by priority."""
+    parts = await peek(world.store, "online", CLUSTER_CONFIG, "acme", CLUSTER_CONFIG.priorities, limit, 60.0)
+    return {part["priority"]: part for part in parts}
+
+
+async def test_settled_messages_in_the_stream_do_not_wait():
+    """Pinned by its first message, a lane keeps settled messages for some seconds."""
     async with gated(acme=topic(ack_wait=60)) as world:
 
         async def handle(message):
@@ -41,16 +47,16 @@ async def test_what_is_settled_and_not_yet_removed_does_not_wait():
         await world.put_many(2_500)
         await until(lambda: node.counters.handled == 2_500)
 
-        async def logged() -> bool:
+        async def is_logged() -> bool:
             return (await peek_stream(world.store, lane)).last_settled == 2_501
 
-        await until(logged)
+        await until(is_logged)
         assert {1, 2_500} == set((await world.store.held(lane, "acme")).counts.values())
         assert {0, 1} == set((await found(world))[0].values())
 
 
-async def test_settled_ones_among_those_that_wait_are_told_apart():
-    """A failed message's copy waits in the later stream; its original is settled above a pinned watermark."""
+async def test_settled_original_of_a_waiting_copy_does_not_wait():
+    """A failed message's copy waits in the delay stream. Its original is settled above a pinned watermark."""
     async with gated(acme=topic(ack_wait=60, backoff={"base": 600, "factor": 1, "jitter": 0})) as world:
 
         async def handle(message):
@@ -67,25 +73,20 @@ async def test_settled_ones_among_those_that_wait_are_told_apart():
         await world.put(b"fails", id="fails")
         await until(lambda: node.counters.handled == 20 and node.counters.retried == 1)
         lane = world.busy_lane
+        failed = 22  # after the pin and 20 others
 
-        async def logged() -> bool:
-            return (
-                22 in (await peek_stream(world.store, lane)).settled
-            )  # the pin is 1, then come 20, then the one that fails
+        async def is_logged() -> bool:
+            return failed in (await peek_stream(world.store, lane)).settled
 
-        await until(logged)
+        await until(is_logged)
         counts, sequences = await found(world)
         assert [1, 1] == list(counts.values())
         assert [[1], [1]] == list(sequences.values())
-        (part,) = [
-            part
-            for part in await peek(world.store, "online", CLUSTER_CONFIG, "acme", CLUSTER_CONFIG.priorities, 10, 60.0)
-            if part["messages"]
-        ]
+        (part,) = [part for part in (await peeked(world, 10)).values() if part["messages"]]
         assert [("pin", 1), ("fails", 2)] == [(message["id"], message["attempt"]) for message in part["messages"]]
 
 
-async def test_a_log_that_speaks_of_another_stream_settles_nothing():
+async def test_settle_log_of_another_stream_settles_nothing():
     async with World() as world:
         node = await world.node()
         await world.put_many(10)
@@ -99,14 +100,29 @@ async def test_a_log_that_speaks_of_another_stream_settles_nothing():
         assert ([3], [[1, 2, 3]]) == (list(counts.values()), list(sequences.values()))
 
 
-async def test_delayed_ones_come_by_their_time_whatever_their_order_in_the_stream():
+async def test_peek_lists_delayed_messages_by_due_time():
     async with World(acme=topic(state="paused")) as world:
         now = world.store.now()
         await asyncio.gather(*(world.put(id=f"d{n}", due=now + DAY - n * SECOND, group=n % 10) for n in range(30)))
         await world.put(id="due")
-        parts = {
-            part["priority"]: part
-            for part in await peek(world.store, "online", CLUSTER_CONFIG, "acme", CLUSTER_CONFIG.priorities, 4, 60.0)
-        }
-        assert (1, 30) == (parts["mid"]["waiting"], parts["mid"]["delayed"])
-        assert ["due", "d29", "d28", "d27"] == [message["id"] for message in parts["mid"]["messages"]]
+        part = (await peeked(world, 4))["mid"]
+        assert (1, 30) == (part["waiting"], part["delayed"])
+        assert ["due", "d29", "d28", "d27"] == [message["id"] for message in part["messages"]]
+
+
+async def test_peek_shows_the_beginning_of_a_body():
+    """It is cut between characters, and is base64 if it isn't UTF-8."""
+    shown = {
+        b"": {"body_start": ""},
+        b"x" * 200: {"body_start": "x" * SHOWN_BYTES},
+        b"\xff": {"body_start_base64": "/w=="},
+        b"x" * (SHOWN_BYTES - 1) + b"\xc3\xa4": {"body_start": "x" * (SHOWN_BYTES - 1)},
+        b"x" * (SHOWN_BYTES - 1) + b"\xc3": {"body_start_base64": "eHh4" * 26 + "eMM="},
+    }
+    async with World(acme=topic(state="paused")) as world:
+        for body in shown:
+            await world.put(body)
+        messages = (await peeked(world, 10))["mid"]["messages"]
+    assert [*shown.values()] == [
+        {field: value for field, value in message.items() if field.startswith("body_start")} for message in messages
+    ]

@@ -1,4 +1,4 @@
-"""Dead letters: list, show and drop on the store in memory (K4, X5, E13)."""
+"""Dead letter client: list, show and drop on the store in memory (K4, X5, E13)."""
 
 from collections import Counter
 
@@ -10,7 +10,7 @@ from evenlane.engine.errors import UnknownProject
 from tests.support.dead_letters import bury
 
 
-async def test_letters_are_listed_oldest_first_without_bodies_and_those_of_others_are_not(place):
+async def test_oldest_lists_the_projects_dead_letters_without_bodies(place):
     await place.fill(3)
     await bury(place.store, "theirs", project="other")
     await bury(place.store, "m3", body=b"last")
@@ -21,12 +21,12 @@ async def test_letters_are_listed_oldest_first_without_bodies_and_those_of_other
     assert (4, 1) == (await place.dead_letters.count("acme"), await place.dead_letters.count("other"))
 
 
-async def test_one_is_shown_with_its_body(place):
+async def test_get_returns_the_body(place):
     await place.fill(2)
     assert b"m1" == (await place.dead_letters.get("acme", 2)).body
 
 
-async def test_strays_are_listed_shown_and_dropped(place):
+async def test_stray_messages_are_listed_and_dropped(place):
     await place.store.put("dead.online._stray", h.encode({h.ID: "_stray:LANES_online_3:9:1"}), b"x")
     assert 1 == await place.dead_letters.count("_stray")
     assert [1] == [each.sequence for each in await place.dead_letters.oldest("_stray", 5)]
@@ -50,7 +50,7 @@ async def test_strays_are_listed_shown_and_dropped(place):
         ("nobody", 9, UnknownProject, "project 'nobody' has neither a topic nor dead letters"),
     ],
 )
-async def test_a_letter_that_is_not_there_is_told_in_one_sentence(place, act, project, sequence, kind, sentence):
+async def test_missing_dead_letter_is_explained_in_one_sentence(place, act, project, sequence, kind, sentence):
     await place.fill(2)
     await bury(place.store, "theirs", project="other")
     await place.dead_letters.drop("acme", 1)
@@ -61,26 +61,26 @@ async def test_a_letter_that_is_not_there_is_told_in_one_sentence(place, act, pr
 
 
 @pytest.mark.parametrize("act", ["drop", "replay"])
-async def test_all_of_none_is_told_in_one_sentence(place, act):
+async def test_project_without_dead_letters_is_refused(place, act):
     with pytest.raises(NoSuchDeadLetter, match="project 'acme' has no dead letters in environment 'online'"):
         await getattr(place.dead_letters, act)("acme")
     with pytest.raises(UnknownProject):
         await getattr(place.dead_letters, act)("nobody")
 
 
-async def test_all_are_dropped_that_were_there_and_nobody_elses(place):
+async def test_drop_removes_all_dead_letters_of_the_project(place):
     await place.fill(700)
     await bury(place.store, "theirs", project="other")
-    reported = []
-    assert 700 == await place.dead_letters.drop("acme", on_progress=lambda *how_far: reported.append(how_far))
+    progress = []
+    assert 700 == await place.dead_letters.drop("acme", on_progress=lambda *counts: progress.append(counts))
     assert [701] == place.dead()
-    assert (700, 700) == reported[-1]
-    assert {700} == {total for _, total in reported}
-    assert sorted(reported) == reported
-    assert 2 <= len(reported)
+    assert (700, 700) == progress[-1]
+    assert {700} == {total for _, total in progress}
+    assert sorted(progress) == progress
+    assert 2 <= len(progress)
 
 
-async def test_what_dies_while_all_are_dropped_stays(place, monkeypatch):
+async def test_dead_letter_that_arrives_during_a_drop_stays(place, monkeypatch):
     await place.fill(3)
     scan = place.store.scan
 

@@ -1,4 +1,4 @@
-"""Dead letters are replayed, on the store in memory (K4, X5, E13)."""
+"""Replay of dead letters on the store in memory (K4, X5, E13)."""
 
 import asyncio
 import math
@@ -7,19 +7,26 @@ from collections import Counter
 import pytest
 
 from evenlane.engine.admin.dead_letters.client import DeadLetterClient, NoSuchDeadLetter
-from evenlane.engine.admin.dead_letters.replay import IN_FLIGHT, ReplayRate
+from evenlane.engine.admin.dead_letters.replay import IN_FLIGHT
 from evenlane.engine.base import names
 from evenlane.engine.core.ports import Full, Lost, Refused
 from evenlane.engine.errors import TopicDraining, UnknownProject
 from evenlane.quota.topics.topic import delete
+from evenlane.ring.hashing import partition_of
+from tests.support.dead_letter_world import DeadLetterWorld
 from tests.support.dead_letters import bury
 from tests.support.producer_world import CLUSTER_CONFIG
 from tests.support.until import until
+from tests.support.virtual_time import in_virtual_time
 
 FAST = 1e6
 
 
-async def test_one_is_replayed_and_goes(place):
+def client(place, timeout_s):
+    return DeadLetterClient(place.store, place.env, place.topics, CLUSTER_CONFIG, patience_s=timeout_s)
+
+
+async def test_replayed_dead_letter_is_removed(place):
     await place.fill(3)
     result = await place.dead_letters.replay("acme", 2)
     assert (1, [], "") == (result.replayed, result.failed, result.stopped)
@@ -28,7 +35,7 @@ async def test_one_is_replayed_and_goes(place):
         await place.dead_letters.replay("acme", 2)
 
 
-async def test_all_are_replayed_in_the_order_of_their_deaths_and_nobody_elses(place):
+async def test_all_dead_letters_of_the_project_are_replayed_in_order(place):
     for number in range(600):
         await bury(place.store, f"m{number}")
         await bury(place.store, f"theirs{number}", project="other")
@@ -39,7 +46,7 @@ async def test_all_are_replayed_in_the_order_of_their_deaths_and_nobody_elses(pl
     assert ".acme." in lane
 
 
-async def test_what_dies_again_meanwhile_is_not_replayed_in_a_loop(place, monkeypatch):
+async def test_message_that_dies_again_is_not_replayed_in_a_loop(place, monkeypatch):
     await place.fill(5)
     delete = place.store.delete
 
@@ -52,27 +59,27 @@ async def test_what_dies_again_meanwhile_is_not_replayed_in_a_loop(place, monkey
     assert [6, 7, 8, 9, 10] == place.dead()
 
 
-async def test_put_twice_it_is_stored_once(place):
-    """D: the letter stayed since it couldn't be removed; within the duplicate window nothing comes twice."""
-    await place.dead_letters.remove(await bury(place.store, "gone"))
-    await place.fill(3)
-    place.dead_letters._timeout_s = 0.3
-    with pytest.MonkeyPatch.context() as broken:
-        broken.setattr(place.store, "delete", _lost)
-        result = await place.dead_letters.replay("acme", rate=FAST)
-    assert 0 == result.replayed
-    assert "its message is in its queue again, but the dead letter can't be removed" in result.failed[0].error
-    assert result.stopped
-    place.dead_letters._timeout_s = 30
-    again = await place.dead_letters.replay("acme", rate=FAST)
-    assert (3, [], {"m0": 1, "m1": 1, "m2": 1}) == (again.replayed, place.dead(), place.queued())
+@in_virtual_time
+async def test_dead_letter_that_was_not_removed_is_stored_once():
+    """D: the next replay puts it again, and the store drops duplicates."""
+
+    async def lost(*_):
+        raise Lost("NATS did not answer in time")
+
+    async with DeadLetterWorld() as place:
+        await place.dead_letters.remove(await bury(place.store, "gone"))
+        await place.fill(3)
+        with pytest.MonkeyPatch.context() as broken:
+            broken.setattr(place.store, "delete", lost)
+            result = await client(place, timeout_s=0.3).replay("acme", rate=FAST)
+        assert 0 == result.replayed
+        assert "its message is in its queue again, but the dead letter can't be removed" in result.failed[0].error
+        assert result.stopped
+        again = await place.dead_letters.replay("acme", rate=FAST)
+        assert (3, [], {"m0": 1, "m1": 1, "m2": 1}) == (again.replayed, place.dead(), place.queued())
 
 
-async def _lost(*_):
-    raise Lost("NATS did not answer in time")
-
-
-async def test_two_replays_at_once_put_each_message_once(place):
+async def test_concurrent_replays_store_each_message_once(place):
     """D."""
     await place.fill(500)
     another = DeadLetterClient(place.store, place.env, place.topics, CLUSTER_CONFIG)
@@ -81,7 +88,7 @@ async def test_two_replays_at_once_put_each_message_once(place):
     assert ([], {f"m{number}": 1 for number in range(500)}) == (place.dead(), place.queued())
 
 
-async def test_a_letter_stays_until_its_message_is_acknowledged(place):
+async def test_dead_letter_stays_until_its_message_is_acknowledged(place):
     """L."""
     await place.fill(3)
     place.server.delay_acks(math.inf)
@@ -93,7 +100,7 @@ async def test_a_letter_stays_until_its_message_is_acknowledged(place):
     assert [] == place.dead()
 
 
-async def test_an_interrupt_waits_for_what_is_on_its_way_and_leaves_the_rest(place):
+async def test_cancelled_replay_waits_for_puts_in_flight(place):
     """L, D."""
     await place.fill(50)
     place.server.delay_acks(0.1)
@@ -110,73 +117,74 @@ async def test_an_interrupt_waits_for_what_is_on_its_way_and_leaves_the_rest(pla
     assert {f"m{number}": 1 for number in range(50)} == place.queued()
 
 
-async def test_no_acknowledgement_stops_it_and_nothing_is_lost(place):
-    """L: it isn't known which of them are stored; the letters are all there."""
-    await place.fill(5)
-    place.dead_letters._timeout_s = 0.3
-    place.server.delay_acks(math.inf)
-    result = await place.dead_letters.replay("acme", rate=FAST)
-    assert (0, 5) == (result.replayed, len(result.failed))
-    assert "may or may not be stored" in result.stopped
-    assert [1, 2, 3, 4, 5] == place.dead()
-    place.server.delay_acks(0)
-    place.dead_letters._timeout_s = 30
-    assert 5 == (await place.dead_letters.replay("acme", rate=FAST)).replayed
-    assert {1} == set(place.queued().values())
+@in_virtual_time
+async def test_missing_acknowledgement_stops_the_replay():
+    """L: the messages may or may not be stored, and all dead letters stay."""
+    async with DeadLetterWorld() as place:
+        await place.fill(5)
+        place.server.delay_acks(math.inf)
+        result = await client(place, timeout_s=0.3).replay("acme", rate=FAST)
+        assert (0, 5) == (result.replayed, len(result.failed))
+        assert "may or may not be stored" in result.stopped
+        assert [1, 2, 3, 4, 5] == place.dead()
+        place.server.delay_acks(0)
+        assert 5 == (await place.dead_letters.replay("acme", rate=FAST)).replayed
+        assert {1} == set(place.queued().values())
 
 
-async def test_an_outage_is_waited_out(place):
-    await place.fill(300)
-    replaying = asyncio.create_task(place.dead_letters.replay("acme", rate=2_000))
-    await until(place.queued)
-    place.server.disconnect()
-    await asyncio.sleep(0.3)
-    assert not replaying.done()
-    place.server.reconnect()
-    result = await replaying
-    assert (300, [], "") == (result.replayed, result.failed, result.stopped)
-    assert {f"m{number}": 1 for number in range(300)} == place.queued()
+@in_virtual_time
+async def test_replay_continues_after_an_outage():
+    async with DeadLetterWorld() as place:
+        await place.fill(300)
+        place.server.delay_acks(0.1)
+        replaying = asyncio.create_task(place.dead_letters.replay("acme", rate=FAST))
+        await until(place.queued)
+        place.server.disconnect()
+        await asyncio.sleep(5)
+        assert not replaying.done()
+        place.server.reconnect()
+        result = await replaying
+        assert (300, [], "") == (result.replayed, result.failed, result.stopped)
+        assert {f"m{number}": 1 for number in range(300)} == place.queued()
 
 
-async def test_a_full_queue_is_waited_for_and_others_go_on(place):
-    """K6: and it is told."""
+async def test_full_queue_delays_only_its_own_dead_letters(place):
+    """K6: the progress says why."""
     await place.fill(3)
     await bury(place.store, "high", priority="high")
-    [mid] = {names.lane_subject("online", number, "acme", 0, "mid") for number in [_partition()]}
+    mid = lane_subject("mid")
     place.server.refuse(mid, Full("maximum messages per subject exceeded"))
-    reported = []
-    replaying = asyncio.create_task(place.dead_letters.replay("acme", rate=FAST, on_progress=reported.append))
-    await until(lambda: reported and reported[-1].replayed == 1 and reported[-1].waits)
-    assert "maximum messages per subject exceeded" in reported[-1].waits
+    progress = []
+    replaying = asyncio.create_task(place.dead_letters.replay("acme", rate=FAST, on_progress=progress.append))
+    await until(lambda: progress and progress[-1].replayed == 1 and progress[-1].waits)
+    assert "maximum messages per subject exceeded" in progress[-1].waits
     assert {"high": 1} == place.queued()
-    await place.dead_letters.drop("acme", 2)  # somebody else: it must not be replayed after that
+    await place.dead_letters.drop("acme", 2)  # it must not be replayed after that
     place.server.accept(mid)
     result = await replaying
     assert (3, [], "") == (result.replayed, result.failed, result.stopped)
     assert ({"high": 1, "m0": 1, "m2": 1}, []) == (place.queued(), place.dead())
-    assert "" == reported[-1].waits
+    assert "" == progress[-1].waits
 
 
-async def test_a_topic_that_holds_as_much_as_it_may_is_waited_for(place):
-    """K6: `max_backlog`, as producers keep to it."""
+async def test_replay_waits_for_room_within_max_backlog(place):
+    """K6: as a producer does."""
     place.topics.set("acme", '{"qps": 400, "max_backlog": 3}')
     await place.fill(5)
-    reported = []
-    replaying = asyncio.create_task(place.dead_letters.replay("acme", rate=FAST, on_progress=reported.append))
-    await until(lambda: reported and reported[-1].replayed == 3 and reported[-1].waits)
-    assert "its max_backlog is 3" in reported[-1].waits
+    progress = []
+    replaying = asyncio.create_task(place.dead_letters.replay("acme", rate=FAST, on_progress=progress.append))
+    await until(lambda: progress and progress[-1].replayed == 3 and progress[-1].waits)
+    assert "its max_backlog is 3" in progress[-1].waits
     assert (3, 2) == (len(place.stored()), len(place.dead()))
     place.topics.set("acme", '{"qps": 400}')
     assert 5 == (await replaying).replayed
 
 
-def _partition() -> int:
-    from evenlane.ring.hashing import partition_of
-
-    return partition_of("acme", 0, 1, CLUSTER_CONFIG.partitions)
+def lane_subject(priority):
+    return names.lane_subject("online", partition_of("acme", 0, 1, CLUSTER_CONFIG.partitions), "acme", 0, priority)
 
 
-async def test_one_that_can_not_be_replayed_stays_and_the_others_go(place):
+async def test_dead_letter_of_an_unknown_priority_stays(place):
     await bury(place.store, "odd", priority="urgent")
     await place.fill(2)
     result = await place.dead_letters.replay("acme", rate=FAST)
@@ -185,10 +193,10 @@ async def test_one_that_can_not_be_replayed_stays_and_the_others_go(place):
     assert ([1], "") == (place.dead(), result.stopped)
 
 
-async def test_one_that_the_store_refuses_stays_and_the_others_go(place):
+async def test_dead_letter_refused_by_the_store_stays(place):
     await place.fill(1)
     await bury(place.store, "high", priority="high")
-    place.server.refuse(names.lane_subject("online", _partition(), "acme", 0, "high"), Refused("not today"))
+    place.server.refuse(lane_subject("high"), Refused("not today"))
     result = await place.dead_letters.replay("acme", rate=FAST)
     assert (1, [2]) == (result.replayed, place.dead())
     assert "not today" in result.failed[0].error
@@ -202,7 +210,7 @@ async def test_one_that_the_store_refuses_stays_and_the_others_go(place):
         (None, UnknownProject, "project 'acme' has no topic in environment 'online'"),
     ],
 )
-async def test_a_topic_that_takes_no_messages_gets_none_and_its_letters_stay(place, state, kind, sentence):
+async def test_topic_that_takes_no_puts_keeps_its_dead_letters(place, state, kind, sentence):
     await place.fill(3)
     before = place.topics.pop("acme")
     if state == "deleted":
@@ -217,7 +225,7 @@ async def test_a_topic_that_takes_no_messages_gets_none_and_its_letters_stay(pla
     assert 3 == await place.dead_letters.drop("acme")
 
 
-async def test_a_topic_that_is_drained_meanwhile_stops_it(place):
+async def test_topic_that_begins_to_drain_stops_the_replay(place):
     await place.fill(100)
 
     def on_progress(progress):
@@ -230,94 +238,40 @@ async def test_a_topic_that_is_drained_meanwhile_stops_it(place):
     assert 100 == len(place.dead()) + sum(place.queued().values())
 
 
-async def test_it_is_pipelined_within_a_bound(place):
-    """M: neither one after the other nor all at once."""
+async def test_puts_in_flight_are_bounded(place):
+    """M."""
     await place.fill(1_000)
-    flying = most = 0
+    in_flight = most = 0
     put = place.store.put
 
     def counted(*message):
-        nonlocal flying, most
-        flying += 1
-        most = max(most, flying)
+        nonlocal in_flight, most
+        in_flight += 1
+        most = max(most, in_flight)
         answer = put(*message)
-        answer.add_done_callback(landed)
+        answer.add_done_callback(acknowledged)
         return answer
 
-    def landed(_):
-        nonlocal flying
-        flying -= 1
+    def acknowledged(_):
+        nonlocal in_flight
+        in_flight -= 1
 
     place.store.put = counted
     place.server.delay_acks(math.inf)
     replaying = asyncio.create_task(place.dead_letters.replay("acme", rate=FAST))
-    await until(lambda: flying == IN_FLIGHT)
+    await until(lambda: in_flight == IN_FLIGHT)
     place.server.delay_acks(0)
     assert 1_000 == (await replaying).replayed
     assert IN_FLIGHT == most
 
 
-async def test_no_more_letters_are_read_ahead_than_go_in_a_second(place, monkeypatch):
-    """Those that wait here for their turn may be dropped meanwhile."""
-    await place.fill(50)
-    sizes = []
-    get = place.store.get
-
-    async def counted(lane, sequences):
-        sizes.append(len(sequences))
-        return await get(lane, sequences)
-
-    monkeypatch.setattr(place.store, "get", counted)
-    replaying = asyncio.create_task(place.dead_letters.replay("acme", rate=20))
-    await until(lambda: len(place.dead()) <= 48)
-    replaying.cancel()
-    await asyncio.wait([replaying])
-    assert {20} == set(sizes)
-
-
-@pytest.mark.parametrize("rate", [50.0, 400.0, 5_000.0])
-async def test_the_pace_is_kept_from_the_first_second_on(rate):
-    """X5: a stream, no burst: what goes at once is 10 ms of it."""
-    pace, loop = ReplayRate(), asyncio.get_running_loop()
-    started, count = loop.time(), int(rate * 0.6)
-    for _ in range(count):
-        await pace.turn(rate)
-    at_once = max(1.0, rate / 100)
-    assert loop.time() - started >= (count - at_once - 1) / rate - 0.005
-
-
-async def test_rates_below_one_and_changes_of_the_rate(monkeypatch):
-    pace, loop = ReplayRate(), asyncio.get_running_loop()
-    async with asyncio.timeout(1):
-        await pace.turn(0.001)
-    started = loop.time()
-    for _ in range(3):
-        await pace.turn(20)
-    assert loop.time() - started >= 0.095
-
-
-async def test_without_a_rate_it_is_the_topics_own_as_it_changes(place, monkeypatch):
-    await place.fill(20)
-    rates = []
-    turn = ReplayRate.turn
-
-    async def noted(self, rate):
-        rates.append(rate)
-        if len(rates) == 5:
-            place.topics.set("acme", '{"qps": 300}')
-        await turn(self, rate)
-
-    monkeypatch.setattr(ReplayRate, "turn", noted)
-    await place.dead_letters.replay("acme")
-    assert [400.0] * 5 + [300.0] * 15 == rates
-
-
-async def test_a_stream_that_cannot_be_written_stops_it_with_the_reason(place):
-    """F5: nobody reads that the store took a message without an answer; the letters stay."""
-    await place.fill(2)
-    place.server.fill_disk()
-    place.dead_letters._timeout_s = 0.3
-    result = await place.dead_letters.replay("acme", rate=FAST)
-    assert 0 == result.replayed
-    assert "(the server can't write: no space left on its disk)" in result.stopped
-    assert [1, 2] == place.dead()
+@in_virtual_time
+async def test_full_disk_stops_the_replay_with_its_reason():
+    """F5: the dead letters stay."""
+    async with DeadLetterWorld() as place:
+        await place.fill(2)
+        place.server.fill_disk()
+        result = await client(place, timeout_s=0.3).replay("acme", rate=FAST)
+        assert 0 == result.replayed
+        assert "(the server can't write: no space left on its disk)" in result.stopped
+        assert [1, 2] == place.dead()

@@ -1,4 +1,4 @@
-"""How parts add up, against a plain oracle."""
+"""Sums of bands, against a plain oracle."""
 
 import random
 
@@ -11,8 +11,8 @@ from evenlane.engine.admin.overview.messages import Band
 from tests.support.overview_answers import bands
 
 
-def plainly(parts):
-    """The same, field by field, as one would do it by hand."""
+def plain_sum(parts):
+    """Add up field by field."""
     whole = {"backlog": 0, "in_flight": 0, "oldest": -1.0, "gone": 0.0, "reasons": {}}
     for part in parts:
         whole["backlog"] += part.backlog
@@ -26,18 +26,22 @@ def plainly(parts):
     return whole
 
 
-def test_the_plain_one_by_hand():
+def test_plain_sum_by_hand():
     one = Band(3, 1, 2.0, 1.0, 1.0, 7.0, False, {"quota": 1})
     other = Band(4, 0, 9.0, 1.0, 1.0, 5.0, False, {"quota": 2, "paused": 1})
-    assert {"backlog": 7, "in_flight": 1, "oldest": 9.0, "gone": 7.0, "reasons": {"quota": 3, "paused": 1}} == plainly(
-        [one, other]
-    )
+    assert {
+        "backlog": 7,
+        "in_flight": 1,
+        "oldest": 9.0,
+        "gone": 7.0,
+        "reasons": {"quota": 3, "paused": 1},
+    } == plain_sum([one, other])
 
 
 @given(st.lists(bands(), max_size=5))
-def test_a_sum_is_what_adding_up_by_hand_gives(parts):
-    """Counts add up, the oldest is the oldest of all, gone is when the last part is; unknown is never taken for 0."""
-    whole, plain = together(parts), plainly(parts)
+def test_sum_equals_the_plain_sum(parts):
+    """Counts add up, ages and forecasts are the greatest, and an unknown value is never taken for 0."""
+    whole, plain = together(parts), plain_sum(parts)
     assert (plain["backlog"], plain["in_flight"]) == (whole.backlog, whole.in_flight)
     assert plain["reasons"] == whole.reasons
     assert (None if plain["oldest"] < 0 else plain["oldest"]) == whole.oldest_s
@@ -55,7 +59,7 @@ def test_a_sum_is_what_adding_up_by_hand_gives(parts):
 
 
 @given(st.lists(bands(), max_size=5), st.randoms(use_true_random=False))
-def test_neither_order_nor_grouping_makes_a_difference(parts, chance: random.Random):
+def test_sum_is_independent_of_order_and_grouping(parts, chance: random.Random):
     mixed = chance.sample(parts, len(parts))
     assert together(parts) == together(mixed)
     cut = chance.randint(0, len(parts))
@@ -68,13 +72,13 @@ def test_neither_order_nor_grouping_makes_a_difference(parts, chance: random.Ran
 
 
 @given(bands())
-def test_nothing_adds_nothing(band):
+def test_empty_band_adds_nothing(band):
     assert together([band]) == together([Band(), band, Band()])
     assert Band() == together([])
 
 
 @pytest.mark.parametrize(
-    ("reasons", "reported"),
+    ("reasons", "expected"),
     [
         ({}, None),
         ({"quota": 1}, "quota"),
@@ -84,6 +88,6 @@ def test_nothing_adds_nothing(band):
         ({"not_due": 2, "higher_priority": 1}, "not_due"),
     ],
 )
-def test_what_most_wait_for(reasons, reported):
-    """What goes first, or isn't due, says nothing of what holds up the rest."""
-    assert reported == main_reason(reasons)
+def test_main_reason_is_the_most_frequent(reasons, expected):
+    """`higher_priority` and `not_due` count last, as they don't say what delays the rest."""
+    assert expected == main_reason(reasons)

@@ -1,14 +1,14 @@
-"""The asker's side: what etcd and the nodes tell, gathered."""
+"""Overview client: it gathers the records in etcd and the nodes' answers."""
 
+import asyncio
 import gc
-import threading
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 
 import msgspec
 import pytest
 
-from evenlane.engine.admin.overview import client
-from evenlane.engine.admin.overview.client import OverviewClient, gather
+from evenlane.engine.admin.overview.client import OverviewClient, gather, overview
 from evenlane.engine.admin.overview.messages import Band, NodeOverview, Rest, Row
 from evenlane.engine.base import names
 from evenlane.engine.cluster.cluster_config import agree_cluster_config
@@ -16,11 +16,11 @@ from evenlane.engine.core.ports import Disconnected
 from evenlane.engine.errors import EvenlaneError, Unreachable
 from evenlane.ring.coordination.memory.client import MemoryCoordination
 from evenlane.ring.membership.records import LeaderRecord, NodeRecord, OwnerRecord, encode
-from tests.support.overview_answers import row
+from tests.support.overview_answers import NOW, cluster, row
 
 
 class Line:
-    """Where these answer at once."""
+    """A connection on which these answers arrive at once."""
 
     def __init__(self, *bodies, headers=b""):
         self.bodies, self.headers, self.listeners, self.asked = bodies, headers, {}, []
@@ -62,36 +62,35 @@ async def etcd():
     await etcd.close()
 
 
-async def test_an_overview_of_what_etcd_and_nodes_tell(etcd):
-    """Issue 7.4: nodes and ring by etcd, tenants by the nodes; who owns something and doesn't answer is told."""
+async def test_overview_combines_etcd_and_the_nodes_answers(etcd):
+    """E7: it names owners that don't answer."""
     line = Line(answer_of("a", rows=[row("acme", backlog=3)]), answer_of("b"))
-    asker = OverviewClient(etcd, "online", lambda: nullcontext(line), timeout_s=0.01)
+    client = OverviewClient(etcd, "online", lambda: nullcontext(line), timeout_s=0.01)
     for _ in range(2):
-        reported = await asker.overview()
+        shown = await client.overview()
     assert ({}, ["ask.online.overview"] * 2) == (line.listeners, line.asked)
     assert [("a", True, False, [0]), ("b", True, True, [1]), ("c", False, False, [2])] == [
-        (node["id"], node["answered"], node["leader"], node["partitions"]) for node in reported["nodes"]
+        (node["id"], node["answered"], node["leader"], node["partitions"]) for node in shown["nodes"]
     ]
-    assert ([0.5, 0.0, None], [3]) == ([node["cpu"] for node in reported["nodes"]], reported["unowned"])
-    assert [("acme", 3)] == [(tenant["project"], tenant["backlog"]) for tenant in reported["tenants"]]
-    assert reported["notes"][0] == "node c gave no answer: what it has is missing"
+    assert ([0.5, 0.0, None], [3]) == ([node["cpu"] for node in shown["nodes"]], shown["unowned"])
+    assert [("acme", 3)] == [(tenant["project"], tenant["backlog"]) for tenant in shown["tenants"]]
+    assert shown["notes"][0] == "node c gave no answer: what it has is missing"
 
 
-async def test_an_environment_that_isnt_there(etcd):
-    """A wrong name is told, rather than an empty table shown."""
+async def test_unknown_environment_raises(etcd):
     with pytest.raises(EvenlaneError, match="environment 'onlien' is not there"):
         await OverviewClient(etcd, "onlien", lambda: nullcontext(Line())).overview()
 
 
-async def test_where_no_node_is_nobody_is_asked():
+async def test_no_request_without_nodes():
     etcd = MemoryCoordination()
     await agree_cluster_config(etcd, "online", {})
     line = Line()
-    reported = await OverviewClient(etcd, "online", lambda: nullcontext(line)).overview()
+    shown = await OverviewClient(etcd, "online", lambda: nullcontext(line)).overview()
     assert ([], [], {"projects": 0, "backlog": 0, "in_flight": 0, "arriving": 0.0, "leaving": 0.0}) == (
-        line.asked, reported["nodes"], reported["totals"],
+        line.asked, shown["nodes"], shown["totals"],
     )  # fmt: skip
-    assert 128 == len(reported["unowned"])
+    assert 128 == len(shown["unowned"])
     await etcd.close()
 
 
@@ -103,43 +102,52 @@ async def test_where_no_node_is_nobody_is_asked():
         answer_of("b", rest=Rest(1, [])),
     ],
 )  # fmt: skip
-async def test_what_is_no_answer_is_passed_over(body, etcd):
-    """Nor is one of somebody who isn't a node of the environment, or has other priorities."""
+async def test_invalid_answer_is_skipped(body, etcd):
+    """So is an answer of a node that isn't in the environment, or has other priorities."""
     line = Line(body, answer_of("a", rows=[row("acme", backlog=3)]))
-    reported = await OverviewClient(etcd, "online", lambda: nullcontext(line), timeout_s=0.01).overview()
-    assert ["a"] == [node["id"] for node in reported["nodes"] if node["answered"]]
-    assert 3 == reported["totals"]["backlog"]
+    shown = await OverviewClient(etcd, "online", lambda: nullcontext(line), timeout_s=0.01).overview()
+    assert ["a"] == [node["id"] for node in shown["nodes"] if node["answered"]]
+    assert 3 == shown["totals"]["backlog"]
 
 
-async def test_answers_are_read_in_a_thread(etcd, monkeypatch):
-    """Issue 7.1: hundreds of tenants of ten nodes, each second, would hold a node's loop for as long as they take."""
-    threads = []
-    read = client._read
+async def test_answers_are_decoded_in_a_thread(etcd):
+    """Decoding hundreds of tenants of ten nodes would block a node's loop each second."""
 
-    def reading(*arguments):
-        threads.append(threading.current_thread())
-        assert not gc.isenabled()  # among all objects of a node that takes longer than all the rest
-        return read(*arguments)
+    class Executor(ThreadPoolExecutor):
+        works = []  # noqa: RUF012
 
-    monkeypatch.setattr(client, "_read", reading)
+        def submit(self, work, /, *args):
+            self.works.append(work)
+            return super().submit(work, *args)
+
+    asyncio.get_running_loop().set_default_executor(Executor())
     line = Line(answer_of("a"), answer_of("b"), answer_of("c"))
     await OverviewClient(etcd, "online", lambda: nullcontext(line)).overview()
-    assert 3 == len(threads)
-    assert threading.main_thread() not in threads
+    assert 1 == len(Executor.works)
+
+
+def test_decoding_pauses_garbage_collection():
+    """Collecting among all objects of a node would take longer than the decoding."""
+
+    def bodies():
+        yield answer_of("a")
+        assert not gc.isenabled()
+
+    overview(cluster("a"), bodies(), NOW)
     assert gc.isenabled()
 
 
-async def test_who_has_answered_isnt_waited_for(etcd):
-    """Nobody's stray answer ends it early, nor a second one of the same node."""
+async def test_gather_returns_once_all_nodes_have_answered():
+    """Neither the answer of another node nor a second one of the same node ends it."""
     line = Line(answer_of("z"), answer_of("a"), answer_of("a"), answer_of("b"))
     assert [answer_of("a"), answer_of("b")] == await gather(line, "x", ["a", "b"], 600.0)
 
 
-async def test_where_nobody_listens_nothing_is_waited_for():
+async def test_gather_returns_at_once_if_no_node_listens():
     assert [] == await gather(Line(b"", headers=b"NATS/1.0 503\r\n\r\n"), "x", ["a"], 600.0)
 
 
-async def test_no_connection_is_unreachable():
+async def test_gather_without_a_connection_raises():
     line = Line()
 
     def gone(*_, **__):

@@ -1,4 +1,4 @@
-"""What nodes tell, as one document: the contract of `/api/overview` and `evenlane top --json`."""
+"""Overview document: the contract of `/api/overview` and `evenlane top --json`."""
 
 import json
 import random
@@ -18,7 +18,7 @@ def overview_document(cluster, *answers, **fields):
 
 
 def plain_totals(answers):
-    """All bands of all answers, added up by hand."""
+    """Add up all bands of all answers."""
     rows = [bands for answer in answers for bands in [each.bands for each in answer.rows]]
     rows += [answer.rest.bands for answer in answers if answer.rest is not None]
     return (
@@ -31,8 +31,8 @@ def plain_totals(answers):
 
 @settings(max_examples=25)
 @given(answers(), st.randoms(use_true_random=False), st.integers(0, 5))
-def test_totals_are_sums_and_the_order_of_answers_makes_no_difference(answers, chance: random.Random, most):
-    """Issue 7.4: shown, left out, and totals agree; nothing is lost or counted twice."""
+def test_totals_are_sums_independent_of_the_order_of_answers(answers, chance: random.Random, most):
+    """E7: shown, left-out and total counts agree; nothing is lost or counted twice."""
     whole = overview_document(cluster("a", "b", "c"), *answers, most=most)
     mixed = overview_document(cluster("a", "b", "c"), *chance.sample(answers, len(answers)), most=most)
     assert whole == mixed
@@ -52,15 +52,15 @@ def test_totals_are_sums_and_the_order_of_answers_makes_no_difference(answers, c
 
 @settings(max_examples=25)
 @given(answers())
-def test_busiest_first(answers):
+def test_busiest_projects_come_first(answers):
     shown = overview_document(cluster("a", "b", "c"), *answers)["tenants"]
     ranks = [(-tenant["backlog"], -(tenant["leaving"] or 0.0), tenant["project"]) for tenant in shown]
     assert sorted(ranks) == ranks
     assert {row.project for answer in answers for row in answer.rows} == {tenant["project"] for tenant in shown}
 
 
-def test_a_project_on_two_nodes():
-    """Counts, rates and quotas add up; the oldest and the last to be gone count; the newest topic holds."""
+def test_project_on_two_nodes_is_added_up():
+    """Counts, rates and quotas add up; the greatest age and forecast count, and the newest topic."""
     one = Row("acme", [Band(), Band(4, 1, 9.0, 2.0, 1.0, 4.0, False, {"quota": 2}), Band()], 5, "paused", 100.0, 60.0)
     other = Row(
         "acme", [Band(), Band(3, 2, 5.0, 1.0, 1.5, 8.0, False, {"fairness": 1}), Band()], 4, "active", 90.0, 40.0
@@ -81,8 +81,8 @@ def test_a_project_on_two_nodes():
     assert "low" == low["priority"]
 
 
-def test_one_that_was_deleted_is_told_apart():
-    """By whichever node has seen it: the revision of its wish is still that of before."""
+def test_deleted_topic_is_marked():
+    """By any node that has seen the deletion, which leaves the revision of the spec unchanged."""
     bands = [Band(), Band(4), Band()]
     seen = Row("acme", bands, 5, "paused", 100.0, 60.0, deleted=True)
     for other in (Row("acme", bands, 5, "active", 100.0, 60.0), Row("acme", bands, 4, "active", 90.0, 60.0)):
@@ -96,8 +96,8 @@ def test_one_that_was_deleted_is_told_apart():
     assert not tenant["deleted"]
 
 
-def test_the_form_is_the_contracts():
-    """Issue 7.4: page and CLI rely on these names."""
+def test_document_has_the_fields_of_the_contract():
+    """Page and CLI rely on these names."""
     vital = ProcessVitals(7, 64, 6.8, 0.01, 0.004)
     rest = Rest(2, [Band(1), Band(2), Band()])
     one = cluster("w-0", nodes={"w-0": NodeRecord(host="h", version="2", http="http://127.0.0.1:1", cpu=0.31, at=1.0)})
@@ -120,8 +120,7 @@ def test_the_form_is_the_contracts():
     assert (8, [], []) == (whole["partitions"], whole["unowned"], whole["notes"])
 
 
-def test_a_node_that_is_silent():
-    """What is known of it stays; the rest is null, and a note says what is missing."""
+def test_silent_node_has_null_figures_and_a_note():
     whole = overview_document(cluster("a", "b"), NodeOverview("a", [row("acme", backlog=4)]))
     silent = whole["nodes"][1]
     assert (False, "host", [1, 3, 5, 7]) == (silent["answered"], silent["host"], silent["partitions"])
@@ -132,8 +131,7 @@ def test_a_node_that_is_silent():
     assert 4 == whole["totals"]["backlog"]
 
 
-def test_a_node_between_two_terms():
-    """It answers, and doesn't know how it is."""
+def test_node_between_two_sessions_has_no_process_stats():
     (node,) = overview_document(cluster("a"), NodeOverview("a"))["nodes"]
     assert (True, 0, None, None) == (node["answered"], node["backlog"], node["slots"], node["lease_seconds"])
 
@@ -151,20 +149,19 @@ def test_a_node_between_two_terms():
         ),
     ],
 )
-def test_what_the_figures_dont_show_is_a_note(fields, names, note):
+def test_missing_leader_owners_or_answers_are_notes(fields, names, note):
     (only_note,) = overview_document(cluster(*names, **fields), *([NodeOverview("a")] if names else []))["notes"]
     assert only_note.startswith(note)
 
 
-def test_a_node_that_has_just_taken_over():
-    """What isn't known yet isn't taken for nothing."""
+def test_backlog_that_is_still_read_is_a_note():
     notes = overview_document(cluster("a", "b"), NodeOverview("b", reading=1), NodeOverview("a", reading=4))["notes"]
     assert ["node a still reads the backlog of 4 partitions: more may wait there than is told"] == notes[:1]
     assert notes[1].startswith("node b still reads the backlog of a partition:")
 
 
-def test_a_project_that_another_node_counts_among_the_rest():
-    """It has at least what is told: a note says so; alone, or where all have rows, there is nothing to say."""
+def test_shown_project_that_may_be_in_another_nodes_rest_is_a_note():
+    """Without other nodes, or if all projects have rows, there is no note."""
     rest = Rest(3, [Band(1), Band(), Band()])
     one, other = NodeOverview("a", [row("acme", backlog=4)]), NodeOverview("b", [row("bolt", backlog=1)], rest)
     (note,) = overview_document(cluster("a", "b"), one, other)["notes"]
@@ -174,14 +171,13 @@ def test_a_project_that_another_node_counts_among_the_rest():
     assert [] == overview_document(cluster("a", "b"), NodeOverview("a", whole), NodeOverview("b", whole, rest))["notes"]
 
 
-def test_a_project_whose_topic_is_gone():
-    """No quota is told where no topic is."""
+def test_project_without_a_topic_has_no_quota():
     (tenant,) = overview_document(cluster("a"), NodeOverview("a", [row("acme", backlog=1, quota=3.0)]))["tenants"]
     assert (None, None, None) == (tenant["state"], tenant["qps"], tenant["quota_now"])
 
 
-def test_what_keeps_a_node_from_its_work_is_a_note():
-    """Issue 25.1: on the page and in `top`, also of a node that gives no answer."""
+def test_trouble_of_a_node_is_a_note():
+    """F1: on the page and in `top`, also if the node doesn't answer."""
     nodes = {"a": NodeRecord(troubles={"blocked": "has been blocked for 12 s by jobs.py:41"}), "b": NodeRecord()}
     seen = overview_document(cluster("a", nodes=nodes), NodeOverview("b"))
     assert "node a has been blocked for 12 s by jobs.py:41" in seen["notes"]

@@ -1,4 +1,4 @@
-"""From a node's rounds to its answer."""
+"""Rows of a node's overview, built from its sampling rounds."""
 
 import math
 
@@ -18,8 +18,8 @@ CONDITION = Condition(
 )  # fmt: skip
 
 
-def of(*looks, most=10, took=1.0, **fields):
-    """What rounds a second apart have found."""
+def rounds(*looks, most=10, took=1.0, **fields):
+    """Return the registry after four rounds, one second apart."""
     known = tenants(most)
     for second in range(4):
         now = [each._replace(flow=each.flow._replace(arrived=each.flow.arrived * second)) for each in looks]
@@ -31,9 +31,9 @@ def overview_of(known, most_bytes=10**6, condition=None, topics=lambda _: None) 
     return msgspec.json.decode(encoded("a", snapshot(known), condition, topics, most_bytes), type=NodeOverview)
 
 
-def test_a_row_by_hand():
-    """Issue 7.5: what waits and moves, by priority; topic and quota of the moment."""
-    known = of(
+def test_row_by_hand():
+    """E7: backlog and rates by priority, and the topic's present quota."""
+    known = rounds(
         look(backlog=5, reason="quota", head_at=NOW - 3 * SECOND, flow=(10,)),
         look(band=2, backlog=2, reason="higher_priority", head_at=NOW - 9 * SECOND),
         in_flight={("acme", 1): 2},
@@ -55,35 +55,35 @@ def test_a_row_by_hand():
 @pytest.mark.parametrize(
     ("empty_in", "gone", "never"), [(None, None, False), (4.2, 4.2, False), (math.inf, None, True)]
 )
-def test_never_and_not_known_are_told_apart(empty_in, gone, never):
+def test_never_and_unknown_are_distinct(empty_in, gone, never):
     tenant_backlog = TenantBacklog()
     tenant_backlog.backlog, tenant_backlog.empty_in = 1, empty_in
     ((_, (band,)),), _ = chosen(NodeReading(1, {("acme", 0): tenant_backlog}, {}, 0), 10)
     assert (gone, never, None, None) == (band.gone_s, band.never, band.arriving, band.oldest_s)
 
 
-def test_a_topic_that_was_deleted_is_told():
+def test_deleted_topic_is_marked():
     accepted = delete(accept(topic(qps=80.0), 4, None))
-    (row,) = overview_of(of(look(backlog=5, reason="paused")), topics={"acme": accepted}.get).rows
+    (row,) = overview_of(rounds(look(backlog=5, reason="paused")), topics={"acme": accepted}.get).rows
     assert ("paused", True) == (row.state, row.deleted)
 
 
-def test_a_project_without_a_topic_has_no_quota():
-    answer = overview_of(of(look(backlog=1, reason="paused"), topics=lambda _: None))
+def test_project_without_a_topic_has_no_quota():
+    answer = overview_of(rounds(look(backlog=1, reason="paused"), topics=lambda _: None))
     (row,) = answer.rows
     assert (None, None, None, 0) == (row.state, row.qps, row.quota, row.revision)
 
 
-def test_nothing_known_is_an_answer():
-    """A node that stands by, or has just begun, is there."""
+def test_node_without_any_data_answers():
+    """It is on standby, or has just started."""
     assert NodeOverview("a") == overview_of(tenants())
 
 
 @pytest.mark.parametrize("most", [10, 2, 0])
-def test_what_has_no_row_is_in_the_rest(most):
-    """Nothing is lost, whatever has a label; the busiest have rows."""
+def test_projects_without_a_row_are_in_the_rest(most):
+    """No message is lost, whatever has a label."""
     looks = [look(f"p{number}", backlog=number, head_at=NOW) for number in range(1, 6)]
-    known = of(*looks, most=most)
+    known = rounds(*looks, most=most)
     answer = overview_of(known)
     rest = answer.rest or Rest(0, [Band()] * 3)
     assert 15 == sum(row.bands[1].backlog for row in answer.rows) + rest.bands[1].backlog
@@ -91,19 +91,19 @@ def test_what_has_no_row_is_in_the_rest(most):
     assert {True} >= {band.gone_s is None for band in rest.bands} or not rest.projects
 
 
-def test_the_busiest_have_rows_when_there_are_many():
-    """By backlog, then by what leaves, then by name."""
+def test_busiest_projects_have_rows():
+    """By backlog, then by leaving rate, then by name."""
     looks = [
         look(name, backlog=count, head_at=NOW) for name, count in [("b", 1), ("a", 1), ("c", 5), ("d", 0), ("e", 2)]
     ]
-    known = of(*looks)
+    known = rounds(*looks)
     rows, rest = chosen(snapshot(known), 3)
     assert ["c", "e", "a"] == [project for project, _ in rows]
     assert (2, 1) == (rest.projects, rest.bands[1].backlog)
 
 
 def crowded(labels, bands=8):
-    """Long names, all figures, every reason."""
+    """A reading with long names, all figures and every reason."""
     table = {}
     for number in range(labels):
         for band in range(bands):
@@ -113,8 +113,8 @@ def crowded(labels, bands=8):
     return NodeReading(bands, table, {}, 0)
 
 
-def test_the_largest_answer_fits_one_message():
-    """NATS takes 1 MB by default: 2,000 labels in 8 priorities with all there is to tell stay far below it."""
+def test_largest_answer_fits_into_a_message():
+    """NATS takes 1 MB by default; 2,000 labels in 8 priorities with all fields stay far below it."""
     seen = crowded(2_000)
     body = encoded("n" * 64, seen, CONDITION, lambda _: accept(topic(), 1, None), 400_000)
     assert 100_000 < len(body) <= 400_000
@@ -127,7 +127,7 @@ def test_the_largest_answer_fits_one_message():
     )
 
 
-def test_a_server_that_takes_little_gets_little():
+def test_answer_is_small_for_a_small_payload_limit():
     body = encoded("a", crowded(20), None, lambda _: None, 300)
     assert 0 == len(msgspec.json.decode(body, type=NodeOverview).rows)
     body = encoded("a", crowded(20), None, lambda _: None, 12_000)

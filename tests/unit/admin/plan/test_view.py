@@ -1,4 +1,4 @@
-"""What `evenlane plan` shows, from listings alone (E7)."""
+"""The view of `evenlane plan`, from etcd listings alone (E7)."""
 
 import json
 
@@ -16,8 +16,8 @@ def topic(**fields):
 
 
 def values(**changes):
-    """Two nodes, `b` alone still under way with generation 7; written as etcdctl would show it."""
-    reported = {
+    """Return the values of two nodes by key. Only `b` has not carried out generation 7 yet."""
+    found = {
         "settings": b"{}",
         "generation": b'{"generation": 7, "strategy": "bounded-ring"}',
         "leader": b'{"id": "b", "since": "2026-01-01T00:00:00Z"}',
@@ -34,8 +34,8 @@ def values(**changes):
         "topics/acme": b"not looked at",
         "held/1/4": b"not looked at",
     }
-    reported |= {key.replace("__", "/"): value for key, value in changes.items()}
-    return {key: value for key, value in reported.items() if value is not None}
+    found |= {key.replace("__", "/"): value for key, value in changes.items()}
+    return {key: value for key, value in found.items() if value is not None}
 
 
 def document(**changes):
@@ -46,9 +46,9 @@ def node(name, **changes):
     return next(each for each in document(**changes)["nodes"] if each["id"] == name)
 
 
-def test_the_document():
+def test_document_has_nodes_partitions_and_loads():
     """E7: sha256("acme") mod 4 is 3, so all of acme's load and its 2 groups x 2 priorities are a's."""
-    reported, problems = view("online", CLUSTER_CONFIG, values())
+    shown, problems = view("online", CLUSTER_CONFIG, values())
     assert [] == problems
     assert {
         "env": "online", "generation": 7, "leader": "b", "partitions": 4, "unowned": [2], "corrupt": 0,
@@ -62,38 +62,33 @@ def test_the_document():
                 "host": "h2", "cpu": 0.5, "projects": 3, "in_flight": 9, "leaving": True, "passed_over": 0,
             },
         ],
-    } == reported  # fmt: skip
+    } == shown  # fmt: skip
 
 
-def test_only_plans_that_change_are_written_so_an_old_one_carried_out_is_the_newest():
-    """E7: a's plan is of generation 5."""
+def test_unchanged_older_plan_counts_as_the_newest_generation():
+    """E7: a's plan is of generation 5, as only plans that change are written."""
     assert 7 == node("a")["done_generation"]
     assert 4 == node("a", done__a=b'{"generation": 4}')["done_generation"]
     assert 0 == node("a", done__a=None)["done_generation"]
     assert 7 == node("b", done__b=b'{"generation": 7}')["done_generation"]
 
 
-def test_a_newcomer_without_a_plan_has_nothing():
+def test_new_node_without_a_plan_has_nothing():
     """Z3."""
     new = node("c", nodes__c=b'{"host": "h3"}')
     assert ([], [], 0, 0) == (new["partitions"], new["owns"], new["qps"], new["done_generation"])
 
 
-def test_where_no_node_runs_all_is_unowned():
+def test_all_partitions_are_unowned_without_nodes():
     """E14: plan keys outlive their nodes."""
     gone = dict.fromkeys(
         ["leader", "nodes__a", "nodes__b", "owners__0", "owners__1", "owners__3", "done__a", "done__b"]
     )
-    reported = document(**gone)
-    assert ([], None, [0, 1, 2, 3], 7) == (
-        reported["nodes"],
-        reported["leader"],
-        reported["unowned"],
-        reported["generation"],
-    )
+    shown = document(**gone)
+    assert ([], None, [0, 1, 2, 3], 7) == (shown["nodes"], shown["leader"], shown["unowned"], shown["generation"])
 
 
-def test_the_newest_generation_may_stand_in_a_plan_only():
+def test_newest_generation_may_be_in_a_plan_only():
     assert 7 == document(generation=None)["generation"]
     assert 9 == document(generation=b'{"generation": 9}')["generation"]
 
@@ -115,18 +110,18 @@ def test_the_newest_generation_may_stand_in_a_plan_only():
         ("accepted/bad", b"[" * 100_000, "/evenlane/online/accepted/bad is not valid"),
     ],
 )
-def test_what_is_corrupt_is_passed_over_named_and_counted(key, value, text):
-    reported, problems = view("online", CLUSTER_CONFIG, values() | {key: value})
-    asked_for = key != "done/c"  # of a node that isn't there
-    assert (reported["corrupt"], len(problems)) == (asked_for, asked_for)
+def test_corrupted_value_is_skipped_named_and_counted(key, value, text):
+    shown, problems = view("online", CLUSTER_CONFIG, values() | {key: value})
+    is_read = key != "done/c"  # there is no node c
+    assert (shown["corrupt"], len(problems)) == (is_read, is_read)
     assert all(text in problem for problem in problems)
-    assert ["a", "b"] == [each["id"] for each in reported["nodes"]]
-    assert [2] == reported["unowned"]
+    assert ["a", "b"] == [each["id"] for each in shown["nodes"]]
+    assert [2] == shown["unowned"]
 
 
-def test_a_plan_with_partitions_that_are_none():
-    reported, problems = view(
+def test_plan_with_invalid_partitions_is_named():
+    shown, problems = view(
         "online", CLUSTER_CONFIG, values() | {"plan/a": b'{"generation": 5, "partitions": [0, 4, -1]}'}
     )
-    assert ([0], 1) == (reported["nodes"][0]["partitions"], reported["corrupt"])
+    assert ([0], 1) == (shown["nodes"][0]["partitions"], shown["corrupt"])
     assert ["/evenlane/online/plan/a names partitions that don't exist: there are 4"] == problems

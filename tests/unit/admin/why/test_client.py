@@ -1,4 +1,4 @@
-"""What the asker of `evenlane why` reads in etcd: owners, groups without one (X8)."""
+"""Client of `evenlane why`: owners and topics in etcd, and the nodes' answers (X8)."""
 
 from contextlib import nullcontext
 
@@ -24,8 +24,8 @@ TOPIC = Topic(qps=100.0, groups=20, burst=1, weight=100.0, spread=8)
 ACCEPTED = accept(TOPIC, 1, None)
 
 
-def test_groups_of_partitions_that_nobody_owns():
-    """X8: `no_owner` counts the project's own groups, wherever they hash to; draining ones as well."""
+def test_groups_of_unowned_partitions_are_unserved():
+    """X8: `no_owner` counts the project's own groups, the draining ones included."""
     own = [partition_of("acme", group, 8, 16) for group in range(20)]
     all_owned = dict.fromkeys(range(16), "a")
     assert 0 == Cluster("online", CLUSTER_CONFIG, ACCEPTED, all_owned).unserved("acme")
@@ -36,8 +36,8 @@ def test_groups_of_partitions_that_nobody_owns():
     assert own.count(own[3]) == Cluster("online", CLUSTER_CONFIG, fewer, left).unserved("acme")
 
 
-def test_of_a_project_that_etcd_has_lost_the_groups_may_lie_anywhere():
-    """F3: `why` never says that nothing waits of partitions that nobody answers for."""
+def test_groups_of_a_lost_topic_may_be_in_any_partition():
+    """F3: `why` never reports an empty backlog for partitions without an answer."""
     assert 16 == Cluster("online", CLUSTER_CONFIG, None, {}).unserved("acme")
     assert 6 == Cluster("online", CLUSTER_CONFIG, None, dict.fromkeys(range(10), "a")).unserved("acme")
     assert 0 == Cluster("online", CLUSTER_CONFIG, None, dict.fromkeys(range(16), "a")).unserved("acme")
@@ -45,8 +45,8 @@ def test_of_a_project_that_etcd_has_lost_the_groups_may_lie_anywhere():
     assert Cluster("online", CLUSTER_CONFIG, None, {}, {"a": {"topics": "misses acme"}}).goes_back
 
 
-def test_groups_of_partitions_whose_owner_does_not_serve_them():
-    """F3, X8: etcd names an owner, which says what it serves; one of an older release doesn't."""
+def test_groups_of_partitions_that_their_owner_does_not_serve_are_unserved():
+    """F3, X8: an owner's answer lists the partitions that it serves, unless the node is of an older release."""
     own = [partition_of("acme", group, 8, 16) for group in range(20)]
     cluster = Cluster(
         "online", CLUSTER_CONFIG, ACCEPTED, dict.fromkeys(range(8), "a") | dict.fromkeys(range(8, 16), "b")
@@ -61,7 +61,7 @@ def test_groups_of_partitions_whose_owner_does_not_serve_them():
     )
 
 
-async def test_owners_are_read_and_what_is_no_owner_is_passed_over():
+async def test_invalid_owner_keys_are_skipped():
     etcd = MemoryCoordination()
     for key, value in {"0": b'{"id": "a"}', "7": b'{"id": "b"}', "x": b'{"id": "c"}', "8": b"[]", "9": b"{}"}.items():
         await etcd.put(names.key("online", "owners", key), value)
@@ -71,7 +71,7 @@ async def test_owners_are_read_and_what_is_no_owner_is_passed_over():
     await etcd.close()
 
 
-async def test_an_accepted_topic_that_cant_be_read_is_none():
+async def test_unreadable_accepted_topic_is_none():
     etcd = MemoryCoordination()
     key = names.key("online", "accepted", "acme")
     assert await accepted_of(etcd, "online", "acme") is None
@@ -82,11 +82,11 @@ async def test_an_accepted_topic_that_cant_be_read_is_none():
     await etcd.close()
 
 
-# ---- over connections that are there
+# ---- over given connections
 
 
 class Line:
-    """Where a node answers at once, or nobody does."""
+    """A connection on which these answers arrive at once."""
 
     def __init__(self, *answers):
         self.answers, self.listeners, self.asked = answers, {}, []
@@ -122,28 +122,28 @@ async def etcd():
     await etcd.close()
 
 
-async def test_a_node_asks_over_what_it_has(etcd):
-    """X8: nothing is opened, and nothing is left behind."""
+async def test_client_leaves_no_subscription_behind(etcd):
+    """X8."""
     await etcd.put(names.key("online", "accepted", "acme"), encode(ACCEPTED))
     line = Line(answer(7, "quota"))
-    asker = WhyClient(etcd, "online", lambda: nullcontext(line))
+    client = WhyClient(etcd, "online", lambda: nullcontext(line))
     for _ in range(2):
-        assert 7 == (await asker.why("acme", "mid", 60.0))["backlog"]
+        assert 7 == (await client.why("acme", "mid", 60.0))["backlog"]
     assert ({}, ["ask.online.why.acme"] * 2) == (line.listeners, line.asked)
 
 
-async def test_it_never_says_that_nothing_waits_where_nobody_looks(etcd):
-    """F3: the node that etcd names answers, and serves nothing of it."""
+async def test_backlog_of_unserved_partitions_is_unknown(etcd):
+    """F3: the owner in etcd answers, and serves none of them."""
     await etcd.put(names.key("online", "accepted", "acme"), encode(ACCEPTED))
-    silent = answer()
-    silent.partitions = []
-    document = await WhyClient(etcd, "online", lambda: nullcontext(Line(silent))).why("acme")
+    empty = answer()
+    empty.partitions = []
+    document = await WhyClient(etcd, "online", lambda: nullcontext(Line(empty))).why("acme")
     assert "not known: 0 wait at least" in document["forecast"]["sentence"]
     assert ["no_owner"] == [reason["reason"] for reason in document["priorities"][0]["reasons"]]
 
 
-async def test_a_deleted_topic_is_told_as_such(etcd):
-    """Issue 6: kept and paused, said clearly, until it is drained or dropped on purpose."""
+async def test_deleted_topic_is_explained(etcd):
+    """Its backlog is kept until it is drained or dropped on purpose."""
     await etcd.put(names.key("online", "accepted", "acme"), encode(delete(ACCEPTED)))
     document = await WhyClient(etcd, "online", lambda: nullcontext(Line(answer(7, "paused")))).why("acme")
     assert ("paused", True) == (document["state"], document["deleted"])
@@ -162,14 +162,13 @@ async def test_a_deleted_topic_is_told_as_such(etcd):
         (("nobody",), UnknownProject, "project 'nobody' has no topic"),
     ],
 )
-async def test_what_cant_be_asked(etcd, arguments, error, sentence):
+async def test_invalid_question_raises(etcd, arguments, error, sentence):
     await etcd.put(names.key("online", "accepted", "acme"), encode(ACCEPTED))
     with pytest.raises(error, match=sentence):
         await WhyClient(etcd, "online", lambda: nullcontext(Line(answer()))).why(*arguments)
 
 
-async def test_nobody_to_ask(etcd):
-    """No node owns anything; or all are silent."""
+async def test_missing_or_silent_nodes_raise(etcd):
     await etcd.put(names.key("online", "accepted", "acme"), encode(ACCEPTED))
     silent = WhyClient(etcd, "online", lambda: nullcontext(Line()), timeout_s=0.01)
     with pytest.raises(EvenlaneError, match="no answer came"):
@@ -187,15 +186,15 @@ async def test_nobody_to_ask(etcd):
     ) == str(unknown.value)
 
 
-async def test_of_a_project_without_a_trace_it_says_who_was_asked(etcd):
-    """F3: a node that is silent may have messages of it."""
-    asker = WhyClient(etcd, "online", lambda: nullcontext(Line(answer())), timeout_s=0.01)
+async def test_unknown_project_names_the_silent_nodes(etcd):
+    """F3: they may have messages of it."""
+    client = WhyClient(etcd, "online", lambda: nullcontext(Line(answer())), timeout_s=0.01)
     makes = "`evenlane topics set nobody --qps 100 --env online` makes one"
     with pytest.raises(UnknownProject, match=f", and no node has a message of it: {makes}"):
-        await asker.why("nobody")
+        await client.why("nobody")
     await etcd.put(names.key("online", "owners", 7), b'{"id": "b"}')
     with pytest.raises(UnknownProject, match=f"that answered have no message of it; no answer came from b: {makes}"):
-        await asker.why("nobody")
+        await client.why("nobody")
 
 
 # ---- topics that etcd has lost
@@ -210,11 +209,11 @@ async def troubled(etcd, *nodes, kind="topics"):
 LOST = "etcd has lost the project's topic, which stays in force on {}: `evenlane topics apply FILE --env online` brings"
 
 
-@pytest.mark.parametrize("reported", [True, False], ids=["trouble", "before the trouble is in etcd"])
-async def test_a_topic_that_etcd_has_lost_is_told_as_it_stays_in_force(etcd, reported):
-    """F2, X8: one note, the quota that nodes still keep to, and no `topics set`, which would lose the other fields."""
+@pytest.mark.parametrize("is_in_etcd", [True, False], ids=["trouble", "before the trouble is in etcd"])
+async def test_lost_topic_is_explained_with_the_quota_in_effect(etcd, is_in_etcd):
+    """F2, X8: in one note, without `topics set`, which would lose the other fields."""
     await etcd.put(names.key("online", "owners", 7), b'{"id": "b"}')
-    if reported:
+    if is_in_etcd:
         await troubled(etcd, "a", "b")
     both = [answer(7, "quota", node=node) for node in "ab"]
     for each in both:
@@ -227,15 +226,15 @@ async def test_a_topic_that_etcd_has_lost_is_told_as_it_stays_in_force(etcd, rep
     assert "topics set" not in str(document)
 
 
-async def test_a_lost_topic_of_which_nothing_waits_is_no_unknown_project(etcd):
-    silent = answer()
-    silent.lost = TOPIC
-    document = await WhyClient(etcd, "online", lambda: nullcontext(Line(silent))).why("acme")
+async def test_lost_topic_without_a_backlog_is_no_unknown_project(etcd):
+    empty = answer()
+    empty.lost = TOPIC
+    document = await WhyClient(etcd, "online", lambda: nullcontext(Line(empty))).why("acme")
     assert LOST.format("a") in document["notes"][0]
 
 
-async def test_a_node_that_does_not_know_a_lost_topic_leaves_it_waiting(etcd):
-    """F2: it has joined since. It isn't among those where the topic is in force, and its own trouble is told."""
+async def test_node_that_does_not_know_a_lost_topic_is_named(etcd):
+    """F2: it has joined since, so the topic isn't in effect there."""
     await etcd.put(names.key("online", "owners", 7), b'{"id": "b"}')
     await troubled(etcd, "a", "b")
     knows, new = answer(7, "quota"), answer(3, "paused", node="b")
@@ -247,8 +246,8 @@ async def test_a_node_that_does_not_know_a_lost_topic_leaves_it_waiting(etcd):
     assert document["notes"][1].startswith(LOST.format("a"))
 
 
-async def test_a_project_whose_topic_may_be_lost_is_not_said_to_have_no_quota(etcd):
-    """F2: a node has lost topics, and none that answers knows this one's."""
+async def test_quota_of_a_topic_that_may_be_lost_is_unknown(etcd):
+    """F2: topics are lost, and no node that answers knows this one."""
     await troubled(etcd, "a")
     document = await WhyClient(etcd, "online", lambda: nullcontext(Line(answer(7, "paused")))).why("acme", within=60.0)
     assert None is document["rates"]["quota"]

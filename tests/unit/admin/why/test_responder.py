@@ -1,4 +1,4 @@
-"""What a node answers to "why is this waiting?" (X8, X7), on the in-memory store."""
+"""A node's answer to "why is this waiting?" (X8, X7), on the store in memory."""
 
 import asyncio
 
@@ -15,14 +15,26 @@ from tests.support.node.world import SECOND, topic
 from tests.support.until import until
 
 
+class ExplainingScheduler(PlainScheduler):
+    """Gives the same reason for each queue, and keeps the projects that it was asked about."""
+
+    def __init__(self, reason):
+        super().__init__()
+        self.reason, self.asked = reason, set()
+
+    def why(self, queue, _now):
+        self.asked.add(queue.project)
+        return self.reason
+
+
 async def reasons(node, priority="mid", project="acme"):
     answer = await looked(node, project)
     part = answer.parts[priority]
     return {reason: (count.groups, count.messages) for reason, count in part.reasons.items()}
 
 
-async def test_busy_handlers_and_higher_priorities():
-    """X8: what waits for a handler, and what waits for its own group's higher priority."""
+async def test_handlers_busy_and_higher_priority():
+    """X8."""
     async with gated() as world:
         await world.put_many(5, priority="high")
         await world.put_many(7, priority="low")
@@ -38,8 +50,8 @@ async def test_busy_handlers_and_higher_priorities():
         assert low.reasons["handlers_busy"].groups == 1
 
 
-async def test_quota_used_up():
-    """X8: handlers are free, and the topic's rate is not."""
+async def test_quota_while_handlers_are_free():
+    """X8."""
     async with gated(acme=topic(qps=0.01, groups=1)) as world:
         await world.put_many(5)
         node = await world.node(world.handle, concurrency=8)
@@ -49,8 +61,8 @@ async def test_quota_used_up():
         assert (1, 4) == (answer.parts["mid"].in_flight, answer.deepest)
 
 
-async def test_concurrency_used_up():
-    """X8: the topic has as many in flight as it may."""
+async def test_concurrency_of_the_topic():
+    """X8."""
     async with gated(acme=topic(qps=10_000, groups=100, burst=100, concurrency=2)) as world:
         await world.put_many(10)
         node = await world.node(world.handle, concurrency=8)
@@ -59,8 +71,8 @@ async def test_concurrency_used_up():
         assert {"concurrency": (1, 8)} == await reasons(node)
 
 
-async def test_paused_and_without_a_topic():
-    """X8: both wait for a person; the age of what is not at hand is read from the store."""
+async def test_paused_topic_and_missing_topic():
+    """X8: the age of a message that isn't loaded is read from the store."""
     clock = Clock()
     async with gated(clock, acme=topic(state="paused")) as world:
         for group in range(4):
@@ -77,8 +89,8 @@ async def test_paused_and_without_a_topic():
         assert [] == answer.notes
 
 
-async def test_failed_messages_whose_copies_find_no_room_are_told():
-    """X8: they wait for no turn, and yet they are not done."""
+async def test_copies_that_cannot_be_stored_are_a_note():
+    """X8: no queue's reason covers these failed messages."""
     async with gated(Clock(), acme=topic(max_attempts=1), other=topic(max_attempts=1)) as world:
 
         async def fail(_message):
@@ -90,18 +102,18 @@ async def test_failed_messages_whose_copies_find_no_room_are_told():
         why = "maximum messages exceeded"
         sentence = f"3 of its failed messages stay: their retries or dead letters can't be stored ({why})"
 
-        async def reported():
+        async def is_noted():
             return [sentence] == (await looked(node)).notes
 
-        await until(reported)
+        await until(is_noted)
         assert [] == (await looked(node, "other")).notes
         world.server.accept("dead.")
         await until(lambda: node.failures.pending == 0)
         assert [] == (await looked(node)).notes
 
 
-async def test_oldest_at_hand_and_oldest_in_the_index():
-    """X8: the age is that of the queue's head, wherever it is."""
+async def test_age_is_that_of_the_queue_head():
+    """X8."""
     clock = Clock()
     async with gated(clock) as world:
         await world.put_many(1)
@@ -113,8 +125,8 @@ async def test_oldest_at_hand_and_oldest_in_the_index():
         assert 2.0 == (await looked(node)).parts["mid"].oldest_s
 
 
-async def test_not_due():
-    """X8: delayed messages are counted apart, with the time at which the next one is due."""
+async def test_delayed_messages_are_counted_with_the_next_due_time():
+    """X8."""
     clock = Clock()
     async with gated(clock) as world:
         for delay in (50, 20, 70):
@@ -131,8 +143,8 @@ async def test_not_due():
         assert (1, 40.0) == (answer.parts["low"].delayed, answer.parts["low"].next_due_s)
 
 
-async def test_a_delayed_one_is_as_old_as_it_is_due():
-    """X8: what was put long ago and has just become due has just begun to wait, at hand or not."""
+async def test_age_of_a_delayed_message_counts_from_its_due_time():
+    """X8: whether it is loaded or not."""
     clock = Clock()
     async with gated(clock, acme=topic(), still=topic(state="paused")) as world:
         for project in ("acme", "still"):
@@ -146,29 +158,28 @@ async def test_a_delayed_one_is_as_old_as_it_is_due():
 
 
 @pytest.mark.parametrize("reason", ["headroom", "fairness", "ordered", "endpoint", "no_owner"])
-async def test_what_the_scheduler_says_is_told(reason, monkeypatch):
-    """X8: in the scheduler's own words."""
+async def test_reason_of_the_scheduler_is_passed_on(reason):
+    """X8."""
     async with gated() as world:
         await world.put_many(4)
         await world.put_many(3, group=1)
-        node = await world.node(world.handle, concurrency=1)
+        node = await world.node(world.handle, concurrency=1, scheduler=ExplainingScheduler(reason))
         await until(lambda: node.backlog == 6)
-        monkeypatch.setattr(node.scheduler, "why", lambda queue, now: reason)
         assert {reason: (2, 6)} == await reasons(node)
 
 
-async def test_nothing_of_others_is_looked_at(monkeypatch):
-    """X8: a question about one project costs nothing for those of all others."""
+async def test_queues_of_other_projects_are_not_examined():
+    """X8."""
     async with gated(acme=topic(), bolt=topic()) as world:
         for group in range(5):
             await world.put_many(2, project="bolt", group=group)
         await world.put_many(3)
-        node = await world.node(world.handle, concurrency=1)
+        scheduler = ExplainingScheduler("quota")
+        node = await world.node(world.handle, concurrency=1, scheduler=scheduler)
         await until(lambda: node.backlog == 12)
-        seen = []
-        monkeypatch.setattr(node.wait_rules, "reason", lambda queue: seen.append(queue.project))
+        scheduler.asked.clear()
         answer = await looked(node)
-        assert ({"acme"}, 1) == (set(seen), answer.queues)
+        assert ({"acme"}, 1) == (scheduler.asked, answer.queues)
 
 
 async def test_unknown_project_is_no_error():
@@ -178,8 +189,8 @@ async def test_unknown_project_is_no_error():
         assert (0, {}, 0) == (answer.queues, answer.parts, answer.deepest)
 
 
-async def test_what_holds_the_whole_node_up_is_a_note():
-    """X8: no reason of a queue says it, so the node does."""
+async def test_reasons_that_stop_the_whole_node_are_notes():
+    """X8: no queue's reason covers them."""
     async with gated() as world:
         await world.put_many(10)
         node = await world.node(world.handle, concurrency=1)
@@ -205,7 +216,7 @@ async def test_what_holds_the_whole_node_up_is_a_note():
         partition.opened = True
 
 
-async def test_a_store_that_is_away_costs_the_age_alone():
+async def test_only_ages_are_missing_without_the_store():
     """X8: counts and reasons are in memory."""
     async with gated(acme=topic(state="paused")) as world:
         await world.put_many(5)
@@ -217,136 +228,17 @@ async def test_a_store_that_is_away_costs_the_age_alone():
         assert "it has no connection to its store" in answer.notes
 
 
-async def test_rates_since_the_last_question():
-    """X7: what arrived, was handled, and failed, between two questions."""
-    async with gated(acme=topic(qps=1000, burst=1000, max_attempts=1)) as world:
-
-        async def handle(message):
-            if message.body == b"bad":
-                raise ValueError
-
-        node = await world.node(handle)
-        looking = QueueInspector(node, 0.0)
-        await world.put(b"first")
-        await until(lambda: node.counters.handled == 1)
-        await looking.at("acme")
-        for body in (b"good", b"bad", b"good"):
-            await world.put(body)
-        await world.put(project="other")
-        await until(lambda: (node.counters.handled, node.counters.dead) == (3, 1))
-        rates = (await looking.at("acme")).rates
-        counts = [rate * rates.seconds for rate in (rates.arriving, rates.handled, rates.failed)]
-        assert pytest.approx([3, 2, 1]) == counts
-
-
-async def test_a_topic_that_etcd_has_lost_is_told_with_all_its_fields():
-    """F2, X8: also where nothing of it waits, and over the wire."""
+async def test_lost_topic_is_in_the_answer_with_all_its_fields():
+    """F2, X8: also without a backlog, and over the wire."""
     kept = topic(qps=7.0, push={"url": "https://acme.example/hook"})
     async with gated(acme=kept) as world:
-        looking = QueueInspector(await world.node(), 0.0, lost={"acme": kept}.get)
-        reported = [msgspec.json.encode(await looking.at(project)) for project in ("acme", "other")]
-        assert [kept, None] == [msgspec.json.decode(each, type=NodeAnswer).lost for each in reported]
+        inspector = QueueInspector(await world.node(), 0.0, lost={"acme": kept}.get)
+        answers = [msgspec.json.encode(await inspector.at(project)) for project in ("acme", "other")]
+        assert [kept, None] == [msgspec.json.decode(each, type=NodeAnswer).lost for each in answers]
 
 
-async def test_another_topic_begins_another_measurement():
-    """X7: how fast it went under other rules says nothing."""
-    async with gated(acme=topic(state="paused")) as world:
-        await world.put_many(5)
-        node = await world.node()
-        await until(lambda: node.backlog == 5)
-        looking = QueueInspector(node, 0.0)
-        await looking.at("acme")
-        fed = looking._streams()
-        before = looking._history("acme", fed)
-        assert before is looking._history("acme", fed)
-        world.topics["acme"] = topic()
-        node.topic_changed("acme", world.topics["acme"])
-        assert before is not looking._history("acme", fed)
-
-
-async def rates_if(node, then):
-    """What is told if `then` happens while it is measured; and what by the next question."""
-    looking = QueueInspector(node, 0.0)
-    sample, samples = looking._sample, []
-
-    async def sampled(project):
-        if len(samples) == 1:
-            await then()
-        samples.append(await sample(project))
-        return samples[-1]
-
-    looking._sample = sampled
-    return (await looking.at("acme")).rates, (await looking.at("acme")).rates
-
-
-async def test_a_take_over_is_no_arrival():
-    """X7, fault 1: a backlog that comes in with a partition has been put long ago."""
-    async with gated(acme=topic(state="paused")) as world:
-        for group in range(4):
-            await world.put_many(5, group=group)
-        node = await world.node(world.handle)
-        await until(lambda: node.backlog == 20)
-        gone = node.queues.of("acme")[0].partition
-        epoch = node.partitions[gone].lane.epoch
-        node.owned.stop_partition(gone)
-        await node.owned.hand_off(gone, epoch)
-        assert node.backlog < 20
-
-        async def taken_over():
-            await node.take_over([gone], epoch + 1)
-            await until(lambda: node.backlog == 20)
-
-        first, then = await rates_if(node, taken_over)
-        assert (False, True, 0.0) == (first.known, then.known, then.arriving)
-
-
-async def test_a_partition_that_goes_takes_its_counts_along():
-    """X7: and they aren't told as what came and went."""
-    async with gated() as world:
-        for group in range(4):
-            await world.put_many(5, group=group)
-        node = await world.node()
-        await until(lambda: node.counters.handled == 20)
-
-        async def gone():
-            node.owned.stop_partition(next(iter(node.partitions)))
-
-        first, then = await rates_if(node, gone)
-        assert (False, 0.0, 0.0) == (first.known, then.arriving, then.handled)
-
-
-async def test_rates_are_not_told_before_the_backlog_is_in():
-    """X7, fault 1: neither while it comes in nor for a while after, in which overdue messages do."""
-    async with gated(acme=topic(state="paused")) as world:
-        await world.put_many(5)
-        node = await world.node(world.handle)
-        await until(lambda: node.backlog == 5)
-        assert not (await QueueInspector(node, 600.0).at("acme")).rates.known
-        looking = QueueInspector(node, 0.0)
-        lane = node.partitions[node.queues.of("acme")[0].partition].lane
-        lane.position -= 1
-        assert not (await looking.at("acme")).rates.known
-        lane.position += 1
-        assert (await looking.at("acme")).rates.known
-
-
-async def test_expired_and_retried_count_as_leaving_and_arriving():
-    """X7: a retry leaves the backlog and comes back."""
-    async with gated() as world:
-
-        async def handle(message):
-            if message.attempt == 1:
-                raise ValueError
-
-        node = await world.node(handle)
-        await world.put()
-        await until(lambda: node.counters.handled == 1)
-        (queue,) = node.queues.of("acme")
-        assert (2, 1, 1) == (queue.stats.arrived, queue.stats.handled, queue.stats.failed)
-
-
-async def test_a_large_project_is_looked_at_in_slices():
-    """X8: 800 groups of 3 priorities don't hold the event loop."""
+async def test_large_project_is_examined_in_slices():
+    """X8: 800 groups of 3 priorities don't block the event loop."""
     async with gated(acme=topic(qps=40_000, groups=800)) as world:
         for group in range(800):
             for priority in ("high", "mid", "low"):

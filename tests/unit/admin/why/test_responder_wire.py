@@ -1,4 +1,4 @@
-"""Which questions a node answers, and where to (X8), on a connection that is none."""
+"""Questions that a node answers, and subjects that it answers to (X8), on a fake connection."""
 
 from contextlib import asynccontextmanager
 
@@ -8,15 +8,15 @@ from evenlane.engine.admin.why.responder import WhyResponder, subject
 from evenlane.engine.core.ports import Disconnected
 from evenlane.engine.core.stats.backlog_tally import NodeAnswer
 from tests.support.node.gated import gated
-from tests.support.node.world import topic
+from tests.support.node.world import topic, turns
 from tests.support.until import until
 
 
 class Wire:
-    """A connection: what was subscribed to, and what was sent."""
+    """A connection that keeps subscriptions and what was sent. While it is `broken`, sending fails."""
 
     def __init__(self):
-        self.listening, self.sent, self.is_open, self.broken = {}, [], False, False
+        self.listening, self.sent, self.is_open, self.broken, self.failed = {}, [], False, False, 0
 
     async def open(self):
         self.is_open = True
@@ -29,6 +29,7 @@ class Wire:
 
     def send(self, subject, body, headers=b"", reply=""):
         if self.broken:
+            self.failed += 1
             raise Disconnected("gone")
         self.sent.append((subject, body))
 
@@ -38,66 +39,72 @@ class Wire:
 
 
 @asynccontextmanager
-async def answering(world, **options):
+async def responder(world, lost=lambda _project: None):
     wire = Wire()
-    node = await world.node(world.handle, **options)
-    answering = WhyResponder(wire, "online", node, measure_s=0.0)
-    await answering.open()
-    yield wire, node, answering
-    await answering.close()
+    node = await world.node(world.handle)
+    made = WhyResponder(wire, "online", node, lost=lost, measure_s=0.0)
+    await made.open()
+    yield wire, node
+    await made.close()
     assert not wire.is_open
 
 
-async def test_a_question_gets_an_answer():
-    async with gated(acme=topic(state="paused")) as world, answering(world) as (wire, node, _):
+async def test_question_gets_an_answer():
+    async with gated(acme=topic(state="paused")) as world, responder(world) as (wire, node):
         await world.put_many(3)
         await until(lambda: node.backlog == 3)
         assert ["ask.online.why.*", "ask.online.drop.*"] == list(wire.listening)
         wire.ask("acme")
         await until(lambda: wire.sent)
         ((to, body),) = wire.sent
-        reported = msgspec.json.decode(body, type=NodeAnswer)
-        assert ("_INBOX.x.1", "node", 3) == (to, reported.node, reported.parts["mid"].waiting)
+        answer = msgspec.json.decode(body, type=NodeAnswer)
+        assert ("_INBOX.x.1", "node", 3) == (to, answer.node, answer.parts["mid"].waiting)
 
 
-async def test_what_must_not_be_answered():
-    """An answer goes to inboxes alone, since a node may write where others may not; a strange name is nobody's; and
-    a node that owns nothing stays silent.
+async def test_questions_that_are_not_answered():
+    """A node answers to inboxes only, as it may write where others may not. An invalid name has no answer, and a node
+    without partitions gives none.
     """
-    async with gated() as world, answering(world) as (wire, node, each):
+    async with gated() as world, responder(world) as (wire, node):
         wire.ask("acme", "settled.online.lanes.1")
         wire.ask("acme", "")
         wire.ask("a b")
         partitions, node.owned.partitions = node.partitions, {}
-        wire.ask("acme")
+        wire.ask("acme", "_INBOX.x.2")
         node.owned.partitions = partitions
-        assert set() == each._tasks
         wire.ask("acme")
-        assert 1 == len(each._tasks)
-        await until(lambda: len(wire.sent) == 1)
+        await until(lambda: wire.sent)
+        await turns()
+        assert ["_INBOX.x.1"] == [to for to, _ in wire.sent]
 
 
-async def test_no_more_than_some_at_once():
-    """M: however many ask."""
-    async with gated() as world, answering(world) as (wire, _, each):
+async def test_concurrent_answers_are_bounded():
+    """M."""
+    async with gated() as world, responder(world) as (wire, _):
         for _ in range(1_000):
             wire.ask("acme")
-        assert 32 == len(each._tasks)
-        await until(lambda: len(wire.sent) == 32 and not each._tasks)
+        await until(lambda: len(wire.sent) >= 32)
+        await turns()
+        assert 32 == len(wire.sent)
         wire.ask("acme")
         await until(lambda: len(wire.sent) == 33)
 
 
-async def test_an_answer_that_fails_ends_nothing(monkeypatch):
-    async with gated() as world, answering(world) as (wire, node, each):
+async def test_failing_answer_ends_nothing():
+    failed = []
+
+    def lost(project):
+        if not failed:
+            failed.append(project)
+            raise ZeroDivisionError
+
+    async with gated() as world, responder(world, lost) as (wire, _):
+        wire.ask("acme")
+        await until(lambda: failed)
         wire.broken = True
         wire.ask("acme")
-        await until(lambda: not each._tasks)
+        await until(lambda: wire.failed)
         wire.broken = False
-        monkeypatch.setattr(node.queues, "of", lambda project: 1 / 0)
-        wire.ask("acme")
-        await until(lambda: not each._tasks)
-        monkeypatch.undo()
         assert [] == wire.sent
         wire.ask("acme")
         await until(lambda: len(wire.sent) == 1)

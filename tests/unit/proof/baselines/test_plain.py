@@ -1,4 +1,4 @@
-"""The plain scheduler: strict priority inside a group (E5), groups in turn, nothing of a paused topic."""
+"""The plain scheduler: strict priority inside a group (E5), groups in turn, and no message of a paused topic."""
 
 from types import SimpleNamespace
 
@@ -97,7 +97,7 @@ def scheduler(*queues) -> PlainScheduler:
     return made
 
 
-def test_a_high_message_that_comes_late_goes_next():
+def test_late_high_message_goes_next():
     """E5."""
     low, high = queue_of("a", 0, 2), queue_of("a", 0, 0)
     made = scheduler(low)
@@ -108,14 +108,14 @@ def test_a_high_message_that_comes_late_goes_next():
     assert low is start_next(made, 0)
 
 
-def test_groups_go_in_turn_exactly():
+def test_groups_take_turns():
     queues = [queue_of("a", 0, 2), queue_of("b", 0, 0), queue_of("b", 1, 1)]
     made = scheduler(*queues)
     assert queues * 3 == [start_next(made, 0) for _ in range(9)]
 
 
-def test_a_topic_that_is_unknown_waits_and_goes_once_it_is_known():
-    """X4: the backlog that is there already goes at once."""
+def test_backlog_of_an_unknown_topic_goes_once_it_is_configured():
+    """X4."""
     queue = queue_of("a", 0, 0)
     made = PlainScheduler()
     made.ready(queue, 0)
@@ -128,7 +128,7 @@ def test_a_topic_that_is_unknown_waits_and_goes_once_it_is_known():
     assert queue is start_next(made, 0)
 
 
-def test_ready_and_empty_may_be_told_twice():
+def test_ready_and_empty_may_be_repeated():
     queue = queue_of("a", 0, 1)
     made = scheduler(queue, queue)
     assert [queue, queue] == [start_next(made, 0), start_next(made, 0)]
@@ -137,7 +137,7 @@ def test_ready_and_empty_may_be_told_twice():
     assert None is start_next(made, 0)
 
 
-def test_a_queue_never_seen_has_no_reason_to_wait():
+def test_unknown_queue_has_no_wait_reason():
     made = PlainScheduler()
     queue = queue_of("a", 0, 1)
     made.empty(queue, 0)

@@ -1,4 +1,4 @@
-"""The demo's ledger: what waits is read from the streams and the settle log, and what is missing is missed."""
+"""The demo's ledger: waiting messages are read from streams and settle log, and lost messages are found."""
 
 import pytest
 
@@ -37,7 +37,7 @@ async def settle(world, partition, watermark, above):
     await world.store.append_log(lane, settle_record.encode(record), 0)
 
 
-async def test_what_waits_is_what_is_there_and_not_settled(world):
+async def test_stored_messages_that_are_not_settled_wait(world):
     await put(world, 0, range(100, 106))  # sequences 1 to 6
     await put(world, 1, range(200, 203))
     assert {*range(100, 106), *range(200, 203)} == await waiting(world.store, PARTITIONS)
@@ -48,10 +48,10 @@ async def test_what_waits_is_what_is_there_and_not_settled(world):
     assert {102, 105, 202} == await waiting(world.store, PARTITIONS)
 
 
-def test_a_message_that_is_nowhere_is_lost():
+def test_message_in_no_state_is_lost():
     ledger = Ledger.of(put={1, 2, 3, 4, 5}, handled={1, 2}, dead={3}, left={4}, duplicates=1)
     assert {"put": 5, "handled": 2, "duplicates": 1, "dead": 1, "waiting": 1, "lost": 1} == ledger.document()
 
 
-def test_one_counted_twice_does_not_make_up_for_one_that_is_lost():
+def test_message_counted_twice_does_not_hide_a_lost_one():
     assert 1 == Ledger.of(put={1, 2, 3}, handled={1, 2}, dead=set(), left={2}).lost

@@ -9,7 +9,7 @@ CAPACITY = SLOTS / SERVICE_S  # msg/s
 
 @pytest.mark.parametrize("projects", [2, 3, 20, 21, 22, 300, 5000])
 @pytest.mark.parametrize("seconds", [3, 4, 8.9, 9, 20, 61, 600, 3600])
-def test_the_time_is_cut_into_rounds_of_three_turns(seconds, projects):
+def test_time_is_divided_into_rounds_of_three_turns(seconds, projects):
     plan = Plan(seconds, projects)
     assert seconds == pytest.approx(plan.rounds * len(ARMS) * plan.turn_s)
     assert 1 <= plan.turn_s <= 20
@@ -17,8 +17,8 @@ def test_the_time_is_cut_into_rounds_of_three_turns(seconds, projects):
 
 
 @pytest.mark.parametrize("projects", [2, 20, 5000])
-def test_the_node_has_room_for_the_victims_and_hots_quota_but_not_for_all_of_hot(projects):
-    """E18: what is above its quota has to wait, and would delay the others if it didn't."""
+def test_node_has_room_for_victims_and_hots_quota_only(projects):
+    """E18: hot's messages above its quota must wait, or they would delay the others."""
     plan = Plan(20, projects)
     victims = plan.victim_rate * len(plan.victims)
     assert victims + QUOTA <= 0.65 * CAPACITY
@@ -28,7 +28,7 @@ def test_the_node_has_room_for_the_victims_and_hots_quota_but_not_for_all_of_hot
     assert 2 * plan.victim_rate <= QUOTA
 
 
-def test_victims_put_the_same_in_every_arm_and_other_things_in_every_round():
+def test_victims_load_is_equal_in_each_arm_of_a_round():
     plan = Plan(9, 20)
     without, hot, control = (plan.load(arm, 0) for arm in ARMS)
     assert [*without] == [each for each in hot if hot.tenants[each.tenant].name != HOT]

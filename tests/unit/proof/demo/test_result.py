@@ -1,4 +1,4 @@
-"""What the demo says of its turns, given these."""
+"""The demo's result, given its turns."""
 
 import io
 from types import SimpleNamespace
@@ -58,14 +58,14 @@ def test_times_are_medians_and_counts_are_sums():
         (result(control=(None, 0)), None),
     ],
 )
-def test_why_it_is_no_proof(made, failure):
-    reported = made.failure()
-    assert (failure is None) == (reported is None)
-    assert (reported or "").startswith(failure or "")
+def test_failed_proof_has_a_reason(made, why_not):
+    found = made.why_not()
+    assert (why_not is None) == (found is None)
+    assert (found or "").startswith(why_not or "")
 
 
 @pytest.mark.parametrize("control", [(800.0, 30), (None, 0)])
-def test_what_one_sees_fits_a_terminal_of_80_columns(control):
+def test_output_fits_into_80_columns(control):
     made = result(control=control)
     shown = io.StringIO()
     console = Console(file=shown, width=80)
@@ -79,7 +79,7 @@ def test_what_one_sees_fits_a_terminal_of_80_columns(control):
     assert "Hot put 20 times its quota, and the other 19 projects had 1.10 times the p99" in " ".join(lines)
 
 
-def test_what_fails_is_told_in_place_of_the_verdict():
+def test_failure_replaces_the_verdict():
     shown = io.StringIO()
     Console(file=shown, width=80).print(closing(result(in_time=10)))
     assert "The isolation isn't shown: with hot 10.0%" in shown.getvalue()

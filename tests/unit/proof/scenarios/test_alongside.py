@@ -1,4 +1,4 @@
-"""Work beside a block: it ends with the block, and a failure of either is told."""
+"""Background work of a block: it ends with the block, and a failure of either is raised."""
 
 import asyncio
 
@@ -11,15 +11,15 @@ async def failing():
     raise ValueError("no")
 
 
-async def block(alongside, *, fails=False):
-    """A block that goes on while the work beside it has its turn."""
-    async with in_background(alongside):
+async def block(work, *, fails=False):
+    """Run a block during which the work has its turn."""
+    async with in_background(work):
         await asyncio.sleep(0)
         if fails:
             raise KeyError("mine")
 
 
-async def test_it_runs_as_long_as_the_block():
+async def test_work_runs_as_long_as_the_block():
     begun, ended = asyncio.Event(), []
 
     async def work():
@@ -35,11 +35,11 @@ async def test_it_runs_as_long_as_the_block():
     assert [1, 1] == ended
 
 
-async def test_what_it_raised_is_raised_at_the_end_of_the_block():
+async def test_failure_of_the_work_is_raised_at_the_end_of_the_block():
     with pytest.raises(ValueError, match="no"):
         await block(failing())
 
 
-async def test_the_failure_of_the_block_comes_first():
+async def test_failure_of_the_block_has_precedence():
     with pytest.raises(KeyError):
         await block(failing(), fails=True)

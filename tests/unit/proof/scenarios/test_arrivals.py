@@ -1,4 +1,4 @@
-"""Arrival processes: what they promise of rate, order and seed; and loads made of them."""
+"""Arrival processes: their rate, order and seed; and loads made of them."""
 
 from itertools import islice, pairwise
 
@@ -9,13 +9,13 @@ from evenlane.engine.proof.load.load import Arrival, Load, tenant
 from evenlane.quota.topics.topic import TopicError
 
 
-def test_the_same_names_give_the_same_stream_and_others_another():
+def test_names_determine_the_random_stream():
     first, again, other = (list(a.poisson(a.stream_of(*of), 5, 0, a.SECOND)) for of in ((1, "x"), (1, "x"), (1, "y")))
     assert first == again
     assert first != other
 
 
-def test_poisson_has_its_rate_and_stays_in_its_time():
+def test_poisson_keeps_its_rate_and_interval():
     times = list(a.poisson(a.stream_of(1, "p"), 100, a.SECOND, 101 * a.SECOND))
     assert times == sorted(times)
     assert a.SECOND <= times[0] <= times[-1] < 101 * a.SECOND
@@ -29,14 +29,14 @@ def test_uniform_is_even_and_burst_is_at_once():
     assert [7, 7, 7] == list(a.burst(3, 7))
 
 
-def test_zipf_shares_fall_as_their_rank_rises():
+def test_zipf_shares_fall_with_rank():
     shares = a.zipf(4)
     assert pytest.approx(1) == sum(shares)
     assert pytest.approx([1, 1 / 2, 1 / 3, 1 / 4]) == [share / shares[0] for share in shares]
     assert pytest.approx(a.even(5)) == a.zipf(5, 0)
 
 
-def test_receivers_are_chosen_as_often_as_their_share_says():
+def test_receivers_are_chosen_by_share():
     chosen = list(islice(a.chooser(a.stream_of(1, "c"), [0.8, 0.2]), 10_000))
     assert abs(chosen.count(0) - 8_000) < 4 * 40
     assert [0, 1, 2, 0, 1] == list(islice(a.in_turn(3), 5))
@@ -48,12 +48,12 @@ LOAD = Load.of(
 )
 
 
-def test_a_load_is_in_order_of_time_and_else_as_given():
+def test_load_is_sorted_by_time_and_stable():
     assert [(3, 0), (5, 1), (5, 0), (9, 1)] == [(each.at, each.tenant) for each in LOAD]
     assert 4 == len(LOAD)
 
 
-def test_taking_a_tenant_away_leaves_the_others_as_they_were():
+def test_load_without_a_tenant_keeps_the_others():
     left = LOAD.without("b")
     assert [each for each in LOAD if each.tenant == 0] == list(left)
     assert LOAD.tenants == left.tenants
@@ -66,11 +66,11 @@ def test_messages_are_found_by_tenant_and_band():
     assert [0, 3] == [n for n, each in enumerate(LOAD) if each in LOAD.only_band(0)]
 
 
-def test_a_load_in_one_band_keeps_its_order():
+def test_load_in_one_band_keeps_its_order():
     assert [each._replace(band=0) for each in LOAD] == list(LOAD.in_one_band())
 
 
-def test_a_tenant_can_be_given_another_wish_and_a_wrong_one_is_refused():
+def test_tenant_can_have_another_spec_if_it_is_valid():
     changed = LOAD.with_spec("a", qps=10, ageing=0.5)
     assert (0.5, None) == (changed.tenants[0].topic.ageing, changed.tenants[1].topic.ageing)
     assert 3 == TENANTS[1].topic.weight

@@ -1,4 +1,4 @@
-"""The figures that bars are made of, against traces and numbers worked out by hand."""
+"""Figures for bars, against traces and numbers computed by hand."""
 
 import pytest
 from hypothesis import given
@@ -22,7 +22,7 @@ from tests.oracles.examples import examples
 
 
 def trace(*messages, until=10, weights=(1,)):
-    """Messages as (tenant, put, started, ended) in seconds; None where it didn't come to that."""
+    """Return a trace of messages (tenant, put, started, ended), in seconds; None if it didn't start or end."""
     tenants = [tenant(f"t{n}", qps=100, weight=weight) for n, weight in enumerate(weights)]
     come = [Arrival(int(put * SECOND), of, 0, 1, SECOND) for of, put, _started, _ended in messages]
     made = Trace(Load.of(tenants, come, until * SECOND))
@@ -45,11 +45,11 @@ def trace(*messages, until=10, weights=(1,)):
         ([1, 2], 1.0, 2),
     ],
 )
-def test_a_percentile_is_of_the_nearest_rank(values, share, expected):
+def test_percentile_has_the_nearest_rank(values, share, expected):
     assert expected == percentile(values, share)
 
 
-def test_dwell_of_what_was_served_beside_the_share_that_was():
+def test_dwell_has_times_of_served_messages_and_their_share():
     seen = trace((0, 0, 1, 3), (0, 1, 1, 2), (0, 2, 9, 11), (0, 3, None, None))
     figures = dwell(seen, range(4))
     assert (4, 0.5) == (figures["offered"], figures["served"])
@@ -57,32 +57,32 @@ def test_dwell_of_what_was_served_beside_the_share_that_was():
     assert (1000, 3000, 3000) == tuple(figures[f"dwell_{name}_ms"] for name in ("p50", "p99", "max"))
 
 
-def test_dwell_counts_from_the_put_as_it_was_and_not_as_it_was_planned():
+def test_dwell_counts_from_the_actual_put():
     seen = trace((0, 1, 4, 5))
     seen.put[0] = 2 * SECOND
     figures = dwell(seen, [0])
     assert (2000, 3000) == (figures["wait_max_ms"], figures["dwell_max_ms"])
 
 
-def test_a_starved_system_has_no_dwell_at_all():
+def test_starved_system_has_no_dwell():
     figures = dwell(trace((0, 0, None, None)), [0])
     assert (None, None, 0) == (figures["dwell_p99_ms"], figures["wait_p50_ms"], figures["served"])
     assert None is ratio(figures["dwell_p99_ms"], 45.0)
 
 
-def test_since_goes_by_the_plan():
+def test_since_uses_planned_times():
     assert [1, 2] == since(trace((0, 1, 1, 2), (0, 2, 3, 4), (0, 3, 4, 5)), range(3), 2 * SECOND)
 
 
-def test_busy_counts_what_lies_in_the_window():
+def test_busy_counts_slots_in_the_window():
     seen = trace((0, 0, 1, 3), (0, 0, 2, 6), (0, 0, 5, None), (0, 0, None, None))
     assert 1 + 2 == busy(seen, 2 * SECOND, 4 * SECOND)
     assert 1 == busy(seen, 2 * SECOND, 4 * SECOND, [0, 2])
-    assert 1 + 1 == busy(seen, 5 * SECOND, 6 * SECOND, [1, 2]), "what still runs fills the window"
+    assert 1 + 1 == busy(seen, 5 * SECOND, 6 * SECOND, [1, 2]), "running messages fill the window"
     assert 0.75 == utilisation(seen, 2, 2 * SECOND, 4 * SECOND)
 
 
-def test_shares_on_nodes_are_of_what_each_node_has_of_the_weights():
+def test_shares_on_nodes_are_relative_to_the_weights_on_each_node():
     """Tenant 0 has 3 of its 4 groups on node 0, tenant 1 one of 4: there 3 : 1 is even, and 1 : 1 is not."""
     tenants = [tenant(f"t{n}", CLUSTER_CONFIG, qps=100, weight=1, groups=4, spread=4) for n in range(2)]
     where = Parts([[[0, 1, 2], [3]], [[0], [1, 2, 3]]])
@@ -99,7 +99,7 @@ def test_shares_on_nodes_are_of_what_each_node_has_of_the_weights():
 
 
 class Parts:
-    """Where groups are, said directly: for each tenant, its groups on each node."""
+    """A given placement: for each tenant, its groups on each node."""
 
     nodes = 2
 
@@ -113,7 +113,7 @@ class Parts:
         return next(node for node, own in enumerate(self.groups_of(of)) if group in own)
 
 
-def test_worst_window_is_the_worst_of_all_and_half_open():
+def test_worst_window_is_half_open():
     seen = trace(*((0, 0, at, at + 1) for at in (0, 0.5, 1.0, 1.25, 1.4999, 1.5, 7)))
     assert 4 == worst_window(seen, range(7)), "0.5 to 1.4999: 1.5 is a full second later"
     assert 2 == worst_window(seen, [0, 1, 2, 6])
@@ -122,20 +122,20 @@ def test_worst_window_is_the_worst_of_all_and_half_open():
 
 @examples(100)
 @given(st.lists(st.integers(0, 5_000), max_size=40))
-def test_worst_window_finds_what_looking_everywhere_finds(instants):
+def test_worst_window_equals_an_exhaustive_search(instants):
     seen = trace(*((0, 0, at / 1000, None) for at in sorted(instants)))
     starts = list(seen.started)
     everywhere = (sum(1 for at in starts if low <= at < low + SECOND) for low in range(0, 5 * SECOND + 1, MILLISECOND))
     assert max(everywhere, default=0) == worst_window(seen, range(len(starts)))
 
 
-def test_shares_are_against_max_min_by_weight():
-    """Two always hungry, of weight 1 and 3, and one that wants 1 s: due are 1.75, 5.25 and 1 of the 8 s used."""
+def test_shares_are_relative_to_max_min_by_weight():
+    """Two tenants of weight 1 and 3 want all, and one wants 1 s: 1.75, 5.25 and 1 of the 8 s used are due."""
     hungry = [(0, 0, at, at + 1) for at in (0, 1, 2, 3)] + [(1, 0, at, at + 1) for at in (0, 1, 2)]
     seen = trace(*hungry, (2, 0, 0, 1), *[(0, 0, None, None), (1, 0, None, None)] * 9, weights=(1, 3, 1))
     assert pytest.approx([4 / 1.75, 3 / 5.25, 1]) == shares(seen, 0, 10 * SECOND)
 
 
-def test_shares_pass_over_who_wanted_nothing_in_the_window():
+def test_shares_skip_tenants_without_demand_in_the_window():
     seen = trace((0, 0, 0, 1), (1, 0, 2, 3), (1, 0, 3, 4), weights=(1, 1))
     assert [1] == shares(seen, 2 * SECOND, 4 * SECOND)

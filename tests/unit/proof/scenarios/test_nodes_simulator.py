@@ -1,4 +1,4 @@
-"""E3, Q: several nodes on the simulator: each with its part of the quotas, and with what the others leave it."""
+"""E3, Q: several nodes on the simulator, each with its part of the quotas, and with borrowed ones."""
 
 from collections import Counter
 
@@ -23,7 +23,7 @@ CLUSTER_CONFIG = config_for(3)
 
 
 def load_of(counts, seconds=10, **spec):
-    """One topic of 12 groups, and per node so many messages a second, aimed at its groups; 4 groups for each node."""
+    """Return a load of one topic with 12 groups, 4 on each node. `counts` are the messages per second for each node."""
     topic = tenant("acme", CLUSTER_CONFIG, **{"qps": 300, "groups": 12, "spread": 12, **spec})
     until = seconds * a.SECOND
     groups = placed(Load((topic,), until, CLUSTER_CONFIG), 3).groups_of(topic)
@@ -36,12 +36,12 @@ def load_of(counts, seconds=10, **spec):
 
 
 def per_node(trace, start, end):
-    """Starts in this time, in seconds, by node."""
+    """Return the number of starts by node between two times, in seconds."""
     span = range(start * a.SECOND, end * a.SECOND)
     return Counter(node for node, at in zip(trace.node, trace.started, strict=True) if at in span)
 
 
-def test_groups_lie_where_the_leader_would_place_their_partitions():
+def test_groups_are_placed_like_the_leader_places_partitions():
     topic = tenant("acme", CLUSTER_CONFIG, qps=300, groups=12, spread=12)
     where = placed(Load((topic,), 0, CLUSTER_CONFIG), 3)
     assert [4, 4, 4] == [len(own) for own in where.groups_of(topic)], "the only topic there is: in equal parts"
@@ -52,7 +52,7 @@ def test_groups_lie_where_the_leader_would_place_their_partitions():
         )
 
 
-def test_the_trace_says_on_which_node():
+def test_trace_names_the_node():
     load = load_of([10, 10, 10], seconds=1)
     trace = simulate(load, product, 5, nodes=3)
     where = placed(load, 3)
@@ -64,7 +64,7 @@ def test_the_trace_says_on_which_node():
     }
 
 
-def test_what_one_node_leaves_another_gets():
+def test_node_borrows_unused_quota_of_others():
     """E3: of 300 QPS, two nodes use 20; the third asks for 240 and gets them, where its own part is 100."""
     load = load_of([240, 10, 10])
     alone = simulate(load, product, 50, 3, "static")
@@ -74,7 +74,7 @@ def test_what_one_node_leaves_another_gets():
     assert worst_window(trace, range(len(load))) <= 300 + load.tenants[0].topic.burst + 3
 
 
-def test_whoever_lent_has_its_own_again_when_it_wants_it():
+def test_lender_has_its_part_again_when_it_needs_it():
     """E3: node 1 has nothing to do for 5 s, then as much as its own part."""
     early = load_of([250, 0.1, 20])
     late = [each for each in load_of([0.1, 100, 0.1]) if each.at >= 5 * a.SECOND]
@@ -85,8 +85,8 @@ def test_whoever_lent_has_its_own_again_when_it_wants_it():
 
 
 @pytest.mark.parametrize("quotas", ["shared", "static"])
-def test_no_window_has_more_than_the_quota(quotas):
-    """Q: over all nodes, in any 1 s, qps + burst + one message a node, however the load moves about."""
+def test_no_window_exceeds_the_quota(quotas):
+    """Q: over all nodes, qps + burst + one message per node in any 1 s, however the load moves."""
 
     @examples(15)
     @given(st.lists(st.tuples(*[st.sampled_from([0.1, 20, 90, 250])] * 3), min_size=2, max_size=3))
@@ -102,21 +102,20 @@ def test_no_window_has_more_than_the_quota(quotas):
     holds()
 
 
-def test_each_node_the_whole_quota_breaks_it():
+def test_whole_quota_on_each_node_exceeds_the_quota():
     """The control of Q."""
     load = load_of([250, 250, 250])
     assert worst_window(simulate(load, product, 50, 3, "whole"), range(len(load))) > 700
 
 
-def test_without_anything_to_share_nodes_are_as_one_node_with_its_part_each():
-    """A run over three nodes is three runs of one: nothing of one is seen on another but quotas."""
+def test_equally_loaded_nodes_use_their_own_parts():
     load = load_of([90, 90, 90])
     trace = simulate(load, product, 50, nodes=3)
     assert Counter({0: 900, 1: 900, 2: 900}) == per_node(trace, 0, 10)
 
 
-def test_a_skewed_load_is_aimed_at_the_nodes_in_turn():
-    """scenarios.md: 80, 15 and 5 % to the nodes, which change places."""
+def test_skewed_load_moves_from_node_to_node():
+    """80, 15 and 5 % of the load are for one node each, and the nodes change places."""
     scenario = SkewedQuota(0.2)
     arm = scenario.arms(1)[SHARED]
     where = placed(arm.load, 3)
@@ -130,7 +129,7 @@ def test_a_skewed_load_is_aimed_at_the_nodes_in_turn():
     assert len(set(load.group)) == 12
 
 
-def test_evenly_is_the_same_on_each_node_and_leaves_one_node_alone():
+def test_evenly_gives_each_node_the_same_load():
     topic = tenant("acme", CLUSTER_CONFIG, qps=300, groups=30)
     load = Load.of([topic], [Arrival(n, 0, n % 30, 1, MS) for n in range(300)], 300, CLUSTER_CONFIG)
     where = placed(load, 3)
@@ -139,7 +138,7 @@ def test_evenly_is_the_same_on_each_node_and_leaves_one_node_alone():
     assert load is evenly(load, Placement(ClusterConfig(), [0] * 128, 1))
 
 
-def test_what_is_on_the_wire_comes_in_order_of_time_and_then_of_sending():
+def test_wire_delivers_by_time_and_then_by_sending():
     wire, came = Wire(), []
     for at, name in ((5, "b"), (3, "a"), (5, "c"), (9, "d")):
         wire.at(at, lambda now, name=name: came.append((now, name)))

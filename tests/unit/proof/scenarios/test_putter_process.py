@@ -1,4 +1,4 @@
-"""What the process that puts a load does with puts that have no answer."""
+"""Putter process: puts without an answer."""
 
 import asyncio
 from array import array
@@ -36,13 +36,13 @@ def schedule(puts):
     return Schedule(order, puts, now_ns())
 
 
-async def test_they_are_put_again_under_the_same_number():
-    """L: the stream drops what it has already."""
+async def test_unanswered_put_is_repeated_under_the_same_number():
+    """L: the stream drops duplicates."""
     puts = Puts(lost=4)
     await schedule(puts).carry_out()
     assert [0, 1, 2, 0, 0, 1, 2] == puts.put_so_far
 
 
-async def test_but_not_for_ever():
+async def test_repeated_puts_are_bounded():
     with pytest.raises(Lost):
         await schedule(Puts(lost=100)).carry_out()

@@ -1,4 +1,4 @@
-"""What a report says of bars: when they hold, whose they are, and what the broker may add."""
+"""Report of a scenario: when bars hold, which of them decide, and their slack on the broker."""
 
 import json
 
@@ -24,7 +24,7 @@ def report(*bars, where="simulator"):
         (None, ">=", 0, False),
     ],
 )
-def test_a_bar_holds_or_not_and_a_figure_that_is_missing_never_does(value, sign, limit, ok):
+def test_bar_never_holds_without_a_figure(value, sign, limit, ok):
     assert ok == Bar("x", value, sign, limit).ok
 
 
@@ -35,7 +35,7 @@ def test_only_the_products_bars_decide():
     assert not report(good, bad).passed
 
 
-def test_on_the_broker_a_ratio_may_be_1_3_of_the_simulators():
+def test_ratio_on_the_broker_may_be_1_3_times_the_simulators():
     simulated = Bar("ratio", 1.1, "<=", 1.3, slack=True)
     alongside = Bar("ratio", 1.4, "<=", 1.3, slack=True).against(simulated)
     assert (pytest.approx(1.43), 1.1, 1.3, True) == (
@@ -46,12 +46,12 @@ def test_on_the_broker_a_ratio_may_be_1_3_of_the_simulators():
     )
 
 
-def test_other_bars_stay_as_they_are_and_show_the_simulators_value():
+def test_other_bars_keep_their_limit_on_the_broker():
     alongside = Bar("served", 0.995, ">=", 0.99).against(Bar("served", 0.998, ">=", 0.99))
     assert (0.99, 0.998, 0.99) == (alongside.limit, alongside.simulator, alongside.scenario_limit)
 
 
-def test_the_document_is_json_with_all_that_the_surface_promises():
+def test_document_is_json_with_all_public_fields():
     document = report(Bar("a", 2 / 3, "<=", 2), Bar("b", None, ">=", 1, "control")).document()
     assert json.loads(json.dumps(document, allow_nan=False)) == document
     assert {"scenario", "where", "nodes", "seed", "rounds", "arms", "bars", "seconds", "notes"} == set(document)
@@ -62,13 +62,13 @@ def test_the_document_is_json_with_all_that_the_surface_promises():
     assert (None, False, 1.2) == (document["bars"][1]["value"], document["bars"][1]["ok"], document["seconds"])
 
 
-def test_the_middle_of_rounds_is_the_median_and_none_where_one_is_missing():
+def test_middle_of_rounds_is_the_median_or_none():
     rounds = [{"a": 1.0, "b": 1.0}, {"a": 5.0, "b": None}, {"a": 2.0, "b": 3.0}]
     assert {"a": 2.0, "b": None} == middle(rounds)
 
 
-def test_of_several_rounds_a_bar_has_the_worst_value():
-    """Z6: it is to hold in each of them."""
+def test_bar_has_the_worst_value_of_several_rounds():
+    """Z6: it must hold in each of them."""
     rounds = [[Bar("most", value, "<=", 5), Bar("least", value, ">=", 5)] for value in (3, 7, 4)]
     assert [("most", 7), ("least", 3)] == [(bar.name, bar.value) for bar in worst(rounds)]
     assert worst([[Bar("most", 9, "<=", 5)], [Bar("most", None, "<=", 5)]])[0].value is None

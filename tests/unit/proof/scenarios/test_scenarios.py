@@ -1,4 +1,4 @@
-"""X10, Q, V, W, fault 22: the product holds the bars of each scenario on the simulator, the unfair controls don't."""
+"""X10, Q, V, W, fault 22: on the simulator, the product holds the bars of each scenario. The unfair controls don't."""
 
 import pytest
 
@@ -14,7 +14,7 @@ ON_A_VIRTUAL_CLOCK = [name for name in SCENARIOS if name != "scale"]
 
 
 @pytest.mark.parametrize("name", ON_A_VIRTUAL_CLOCK)
-def test_the_product_passes_and_the_controls_fail(name):
+def test_product_passes_and_controls_fail(name):
     report = SCENARIOS[name]().simulate(1, 1, silent)
     assert [] == [(bar.name, bar.value, bar.limit) for bar in report.bars if not bar.ok]
     assert {"product", "control"} == {bar.arm for bar in report.bars}
@@ -24,15 +24,15 @@ def test_the_product_passes_and_the_controls_fail(name):
 @pytest.mark.parametrize(
     ("name", "scale"), [("hot-burst", 0.25), ("hot-slow", 0.25), ("shares", 0.25), ("reserve", 0.5), ("priority", 0.25)]
 )
-def test_over_three_nodes_the_same_bars_hold(name, scale):
-    """E3, X10: as many slots and as much to do for each of them."""
+def test_same_bars_hold_over_three_nodes(name, scale):
+    """E3, X10: with the same slots and load for each node."""
     report = SCENARIOS[name](scale, 3).simulate(1, 1, silent)
     assert [] == [(bar.name, bar.value, bar.limit) for bar in report.bars if not bar.ok]
     assert 3 == report.nodes
 
 
-def test_the_reserve_is_what_makes_the_difference():
-    """W: a topic of little weight gets its reserve, the others share the rest by weight, and no slot is idle."""
+def test_topic_of_little_weight_gets_its_reserve():
+    """W: the others share the rest by weight, and no slot is idle."""
     report = Reserve(0.1).simulate(1, 1, silent)
     got = {name: figures["reserved_msg_s"] for name, figures in report.arms.items()}
     assert 300 == pytest.approx(got["reserve"], rel=0.02)
@@ -41,8 +41,8 @@ def test_the_reserve_is_what_makes_the_difference():
     assert 1_111 == pytest.approx(got["reserved alone"], rel=0.02)
 
 
-def test_the_loads_are_those_of_the_table():
-    """scenarios.md: 99 victims of 5/s over 40 s, 50,000 hot ones at t = 10."""
+def test_load_of_hot_burst_is_the_documented_one():
+    """99 victims with 5 messages per second over 40 s, and 50,000 hot messages at t = 10."""
     load = HotBurst().arms(1)["with hot"].load
     hot = load.numbers(tenants=["hot"])
     assert ([10 * 10**9] * 50_000, 100) == ([load.at[n] for n in hot], len(load.tenants))
@@ -51,20 +51,20 @@ def test_the_loads_are_those_of_the_table():
     assert {each.service for each in load} == {45 * 10**6}
 
 
-def test_with_and_without_differ_in_the_hot_tenant_alone():
+def test_arms_differ_in_the_hot_tenant_only():
     arms = HotBurst(0.1).arms(1)
     victims = arms["with hot"].load.without("hot")
     assert list(victims) == list(arms["without hot"].load)
     assert list(arms["with hot"].load) == list(arms["fifo"].load)
 
 
-def test_a_seed_is_a_load():
+def test_seed_determines_the_load():
     first, again, other = (list(HotBurst(0.05).arms(seed)["without hot"].load) for seed in (1, 1, 2))
     assert first == again
     assert first != other
 
 
-def test_one_queue_for_all_is_the_same_load_in_one_band():
+def test_one_queue_arm_has_the_same_load_in_one_band():
     arms = Priority(0.05).arms(1)
     meant, mixed = arms["0.8 with low"].load, arms["0.8 one queue"].load
     assert [each._replace(band=0) for each in meant] == list(mixed)
@@ -80,17 +80,17 @@ def test_rounds_take_the_next_seeds_and_figures_are_medians():
     assert len(set(seen)) > 1
 
 
-def test_progress_is_told_from_nothing_to_all():
-    reported = []
-    HotBurst(0.02).simulate(1, 2, lambda what, share: reported.append((what, share)))
-    shares = [share for _what, share in reported]
+def test_progress_rises_from_zero_to_one():
+    progress = []
+    HotBurst(0.02).simulate(1, 2, lambda what, share: progress.append((what, share)))
+    shares = [share for _what, share in progress]
     assert sorted(shares) == shares
     assert (0.0, 1.0) == (shares[0], shares[-1])
-    assert "hot-burst: with hot" in dict(reported)
+    assert "hot-burst: with hot" in dict(progress)
 
 
-def test_a_decision_takes_the_same_steps_whatever_the_number_of_idle_queues():
-    """E16: counted, not timed. The scanning limiter beside it shows what the count would look like."""
+def test_steps_of_a_decision_do_not_grow_with_idle_queues():
+    """E16: counted, not timed. The scanning limiter is the control."""
     few, most = Size(30, 10), Size(3_000, 10)
     sizes = Sizes((few, Size(300, 10), most), (Size(30, 30), Size(300, 300)))
     report = Scale(sizes, decisions=200).simulate(1, 1, silent)

@@ -1,4 +1,4 @@
-"""The simulator, on every scheduler there is: what must hold of any trace, on any load."""
+"""Simulator with every scheduler: properties of any trace of any load."""
 
 from collections import Counter
 
@@ -23,7 +23,7 @@ MS = a.MILLISECOND
 
 @st.composite
 def loads(draw):
-    """Up to four tenants, from slow and borrowing to unlimited; up to 60 messages, in bursts and apart."""
+    """Draw up to four tenants, from slow and borrowing to unlimited, and up to 60 messages, in bursts and apart."""
     tenants = [
         tenant(
             f"t{n}",
@@ -49,7 +49,7 @@ def loads(draw):
 
 
 class Watched(SimNode):
-    """Asks after each step whether a slot stays idle although `next` would give something."""
+    """Checks after each step that no slot is idle while the scheduler has a message."""
 
     def start_handlers(self, now):
         super().start_handlers(now)
@@ -58,8 +58,8 @@ class Watched(SimNode):
 
 
 @pytest.mark.parametrize("make", SCHEDULERS)
-def test_slots_are_respected_each_message_is_served_once_and_none_before_its_put(make):
-    """W: no slot idle while an allowed message waits."""
+def test_messages_run_once_after_their_put_within_the_slots(make):
+    """W: no slot is idle while an eligible message waits."""
 
     @examples(40)
     @given(loads(), st.integers(1, 5))
@@ -84,7 +84,7 @@ def test_slots_are_respected_each_message_is_served_once_and_none_before_its_put
 
 
 @pytest.mark.parametrize("make", [round_robin, fifo])
-def test_without_rules_all_is_served(make):
+def test_schedulers_without_rules_serve_all_messages(make):
     @examples(40)
     @given(loads(), st.integers(1, 5))
     def holds(load, slots):
@@ -93,7 +93,7 @@ def test_without_rules_all_is_served(make):
     holds()
 
 
-def test_messages_of_a_queue_start_in_the_order_of_their_puts():
+def test_messages_of_a_queue_start_in_order():
     @examples(40)
     @given(loads(), st.integers(1, 5))
     def holds(load, slots):
@@ -108,13 +108,13 @@ def test_messages_of_a_queue_start_in_the_order_of_their_puts():
 
 
 def small(**spec):
-    """Two bursts of one tenant and a message of another."""
+    """Return a load of two bursts of one tenant, and a message of another."""
     tenants = [tenant("acme", qps=100, groups=1, **spec), tenant("other", qps=100, groups=1)]
     come = [Arrival(at, 0, 0, band, 45 * MS) for at in (0, 20 * MS) for band in (2, 0, 0)]
     return Load.of(tenants, [*come, Arrival(5 * MS, 1, 0, 1, 45 * MS)], 200 * MS)
 
 
-def test_the_same_load_gives_the_same_trace():
+def test_same_load_gives_the_same_trace():
     rng = a.stream_of(7, "load")
     groups = a.chooser(rng, a.zipf(5))
     come = [Arrival(at, n % 3, next(groups), n % 3, 9 * MS) for n, at in enumerate(a.poisson(rng, 900, 0, a.SECOND))]
@@ -123,7 +123,7 @@ def test_the_same_load_gives_the_same_trace():
     assert list(simulate(load, product, 8).lines()) == list(simulate(load, product, 8).lines())
 
 
-def test_a_trace_reads_as_lines():
+def test_trace_is_written_as_lines():
     assert [
         "0.000 acme/0/low put",
         "0.000 acme/0/high put",
@@ -140,12 +140,12 @@ def test_a_trace_reads_as_lines():
     ] == list(simulate(small(), without_headroom, 3).lines())[:12]
 
 
-def test_what_is_never_served_has_no_start():
+def test_unserved_message_has_no_start():
     trace = simulate(small(state="paused"), product, 3)
     assert {"other/0/mid start"} == {line.split(" ", 1)[1] for line in trace.lines() if line.endswith("start")}
 
 
-def test_a_scheduler_that_wants_to_be_asked_again_at_once_is_found_out():
+def test_scheduler_that_spins_raises():
     class Spinning(PlainScheduler):
         def wake_at(self):
             return 20 * MS
@@ -154,8 +154,8 @@ def test_a_scheduler_that_wants_to_be_asked_again_at_once_is_found_out():
         simulate(small(), lambda _slots, _arrived_at: Spinning(), 1_000)
 
 
-def test_wake_at_is_slept_to():
-    """10 QPS: without any event in between, the next message goes when the scheduler said it would."""
+def test_node_wakes_at_the_schedulers_time():
+    """At 10 QPS, without any event in between."""
     come = [Arrival(0, 0, 0, 1, 0) for _ in range(3)]
     load = Load.of([tenant("acme", qps=10, groups=1)], come, a.SECOND)
     assert [0, 100 * MS, 200 * MS] == sorted(simulate(load, product, 5).started)

@@ -1,4 +1,4 @@
-"""What is said of a server's end."""
+"""The sentence about a server's exit."""
 
 import pytest
 
@@ -14,5 +14,5 @@ from evenlane.engine.runtime.embedded import child
         (-40, "by signal 40"),
     ],
 )
-def test_an_end_is_told_by_its_signal_or_exit_code(code, sentence):
+def test_exit_is_described_by_signal_or_code(code, sentence):
     assert sentence == child.how(code)

@@ -1,4 +1,4 @@
-"""For how long a loop has been blocked, by its heartbeat."""
+"""Block timer: the time for which a loop has been blocked, by its heartbeat."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -17,7 +17,7 @@ def test_time_counts_from_the_last_beat():
     assert QUARTER == timer.look(1, SECOND)
 
 
-def test_a_process_that_was_stopped_has_blocked_nothing():
+def test_time_of_a_stopped_process_does_not_count():
     """F1, Z1: SIGSTOP for a minute isn't a handler's block, and must not end the process."""
     timer = BlockTimer(0, 0)
     timer.look(0, QUARTER)
@@ -25,7 +25,7 @@ def test_a_process_that_was_stopped_has_blocked_nothing():
 
 
 @given(st.lists(st.tuples(st.integers(0, 5 * SECOND), st.booleans()), max_size=30))
-def test_it_never_says_more_than_the_time_that_went_by_since_a_beat(looks):
+def test_blocked_time_never_exceeds_the_time_since_a_beat(looks):
     """F1: by an oracle that keeps the time of the last look at which the loop turned."""
     timer, now, beat, turned_at = BlockTimer(0, 0), 0, 0, 0
     for gap, turns in looks:

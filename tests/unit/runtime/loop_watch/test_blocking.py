@@ -1,4 +1,4 @@
-"""Who blocks a node's event loop, as a thread beside it sees it: the handler, and the messages that it has (F1)."""
+"""The code that blocks a node's event loop, as another thread sees it: the handler and its messages (F1)."""
 
 import asyncio
 import threading
@@ -28,8 +28,8 @@ async def nothing():
 
 
 class Block:
-    """`block()` blocks whoever calls it until another thread has looked: `found` is what that saw, `record` what it
-    would tell the next owner.
+    """`block()` blocks its caller until another thread has looked. `found` is that thread's result, and `record` its
+    record for the next owner.
     """
 
     def __init__(self):
@@ -41,7 +41,7 @@ class Block:
         assert self._seen.wait(30)
 
     def watch(self, node):
-        """Its node must be of the running loop."""
+        """Start the other thread for a node of the running loop."""
         self._loop = NodeLoop("a", "online", MemoryCoordination(), LoopLag(), lambda: node, "jobs:handle", nothing)
         threading.Thread(target=self._look, daemon=True).start()
 
@@ -68,8 +68,8 @@ def of_each_kind(block):
 
 
 @pytest.mark.parametrize(("kind", "count"), [("async", 1), ("batch", 3)])
-async def test_a_handler_is_named_with_its_messages(kind, count):
-    """F1: handler, file and line, stack, project and message, for the log; sequences and seconds for the next owner."""
+async def test_handler_is_named_with_its_messages(kind, count):
+    """F1: the log has handler, line, stack, project and message; the next owner gets sequences and seconds."""
     block = Block()
     async with World(acme=topic()) as world:
         for number in range(count):
@@ -78,13 +78,13 @@ async def test_a_handler_is_named_with_its_messages(kind, count):
         block.watch(node)
         await node.take_over(range(2), world.next_epoch())
         await until(lambda: node.counters.handled == count)
-        text = of_blocker(block.found)
-        assert count == text.pop("messages", 1)
-        assert ("jobs:handle", "acme", "m-0") == (text["handler"], text["project"], text["id"])
-        assert "/test_blocking.py:" in text["at"]
-        assert "in __call__" in text["stack"]
+        fields = of_blocker(block.found)
+        assert count == fields.pop("messages", 1)
+        assert ("jobs:handle", "acme", "m-0") == (fields["handler"], fields["project"], fields["id"])
+        assert "/test_blocking.py:" in fields["at"]
+        assert "in __call__" in fields["stack"]
         handled = {"async": "a message", "batch": "3 messages"}[kind]
-        sentence = f"has been blocked for 12 s by {text['at']}, handling {handled} of acme"
+        sentence = f"has been blocked for 12 s by {fields['at']}, handling {handled} of acme"
         assert sentence == block.found.sentence(12.3)
         (lane,) = {message.lane for message in block.found.messages}
         assert (lane.epoch, "a") == (block.record.epoch, block.record.id)
@@ -92,7 +92,7 @@ async def test_a_handler_is_named_with_its_messages(kind, count):
         assert {"lanes": blamed} == block.record.blocked
 
 
-def test_a_batch_of_both_streams_of_a_partition_is_blamed_in_both():
+def test_batch_of_two_streams_is_blamed_in_both():
     main, later = (FedLane(LaneId(kind, 3), 7, MemoryBudget(), Host()) for kind in ("lanes", "later"))
     main.created, later.created = "the lanes", "the later"
     messages = [SimpleNamespace(lane=lane, sequence=number) for lane, number in ((main, 4), (later, 2), (main, 9))]
@@ -104,8 +104,8 @@ def test_a_batch_of_both_streams_of_a_partition_is_blamed_in_both():
     } == record.blocked
 
 
-async def test_a_task_that_a_handler_has_started_is_named_but_blames_no_message():
-    """F1: which message it belongs to can't be told."""
+async def test_task_that_a_handler_started_blames_no_message():
+    """F1: its message is unknown."""
     block = Block()
     async with World(acme=topic()) as world:
         await world.put()
@@ -118,7 +118,7 @@ async def test_a_task_that_a_handler_has_started_is_named_but_blames_no_message(
         assert block.found.sentence(2.0) == f"has been blocked for 2 s by {block.found.culprit.where}"
 
 
-async def test_a_fallback_is_blamed_as_a_handler_is():
+async def test_fallback_is_blamed_like_a_handler():
     block = Block()
 
     async def fail(_message):
@@ -134,8 +134,8 @@ async def test_a_fallback_is_blamed_as_a_handler_is():
         assert "the fallback" == of_blocker(block.found)["handler"]
 
 
-async def test_nobody_is_blamed_if_the_loop_turned_meanwhile():
-    """What is seen then is somebody else."""
+async def test_loop_that_turned_meanwhile_has_no_blocker():
+    """It may run other code by then."""
     lag = LoopLag()
 
     def turned():
@@ -145,17 +145,17 @@ async def test_nobody_is_blamed_if_the_loop_turned_meanwhile():
     assert loop.blocker() is None
 
 
-@pytest.mark.parametrize("error", [None, Unavailable("etcd is away")], ids=["told", "etcd is away"])
-async def test_the_last_words_are_the_record_of_the_node(error):
-    """F1: where etcd can't be told, the process ends all the same."""
-    reported = []
+@pytest.mark.parametrize("error", [None, Unavailable("etcd is away")], ids=["published", "etcd is away"])
+async def test_last_words_publish_the_nodes_record(error):
+    """F1: without etcd, the process ends all the same."""
+    published = []
 
     async def publish():
-        reported.append("record")
+        published.append("record")
         if error is not None:
             raise error
 
     blocker = Blocker(Culprit("jobs.py:41", "the stack", None), "jobs:handle", [])
     loop = NodeLoop("a", "online", MemoryCoordination(), LoopLag(), lambda: None, "jobs:handle", publish)
     await loop.last_words(blocker, 8.0)
-    assert ["record"] == reported
+    assert ["record"] == published

@@ -1,4 +1,4 @@
-"""Which line of the user's code blocks the event loop, and in which task."""
+"""Culprit: the line of the user's code that blocks the event loop, and its task."""
 
 import asyncio
 import re
@@ -7,14 +7,12 @@ import threading
 import time
 from pathlib import Path
 
-import pytest
-
 from evenlane.engine.node.handlers.invoke import plainly
 from evenlane.engine.runtime.loop_watch import culprit
 
 
-def looked_at(call):
-    """What another thread sees while `call`, given a function that blocks until then, runs in an event loop."""
+def observed(call):
+    """Return what another thread sees while `call` runs in an event loop. It gets a function that blocks until then."""
     entered, seen, release = threading.Event(), [], threading.Event()
 
     def block():
@@ -29,22 +27,22 @@ def looked_at(call):
             seen.append((culprit.find(loop, thread), culprit.stacks()))
             release.set()
 
-        looking = threading.Thread(target=look, name="looking")
-        looking.start()
+        observer = threading.Thread(target=look, name="observer")
+        observer.start()
         task = asyncio.create_task(call(block))
         await task
-        looking.join()
+        observer.join()
         return task
 
     task = asyncio.run(main())
     ((found, stacks),) = seen
     assert found.task is task
-    assert {"MainThread", "looking"} <= stacks.keys()
+    assert {"MainThread", "observer"} <= stacks.keys()
     return found
 
 
-def made(tmp_path, name, text):
-    """The function `handle` of a file of the user's own."""
+def handler_of(tmp_path, name, text):
+    """Return the function `handle` of a user's file."""
     path = tmp_path / name
     path.write_text(textwrap.dedent(text))
     scope = {}
@@ -52,10 +50,10 @@ def made(tmp_path, name, text):
     return scope["handle"]
 
 
-def test_the_users_line_that_calls_a_library_is_named(tmp_path, monkeypatch):
-    """F1: not the line of the library, and relative to the folder where the node was started."""
+def test_users_line_that_calls_a_library_is_named(tmp_path, monkeypatch):
+    """F1: not the library's line, and relative to the folder where the node was started."""
     monkeypatch.chdir(tmp_path)
-    handle = made(
+    handle = handler_of(
         tmp_path, "jobs.py", """\
         import re
 
@@ -66,24 +64,24 @@ def test_the_users_line_that_calls_a_library_is_named(tmp_path, monkeypatch):
             helper(block)
         """,
     )  # fmt: skip
-    found = looked_at(handle)
+    found = observed(handle)
     assert re.search(r'jobs\.py", line 7, in handle\n.*\n? *File ".*jobs\.py", line 4, in helper', found.stack)
-    # (the function that blocks is this file's, and so the user's own)
+    # The function that blocks is in this file, and thus the user's own.
     assert found.where.endswith(f"test_culprit.py:{_line_of('assert release.wait(30)')}")
 
 
-def test_what_we_call_in_between_is_not_the_users(tmp_path):
-    """F1: a handler that hands work to Evenlane is blamed for the line that does."""
+def test_frames_of_evenlane_are_not_the_users():
+    """F1: a handler that calls Evenlane is blamed for its own line."""
 
     async def handle(block):
         plainly(lambda _: block(), None)
 
-    found = looked_at(handle)
+    found = observed(handle)
     assert found.where.endswith(f"test_culprit.py:{_line_of('assert release.wait(30)')}")
 
 
-def test_deep_recursion_shows_its_innermost_frames(tmp_path):
-    """F1: a line of the log has an end."""
+def test_deep_recursion_shows_its_innermost_frames():
+    """F1: the length of a log line is bounded."""
 
     async def handle(block):
         def deeper(left):
@@ -91,20 +89,19 @@ def test_deep_recursion_shows_its_innermost_frames(tmp_path):
 
         deeper(200)
 
-    found = looked_at(handle)
+    found = observed(handle)
     assert found.stack.count("in deeper") < 30
     assert "in block" in found.stack
 
 
-def test_a_thread_that_is_gone_has_no_culprit():
+def test_ended_thread_has_no_culprit():
     assert None is culprit.find(asyncio.new_event_loop(), 1)
 
 
-@pytest.mark.parametrize("seconds", [0.2])
-def test_a_sleep_in_the_loop_is_named_by_its_own_line(tmp_path, monkeypatch, seconds):
+def test_sleep_in_the_loop_is_named_by_its_line(tmp_path, monkeypatch):
     """F1: time.sleep has no frame of its own."""
     monkeypatch.chdir(tmp_path)
-    handle = made(
+    handle = handler_of(
         tmp_path, "shop.py", """\
         import time
 
@@ -122,10 +119,10 @@ def test_a_sleep_in_the_loop_is_named_by_its_own_line(tmp_path, monkeypatch, sec
                 seen.append(culprit.find(loop, thread))
                 time.sleep(0.001)
 
-        looking = threading.Thread(target=look, daemon=True)
-        looking.start()
-        while looking.is_alive():
-            await handle(seconds)
+        observer = threading.Thread(target=look, daemon=True)
+        observer.start()
+        while observer.is_alive():
+            await handle(0.2)
 
     asyncio.run(main())
     assert "shop.py:4" == seen[-1].where

@@ -1,4 +1,4 @@
-"""The watch over the event loop: what it says of a block, and when it ends the process."""
+"""Loop watch: its reports of a block, and the end of the process."""
 
 import pytest
 from structlog.testing import capture_logs
@@ -11,8 +11,8 @@ SECOND = 1_000_000_000
 QUARTER = SECOND // 4
 
 
-class Made:
-    """A loop that turns or doesn't, a clock, and the watch over both."""
+class WatchedLoop:
+    """A loop that turns or is blocked, with a clock and a watch."""
 
     def __init__(self, limit_s=30.0):
         self.beats = self.now = 0
@@ -29,7 +29,7 @@ class Made:
 
     async def end_process(self, blocker, blocked_s):
         self.ended.append((blocker, blocked_s))
-        self.last_reported = self.troubles.current()
+        self.last_troubles = self.troubles.current()
 
     async def looks(self, seconds, *, turns=False):
         with capture_logs() as lines:
@@ -40,64 +40,64 @@ class Made:
         return [line for line in lines if line["log_level"] != "debug"]
 
 
-async def test_a_block_is_one_warning_and_a_trouble_until_it_ends():
-    """F1: the warning after 1 s, with the stack; the sentence grows with the block; one line at its end."""
-    made = Made()
-    assert [] == await made.looks(5, turns=True)
-    assert [] == await made.looks(0.75)
-    (warning,) = await made.looks(11.25)
+async def test_block_is_one_warning_and_a_trouble_until_it_ends():
+    """F1: the warning has the stack and comes after 1 s. Another line follows at the end."""
+    loop = WatchedLoop()
+    assert [] == await loop.looks(5, turns=True)
+    assert [] == await loop.looks(0.75)
+    (warning,) = await loop.looks(11.25)
     assert {
         "event": "the event loop is blocked", "log_level": "warning", "blocked_s": 1.0, "at": "jobs.py:41",
         "stack": "the stack",
     } == warning  # fmt: skip
-    assert {"blocked": "has been blocked for 12 s by jobs.py:41"} == made.troubles.current()
-    (end,) = await made.looks(1, turns=True)
+    assert {"blocked": "has been blocked for 12 s by jobs.py:41"} == loop.troubles.current()
+    (end,) = await loop.looks(1, turns=True)
     assert ("the event loop turns again", 12.0) == (end["event"], end["blocked_s"])
-    assert ({}, []) == (made.troubles.current(), made.ended)
+    assert ({}, []) == (loop.troubles.current(), loop.ended)
 
 
-async def test_blocks_are_counted_while_they_last_and_after():
-    """F1: what the metric says."""
-    made = Made()
-    await made.looks(2)
-    assert 2.0 == made.watch.blocked_s
-    await made.looks(1, turns=True)
-    await made.looks(0.5)  # too short to count
-    await made.looks(1, turns=True)
-    await made.looks(3)
-    assert 5.0 == made.watch.blocked_s
+async def test_blocked_seconds_include_the_present_block():
+    """F1."""
+    loop = WatchedLoop()
+    await loop.looks(2)
+    assert 2.0 == loop.watch.blocked_s
+    await loop.looks(1, turns=True)
+    await loop.looks(0.5)  # too short to count
+    await loop.looks(1, turns=True)
+    await loop.looks(3)
+    assert 5.0 == loop.watch.blocked_s
 
 
 @pytest.mark.parametrize(("limit_s", "ends"), [(30, 1), (31, 0), (0, 0)])
-async def test_a_loop_that_stays_blocked_ends_the_process_at_the_limit(limit_s, ends):
+async def test_block_at_the_limit_ends_the_process(limit_s, ends):
     """F1: `block_limit`; 0 never does."""
-    made = Made(limit_s)
-    lines = await made.looks(30)
-    assert [(made.found, 30.0)] * ends == made.ended
+    loop = WatchedLoop(limit_s)
+    lines = await loop.looks(30)
+    assert [(loop.found, 30.0)] * ends == loop.ended
     stays = [line for line in lines if line["event"] == "the event loop stays blocked: the process ends"]
     assert [{"MainThread": "the stack"}] * ends == [line["threads"] for line in stays]
 
 
-async def test_the_last_trouble_says_that_the_process_has_ended():
-    """F1: it stands in etcd until the lease ends, and nothing is blocked any more by then."""
-    made = Made(limit_s=8)
-    await made.looks(8)
+async def test_last_trouble_reports_the_end_of_the_process():
+    """F1: it is in etcd until the lease ends."""
+    loop = WatchedLoop(limit_s=8)
+    await loop.looks(8)
     last = "ended its process, blocked for 8 s by jobs.py:41: its lease ends within 10 s"
-    assert {"blocked": last} == made.last_reported
+    assert {"blocked": last} == loop.last_troubles
 
 
-async def test_a_process_that_was_stopped_is_not_ended():
+async def test_stopped_process_is_not_ended():
     """Z1: SIGSTOP for an hour, then SIGCONT."""
-    made = Made()
-    await made.looks(1, turns=True)
-    made.now += 3600 * SECOND
-    assert [] == await made.looks(1, turns=True)
-    assert [] == made.ended
+    loop = WatchedLoop()
+    await loop.looks(1, turns=True)
+    loop.now += 3600 * SECOND
+    assert [] == await loop.looks(1, turns=True)
+    assert [] == loop.ended
 
 
-async def test_nobody_is_blamed_when_the_loop_turned_while_it_was_looked_at():
+async def test_loop_that_turns_while_it_is_examined_is_not_blamed():
     """F1."""
-    made = Made()
-    made.found = None
-    assert [] == await made.looks(2)
-    assert {} == made.troubles.current()
+    loop = WatchedLoop()
+    loop.found = None
+    assert [] == await loop.looks(2)
+    assert {} == loop.troubles.current()

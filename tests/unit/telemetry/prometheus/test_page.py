@@ -1,4 +1,4 @@
-"""The page that Prometheus reads: it parses, is bounded, and its counters never fall (fault 21, X8)."""
+"""Metrics page: it parses, is bounded, and its counters never fall (fault 21, X8)."""
 
 import math
 from bisect import bisect_left
@@ -41,7 +41,7 @@ def add(histogram, ns, times=1):
     histogram.sum += ns * times
 
 
-def reported(tenants) -> Snapshot:
+def snapshot_of(tenants) -> Snapshot:
     seen = Snapshot("online", "w-1", "0.1.0", counters=COUNTERS, moves={"acquired": 2}, refused=2, refusals=REFUSALS)
     seen = seen._replace(blocked_s=1.75, troubles={"blocked"})
     if tenants is None:
@@ -57,7 +57,7 @@ def reported(tenants) -> Snapshot:
 
 
 def read(text, parse=parsed):
-    """Value by (name, labels)."""
+    """Return values by (name, labels)."""
     return {
         (sample.name, tuple(sorted(sample.labels.items()))): sample.value
         for family in parse(text)
@@ -81,9 +81,9 @@ def by_hand():
     return known
 
 
-def test_each_metric_by_hand():
-    """X8, X7: every name that the surface has, with its labels."""
-    samples = read(written(reported(by_hand()), "").body.decode())
+def test_metrics_of_projects_by_hand():
+    """X8, X7: with their labels."""
+    samples = read(written(snapshot_of(by_hand()), "").body.decode())
     acme = {"project": "acme", "priority": "mid"}
     assert 2.0 == value(samples, metric_names.WAITING_SECONDS, **acme, reason="quota")
     assert 12.0 == value(samples, metric_names.WAITING_MESSAGE_SECONDS, **acme, reason="quota")
@@ -121,9 +121,9 @@ def test_each_metric_by_hand():
     assert 1.0 == value(samples, metric_names.FAIR_SHARE, project="acme")
 
 
-def test_the_node_by_hand():
-    """P2, E7: what it owns, what its lease is worth, and how full it is."""
-    samples = read(written(reported(by_hand()), "").body.decode())
+def test_metrics_of_the_node_by_hand():
+    """P2, E7: its partitions, lease and load."""
+    samples = read(written(snapshot_of(by_hand()), "").body.decode())
     assert 1.0 == value(samples, metric_names.NODE, node="w-1", version="0.1.0")
     assert (1, 7, 128, 2, 1.5, 6.5, 0.25, 900, 4096, 65536, 64, 3, 2, 0.004, 12, 4, 5) == tuple(
         value(samples, name)
@@ -161,8 +161,8 @@ def test_the_node_by_hand():
 
 
 def test_histograms_by_hand():
-    """A bound belongs to its bucket; what is beyond the last one counts, too."""
-    samples = read(written(reported(by_hand()), "").body.decode())
+    """A bound belongs to its bucket, and values beyond the last bound count."""
+    samples = read(written(snapshot_of(by_hand()), "").body.decode())
     dwell, handling = metric_names.DWELL, metric_names.HANDLING
     below = {le: value(samples, f"{dwell}_bucket", priority="mid", le=le) for le in ("0.001", "0.0025", "1.0", "2.5")}
     assert {"0.001": 2.0, "0.0025": 3.0, "1.0": 3.0, "2.5": 4.0} == below
@@ -175,9 +175,9 @@ def test_histograms_by_hand():
     )
 
 
-def test_every_name_is_on_the_page():
-    """And nothing else but what the process tells of itself."""
-    samples = read(written(reported(by_hand()), "").body.decode())
+def test_page_has_exactly_the_known_names():
+    """Apart from the standard metrics of a process."""
+    samples = read(written(snapshot_of(by_hand()), "").body.decode())
     histograms = {
         f"{name}_{part}" for name in (metric_names.DWELL, metric_names.HANDLING) for part in ("bucket", "sum", "count")
     }
@@ -187,9 +187,8 @@ def test_every_name_is_on_the_page():
     }
 
 
-def test_openmetrics_if_asked():
-    """Both forms say the same."""
-    plain, open_ = written(reported(by_hand()), "text/plain"), written(reported(by_hand()), OPENMETRICS)
+def test_openmetrics_has_the_same_content():
+    plain, open_ = written(snapshot_of(by_hand()), "text/plain"), written(snapshot_of(by_hand()), OPENMETRICS)
     assert open_.content_type.startswith("application/openmetrics-text")
     assert plain.content_type.startswith("text/plain")
     assert open_.body.endswith(b"# EOF\n")
@@ -201,31 +200,30 @@ def test_openmetrics_if_asked():
     }
 
 
-def test_never_is_infinity_and_what_isnt_known_is_left_out():
+def test_never_is_infinity_and_unknown_is_left_out():
     known = few()
     go_round(known, 0, look(backlog=6), topics=topic(state="paused"))
-    samples = read(written(reported(known), "").body.decode())
+    samples = read(written(snapshot_of(known), "").body.decode())
     assert not any(
         name in {metric_names.OLDEST, metric_names.TIME_TO_EMPTY} and dict(labels)["priority"] == "mid"
         for name, labels in samples
     )
     go_round(known, 2, look(backlog=6), topics=topic(state="paused"))
-    samples = read(written(reported(known), "").body.decode())
+    samples = read(written(snapshot_of(known), "").body.decode())
     assert math.inf == value(samples, metric_names.TIME_TO_EMPTY, project="acme", priority="mid")
 
 
-def test_a_node_that_has_not_joined_has_a_page_too():
-    samples = read(written(reported(None), OPENMETRICS).body.decode(), openmetrics.text_string_to_metric_families)
+def test_node_that_has_not_joined_has_a_page():
+    samples = read(written(snapshot_of(None), OPENMETRICS).body.decode(), openmetrics.text_string_to_metric_families)
     assert {metric_names.NODE, metric_names.MISSING, metric_names.TOPICS_REFUSED, metric_names.TOPIC_REFUSALS} <= {
         name for name, _ in samples
     }
     assert not {metric_names.LEASE_LEFT, metric_names.OWNED, metric_names.BACKLOG} & {name for name, _ in samples}
 
 
-def test_what_was_seen_stands_while_it_is_written():
-    """A round may end meanwhile."""
+def test_later_round_does_not_change_a_snapshot():
     known = by_hand()
-    seen = reported(known)
+    seen = snapshot_of(known)
     before = own(written(seen, "").body)
     known.published.clear()
     go_round(known, 9, look(backlog=1, reason="paused", flow=(99, 9, 9)))
@@ -233,12 +231,12 @@ def test_what_was_seen_stands_while_it_is_written():
 
 
 def own(body):
-    """Without what the process tells of itself."""
+    """Return the lines of Evenlane's own metrics."""
     return [line for line in body.splitlines() if b"evenlane_" in line]
 
 
-async def test_five_hundred_tenants_on_a_node():
-    """Fault 21, X8: 20 have a label; nothing ever falls, whatever comes, is handled, or goes with a partition."""
+async def test_labels_are_bounded_and_counters_never_fall_with_500_projects():
+    """Fault 21, X8: 20 have a label. Messages arrive, are handled, and leave with a partition."""
     projects = [f"t{number}" for number in range(500)]
     async with World(**dict.fromkeys(projects, topic())) as world:
         for number, project in enumerate(projects):
@@ -246,11 +244,11 @@ async def test_five_hundred_tenants_on_a_node():
         node = await world.node()
         await until(lambda: node.queues.projects == 500)
         known, before = TenantRegistry(CLUSTER_CONFIG.priorities, 20, CLUSTER_CONFIG.max_group_qps), {}
-        looking = QueueSampler(node, known)
+        sampler = QueueSampler(node, known)
         for step in range(4):
-            await looking.round(now_ns())
+            await sampler.round(now_ns())
             samples = read(
-                (await page(reported(known), OPENMETRICS)).body.decode(), openmetrics.text_string_to_metric_families
+                (await page(snapshot_of(known), OPENMETRICS)).body.decode(), openmetrics.text_string_to_metric_families
             )
             labels = {dict(labels).get("project") for _, labels in samples} - {None}
             assert len(labels) <= 21

@@ -1,4 +1,4 @@
-"""Share got over share due: against an oracle that pours water, and by hand (X1, X2)."""
+"""Ratio of received to due share: by hand, and against a max-min oracle (X1, X2)."""
 
 import math
 
@@ -13,7 +13,7 @@ SECOND = 1_000_000_000
 
 
 def used(rounds, weights=None):
-    """Each round is a second: {project: (got, competes)}."""
+    """Return the usage after these rounds, one per second: {project: (got, competes)}."""
     usage = Usage()
     for number, each in enumerate(rounds):
         usage.begin(number * SECOND, 1.0)
@@ -23,30 +23,30 @@ def used(rounds, weights=None):
     return usage
 
 
-def test_who_has_what_it_wants_has_its_due():
+def test_satisfied_projects_have_a_ratio_of_one():
     assert {"a": 1.0, "b": 1.0} == used([{"a": (3.0, False), "b": (1.0, False)}] * 5).seen().ratios()
 
 
-def test_a_starved_tenant_shows_and_so_does_its_noisy_neighbour():
-    """Both want more; one gets nine tenths."""
+def test_starved_project_and_noisy_neighbour_are_visible():
+    """Both want more, and one gets nine tenths."""
     assert {"noisy": 1.8, "quiet": 0.2} == pytest.approx(
         used([{"noisy": (9.0, True), "quiet": (1.0, True)}] * 20).seen().ratios()
     )
 
 
-def test_who_got_nothing_at_all_is_starved():
+def test_project_that_gets_nothing_has_a_ratio_of_zero():
     assert (
         0.0 == used([{"noisy": (9.0, True)}, {"noisy": (9.0, True), "none": (0.0, True)}] * 9).seen().ratios()["none"]
     )
 
 
-def test_by_weight():
+def test_shares_are_weighted():
     rounds = [{"heavy": (6.0, True), "light": (2.0, True)}] * 20
     assert {"heavy": 1.0, "light": 1.0} == pytest.approx(used(rounds, {"heavy": 3.0}).seen().ratios())
 
 
-def test_a_light_tenant_that_leaves_nothing_behind_is_not_starved():
-    """Its one message a second finds all slots busy in most looks, and is handled all the same."""
+def test_light_project_without_a_backlog_is_not_starved():
+    """Its one message per second finds all slots busy in most samples, and is handled all the same."""
     usage = Usage()
     for number in range(20):
         usage.begin(number * SECOND, 1.0)
@@ -55,13 +55,13 @@ def test_a_light_tenant_that_leaves_nothing_behind_is_not_starved():
     assert 0.9 < usage.seen().ratios()["light"] <= 1.0
 
 
-def test_waiting_now_and_then_is_no_hunger():
-    """A quiet tenant that finds all slots busy in one look of five wants no more than it gets."""
+def test_occasional_waiting_is_no_unmet_demand():
+    """A quiet project finds all slots busy in one sample of five."""
     rounds = [{"noisy": (9.0, True), "quiet": (0.5, number % 5 == 0)} for number in range(20)]
     assert 1.0 == pytest.approx(used(rounds).seen().ratios()["quiet"])
 
 
-def test_what_was_long_ago_counts_no_more():
+def test_old_rounds_do_not_count():
     usage = used([{"gone": (9.0, True)}] * 20)
     usage.begin(400 * SECOND, 1.0)
     usage.note("here", Round(1.0, 1, 1.0, 9, 1.0))
@@ -75,7 +75,7 @@ def test_what_was_long_ago_counts_no_more():
         st.tuples(st.floats(0.01, 100), st.floats(0.1, 10), st.booleans()), min_size=1, max_size=12,
     )
 )  # fmt: skip
-def test_as_water_is_poured(tenants):
+def test_ratios_match_the_max_min_oracle(tenants):
     usage = Usage()
     usage.begin(0, 1.0)
     for number, (got, weight, competes) in enumerate(tenants):

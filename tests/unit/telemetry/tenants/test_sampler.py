@@ -1,4 +1,4 @@
-"""How a node's queues are looked at: in turn, in slices, without harm (X8)."""
+"""Queue sampler: it examines a node's queues in slices, at a limited rate (X8)."""
 
 import asyncio
 from contextlib import asynccontextmanager
@@ -19,7 +19,7 @@ def tenants(most=10) -> TenantRegistry:
 
 @asynccontextmanager
 async def paused(clock=None):
-    """Five messages wait, in two groups, and nothing of them is at hand."""
+    """A node on which five messages wait in two groups, none of them loaded."""
     async with gated(clock, acme=topic(state="paused")) as world:
         for group in (0, 0, 0, 2, 2):
             await world.put(group=group)
@@ -28,8 +28,8 @@ async def paused(clock=None):
         yield node
 
 
-async def test_a_round_finds_what_there_is():
-    """X8: backlog, age, reason and what is being handled, of a node as it runs."""
+async def test_round_finds_backlog_age_reason_and_messages_in_flight():
+    """X8."""
     async with gated() as world:
         await world.put_many(5)
         node = await world.node(world.handle, concurrency=2)
@@ -42,22 +42,22 @@ async def test_a_round_finds_what_there_is():
         assert 5 == known.counted["acme", 1].arrived
 
 
-async def test_the_age_of_what_isnt_at_hand_is_read_once():
-    """X8: a paused topic's oldest message is no younger than another's; the store is asked when the head changes."""
+async def test_age_of_an_unloaded_head_is_read_once():
+    """X8: the store is asked again when the head changes."""
     clock = Clock()
     async with paused(clock) as node:
         clock.at += 40 * SECOND
         known, asked = tenants(), []
         get = node.store.get
         node.store.get = lambda lane, sequences: (asked.append(sequences), get(lane, sequences))[1]
-        looking = QueueSampler(node, known)
+        queue_sampler = QueueSampler(node, known)
         for _ in range(3):
-            await looking.round(now_ns())
+            await queue_sampler.round(now_ns())
             assert 40.0 == known.table["acme", 1].age_s
         assert 1 == len(asked)
 
 
-async def test_a_store_that_is_away_costs_the_age_alone():
+async def test_only_the_age_is_missing_without_the_store():
     async with paused() as node:
 
         async def lost(*_):
@@ -69,43 +69,43 @@ async def test_a_store_that_is_away_costs_the_age_alone():
         assert (5, None) == (known.table["acme", 1].backlog, known.table["acme", 1].age_s)
 
 
-async def test_many_queues_are_looked_at_in_slices():
-    """X8: 2,400 queues don't hold the loop."""
+async def test_many_queues_are_examined_in_slices():
+    """X8: 2,400 queues don't block the loop."""
     async with gated(acme=topic(qps=40_000, groups=800)) as world:
         for group in range(800):
             for priority in CLUSTER_CONFIG.priorities:
                 await world.put(group=group, priority=priority)
         node = await world.node(world.handle, concurrency=1)
         await until(lambda: node.backlog == 2_399)
-        looked, most = 0, 0
+        examined, most = 0, 0
         known = tenants()
         look = known.look
 
         def counted(each):
-            nonlocal looked
-            looked += 1
+            nonlocal examined
+            examined += 1
             look(each)
 
         async def watch():
-            nonlocal looked, most
+            nonlocal examined, most
             while True:
-                most, looked = max(most, looked), 0
+                most, examined = max(most, examined), 0
                 await asyncio.sleep(0)
 
         known.look = counted
         watching = asyncio.create_task(watch())
         await QueueSampler(node, known, tuning=Tuning(pause_s=0)).round(now_ns())
         watching.cancel()
-        assert 2_399 == sum(standing.backlog for standing in known.table.values())
-        assert max(most, looked) <= 200
+        assert 2_399 == sum(each.backlog for each in known.table.values())
+        assert max(most, examined) <= 200
 
 
-async def test_rounds_go_on_and_end_with_the_node():
-    """X8: one that fails is logged; nothing is told of a node that is gone."""
+async def test_rounds_continue_after_a_failure_until_close():
+    """X8: a closed sampler leaves no figures of its node."""
     async with paused() as node:
         known = tenants()
-        looking = QueueSampler(node, known, tuning=Tuning(pause_s=0.01, round_s=(0.01, 0.01)))
-        await looking.close()  # it was never opened
+        queue_sampler = QueueSampler(node, known, tuning=Tuning(pause_s=0.01, round_s=(0.01, 0.01)))
+        await queue_sampler.close()  # it was never opened
         failures = iter([RuntimeError("a defect")])
         begin = known.begin
 
@@ -115,16 +115,16 @@ async def test_rounds_go_on_and_end_with_the_node():
             begin(now)
 
         known.begin = sometimes
-        looking.open()
+        queue_sampler.open()
         await until(lambda: known.table and known.table["acme", 1].backlog == 5)
         await until(lambda: known.waits.lately("acme", now_ns())[0])
-        await looking.close()
+        await queue_sampler.close()
         assert ({}, {}) == (known.table, known.waits.lately("acme", now_ns())[0])
         assert all(seconds > 0 for seconds in known.waits.seconds.values())
 
 
-async def test_a_takeover_is_no_arrival(monkeypatch):
-    """X7: rates are measured anew when a partition has come or gone: its backlog arrives all at once."""
+async def test_change_of_partitions_restarts_the_rates(monkeypatch):
+    """X7: the backlog of a takeover is no arrival."""
     async with paused() as node:
         go_round = rounds(node, monkeypatch)
         assert await go_round() is None
@@ -136,23 +136,25 @@ async def test_a_takeover_is_no_arrival(monkeypatch):
 
 
 def rounds(node, monkeypatch, tuning=Tuning()):  # noqa: B008 - frozen
-    """Rounds 2 s apart, some seconds after the take-over; each returns acme's rates."""
+    """Return a function that goes a round, 2 s after the last one, and returns acme's rates. The first round is some
+    seconds after the takeover.
+    """
     known, now = tenants(), now_ns() + 5 * SECOND
-    looking = QueueSampler(node, known, tuning=tuning)
+    queue_sampler = QueueSampler(node, known, tuning=tuning)
     monkeypatch.setattr(sampler, "now_ns", lambda: now)
 
     async def go_round():
         nonlocal now
         now += 2 * SECOND
-        await looking.round(now)
+        await queue_sampler.round(now)
         assert known.table["acme", 1].backlog
         return known.table["acme", 1].rates
 
     return go_round
 
 
-async def test_a_small_backlog_that_is_still_being_read_is_no_arrival(monkeypatch):
-    """X7, fault 1: what came in during the round in which its end came is nothing to measure from, either."""
+async def test_backlog_that_is_still_read_is_no_arrival(monkeypatch):
+    """X7, fault 1: nor are messages of the round in which its end is read."""
     async with paused() as node:
         go_round = rounds(node, monkeypatch)
         (queue, *_) = node.queues.of("acme")
@@ -162,56 +164,49 @@ async def test_a_small_backlog_that_is_still_being_read_is_no_arrival(monkeypatc
         queue.stats.arrived += 100
         assert await go_round() is None
         lane.position += 1
-        queue.stats.arrived += 100  # after it was looked at, for all that is known
+        queue.arrived += 100  # perhaps after it was examined
         assert await go_round() is None
         assert 0.0 == (await go_round()).arriving
         queue.stats.arrived += 8
         assert 2.0 == (await go_round()).arriving  # in 4 s
 
 
-async def test_a_partition_that_goes_during_a_round_takes_its_counts_along(monkeypatch):
-    """X7: in that very round already."""
+async def test_partition_lost_during_a_round_restarts_the_rates(monkeypatch):
+    """X7: in that round already."""
     async with paused() as node:
-        go_round = rounds(node, monkeypatch, Tuning(slice=1))
+        go_round = rounds(node, monkeypatch, Tuning(slice=1, pause_s=0))
         await go_round()
         assert await go_round() is not None
-
-        async def gone(_seconds):
-            node.owned.stop_partition(1 - node.queues.of("acme")[0].partition)
-
-        with monkeypatch.context() as patch:
-            patch.setattr(sampler.asyncio, "sleep", gone)
-            assert await go_round() is None
+        going = asyncio.create_task(go_round())
+        await asyncio.sleep(0)  # the first queue is examined
+        node.owned.stop_partition(1 - node.queues.of("acme")[0].partition)
+        assert await going is None
 
 
-async def test_nothing_is_measured_right_after_a_take_over():
-    """X7: what fell due meanwhile comes in all at once."""
+async def test_rates_are_unknown_right_after_a_takeover():
+    """X7: messages that became due meanwhile arrive all at once."""
     async with paused() as node:
         known = tenants()
-        looking = QueueSampler(node, known)
+        queue_sampler = QueueSampler(node, known)
         for _ in range(3):
-            await looking.round(now_ns())
+            await queue_sampler.round(now_ns())
             assert (5, None) == (known.table["acme", 1].backlog, known.table["acme", 1].rates)
 
 
-async def test_what_is_handed_over_during_a_round_is_not_looked_at(monkeypatch):
-    """X8: its queues are laid down as if they were paused."""
+async def test_partitions_released_during_a_round_are_not_examined():
+    """X8: their queues would look as if they were paused."""
     async with paused() as node:
         known = tenants()
-        looking = QueueSampler(node, known, tuning=Tuning(slice=1))
-
-        async def hand_off(_seconds):
-            for number in [*node.partitions]:
-                node.owned.stop_partition(number)
-
-        monkeypatch.setattr(sampler.asyncio, "sleep", hand_off)
-        await looking.round(now_ns())
-        monkeypatch.undo()
-        assert 3 == sum(standing.backlog for standing in known.table.values())
+        going = asyncio.create_task(QueueSampler(node, known, tuning=Tuning(slice=1, pause_s=0)).round(now_ns()))
+        await asyncio.sleep(0)  # the first queue is examined
+        for number in [*node.partitions]:
+            node.owned.stop_partition(number)
+        await going
+        assert 3 == sum(each.backlog for each in known.table.values())
 
 
-async def test_rounds_keep_no_time():
-    """X8: a queue whose tokens come every so often is looked at sometimes before one and sometimes after it."""
+async def test_intervals_of_rounds_are_random():
+    """X8: otherwise all samples of a queue would be at the same phase of its tokens."""
     asked = []
 
     def uniform(least, most):
@@ -219,32 +214,32 @@ async def test_rounds_keep_no_time():
         return least
 
     async with paused() as node:
-        looking = QueueSampler(node, tenants(), uniform, Tuning(round_s=(0.01, 0.02)))
-        looking.open()
+        queue_sampler = QueueSampler(node, tenants(), uniform, Tuning(round_s=(0.01, 0.02)))
+        queue_sampler.open()
         await until(lambda: len(asked) > 2)
-        await looking.close()
+        await queue_sampler.close()
     assert {(0.01, 0.02)} == set(asked)
 
 
-async def test_a_silent_project_s_quota_follows_its_topic(monkeypatch):
-    """X8, F9: a label at rest is asked for nothing, until its topic changes."""
+async def test_quota_of_a_silent_project_follows_its_topic(monkeypatch):
+    """X8, F9: a label at rest costs nothing until its topic changes."""
     async with World(acme=topic(qps=100.0)) as world:
         node = await world.node()
         await world.put()
         await until(lambda: world.handled and not node.in_flight)
         known, now = tenants(), now_ns() + 5 * SECOND
-        rounds = QueueSampler(node, known)
+        queue_sampler = QueueSampler(node, known)
         monkeypatch.setattr(sampler, "now_ns", lambda: now)
         for _ in range(40):
             now += 2 * SECOND
-            await rounds.round(now)
+            await queue_sampler.round(now)
         assert {"acme": 100.0} == known.quotas
         asked, of = [], node.queues.of
         node.queues.of = lambda project: (asked.append(project), of(project))[1]
         for _ in range(10):
             now += 2 * SECOND
-            await rounds.round(now)
+            await queue_sampler.round(now)
         assert ([], {"acme": 100.0}) == (asked, known.quotas)
         change(world, node, topic(qps=7.0))
-        await rounds.round(now + 2 * SECOND)
+        await queue_sampler.round(now + 2 * SECOND)
         assert {"acme": 7.0} == known.quotas
