@@ -44,7 +44,7 @@ async def test_running_time_counts_while_the_handler_runs():
         await sampled(node, known)
         whole = node.times.handling[1].sum
         assert half <= whole
-        assert whole == next(iter(node.queues.of("acme"))).ran  # nothing counted twice, nothing left out
+        assert whole == next(iter(node.queues.of("acme"))).stats.ran  # nothing counted twice, nothing left out
 
 
 async def test_lost_partition_loses_no_counts():
@@ -66,7 +66,7 @@ async def test_lost_partition_loses_no_counts():
         try:
             await until(lambda: len(seen) > 45 and any(message.partition == 1 for message in node.in_flight))
             node.owned.stop_partition(1)
-            node.queues.forget(1)
+            node.queues.discard(1)
             gate.set()
             await until(lambda: not node.in_flight)
         finally:

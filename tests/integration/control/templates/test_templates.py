@@ -144,7 +144,7 @@ async def test_message_waits_until_template_has_room_or_topic_is_created_again(s
         await put_template(etcd, settings, limit=10)
         await until(lambda: len(handled) == 2)
         await etcd.delete(names.key(settings.env, "topics", "dev-1"))
-        await until(lambda: [None] == [queue.topic for queue in engine.node.queues.of("dev-1")], 30)
+        await until(lambda: [None] == [queue.rules.topic for queue in engine.node.queues.of("dev-1")], 30)
         assert await author(etcd, settings, "dev-1") is None, "no message waits"
         await put_plainly(settings, "dev-1", b"3")
         await until(lambda: len(handled) == 3)

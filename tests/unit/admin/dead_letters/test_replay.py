@@ -23,7 +23,7 @@ FAST = 1e6
 
 
 def client(place, timeout_s):
-    return DeadLetterClient(place.store, place.env, place.topics, CLUSTER_CONFIG, patience_s=timeout_s)
+    return DeadLetterClient(place.store, place.env, place.topics, CLUSTER_CONFIG, timeout_s=timeout_s)
 
 
 async def test_replayed_dead_letter_is_removed(place):

@@ -129,14 +129,14 @@ async def test_epoch_is_the_revision_after_a_corrupted_record(etcd, value):
 
 class TestLostOwners:
     def test_wait_is_one_lease_from_the_claim(self):
-        rolled_back = ForgottenOwners(10)
+        rolled_back = RolledBackOwners(10)
         rolled_back.begin(0, 5 * SECOND)
         assert 15 * SECOND == rolled_back.until(0)
         rolled_back.begin(0, 60 * SECOND)
         assert 70 * SECOND == rolled_back.until(0)
 
     def test_time_since_a_withdrawn_claim_counts(self):
-        rolled_back = ForgottenOwners(10)
+        rolled_back = RolledBackOwners(10)
         rolled_back.begin(0, 5 * SECOND)
         rolled_back.withdraw(0)
         rolled_back.begin(0, 6 * SECOND)
@@ -146,7 +146,7 @@ class TestLostOwners:
 
     def test_claim_of_another_node_restarts_the_wait(self):
         """O: etcd may have lost that one, too."""
-        rolled_back = ForgottenOwners(10)
+        rolled_back = RolledBackOwners(10)
         rolled_back.begin(0, 5 * SECOND)
         rolled_back.withdraw(0)
         rolled_back.taken(0)
@@ -154,7 +154,7 @@ class TestLostOwners:
         assert 16 * SECOND == rolled_back.until(0)
 
     def test_owners_are_noted_by_partition(self):
-        rolled_back = ForgottenOwners(10)
+        rolled_back = RolledBackOwners(10)
         rolled_back.note(0, PastOwner(7, 1))
         assert {PastOwner(7, 1), PastOwner(9, 2)} == rolled_back.known(0, [PastOwner(9, 2)])
         assert {PastOwner(9, 2)} == rolled_back.known(1, [PastOwner(9, 2)])

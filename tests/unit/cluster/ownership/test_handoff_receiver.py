@@ -102,7 +102,7 @@ async def test_lost_partition_can_be_followed_again(client, receiver, sink):
     await put(client, record([1]))
     receiver.follow(await receiver.of(3))
     await until(lambda: sink.changed)
-    receiver.forget(3)
+    receiver.discard(3)
     await put(client, record([1], [2]))
     assert 1 == len(sink.changed)
     read = await receiver.of(3)

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from evenlane.ring.membership.member import Phase
+from evenlane.ring.membership.phase import Phase
 from tests.support.membership_cluster import MembershipCluster, key
 from tests.support.until import until
 from tests.support.virtual_time import in_virtual_time

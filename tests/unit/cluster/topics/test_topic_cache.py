@@ -275,7 +275,7 @@ class TestLost:
         await until(lambda: not topic_cache.lost)
         await topic_client.delete("acme")
         await until(lambda: topic_cache.get("acme").deleted)
-        await until(lambda: controller.emptied("acme", {0}))
+        await until(lambda: controller.remove_groups("acme", {0}))
         await until(lambda: topic_cache.get("acme") is None)
         assert frozenset() == topic_cache.lost
         await controller.close()

@@ -93,13 +93,13 @@ async def leader():
     nodes.epochs = {number: items[number].create_revision for number in nodes.owners}
     nodes.topic_cache = topic_cache = TopicCache(etcd, "online")
 
-    async def emptied(project, groups, number):
+    async def remove_groups(project, groups, number):
         removed.append((project, groups, number))
         await etcd.delete(names.key("online", "accepted", project))
         return True
 
     collector = GroupCollector(
-        etcd, "online", PARTITIONS, topic_cache, lambda: wire, emptied, 0.05, every_s=0.01, answer_s=0.05
+        etcd, "online", PARTITIONS, topic_cache, lambda: wire, remove_groups, 0.05, every_s=0.01, answer_s=0.05
     )
     await topic_cache.start()
     serving = asyncio.create_task(collector.serve(None))

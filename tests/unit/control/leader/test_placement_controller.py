@@ -209,7 +209,9 @@ async def test_each_partition_has_one_owner_as_nodes_come_and_go():
         placing = PlacementController(
             cluster.client.peer(), ENV, cluster_config, topic_cache, "bounded-ring", RecordReader(ENV)
         )
-        controller = TopicController(cluster.client.peer(), ENV, cluster_config, "l", 600, other_duties=placing.serve)
+        controller = TopicController(
+            cluster.client.peer(), ENV, cluster_config, "l", 600, other_controllers=placing.serve
+        )
         await controller.start()
         try:
             a, b = await cluster.join("a", "b")

@@ -137,7 +137,7 @@ class TestReconciling:
             if qps == 6:
                 await coordination.delete(ROOT + "topics/p299")
                 await deleted(coordination, "p299")
-                assert await controller.emptied("p299", {0})
+                assert await controller.remove_groups("p299", {0})
         assert 300 == len((await coordination.list(ROOT + "accepted/")).items)
 
     async def test_publications_are_spaced(self, coordination, controller):
@@ -158,17 +158,17 @@ class TestGroupRemoval:
         await in_effect(coordination, "a", 150)
         await put_spec(coordination, "a", b'{"qps": 100}')
         await in_effect(coordination, "a", 100)
-        assert await controller.emptied("a", {2})
+        assert await controller.remove_groups("a", {2})
         assert () == (await accepted(coordination, "a")).draining
-        assert not await controller.emptied("a", {2})
+        assert not await controller.remove_groups("a", {2})
         await coordination.delete(ROOT + "topics/a")
         await deleted(coordination, "a")
-        assert await controller.emptied("a", {0, 1})
+        assert await controller.remove_groups("a", {0, 1})
         assert await accepted(coordination, "a") is None
 
     async def test_only_the_present_leader_removes_groups(self, coordination, controller):
         """Fault 7."""
-        assert not await controller.emptied("a", {0})
+        assert not await controller.remove_groups("a", {0})
         await controller.start()
         await put_spec(coordination, "a", b'{"qps": 150}')
         await in_effect(coordination, "a", 150)
@@ -177,5 +177,5 @@ class TestGroupRemoval:
         leader = await coordination.get(ROOT + "leader")
         await coordination.delete(ROOT + "leader")
         await coordination.put(ROOT + "leader", leader.value)
-        assert not await controller.emptied("a", {2})
+        assert not await controller.remove_groups("a", {2})
         assert (2,) == (await accepted(coordination, "a")).draining

@@ -122,14 +122,14 @@ class TestCreatedTopic:
         assert await accepted(etcd, "dev-1") is not None
         await controller.close()
 
-    @pytest.mark.parametrize("provisioner", [Tuning(patience_s=0.05)], indirect=True)
+    @pytest.mark.parametrize("provisioner", [Tuning(timeout_s=0.05)], indirect=True)
     async def test_wait_for_a_silent_leader_is_bounded(self, etcd, provisioner):
         await etcd.put(f"{ROOT}leader", b"{}")
         await template(etcd)
         assert await provisioner.make("dev-1")
         assert await accepted(etcd, "dev-1") is None
 
-    @pytest.mark.parametrize("provisioner", [Tuning(patience_s=0.05)], indirect=True)
+    @pytest.mark.parametrize("provisioner", [Tuning(timeout_s=0.05)], indirect=True)
     async def test_existing_topic_or_spec_is_kept(self, etcd, provisioner):
         """A deleted topic with a backlog, and another author's spec that is not accepted yet."""
         await template(etcd)

@@ -87,7 +87,7 @@ class TestPlan:
         [row] = await apply_plan.plan(manifest(a={"qps": 5}))
         assert ("new", "revives", "revives") == (row.action, row.effect, row.document()["effect"])
         await apply_plan.carry_out([row])
-        assert not (await topic_client.get("a")).in_force.deleted
+        assert not (await topic_client.get("a")).in_effect.deleted
 
     @pytest.mark.parametrize("state", ["paused", "draining"])
     async def test_resumed_topic_is_marked(self, apply_plan, topic_client, state):
@@ -152,7 +152,7 @@ class TestOrderedTopic:
     @pytest.mark.usefixtures("drained")
     async def test_is_written_without_backlog(self, etcd, topic_client):
         assert ["a", "b"] == (await applied(self.plan_with(etcd, 0), **self.NEW)).written
-        assert 20 == (await topic_client.get("a")).in_force.active
+        assert 20 == (await topic_client.get("a")).in_effect.active
 
     @pytest.mark.usefixtures("drained")
     async def test_backlog_is_not_read_if_the_groups_stay(self, etcd):
@@ -194,7 +194,7 @@ class TestCarryOut:
             await controller.close()
 
     async def test_unaccepted_topics_are_reported(self, etcd):
-        apply_plan = ApplyPlan(etcd, "online", CLUSTER_CONFIG, patience_s=0.05)
+        apply_plan = ApplyPlan(etcd, "online", CLUSTER_CONFIG, timeout_s=0.05)
         await etcd.put(names.key("online", "leader"), b"{}")
         outcome = await applied(apply_plan, b={"qps": 1}, a={"qps": 1})
         assert (["a", "b"], ["a", "b"]) == (sorted(outcome.written), outcome.waiting)

@@ -112,10 +112,10 @@ async def test_later_leader_keeps_topics_accepted_without_it(etcd, topic_client)
 
 
 async def test_spec_stays_unaccepted_under_a_silent_leader(etcd):
-    topic_client = TopicClient(etcd, "online", CLUSTER_CONFIG, patience_s=0.05)
+    topic_client = TopicClient(etcd, "online", CLUSTER_CONFIG, timeout_s=0.05)
     await etcd.put(names.key("online", "leader"), b"{}")
     status = await topic_client.change("acme", {"qps": 100})
-    assert (False, None, None) == (status.accepted, status.problem, status.in_force)
+    assert (False, None, None) == (status.accepted, status.problem, status.in_effect)
     assert None is await in_effect(etcd, "acme")
     [listed] = await topic_client.all()
     assert not listed.accepted

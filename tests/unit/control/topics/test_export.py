@@ -85,7 +85,7 @@ class Etcd:
         await self.coordination.put(key("online", kind, project), raw)
 
     async def in_effect(self):
-        return {each.project: each.in_force.topic for each in await self.topic_client.all()}
+        return {each.project: each.in_effect.topic for each in await self.topic_client.all()}
 
 
 @pytest.fixture

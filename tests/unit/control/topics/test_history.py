@@ -186,14 +186,14 @@ class TestCombinedChanges:
             await until(all_accepted)
             authors = [(await by(etcd, None).history(project)).entries[0].by for project in ("acme", "other", "mine")]
             assert [None, None, "ann"] == authors
-            await by(etcd, "bob", patience_s=0.02).change("acme", {"burst": 8})
+            await by(etcd, "bob", timeout_s=0.02).change("acme", {"burst": 8})
             assert "bob" == (await by(etcd, None).history("acme")).entries[0].by
         finally:
             await controller.close()
 
     async def test_author_is_not_credited_with_an_unaccepted_change(self, etcd):
         """The leader died before it accepted ann's change, and no node leads as bob makes his."""
-        await by(etcd, "ann", patience_s=0.02).change("acme", {"qps": 100})
+        await by(etcd, "ann", timeout_s=0.02).change("acme", {"qps": 100})
         await etcd.put(names.key("online", "leader"), b"{}")
         await by(etcd, "ann", timeout_s=0.02).change("acme", {"qps": 1})
         await etcd.delete(names.key("online", "leader"))

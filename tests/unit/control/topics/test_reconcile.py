@@ -71,44 +71,44 @@ class TestEmptyGroups:
         """K6."""
         reconciler = self.reconciler(b'{"qps": 250}', b'{"qps": 100}')
         assert (2, (2, 3, 4)) == (reconciler.accepted["a"].active, reconciler.accepted["a"].draining)
-        change = reconciler.emptied("a", [0, 1, 2, 4])
+        change = reconciler.remove_groups("a", [0, 1, 2, 4])
         assert (2, (3,)) == (change.after.active, change.after.draining)
         assert reconciler.accepted["a"] is change.after
-        assert reconciler.emptied("a", [2, 4]) is None
+        assert reconciler.remove_groups("a", [2, 4]) is None
 
     def test_deleted_topic_is_removed_with_its_last_group(self):
         reconciler = self.reconciler(b'{"qps": 150}', b'{"qps": 100}', None)
-        assert reconciler.emptied("a", [0, 1]) is None
+        assert reconciler.remove_groups("a", [0, 1]) is None
         assert (2,) == reconciler.accepted["a"].draining
-        assert () == reconciler.emptied("a", [0, 2]).after.draining
-        assert reconciler.emptied("a", [0]) is None
-        assert None is reconciler.emptied("a", [0, 1]).after
+        assert () == reconciler.remove_groups("a", [0, 2]).after.draining
+        assert reconciler.remove_groups("a", [0]) is None
+        assert None is reconciler.remove_groups("a", [0, 1]).after
         assert {} == reconciler.accepted
-        assert reconciler.emptied("a", [0, 1]) is None
+        assert reconciler.remove_groups("a", [0, 1]) is None
 
     def test_existing_topic_stays_when_empty(self):
         reconciler = self.reconciler(b'{"qps": 100, "state": "draining"}')
-        assert reconciler.emptied("a", [0, 1]) is None
+        assert reconciler.remove_groups("a", [0, 1]) is None
         assert "a" in reconciler.accepted
 
     def test_spec_rejected_for_its_backlog_replaces_the_removed_topic(self):
         """The groups of an ordered topic must stay while messages wait."""
         reconciler = self.reconciler(b'{"qps": 100, "ordered": true}', None, b'{"qps": 1000, "ordered": true}')
         assert {"a"} == set(reconciler.alarms)
-        change = reconciler.emptied("a", [0, 1])
+        change = reconciler.remove_groups("a", [0, 1])
         assert (20, (), False, 2, 3, 0) == (
             change.after.active, change.after.draining, change.after.deleted, change.after.number,
             change.revision, change.replaced,
         )  # fmt: skip
         assert ({"a": change.after}, {}) == (reconciler.accepted, reconciler.alarms)
-        assert reconciler.emptied("a", [0, 1]) is None
+        assert reconciler.remove_groups("a", [0, 1]) is None
 
     def test_invalid_spec_stays_rejected_and_counts_once(self):
         reconciler = self.reconciler(b'{"qps": 100}', None, b'{"qps": -1}')
-        assert None is reconciler.emptied("a", [0, 1]).after
+        assert None is reconciler.remove_groups("a", [0, 1]).after
         assert (1, {"a"}, {}) == (reconciler.refused, set(reconciler.alarms), reconciler.accepted)
 
     def test_findings_under_an_earlier_number_change_nothing(self):
         reconciler = self.reconciler(b'{"qps": 150}', b'{"qps": 100}', b'{"qps": 150}', b'{"qps": 50}')
-        assert reconciler.emptied("a", [2], number=1) is None
-        assert (1,) == reconciler.emptied("a", [2], number=3).after.draining
+        assert reconciler.remove_groups("a", [2], number=1) is None
+        assert (1,) == reconciler.remove_groups("a", [2], number=3).after.draining

@@ -90,7 +90,7 @@ async def test_deleted_topic_is_restored_without_a_spec(etcd, topic_client):
         before = await value(etcd)
         await etcd.put(KEY, b"rubbish")
         await becomes(etcd, before)
-        assert await controller.emptied("acme", range(4))
+        assert await controller.remove_groups("acme", range(4))
         assert None is await value(etcd)
 
 
@@ -98,7 +98,7 @@ async def test_removed_topic_is_not_restored(etcd, topic_client):
     async with leader(etcd) as controller:
         await lower_groups(topic_client)
         await topic_client.delete("acme")
-        assert await controller.emptied("acme", range(4))
+        assert await controller.remove_groups("acme", range(4))
         await topic_client.change("other", {"qps": 1})
         await etcd.put(KEY, b"rubbish")
         await topic_client.change("other", {"qps": 2})
@@ -242,7 +242,7 @@ class TestDamageBetweenLeaders:
                 return (await topic_client.get("acme")).accepted
 
             await until(is_repaired)
-            now = (await topic_client.get("acme")).in_force
+            now = (await topic_client.get("acme")).in_effect
             assert (100.0, 2) == (now.topic.qps, now.number)
             assert [2, 1, 0] == [entry.number for entry in (await topic_client.history("acme")).entries]
 

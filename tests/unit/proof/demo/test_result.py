@@ -58,10 +58,10 @@ def test_times_are_medians_and_counts_are_sums():
         (result(control=(None, 0)), None),
     ],
 )
-def test_failed_proof_has_a_reason(made, why_not):
-    found = made.why_not()
-    assert (why_not is None) == (found is None)
-    assert (found or "").startswith(why_not or "")
+def test_failed_proof_has_a_reason(made, failure):
+    found = made.failure()
+    assert (failure is None) == (found is None)
+    assert (found or "").startswith(failure or "")
 
 
 @pytest.mark.parametrize("control", [(800.0, 30), (None, 0)])

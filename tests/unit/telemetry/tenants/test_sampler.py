@@ -164,7 +164,7 @@ async def test_backlog_that_is_still_read_is_no_arrival(monkeypatch):
         queue.stats.arrived += 100
         assert await go_round() is None
         lane.position += 1
-        queue.arrived += 100  # perhaps after it was examined
+        queue.stats.arrived += 100  # perhaps after it was examined
         assert await go_round() is None
         assert 0.0 == (await go_round()).arriving
         queue.stats.arrived += 8
