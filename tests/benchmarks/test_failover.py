@@ -12,7 +12,6 @@ SMALL = ["--runs", "2", "--processes", "2", "--partitions", "8", "--every", "0.1
 
 
 @pytest.mark.real
-@pytest.mark.timeout(120)
 @pytest.mark.full
 def test_a_small_run_has_figures():
     """L, E7: of a leader and of another node that are killed."""

@@ -49,7 +49,7 @@ class ProcessCluster(ProcessWorld):
         """The newest node of that name."""
         return next(node for node in reversed(self.nodes) if node.name == name)
 
-    async def owned_by(self, *nodes: NodeProcess, timeout: float = 20.0) -> None:
+    async def owned_by(self, *nodes: NodeProcess, timeout: float = 60.0) -> None:
         """Wait until these nodes own all partitions as planned, and have confirmed it."""
         names = {node.name for node in nodes}
 
@@ -122,7 +122,7 @@ class Load:
         self._stop.set()
         await self._task
 
-    async def reaches_all(self, timeout: float = 20.0) -> int:
+    async def reaches_all(self, timeout: float = 60.0) -> int:
         """Wait until a message put from now on has begun in each partition. Return the time (ns since boot)."""
         since, missing, read = self._cluster.rounds + 1, set(self._cluster.projects), len(self._cluster.entries())
 

@@ -12,7 +12,7 @@ from tests.ledger.puts import some
 from tests.ledger.world import ProcessWorld
 from tests.support.until import until
 
-pytestmark = [pytest.mark.real, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.real
 
 PARTITIONS = 8
 MESSAGES = 200

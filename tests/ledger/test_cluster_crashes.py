@@ -24,7 +24,7 @@ from tests.ledger.puts import some
 from tests.ledger.replay import check_repeats, fault
 from tests.support.until import until
 
-pytestmark = [pytest.mark.real, pytest.mark.timeout(90)]
+pytestmark = pytest.mark.real
 
 _log = logging.getLogger(__name__)
 

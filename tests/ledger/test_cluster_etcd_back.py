@@ -12,7 +12,7 @@ from tests.ledger.cluster import TTL_S, ProcessCluster
 from tests.ledger.promises import SECOND, begun_too_late, never_handled
 from tests.support.until import until
 
-pytestmark = [pytest.mark.real, pytest.mark.timeout(90)]
+pytestmark = pytest.mark.real
 
 _log = logging.getLogger(__name__)
 

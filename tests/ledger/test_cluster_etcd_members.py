@@ -22,7 +22,7 @@ from tests.ledger.promises import (
 )
 from tests.support.until import until
 
-pytestmark = [pytest.mark.real, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.real
 
 _log = logging.getLogger(__name__)
 

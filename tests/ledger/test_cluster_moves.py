@@ -21,7 +21,7 @@ from tests.ledger.promises import (
 from tests.ledger.puts import one
 from tests.support.until import until
 
-pytestmark = [pytest.mark.real, pytest.mark.timeout(90)]
+pytestmark = pytest.mark.real
 
 _log = logging.getLogger(__name__)
 
@@ -142,7 +142,6 @@ async def test_node_id_belongs_to_one_process(tmp_path):
 
 
 @pytest.mark.full
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize("seed", range(5))
 async def test_overlapping_joins_and_leaves_repeat_nothing(tmp_path, seed):
     """L, O, Z1: no duplicates at all, however the moves overlap."""

@@ -8,7 +8,7 @@ from tests.ledger.process import NodeProcess
 from tests.ledger.promises import begun_again, begun_too_late, never_handled
 from tests.support.until import until
 
-pytestmark = [pytest.mark.real, pytest.mark.timeout(90)]
+pytestmark = pytest.mark.real
 
 ALL = range(PARTITIONS)
 NO_RECORDS = {

@@ -5,7 +5,7 @@ import pytest
 from tests.ledger.puts import one, some
 from tests.support.until import until
 
-pytestmark = [pytest.mark.real, pytest.mark.timeout(60)]
+pytestmark = pytest.mark.real
 
 
 def chain(world, own: str) -> list[tuple[str, int]]:

@@ -18,7 +18,7 @@ from tests.ledger.puts import one, some
 from tests.ledger.supervised import Supervised
 from tests.support.until import until
 
-pytestmark = [pytest.mark.real, pytest.mark.timeout(240)]
+pytestmark = pytest.mark.real
 
 
 async def troubles(cluster: ProcessCluster) -> dict[str, dict[str, str]]:

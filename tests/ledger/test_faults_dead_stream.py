@@ -11,7 +11,7 @@ from evenlane.engine.producer.put import Put
 from tests.ledger.puts import some
 from tests.support.until import until
 
-pytestmark = [pytest.mark.real, pytest.mark.timeout(90)]
+pytestmark = pytest.mark.real
 
 HOPELESS = 200
 

@@ -17,7 +17,7 @@ from tests.ledger.puts import one
 from tests.support.store.harness import limit_files
 from tests.support.until import until
 
-pytestmark = [pytest.mark.real, pytest.mark.timeout(90)]
+pytestmark = pytest.mark.real
 
 WITHIN_S = 5.0
 COUNT = 60

@@ -8,7 +8,7 @@ from tests.ledger.puts import some
 from tests.ledger.stranger import Stranger
 from tests.support.until import until
 
-pytestmark = [pytest.mark.real, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.real
 
 VALUES = [b"", b"\xff\xfe\x00", b"null", b"[]", b"{}", b"7", b"NaN", b'"x"', b'{"id": 7}', b"[" * 20_000,
           b'{"zz":' * 20_000, b'{"a": 1, "a": 2}', b'{"id":"\xff"}', b'{"qps": 1e999}',

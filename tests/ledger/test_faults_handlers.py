@@ -14,7 +14,7 @@ from tests.ledger.supervised import Supervised
 from tests.ledger.world import ProcessWorld
 from tests.support.until import until
 
-pytestmark = [pytest.mark.real, pytest.mark.timeout(240)]
+pytestmark = pytest.mark.real
 
 HARMLESS = ("exit in thread", "loop's handler", "signals", "task", "fork", "fork in thread")
 RAISED = ("GeneratorExit", "KeyboardInterrupt", "SystemExit", "StopAsyncIteration", "group")

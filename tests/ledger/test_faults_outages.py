@@ -9,7 +9,7 @@ from evenlane.engine.base.clock import now_ns
 from tests.ledger.puts import one, some
 from tests.support.until import until
 
-pytestmark = [pytest.mark.real, pytest.mark.timeout(90)]
+pytestmark = pytest.mark.real
 
 
 async def test_outage_of_nats_repeats_nothing(world):

@@ -11,7 +11,7 @@ from evenlane.engine.errors import PayloadTooLarge
 from tests.ledger.puts import one
 from tests.support.until import until
 
-pytestmark = [pytest.mark.real, pytest.mark.timeout(60)]
+pytestmark = pytest.mark.real
 
 LIMIT = 1 << 20  # of the server, for headers and body together
 MOST = LIMIT - copies.room(LIMIT)  # of the producer

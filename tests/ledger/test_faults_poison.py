@@ -14,7 +14,7 @@ from tests.ledger.replay import check_handled_twice
 from tests.ledger.supervised import Supervised
 from tests.support.until import until
 
-pytestmark = [pytest.mark.real, pytest.mark.timeout(240)]
+pytestmark = pytest.mark.real
 
 _log = logging.getLogger(__name__)
 

@@ -9,7 +9,7 @@ from tests.ledger import settle_logs
 from tests.ledger.puts import one, some
 from tests.support.until import until
 
-pytestmark = [pytest.mark.real, pytest.mark.timeout(60)]
+pytestmark = pytest.mark.real
 
 
 async def test_sigterm_under_load_loses_and_repeats_nothing(world):

@@ -10,7 +10,7 @@ from tests.ledger.stranger import Stranger
 from tests.support import hostile
 from tests.support.until import until
 
-pytestmark = [pytest.mark.real, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.real
 
 HOSTILE, GOOD = 10_000, 50  # messages; the good ones for each thousand hostile ones
 WORDS = (b"acme", b"0", b"mid", b"high", b"low", b"urgent", b"_stray", b"\xff", b"\x00", b"-1", b"007", b"9" * 400,

@@ -9,7 +9,7 @@ from tests.ledger import settle_logs
 from tests.ledger.puts import one, some
 from tests.support.until import until
 
-pytestmark = [pytest.mark.real, pytest.mark.timeout(90)]
+pytestmark = pytest.mark.real
 
 
 async def test_node_survives_deleted_streams(world):

@@ -12,7 +12,7 @@ from tests.ledger.handlers import forgive
 from tests.ledger.puts import some
 from tests.support.until import until
 
-pytestmark = [pytest.mark.real, pytest.mark.timeout(90)]
+pytestmark = pytest.mark.real
 
 EVENT = "streams were replaced or rolled back"
 

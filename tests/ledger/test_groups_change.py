@@ -20,7 +20,7 @@ from tests.ledger.promises import most_in_a_second, never_handled
 from tests.ledger.replay import SECOND, check_key_order, check_repeats, fault
 from tests.support.until import until
 
-pytestmark = [pytest.mark.real, pytest.mark.timeout(180)]
+pytestmark = pytest.mark.real
 
 _log = logging.getLogger(__name__)
 

@@ -90,7 +90,6 @@ def _message(number: int) -> Put:
 
 
 @pytest.mark.real
-@pytest.mark.timeout(240)
 @pytest.mark.parametrize("messages", [10_000, pytest.param(100_000, marks=pytest.mark.full)])
 async def test_acknowledged_messages_are_accounted_for_through_crashes(tmp_path, messages):
     """L, D, K4, K7, E11: three kill -9 of nats-server and three of the node, in the middle of the load."""

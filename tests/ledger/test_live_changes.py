@@ -9,7 +9,7 @@ from tests.ledger.live import live, overlapping
 from tests.ledger.promises import most_in_a_second
 from tests.support.until import until
 
-pytestmark = [pytest.mark.real, pytest.mark.timeout(180)]
+pytestmark = pytest.mark.real
 
 
 async def test_states_act_on_the_backlog(tmp_path):

@@ -59,7 +59,6 @@ async def served(world: ProcessWorld, producer, name: str) -> None:
     [(15_000, BODY), pytest.param(500_000, b"x" * 200, marks=pytest.mark.full)],
     ids=["bodies", "index"],
 )
-@pytest.mark.timeout(240)
 async def test_paused_backlog_takes_bounded_memory_and_resumes_in_order(world, count, body):
     """M, E8, E9, X4: memory stays within bounds while the backlog waits, and while it is handled."""
     node = await world.node("write")
@@ -89,7 +88,6 @@ async def test_paused_backlog_takes_bounded_memory_and_resumes_in_order(world, c
     assert 0 == await node.stop()
 
 
-@pytest.mark.timeout(120)
 async def test_backlog_of_slow_messages_is_read_ahead_up_to_a_bound(world):
     """M, E8, E9: other projects are served meanwhile."""
     node = await world.node("obey", concurrency=8)

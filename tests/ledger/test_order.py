@@ -15,7 +15,7 @@ from tests.ledger.replay import check_handled_twice, check_key_order
 from tests.ledger.supervised import Supervised
 from tests.support.until import until
 
-pytestmark = [pytest.mark.real, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.real
 
 _log = logging.getLogger(__name__)
 

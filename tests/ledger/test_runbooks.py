@@ -9,7 +9,7 @@ from tests.ledger.runbook import Runbook
 from tests.ledger.world import ProcessWorld
 from tests.support.until import until
 
-pytestmark = [pytest.mark.real, pytest.mark.full, pytest.mark.timeout(240), pytest.mark.usefixtures("quiet")]
+pytestmark = [pytest.mark.real, pytest.mark.full, pytest.mark.usefixtures("quiet")]
 
 
 async def test_runbooks_of_projects(tmp_path):

@@ -12,7 +12,7 @@ from tests.ledger.promises import begins, begun_again, never_handled
 from tests.oracles.limiter import excess, steady
 from tests.support.until import until
 
-pytestmark = [pytest.mark.real, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.real
 
 QPS, GROUPS = 60, 24
 SECOND = 1_000_000_000

@@ -27,7 +27,7 @@ from tests.ledger.replay import check_repeats, fault
 from tests.ledger.test_shares import GROUPS, ON_ALL, PROJECT, QPS, Skewed
 from tests.support.until import until
 
-pytestmark = [pytest.mark.real, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.real
 
 LONG_S = 600
 REVOKED = "a dead node's lease is revoked"

@@ -135,7 +135,7 @@ class ProcessWorld:
         """The ids of these entries, in order."""
         return [entry.id for entry in self.entries() if entry.what == what]
 
-    async def handled(self, *ids: str, timeout: float = 30.0) -> None:
+    async def handled(self, *ids: str, timeout: float = 60.0) -> None:
         """Wait until these messages are handled; without ids, all acknowledged ones."""
         left = set(ids or self.acknowledged)
 

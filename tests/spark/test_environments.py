@@ -12,7 +12,7 @@ from evenlane.spark.jobs import archive, tables
 from tests.ledger.world import ProcessWorld
 from tests.spark.source.records import Published, record
 
-pytestmark = [pytest.mark.real, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.real
 REFUSAL = "holds records of the environment online, not staging: name another folder"
 
 

@@ -201,7 +201,6 @@ class FeedContract:
             assert sizes == [len(message[4]) for message in taken.messages]
         assert [1, 2, 3, 4, 5, 6] == await whole(world.store, until=6)  # in pulls of other sizes
 
-    @pytest.mark.timeout(240)
     async def test_feed_delivers_20_000_messages_of_all_sizes_in_order(self, world):
         to = subject(world.env)
         for start in range(0, _MIXED, 500):

@@ -15,8 +15,6 @@ from tests.dashboards.files import rules
 from tests.spark.reports import cases
 from tests.spark.reports.rows import after
 
-pytestmark = pytest.mark.timeout(300)  # the report for all tests takes long on a busy machine
-
 
 def first(report, project):
     return report.rows[project][0]

@@ -11,7 +11,7 @@ from evenlane.spark.reports.spans import SPANS
 from evenlane.spark.reports.tenants import recommended, tenants
 from evenlane.spark.schemas import DEAD
 
-pytestmark = [pytest.mark.full, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.full
 
 
 def test_tables_have_distributed_plans_and_start_no_job(spark, tmp_path):

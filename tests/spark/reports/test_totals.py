@@ -2,13 +2,10 @@
 
 from collections import Counter
 
-import pytest
-
 from evenlane.spark.reports.flows import ENDED
 from tests.spark.reports.conftest import WORLDS
 from tests.spark.reports.rows import START
 
-pytestmark = pytest.mark.timeout(300)  # the report for all tests takes long on a busy machine
 FLOWS = (*ENDED, "attempts")
 
 

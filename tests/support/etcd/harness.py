@@ -68,13 +68,13 @@ class EtcdHarness:
             await client.close()
 
 
-async def next_update(watch: Watch, timeout: float = 10.0) -> Listing | Event:
+async def next_update(watch: Watch, timeout: float = 30.0) -> Listing | Event:
     """The next update of the watch."""
     async with asyncio.timeout(timeout):
         return await anext(watch)
 
 
-async def listing(watch: Watch, timeout: float = 10.0) -> Listing:
+async def listing(watch: Watch, timeout: float = 30.0) -> Listing:
     """The next listing. Events before it are skipped."""
     async with asyncio.timeout(timeout):
         async for each in watch:

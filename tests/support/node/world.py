@@ -154,7 +154,7 @@ class World:
         """The state in the lane's settle log."""
         return (await read_settle_log(self.store, lane)).state
 
-    async def all_gone(self, timeout: float = 10.0) -> None:
+    async def all_gone(self, timeout: float = 30.0) -> None:
         """Wait until all messages are settled and removed from their streams."""
         await until(lambda: self.waiting() == 0, timeout, "all streams to be empty")
 

@@ -15,7 +15,7 @@ from evenlane.engine.store.jetstream.export import ranges
 from evenlane.engine.store.jetstream.export.streams import sequence_at, stream, streams
 from tests.support.until import until
 
-pytestmark = [pytest.mark.real, pytest.mark.timeout(60)]
+pytestmark = pytest.mark.real
 
 MEBIBYTE = 1 << 20
 

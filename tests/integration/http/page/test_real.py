@@ -67,7 +67,7 @@ async def shows_owners(page, world):
 
 
 async def replays_dead_letter(page, world):
-    await expect(page.locator(".letter")).to_contain_text("as ordered", timeout=30 * _S)
+    await expect(page.locator(".dead-letter")).to_contain_text("as ordered", timeout=30 * _S)
     await page.get_by_role("button", name="Show dead letter").click()
     await expect(page.locator(".inside pre")).to_have_text("<b>not a word of HTML</b>")
     assert "broken" not in world.ids()

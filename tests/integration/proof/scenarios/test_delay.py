@@ -80,7 +80,6 @@ def test_delay_index_is_exact_and_control_is_not():
 
 @pytest.mark.full
 @pytest.mark.real
-@pytest.mark.timeout(120)
 async def test_small_run_loses_and_repeats_nothing(url):
     """No message is early, repeated or lost through a restart and a handoff. No bars on times here."""
     report = await Delay(SMALL).on_broker(url, 1, 1, silent)

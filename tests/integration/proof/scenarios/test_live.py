@@ -196,7 +196,6 @@ def test_simulated_scheduler_acts_at_once_and_control_does_not():
 
 @pytest.mark.full
 @pytest.mark.real
-@pytest.mark.timeout(180)
 async def test_small_run_yields_all_figures(url, capsys):
     """No bars on times: they need a quiet machine."""
     report = await Live(SMALL).on_broker(url, 1, 1, silent)

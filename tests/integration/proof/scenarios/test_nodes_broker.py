@@ -56,7 +56,6 @@ def test_control_gives_each_node_whole_quota():
 
 @pytest.mark.full
 @pytest.mark.real
-@pytest.mark.timeout(120)
 async def test_three_nodes_keep_quota_and_control_breaks_it(url):
     """Q: with a real leader, leases, plans and messages between nodes."""
     arms, broker = SkewedQuota(0.1).arms(1), NodesBroker(url, 50, 3)
@@ -76,7 +75,6 @@ async def test_three_nodes_keep_quota_and_control_breaks_it(url):
 
 @pytest.mark.full
 @pytest.mark.real
-@pytest.mark.timeout(120)
 async def test_unfair_scheduler_runs_over_nodes(url):
     """X10: the unfair controls: round robin ignores weights and reserves."""
     arm = Reserve(0.1, 2).arms(1)["no rules"]

@@ -49,7 +49,6 @@ class Node:
         return queue
 
 
-@pytest.mark.timeout(120)
 def test_waiting_message_costs_at_most_40_bytes():
     """M: most of a hot tenant's messages are kept as sequences only; 256 kB for the first 256 with their payload."""
     subject = lane_subject("online", 3, "acme", 0, "mid").encode()
@@ -62,7 +61,6 @@ def test_waiting_message_costs_at_most_40_bytes():
     assert (cost.bytes - 256 * 1_000) / MESSAGES <= 40
 
 
-@pytest.mark.timeout(120)
 def test_spilled_message_costs_nothing():
     subject = lane_subject("online", 3, "acme", 0, "mid").encode()
     node = Node(MemoryBudget(index=10))
@@ -73,7 +71,6 @@ def test_spilled_message_costs_nothing():
     assert cost.bytes < 256 * 1_000
 
 
-@pytest.mark.timeout(120)
 def test_idle_queue_costs_at_most_3_kb():
     """M, E16: 60,000 queues fit a node."""
     node = Node(MemoryBudget())
@@ -91,7 +88,6 @@ def test_idle_queue_costs_at_most_3_kb():
     assert cost.bytes / QUEUES <= 3_000
 
 
-@pytest.mark.timeout(120)
 @pytest.mark.parametrize("instants", [1, 977])
 def test_delayed_message_costs_at_most_80_bytes(instants):
     """M: with equal and with different due times."""
@@ -117,7 +113,6 @@ def test_taken_entries_of_a_fifo_are_freed():
     assert cost.bytes < 2 * 8 * 4_096
 
 
-@pytest.mark.timeout(120)
 def test_settled_messages_above_a_pinned_watermark_cost_bounded_memory():
     """M: chunks that are settled completely share one marker. Pinned is the normal case."""
     node = Node(MemoryBudget())
