@@ -261,7 +261,7 @@ class OpenStore(Store, Protocol):
 
 
 class ClusterLayout(Protocol):
-    """The cluster config (`evenlane.engine.cluster.cluster_config.Facts`)."""
+    """The cluster config (`evenlane.engine.cluster.cluster_config.ClusterConfig`)."""
 
     @property
     def partitions(self) -> int: ...

@@ -29,7 +29,7 @@ _ADDED = ("active", "draining", "revision", "number", "deleted")  # fields of an
 
 
 class ClusterLimits(Protocol):
-    """The cluster config (`evenlane.engine.cluster.cluster_config.Facts`)."""
+    """The cluster config (`evenlane.engine.cluster.cluster_config.ClusterConfig`)."""
 
     @property
     def partitions(self) -> int: ...

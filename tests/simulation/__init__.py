@@ -1,7 +1,7 @@
 """A cluster in one process and on one seed: thousands of lives of Evenlane, each of which can be replayed.
 
 The simulation runs the product itself: a node is an `evenlane.engine.runtime.engine.Engine` as in production. Only its
-connections, which it gets by `evenlane.engine.cluster.connections.Connect`, are simulated. `script.py` draws a life
+connections, which it gets by `evenlane.engine.cluster.connections.Connections`, are simulated. `script.py` draws a life
 from the seed, and `world.py` runs it.
 
 - `loop.py`: an event loop whose time is a number. Everything that a node schedules carries the node in its context, so

@@ -35,7 +35,7 @@ class SimNode(Actor):
 
 
 class SimConnect:
-    """`evenlane.engine.cluster.connections.Connect` of one node."""
+    """`evenlane.engine.cluster.connections.Connections` of one node."""
 
     def __init__(self, world: Simulation, node: SimNode) -> None:
         self._world, self._node = world, node

@@ -29,7 +29,7 @@ class Lane:
 
     Invariants:
     - A message handed out in an older `generation` is stale: its result is ignored. The exception is a message in
-      `handover.running`, which may still end.
+      `handoff.running`, which may still end.
     - `unsynced` is `log.unsynced`, the very same list: settled messages that aren't logged yet.
     - A message in `held` isn't handed out: a previous owner's handler is processing it, or has ended it. Its value is
       the subject once the feed has delivered the message, None before.
