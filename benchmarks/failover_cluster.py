@@ -18,7 +18,7 @@ from evenlane.engine.producer.producer import Producer
 from evenlane.engine.producer.put import Put
 from evenlane.ring.coordination.etcd.client import EtcdCoordination
 from evenlane.ring.coordination.ports import Listing
-from evenlane.ring.coordination.ports import Put as Write
+from evenlane.ring.coordination.ports import PutKey as Write
 from evenlane.ring.hashing import partition_of
 
 if TYPE_CHECKING:

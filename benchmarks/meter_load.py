@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import uvloop
 
 from evenlane.engine.base import names
-from evenlane.engine.core.wire.meter_record import Head, LaneRow, QueueRow, TopicRow, encode
+from evenlane.engine.core.wire.meter_record import LaneRow, QueueRow, RecordHead, TopicRow, encode
 from evenlane.engine.store.jetstream.client.connection import Connection
 from evenlane.engine.store.jetstream.client.options import NatsOptions
 from evenlane.engine.store.jetstream.streams import ensure, meter_config
@@ -60,7 +60,7 @@ class Node:
         """The next record, made at `at` (unix ns)."""
         self._number += 1
         steps = self._chance.randbytes(len(self.handled))
-        head = Head(
+        head = RecordHead(
             self.name, BEGAN * _SECOND, self._number, self._number - 1, at, _INTERVAL, 64, _PRIORITIES
         )  # fmt: skip
         return encode(head, self._lanes, self._topics, [self._queue(place, step) for place, step in enumerate(steps)])

@@ -154,7 +154,7 @@ class Bench:
         await node.take_over(range(self.options.partitions), epoch)
         partitions = list(node.partitions.values())
         async with asyncio.timeout(TIMEOUT_S):
-            while any(p.lane.catching_up or p.lane.position < p.lane.high for p in partitions):
+            while any(p.lane.is_catching_up or p.lane.position < p.lane.high for p in partitions):
                 await asyncio.sleep(0.005)
             fed = time.perf_counter() - figures.start
             groups = self.options.partitions * (QUEUES // 3) if then else 0

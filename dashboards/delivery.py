@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from evenlane.dashboards.frame import Part, framed, shelf
-from evenlane.dashboards.panels import Column, Line, bars, course, density, figure, listing
+from evenlane.dashboards.frame import Section, framed, shelf
+from evenlane.dashboards.panels import GraphLine, TableColumn, bars, course, density, figure, listing
 from evenlane.dashboards.queries import (
     ENDED,
     PRIORITIES,
@@ -33,11 +33,11 @@ def dashboard() -> Dashboard:
         "Delivery",
         "Retries, dead letters, expiries, duplicates, and missing messages.",
         (
-            Part("", (shelf(4, *_now()), shelf(9, _table()))),
-            Part("Attempts", (shelf(8, *_attempts()), shelf(8, *_failing()))),
-            Part("Given up", (shelf(8, *_expired_and_dropped()),)),
-            Part("Twice, or never", (shelf(8, *_twice()),)),
-            Part("Times", (shelf(9, *_times()), shelf(8, *_quantiles()))),
+            Section("", (shelf(4, *_now()), shelf(9, _table()))),
+            Section("Attempts", (shelf(8, *_attempts()), shelf(8, *_failing()))),
+            Section("Given up", (shelf(8, *_expired_and_dropped()),)),
+            Section("Twice, or never", (shelf(8, *_twice()),)),
+            Section("Times", (shelf(9, *_times()), shelf(8, *_quantiles()))),
         ),
     )
 
@@ -110,7 +110,7 @@ def _table() -> Panel:
         "Ends of attempts and messages in this time range; click a project for its dashboard.",
         {"project": "Project"},
         *(
-            Column(
+            TableColumn(
                 outcome.capitalize(),
                 total(increase(metric_names.OUTCOMES, *_ALL, f'outcome="{outcome}"'), "project"),
                 steps=((1, colour),) if colour else (),
@@ -118,7 +118,7 @@ def _table() -> Panel:
             )
             for outcome, colour in zip(metric_names.OUTCOMES_OF, ("", "yellow", "red", "orange", ""), strict=True)
         ),
-        Column(
+        TableColumn(
             "Failed of attempts",
             over(
                 total(increase(metric_names.OUTCOMES, *_ALL, 'outcome=~"retried|dead"'), "project"),
@@ -128,7 +128,7 @@ def _table() -> Panel:
             ((0.01, "yellow"), (0.05, "red")),
             1,
         ),
-        Column(
+        TableColumn(
             "Missing", total(increase(metric_names.MISSING_MESSAGES, *_ALL), "project"), steps=((1, "red"),), decimals=0
         ),
         first="Dead",
@@ -140,14 +140,14 @@ def _attempts() -> tuple[Panel, ...]:
         course(
             "How attempts and messages end",
             "Ends per second by outcome; on a log scale, as failures are few compared with handled messages.",
-            Line(total(rate(metric_names.OUTCOMES, *_ALL), "outcome"), "{{outcome}}"),
+            GraphLine(total(rate(metric_names.OUTCOMES, *_ALL), "outcome"), "{{outcome}}"),
             unit="mps",
             log=True,
         ),
         course(
             "Failed of attempts, by priority",
             "Attempts that failed, and expired messages that are kept, of all that ended.",
-            Line(
+            GraphLine(
                 over(
                     total(rate(metric_names.OUTCOMES, *_ALL, 'outcome=~"retried|dead"'), "priority"),
                     total(rate(metric_names.OUTCOMES, *_ALL, ENDED), "priority"),
@@ -164,7 +164,7 @@ def _failing() -> tuple[Panel, ...]:
         course(
             title,
             description,
-            Line(_topmost(outcome), "{{project}}"),
+            GraphLine(_topmost(outcome), "{{project}}"),
             unit="mps",
             projects=True,
         )
@@ -189,7 +189,9 @@ def _expired_and_dropped() -> tuple[Panel, ...]:
         bars(
             title,
             description,
-            Line(total(in_each_span(metric_names.OUTCOMES, *_ALL, f'outcome="{outcome}"'), "priority"), "{{priority}}"),
+            GraphLine(
+                total(in_each_span(metric_names.OUTCOMES, *_ALL, f'outcome="{outcome}"'), "priority"), "{{priority}}"
+            ),
         )
         for title, description, outcome in (
             (
@@ -218,20 +220,20 @@ def _twice() -> tuple[Panel, ...]:
             "Maybe handled twice, by cause",
             "crash: the process died during the handler; hung: the handler exceeded ack_wait; void: the stream was"
             " replaced.",
-            Line(total(in_each_span(metric_names.DUPLICATES), "cause"), "{{cause}}"),
+            GraphLine(total(in_each_span(metric_names.DUPLICATES), "cause"), "{{cause}}"),
         ),
         bars(
             "Missing and stray",
             "Sequences that the store no longer had, and messages on subjects that no queue has; neither should"
             " happen.",
-            Line(total(in_each_span(metric_names.MISSING)), "missing"),
-            Line(total(in_each_span(metric_names.STRAY)), "stray"),
+            GraphLine(total(in_each_span(metric_names.MISSING)), "missing"),
+            GraphLine(total(in_each_span(metric_names.STRAY)), "stray"),
         ),
         course(
             "Copies that wait to be stored",
             "Retries and dead letters that NATS hasn't stored yet; their originals stay, and from 64 on the project"
             " waits.",
-            Line(pending, "{{node}}"),
+            GraphLine(pending, "{{node}}"),
             steps=((64, "red"),),
         ),
     )
@@ -257,7 +259,7 @@ def _quantiles() -> tuple[Panel, ...]:
         course(
             f"{title}, quantiles",
             description,
-            *(Line(quantile(q, name, PRIORITIES), f"p{q * 100:g}") for q in (0.5, 0.9, 0.99)),
+            *(GraphLine(quantile(q, name, PRIORITIES), f"p{q * 100:g}") for q in (0.5, 0.9, 0.99)),
             unit="s",
             log=True,
         )

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from evenlane.dashboards import records
-from evenlane.dashboards.frame import Part, framed, shelf
-from evenlane.dashboards.panels import Column, Line, course, figure, listing
+from evenlane.dashboards.frame import Section, framed, shelf
+from evenlane.dashboards.panels import GraphLine, TableColumn, course, figure, listing
 from evenlane.dashboards.queries import (
     COMPETES,
     PRIORITIES,
@@ -38,10 +38,10 @@ def dashboard() -> Dashboard:
         "Fairness",
         "Share got over share due, noisy neighbours, and the waits of others because of them.",
         (
-            Part("", (shelf(4, *_now()), shelf(10, _table()))),
-            Part("Share got over share due", (shelf(9, *_shares()),)),
-            Part("Noisy neighbours", (shelf(9, *_noisy()),)),
-            Part("Those who keep to their quota", (shelf(9, *_victims()),)),
+            Section("", (shelf(4, *_now()), shelf(10, _table()))),
+            Section("Share got over share due", (shelf(9, *_shares()),)),
+            Section("Noisy neighbours", (shelf(9, *_noisy()),)),
+            Section("Those who keep to their quota", (shelf(9, *_victims()),)),
         ),
     )
 
@@ -126,30 +126,32 @@ def _table() -> Panel:
         "Projects with their slots, their offer against their quota, and their waits for others; click a"
         " project for its dashboard.",
         {"project": "Project"},
-        Column("Slots used", total(rate(metric_names.TENANT_HANDLING, *_ALL), "project"), decimals=2),
-        Column(
+        TableColumn("Slots used", total(rate(metric_names.TENANT_HANDLING, *_ALL), "project"), decimals=2),
+        TableColumn(
             "Got of due", least(_SHARE, "project"), "percentunit", ((0.0, "red"), (0.5, "yellow"), (0.9, "green")), 0
         ),
-        Column(
+        TableColumn(
             "Offered of quota",
             of_env(records.OFFERED_OVER_QUOTA, PROJECTS),
             "percentunit",
             ((1.0, "orange"),),
             0,
         ),
-        Column("Handled", total(rate(metric_names.OUTCOMES, *_ALL, 'outcome="handled"'), "project"), "mps", decimals=1),
-        Column("Quota", total(series(metric_names.QUOTA, PROJECTS), "project"), "mps", decimals=1),
-        Column("Backlog", total(series(metric_names.BACKLOG, *_ALL), "project")),
-        Column(
+        TableColumn(
+            "Handled", total(rate(metric_names.OUTCOMES, *_ALL, 'outcome="handled"'), "project"), "mps", decimals=1
+        ),
+        TableColumn("Quota", total(series(metric_names.QUOTA, PROJECTS), "project"), "mps", decimals=1),
+        TableColumn("Backlog", total(series(metric_names.BACKLOG, *_ALL), "project")),
+        TableColumn(
             "Dwell, mean", over(total(rate(metric_names.TENANT_DWELL, *_ALL), "project"), attempts), "s", decimals=2
         ),
-        Column(
+        TableColumn(
             "Handling, mean",
             over(total(rate(metric_names.TENANT_HANDLING, *_ALL), "project"), attempts),
             "s",
             decimals=3,
         ),
-        Column(
+        TableColumn(
             "Waits for others",
             over(total(rate(metric_names.WAITING_SECONDS, *_ALL, COMPETES), "project"), waited),
             "percentunit",
@@ -166,7 +168,7 @@ def _shares() -> tuple[Panel, ...]:
             "Share got over share due, the least",
             "The ten busy projects that get the least of their due share, on their worst node; below 50 % for long is"
             " starving.",
-            Line(f"bottomk(10, {least(_SHARE, 'project')})", "{{project}}"),
+            GraphLine(f"bottomk(10, {least(_SHARE, 'project')})", "{{project}}"),
             unit="percentunit",
             steps=((0.5, "red"),),
             projects=True,
@@ -175,7 +177,7 @@ def _shares() -> tuple[Panel, ...]:
             "Share got over share due, the most",
             "The ten projects that get the most over their due share; it is fair to use idle slots, but not to take"
             " those of others.",
-            Line(f"topk(10, {most(_SHARE, 'project')})", "{{project}}"),
+            GraphLine(f"topk(10, {most(_SHARE, 'project')})", "{{project}}"),
             unit="percentunit",
             steps=((2, "red"),),
             projects=True,
@@ -188,7 +190,7 @@ def _noisy() -> tuple[Panel, ...]:
         course(
             "Slots used, the most",
             "Handlers that run at the same time, of the ten projects with most of them.",
-            Line(f"topk(10, {total(rate(metric_names.TENANT_HANDLING, *_ALL), 'project')})", "{{project}}"),
+            GraphLine(f"topk(10, {total(rate(metric_names.TENANT_HANDLING, *_ALL), 'project')})", "{{project}}"),
             stacked=True,
             projects=True,
         ),
@@ -196,7 +198,7 @@ def _noisy() -> tuple[Panel, ...]:
             "Offered over quota, the most",
             "Messages per second that arrive, as a part of the quota, all nodes; above 100 % the rest becomes its own"
             " backlog.",
-            Line(f"topk(10, {of_env(records.OFFERED_OVER_QUOTA, PROJECTS)})", "{{project}}"),
+            GraphLine(f"topk(10, {of_env(records.OFFERED_OVER_QUOTA, PROJECTS)})", "{{project}}"),
             unit="percentunit",
             steps=((1, "red"),),
             projects=True,
@@ -210,22 +212,24 @@ def _victims() -> tuple[Panel, ...]:
             "Dwell time, noisy and others",
             "Mean time from put to the handler's start: of projects that keep to their quota, and of those at a limit"
             " of their own; the first must stay flat when the second rises.",
-            Line(_dwell(f"unless on (env, project) {_NOISY}"), "within quota"),
-            Line(_dwell(f"and on (env, project) {_NOISY}"), "at their own limit"),
+            GraphLine(_dwell(f"unless on (env, project) {_NOISY}"), "within quota"),
+            GraphLine(_dwell(f"and on (env, project) {_NOISY}"), "at their own limit"),
             unit="s",
             log=True,
         ),
         course(
             "Dwell time within quota, the longest",
             "The ten longest mean times from put to the handler's start, of projects that keep to their quota.",
-            Line(f"topk(10, {_dwell(f'unless on (env, project) {_NOISY}', 'project')})", "{{project}}"),
+            GraphLine(f"topk(10, {_dwell(f'unless on (env, project) {_NOISY}', 'project')})", "{{project}}"),
             unit="s",
             projects=True,
         ),
         course(
             "Waits because of others",
             "Heads of queues that wait for slots of others, on average, of the ten projects with most of them.",
-            Line(f"topk(10, {total(rate(metric_names.WAITING_SECONDS, *_ALL, COMPETES), 'project')})", "{{project}}"),
+            GraphLine(
+                f"topk(10, {total(rate(metric_names.WAITING_SECONDS, *_ALL, COMPETES), 'project')})", "{{project}}"
+            ),
             projects=True,
         ),
     )

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from evenlane.dashboards import fleet_nodes as nodes
 from evenlane.dashboards import records
-from evenlane.dashboards.frame import Part, framed, shelf
-from evenlane.dashboards.panels import Column, Line, course, figure, listing
+from evenlane.dashboards.frame import Section, framed, shelf
+from evenlane.dashboards.panels import GraphLine, TableColumn, course, figure, listing
 from evenlane.dashboards.queries import (
     COMPETES,
     PRIORITIES,
@@ -39,11 +39,13 @@ def dashboard() -> Dashboard:
         "Fleet",
         "All nodes of an environment: rates, saturation, ownership and rebalances. Begin here.",
         (
-            Part("", (shelf(4, *_now()), shelf(8, *_attention(), widths=(8,)))),
-            Part("Rates", (shelf(8, *_rates()), shelf(8, *_times()))),
-            Part("What waits", (shelf(8, *_waits()),)),
-            Part("Saturation", (shelf(8, *nodes.saturation()), shelf(8, *nodes.behind()), shelf(8, *nodes.process()))),
-            Part(
+            Section("", (shelf(4, *_now()), shelf(8, *_attention(), widths=(8,)))),
+            Section("Rates", (shelf(8, *_rates()), shelf(8, *_times()))),
+            Section("What waits", (shelf(8, *_waits()),)),
+            Section(
+                "Saturation", (shelf(8, *nodes.saturation()), shelf(8, *nodes.behind()), shelf(8, *nodes.process()))
+            ),
+            Section(
                 "Nodes and ownership",
                 (shelf(9, *nodes.table(), widths=(16,)), shelf(8, *nodes.ownership()), shelf(4, *nodes.figures())),
             ),
@@ -121,7 +123,7 @@ def _attention() -> tuple[Panel, ...]:
             "What fires",
             "Alerts of Evenlane that fire now, by project or node; their runbooks say what to do.",
             {"alertname": "Alert", "severity": "Severity", "project": "Project", "instance": "Node"},
-            Column("Firing", f"count by (alertname, severity, project, instance) ({_FIRING})"),
+            TableColumn("Firing", f"count by (alertname, severity, project, instance) ({_FIRING})"),
             first="Severity",
             most_first=False,
         ),
@@ -130,23 +132,25 @@ def _attention() -> tuple[Panel, ...]:
             "The ten projects whose oldest message is latest against its target, all nodes; click one for its"
             " dashboard.",
             {"project": "Project"},
-            Column(
+            TableColumn(
                 "Of target",
                 _LATEST,
                 "percentunit",
                 late,
                 0,
             ),
-            Column("Oldest", _of_latest(most(series(metric_names.OLDEST, PRIORITIES), "project")), "s", decimals=1),
-            Column("Backlog", _of_latest(total(series(metric_names.BACKLOG, PRIORITIES), "project"))),
-            Column(
+            TableColumn(
+                "Oldest", _of_latest(most(series(metric_names.OLDEST, PRIORITIES), "project")), "s", decimals=1
+            ),
+            TableColumn("Backlog", _of_latest(total(series(metric_names.BACKLOG, PRIORITIES), "project"))),
+            TableColumn(
                 "Handled",
                 _of_latest(total(rate(metric_names.OUTCOMES, 'outcome="handled"', PRIORITIES), "project")),
                 "mps",
                 decimals=1,
             ),
-            Column("Quota", _of_latest(total(series(metric_names.QUOTA), "project")), "mps", decimals=1),
-            Column(
+            TableColumn("Quota", _of_latest(total(series(metric_names.QUOTA), "project")), "mps", decimals=1),
+            TableColumn(
                 "Waits for others",
                 _of_latest(
                     over(
@@ -170,14 +174,14 @@ def _rates() -> tuple[Panel, ...]:
             "Arrivals and ends",
             "Messages per second that come in (also retries, and delayed messages that become due), and the ends of"
             " attempts.",
-            Line(total(rate(metric_names.ARRIVED, PRIORITIES)), "arrived"),
-            Line(ended, "{{outcome}}"),
+            GraphLine(total(rate(metric_names.ARRIVED, PRIORITIES)), "arrived"),
+            GraphLine(ended, "{{outcome}}"),
             unit="mps",
         ),
         course(
             "Handled by priority",
             "Messages per second that are handled; if a low priority gets none, higher ones take all.",
-            Line(total(rate(metric_names.OUTCOMES, 'outcome="handled"', PRIORITIES), "priority"), "{{priority}}"),
+            GraphLine(total(rate(metric_names.OUTCOMES, 'outcome="handled"', PRIORITIES), "priority"), "{{priority}}"),
             unit="mps",
             stacked=True,
         ),
@@ -190,7 +194,7 @@ def _times() -> tuple[Panel, ...]:
             title,
             description,
             *(
-                Line(quantile(q, name, PRIORITIES, by=("priority",)), f"{{{{priority}}}} p{q * 100:g}")
+                GraphLine(quantile(q, name, PRIORITIES, by=("priority",)), f"{{{{priority}}}} p{q * 100:g}")
                 for q in (0.5, 0.99)
             ),
             unit="s",
@@ -217,20 +221,20 @@ def _waits() -> tuple[Panel, ...]:
             "Messages that wait, by reason",
             "Messages that wait behind a head with this reason; quota and paused are intended, the slots'"
             " reasons (fairness, handlers_busy, headroom) call for more nodes.",
-            Line(total(rate(metric_names.WAITING_MESSAGE_SECONDS, PRIORITIES), "reason"), "{{reason}}"),
+            GraphLine(total(rate(metric_names.WAITING_MESSAGE_SECONDS, PRIORITIES), "reason"), "{{reason}}"),
             stacked=True,
         ),
         course(
             "Backlog by priority",
             "Messages that are due and wait; high should be near 0.",
-            Line(total(series(metric_names.BACKLOG, PRIORITIES), "priority"), "{{priority}}"),
+            GraphLine(total(series(metric_names.BACKLOG, PRIORITIES), "priority"), "{{priority}}"),
             stacked=True,
         ),
         course(
             "Latest against target, by priority",
             "The oldest message's age as a part of its priority's target, worst project, all nodes; above the line"
             " it is late.",
-            Line(most(of_env(records.AGE_OVER_TARGET, PRIORITIES), "priority"), "{{priority}}"),
+            GraphLine(most(of_env(records.AGE_OVER_TARGET, PRIORITIES), "priority"), "{{priority}}"),
             unit="percentunit",
             steps=((1, "red"),),
         ),

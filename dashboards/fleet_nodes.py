@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from evenlane.dashboards.panels import Column, Line, bars, course, figure, listing
+from evenlane.dashboards.panels import GraphLine, TableColumn, bars, course, figure, listing
 from evenlane.dashboards.queries import (
     PROCESS_CPU,
     PROCESS_MEMORY,
@@ -32,7 +32,7 @@ def saturation() -> tuple[Panel, ...]:
         course(
             "Slots busy by node",
             "Handlers that run, of all a node may run; at 100 % for long add nodes or concurrency.",
-            Line(
+            GraphLine(
                 named(over(total(series(metric_names.SLOTS_BUSY), *_EACH), total(series(metric_names.SLOTS), *_EACH))),
                 "{{node}}",
             ),
@@ -44,7 +44,7 @@ def saturation() -> tuple[Panel, ...]:
             "Payload budget used",
             "Bytes of messages that a node holds ready, of its budget; full means that bodies are read again when their"
             " turn comes.",
-            Line(
+            GraphLine(
                 named(
                     over(
                         total(series(metric_names.PAYLOAD), *_EACH), total(series(metric_names.PAYLOAD_BUDGET), *_EACH)
@@ -58,7 +58,7 @@ def saturation() -> tuple[Panel, ...]:
         course(
             "Messages in the index",
             "Messages that a node knows of; it grows with the backlog, at 8 bytes each.",
-            Line(named(total(series(metric_names.INDEX), *_EACH)), "{{node}}"),
+            GraphLine(named(total(series(metric_names.INDEX), *_EACH)), "{{node}}"),
         ),
     )
 
@@ -69,9 +69,9 @@ def behind() -> tuple[Panel, ...]:
             "Loop lag",
             "The longest delay of a node's event loop in the last 10 to 20 s; above 1 s a handler blocks it, which is"
             " counted from then on.",
-            Line(named(most(series(metric_names.LOOP_LAG), *_EACH)), "{{node}}"),
-            Line(named(most(in_each_span(metric_names.LOOP_BLOCKED), *_EACH)), "{{node}} blocked"),
-            Line(
+            GraphLine(named(most(series(metric_names.LOOP_LAG), *_EACH)), "{{node}}"),
+            GraphLine(named(most(in_each_span(metric_names.LOOP_BLOCKED), *_EACH)), "{{node}} blocked"),
+            GraphLine(
                 named(most(in_each_span(metric_names.ENDED_BLOCKED), *_EACH)),
                 "{{node}} took over from a blocked process",
             ),
@@ -82,20 +82,20 @@ def behind() -> tuple[Panel, ...]:
             "Troubles",
             "Troubles of nodes, by kind: the event loop is blocked, etcd and the node differ about its partitions,"
             " or NATS can't write.",
-            Line(named(most(series(metric_names.TROUBLE), *_EACH, "kind")), "{{node}} {{kind}}"),
+            GraphLine(named(most(series(metric_names.TROUBLE), *_EACH, "kind")), "{{node}} {{kind}}"),
             steps=((1, "red"),),
         ),
         course(
             "Settle lag by node",
             "How long the oldest result has not been durable; from about 1 s on a node starts nothing: look at NATS.",
-            Line(named(most(series(metric_names.SETTLE_LAG), *_EACH)), "{{node}}"),
+            GraphLine(named(most(series(metric_names.SETTLE_LAG), *_EACH)), "{{node}}"),
             unit="s",
             steps=((1, "red"),),
         ),
         course(
             "Copies that wait to be stored",
             "Retries and dead letters that NATS hasn't stored yet; with 64 of one project nothing more of it starts.",
-            Line(named(total(series(metric_names.PENDING_COPIES), *_EACH)), "{{node}}"),
+            GraphLine(named(total(series(metric_names.PENDING_COPIES), *_EACH)), "{{node}}"),
             steps=((64, "red"),),
         ),
     )
@@ -107,20 +107,20 @@ def process() -> tuple[Panel, ...]:
         course(
             "Processor",
             "Cores that a node's process uses; a node is one process and rarely uses more than one.",
-            Line(_of_process(cpu), "{{node}}"),
+            GraphLine(_of_process(cpu), "{{node}}"),
             unit="short",
             steps=((0.9, "yellow"),),
         ),
         course(
             "Memory",
             "Resident memory of a node's process; it should level off, as all buffers are bounded but queues seen.",
-            Line(_of_process(PROCESS_MEMORY), "{{node}}"),
+            GraphLine(_of_process(PROCESS_MEMORY), "{{node}}"),
             unit="bytes",
         ),
         course(
             "How late the figures are",
             "How long a node needs to look at all its queues once: gauges of projects are as old as that.",
-            Line(named(most(series(metric_names.ROUND), *_EACH)), "{{node}}"),
+            GraphLine(named(most(series(metric_names.ROUND), *_EACH)), "{{node}}"),
             unit="s",
             steps=((30, "yellow"),),
         ),
@@ -134,15 +134,17 @@ def table() -> tuple[Panel, ...]:
             "The nodes",
             "Each node with its partitions and the rest of its lease; a lease with 0 s left has fenced the node.",
             {"node": "Node", "instance": "Address", "version": "Version"},
-            Column("Partitions", total(series(metric_names.OWNED), "instance")),
-            Column("Up", most(series(metric_names.NODE), "node", "instance", "version"), "bool_yes_no"),
-            Column("Generation", most(series(metric_names.GENERATION), "instance")),
-            Column("Leads", most(series(metric_names.LEADER), "instance"), "bool_yes_no"),
-            Column("Lease left", least(series(metric_names.LEASE_LEFT), "instance"), "s", lease, 1),
-            Column("Renewed before", most(series(metric_names.LEASE_AGE), "instance"), "s", decimals=1),
-            Column("NATS", least(series(metric_names.CONNECTED, 'server="nats"'), "instance"), "bool_on_off"),
-            Column("Projects", most(series(metric_names.PROJECTS), "instance")),
-            Column("Handled", total(rate(metric_names.OUTCOMES, 'outcome="handled"'), "instance"), "mps", decimals=1),
+            TableColumn("Partitions", total(series(metric_names.OWNED), "instance")),
+            TableColumn("Up", most(series(metric_names.NODE), "node", "instance", "version"), "bool_yes_no"),
+            TableColumn("Generation", most(series(metric_names.GENERATION), "instance")),
+            TableColumn("Leads", most(series(metric_names.LEADER), "instance"), "bool_yes_no"),
+            TableColumn("Lease left", least(series(metric_names.LEASE_LEFT), "instance"), "s", lease, 1),
+            TableColumn("Renewed before", most(series(metric_names.LEASE_AGE), "instance"), "s", decimals=1),
+            TableColumn("NATS", least(series(metric_names.CONNECTED, 'server="nats"'), "instance"), "bool_on_off"),
+            TableColumn("Projects", most(series(metric_names.PROJECTS), "instance")),
+            TableColumn(
+                "Handled", total(rate(metric_names.OUTCOMES, 'outcome="handled"'), "instance"), "mps", decimals=1
+            ),
             first="Partitions",
         ),
         listing(
@@ -150,7 +152,9 @@ def table() -> tuple[Panel, ...]:
             "The owner of each partition and its epoch; two rows for one partition are the previous and the"
             " present owner.",
             {"partition": "Partition", "node": "Node"},
-            Column("Epoch", most(named(most(series(metric_names.EPOCH), "partition", *_EACH)), "partition", "node")),
+            TableColumn(
+                "Epoch", most(named(most(series(metric_names.EPOCH), "partition", *_EACH)), "partition", "node")
+            ),
             first="Partition",
             most_first=False,
         ),
@@ -162,27 +166,27 @@ def ownership() -> tuple[Panel, ...]:
         course(
             "Partitions owned",
             "Number of partitions by node; steps are rebalances, a gap is partitions without an owner.",
-            Line(named(total(series(metric_names.OWNED), *_EACH)), "{{node}}"),
+            GraphLine(named(total(series(metric_names.OWNED), *_EACH)), "{{node}}"),
             stacked=True,
         ),
         bars(
             "Rebalances",
             "Partitions that came or went in the time of each bar; lost ones were not handed off: a lease ended or etcd"
             " lost a key.",
-            Line(total(in_each_span(metric_names.MOVES), "how"), "{{how}}"),
+            GraphLine(total(in_each_span(metric_names.MOVES), "how"), "{{how}}"),
         ),
         course(
             "Lease left",
             "How long a node may work without a renewal; it moves between half and whole, at 0 the node starts"
             " nothing.",
-            Line(named(least(series(metric_names.LEASE_LEFT), *_EACH)), "{{node}}"),
+            GraphLine(named(least(series(metric_names.LEASE_LEFT), *_EACH)), "{{node}}"),
             unit="s",
         ),
         course(
             "Plan carried out",
             "The generation of the plan that each node has carried out; a node that stays behind can't acquire or"
             " release partitions.",
-            Line(named(most(series(metric_names.GENERATION), *_EACH)), "{{node}}"),
+            GraphLine(named(most(series(metric_names.GENERATION), *_EACH)), "{{node}}"),
         ),
     )
 

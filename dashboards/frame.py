@@ -31,7 +31,7 @@ _OTHERS = (
 )
 
 
-class Shelf(NamedTuple):
+class PanelRow(NamedTuple):
     """Panels in a row. `widths` are those of the first panels; the others share the remaining width."""
 
     height: int
@@ -39,19 +39,19 @@ class Shelf(NamedTuple):
     widths: tuple[int, ...] = ()
 
 
-class Part(NamedTuple):
+class Section(NamedTuple):
     """Shelves under a heading; the first part of a dashboard has none."""
 
     title: str
-    shelves: tuple[Shelf, ...]
+    shelves: tuple[PanelRow, ...]
 
 
-def shelf(height: int, *panels: Panel, widths: tuple[int, ...] = ()) -> Shelf:
-    return Shelf(height, panels, widths)
+def shelf(height: int, *panels: Panel, widths: tuple[int, ...] = ()) -> PanelRow:
+    return PanelRow(height, panels, widths)
 
 
 def framed(
-    title: str, description: str, parts: tuple[Part, ...], *, one_project: bool = False, projects: bool = True
+    title: str, description: str, parts: tuple[Section, ...], *, one_project: bool = False, projects: bool = True
 ) -> Dashboard:
     """Build a dashboard for one project, for the selected ones, or for all."""
     uid = f"evenlane-{title.lower()}"
@@ -150,7 +150,7 @@ def _mark(name: str, expr: str, colour: str, text: str, title: str = "") -> Anno
 # ---- places
 
 
-def _placed(parts: tuple[Part, ...]) -> list[Panel | RowPanel]:
+def _placed(parts: tuple[Section, ...]) -> list[Panel | RowPanel]:
     """Lay the panels out from the top, numbered from 1."""
     placed: list[Panel | RowPanel] = []
     y = 0
@@ -167,7 +167,7 @@ def _placed(parts: tuple[Part, ...]) -> list[Panel | RowPanel]:
     return placed
 
 
-def _columns(each: Shelf) -> list[tuple[int, int]]:
+def _columns(each: PanelRow) -> list[tuple[int, int]]:
     """Return each panel's start and width."""
     left = len(each.panels) - len(each.widths)
     widths = [*each.widths, *[(_WIDTH - sum(each.widths)) // left] * left]

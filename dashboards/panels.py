@@ -39,7 +39,7 @@ TENANT = f"/d/evenlane-tenant/evenlane-tenant?{_HERE}&var-project="
 """Address of a project's dashboard, without the project."""
 
 
-class Line(NamedTuple):
+class GraphLine(NamedTuple):
     """A line. `legend` is in Grafana's format: `{{label}}` is a label's value. Reference lines are `dashed`."""
 
     expr: str
@@ -47,7 +47,7 @@ class Line(NamedTuple):
     dashed: bool = False
 
 
-class Column(NamedTuple):
+class TableColumn(NamedTuple):
     """A column of a table: its values and their format."""
 
     name: str
@@ -95,7 +95,7 @@ def figure(
 def course(
     title: str,
     description: str,
-    *lines: Line,
+    *lines: GraphLine,
     unit: str = "short",
     stacked: bool = False,
     steps: looks.Steps = (),
@@ -131,7 +131,7 @@ def course(
     return panel.build()
 
 
-def bars(title: str, description: str, *lines: Line, unit: str = "short") -> Panel:
+def bars(title: str, description: str, *lines: GraphLine, unit: str = "short") -> Panel:
     """Build a panel with counts per span of time, for rare events."""
     panel = (
         _over_time(title, description, unit, busy=False)
@@ -173,7 +173,7 @@ def density(title: str, description: str, expr: str) -> Panel:
 
 
 def listing(
-    title: str, description: str, keys: dict[str, str], *columns: Column, first: str, most_first: bool = True
+    title: str, description: str, keys: dict[str, str], *columns: TableColumn, first: str, most_first: bool = True
 ) -> Panel:
     """Build a table with a row per value of the labels `keys` (label -> heading), ordered by the column `first`. A
     project links to its dashboard.
@@ -226,7 +226,7 @@ def _over_time(title: str, description: str, unit: str, *, busy: bool) -> timese
     )
 
 
-def _cells(column: Column) -> list[DynamicConfigValue]:
+def _cells(column: TableColumn) -> list[DynamicConfigValue]:
     properties = [DynamicConfigValue("unit", column.unit)]
     if column.decimals is not None:
         properties.append(DynamicConfigValue("decimals", column.decimals))

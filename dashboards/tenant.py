@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from evenlane.dashboards import looks, records
-from evenlane.dashboards.frame import Part, framed, shelf
-from evenlane.dashboards.panels import Line, bars, course, figure
+from evenlane.dashboards.frame import Section, framed, shelf
+from evenlane.dashboards.panels import GraphLine, bars, course, figure
 from evenlane.dashboards.queries import (
     COMPETES,
     PRIORITIES,
@@ -35,11 +35,11 @@ def dashboard() -> Dashboard:
         "Tenant",
         "One project: backlog, age, rates, wait reasons, quota used, forecast. `evenlane why` says the same in words.",
         (
-            Part("", (shelf(4, *_now()),)),
-            Part("What waits, and for what", (shelf(8, *_backlog()), shelf(8, *_reasons()))),
-            Part("Rates and quota", (shelf(8, *_rates()),)),
-            Part("Time and share", (shelf(8, *_times()), shelf(8, *_slots()))),
-            Part("What fails", (shelf(8, *_failures()),)),
+            Section("", (shelf(4, *_now()),)),
+            Section("What waits, and for what", (shelf(8, *_backlog()), shelf(8, *_reasons()))),
+            Section("Rates and quota", (shelf(8, *_rates()),)),
+            Section("Time and share", (shelf(8, *_times()), shelf(8, *_slots()))),
+            Section("What fails", (shelf(8, *_failures()),)),
         ),
         one_project=True,
     )
@@ -125,21 +125,21 @@ def _backlog() -> tuple[Panel, ...]:
         course(
             "Backlog by priority",
             "Messages that are due and wait.",
-            Line(total(series(metric_names.BACKLOG, *_MINE), "priority"), "{{priority}}"),
+            GraphLine(total(series(metric_names.BACKLOG, *_MINE), "priority"), "{{priority}}"),
             stacked=True,
         ),
         course(
             "Age of the oldest, and its target",
             "How long the oldest message has waited, by priority; above the dashed target of its priority it is late.",
-            Line(most(series(metric_names.OLDEST, *_MINE), "priority"), "{{priority}}"),
-            Line(f'{records.AGE_TARGET}{{priority!="",{PRIORITIES}}}', "target of {{priority}}", dashed=True),
+            GraphLine(most(series(metric_names.OLDEST, *_MINE), "priority"), "{{priority}}"),
+            GraphLine(f'{records.AGE_TARGET}{{priority!="",{PRIORITIES}}}', "target of {{priority}}", dashed=True),
             unit="s",
         ),
         course(
             "Forecast",
             "When the backlog of a priority is empty, at the rates of the last half minute; a line at one year means"
             " never.",
-            Line(
+            GraphLine(
                 capped(most(series(metric_names.TIME_TO_EMPTY, *_MINE), "priority"), looks.FOR_EVER_S), "{{priority}}"
             ),
             unit="s",
@@ -155,14 +155,14 @@ def _reasons() -> tuple[Panel, ...]:
             "Messages that wait, by reason",
             "Messages that wait behind a head with this reason; docs/reference/wait-reasons.md has a remedy for each "
             "reason.",
-            Line(total(rate(metric_names.WAITING_MESSAGE_SECONDS, *_MINE), "reason"), "{{reason}}"),
+            GraphLine(total(rate(metric_names.WAITING_MESSAGE_SECONDS, *_MINE), "reason"), "{{reason}}"),
             stacked=True,
         ),
         course(
             "What it waits for, as shares of the time",
             "Share of each reason in the waiting time of its queues' heads; mostly quota means that it waits for"
             " itself, mostly fairness, handlers_busy or headroom for others.",
-            Line(f"{total(waited, 'reason')} / on () group_left () ({total(waited)} > 0)", "{{reason}}"),
+            GraphLine(f"{total(waited, 'reason')} / on () group_left () ({total(waited)} > 0)", "{{reason}}"),
             unit="percentunit",
             stacked=True,
             most=1,
@@ -170,7 +170,7 @@ def _reasons() -> tuple[Panel, ...]:
         course(
             "Queues that wait now",
             "Queues (groups and priorities) by the present wait reason of their head.",
-            Line(total(series(metric_names.WAITING_QUEUES, *_MINE), "reason"), "{{reason}}"),
+            GraphLine(total(series(metric_names.WAITING_QUEUES, *_MINE), "reason"), "{{reason}}"),
             stacked=True,
         ),
     )
@@ -181,29 +181,29 @@ def _rates() -> tuple[Panel, ...]:
         course(
             "Offered, handled and quota",
             "Arrivals and handled messages against the quota of all nodes; arrivals above the quota become backlog.",
-            Line(total(rate(metric_names.ARRIVED, PROJECTS)), "arrived"),
-            Line(total(rate(metric_names.OUTCOMES, PROJECTS, 'outcome="handled"')), "handled"),
-            Line(total(series(metric_names.QUOTA, PROJECTS)), "quota", dashed=True),
+            GraphLine(total(rate(metric_names.ARRIVED, PROJECTS)), "arrived"),
+            GraphLine(total(rate(metric_names.OUTCOMES, PROJECTS, 'outcome="handled"')), "handled"),
+            GraphLine(total(series(metric_names.QUOTA, PROJECTS)), "quota", dashed=True),
             unit="mps",
         ),
         course(
             "Handled by priority",
             "Messages per second that are handled; strict priority starves low ones if high fills the quota.",
-            Line(total(rate(metric_names.OUTCOMES, *_MINE, 'outcome="handled"'), "priority"), "{{priority}}"),
+            GraphLine(total(rate(metric_names.OUTCOMES, *_MINE, 'outcome="handled"'), "priority"), "{{priority}}"),
             unit="mps",
             stacked=True,
         ),
         course(
             "Rates of the forecast",
             "Arrivals and departures over up to half a minute: the forecast uses these rates. Gaps are takeovers.",
-            Line(total(series(metric_names.ARRIVAL_RATE, *_MINE)), "arrives"),
-            Line(total(series(metric_names.DRAIN_RATE, *_MINE)), "leaves"),
+            GraphLine(total(series(metric_names.ARRIVAL_RATE, *_MINE)), "arrives"),
+            GraphLine(total(series(metric_names.DRAIN_RATE, *_MINE)), "leaves"),
             unit="mps",
         ),
         course(
             "Quota by node",
             "The part of its quota that each node may use now, with loans; it follows the backlog.",
-            Line(total(series(metric_names.QUOTA, PROJECTS), "instance"), "{{instance}}"),
+            GraphLine(total(series(metric_names.QUOTA, PROJECTS), "instance"), "{{instance}}"),
             unit="mps",
             stacked=True,
         ),
@@ -216,13 +216,13 @@ def _times() -> tuple[Panel, ...]:
         course(
             "Dwell time, mean",
             "From put (or due) to the start of the handler, mean by priority.",
-            Line(over(total(rate(metric_names.TENANT_DWELL, *_MINE), "priority"), attempts), "{{priority}}"),
+            GraphLine(over(total(rate(metric_names.TENANT_DWELL, *_MINE), "priority"), attempts), "{{priority}}"),
             unit="s",
         ),
         course(
             "Handling time, mean",
             "How long its handlers run, mean by priority; slow ones use up slots, not quota.",
-            Line(over(total(rate(metric_names.TENANT_HANDLING, *_MINE), "priority"), attempts), "{{priority}}"),
+            GraphLine(over(total(rate(metric_names.TENANT_HANDLING, *_MINE), "priority"), attempts), "{{priority}}"),
             unit="s",
         ),
     )
@@ -233,13 +233,13 @@ def _slots() -> tuple[Panel, ...]:
         course(
             "Slots used",
             "Handlers of the project that run at the same time, and messages about to be handled.",
-            Line(total(rate(metric_names.TENANT_HANDLING, *_MINE)), "slots, mean"),
-            Line(total(series(metric_names.IN_FLIGHT, *_MINE)), "in flight"),
+            GraphLine(total(rate(metric_names.TENANT_HANDLING, *_MINE)), "slots, mean"),
+            GraphLine(total(series(metric_names.IN_FLIGHT, *_MINE)), "in flight"),
         ),
         course(
             "Share got over share due",
             "Slot time over what max-min fairness gives it, by node, while it is busy; 100 % is fair.",
-            Line(series(metric_names.FAIR_SHARE, PROJECTS), "{{instance}}"),
+            GraphLine(series(metric_names.FAIR_SHARE, PROJECTS), "{{instance}}"),
             unit="percentunit",
             steps=((1, "green"),),
         ),
@@ -247,7 +247,7 @@ def _slots() -> tuple[Panel, ...]:
             "Waits because of others",
             "Heads of its queues that wait for slots of others, on average; with much of it, more nodes or a"
             " `reserve` help.",
-            Line(total(rate(metric_names.WAITING_SECONDS, *_MINE, COMPETES), "reason"), "{{reason}}"),
+            GraphLine(total(rate(metric_names.WAITING_SECONDS, *_MINE, COMPETES), "reason"), "{{reason}}"),
             stacked=True,
         ),
     )
@@ -258,14 +258,14 @@ def _failures() -> tuple[Panel, ...]:
         course(
             "How attempts and messages end",
             "Ends per second; many retries mean that its handler or endpoint fails.",
-            Line(total(rate(metric_names.OUTCOMES, *_MINE), "outcome"), "{{outcome}}"),
+            GraphLine(total(rate(metric_names.OUTCOMES, *_MINE), "outcome"), "{{outcome}}"),
             unit="mps",
         ),
         bars(
             "Dead letters, expired and dropped",
             "Messages that ended unhandled in the time of each bar; `evenlane dlq list` shows the dead letters"
             " with their errors.",
-            Line(
+            GraphLine(
                 total(in_each_span(metric_names.OUTCOMES, *_MINE, _DEAD_OR_GONE), "outcome"),
                 "{{outcome}}",
             ),

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from evenlane.engine.cli.options import Given, Json, common, past
+from evenlane.engine.cli.options import CommonOptions, Json, common, past
 from evenlane.engine.cli.output import print_json
 from evenlane.engine.errors import ConfigError, EvenlaneError
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from evenlane.engine.base.config.settings import Settings
     from evenlane.engine.control.topics.client import TopicClient
     from evenlane.engine.control.topics.status import TopicStatus
-    from evenlane.spark.jobs.report import Wanted, Written
+    from evenlane.spark.jobs.report import ReportFiles, ReportRequest
     from evenlane.spark.reports.targets import Targets
 
 _SECOND = 1_000_000_000
@@ -47,7 +47,7 @@ _Master = Annotated[str | None, typer.Option("--master", metavar="URL", help="Wh
 
 @common
 def report(
-    given: Given,
+    given: CommonOptions,
     *,
     out: _Out,
     window: _Window = "1h",
@@ -79,9 +79,9 @@ def report(
 
     if (why := missing()) is not None:
         raise EvenlaneError(why)
-    from evenlane.spark.jobs.report import Wanted, ask, check
+    from evenlane.spark.jobs.report import ReportRequest, ask, check
 
-    wanted = Wanted(
+    wanted = ReportRequest(
         out=out, env=settings.env, source=_source(settings), window=window,
         formats=[each.strip() for each in formats.split(",")],
         archive=archive, since=_moment(since), until=_moment(until), targets=_targets(targets),
@@ -114,12 +114,12 @@ def _quiet_wire() -> None:
     logging.getLogger().addFilter(lambda record: not record.getMessage().endswith("while sending command."))
 
 
-def _made(wanted: Wanted, master: str | None) -> Written:
-    from evenlane.engine.cli.progress import Shown
+def _made(wanted: ReportRequest, master: str | None) -> ReportFiles:
+    from evenlane.engine.cli.progress import ProgressDisplay
     from evenlane.spark.jobs.report import write
     from evenlane.spark.session import session
 
-    with Shown("starting Spark", plain=True) as shown:
+    with ProgressDisplay("starting Spark", plain=True) as shown:
         opened = session("evenlane report", master=master)
         return write(opened, wanted, lambda what, share: shown.update(share, what=what))
 
@@ -168,7 +168,7 @@ def _duration(text: str) -> float:
         raise ConfigError(f"--targets: {error}") from None
 
 
-def _asked(given: Given) -> tuple[Sequence[str], dict[str, dict[str, Any]] | None]:
+def _asked(given: CommonOptions) -> tuple[Sequence[str], dict[str, dict[str, Any]] | None]:
     """Return the priorities, and the topics' specs: a recommended quota changes only their `qps`. Topics are None if
     etcd can't be reached; priorities are empty then, or if etcd doesn't know the environment.
     """

@@ -47,7 +47,7 @@ async def scatter(
     pending = set(nodes)
     arrived = asyncio.Event()
 
-    def take(_subject: bytes, _reply: bytes, headers: bytes, body: bytes) -> None:
+    def on_answer_message(_subject: bytes, _reply: bytes, headers: bytes, body: bytes) -> None:
         if headers.startswith(NO_RESPONDERS):  # no subscriber: the server says so at once
             pending.clear()
             arrived.set()
@@ -64,7 +64,7 @@ async def scatter(
         arrived.set()
 
     inbox = f"{INBOX}{token_hex(11)}"
-    listening = bus.listen(inbox, take)
+    listening = bus.listen(inbox, on_answer_message)
     try:
         bus.send(subject, body, reply=inbox)
         async with asyncio.timeout(timeout_s) as limit:

@@ -15,23 +15,23 @@ _NAMED = 20  # projects
 
 
 class LogThrottle:
-    """Allows `of_kind` entries per kind, and 100 in total, in each interval. If more were suppressed, `sum_up(count,
-    projects, unnamed)` is called at its end: with their number, the 20 projects with the most by count, and the count
-    of all others.
+    """Allows `of_kind` entries per kind, and 100 in total, in each interval. If more were suppressed,
+    `on_suppressed(count, projects, unnamed)` is called at its end: with their number, the 20 projects with the most by
+    count, and the count of all others.
 
     Invariant: `_ends` is set from the first entry of an interval to its end; the counters are those of that interval.
     """
 
     def __init__(
-        self, of_kind: int, sum_up: Callable[[int, dict[str, int], int], object], *, every_s: float = EVERY_S
+        self, of_kind: int, on_suppressed: Callable[[int, dict[str, int], int], object], *, every_s: float = EVERY_S
     ) -> None:
-        self._of_kind, self._sum_up, self._every_s = of_kind, sum_up, every_s
+        self._of_kind, self._on_suppressed, self._every_s = of_kind, on_suppressed, every_s
         self._logged: Counter[tuple[str, str]] = Counter()
         self._suppressed: Counter[str] = Counter()
         self._lines = 0
         self._ends: asyncio.TimerHandle | None = None
 
-    def may(self, project: str, kind: str = "") -> bool:
+    def may_log(self, project: str, kind: str = "") -> bool:
         """Return whether to log now; otherwise count the entry as suppressed. Kinds are per project."""
         if self._ends is None:
             self._ends = asyncio.get_running_loop().call_later(self._every_s, self._end)
@@ -54,4 +54,4 @@ class LogThrottle:
         self._ends, self._lines = None, 0
         if suppressed:
             most = dict(suppressed.most_common(_NAMED))
-            self._sum_up(suppressed.total(), most, suppressed.total() - sum(most.values()))
+            self._on_suppressed(suppressed.total(), most, suppressed.total() - sum(most.values()))

@@ -16,28 +16,28 @@ if TYPE_CHECKING:
 _LEAST_NS = 10_000_000  # the kernel may count processor time in ticks of up to 10 ms
 
 
-class Sample(NamedTuple):
+class CpuSample(NamedTuple):
     """Processor time of all threads, user and system, and elapsed time; both in ns from any start."""
 
     cpu_ns: int
     wall_ns: int
 
 
-def share(before: Sample, after: Sample) -> float:
+def share(before: CpuSample, after: CpuSample) -> float:
     """Return processor time over elapsed time: 1.0 is one whole core, 2.0 two. 0.0 if no time has elapsed."""
     wall_ns = after.wall_ns - before.wall_ns
     return max(0, after.cpu_ns - before.cpu_ns) / wall_ns if wall_ns > 0 else 0.0
 
 
-def now() -> Sample:
+def now() -> CpuSample:
     """Return a sample of this process."""
-    return Sample(time.process_time_ns(), now_ns())
+    return CpuSample(time.process_time_ns(), now_ns())
 
 
 class ProcessStats:
     """Statistics of this process. `host`, `pid` and `version` (empty if not installed) are constant."""
 
-    def __init__(self, sample: Callable[[], Sample] = now) -> None:
+    def __init__(self, sample: Callable[[], CpuSample] = now) -> None:
         self.host = socket.gethostname()
         self.pid = os.getpid()
         self.version = _version()

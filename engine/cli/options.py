@@ -3,7 +3,7 @@
 A new command is a module in a folder of this room:
 
     @common
-    def why(given: Given, project: Project, *, as_json: Json = False) -> None:
+    def why(given: CommonOptions, project: Project, *, as_json: Json = False) -> None:
         '''Tell why a project's messages wait.
 
         Example:
@@ -27,7 +27,7 @@ from typing import Annotated, Any, NamedTuple
 
 import typer
 
-from evenlane.engine.base.config.settings import Loaded, load
+from evenlane.engine.base.config.settings import LoadedSettings, load
 from evenlane.engine.base.durations import parse_duration, parse_instant, parse_past
 from evenlane.engine.cli.output import with_examples
 from evenlane.engine.errors import ConfigError
@@ -43,7 +43,7 @@ Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an e
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout, and nothing else.")]
 
 
-class Given(NamedTuple):
+class CommonOptions(NamedTuple):
     """Values of the common options."""
 
     nats: str | None = None
@@ -52,12 +52,12 @@ class Given(NamedTuple):
     config: Path | None = None
     store: str | None = None
 
-    def load(self, **flags: object) -> Loaded:
+    def load(self, **flags: object) -> LoadedSettings:
         """Return the settings in effect, including the command's own flags; None means not given."""
         named = {"nats": self.nats, "store": self.store, "etcd": self.etcd, "env": self.env}
         return load({**named, **flags}, config=self.config)
 
-    def load_shared(self) -> Loaded:
+    def load_shared(self) -> LoadedSettings:
         """Return the settings for a command that needs other processes' store. Raises ConfigError for `memory://`."""
         loaded = self.load()
         if loaded.settings.is_in_memory:
@@ -71,13 +71,13 @@ class Given(NamedTuple):
 def _common_options(
     *, nats: Nats = None, store: Store = None, etcd: Etcd = None, env: Env = None, config: Config = None,
     debug: Debug = False,
-) -> Given:  # fmt: skip
+) -> CommonOptions:  # fmt: skip
     del debug  # evenlane.engine.cli.main reads it, as it matters before and after a command runs
-    return Given(nats, etcd, env, config, store)
+    return CommonOptions(nats, etcd, env, config, store)
 
 
 def common(command: Callable[..., None]) -> Callable[..., None]:
-    """Add the common options to a command, which gets them as its first argument, a `Given`."""
+    """Add the common options to a command, which gets them as its first argument, a `CommonOptions`."""
     shared = inspect.signature(_common_options).parameters
     _first, *own = inspect.signature(command, eval_str=True).parameters.values()
 

@@ -30,9 +30,9 @@ _WIDE = 20  # columns of the bar alone
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
-class Shown:
-    """Progress of a command: `with Shown("putting", "message") as shown: ... shown.tell(3, 7)`. Without a `unit`,
-    `update` takes the share that is done, from 0 to 1. With `plain`, it prints lines if there is no terminal.
+class ProgressDisplay:
+    """Progress of a command: `with ProgressDisplay("putting", "message") as shown: ... shown.tell(3, 7)`. Without a
+    `unit`, `update` takes the share that is done, from 0 to 1. With `plain`, it prints lines if there is no terminal.
     """
 
     def __init__(

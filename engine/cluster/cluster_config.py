@@ -9,7 +9,7 @@ from evenlane.engine.base import names
 from evenlane.engine.errors import ConfigError, EvenlaneError, InvalidName
 from evenlane.quota.topics.fields import number, optional, whole
 from evenlane.quota.topics.strict_json import TopicError, read_object, shown, write_object
-from evenlane.ring.coordination.ports import Absent, Put
+from evenlane.ring.coordination.ports import Absent, PutKey
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -43,7 +43,7 @@ async def agree_cluster_config(coordination: Coordination, env: str, chosen: Map
     own = _decode(chosen)
     key = names.key(env, "settings")
     while (stored := await coordination.get(key)) is None:
-        created = await coordination.txn([Absent(key)], [Put(key, write_object(asdict(own)))])
+        created = await coordination.txn([Absent(key)], [PutKey(key, write_object(asdict(own)))])
         if created.succeeded:
             return own
     agreed = _read(stored.value, key)

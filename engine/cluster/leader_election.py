@@ -19,12 +19,12 @@ from evenlane.ring.coordination.ports import (
     Absent,
     CoordinationError,
     CreatedAt,
-    Delete,
+    DeleteKey,
     Event,
     HeldUnder,
     Listing,
     ModifiedAt,
-    Put,
+    PutKey,
 )
 
 if TYPE_CHECKING:
@@ -135,13 +135,13 @@ class LeaderElection:
             await asyncio.sleep(3 * self._ttl_s)
             _log.warning("a value in etcd is cleared away", reason=f"{self.key} stands under no lease")
             with contextlib.suppress(CoordinationError):
-                await self._coordination.txn([ModifiedAt(self.key, revision)], [Delete(self.key)])
+                await self._coordination.txn([ModifiedAt(self.key, revision)], [DeleteKey(self.key)])
 
     async def _try(self) -> int:
         """Try to create the leader key. Return the epoch, or 0 if another process was quicker."""
         self._granted = asyncio.get_running_loop().time()
         self._lease = await self._some_lease()
-        result = await self._coordination.txn([Absent(self.key)], [Put(self.key, self._value(), self._lease)])
+        result = await self._coordination.txn([Absent(self.key)], [PutKey(self.key, self._value(), self._lease)])
         if result.succeeded:
             return result.revision
         await self._give_up_lease()
@@ -214,7 +214,7 @@ class LeaderElection:
         while True:
             with contextlib.suppress(CoordinationError):
                 unheld: list[Compare] = [self.fence(epoch), HeldUnder(self.key, 0)]
-                await self._coordination.txn(unheld, [Put(self.key, self._value(), self._lease)])
+                await self._coordination.txn(unheld, [PutKey(self.key, self._value(), self._lease)])
                 return
             await asyncio.sleep(_PAUSE_S)
 

@@ -44,7 +44,7 @@ class PrefixWatch:
 
     async def __anext__(self) -> WatchUpdate:
         update = await anext(self._watch)
-        gone_back = self._revisions.take(update)
+        gone_back = self._revisions.observe(update)
         if isinstance(update, Listing):
             return WatchUpdate({self._name(item): item for item in update.items}, (), True, update.revision, gone_back)
         revision = update.item.mod_revision

@@ -141,7 +141,7 @@ class Store(Protocol):
         """The largest size of headers and body together (bytes)."""
 
     @property
-    def connected(self) -> bool: ...
+    def is_connected(self) -> bool: ...
 
     def now(self) -> int:
         """The store's clock."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import structlog
 
 from evenlane.engine.admin.dead_letters.client import opened
-from evenlane.engine.admin.dead_letters.replay import Replayed
+from evenlane.engine.admin.dead_letters.replay import ReplayResult
 from evenlane.engine.base.names import check_project
 from evenlane.engine.cluster import connections
 from evenlane.engine.core.message.copies import UNROUTABLE_PROJECT
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from evenlane.engine.admin.dead_letters.client import DeadLetterClient
-    from evenlane.engine.admin.dead_letters.replay import Progress
+    from evenlane.engine.admin.dead_letters.replay import ReplayProgress
     from evenlane.engine.base.config.settings import Settings
 
 _log = structlog.get_logger(__name__)
@@ -50,8 +50,8 @@ class DeadLetterRoutes:
     def __init__(self, settings: Settings, *, soon_s: float = _SOON_S) -> None:
         self._settings, self._soon_s = settings, soon_s
         self._asking = asyncio.Semaphore(_AT_ONCE)
-        self._replays: dict[str, asyncio.Task[Replayed]] = {}
-        self._progress: dict[str, Progress] = {}
+        self._replays: dict[str, asyncio.Task[ReplayResult]] = {}
+        self._progress: dict[str, ReplayProgress] = {}
         self._ends: dict[str, dict[str, Any]] = {}  # newest last
 
     async def list(self, project: str, limit: int) -> dict[str, Any]:
@@ -116,8 +116,8 @@ class DeadLetterRoutes:
             each.cancel()
         await asyncio.gather(*replays, return_exceptions=True)
 
-    async def _replay(self, project: str, sequence: int | None) -> Replayed:
-        def on_progress(progress: Progress) -> None:
+    async def _replay(self, project: str, sequence: int | None) -> ReplayResult:
+        def on_progress(progress: ReplayProgress) -> None:
             self._progress[project] = progress
 
         _log.info("dead letters are replayed by HTTP", project=project, sequence=sequence or "all")
@@ -139,7 +139,7 @@ class DeadLetterRoutes:
             end = _outcome(project, replay.result())
         else:
             end = _outcome(
-                project, Replayed(progress.replayed if progress is not None else 0, [], _why(project, error))
+                project, ReplayResult(progress.replayed if progress is not None else 0, [], _why(project, error))
             )
         self._ends[project] = end
         if len(self._ends) > _ENDS_KEPT:
@@ -168,7 +168,7 @@ def _why(project: str, error: BaseException) -> str:
     return "a defect of the node ended it: its log says more"
 
 
-def _outcome(project: str, done: Replayed) -> dict[str, Any]:
+def _outcome(project: str, done: ReplayResult) -> dict[str, Any]:
     return {
         "project": project,
         "running": False,

@@ -61,7 +61,7 @@ class EngineView:
 
     async def _not_ready(self) -> str:
         view = self._view
-        if view.stopping:
+        if view.is_stopping:
             return "it is ending: it drains"
         if (missing := await self._probe.missing()) or view.node is None:
             return missing or view.troubles.not_ready or "it is rejoining the cluster"

@@ -21,5 +21,5 @@ def server(view: NodeView, coordination: Coordination) -> HttpServer:
     settings.http_token()
     views = EngineView(view, coordination)
     return HttpServer(
-        app(views, AccessControl(settings.http_token)), settings.http_host, settings.http_port, ending=views.close
+        app(views, AccessControl(settings.http_token)), settings.http_host, settings.http_port, on_ending=views.close
     )

@@ -39,8 +39,8 @@ class Viewer:
     place.
     """
 
-    def __init__(self, before: RecentHistory, newest: FeedUpdate | None, leave: Callable[[Viewer], None]) -> None:
-        self._before, self._newest, self._leave = before, newest, leave
+    def __init__(self, before: RecentHistory, newest: FeedUpdate | None, on_leave: Callable[[Viewer], None]) -> None:
+        self._before, self._newest, self._on_leave = before, newest, on_leave
         self._changed = asyncio.Event()
         self._over = False
         if newest is not None:
@@ -56,7 +56,7 @@ class Viewer:
 
     def leave(self) -> None:
         """Leave. No effect if already done."""
-        self._leave(self)
+        self._on_leave(self)
 
     async def looks(self) -> AsyncIterator[FeedUpdate]:
         """Yield the history, then an overview about once a second."""

@@ -12,7 +12,7 @@ _KEPT_NS = 120 * 1_000_000_000
 _KINDS = ("backlog", "arriving", "leaving")
 
 
-class _Look(NamedTuple):
+class _Overview(NamedTuple):
     at: int  # unix ns
     tenants: dict[str, tuple[Any, ...]]
     totals: tuple[Any, ...]
@@ -21,7 +21,7 @@ class _Look(NamedTuple):
 class RecentHistory:
     """Recent figures of those tenants that are among the busiest when it is read."""
 
-    def __init__(self, looks: Iterable[_Look] = ()) -> None:
+    def __init__(self, looks: Iterable[_Overview] = ()) -> None:
         self._looks = deque(looks)
 
     def copy(self) -> RecentHistory:
@@ -33,7 +33,7 @@ class RecentHistory:
         clock.
         """
         tenants = {tenant["project"]: _figures(tenant) for tenant in overview["tenants"]}
-        self._looks.append(_Look(at, tenants, _figures(overview["totals"])))
+        self._looks.append(_Overview(at, tenants, _figures(overview["totals"])))
         while not at - _KEPT_NS < self._looks[0].at <= at:
             self._looks.popleft()
 

@@ -12,7 +12,7 @@ from evenlane.engine.core.lane.attempts import SUSPECT, one_less
 from evenlane.engine.core.message.log_fields import message_fields
 from evenlane.engine.core.message.message import Message
 from evenlane.engine.core.queue.entry import MessageRef
-from evenlane.engine.core.queue.expiry import expired
+from evenlane.engine.core.queue.expiry import is_expired
 from evenlane.engine.core.wire import headers as h
 from evenlane.engine.core.wire.header_values import refusals
 from evenlane.engine.node.queues.wake_timer import WakeTimer
@@ -83,7 +83,7 @@ class Dispatcher:
         self.stopped = True
         self._alarm.cancel()
 
-    def take(self, now: int) -> Message | None:
+    def next_message(self, now: int) -> Message | None:
         """The next message to handle; None if none may start. The lease is checked for each message."""
         settler = self._settler
         self._unweighed += 1
@@ -123,7 +123,7 @@ class Dispatcher:
 
     def is_expired(self, message: Message, now: int) -> bool:
         """Whether the message has outlived its time to live."""
-        return expired(message.entry, message.queue.rules.ttl, now + self._clock.offset)
+        return is_expired(message.entry, message.queue.rules.ttl, now + self._clock.offset)
 
     def _set_aside(self, queue: Queue, now: int) -> None:
         """Defer the queue to the next turn of the loop: many messages of this turn ended without a handler (expired
@@ -159,7 +159,7 @@ class Dispatcher:
         if sequence <= lane.horizon or rules.careful or lane.later or lane.marks.of or lane.dropped:
             mark = lane.marks.of.get(sequence, 0)
             recorded = _is_recorded(queue, entry, mark)
-            if self._waits(queue, entry, mark, now, recorded=recorded):
+            if self._defer(queue, entry, mark, now, recorded=recorded):
                 self._refuse(grant, now)
                 return None
         # Skipped for most messages: they are young, and have none of our headers.
@@ -182,15 +182,15 @@ class Dispatcher:
         if not grant.queue.ready:
             self._scheduler.empty(grant.queue, now)
 
-    def _waits(self, queue: Queue, entry: Entry, mark: int, now: int, *, recorded: bool) -> bool:
-        """Whether the message must not start now, or never will."""
+    def _defer(self, queue: Queue, entry: Entry, mark: int, now: int, *, recorded: bool) -> bool:
+        """Keep, drop or dead-letter the message if it must not start now. False if it may start."""
         lane, sequence = entry[0], entry[1]
         place = MessageRef(lane, sequence)
         if sequence in lane.dropped:
             lane.dropped.discard(sequence)
             self._eligibility.free(queue, place)
             return True
-        if self._eligibility.waits(queue, entry, mark, now, recorded=recorded):
+        if self._eligibility.defer(queue, entry, mark, now, recorded=recorded):
             if self._eligibility.suspends(queue):
                 self._memory.unload(queue, now)
             return True
@@ -214,7 +214,7 @@ class Dispatcher:
             if refused[0].fatal:
                 self._bury(grant, entry, str(refused[0]), now)
                 return True
-        if not expired(entry, queue.rules.ttl, now + self._clock.offset):
+        if not is_expired(entry, queue.rules.ttl, now + self._clock.offset):
             return False
         self._expire(grant, entry, now)
         return True

@@ -122,7 +122,7 @@ class Node(NodeParts):
 
     def out(self, lane: Lane) -> set[int]:
         """The lane's messages that a handler has, or is about to get, or whose copy isn't acknowledged yet."""
-        return {*self.workers.running_of(lane), *self.gate.of(lane), *self.failures.pending_of(lane)}
+        return {*self.workers.running_of(lane), *self.gate.recorded_of(lane), *self.failures.pending_of(lane)}
 
     @property
     def partitions(self) -> Mapping[int, Partition]:
@@ -137,7 +137,7 @@ class Node(NodeParts):
     def topic_changed(self, project: str, topic: Topic | None) -> None:
         """Apply a topic's new rules at once, to the existing backlog, too (X4)."""
         self.queues.shares.configure(project)
-        known = self.queues.of(project)
+        known = self.queues.of_project(project)
         if known and (before := known[0].rules.topic) is not None and (topic is None or topic.push != before.push):
             self.pauses.end(project)  # the pause was for the old endpoint
         self.queues.apply_topic(project, topic)

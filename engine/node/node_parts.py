@@ -43,7 +43,7 @@ from evenlane.engine.node.signals.lease_trust import LeaseTrust
 from evenlane.engine.node.signals.store_clock import StoreClock
 from evenlane.engine.node.signals.work_signal import WorkSignal
 from evenlane.engine.node.trust_renewal import TrustRenewal
-from evenlane.engine.node.tuning import DEFAULT, Tuning
+from evenlane.engine.node.tuning import DEFAULT, NodeTuning
 from evenlane.engine.node.wait_rules import WaitRules
 from evenlane.engine.node.work_source import WorkSource
 
@@ -97,7 +97,7 @@ class NodeParts(NodeEvents, ABC):
         on_stop: Callable[[str], None] | None = None,
         on_fenced: Callable[[str], None] | None = None,
         on_unreadable: Callable[[int, str], None] | None = None,
-        tuning: Tuning = DEFAULT,
+        tuning: NodeTuning = DEFAULT,
     ) -> None:
         self.store, self.cluster_config, self.env, self.id = store, cluster_config, env, node_id
         self.counters, self.limits = counters or Counters(), limits or MemoryBudget()

@@ -8,7 +8,7 @@ _SECOND = 1_000_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class Tuning:
+class NodeTuning:
     """Values that tests change; nodes use the defaults."""
 
     tail_beyond: int = 5_000
@@ -27,4 +27,4 @@ class Tuning:
     """Projects per turn of the event loop: some milliseconds."""
 
 
-DEFAULT = Tuning()
+DEFAULT = NodeTuning()

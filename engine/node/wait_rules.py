@@ -44,4 +44,4 @@ class WaitRules:
         for rule in self._rules:
             if (reason := rule(queue, now)) is not None:
                 return reason
-        return self._scheduler.why(queue, now)
+        return self._scheduler.wait_reason(queue, now)

@@ -39,7 +39,7 @@ class WorkSource:
         self._dispatcher, self._gate, self._workers, self._calls = dispatcher, gate, workers, calls
         self._scheduler, self._completion, self._trust, self._signal = scheduler, completion, trust, signal
         self._slots = len(workers.all)
-        self._take = dispatcher.take
+        self._take = dispatcher.next_message
 
     def next(self, now: int) -> list[Message] | None:
         """Messages that may start together; None if none may. Messages that must be recorded go to the gate
@@ -48,7 +48,7 @@ class WorkSource:
         gate, signal = self._gate, self._signal
         if gate.held and (recorded := self._recorded(now)) is not None:
             return recorded
-        take, batched, workers = self._take, self._calls.batched, self._workers
+        take, batched, workers = self._take, self._calls.is_batched, self._workers
         while not signal.exhausted and workers.busy + gate.held < self._slots:
             message = take(now)
             if message is None:
@@ -70,7 +70,7 @@ class WorkSource:
         its lane was handed over or replaced, or if a message of it has expired.
         """
         gate = self._gate
-        if gate.failing or self._trust.until <= now:
+        if gate.is_failing or self._trust.until <= now:
             for messages in reversed(gate.take_all()):  # requeueing prepends: in reverse, the first is first again
                 self._return(messages, now)
             return None

@@ -43,9 +43,9 @@ class TopicAutoCreate:
         self._had_none: dict[str, float] = {}  # project -> time of the answer
         self._silent_at = -inf
 
-    def hopeless(self, project: str) -> bool:
+    def is_hopeless(self, project: str) -> bool:
         """Whether a topic is known not to exist and not to be created. Doesn't wait."""
-        return self._making.hopeless(project) and self._asked_just_now(project)
+        return self._making.is_hopeless(project) and self._asked_just_now(project)
 
     async def made(self, project: str, refusal: UnknownProject) -> None:
         """Return when the project has a topic. Raises `refusal`, or another UnknownProject with more detail."""

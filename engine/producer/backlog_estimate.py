@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING
 
-from evenlane.engine.producer.tuning import DEFAULT, Tuning
+from evenlane.engine.producer.tuning import DEFAULT, ProducerTuning
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -79,7 +79,7 @@ class BacklogEstimate:
     earliest of theirs.
     """
 
-    def __init__(self, project: str, tuning: Tuning = DEFAULT) -> None:
+    def __init__(self, project: str, tuning: ProducerTuning = DEFAULT) -> None:
         self.project, self._tuning = project, tuning
         self.accepted: Accepted | None = None
         self.limit = 0
@@ -95,7 +95,7 @@ class BacklogEstimate:
         self._add_up()
 
     @property
-    def full(self) -> bool:
+    def is_full(self) -> bool:
         return self.known + self.flying >= self.limit
 
     def stale(self, now: float) -> list[int]:

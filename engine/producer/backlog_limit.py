@@ -16,7 +16,7 @@ from evenlane.engine.core.ports import Lost, Refused
 from evenlane.engine.core.wire.backlog_report import decoded, partitions_of, subject
 from evenlane.engine.errors import BacklogFull, Unreachable
 from evenlane.engine.producer.backlog_estimate import BacklogEstimate
-from evenlane.engine.producer.tuning import DEFAULT, Tuning
+from evenlane.engine.producer.tuning import DEFAULT, ProducerTuning
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -40,7 +40,7 @@ class BacklogLimiter:
         store: Store,
         partitions: int,
         connect: Callable[[], RequestBus] | None,
-        tuning: Tuning = DEFAULT,
+        tuning: ProducerTuning = DEFAULT,
     ) -> None:
         self._tuning = tuning
         self._env, self._store, self._partitions, self._connect = env, store, partitions, connect
@@ -69,7 +69,7 @@ class BacklogLimiter:
             self._ask(backlog, now)
         if now >= backlog.usable_until:
             return False
-        if backlog.full:
+        if backlog.is_full:
             waiting = counted(backlog.known + backlog.flying, "message", "waits", "wait")
             raise BacklogFull(
                 f"the message for {pending.project} is not stored: {waiting} there, and its max_backlog is "

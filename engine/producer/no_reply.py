@@ -34,7 +34,7 @@ class ReplyTimeouts:
         self._asking: asyncio.Task[None] | None = None
         self._next = 0.0
 
-    def why(self, subject: str, now: float) -> str:
+    def reason_for(self, subject: str, now: float) -> str:
         """Return the reason for a put to this subject, empty if unknown."""
         return self._reasons.get(names.stream_of(subject), "") if now < self._until else ""
 
@@ -42,7 +42,7 @@ class ReplyTimeouts:
         """Return a reason for any put, empty if none is known."""
         return next(iter(self._reasons.values()), "") if now < self._until else ""
 
-    def due(self, now: float) -> bool:
+    def is_due(self, now: float) -> bool:
         """Whether the last request is answered and old enough."""
         return now >= self._next and (self._asking is None or self._asking.done())
 
@@ -56,7 +56,7 @@ class ReplyTimeouts:
     async def reason(self, subject: str, now: float) -> str:
         """Ask the store now and return the reason for this subject."""
         await self._learn([names.stream_of(subject)], now)
-        return self.why(subject, now) or UNKNOWN
+        return self.reason_for(subject, now) or UNKNOWN
 
     async def _learn(self, streams: list[str], now: float) -> None:
         with contextlib.suppress(Lost, Refused, EvenlaneError):

@@ -53,7 +53,7 @@ class PutPipeline:
 
     def may_have_topic(self, project: str) -> bool:
         """Whether a topic may be created for an unknown project; `prepare_after_create` finds out."""
-        return self._auto_create is not None and not self._auto_create.hopeless(project)
+        return self._auto_create is not None and not self._auto_create.is_hopeless(project)
 
     async def prepare_after_create(self, put: Put, refusal: UnknownProject) -> PendingPut:
         """Create an unknown project's topic, then `prepare` the put. Raises `refusal`, or what `prepare` raises."""

@@ -16,7 +16,7 @@ from aiolimiter import AsyncLimiter
 
 from evenlane.engine.base.aio.cancellation import cancel_and_wait
 from evenlane.engine.errors import ConfigError, EvenlaneError, NotAcknowledged
-from evenlane.engine.producer.tuning import DEFAULT, Tuning
+from evenlane.engine.producer.tuning import DEFAULT, ProducerTuning
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -57,7 +57,7 @@ class RateLimiter:
         accepted_of: Callable[[str], Accepted | None],
         sender: Sender,
         timeout_s: float,
-        tuning: Tuning = DEFAULT,
+        tuning: ProducerTuning = DEFAULT,
     ) -> None:
         self._tuning = tuning
         self._factor, self._accepted_of, self._sender, self._timeout_s = factor, accepted_of, sender, timeout_s
@@ -66,7 +66,7 @@ class RateLimiter:
 
     def try_acquire(self, pending: PendingPut) -> bool:
         """Whether a put may be set aside."""
-        return pending.is_alone or not self._of(pending).full
+        return pending.is_alone or not self._of(pending).is_full
 
     async def acquire(self, pending: PendingPut) -> None:
         """Wait until a put may be set aside. Raises NotAcknowledged."""
@@ -88,7 +88,7 @@ class RateLimiter:
 
     def _sweep(self) -> None:
         if len(self._topics) >= self._sweep_at:
-            self._topics = {project: limiter for project, limiter in self._topics.items() if not limiter.idle}
+            self._topics = {project: limiter for project, limiter in self._topics.items() if not limiter.is_idle}
             self._sweep_at = max(self._tuning.sweep_from, 2 * len(self._topics))
 
     def discard(self, completion: Completion) -> None:
@@ -132,19 +132,19 @@ class TopicLimiter:
         self._most = max(1, min(_MOST_ASIDE, int(self._rate * self._timeout_s / 2)))
 
     @property
-    def idle(self) -> bool:
+    def is_idle(self) -> bool:
         """Whether the limiter can be dropped: no put waits, and a new limiter would admit no more than this one."""
         return not self._aside and self._limiter.has_capacity(self._limiter.max_rate)
 
     @property
-    def full(self) -> bool:
+    def is_full(self) -> bool:
         return len(self._aside) >= self._most
 
     async def room(self, pending: PendingPut) -> None:
         """Wait until one more put may be set aside. Raises NotAcknowledged at the put's deadline."""
         try:
             async with asyncio.timeout(pending.deadline - monotonic()):
-                while self.full:
+                while self.is_full:
                     self._room.clear()
                     await self._room.wait()
         except TimeoutError:
@@ -186,7 +186,7 @@ class TopicLimiter:
         accepted = self._accepted_of(self._project)
         if accepted is not None and accepted is not self._accepted:
             self._follow(accepted)
-        if self._sender.closed:
+        if self._sender.is_closed:
             return True
         if self._limiter.has_capacity():
             await self._limiter.acquire()

@@ -91,7 +91,7 @@ class Sender:
             self.complete(pending, self._unknown(pending))
 
     @property
-    def closed(self) -> bool:
+    def is_closed(self) -> bool:
         return self._closed
 
     def discard(self, completion: Completion) -> None:
@@ -197,7 +197,7 @@ class Sender:
 
     def _ask_why(self, now: float) -> None:
         """Ask the store for reasons before the puts' deadlines, so that their errors can name them."""
-        if self._store.connected and self._replies.due(now):
+        if self._store.is_connected and self._replies.is_due(now):
             silent = [each.subject for each in self._in_flight if now - each.sent_at >= AFTER_S]
             self._replies.ask([*silent, *(each.subject for each in self._retrying if each.tries)], now)
 
@@ -206,7 +206,7 @@ class Sender:
 
     def _go_through(self, now: float) -> None:
         """Retry in the order of first tries. A put that must wait holds back later puts of its subject."""
-        connected = self._store.connected
+        connected = self._store.is_connected
         waiting, self._retrying = sorted(self._retrying, key=lambda pending: pending.order), []
         self._held = set()
         for pending in waiting:
@@ -226,7 +226,7 @@ class Sender:
     def _ask_to_restore(self, now: float) -> None:
         """Restore streams: a store that answers but loses messages may have lost their streams."""
         if (
-            self._store.connected
+            self._store.is_connected
             and now - self._restored_at >= _RESTORE_EVERY_S
             and any(pending.tries > 1 for pending in self._retrying)
             and (self._restoring is None or self._restoring.done())
@@ -240,7 +240,7 @@ class Sender:
             await self._restore()
 
     def _unknown(self, pending: PendingPut) -> NotAcknowledged:
-        known = self._replies.why(pending.subject, monotonic()) or pending.why
+        known = self._replies.reason_for(pending.subject, monotonic()) or pending.why
         why = known or "messages before it wait for the store, too"
         if not pending.tries:
             return NotAcknowledged(

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Tuning:
+class ProducerTuning:
     """In seconds, except `sweep_from`."""
 
     answer_s: float = 5.0
@@ -25,4 +25,4 @@ class Tuning:
     """Pause between two requests for a project without a topic, or to an etcd that didn't answer."""
 
 
-DEFAULT = Tuning()
+DEFAULT = ProducerTuning()

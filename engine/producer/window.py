@@ -19,7 +19,7 @@ class _Waiting(NamedTuple):
     turn: asyncio.Future[None]
 
 
-class Sized(Protocol):
+class WindowItem(Protocol):
     """A message that takes room. `size` is in bytes, and constant."""
 
     @property
@@ -39,10 +39,10 @@ class Window:
         self._waiting: deque[_Waiting] = deque()
 
     @property
-    def empty(self) -> bool:
+    def is_empty(self) -> bool:
         return not self._taken
 
-    def try_acquire(self, message: Sized) -> bool:
+    def try_acquire(self, message: WindowItem) -> bool:
         """Take room for a message if there is some and no other message waits for it."""
         size = message.size
         if self._waiting or not self._fits(size):
@@ -51,7 +51,7 @@ class Window:
         self._bytes += size
         return True
 
-    async def wait(self, message: Sized) -> None:
+    async def wait(self, message: WindowItem) -> None:
         """Wait for room for a message; a cancelled wait takes none."""
         size = message.size
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -66,7 +66,7 @@ class Window:
                 self._serve()  # a smaller one behind it may fit
             raise
 
-    def release(self, message: Sized) -> None:
+    def release(self, message: WindowItem) -> None:
         """Release the room of a message."""
         self._taken -= 1
         self._bytes -= message.size

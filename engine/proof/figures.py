@@ -17,7 +17,7 @@ from evenlane.quota.rates.max_min import fair_shares
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from evenlane.engine.proof.cluster.records import Record
+    from evenlane.engine.proof.cluster.records import HandlerRecord
     from evenlane.engine.proof.load.trace import Trace
 
 Figures = dict[str, float | None]
@@ -144,13 +144,13 @@ def worst_window(trace: Trace, numbers: Iterable[int], length: int = SECOND) -> 
 # has to be added to unix ns to get ns since boot
 
 
-def begins(records: Iterable[Record], project: str = "") -> list[Record]:
+def begins(records: Iterable[HandlerRecord], project: str = "") -> list[HandlerRecord]:
     """The begins of projects whose names start with `project`, in order of time."""
     found = (record for record in records if record.began and record.project.startswith(project))
     return sorted(found, key=lambda record: record.at)
 
 
-def waits(begun: Iterable[Record], start: int, end: int, offset: int) -> list[float]:
+def waits(begun: Iterable[HandlerRecord], start: int, end: int, offset: int) -> list[float]:
     """From put to the first begin, ms, sorted, of messages put in [start, end); `begun` in order of time."""
     found: dict[tuple[int, str, int], float] = {}
     for record in begun:
@@ -159,7 +159,7 @@ def waits(begun: Iterable[Record], start: int, end: int, offset: int) -> list[fl
     return sorted(found.values())
 
 
-def begun_again(records: Iterable[Record]) -> int:
+def begun_again(records: Iterable[HandlerRecord]) -> int:
     """Begins of messages that had begun before."""
     counts = Counter(record.message for record in records if record.began)
     return counts.total() - len(counts)

@@ -70,7 +70,7 @@ class Report:
     nodes: int = 1
 
     @property
-    def passed(self) -> bool:
+    def has_passed(self) -> bool:
         """Whether the product holds its bars; a control that does well is shown, but is no failure."""
         return all(bar.ok for bar in self.bars if bar.arm == "product")
 

@@ -201,7 +201,7 @@ class Engine:
         return self._session.bus if self._session is not None else None
 
     @property
-    def stopping(self) -> bool:
+    def is_stopping(self) -> bool:
         return self._stop.is_set()
 
     @property

@@ -35,7 +35,7 @@ def condition(
         slots_busy=node.workers.busy,
         in_flight=len(node.in_flight),
         pending_copies=node.failures.pending,
-        connected=node.store.connected,
+        connected=node.store.is_connected,
         loop_lag_s=loop_lag_s,
         projects=node.queues.projects,
     )

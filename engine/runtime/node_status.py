@@ -68,7 +68,7 @@ class NodeStatus:
 
     def _has_store(self) -> bool:
         """Whether the node can reach NATS, or could less than 5 s ago."""
-        if self._node.store.connected:
+        if self._node.store.is_connected:
             self._store_away_since = None
         elif self._store_away_since is None:
             self._store_away_since = now_ns()

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from evenlane.engine.runtime.engine import Engine
 
 
-class Progress(Protocol):
+class ProgressIndicator(Protocol):
     """A progress indicator, shown from `start` to `stop`."""
 
     def start(self) -> None: ...
@@ -20,7 +20,9 @@ class Progress(Protocol):
     def stop(self) -> None: ...
 
 
-async def serve(engine: Engine, joined: Callable[[], None] | None = None, draining: Progress | None = None) -> bool:
+async def serve(
+    engine: Engine, joined: Callable[[], None] | None = None, draining: ProgressIndicator | None = None
+) -> bool:
     """Run a node until SIGTERM or SIGINT; return whether it ended clean. `joined` is called after it connects."""
     entering = asyncio.create_task(engine.__aenter__())
 

@@ -66,7 +66,7 @@ class NodeTopics:
         return found.draining if found is not None else ()
 
     def _queues_of(self, project: str) -> Collection[Queue]:
-        return self._node.queues.of(project) if self._node is not None else ()
+        return self._node.queues.of_project(project) if self._node is not None else ()
 
     def _on_change(self, project: str, accepted: Accepted | None) -> None:
         if accepted is None:

@@ -11,7 +11,7 @@ _WINDOW = 10_000_000_000  # ns
 _SECOND = 1_000_000_000
 
 
-class Worst:
+class RecentMaximum:
     """Maximum over the last 10 to 20 s. Pure; `now` is monotonic ns.
 
     Invariant: `_newer` is the maximum since `_since`, `_older` that of the 10 s before.
@@ -25,7 +25,7 @@ class Worst:
         self._turn(now)
         self._newer = max(self._newer, late)
 
-    def of(self, now: int) -> int:
+    def maximum(self, now: int) -> int:
         self._turn(now)
         return max(self._newer, self._older)
 
@@ -39,7 +39,7 @@ class LoopLag:
     """The lag of one event loop: call `open` in it, then `close`."""
 
     def __init__(self) -> None:
-        self._worst = Worst(now_ns())
+        self._worst = RecentMaximum(now_ns())
         self._timer: asyncio.TimerHandle | None = None
         self._due = 0
         self.beats = 0  # grows while the loop runs
@@ -47,7 +47,7 @@ class LoopLag:
     @property
     def seconds(self) -> float:
         """Longest delay of the last 10 to 20 s."""
-        return self._worst.of(now_ns()) / _SECOND
+        return self._worst.maximum(now_ns()) / _SECOND
 
     def open(self) -> None:
         self._due = now_ns() + int(_EVERY_S * _SECOND)

@@ -61,7 +61,7 @@ class NodeView(Protocol):
         """Partitions and generation, while the node serves or is on standby."""
 
     @property
-    def stopping(self) -> bool: ...
+    def is_stopping(self) -> bool: ...
 
     @property
     def line(self) -> RequestBus | None:

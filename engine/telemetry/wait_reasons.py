@@ -31,7 +31,7 @@ def not_due(node: Node, queue: Queue) -> tuple[int, int]:
     hour, count, nearest = node.store.now() // _HOUR, 0, 0
     for each in (hour - 1, hour, hour + 1):
         name = names.later_subject(node.env, queue.partition, queue.project, queue.group, queue.priority, each)
-        some, due = partition.later.delayed.of(name.encode())
+        some, due = partition.later.delayed.delayed_of(name.encode())
         count += some
         nearest = min(due, nearest) if nearest and due else due or nearest
     return count, nearest
@@ -40,7 +40,7 @@ def not_due(node: Node, queue: Queue) -> tuple[int, int]:
 # ---- for people
 
 
-class About(NamedTuple):
+class ReasonContext(NamedTuple):
     """The context of a reason: the project's topic, None if there is none, whether it was `deleted`, on how many
     `nodes` its backlog is, and how many messages per second these `may_use` now, None if unknown. `unknown`: some nodes
     don't know the topic, as etcd has lost it.
@@ -54,7 +54,7 @@ class About(NamedTuple):
     unknown: bool = False
 
 
-def sentence(reason: str, part: QueueCount, about: About) -> str:
+def sentence(reason: str, part: QueueCount, about: ReasonContext) -> str:
     """Describe a reason for a person."""
     topic = about.topic
     if reason == "paused":
@@ -78,7 +78,7 @@ def _rate(topic: Topic, may_use: float | None) -> str:
     return f"{figure(round(may_use, 2))} of the {whole}"
 
 
-def _parts(topic: Topic, about: About) -> str:
+def _parts(topic: Topic, about: ReasonContext) -> str:
     """Name the parts of the quota that may be used up while the rest isn't."""
     group = f", or the {figure(topic.qps / topic.groups)} of the group" if not topic.borrow and topic.groups > 1 else ""
     return group + (", or a node's share of them," if about.nodes > 1 else "")
@@ -90,7 +90,7 @@ def _most(topic: Topic) -> int | None:
     return min((cap for cap in (topic.concurrency, pushed) if cap is not None), default=None)
 
 
-def _paused(about: About) -> str:
+def _paused(about: ReasonContext) -> str:
     project = about.project
     if about.unknown and (about.topic is None or not is_stopped(about.topic)):
         return "a node on which it waits doesn't know its topic, as etcd has lost topics"

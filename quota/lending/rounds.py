@@ -33,7 +33,7 @@ Part: TypeAlias = Annotated[float, msgspec.Meta(ge=0, le=1 + _ROUNDING)]
 """A fraction of a topic, as accepted from outside."""
 
 
-class State(NamedTuple):
+class PartDemand(NamedTuple):
     """A node's own part of a topic, and the part that it could use."""
 
     own: Part
@@ -74,7 +74,7 @@ class LendingRounds:
     def __init__(self, duration: int) -> None:
         self.number = 0
         self._duration = duration
-        self._states: dict[str, dict[str, State]] = {}  # by topic and node, of this round
+        self._states: dict[str, dict[str, PartDemand]] = {}  # by topic and node, of this round
         self._loans: dict[str, dict[str, Loan]] = {}
         self._confirmed: dict[str, dict[str, NodeLoans]] = {}
         self._most: dict[str, dict[str, _Most]] = {}  # by topic and borrower
@@ -85,7 +85,7 @@ class LendingRounds:
         self._states, self._loans, self._confirmed = {}, {}, {}
         return self.number
 
-    def reported(self, node: str, number: int, states: Mapping[str, State]) -> None:
+    def reported(self, node: str, number: int, states: Mapping[str, PartDemand]) -> None:
         if number == self.number:
             for project, state in states.items():
                 self._states.setdefault(project, {})[node] = state
@@ -150,7 +150,7 @@ class LendingRounds:
         return {node: part for node, part in parts.items() if part}, [*reported] if covered else []
 
 
-def _divided(states: Mapping[str, State]) -> dict[str, Loan]:
+def _divided(states: Mapping[str, PartDemand]) -> dict[str, Loan]:
     """The loans of one topic. If no node is short of its own part, each has just that."""
     if all(state.want <= state.own for state in states.values()):
         return dict.fromkeys(states, Loan(0.0, 0.0))

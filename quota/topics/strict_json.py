@@ -23,7 +23,7 @@ class TopicError(ValueError):
         super().__init__(f"{self.field or 'it'} {reason}")
 
 
-class Huge(float):
+class HugeNumber(float):
     """A number too large for a float: it compares as infinite, and is shown as written."""
 
     text: str
@@ -35,9 +35,9 @@ class Huge(float):
 
 
 def real(text: str) -> float:
-    """A number; `Huge` if it is too large for a float. Raises ValueError."""
+    """A number; `HugeNumber` if it is too large for a float. Raises ValueError."""
     value = float(text)
-    return Huge(text) if math.isinf(value) and any(map(str.isdigit, text)) else value
+    return HugeNumber(text) if math.isinf(value) and any(map(str.isdigit, text)) else value
 
 
 def has_bom(raw: bytes) -> bool:
@@ -85,10 +85,10 @@ def shown(value: object) -> str:
         return "an object"
     if isinstance(value, Sequence) and not isinstance(value, str):
         return "a list"
-    if isinstance(value, float) and math.isinf(value) and not isinstance(value, Huge):
+    if isinstance(value, float) and math.isinf(value) and not isinstance(value, HugeNumber):
         return "an infinite number"
     try:
-        text = value.text if isinstance(value, Huge) else json.dumps(value)
+        text = value.text if isinstance(value, HugeNumber) else json.dumps(value)
     except (TypeError, ValueError):
         text = f"a {type(value).__name__}"
     return text if len(text) <= 40 else text[:37] + "..."

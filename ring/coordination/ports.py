@@ -86,7 +86,7 @@ class HeldUnder:
 
 
 @dataclass(frozen=True, slots=True)
-class Put:
+class PutKey:
     """Sets the key; `lease` 0 is none."""
 
     key: str
@@ -95,14 +95,14 @@ class Put:
 
 
 @dataclass(frozen=True, slots=True)
-class Delete:
+class DeleteKey:
     """Removes the key if it exists."""
 
     key: str
 
 
 Compare = Absent | CreatedAt | ModifiedAt | HeldUnder
-Op = Put | Delete
+Op = PutKey | DeleteKey
 
 
 @dataclass(frozen=True, slots=True)

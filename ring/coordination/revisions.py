@@ -33,7 +33,7 @@ class KeyRevisions:
         self._newest = 0  # newest reported revision
         self._keys: dict[str, _Revisions] = {}
 
-    def take(self, update: Listing | Event) -> bool:
+    def observe(self, update: Listing | Event) -> bool:
         """Take in an item of the watch, and return whether it shows that etcd was rolled back since."""
         if isinstance(update, Listing):
             items = [item for item in update.items if _UNREADABLE not in item.key]

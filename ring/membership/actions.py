@@ -56,10 +56,10 @@ class Drop(NamedTuple):
     epoch: int
 
 
-class Confirm(NamedTuple):
+class ConfirmGeneration(NamedTuple):
     """Report that this generation has been carried out."""
 
     generation: int
 
 
-Action = Acquire | Clear | Mark | Open | Close | Release | Drop | Confirm
+Action = Acquire | Clear | Mark | Open | Close | Release | Drop | ConfirmGeneration

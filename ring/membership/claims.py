@@ -9,7 +9,7 @@ from heapq import heappop, heappush
 RETRY_NS = 200_000_000  # before a request without an answer, or refused without a visible reason, is repeated
 
 
-class Stage(Enum):
+class ClaimStage(Enum):
     """The progress of a partition."""
 
     ASKING = 1  # for the owner key
@@ -19,12 +19,12 @@ class Stage(Enum):
     RELEASING = 5  # the key is being deleted
 
 
-_SERVED = frozenset({Stage.OPENING, Stage.OPEN, Stage.CLOSING})
+_SERVED = frozenset({ClaimStage.OPENING, ClaimStage.OPEN, ClaimStage.CLOSING})
 
 
 @dataclass(slots=True)
 class Claim:
-    stage: Stage
+    stage: ClaimStage
     epoch: int = 0
     retry_at: int = 0  # when to repeat the request; 0: an answer is awaited
 
@@ -43,11 +43,11 @@ class Claims(dict[int, Claim]):
         self._timers: list[tuple[int, int]] = []  # (instant, partition)
 
     def open(self) -> set[int]:
-        return {partition for partition, claim in self.items() if claim.stage is Stage.OPEN}
+        return {partition for partition, claim in self.items() if claim.stage is ClaimStage.OPEN}
 
     def epochs(self) -> dict[int, int]:
         """The epoch of each partition whose owner key is ours."""
-        return {partition: claim.epoch for partition, claim in self.items() if claim.stage is not Stage.ASKING}
+        return {partition: claim.epoch for partition, claim in self.items() if claim.stage is not ClaimStage.ASKING}
 
     def served(self) -> frozenset[int]:
         """The partitions whose owner keys exist unless etcd has lost them. Thread-safe."""
@@ -57,7 +57,7 @@ class Claims(dict[int, Claim]):
     def asking(self, partition: int) -> Claim | None:
         """The partition's claim if its owner key is being acquired."""
         claim = self.get(partition)
-        return claim if claim is not None and claim.stage is Stage.ASKING else None
+        return claim if claim is not None and claim.stage is ClaimStage.ASKING else None
 
     def of_epoch(self, partition: int, epoch: int) -> Claim | None:
         claim = self.get(partition)

@@ -60,7 +60,7 @@ class Departures:
         is_full = len(self._moving) >= self._at_once
         return max(self._next_at, min(self._moving.values()) if is_full else 0)
 
-    def take(self, now: int, *, everything: bool = False) -> list[int]:
+    def take_due(self, now: int, *, everything: bool = False) -> list[int]:
         """Remove and return the partitions to close now; all of them with `everything`."""
         if everything:
             gone, self._waiting = list(self._waiting), {}

@@ -26,7 +26,7 @@ LOAD_NS = 2_000 * _MS  # after a topic has changed: more of them may change
 LOAD_AT_LATEST_NS = 10_000 * _MS
 
 
-class Phase(StrEnum):
+class LeaderPhase(StrEnum):
     ELECTED = "elected"  # reading plans and nodes
     LEADING = "leading"
     PLANNING = "planning"  # a plan is being written
@@ -70,17 +70,17 @@ class Leader:
     _knows_nodes: bool = False
 
     @property
-    def phase(self) -> Phase:
+    def phase(self) -> LeaderPhase:
         if self.deposed:
-            return Phase.DEPOSED
+            return LeaderPhase.DEPOSED
         if not (self._knows_plans and self._knows_nodes):
-            return Phase.ELECTED
-        return Phase.PLANNING if self._drafted else Phase.LEADING
+            return LeaderPhase.ELECTED
+        return LeaderPhase.PLANNING if self._drafted else LeaderPhase.LEADING
 
     @property
     def fit(self) -> list[str]:
         """Nodes that may own partitions, in order."""
-        return sorted(name for name, record in self._nodes.items() if record.fit)
+        return sorted(name for name, record in self._nodes.items() if record.is_fit)
 
     # ---- facts
 
@@ -107,10 +107,10 @@ class Leader:
 
     def node(self, name: str, record: NodeRecord, now: int) -> None:
         before, self._nodes[name] = self._nodes.get(name), record
-        fit = before is not None and before.fit
-        if fit and not record.fit:
+        fit = before is not None and before.is_fit
+        if fit and not record.is_fit:
             self._soon(now, GONE_NS)
-        elif record.fit and not fit:
+        elif record.is_fit and not fit:
             self._came(now)
 
     def node_spoilt(self, name: str, now: int) -> None:
@@ -141,7 +141,7 @@ class Leader:
 
     def due(self) -> int | None:
         """The time at which to make a plan; None: nothing has changed."""
-        if self.phase is not Phase.LEADING:
+        if self.phase is not LeaderPhase.LEADING:
             return None
         return min((due for due in (self._nodes_due, self._loads_due) if due is not None), default=None)
 

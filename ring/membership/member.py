@@ -18,10 +18,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from evenlane.ring.membership.actions import Acquire, Clear, Close, Confirm, Drop, Mark, Open, Release
-from evenlane.ring.membership.claims import Claim, Claims, Stage
+from evenlane.ring.membership.actions import Acquire, Clear, Close, ConfirmGeneration, Drop, Mark, Open, Release
+from evenlane.ring.membership.claims import Claim, Claims, ClaimStage
 from evenlane.ring.membership.departures import Departures
-from evenlane.ring.membership.owner_keys import OwnerKeys
+from evenlane.ring.membership.owner_keys import KnownOwnerKeys
 from evenlane.ring.membership.phase import Phase, phase_of
 
 if TYPE_CHECKING:
@@ -59,10 +59,10 @@ class Member:
     _claims: Claims = field(default_factory=Claims)
     _departures: Departures = field(default_factory=Departures)
     _todo: set[int] = field(default_factory=set)
-    _owners: OwnerKeys = field(init=False)
+    _owners: KnownOwnerKeys = field(init=False)
 
     def __post_init__(self) -> None:
-        self._owners = OwnerKeys(self.clear_after)
+        self._owners = KnownOwnerKeys(self.clear_after)
 
     # ---- queries
 
@@ -160,12 +160,14 @@ class Member:
             self._departures.arrived(partition)  # (an owner writes its key again once it serves)
         claim = self._claims.get(partition)
         if owner.lease == self.lease:
-            if not self._claims.has_ended(partition, owner.epoch) and (claim is None or claim.stage is Stage.ASKING):
+            if not self._claims.has_ended(partition, owner.epoch) and (
+                claim is None or claim.stage is ClaimStage.ASKING
+            ):
                 return self._ours(partition, owner.epoch)
             if claim is not None and owner.epoch < claim.epoch <= self._listed:
                 return self._lost(partition, claim)  # etcd was rolled back to an earlier claim, and has advanced since
         elif claim is not None and claim.epoch == owner.epoch and not owner.lease:
-            if claim.stage is Stage.RELEASING:
+            if claim.stage is ClaimStage.RELEASING:
                 return []  # the release will delete it
             return [Mark(partition, claim.epoch)]  # detached from the lease: our death would go unnoticed
         elif claim is not None and 0 < claim.epoch <= owner.epoch:  # epochs can be equal after an etcd rollback
@@ -173,15 +175,15 @@ class Member:
         return []
 
     def _ours(self, partition: int, epoch: int) -> list[Action]:
-        self._claims[partition] = Claim(Stage.OPENING, epoch)
+        self._claims[partition] = Claim(ClaimStage.OPENING, epoch)
         return [Open(partition, epoch)]
 
     def _gone(self, partition: int, revision: int) -> list[Action]:
         self._owners.remove(partition)
         claim = self._claims.get(partition)
-        if claim is None or claim.stage is Stage.ASKING or revision <= claim.epoch:
+        if claim is None or claim.stage is ClaimStage.ASKING or revision <= claim.epoch:
             return []  # (a listing or deletion from before our own key doesn't concern it)
-        if claim.stage is Stage.RELEASING:
+        if claim.stage is ClaimStage.RELEASING:
             self._end(partition)
             return []
         return self._lost(partition, claim)
@@ -219,28 +221,28 @@ class Member:
 
     def opened(self, partition: int, epoch: int, now: int) -> list[Action]:
         claim = self._claims.of_epoch(partition, epoch)
-        if claim is not None and claim.stage is Stage.OPENING:
-            claim.stage = Stage.OPEN
+        if claim is not None and claim.stage is ClaimStage.OPENING:
+            claim.stage = ClaimStage.OPEN
         return self._decide(now, (partition,))
 
     def withdrawn(self, partition: int, epoch: int) -> list[Action]:
         """The partition can't be taken over under this epoch: release the key, and acquire it again."""
-        return self._release(partition, epoch, Stage.OPENING)
+        return self._release(partition, epoch, ClaimStage.OPENING)
 
     def closed(self, partition: int, epoch: int) -> list[Action]:
-        return self._release(partition, epoch, Stage.CLOSING)
+        return self._release(partition, epoch, ClaimStage.CLOSING)
 
-    def _release(self, partition: int, epoch: int, stage: Stage) -> list[Action]:
+    def _release(self, partition: int, epoch: int, stage: ClaimStage) -> list[Action]:
         claim = self._claims.of_epoch(partition, epoch)
         if claim is None or claim.stage is not stage:
             return []
-        claim.stage = Stage.RELEASING
+        claim.stage = ClaimStage.RELEASING
         return [Release(partition, epoch)]
 
     def released(self, partition: int, epoch: int, now: int) -> list[Action]:
         """The transaction was answered, either way: the key isn't ours any more."""
         claim = self._claims.of_epoch(partition, epoch)
-        if claim is not None and claim.stage is Stage.RELEASING:
+        if claim is not None and claim.stage is ClaimStage.RELEASING:
             self._end(partition)
         return self._decide(now, (partition,))
 
@@ -267,7 +269,7 @@ class Member:
         actions = [*self._depart(now), *actions]
         if self.done < self.generation and not self._todo:
             self.done = self.generation
-            actions.append(Confirm(self.generation))
+            actions.append(ConfirmGeneration(self.generation))
         return actions
 
     def _next(self, partition: int, now: int) -> list[Action]:
@@ -275,15 +277,15 @@ class Member:
         may_ask = self.knows_owners and now < self.trusted_until
         claim, desired = self._claims.get(partition), partition in self.desired
         if claim is None and desired and partition not in self._owners and may_ask:
-            claim = self._claims[partition] = Claim(Stage.ASKING)
+            claim = self._claims[partition] = Claim(ClaimStage.ASKING)
             actions.append(Acquire(partition, self.plan_revision))
-        elif claim is not None and not desired and claim.stage is Stage.OPENING:
+        elif claim is not None and not desired and claim.stage is ClaimStage.OPENING:
             actions.append(self._close(partition, claim))
-        elif claim is not None and not desired and claim.stage is Stage.OPEN:
+        elif claim is not None and not desired and claim.stage is ClaimStage.OPEN:
             self._departures.add(partition)
         elif desired:
             self._departures.discard(partition)
-        if desired == (claim is not None and claim.stage is Stage.OPEN) and (desired or claim is None):
+        if desired == (claim is not None and claim.stage is ClaimStage.OPEN) and (desired or claim is None):
             self._todo.discard(partition)
         else:
             self._todo.add(partition)
@@ -291,10 +293,10 @@ class Member:
 
     def _depart(self, now: int) -> list[Action]:
         """Close the partitions whose turn it is; all of them if the node leaves or can't serve."""
-        going = self._departures.take(now, everything=self.leaving or not self.serving)
+        going = self._departures.take_due(now, everything=self.leaving or not self.serving)
         return [self._close(partition, self._claims[partition]) for partition in going]
 
     @staticmethod
     def _close(partition: int, claim: Claim) -> Close:
-        claim.stage = Stage.CLOSING
+        claim.stage = ClaimStage.CLOSING
         return Close(partition, claim.epoch)

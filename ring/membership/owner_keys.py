@@ -18,7 +18,7 @@ class Owner(NamedTuple):
     revision: int = 0
 
 
-class OwnerKeys(dict[int, Owner]):
+class KnownOwnerKeys(dict[int, Owner]):
     """The owner keys by partition. Times are monotonic ns; a key may be deleted after `clear_after` without a lease.
 
     Invariants:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from evenlane.ring.membership.claims import Stage
+from evenlane.ring.membership.claims import ClaimStage
 
 if TYPE_CHECKING:
     from collections.abc import Set as AbstractSet
@@ -24,7 +24,7 @@ class Phase(StrEnum):
 
 def phase_of(generation: int, desired: AbstractSet[int], claims: Claims, *, departs: bool) -> Phase:
     """The phase of a node whose lease is trusted. `departs` says that open partitions wait for their turn to close."""
-    if departs or any(claim.stage in {Stage.CLOSING, Stage.RELEASING} for claim in claims.values()):
+    if departs or any(claim.stage in {ClaimStage.CLOSING, ClaimStage.RELEASING} for claim in claims.values()):
         return Phase.RELEASING
     if generation == 0:
         return Phase.JOINING

@@ -44,7 +44,7 @@ class NodeRecord(msgspec.Struct, frozen=True, kw_only=True):
     troubles: dict[str, str] = {}
 
     @property
-    def fit(self) -> bool:
+    def is_fit(self) -> bool:
         return self.store and not self.leaving
 
 

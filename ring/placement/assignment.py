@@ -44,12 +44,12 @@ class Assignment:
     def give(self, partition: int, node: int) -> None:
         """Move the partition to the node, from its owner if it has one."""
         if self.owner[partition] != NOBODY:
-            self.take(partition)
+            self.unassign(partition)
         self.owner[partition] = node
         self.load[node] += self.weights[partition]
         insort(self.held[node], (self.weights[partition], partition))
 
-    def take(self, partition: int) -> None:
+    def unassign(self, partition: int) -> None:
         """Leave the partition without an owner."""
         node, weight = self.owner[partition], self.weights[partition]
         self.owner[partition] = NOBODY
@@ -82,7 +82,7 @@ class Assignment:
         return Strain(max(0, load - cap, bounds.least_load - load), max(0, count - bounds.most, bounds.least - count))
 
 
-def better(before: tuple[Strain, Strain], after: tuple[Strain, Strain], grain: int) -> bool:
+def is_better(before: tuple[Strain, Strain], after: tuple[Strain, Strain], grain: int) -> bool:
     """Whether a move is worth it, by the strains of its two nodes.
 
     It is if the worse load improves by a grain, or both loads get within bounds; or if no load gets worse and the

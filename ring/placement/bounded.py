@@ -55,7 +55,7 @@ def _release(made: Assignment, node: int) -> None:
         fits = load + weight <= bounds.level and count < bounds.even_most
         movable = (much and weight >= bounds.grain) or (many and weight == 0)
         if movable and not fits and partition != first:
-            made.take(partition)
+            made.unassign(partition)
         else:
             load += weight
             count += 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from typing import TYPE_CHECKING, NamedTuple
 
-from evenlane.ring.placement.assignment import NOBODY, better
+from evenlane.ring.placement.assignment import NOBODY, is_better
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -154,7 +154,7 @@ class Repair:
         made, giver = self._made, self._made.owner[partition]
         before = made.strain(giver), made.strain(taker)
         after = made.strain(giver, minus=partition), made.strain(taker, plus=partition)
-        return better(before, after, made.bounds.grain)
+        return is_better(before, after, made.bounds.grain)
 
     def _swaps(self, node: int) -> Iterator[_Step]:
         """Steps that exchange two partitions."""
@@ -165,7 +165,7 @@ class Repair:
             for weight, mine in made.held[node]:
                 for theirs in self._about(other, max(0, weight - surplus)):
                     one, two = made.strain(node, mine, theirs), made.strain(other, theirs, mine)
-                    if better(before, (one, two), made.bounds.grain):
+                    if is_better(before, (one, two), made.bounds.grain):
                         difference = abs(weight - made.weights[theirs])
                         gifts = ((mine, other), (theirs, node))
                         yield _Step(one.load + two.load, one.partitions + two.partitions, difference, gifts)

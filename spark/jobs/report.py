@@ -24,7 +24,7 @@ from evenlane.spark.jobs import archive
 from evenlane.spark.jobs.arguments import Arguments, run, when
 from evenlane.spark.jobs.folders import Folder
 from evenlane.spark.out import place
-from evenlane.spark.out.document import About, Made, document, plain
+from evenlane.spark.out.document import DocumentInput, ReportProperties, document, plain
 from evenlane.spark.out.page import page
 from evenlane.spark.out.quotas import apply_form, read_topics
 from evenlane.spark.reports.grains import grains
@@ -50,7 +50,7 @@ _FILES = ("report.html", "report.json", "tenants.parquet", "quotas.json")
 _WINDOWS = {"5m": 72, "1h": 24, "1d": 7}  # windows reported by default
 
 
-class Wanted(NamedTuple):
+class ReportRequest(NamedTuple):
     """Parameters of a report. `source` are options of the data source that locate NATS; None: only the archive is read.
     `topics` are the present topics by project, in the format of `evenlane topics apply`; None: unknown.
     """
@@ -67,14 +67,14 @@ class Wanted(NamedTuple):
     topics: Mapping[str, Mapping[str, Any]] | None = None
 
 
-class Written(NamedTuple):
+class ReportFiles(NamedTuple):
     """Names of the files in the folder, and the document of report.json."""
 
     files: list[str]
     document: dict[str, Any]
 
 
-def check(wanted: Wanted) -> None:
+def check(wanted: ReportRequest) -> None:
     """Raise ConfigError for errors that are found without a server."""
     if wanted.window not in SPANS:
         raise ConfigError(f"--window: there is no window {wanted.window!r}: there are {', '.join(SPANS)}")
@@ -88,7 +88,7 @@ def check(wanted: Wanted) -> None:
     place.check(wanted.out)
 
 
-def ask(wanted: Wanted) -> None:
+def ask(wanted: ReportRequest) -> None:
     """Raise EvenlaneError if there is nothing to read, before Spark is started."""
     if wanted.source is not None:
         options = parse({**wanted.source, "what": "meter"})
@@ -96,7 +96,7 @@ def ask(wanted: Wanted) -> None:
             present(server, options)
 
 
-def make(spark: SparkSession, wanted: Wanted, announce: Callable[[str, float], None]) -> Written:
+def make(spark: SparkSession, wanted: ReportRequest, announce: Callable[[str, float], None]) -> ReportFiles:
     """Make a report in a running session. The previous report stays in the folder until the new one is complete.
     `announce` is called at each step with its name and the share done. Raises EvenlaneError.
     """
@@ -105,8 +105,8 @@ def make(spark: SparkSession, wanted: Wanted, announce: Callable[[str, float], N
 
 
 def write(
-    opened: AbstractContextManager[SparkSession], wanted: Wanted, announce: Callable[[str, float], None]
-) -> Written:
+    opened: AbstractContextManager[SparkSession], wanted: ReportRequest, announce: Callable[[str, float], None]
+) -> ReportFiles:
     """Make a report in a session of its own. The session ends before the scratch folder is cleaned up, since its
     interrupted tasks would still write there.
     """
@@ -115,8 +115,8 @@ def write(
 
 
 def _made(
-    spark: SparkSession, wanted: Wanted, staging: place.Staging, announce: Callable[[str, float], None]
-) -> Written:
+    spark: SparkSession, wanted: ReportRequest, staging: place.Staging, announce: Callable[[str, float], None]
+) -> ReportFiles:
     with explained():
         if wanted.archive and wanted.source is not None:
             announce("laying new records down", 0.1)
@@ -134,12 +134,12 @@ def _made(
         folder = staging.new if "parquet" in wanted.formats else staging.scratch
         found = tenants(known, _dead(spark, wanted, since, until), span, wanted.targets, since).hint("rebalance")
         found = Folder(spark, place.url(folder)).kept(found, "tenants.parquet")
-        made = Made(found, noisy(found), quality(known, found, span, since, None if wanted.until else now))
-        about = About(wanted.env, now, wanted.window, timedelta(seconds=span.window_s), wanted.targets)
+        made = DocumentInput(found, noisy(found), quality(known, found, span, since, None if wanted.until else now))
+        about = ReportProperties(wanted.env, now, wanted.window, timedelta(seconds=span.window_s), wanted.targets)
         content = document(made, about)
         content["quotas"] = _quotas(found, content["to"])
         announce(f"writing to {wanted.out}", 0.9)
-        return Written(_write(staging.new, wanted, content), content)
+        return ReportFiles(_write(staging.new, wanted, content), content)
 
 
 def _quotas(found: DataFrame, until: str | None) -> list[dict[str, Any]]:
@@ -150,7 +150,7 @@ def _quotas(found: DataFrame, until: str | None) -> list[dict[str, Any]]:
     return [plain(each.asDict()) for each in recommended(seen).orderBy("project").collect()]
 
 
-def _range(wanted: Wanted, now: datetime) -> tuple[datetime, datetime]:
+def _range(wanted: ReportRequest, now: datetime) -> tuple[datetime, datetime]:
     """Return the time range, starting with a whole window."""
     length = SPANS[wanted.window].window_s
     until = wanted.until or now
@@ -158,14 +158,14 @@ def _range(wanted: Wanted, now: datetime) -> tuple[datetime, datetime]:
     return datetime.fromtimestamp(since.timestamp() // length * length, UTC), until
 
 
-def _meter(spark: SparkSession, wanted: Wanted, since: datetime, until: datetime) -> DataFrame:
+def _meter(spark: SparkSession, wanted: ReportRequest, since: datetime, until: datetime) -> DataFrame:
     options = {"what": "meter", "since": _instant(since), "until": _instant(until), **(wanted.source or {})}
     if wanted.archive:
         options["archive"] = wanted.archive
     return spark.read.format("evenlane").options(**options).load()
 
 
-def _dead(spark: SparkSession, wanted: Wanted, since: datetime, until: datetime) -> DataFrame:
+def _dead(spark: SparkSession, wanted: ReportRequest, since: datetime, until: datetime) -> DataFrame:
     """Read dead letters. Without a source there are none."""
     if wanted.source is None:
         return spark.createDataFrame([], DEAD)
@@ -177,7 +177,7 @@ def _instant(at: datetime) -> str:
     return at.astimezone(UTC).isoformat().replace("+00:00", "Z")
 
 
-def _write(folder: Path, wanted: Wanted, content: Mapping[str, Any]) -> list[str]:
+def _write(folder: Path, wanted: ReportRequest, content: Mapping[str, Any]) -> list[str]:
     if "json" in wanted.formats:
         _json(folder / "report.json", content)
         if wanted.topics is not None:
@@ -209,7 +209,7 @@ def main(arguments: Sequence[str]) -> None:
         raise ConfigError("--archive-only: name the folder with --archive")
     settings = connect(source)
     source["nats"] = ",".join(settings.nats_servers)  # with an archive, the stream is read only if `nats` is an option
-    wanted = Wanted(
+    wanted = ReportRequest(
         given.out, settings.env, None if given.archive_only else source, given.window,
         [each.strip() for each in given.format.split(",")], given.archive, given.since, given.until,
         topics=None if given.topics is None else read_topics(given.topics),

@@ -44,7 +44,7 @@ _SCRATCH = "_scratch"
 _MOST_PARTS = 8  # batches whose grains are kept separately; more are merged
 
 
-class Tables:
+class ReportTables:
     """The tables in a folder. `source` locates dead letters; None: none are read."""
 
     def __init__(self, spark: SparkSession, path: str, source: Mapping[str, str] | None) -> None:
@@ -57,7 +57,7 @@ class Tables:
         text = self.folder.read(_CURRENT)
         return {"batch": None, "grains": []} if text is None else json.loads(text)
 
-    def take(self, meter: DataFrame, batch: str) -> None:
+    def add_batch(self, meter: DataFrame, batch: str) -> None:
         """Add one batch of METER, unless it is already in the tables."""
         previous = self.current()
         if previous["batch"] == batch:
@@ -124,7 +124,7 @@ def read(spark: SparkSession, path: str, table: str, window: str) -> DataFrame:
         raise ConfigError(f"there is no table {table!r}: there are {', '.join(TABLES)}")
     if window not in SPANS:
         raise ConfigError(f"there is no window {window!r}: there are {', '.join(SPANS)}")
-    tables = Tables(spark, path, None)
+    tables = ReportTables(spark, path, None)
     batch = tables.current()["batch"]
     if batch is None:
         raise EvenlaneError(f"{path} has no tables yet: evenlane.spark.jobs.tables hasn't finished a batch there")
@@ -138,8 +138,8 @@ def keep_current(
     every: str | None = None,
     announce: Callable[[str], None] = streams.silent,
 ) -> None:
-    tables = Tables(spark, path, source)
-    streams.run(spark, source, tables.folder, tables.take, every=every, announce=announce)
+    tables = ReportTables(spark, path, source)
+    streams.run(spark, source, tables.folder, tables.add_batch, every=every, announce=announce)
 
 
 def main(arguments: Sequence[str]) -> None:

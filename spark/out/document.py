@@ -29,7 +29,7 @@ _PLOTTED = (
 )  # fmt: skip
 
 
-class Made(NamedTuple):
+class DocumentInput(NamedTuple):
     """Input of a document: frames of TENANTS, NOISY and QUALITY (spark/reports/schemas.py)."""
 
     tenants: DataFrame
@@ -37,7 +37,7 @@ class Made(NamedTuple):
     quality: DataFrame
 
 
-class About(NamedTuple):
+class ReportProperties(NamedTuple):
     """Properties of a report. `window` is the requested name, such as `1h`; `length` is its duration."""
 
     env: str
@@ -47,7 +47,7 @@ class About(NamedTuple):
     targets: Targets
 
 
-def document(made: Made, about: About, most_points: int = MOST_POINTS) -> Row:
+def document(made: DocumentInput, about: ReportProperties, most_points: int = MOST_POINTS) -> Row:
     """Build the document in JSON types: times are RFC 3339, unknown values are null. The latest window is the last one
     with data for at least a sixth of its length, if there is one: a window that has just begun says little.
     """
@@ -100,7 +100,7 @@ def _utc(at: datetime) -> datetime:
     return at.astimezone(UTC)
 
 
-def _windows(tenants: DataFrame, about: About) -> list[datetime]:
+def _windows(tenants: DataFrame, about: ReportProperties) -> list[datetime]:
     """Return the windows' ends, oldest first, without those after the latest."""
     covered = tenants.groupBy("window_end").agg(F.max("covered_s").alias("covered_s")).orderBy("window_end").collect()
     enough = [row.window_end for row in covered if row.covered_s >= about.length.total_seconds() * _COVERED]

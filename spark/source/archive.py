@@ -21,8 +21,8 @@ import pyarrow.parquet as pq
 from evenlane.engine.errors import ConfigError, EvenlaneError
 from evenlane.spark.schemas import METER
 from evenlane.spark.source.columns import arrow_schema
-from evenlane.spark.source.filters import Narrow, both
-from evenlane.spark.source.options import Span
+from evenlane.spark.source.filters import ReadFilter, both
+from evenlane.spark.source.options import TimeRange
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -38,7 +38,7 @@ PROGRESS = "_progress.json"
 ENVIRONMENT = "_environment"
 
 
-def files(folder: str, span: Span) -> list[str]:
+def files(folder: str, span: TimeRange) -> list[str]:
     """Return the files that may have records of the time span, oldest first. Raises EvenlaneError without a folder."""
     system, root = _system(folder)
     if system.get_file_info(root).type != pafs.FileType.Directory:
@@ -107,13 +107,13 @@ def _marker(system: pafs.FileSystem, root: str) -> tuple[str, bool]:
         raise EvenlaneError(f"{root}/{PROGRESS} can't be read: {error}") from error
 
 
-def after(paths: Sequence[str], narrow: Narrow) -> Narrow:
+def after(paths: Sequence[str], narrow: ReadFilter) -> ReadFilter:
     """Narrow the stream to records after the last one in the archive. Reports tolerate records that are read twice."""
     last = max((_last_stored(path) for path in paths[-_NEWEST:]), default=0)
-    return replace(narrow, span=both(narrow.span, Span(since=last + 1_000))) if last else narrow
+    return replace(narrow, span=both(narrow.span, TimeRange(since=last + 1_000))) if last else narrow
 
 
-def batches(path: str, span: Span) -> Iterator[pa.RecordBatch]:
+def batches(path: str, span: TimeRange) -> Iterator[pa.RecordBatch]:
     """Yield a file's rows that arrived in this time span; columns that an older release didn't write are null. Raises
     EvenlaneError if the file isn't valid.
     """
@@ -135,7 +135,7 @@ def _as_today(found: pa.RecordBatch) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(columns, schema=_SCHEMA)
 
 
-def _within(found: pa.RecordBatch, span: Span) -> pa.RecordBatch:
+def _within(found: pa.RecordBatch, span: TimeRange) -> pa.RecordBatch:
     stored = pc.cast(found.column("stored"), pa.int64())  # us
     for at, keep in ((span.since, pc.greater_equal), (span.until, pc.less)):
         if at is not None:

@@ -11,7 +11,7 @@ from evenlane.engine.core.wire.varint_columns import numbers, unpack
 if TYPE_CHECKING:
     from collections.abc import Container, Sequence
 
-    from evenlane.engine.core.wire.meter_record import Record
+    from evenlane.engine.core.wire.meter_record import MeterRecord
 
 BUCKET = ("bucket", "count")
 QUEUE = frozenset({
@@ -28,7 +28,7 @@ _LONG_BYTES = 6
 _NANOSECONDS = ("since",)
 
 
-def alike(one: Record, other: Record) -> bool:
+def alike(one: MeterRecord, other: MeterRecord) -> bool:
     """Whether rows of one record may refer to the other's lanes, topics and priorities."""
     return (
         one.lanes == other.lanes
@@ -39,7 +39,7 @@ def alike(one: Record, other: Record) -> bool:
     )
 
 
-def check(record: Record, *, shared: bool) -> None:
+def check(record: MeterRecord, *, shared: bool) -> None:
     """Check each column: a record is invalid if it refers to a row outside of a table. Raises ValueError. With
     `shared`, lanes and topics were checked before.
     """
@@ -62,7 +62,7 @@ def check(record: Record, *, shared: bool) -> None:
         raise ValueError("a number is negative")
 
 
-def bare_lanes(record: Record) -> range:
+def bare_lanes(record: MeterRecord) -> range:
     """Return the rows of lanes without a queue."""
     highest = max(_values(record.queue_columns.get("lane", b"\0"), record.queues), default=0) if record.queues else -1
     return range(highest + 1, record.lanes)

@@ -22,7 +22,7 @@ def arrow_schema(schema: StructType) -> pa.Schema:
     return to_arrow_schema(schema, timezone="UTC")
 
 
-class Tables:
+class ColumnTables:
     """Tables of many records, appended to each other, in columns of 8 bytes; missing values are zero. They are filled
     immediately: keeping the records' many small objects would cost as much as reading them.
 

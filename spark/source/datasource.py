@@ -10,7 +10,7 @@ from evenlane.engine.admin.export.client import StreamReader
 from evenlane.engine.errors import ConfigError
 from evenlane.spark import schemas
 from evenlane.spark.source import archive
-from evenlane.spark.source.filters import Narrow, narrowed
+from evenlane.spark.source.filters import ReadFilter, narrowed
 from evenlane.spark.source.options import Options, parse
 from evenlane.spark.source.plan import Task, file_tasks, tasks
 from evenlane.spark.source.ranges import ranges
@@ -53,7 +53,7 @@ class EvenlaneReader(DataSourceReader):
 
     def __init__(self, options: Options) -> None:
         self._options = options
-        self._narrow = Narrow(options.span)
+        self._narrow = ReadFilter(options.span)
 
     def partitions(self) -> Sequence[InputPartition]:
         options, narrow = self._options, self._narrow

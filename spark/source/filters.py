@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import EqualTo, Filter, GreaterThan, GreaterThanOrEqual, In, LessThan, LessThanOrEqual
 
-from evenlane.spark.source.options import ALWAYS, Span
+from evenlane.spark.source.options import ALWAYS, TimeRange
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -22,24 +22,24 @@ _NAMES = ("project", "kind", "partition", "node")
 
 
 @dataclass(frozen=True)
-class Narrow:
+class ReadFilter:
     """Read only messages with one of these values; None: any value."""
 
-    span: Span = ALWAYS
+    span: TimeRange = ALWAYS
     project: frozenset[Any] | None = None
     kind: frozenset[Any] | None = None
     partition: frozenset[Any] | None = None
     node: frozenset[Any] | None = None
 
 
-def narrowed(filters: Iterable[Filter], narrow: Narrow) -> Narrow:
+def narrowed(filters: Iterable[Filter], narrow: ReadFilter) -> ReadFilter:
     """Narrow by all filters; those that don't help are ignored."""
     for each in filters:
         narrow = _by(each, narrow)
     return narrow
 
 
-def _by(given: Filter, narrow: Narrow) -> Narrow:
+def _by(given: Filter, narrow: ReadFilter) -> ReadFilter:
     attribute: tuple[str, ...] = getattr(given, "attribute", ())
     name = ".".join(attribute)
     if name in _NAMES and isinstance(given, (EqualTo, In)):
@@ -52,20 +52,20 @@ def _by(given: Filter, narrow: Narrow) -> Narrow:
     return narrow
 
 
-def _span(given: Filter, slack: int) -> Span:
+def _span(given: Filter, slack: int) -> TimeRange:
     at = _unix_ns(given.value)  # type: ignore[attr-defined]
     if isinstance(given, (GreaterThan, GreaterThanOrEqual)):
-        return Span(since=at - slack)
+        return TimeRange(since=at - slack)
     if isinstance(given, (LessThan, LessThanOrEqual)):
-        return Span(until=at + slack + 1_000)
-    return Span(at - slack, at + slack + 1_000) if isinstance(given, EqualTo) else Span()
+        return TimeRange(until=at + slack + 1_000)
+    return TimeRange(at - slack, at + slack + 1_000) if isinstance(given, EqualTo) else TimeRange()
 
 
-def both(one: Span, other: Span) -> Span:
+def both(one: TimeRange, other: TimeRange) -> TimeRange:
     """Return the intersection."""
     since = [each.since for each in (one, other) if each.since is not None]
     until = [each.until for each in (one, other) if each.until is not None]
-    return Span(max(since, default=None), min(until, default=None))
+    return TimeRange(max(since, default=None), min(until, default=None))
 
 
 def _unix_ns(at: datetime) -> int:

@@ -19,13 +19,13 @@ from evenlane.engine.core.wire.meter_record import (
 from evenlane.engine.core.wire.reason_codes import REASONS
 from evenlane.spark.schemas import METER
 from evenlane.spark.source.checks import BUCKET, QUEUE, alike, bare_lanes, check
-from evenlane.spark.source.columns import Tables, arrow_schema, batch, known, repeated, seconds, times
+from evenlane.spark.source.columns import ColumnTables, arrow_schema, batch, known, repeated, seconds, times
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from evenlane.engine.core.ports import Stored
-    from evenlane.engine.core.wire.meter_record import Record
+    from evenlane.engine.core.wire.meter_record import MeterRecord
 
 ROWS = 65_536
 """Approximate number of rows per batch."""
@@ -41,7 +41,7 @@ def batches(pages: Iterable[Iterable[Stored]]) -> Iterator[pa.RecordBatch]:
     gathered = _Gathered()
     for page in pages:
         for stored in page:
-            gathered.take(stored)
+            gathered.add_record(stored)
             if gathered.full:
                 yield from gathered.batches()
                 gathered = _Gathered()
@@ -56,19 +56,19 @@ class _Gathered:
     """
 
     def __init__(self) -> None:
-        self._queues, self._buckets = Tables(QUEUE), Tables(BUCKET)
-        self._lanes, self._topics = Tables(LANE_COLUMNS), Tables(TOPIC_COLUMNS)
+        self._queues, self._buckets = ColumnTables(QUEUE), ColumnTables(BUCKET)
+        self._lanes, self._topics = ColumnTables(LANE_COLUMNS), ColumnTables(TOPIC_COLUMNS)
         self._projects: list[str] = []
         self._priorities: list[str] = []
         self._records: list[tuple[Any, ...]] = []  # in the order of _RECORD
-        self._before: dict[str, tuple[Record, tuple[int, int, int]]] = {}  # by node
+        self._before: dict[str, tuple[MeterRecord, tuple[int, int, int]]] = {}  # by node
         self._bare: list[dict[str, Any]] = []  # rows without a queue
 
     @property
     def full(self) -> bool:
         return self._queues.rows + len(self._bare) >= ROWS or self._buckets.rows >= _BUCKETS
 
-    def take(self, stored: Stored) -> None:
+    def add_record(self, stored: Stored) -> None:
         try:
             record = decode(stored.body)
             before, starts = self._before.get(record.node, (None, (0, 0, 0)))
@@ -87,7 +87,7 @@ class _Gathered:
         self._buckets.add(record.bucket_columns, record.buckets)
         self._records.append((*_values(stored, record), *starts, self._queues.rows))
 
-    def _shared(self, record: Record) -> tuple[int, int, int]:
+    def _shared(self, record: MeterRecord) -> tuple[int, int, int]:
         """Add the record's lanes, topics and priorities; return their first rows, which the node's next
         records may reuse.
         """
@@ -149,7 +149,7 @@ _RECORD = (
 )  # fmt: skip
 
 
-def _values(stored: Stored, record: Record) -> tuple[Any, ...]:
+def _values(stored: Stored, record: MeterRecord) -> tuple[Any, ...]:
     """Return the first fields of _RECORD."""
     return (
         stored.sequence, stored.at // 1_000, version_of(stored.body), record.node, record.run, record.number,
@@ -157,7 +157,7 @@ def _values(stored: Stored, record: Record) -> tuple[Any, ...]:
     )  # fmt: skip
 
 
-def _bare(stored: Stored, record: Record) -> list[dict[str, Any]]:
+def _bare(stored: Stored, record: MeterRecord) -> list[dict[str, Any]]:
     """Return a row per lane without a queue; one row if the record has neither lanes nor queues."""
     places = bare_lanes(record)
     if not places:

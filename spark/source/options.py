@@ -19,14 +19,14 @@ _OWN = ("what", "since", "until", "partitions", "payload", "archive", "max_messa
 _MOST_PARTITIONS = 10_000
 
 
-class Span(NamedTuple):
+class TimeRange(NamedTuple):
     """A span of time in unix ns; None: open. `until` is exclusive."""
 
     since: int | None = None
     until: int | None = None
 
 
-ALWAYS = Span()
+ALWAYS = TimeRange()
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Options:
 
     settings: Settings
     what: str = "meter"
-    span: Span = ALWAYS
+    span: TimeRange = ALWAYS
     partitions: int = 4
     payload: bool = False
     archive: str | None = None
@@ -77,11 +77,11 @@ def parse(given: Mapping[str, str], default_partitions: int = 4) -> Options:
     )
 
 
-def _span(options: Mapping[str, str]) -> Span:
+def _span(options: Mapping[str, str]) -> TimeRange:
     since, until = (_instant(name, options[name]) if options.get(name) else None for name in ("since", "until"))
     if since is not None and until is not None and until <= since:
         raise ConfigError(f"option until: {options['until']} is not later than since, {options['since']}")
-    return Span(since, until)
+    return TimeRange(since, until)
 
 
 def _instant(name: str, text: str) -> int:

@@ -12,7 +12,7 @@ from evenlane.engine.errors import EvenlaneError
 if TYPE_CHECKING:
     from evenlane.engine.admin.export.client import StreamReader
     from evenlane.engine.core.export_port import Stream
-    from evenlane.spark.source.filters import Narrow
+    from evenlane.spark.source.filters import ReadFilter
     from evenlane.spark.source.options import Options
 
 _MOST_SUBJECTS = 64  # with more subjects, the server would be slower
@@ -38,7 +38,7 @@ def present(server: StreamReader, options: Options) -> list[Stream]:
     return found
 
 
-def ranges(server: StreamReader, options: Options, narrow: Narrow) -> list[Range]:
+def ranges(server: StreamReader, options: Options, narrow: ReadFilter) -> list[Range]:
     """Return the ranges of these streams in the time span that may be wanted. Raises EvenlaneError, Unreachable."""
     env, span = options.settings.env, narrow.span
     found = []
@@ -58,7 +58,7 @@ def bodies(options: Options) -> bool:
     return options.payload or options.what == "meter"
 
 
-def _wanted(stream: Stream, env: str, narrow: Narrow) -> bool:
+def _wanted(stream: Stream, env: str, narrow: ReadFilter) -> bool:
     lane = lane_of(stream.name, env)
     if lane is None:
         return True
@@ -67,7 +67,7 @@ def _wanted(stream: Stream, env: str, narrow: Narrow) -> bool:
     )
 
 
-def _subjects(stream: Stream, options: Options, narrow: Narrow) -> tuple[str, ...]:
+def _subjects(stream: Stream, options: Options, narrow: ReadFilter) -> tuple[str, ...]:
     """Return the subjects of the wanted tenants or nodes; none if all are wanted, or none of them can exist."""
     env, lane = options.settings.env, lane_of(stream.name, options.settings.env)
     if options.what == "meter":

@@ -7,7 +7,7 @@ import typer
 
 from evenlane.engine import errors
 from evenlane.engine.cli.main import ended, run
-from evenlane.engine.cli.options import Given, common, instant, seconds
+from evenlane.engine.cli.options import CommonOptions, common, instant, seconds
 from evenlane.engine.cli.output import new_app
 
 
@@ -128,11 +128,11 @@ def test_command_gets_common_and_own_options():
 
     @app.command()
     @common
-    def put(given: Given, project: str, *, body: str = "none") -> None:
+    def put(given: CommonOptions, project: str, *, body: str = "none") -> None:
         seen.append((given, project, body, given.load(concurrency="3").settings.concurrency))
 
     app(["acme", "--env", "sandbox", "--body", "b", "--etcd", "e:1"], standalone_mode=False)
-    assert [(Given(env="sandbox", etcd="e:1"), "acme", "b", 3)] == seen
+    assert [(CommonOptions(env="sandbox", etcd="e:1"), "acme", "b", 3)] == seen
 
 
 MANY_LINES = """

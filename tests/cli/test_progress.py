@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from evenlane.engine.cli.progress import Shown, Stderr
-from evenlane.engine.cli.put.jsonl import Tally, put_progress
+from evenlane.engine.cli.progress import ProgressDisplay, Stderr
+from evenlane.engine.cli.put.jsonl import PutTally, put_progress
 from tests.support.stacks import LISTEN, ask
 from tests.support.until import until
 
@@ -41,7 +41,7 @@ def terminal(monkeypatch):
 
 
 async def test_bar_appears_after_a_while_with_totals_and_note(terminal):
-    with Shown("writing", "topic", stream=terminal, after_s=AFTER_S) as shown:
+    with ProgressDisplay("writing", "topic", stream=terminal, after_s=AFTER_S) as shown:
         shown.update(1_234, 10_000, "1,200 accepted")
         await until(lambda: "1,234 of 10,000 topics" in terminal.plain)
         shown.update(9_000, 10_000, "8,000 accepted")
@@ -60,7 +60,7 @@ def blocked(thread: threading.Thread) -> set[int]:
 async def test_threads_of_the_bar_block_signals(terminal):
     """Ctrl-C when the bar appears: the main thread may be in a call that only a signal to itself interrupts."""
     before, own_mask = set(threading.enumerate()), blocked(threading.current_thread())
-    with Shown("writing", "topics", stream=terminal, after_s=AFTER_S):
+    with ProgressDisplay("writing", "topics", stream=terminal, after_s=AFTER_S):
         assert own_mask == blocked(threading.current_thread())
         await until(lambda: "writing" in terminal.plain)
         masks = await until(lambda: [*_masks(before)])
@@ -76,19 +76,19 @@ def _masks(before):
 
 
 async def test_share_is_a_percentage_with_the_name_of_its_phase(terminal):
-    with Shown("hot-burst", stream=terminal, after_s=AFTER_S) as shown:
+    with ProgressDisplay("hot-burst", stream=terminal, after_s=AFTER_S) as shown:
         shown.update(0.25, what="round 2")
         await until(lambda: "25%" in terminal.plain)
     assert "round 2" in terminal.plain
 
 
 async def test_bar_appears_without_any_update(terminal):
-    with Shown("placing", stream=terminal, after_s=AFTER_S):
+    with ProgressDisplay("placing", stream=terminal, after_s=AFTER_S):
         await until(lambda: "placing" in terminal.plain)
 
 
 def test_quick_command_shows_nothing(terminal):
-    with Shown("writing", "topic", stream=terminal, after_s=60.0) as shown:
+    with ProgressDisplay("writing", "topic", stream=terminal, after_s=60.0) as shown:
         shown.update(1, 2)
     assert "" == terminal.getvalue()
 
@@ -96,7 +96,7 @@ def test_quick_command_shows_nothing(terminal):
 @pytest.mark.parametrize("error", [KeyboardInterrupt, ValueError])
 async def test_interrupt_or_error_erases_the_bar_and_restores_the_cursor(terminal, error):
     before = sys.stderr
-    shown = Shown("writing", "topic", stream=terminal, after_s=AFTER_S)
+    shown = ProgressDisplay("writing", "topic", stream=terminal, after_s=AFTER_S)
 
     async def fail():
         with shown:
@@ -118,7 +118,7 @@ async def test_interrupt_or_error_erases_the_bar_and_restores_the_cursor(termina
 async def test_lines_for_stderr_appear_above_the_bar(terminal, monkeypatch, capsys):
     monkeypatch.setattr(sys, "stderr", terminal)
     lines = Stderr()
-    with Shown("putting", "message", after_s=AFTER_S) as shown:
+    with ProgressDisplay("putting", "message", after_s=AFTER_S) as shown:
         shown.update(5)
         await until(lambda: "5 messages" in terminal.plain)
         print("line 7: no JSON", file=lines)
@@ -130,7 +130,7 @@ async def test_lines_for_stderr_appear_above_the_bar(terminal, monkeypatch, caps
 def test_without_terminal_it_prints_nothing_or_plain_lines():
     silent, printed = io.StringIO(), io.StringIO()
     for stream, plain in ((silent, False), (printed, True)):
-        with Shown("replaying", "dead letter", plain=plain, stream=stream, plain_every_s=0.0) as shown:
+        with ProgressDisplay("replaying", "dead letter", plain=plain, stream=stream, plain_every_s=0.0) as shown:
             shown.update(1_200, 5_000, "3 failed")
             shown.update(1_300)
             shown.update(1)
@@ -145,7 +145,7 @@ def test_without_terminal_it_prints_nothing_or_plain_lines():
 
 def test_plain_lines_are_rare():
     printed = io.StringIO()
-    with Shown("replaying", "dead letter", plain=True, stream=printed) as shown:
+    with ProgressDisplay("replaying", "dead letter", plain=True, stream=printed) as shown:
         for number in range(1_000):
             shown.update(number, 1_000)
     assert "" == printed.getvalue()  # it took less than two seconds
@@ -153,7 +153,7 @@ def test_plain_lines_are_rare():
 
 def test_dumb_terminal_gets_no_bar(terminal, monkeypatch):
     monkeypatch.setenv("TERM", "dumb")
-    with Shown("writing", "topic", plain=True, stream=terminal, plain_every_s=0.0) as shown:
+    with ProgressDisplay("writing", "topic", plain=True, stream=terminal, plain_every_s=0.0) as shown:
         shown.update(1, 2)
     assert "writing 1 of 2 topics\n" == terminal.getvalue()
 
@@ -163,14 +163,14 @@ class TestPut:
 
     def shown(self, descriptor, tally, monkeypatch):
         updates = []
-        monkeypatch.setattr(Shown, "update", lambda _, *progress, note="": updates.append((*progress, note)))
+        monkeypatch.setattr(ProgressDisplay, "update", lambda _, *progress, note="": updates.append((*progress, note)))
         with put_progress(descriptor, tally) as shown:
             shown.update()
         return updates
 
     def test_file_shows_the_share_that_was_read(self, tmp_path, monkeypatch):
         (tmp_path / "f").write_bytes(b"x" * 1_000)
-        tally = Tally(None)
+        tally = PutTally(None)
         tally.put, tally.duplicates, tally.refusals = 10, 2, 1
         with (tmp_path / "f").open("rb") as file:
             os.read(file.fileno(), 250)
@@ -178,7 +178,7 @@ class TestPut:
 
     def test_pipe_shows_the_number_of_messages(self, monkeypatch):
         reads, writes = os.pipe()
-        tally = Tally(None)
+        tally = PutTally(None)
         tally.put = 7
         assert [(7, "")] == self.shown(reads, tally, monkeypatch)
         os.close(reads)
@@ -188,7 +188,7 @@ class TestPut:
 SLOW = (
     f"{LISTEN}"
     "from functools import partial; from evenlane.engine.cli import progress\n"
-    "progress.Shown = partial(progress.Shown, after_s=0.05)\n"
+    "progress.ProgressDisplay = partial(progress.ProgressDisplay, after_s=0.05)\n"
     "import evenlane.engine.admin.plan.simulate as s; import time\n"
     "def slow(fleet):\n"
     "    time.sleep({seconds})\n"

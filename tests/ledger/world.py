@@ -13,7 +13,7 @@ from evenlane.engine.producer.producer import Producer
 from evenlane.engine.producer.put import Put
 from evenlane.engine.runtime.embedded.pair import Servers
 from evenlane.ring.coordination.etcd.client import EtcdCoordination
-from evenlane.ring.coordination.ports import Put as Write
+from evenlane.ring.coordination.ports import PutKey as Write
 from evenlane.ring.membership.records import NodeRecord, decode
 from tests.ledger import entries
 from tests.ledger.dead import DeadLetters

@@ -16,7 +16,7 @@ from evenlane.engine.base import names
 from evenlane.engine.core.wire import headers as h
 from evenlane.engine.producer.put import Put
 from evenlane.engine.runtime.startup import wait_until_answered
-from evenlane.ring.coordination.ports import Put as Write
+from evenlane.ring.coordination.ports import PutKey as Write
 from evenlane.ring.hashing import partition_of
 from tests.ledger.world import ProcessWorld
 

@@ -113,7 +113,7 @@ class HandWrittenHistory:
 
     def settles(self, to: int, *, clean: bool = False) -> None:
         """The settle log records that the lane is settled up to this sequence and, if `clean`, that the epoch ends."""
-        record = settle_record.Record(
+        record = settle_record.SettleRecord(
             settle_record.VERSION, self.epoch, 1, "1", 0, 0, to, b"", clean=clean, lease=self.epoch
         )
         self.promises.logged("settled.online.lanes.0", settle_record.encode(record))

@@ -6,8 +6,8 @@ import asyncio
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
-from evenlane.ring.coordination.memory.server import Backup, MemoryStore
-from evenlane.ring.coordination.ports import CoordinationError, Delete, Put, Unavailable
+from evenlane.ring.coordination.memory.server import Backup, MemoryKeyValueStore
+from evenlane.ring.coordination.ports import CoordinationError, DeleteKey, PutKey, Unavailable
 from tests.simulation.loop import SECOND
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 DEADLINE_S = 2.0  # as the real adapter's
 
 
-class SimEtcd(MemoryStore):
+class SimEtcd(MemoryKeyValueStore):
     """The cluster of etcd members, by the simulation's clock. `on_event` is called for each change of a key,
     `on_restore` after a return to a backup.
     """
@@ -114,14 +114,14 @@ class SimCoordination:
         return await self._ask(lambda: self.etcd.list(prefix))
 
     async def put(self, key: str, value: bytes, lease: int = 0) -> int:
-        return (await self.txn((), (Put(key, value, lease),))).revision
+        return (await self.txn((), (PutKey(key, value, lease),))).revision
 
     async def delete(self, key: str) -> bool:
         return await self._ask(lambda: self._deleted(key))
 
     def _deleted(self, key: str) -> bool:
         before = self.etcd.revision
-        return self.etcd.txn((), (Delete(key),), ()).revision > before
+        return self.etcd.txn((), (DeleteKey(key),), ()).revision > before
 
     async def txn(self, compare: Sequence[Compare], then: Sequence[Op], otherwise: Sequence[Op] = ()) -> TxnResult:
         return await self._ask(lambda: self.etcd.txn(compare, then, otherwise))

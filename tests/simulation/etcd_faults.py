@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from evenlane.engine.base import names
 from evenlane.ring.coordination.memory.server import Backup
-from evenlane.ring.coordination.ports import Delete, Put
+from evenlane.ring.coordination.ports import DeleteKey, PutKey
 from tests.simulation.fault_log import FaultLog
 
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ class EtcdFaults(FaultLog):
     def _second_leader(self, action: Action) -> None:
         """The leader's key is deleted while the node still leads."""
         self._moment(action)
-        self._w.etcd.txn((), [Delete(names.key("online", "leader"))], ())
+        self._w.etcd.txn((), [DeleteKey(names.key("online", "leader"))], ())
 
     def _corrupt_key(self, action: Action) -> None:
         """Somebody writes a useless value with `etcdctl`: nonsense, or an old plan."""
@@ -131,4 +131,4 @@ class EtcdFaults(FaultLog):
             ]
         )
         self._w.note("etcd written by hand", key=key, value=value)
-        self._w.etcd.txn((), [Put(names.key("online", *key), value)], ())
+        self._w.etcd.txn((), [PutKey(names.key("online", *key), value)], ())

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from evenlane.engine.core.lane.in_flight_record import InFlightListing
     from evenlane.engine.core.lane.settle_log import Append
-    from evenlane.engine.core.lane.settle_record import LogState, Record
+    from evenlane.engine.core.lane.settle_record import LogState, SettleRecord
     from evenlane.engine.core.ports import LaneState
     from evenlane.engine.core.queue.entry import Entry
     from evenlane.engine.core.queue.queue import Queue
@@ -111,10 +111,10 @@ def _lanes_only() -> Iterator[None]:
 def _clean_while_it_runs() -> Iterator[None]:
     """The log records a clean end while handlers run; all else is right."""
     real = Lane.next_append
-    records: list[Record] = []
+    records: list[SettleRecord] = []
 
     def next_append(self: Lane, now: int, *, fence: bool = False) -> Append | None:
-        early = self.handoff is not None and not self.ended and self.log.begun
+        early = self.handoff is not None and not self.ended and self.log.has_begun
         if early:
             self.log.checkpoint_due = True
         append = real(self, now, fence=fence)
@@ -122,7 +122,7 @@ def _clean_while_it_runs() -> Iterator[None]:
             records[:] = [append.record]
         return append
 
-    def encode(record: Record) -> bytes:
+    def encode(record: SettleRecord) -> bytes:
         return settle_record._encoder.encode(
             msgspec.structs.replace(record, clean=True) if records and records[0] is record else record
         )
@@ -164,10 +164,10 @@ def never_clean() -> Iterator[None]:
 def own_epoch_unclean() -> Iterator[None]:
     """Harmless: a takeover that is repeated under its epoch takes its own first record for an unclean end."""
 
-    def ended_cleanly(log: LogState, state: LaneState, _epoch: int, released: Any) -> bool:
-        return crash_horizon.ended_cleanly(log, state, -1, released)
+    def has_ended_cleanly(log: LogState, state: LaneState, _epoch: int, released: Any) -> bool:
+        return crash_horizon.has_ended_cleanly(log, state, -1, released)
 
-    with patch.object(takeover, "ended_cleanly", ended_cleanly):
+    with patch.object(takeover, "has_ended_cleanly", has_ended_cleanly):
         yield
 
 

@@ -14,7 +14,7 @@ from evenlane.engine.core.lane.lane import Lane
 from evenlane.engine.core.lane.truncation import Truncation
 from evenlane.engine.node.settle.outcomes import FailureHandler
 from evenlane.engine.store.memory.server import MemoryServer
-from evenlane.ring.coordination.ports import Absent, Put
+from evenlane.ring.coordination.ports import Absent, PutKey
 from evenlane.ring.membership.leader import Leader
 from evenlane.ring.membership.member import Member
 from tests.simulation.attempt_mutants import ATTEMPT_MUTANTS
@@ -35,7 +35,7 @@ def _owner_key(key: str) -> bool:
 
 
 def _takes_owner_keys(then: Sequence[Op]) -> bool:
-    return any(isinstance(op, Put) and op.lease and _owner_key(op.key) for op in then)
+    return any(isinstance(op, PutKey) and op.lease and _owner_key(op.key) for op in then)
 
 
 def _unconditional(compare: Sequence[Compare]) -> list[Compare]:
@@ -114,7 +114,7 @@ def _past_the_feed() -> Iterator[None]:
 def _no_identity() -> Iterator[None]:
     """Any stream of that name is taken for the stream that the feed read."""
     with ExitStack() as stack:
-        stack.enter_context(patch.object(StreamIdentity, "same", lambda *_: True))
+        stack.enter_context(patch.object(StreamIdentity, "is_same", lambda *_: True))
         yield
 
 

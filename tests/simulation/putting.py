@@ -10,7 +10,7 @@ from evenlane.engine.core.ports import Refused
 from evenlane.engine.core.wire import headers as h
 from evenlane.quota.rates.backoff import Backoff
 from evenlane.quota.topics.topic import Topic, accept, encode
-from evenlane.ring.coordination.ports import Put
+from evenlane.ring.coordination.ports import PutKey
 from evenlane.ring.hashing import partition_of
 from tests.simulation.events import GROUPS
 from tests.simulation.loop import SECOND
@@ -34,14 +34,16 @@ class Putting:
         topics = {project: self._topic(rules) for project, rules in self._w.script.topics.items()}
         revision = self.apply()  # a topic without a spec counts as deleted
         accepted = {project: encode(accept(topic, revision, None)) for project, topic in topics.items()}
-        self._w.etcd.txn((), [Put(names.key(ENV, "accepted", project), raw) for project, raw in accepted.items()], ())
+        self._w.etcd.txn(
+            (), [PutKey(names.key(ENV, "accepted", project), raw) for project, raw in accepted.items()], ()
+        )
         lanes = [LaneId(kind, p) for kind in ("lanes", "later") for p in range(self._w.script.partitions)]
         self._w.server.prepare(ENV, lanes)
 
     def apply(self) -> int:
         """Write the specs, as `evenlane topics apply` does while there is a leader."""
         topics = {project: self._topic(rules) for project, rules in self._w.script.topics.items()}
-        specs = [Put(names.key(ENV, "topics", project), encode(topic)) for project, topic in topics.items()]
+        specs = [PutKey(names.key(ENV, "topics", project), encode(topic)) for project, topic in topics.items()]
         return self._w.etcd.txn((), specs, ()).revision
 
     def _topic(self, rules: Rules) -> Topic:

@@ -68,7 +68,7 @@ def _held_taken_for_gone() -> Iterator[None]:
 @contextmanager
 def _revisions_not_looked_at() -> Iterator[None]:
     """No node notices by the revisions of keys that etcd went back."""
-    with patch.object(KeyRevisions, "take", lambda *_: False):
+    with patch.object(KeyRevisions, "observe", lambda *_: False):
         yield
 
 

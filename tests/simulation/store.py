@@ -173,7 +173,7 @@ class SimStore(MemoryStore):
 
     def _send(self, carry_out: Callable[[], Any], at: int, *, held: bool = False) -> asyncio.Future[Any]:
         future: asyncio.Future[Any] = self._loop.create_future()
-        if self.connected:
+        if self.is_connected:
             self._pending[future] = None
             _Request(self, future, carry_out, held=held).leave(at)
         else:

@@ -12,7 +12,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from evenlane.engine.base import clock
-from evenlane.engine.telemetry.tenants.sampler import QueueSampler, Tuning
+from evenlane.engine.telemetry.tenants.sampler import QueueSampler, SamplerTuning
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -31,7 +31,9 @@ _SPECIAL: dict[str, dict[str, object]] = {
     },
     # ten looks a second for handlers that hang take a tenth of a simulation's time
     "evenlane.engine.node.handlers.ack_deadline": {"_SWEEP_S": 1.0, "_LATE": 2_000_000_000},
-    "evenlane.engine.runtime.services": {"QueueSampler": partial(QueueSampler, tuning=Tuning(round_s=(10.0, 10.0)))},
+    "evenlane.engine.runtime.services": {
+        "QueueSampler": partial(QueueSampler, tuning=SamplerTuning(round_s=(10.0, 10.0)))
+    },
     "evenlane.engine.node.handlers.in_flight_gate": {"token_hex": lambda size: random.randbytes(size).hex()},
 }
 _LEVELS = ("debug", "info", "warning", "error", "exception")

@@ -41,7 +41,7 @@ def parameters(tmp_path, spark, meter, monkeypatch):
     [[first, last]] = meter.selectExpr("min(stored)", "max(stored)").collect()
     monkeypatch.setattr(report, "_meter", lambda *_: meter)
     monkeypatch.setattr(report, "_dead", lambda *_: spark.createDataFrame(cases.dead_letters(), DEAD))
-    return report.Wanted(
+    return report.ReportRequest(
         tmp_path / "out", "online", None, window="5m", since=first.astimezone(), until=last.astimezone(),
         topics={"growing": {"qps": 10, "ordered": True}},
     )  # fmt: skip
@@ -90,7 +90,7 @@ def test_reads_end_at_the_start_of_the_report(tmp_path, monkeypatch):
     reader = SimpleNamespace(load=lambda: None, options=lambda **given: seen.append(given) or reader)
     spark = SimpleNamespace(read=SimpleNamespace(format=lambda _: reader))
     now = datetime(2026, 1, 31, 8, tzinfo=UTC)
-    open_end = report.Wanted(tmp_path, "online", {"nats": "nats://a:1"})
+    open_end = report.ReportRequest(tmp_path, "online", {"nats": "nats://a:1"})
     report._meter(spark, open_end, now, now)
     report._dead(spark, open_end, now, now)
     assert ["meter", "dead"] == [each["what"] for each in seen]
@@ -100,7 +100,7 @@ def test_reads_end_at_the_start_of_the_report(tmp_path, monkeypatch):
 
 def test_unreachable_server_is_reported_before_spark_starts(tmp_path):
     with pytest.raises(Unreachable, match=r"nats://127\.0\.0\.1:1 does not answer"):
-        report.ask(report.Wanted(tmp_path, "online", {"nats": "nats://127.0.0.1:1"}))
+        report.ask(report.ReportRequest(tmp_path, "online", {"nats": "nats://127.0.0.1:1"}))
 
 
 def test_failed_report_leaves_the_previous_one(parameters, spark, monkeypatch):
@@ -241,8 +241,8 @@ def test_tables_count_a_repeated_batch_once(tmp_path, spark, meter, monkeypatch)
     )
     monkeypatch.setattr(tables, "noisy", lambda found: found)
     monkeypatch.setattr(tables, "quality", lambda known, *_: known.records.select("node", "number"))
-    kept = tables.Tables(spark, str(tmp_path), None)
-    kept.take(meter.where("number % 2 = 1 OR number IS NULL"), "query-00000000")
+    kept = tables.ReportTables(spark, str(tmp_path), None)
+    kept.add_batch(meter.where("number % 2 = 1 OR number IS NULL"), "query-00000000")
     before = _rows(spark, tmp_path)
 
     def killed(*_):
@@ -251,15 +251,15 @@ def test_tables_count_a_repeated_batch_once(tmp_path, spark, meter, monkeypatch)
     with monkeypatch.context() as patched:
         patched.setattr(Folder, "write", killed)
         with pytest.raises(KeyboardInterrupt):
-            kept.take(meter, "query-00000001")
+            kept.add_batch(meter, "query-00000001")
     assert before == _rows(spark, tmp_path)
-    kept.take(meter, "query-00000001")
+    kept.add_batch(meter, "query-00000001")
     after = _rows(spark, tmp_path)
     assert before != after
-    kept.take(meter, "query-00000001")
+    kept.add_batch(meter, "query-00000001")
     assert after == _rows(spark, tmp_path)
     monkeypatch.setattr(tables, "_MOST_PARTS", 2)
-    kept.take(meter, "query-00000002")
+    kept.add_batch(meter, "query-00000002")
     assert ["grains/query-00000002-whole"] == kept.current()["grains"]
     assert after == _rows(spark, tmp_path)
     folders = {str(each.relative_to(tmp_path)) for each in tmp_path.glob("*/*")}

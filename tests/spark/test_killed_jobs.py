@@ -88,9 +88,9 @@ async def test_tables_survive_kills_of_the_job(tmp_path, spark):
         async with job.killed(lambda: len(list(kept.glob("grains/*"))) > before):
             await feed.more(20)
         await job.to_its_end()
-        at_once = tables.Tables(spark, str(tmp_path / "at-once"), None)
+        at_once = tables.ReportTables(spark, str(tmp_path / "at-once"), None)
         rows = spark.read.format("evenlane").options(nats=world.servers.nats.url).load()
-        await asyncio.to_thread(at_once.take, rows, "query-00000000")
+        await asyncio.to_thread(at_once.add_batch, rows, "query-00000000")
         for table in tables.TABLES:
             for window in ("5m", "1h", "1d"):
                 found = tables.read(spark, str(kept), table, window)

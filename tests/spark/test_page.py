@@ -6,19 +6,19 @@ from datetime import UTC, datetime, timedelta
 import pytest
 import pytest_asyncio
 
-from evenlane.spark.out.document import About, Made, document
+from evenlane.spark.out.document import DocumentInput, ReportProperties, document
 from evenlane.spark.out.page import _SCRIPTS, _text, page
 from evenlane.spark.reports.schemas import NOISY, QUALITY, TENANTS
 from evenlane.spark.reports.targets import Targets
 from tests.spark import sample
 from tests.support.http.browser import PHONE, launched, overflow
 
-_ABOUT = About("online", datetime(2026, 2, 1, 0, 5, tzinfo=UTC), "1h", sample.HOUR, Targets())
+_ABOUT = ReportProperties("online", datetime(2026, 2, 1, 0, 5, tzinfo=UTC), "1h", sample.HOUR, Targets())
 
 
 def _document(spark, tenants, most_points=20_000):
     ends = sorted({each["window_end"] for each in tenants})
-    made = Made(
+    made = DocumentInput(
         _frame(spark, tenants, TENANTS),
         _frame(spark, [sample.noisy(end) for end in ends[-1:]], NOISY),
         _frame(spark, [sample.quality(end) for end in ends], QUALITY),

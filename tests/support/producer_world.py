@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from evenlane.engine.base.config.settings import Settings
 from evenlane.engine.cluster.cluster_config import ClusterConfig
 from evenlane.engine.producer.producer import Producer
-from evenlane.engine.producer.tuning import Tuning
+from evenlane.engine.producer.tuning import ProducerTuning
 from evenlane.engine.store.memory.server import MemoryServer
 from evenlane.engine.store.memory.store import MemoryStore
 from evenlane.quota.topics.topic import accept, complete, parse_spec
@@ -44,7 +44,7 @@ class ProducerWorld:
             "topics": self.topics,
             "facts": CLUSTER_CONFIG,
         }
-        tuning = more.pop("tuning", Tuning())
+        tuning = more.pop("tuning", ProducerTuning())
         made = Producer(**given | more)
         made.tuning = tuning
         return made

@@ -4,7 +4,7 @@ from collections import Counter
 from operator import sub
 
 from evenlane.engine.telemetry.tenants.backlog import QueueSample
-from evenlane.engine.telemetry.tenants.flows import NOTHING, Flow
+from evenlane.engine.telemetry.tenants.flows import NOTHING, TenantFlow
 from evenlane.engine.telemetry.tenants.registry import TenantRegistry
 from evenlane.quota.topics.topic import Topic
 
@@ -22,7 +22,7 @@ def tenants(most=10) -> TenantRegistry:
 
 
 def look(project="acme", band=1, backlog=0, reason=None, flow=(), **fields) -> QueueSample:
-    return QueueSample(project, band, backlog, reason, flow=Flow(*flow), **fields)
+    return QueueSample(project, band, backlog, reason, flow=TenantFlow(*flow), **fields)
 
 
 def new_of(tenants, looks):
@@ -35,7 +35,7 @@ def new_of(tenants, looks):
         queue = each.project, each.band, turns[each.project, each.band]
         turns[each.project, each.band] += 1
         before, published[queue] = published.get(queue, NOTHING), each.flow
-        yield each._replace(flow=Flow(*map(sub, each.flow, before)))
+        yield each._replace(flow=TenantFlow(*map(sub, each.flow, before)))
 
 
 def go_round(tenants, at, *looks, in_flight=None, came=None, topics=topic, part=1.0, took=0) -> None:

@@ -22,7 +22,7 @@ from evenlane.engine.core.message.dead_letter import NotReplayable
 from evenlane.engine.core.message.message import Message
 from evenlane.engine.core.ports import BusyRecord, Disconnected, LogMoved, Lost, Refused, Stored
 from evenlane.engine.core.queue.entry import entry_of
-from evenlane.engine.core.queue.expiry import expired
+from evenlane.engine.core.queue.expiry import is_expired
 from evenlane.engine.core.queue.queue_head import since, waits_since
 from evenlane.engine.core.wire import backlog_report, header_values, meter_record, queue_subjects, share_messages
 from evenlane.engine.core.wire import headers as h
@@ -147,7 +147,7 @@ RECORDS = {
     b'"lent":{"acme":1.5},"blocked":{"lanes":{"created":"x","sequences":[1],"seconds":30}}}',
 }
 SETTLED = settle_record.encode(
-    settle_record.Record(
+    settle_record.SettleRecord(
         1, 7, 3, "x", 20, AT, 5, settle_record.pack([(7, 9)], 5), False, settle_record.pack_marks([(8, 5)], 5), 3, True
     )
 )
@@ -165,7 +165,7 @@ READERS = {
     "header refusals": (block, header_values.refusals, ()),
     "message": (block, lambda raw: all_of(message(raw)), ()),
     "stray": (block, lambda raw: copies.unroutable("a\nb", "S", 1, AT, raw, b"", "online", "why\x00"), ()),
-    "expiry": (block, lambda raw: expired(entry_of(lane(later=True), 1, AT, raw, b""), 1, AT), ()),
+    "expiry": (block, lambda raw: is_expired(entry_of(lane(later=True), 1, AT, raw, b""), 1, AT), ()),
     "since": (block, lambda raw: since(entry_of(lane(later=True), 1, AT, raw, b"")), ()),
     "waits since": (block, lambda raw: waits_since(Stored(1, AT, "s", raw, b"")), ()),
     "message id": (block, lambda raw: header_values.message_id("acme", "S", 1, AT, raw), ()),

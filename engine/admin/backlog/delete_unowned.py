@@ -12,7 +12,7 @@ from evenlane.engine.core.ports import Lost
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from evenlane.engine.admin.backlog.scan import View
+    from evenlane.engine.admin.backlog.scan import LaneView
     from evenlane.engine.admin.session import AdminSession
     from evenlane.engine.core.ports import Store
     from evenlane.engine.core.wire.queue_subjects import Subject
@@ -42,7 +42,7 @@ async def delete_waiting(
     return deleted
 
 
-async def delete(store: Store, view: View, sequences: list[int]) -> None:
+async def delete(store: Store, view: LaneView, sequences: list[int]) -> None:
     """Delete messages of the stream that was read. Raises Lost if the stream has been replaced."""
     state = await store.state(view.id)
     if state.created != view.state.created or state.last < view.state.last:

@@ -112,7 +112,7 @@ class DropTask:
     def _queues(self, partition: Partition, priorities: Collection[str]) -> list[Queue]:
         return [
             queue
-            for queue in self._node.queues.of(self._project)
+            for queue in self._node.queues.of_project(self._project)
             if queue.partition == partition.number and queue.priority in priorities
         ]
 
@@ -134,9 +134,9 @@ class DropTask:
     async def _of_the_catch_up(self, partition: Partition, priorities: Collection[str], last: int) -> None:
         """Drop the backlog, and messages spilled since, of a partition that is still catching up after a takeover."""
         lane = partition.lane
-        if not lane.catching_up:
+        if not lane.is_catching_up:
             return
-        while lane.catching_up:
+        while lane.is_catching_up:
             for queue in self._queues(partition, priorities):
                 self._drain(partition, queue, last)
             await asyncio.sleep(_PAUSE_S)

@@ -31,7 +31,7 @@ _BODIES_AT_ONCE = 16
 _QUEUES_AT_ONCE = 64
 
 
-class Waiting(NamedTuple):
+class WaitingMessage(NamedTuple):
     """A waiting message. Messages compare by `turn`, the time of their put, or when they are due."""
 
     turn: int
@@ -77,28 +77,28 @@ def _sum(subjects: Iterable[Subject], counts: Iterable[int], kind: str) -> int:
     return sum(count for subject, count in zip(subjects, counts, strict=True) if subject.lane.kind == kind)
 
 
-async def _first(env: str, subjects: list[Subject], limit: int, heads: Heads) -> list[Waiting]:
+async def _first(env: str, subjects: list[Subject], limit: int, heads: Heads) -> list[WaitingMessage]:
     """Return the `limit` messages whose turn is first, keeping no more than these in memory.
 
     A lane has the messages of one queue in the order of their sequences. A delay stream has only the hours in order, so
     all heads of a relevant hour are read.
     """
 
-    async def of_lane(subject: Subject) -> list[Waiting]:
-        found: list[Waiting] = []
+    async def of_lane(subject: Subject) -> list[WaitingMessage]:
+        found: list[WaitingMessage] = []
         async for page in heads(subject):
             found += [_waiting(env, subject, head) for head in page[: limit - len(found)]]
             if len(found) == limit:
                 break
         return found
 
-    async def of_hour(subject: Subject) -> list[Waiting]:
-        found: list[Waiting] = []
+    async def of_hour(subject: Subject) -> list[WaitingMessage]:
+        found: list[WaitingMessage] = []
         async for page in heads(subject):
             found = heapq.nsmallest(limit, [*found, *(_waiting(env, subject, head) for head in page)])
         return found
 
-    first: list[Waiting] = []
+    first: list[WaitingMessage] = []
     due = [subject for subject in subjects if subject.lane.kind == "lanes"]
     for start in range(0, len(due), _QUEUES_AT_ONCE):
         first = _merged(limit, first, await each(due[start : start + _QUEUES_AT_ONCE], of_lane))
@@ -110,16 +110,16 @@ async def _first(env: str, subjects: list[Subject], limit: int, heads: Heads) ->
     return first
 
 
-def _merged(limit: int, first: list[Waiting], more: Iterable[list[Waiting]]) -> list[Waiting]:
+def _merged(limit: int, first: list[WaitingMessage], more: Iterable[list[WaitingMessage]]) -> list[WaitingMessage]:
     return heapq.nsmallest(limit, [*first, *(message for part in more for message in part)])
 
 
-def _waiting(env: str, subject: Subject, head: Head) -> Waiting:
+def _waiting(env: str, subject: Subject, head: Head) -> WaitingMessage:
     turn = instant(head.headers, h.DUE, head.at)
-    return Waiting(turn, names.stream(env, subject.lane), head.sequence, subject.lane, subject.group, head)
+    return WaitingMessage(turn, names.stream(env, subject.lane), head.sequence, subject.lane, subject.group, head)
 
 
-async def _documents(store: Store, first: list[Waiting], project: str, ttl: float) -> list[dict[str, Any]]:
+async def _documents(store: Store, first: list[WaitingMessage], project: str, ttl: float) -> list[dict[str, Any]]:
     """Build the messages' documents, without messages handled meanwhile."""
     shown = []
     for start in range(0, len(first), _BODIES_AT_ONCE):
@@ -133,7 +133,7 @@ async def _documents(store: Store, first: list[Waiting], project: str, ttl: floa
     return shown
 
 
-def _document(message: Waiting, project: str, body: bytes, ttl: float) -> dict[str, Any]:
+def _document(message: WaitingMessage, project: str, body: bytes, ttl: float) -> dict[str, Any]:
     block, at = message.head.headers, message.head.at
     due = instant(block, h.DUE, 0)
     expires = instant(block, h.EXPIRES, 0) or (int(ttl * 1e9) + (due or at) if ttl else 0)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from evenlane.engine.admin.backlog.drop_client import DropProgress
-    from evenlane.engine.admin.backlog.scan import View
+    from evenlane.engine.admin.backlog.scan import LaneView
     from evenlane.engine.admin.session import AdminSession
     from evenlane.engine.base.config.settings import Settings
     from evenlane.engine.core.ports import Head
@@ -38,11 +38,11 @@ _SILENT_S = 5.0  # a working node reports every second
 _PAUSE_S = 0.5
 
 
-class Found(NamedTuple):
+class CancelTarget(NamedTuple):
     """A message to cancel."""
 
     subject: Subject
-    view: View
+    view: LaneView
     head: Head
 
     @property
@@ -51,7 +51,7 @@ class Found(NamedTuple):
         return DropTarget(lane.kind, lane.partition, self.head.sequence, self.head.at)
 
 
-class Tally:
+class PurgeTally:
     """Running totals. `left` maps unfinished partitions to the reason."""
 
     def __init__(self, partitions: set[int], on_progress: OnProgress = lambda _dropped: None) -> None:
@@ -93,7 +93,7 @@ async def purge(
         subjects = await list_subjects(outside.store, outside.cluster_config, project, outside.priorities(priority))
         if not subjects and outside.accepted is None:
             raise outside.unknown()
-        tally = Tally({subject.lane.partition for subject in subjects}, on_progress)
+        tally = PurgeTally({subject.lane.partition for subject in subjects}, on_progress)
 
         async def alone(partition: int) -> None:
             mine = [subject for subject in subjects if subject.lane.partition == partition]
@@ -121,7 +121,7 @@ async def cancel(settings: Settings, project: str, given_id: str) -> dict[str, A
     names.check_id(given_id)
     async with reached(settings, project) as outside:
         found = await _find(outside, given_id)
-        tally = Tally({each.subject.lane.partition for each in found})
+        tally = PurgeTally({each.subject.lane.partition for each in found})
 
         async def alone(partition: int) -> None:
             mine = [each for each in found if each.subject.lane.partition == partition]
@@ -134,7 +134,7 @@ async def cancel(settings: Settings, project: str, given_id: str) -> dict[str, A
 
 
 async def _rounds(
-    outside: AdminSession, tally: Tally, ask: DropRequest, alone: Callable[[int], Awaitable[None]]
+    outside: AdminSession, tally: PurgeTally, ask: DropRequest, alone: Callable[[int], Awaitable[None]]
 ) -> None:
     """Process each partition by its owner, or by `alone` if it has none. Partitions that fail stay in `left`."""
     clock = asyncio.get_running_loop().time
@@ -160,7 +160,7 @@ async def _owners(outside: AdminSession) -> dict[int, str]:
     return await read_owners(outside.etcd, outside.env, outside.cluster_config.partitions)
 
 
-async def _ask(outside: AdminSession, tally: Tally, ask: DropRequest, owned: dict[int, str]) -> None:
+async def _ask(outside: AdminSession, tally: PurgeTally, ask: DropRequest, owned: dict[int, str]) -> None:
     nodes = {owned[partition] for partition in tally.left if partition in owned}
     connection = connections.bus(outside.settings, "evenlane backlog")
     try:
@@ -175,7 +175,7 @@ async def _ask(outside: AdminSession, tally: Tally, ask: DropRequest, owned: dic
         tally.add(node, words.get(node), owned)
 
 
-async def _find(outside: AdminSession, given_id: str) -> list[Found]:
+async def _find(outside: AdminSession, given_id: str) -> list[CancelTarget]:
     """Find all messages with this id that wait or are being handled: briefly, a message and its retry."""
     store, project = outside.store, outside.project
     subjects = await list_subjects(store, outside.cluster_config, project, outside.cluster_config.priorities)
@@ -189,15 +189,15 @@ async def _find(outside: AdminSession, given_id: str) -> list[Found]:
             return False  # quick check that skips most messages without parsing their headers
         return message_id(project, stream, head.sequence, head.at, head.headers) == given_id
 
-    async def one(subject: Subject) -> list[Found]:
+    async def one(subject: Subject) -> list[CancelTarget]:
         view, stream = known[subject.lane], names.stream(outside.env, subject.lane)
         pages = waiting(store, subject, view)
-        return [Found(subject, view, head) async for page in pages for head in page if is_it(stream, head)]
+        return [CancelTarget(subject, view, head) async for page in pages for head in page if is_it(stream, head)]
 
     return [found for some in await each(subjects, one) for found in some]
 
 
-async def _cancel_unowned(outside: AdminSession, partition: int, found: list[Found], tally: Tally) -> None:
+async def _cancel_unowned(outside: AdminSession, partition: int, found: list[CancelTarget], tally: PurgeTally) -> None:
     theirs = await read_handoffs(outside.etcd, outside.env, partition)
     for each_one in found:
         sequence = each_one.head.sequence
@@ -208,7 +208,7 @@ async def _cancel_unowned(outside: AdminSession, partition: int, found: list[Fou
             tally.by_command += 1
 
 
-def _not_cancelled(outside: AdminSession, given_id: str, tally: Tally) -> EvenlaneError:
+def _not_cancelled(outside: AdminSession, given_id: str, tally: PurgeTally) -> EvenlaneError:
     message = f"message {given_id!r} of {outside.project}"
     if tally.in_flight:
         where = ", ".join(sorted(node for node, count in tally.busy.items() if count))
@@ -221,7 +221,7 @@ def _not_cancelled(outside: AdminSession, given_id: str, tally: Tally) -> Evenla
     )
 
 
-def _what_is_left(tally: Tally) -> str:
+def _what_is_left(tally: PurgeTally) -> str:
     shown = ", ".join(map(str, sorted(tally.left)[:8])) + (", ..." if len(tally.left) > 8 else "")
     why = "; ".join(sorted({each for each in tally.left.values() if each})) or "they kept changing hands"
     return f"partitions {shown} could not be gone through ({why}): try again"

@@ -25,7 +25,7 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 
-class View(NamedTuple):
+class LaneView(NamedTuple):
     """A lane, and its settled messages."""
 
     id: LaneId
@@ -56,7 +56,7 @@ async def list_subjects(
     return [subject for found in await each(lanes, one) for subject in found]
 
 
-async def peek_stream(store: Store, lane: LaneId) -> View:
+async def peek_stream(store: Store, lane: LaneId) -> LaneView:
     """Return the lane's messages that are settled by a log of the present stream. Raises Lost, Refused, ConfigError."""
     log = (await read_settle_log(store, lane)).state
     state = await store.state(lane)
@@ -64,11 +64,11 @@ async def peek_stream(store: Store, lane: LaneId) -> View:
     if state.first <= log.high <= state.last and log.high:
         found = (await store.get(lane, [log.high]))[0]
         high_at = found.at if found is not None else 0
-    same = log.created and StreamIdentity(log.created, log.high, log.high_at, 0).same(state, high_at)
-    return View(lane, state, log.settled if same else SettledSet())
+    same = log.created and StreamIdentity(log.created, log.high, log.high_at, 0).is_same(state, high_at)
+    return LaneView(lane, state, log.settled if same else SettledSet())
 
 
-async def views(store: Store, subjects: Iterable[Subject]) -> dict[LaneId, View]:
+async def views(store: Store, subjects: Iterable[Subject]) -> dict[LaneId, LaneView]:
     """Return the view of each lane of these subjects."""
     lanes = sorted({subject.lane for subject in subjects})
     return dict(zip(lanes, await each(lanes, lambda lane: peek_stream(store, lane)), strict=True))
@@ -84,14 +84,14 @@ async def pages(store: Store, subject: Subject, start: int, last: int) -> AsyncI
         start = page[-1].sequence + 1
 
 
-async def waiting(store: Store, subject: Subject, view: View) -> AsyncIterator[list[Head]]:
+async def waiting(store: Store, subject: Subject, view: LaneView) -> AsyncIterator[list[Head]]:
     """Yield the messages that waited, or were being handled, when the subject was counted."""
     settled = view.settled
     async for page in pages(store, subject, settled.watermark + 1, subject.last):
         yield [head for head in page if head.sequence not in settled]
 
 
-async def count_waiting(store: Store, subject: Subject, view: View) -> int:
+async def count_waiting(store: Store, subject: Subject, view: LaneView) -> int:
     """Count waiting messages while settled ones are being removed, by checking those up to the last settled one."""
     last = view.last_settled
     if not last:

@@ -23,7 +23,7 @@ from evenlane.engine.errors import EvenlaneError, TopicDraining, UnknownProject
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
-    from evenlane.engine.admin.dead_letters.replay import Progress, Replayed
+    from evenlane.engine.admin.dead_letters.replay import ReplayProgress, ReplayResult
     from evenlane.engine.base.config.settings import Settings
     from evenlane.engine.core.ports import ClusterLayout, Head, Store, Stored
     from evenlane.engine.producer.router import Topics
@@ -146,8 +146,8 @@ class DeadLetterClient:
         sequence: int | None = None,
         *,
         rate: float | None = None,
-        on_progress: Callable[[Progress], None] | None = None,
-    ) -> Replayed:
+        on_progress: Callable[[ReplayProgress], None] | None = None,
+    ) -> ReplayResult:
         """Put one dead letter, or all present ones, into their queues again: see
         `evenlane.engine.admin.dead_letters.replay`.
 
@@ -169,7 +169,7 @@ class DeadLetterClient:
         )  # fmt: skip
         return await replay.run(dead_letters)
 
-    async def there(self, sequence: int) -> bool:
+    async def exists(self, sequence: int) -> bool:
         [stored] = await self._read([sequence])
         return stored is not None
 

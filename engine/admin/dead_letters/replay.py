@@ -41,7 +41,7 @@ _FAREWELL_S = 2.0
 _NO_TOPIC = (UnknownProject, TopicDraining)
 
 
-class Failed(NamedTuple):
+class FailedReplay(NamedTuple):
     """A dead letter that wasn't replayed, and still exists. `error` is one sentence."""
 
     seq: int
@@ -49,7 +49,7 @@ class Failed(NamedTuple):
     error: str
 
 
-class Progress(NamedTuple):
+class ReplayProgress(NamedTuple):
     """Progress of a replay. `waits` says why it waits, empty if it doesn't."""
 
     replayed: int
@@ -59,18 +59,18 @@ class Progress(NamedTuple):
 
 
 @dataclass
-class Replayed:
+class ReplayResult:
     """Result of a replay. `stopped` says why it ended early, empty if it didn't."""
 
     replayed: int = 0
-    failed: list[Failed] = field(default_factory=list)
+    failed: list[FailedReplay] = field(default_factory=list)
     stopped: str = ""
 
 
 class DeadLetterSource(Protocol):
     """Storage of dead letters."""
 
-    async def there(self, sequence: int) -> bool: ...
+    async def exists(self, sequence: int) -> bool: ...
 
     async def remove(self, sequence: int) -> None: ...
 
@@ -107,7 +107,7 @@ class Replay:
         total: int,
         rate: float | None,
         timeout_s: float,
-        on_progress: Callable[[Progress], None] | None,
+        on_progress: Callable[[ReplayProgress], None] | None,
     ) -> None:
         self._store, self._env, self._shelf, self._topic, self._cluster_config = (
             store,
@@ -123,11 +123,11 @@ class Replay:
         self._window = Window(IN_FLIGHT, _BYTES)
         self._running: set[asyncio.Task[None]] = set()
         self._over = asyncio.Event()
-        self._result = Replayed()
+        self._result = ReplayResult()
         self._waiting: dict[int, str] = {}
         self._defect: BaseException | None = None
 
-    async def run(self, dead_letters: AsyncIterator[DeadLetter]) -> Replayed:
+    async def run(self, dead_letters: AsyncIterator[DeadLetter]) -> ReplayResult:
         """Replay the dead letters. If cancelled, puts in flight have two seconds to end."""
         try:
             await self._start_all(dead_letters)
@@ -214,7 +214,7 @@ class Replay:
                 async with asyncio.timeout(_FULL_S[min(tries, len(_FULL_S) - 1)]):
                     await self._over.wait()
                 return False
-            if not await self._shelf.there(dead_letter.sequence):
+            if not await self._shelf.exists(dead_letter.sequence):
                 return False
             tries += 1
 
@@ -260,7 +260,7 @@ class Replay:
             raise Lost(f"its message is in its queue again, but the dead letter can't be removed: {error}") from error
 
     def _fail(self, dead_letter: DeadLetter, why: str) -> None:
-        self._result.failed.append(Failed(dead_letter.sequence, dead_letter.id, why))
+        self._result.failed.append(FailedReplay(dead_letter.sequence, dead_letter.id, why))
 
     def _stop(self, why: str) -> None:
         self._result.stopped = self._result.stopped or why
@@ -269,12 +269,12 @@ class Replay:
     def _report(self) -> None:
         if self._on_progress is not None:
             result, waits = self._result, next(iter(self._waiting.values()), "")
-            self._on_progress(Progress(result.replayed, len(result.failed), self._total, waits))
+            self._on_progress(ReplayProgress(result.replayed, len(result.failed), self._total, waits))
 
     async def _restore(self) -> None:
         """Restore streams: a store that answers but loses messages may have lost their streams."""
         now = asyncio.get_running_loop().time()
-        if not self._store.connected or now - self._restored_at < _RESTORE_EVERY_S:
+        if not self._store.is_connected or now - self._restored_at < _RESTORE_EVERY_S:
             return
         self._restored_at = now
         with contextlib.suppress(Lost, Refused, EvenlaneError):

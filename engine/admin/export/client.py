@@ -73,11 +73,11 @@ class StreamReader:
         finally:
             self._run(pages.aclose())
 
-    def view(self, lane: LaneId) -> scan.View:
+    def view(self, lane: LaneId) -> scan.LaneView:
         """Return the lane and its settled messages."""
         return self._run(self._view(lane))
 
-    async def _view(self, lane: LaneId) -> scan.View:
+    async def _view(self, lane: LaneId) -> scan.LaneView:
         store = connections.store(self._settings, _NAME)
         await store.open()
         try:

@@ -14,12 +14,12 @@ from evenlane.engine.core.wire.header_values import instant
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from evenlane.engine.admin.backlog.scan import View
+    from evenlane.engine.admin.backlog.scan import LaneView
     from evenlane.engine.core.export_port import Read
     from evenlane.engine.core.ports import Stored
 
 
-class Waiting(NamedTuple):
+class WaitingRow(NamedTuple):
     """A message that waits or is being handled. Times are unix ns, None if there is none; `attempt` is the next one."""
 
     stream: str
@@ -41,7 +41,7 @@ class Waiting(NamedTuple):
     body: bytes | None
 
 
-class Dead(NamedTuple):
+class DeadRow(NamedTuple):
     """A dead letter; see engine/core/message/dead_letter.py."""
 
     sequence: int
@@ -70,7 +70,9 @@ def lane_of(stream: str, env: str) -> LaneId | None:
     return None
 
 
-def waiting(page: Iterable[Read], lane: LaneId, view: View | None, env: str, *, bodies: bool) -> Iterator[Waiting]:
+def waiting(
+    page: Iterable[Read], lane: LaneId, view: LaneView | None, env: str, *, bodies: bool
+) -> Iterator[WaitingRow]:
     """Yield the messages of a page that aren't settled; all of them without a `view`."""
     stream = names.stream(env, lane)
     for stored, size in page:
@@ -78,10 +80,10 @@ def waiting(page: Iterable[Read], lane: LaneId, view: View | None, env: str, *, 
             yield _waiting(stored, size, stream, lane, bodies=bodies)
 
 
-def _waiting(stored: Stored, size: int, stream: str, lane: LaneId, *, bodies: bool) -> Waiting:
+def _waiting(stored: Stored, size: int, stream: str, lane: LaneId, *, bodies: bool) -> WaitingRow:
     project, group, priority = _queue(stored.subject)
     block, sequence, at = stored.headers, stored.sequence, stored.at
-    return Waiting(
+    return WaitingRow(
         stream, lane.kind, lane.partition, sequence, at, stored.subject, project, group, priority,
         _id(block, project, f"{stream}-{sequence}-{at}"), header_values.key(block), header_values.attempt(block),
         instant(block, h.PUT, at), instant(block, h.DUE, 0) or None, instant(block, h.EXPIRES, 0) or None,
@@ -89,11 +91,11 @@ def _waiting(stored: Stored, size: int, stream: str, lane: LaneId, *, bodies: bo
     )  # fmt: skip
 
 
-def dead(page: Iterable[Read], env: str, *, bodies: bool) -> Iterator[Dead]:
+def dead(page: Iterable[Read], env: str, *, bodies: bool) -> Iterator[DeadRow]:
     for stored, size in page:
         found = dead_letter.read(stored, env)
         place = found.place
-        yield Dead(
+        yield DeadRow(
             stored.sequence, stored.at, stored.subject, found.project, place and place.group, place and place.priority,
             place and place.partition, found.id, found.key, found.attempts, found.reason, found.error, found.put_at,
             size, stored.body if bodies else None,

@@ -15,7 +15,7 @@ from evenlane.engine.base.troubles import sentences
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
 
-    from evenlane.engine.admin.overview.merge import Merged, Tenant
+    from evenlane.engine.admin.overview.merge import MergedOverview, TenantOverview
     from evenlane.engine.admin.overview.messages import NodeOverview, Rest
     from evenlane.engine.cluster.cluster_snapshot import ClusterSnapshot
     from evenlane.ring.membership.records import NodeRecord
@@ -40,7 +40,7 @@ def document(cluster: ClusterSnapshot, answers: Sequence[NodeOverview], at: int,
     }
 
 
-def _tenant(tenant: Tenant, priorities: Sequence[str]) -> dict[str, Any]:
+def _tenant(tenant: TenantOverview, priorities: Sequence[str]) -> dict[str, Any]:
     whole = tenant.whole
     return {
         "project": tenant.project,
@@ -139,7 +139,7 @@ def _unowned(cluster: ClusterSnapshot) -> list[int]:
 # ---- notes on what the figures don't show
 
 
-def _notes(cluster: ClusterSnapshot, answers: Sequence[NodeOverview], whole: Merged) -> Iterator[str]:
+def _notes(cluster: ClusterSnapshot, answers: Sequence[NodeOverview], whole: MergedOverview) -> Iterator[str]:
     if not cluster.nodes:
         yield (
             f"no node runs in environment {cluster.env!r}: `evenlane run --handler MODULE:FUNCTION --env {cluster.env}`"

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Tenant:
+class TenantOverview:
     """A tenant. `state` and `qps` are its topic's, None if it has none; `quota` is the sum of what the answering nodes
     may take now, in msg/s. `deleted` says whether the topic is, as `state` doesn't. `bands` run from most to least
     urgent.
@@ -35,10 +35,10 @@ class Tenant:
         return together(self.bands)
 
 
-class Merged(NamedTuple):
+class MergedOverview(NamedTuple):
     """All tenants, busiest first; `rest` are those not shown individually."""
 
-    tenants: list[Tenant]
+    tenants: list[TenantOverview]
     rest: Rest | None
 
     @property
@@ -50,7 +50,7 @@ class Merged(NamedTuple):
         return len(self.tenants) + (self.rest.projects if self.rest else 0)
 
 
-def merged(answers: Sequence[NodeOverview], most: int) -> Merged:
+def merged(answers: Sequence[NodeOverview], most: int) -> MergedOverview:
     """Merge into at most `most` tenants, whatever the order of the answers. If a node counts a project in its rest,
     that part stays in the rest: `rest.projects` may therefore count a project more than once, and a tenant's figures
     may be too low by that part.
@@ -63,10 +63,10 @@ def merged(answers: Sequence[NodeOverview], most: int) -> Merged:
     beyond = tenants[most:]
     rests = [answer.rest for answer in answers if answer.rest is not None]
     if not rests and not beyond:
-        return Merged(tenants, None)
+        return MergedOverview(tenants, None)
     columns = zip(*(rest.bands for rest in rests), *(tenant.bands for tenant in beyond), strict=True)
     rest = Rest(sum(rest.projects for rest in rests) + len(beyond), [of_many(column) for column in columns])
-    return Merged(tenants[:most], rest)
+    return MergedOverview(tenants[:most], rest)
 
 
 def of_node(answer: NodeOverview) -> Band:
@@ -75,7 +75,7 @@ def of_node(answer: NodeOverview) -> Band:
     return together([*(band for row in answer.rows for band in row.bands), *rest])
 
 
-def partly_reported(answers: Iterable[NodeOverview], tenants: Iterable[Tenant]) -> list[str]:
+def partly_reported(answers: Iterable[NodeOverview], tenants: Iterable[TenantOverview]) -> list[str]:
     """Return the nodes that may have more of a shown tenant in their rest."""
     projects = {tenant.project for tenant in tenants}
     return sorted(
@@ -85,10 +85,10 @@ def partly_reported(answers: Iterable[NodeOverview], tenants: Iterable[Tenant]) 
     )
 
 
-def _tenant(project: str, parts: Sequence[Row]) -> Tenant:
+def _tenant(project: str, parts: Sequence[Row]) -> TenantOverview:
     newest = max(parts, key=lambda row: (row.revision, row.deleted, row.state or "", row.qps or 0.0))
     quotas = [row.quota for row in parts if row.quota is not None]
-    return Tenant(
+    return TenantOverview(
         project,
         newest.state,
         newest.qps,
@@ -98,6 +98,6 @@ def _tenant(project: str, parts: Sequence[Row]) -> Tenant:
     )
 
 
-def _rank(tenant: Tenant) -> tuple[int, float, str]:
+def _rank(tenant: TenantOverview) -> tuple[int, float, str]:
     whole = tenant.whole
     return -whole.backlog, -(whole.leaving or 0.0), tenant.project

@@ -108,4 +108,4 @@ class OverviewResponder:
         node = self._node
         if not self._tenants.table and node.queues.projects:
             return len(node.partitions)
-        return sum(not partition.opened or partition.lane.catching_up for partition in node.partitions.values())
+        return sum(not partition.opened or partition.lane.is_catching_up for partition in node.partitions.values())

@@ -22,14 +22,14 @@ if TYPE_CHECKING:
     from evenlane.ring.membership.records import R
 
 
-class View(NamedTuple):
+class PlanView(NamedTuple):
     """A document, and a sentence for each value that was skipped."""
 
     document: dict[str, Any]
     problems: list[str]
 
 
-async def read(settings: Settings) -> View:
+async def read(settings: Settings) -> PlanView:
     """Read the present plan, as of one revision. Raises EvenlaneError if there is no such environment; Unreachable."""
     with connections.translate_errors():
         etcd = connections.etcd(settings)
@@ -43,7 +43,7 @@ async def read(settings: Settings) -> View:
             await etcd.close()
 
 
-def view(env: str, cluster_config: ClusterConfig, values: Mapping[str, bytes]) -> View:
+def view(env: str, cluster_config: ClusterConfig, values: Mapping[str, bytes]) -> PlanView:
     """Build the view. `values` are those of the environment's keys, without their common prefix."""
     seen = _Keys(env, values)
     nodes = {name: seen.record(NodeRecord, "nodes", name) or NodeRecord() for name in seen.under("nodes")}
@@ -53,7 +53,7 @@ def view(env: str, cluster_config: ClusterConfig, values: Mapping[str, bytes]) -
     newest = seen.record(GenerationRecord, "generation")
     leader = seen.record(LeaderRecord, "leader")
     generation = max([newest.generation if newest else 0, *(plan.generation for plan in plans.values())])
-    cluster = _Cluster(
+    cluster = _ClusterState(
         generation=generation,
         loads=partition_loads(demands, cluster_config.partitions),
         queues=queues_of(demands, cluster_config.partitions, len(cluster_config.priorities)),
@@ -70,10 +70,10 @@ def view(env: str, cluster_config: ClusterConfig, values: Mapping[str, bytes]) -
         "unowned": [partition for partition in range(cluster_config.partitions) if partition not in owners],
         "corrupt": len(seen.problems),
     }  # fmt: skip
-    return View(document, seen.problems)
+    return PlanView(document, seen.problems)
 
 
-class _Cluster(NamedTuple):
+class _ClusterState(NamedTuple):
     """Loads (msg/s) and queues by partition, owners, and the newest generation."""
 
     generation: int

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Cluster:
+class ClusterView:
     """etcd's view of an environment. `owners`: partition -> node; `troubles`: node -> kind -> sentence."""
 
     env: str
@@ -111,16 +111,16 @@ class WhyClient(NodesClient):
             raise _unknown(project, self._env, silent)
         return document(_question(project, cluster, answers, silent, priority, within), answers)
 
-    async def _cluster(self, project: str) -> Cluster:
+    async def _cluster(self, project: str) -> ClusterView:
         cluster_config = await read_config_or_defaults(self._etcd, self._env)
         accepted = await accepted_of(self._etcd, self._env, project)
         owned = await read_owners(self._etcd, self._env, cluster_config.partitions)
-        return Cluster(self._env, cluster_config, accepted, owned, await read_troubles(self._etcd, self._env))
+        return ClusterView(self._env, cluster_config, accepted, owned, await read_troubles(self._etcd, self._env))
 
 
 def _question(
     project: str,
-    cluster: Cluster,
+    cluster: ClusterView,
     answers: list[NodeAnswer],
     silent: list[str],
     priority: str | None,
@@ -167,7 +167,7 @@ async def _connected(settings: Settings) -> AsyncIterator[RequestBus]:
         await connection.close()
 
 
-def _nobody(project: str, cluster: Cluster) -> EvenlaneError:
+def _nobody(project: str, cluster: ClusterView) -> EvenlaneError:
     if cluster.accepted is None:
         nobody = ", and no node runs there, so nobody knows whether a message of it waits"
         error = UnknownProject.of(project, cluster.env, nobody)
@@ -178,7 +178,7 @@ def _nobody(project: str, cluster: Cluster) -> EvenlaneError:
     )
 
 
-def _no_answer(project: str, nodes: list[str], cluster: Cluster, timeout_s: float) -> EvenlaneError:
+def _no_answer(project: str, nodes: list[str], cluster: ClusterView, timeout_s: float) -> EvenlaneError:
     problem = f"no answer came within {timeout_s:g} s from {', '.join(nodes)}: why {project} waits is known only there"
     return EvenlaneError("; ".join([problem, *sentences(cluster.troubles)]))
 

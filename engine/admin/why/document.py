@@ -11,8 +11,8 @@ from evenlane.engine.core.stats.backlog_tally import count, merged, ranked
 from evenlane.engine.core.stats.forecast import (
     MEASURED_AGAIN,
     UNKNOWN,
-    Load,
-    Quota,
+    ForecastInput,
+    QuotaForecast,
     Rates,
     clears,
     figure,
@@ -21,7 +21,7 @@ from evenlane.engine.core.stats.forecast import (
     together,
 )
 from evenlane.engine.errors import hint
-from evenlane.engine.telemetry.wait_reasons import About, sentence
+from evenlane.engine.telemetry.wait_reasons import ReasonContext, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -68,7 +68,7 @@ def document(question: Question, answers: Sequence[NodeAnswer]) -> dict[str, Any
     shown = [question.only] if question.only else question.priorities
     nodes = sum(answer.queues > 0 for answer in answers)
     unknown = question.lost and any(answer.queues and answer.lost is None for answer in answers)
-    about = About(question.project, question.topic, question.deleted, nodes, _may_use(answers), unknown)
+    about = ReasonContext(question.project, question.topic, question.deleted, nodes, _may_use(answers), unknown)
     return {
         "project": question.project,
         "env": question.env,
@@ -87,11 +87,13 @@ def document(question: Question, answers: Sequence[NodeAnswer]) -> dict[str, Any
     }
 
 
-def _load(question: Question, answers: Sequence[NodeAnswer], wholes: Mapping[str, QueueCount], rates: Rates) -> Load:
+def _load(
+    question: Question, answers: Sequence[NodeAnswer], wholes: Mapping[str, QueueCount], rates: Rates
+) -> ForecastInput:
     everything = merged(wholes.values()).reasons
     for other in ("not_due", "higher_priority"):  # these reasons don't explain why the whole waits
         everything.pop(other, None)
-    return Load(
+    return ForecastInput(
         waiting=sum(part.waiting for part in wholes.values()),
         deepest=max((answer.deepest for answer in answers), default=0),
         rates=rates,
@@ -101,7 +103,7 @@ def _load(question: Question, answers: Sequence[NodeAnswer], wholes: Mapping[str
     )
 
 
-def _priority(question: Question, name: str, part: QueueCount, about: About) -> dict[str, Any]:
+def _priority(question: Question, name: str, part: QueueCount, about: ReasonContext) -> dict[str, Any]:
     due = None if part.next_due_s is None else instant(question.at + round(part.next_due_s * _SECOND))
     return {
         "priority": name,
@@ -128,24 +130,24 @@ def _waited(part: QueueCount) -> list[dict[str, Any]]:
     return [{"reason": reason, "seconds": to_thousandths(seconds)} for reason, seconds in longest_first]
 
 
-def _rates(question: Question, load: Load, missing: str) -> dict[str, Any]:
+def _rates(question: Question, load: ForecastInput, missing: str) -> dict[str, Any]:
     rates, quota = load.rates, None if load.topic is None else load.topic.qps
     none = "its quota isn't known" if question.lost else "no quota"
     limit = none if quota is None else f"a quota of {figure(quota)}/s"
     known = {"arriving": rates.arriving, "handled": rates.handled, "failed": rates.failed}
-    reported = {name: to_thousandths(rate) if rates.known else None for name, rate in known.items()}
-    seconds = to_thousandths(rates.seconds) if rates.known else None
+    reported = {name: to_thousandths(rate) if rates.is_known else None for name, rate in known.items()}
+    seconds = to_thousandths(rates.seconds) if rates.is_known else None
     return {**reported, "quota": quota, "measured_seconds": seconds, "sentence": _flow(rates, limit, missing)}
 
 
 def _flow(rates: Rates, limit: str, missing: str) -> str:
-    if not rates.known:
+    if not rates.is_known:
         return f"not known{f', as {missing}' if missing else f' yet: {MEASURED_AGAIN}'}; {limit}"
     arriving, handled = figure(round(rates.arriving, 2)), figure(round(rates.handled, 2))
     return f"{arriving}/s arrive, {handled}/s are handled, {limit}; measured over {rates.seconds:.1f} s"
 
 
-def _forecast(question: Question, load: Load, missing: str) -> dict[str, Any]:
+def _forecast(question: Question, load: ForecastInput, missing: str) -> dict[str, Any]:
     seconds, gone_sentence = gone_in(load)
     if missing:
         seconds, gone_sentence = None, f"not known: {load.waiting:,} wait at least, and {missing}"
@@ -154,7 +156,7 @@ def _forecast(question: Question, load: Load, missing: str) -> dict[str, Any]:
         reported["resumed_gone_in_seconds"] = to_thousandths(resumed.seconds)
         reported["resumed_sentence"] = resumed.sentence
     if question.within is not None:
-        quota = Quota(None, "", f"not known, as {missing}") if missing else clears(load, question.within)
+        quota = QuotaForecast(None, "", f"not known, as {missing}") if missing else clears(load, question.within)
         where = "" if question.env == "online" else f" --env {question.env}"
         reported["within_seconds"] = question.within
         reported["qps_to_clear_within"] = quota.qps

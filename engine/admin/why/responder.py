@@ -20,8 +20,8 @@ from evenlane.engine.base.plural import counted
 from evenlane.engine.core.ports import Disconnected, Lost, Refused
 from evenlane.engine.core.queue.queue_head import place_of_head, queue_head, waits_since
 from evenlane.engine.core.request_bus import INBOX
-from evenlane.engine.core.stats.backlog_tally import NodeAnswer, Tally, View
-from evenlane.engine.core.stats.forecast import UNKNOWN, History, Rates, Sample, between
+from evenlane.engine.core.stats.backlog_tally import NodeAnswer, QueueView, Tally
+from evenlane.engine.core.stats.forecast import UNKNOWN, Rates, Sample, SampleHistory, between
 from evenlane.engine.errors import InvalidName
 from evenlane.engine.node.partitions.stable_streams import stable_streams
 from evenlane.engine.telemetry import wait_reasons
@@ -113,8 +113,8 @@ class WhyResponder:
 class QueueInspector:
     """Inspects a project on a node. `lost(project)` returns its topic if etcd has lost it and it stays in effect here.
 
-    Invariant: a project's `History` in `_histories` holds only samples under its present circumstances; least recently
-    used projects come first.
+    Invariant: a project's `SampleHistory` in `_histories` holds only samples under its present circumstances; least
+    recently used projects come first.
     """
 
     def __init__(
@@ -125,7 +125,7 @@ class QueueInspector:
         lost: Callable[[str], Topic | None] = lambda _project: None,
     ) -> None:
         self._node, self._measure_s, self._tenants, self._lost = node, measure_s, tenants, lost
-        self._histories: OrderedDict[str, tuple[Circumstances, History]] = OrderedDict()
+        self._histories: OrderedDict[str, tuple[Circumstances, SampleHistory]] = OrderedDict()
 
     async def at(self, project: str) -> NodeAnswer:
         rates = await self._rates(project)
@@ -145,7 +145,7 @@ class QueueInspector:
         for priority, at in await self._ages(unread):
             tally.came(priority, at)
         over_s = self._lately(project, tally)
-        queues = len(node.queues.of(project))
+        queues = len(node.queues.of_project(project))
         served = [number for number in node.partitions if node.lanes.serves(number)]
         return NodeAnswer(
             node.id, queues, tally.parts, tally.deepest, rates, self._notes(project, reading), over_s,
@@ -153,15 +153,15 @@ class QueueInspector:
         )  # fmt: skip
 
     async def _queues(self, project: str) -> AsyncIterator[Queue]:
-        for number, queue in enumerate(list(self._node.queues.of(project)), start=1):
+        for number, queue in enumerate(list(self._node.queues.of_project(project)), start=1):
             yield queue
             if number % _SLICE == 0:
                 await asyncio.sleep(0)
 
-    def _view(self, queue: Queue, at: int | None) -> View:
+    def _view(self, queue: Queue, at: int | None) -> QueueView:
         delayed, next_due = wait_reasons.not_due(self._node, queue)
         reason = self._node.wait_rules.reason(queue) if queue.backlog else None
-        return View(queue.priority, queue.group, queue.backlog, delayed, next_due, at, reason)
+        return QueueView(queue.priority, queue.group, queue.backlog, delayed, next_due, at, reason)
 
     def _lately(self, project: str, tally: Tally) -> float:
         """Add the wait reasons of heads in the last minute; return the number of seconds covered."""
@@ -223,12 +223,12 @@ class QueueInspector:
             failed += queue.stats.failed
         return Sample(now_ns(), arrived, handled, failed)
 
-    def _history(self, project: str, fed: Streams) -> History:
+    def _history(self, project: str, fed: Streams) -> SampleHistory:
         """Return the project's samples under its present circumstances, as others would give other rates."""
-        now = next((queue.rules.topic for queue in self._node.queues.of(project)), None), fed
+        now = next((queue.rules.topic for queue in self._node.queues.of_project(project)), None), fed
         known, history = self._histories.pop(project, (None, None))
         if history is None or known != now:
-            history = History(int(self._measure_s * _SECOND))
+            history = SampleHistory(int(self._measure_s * _SECOND))
         self._histories[project] = now, history
         if len(self._histories) > _PROJECTS:
             self._histories.popitem(last=False)
@@ -257,7 +257,7 @@ class QueueInspector:
             notes.append("nothing new is started: too many retries and dead letters wait to be stored")
         if now_ns() >= node.trusted_until:
             notes.append("nothing new is started: its lease in etcd isn't renewed")
-        if not node.store.connected:
+        if not node.store.is_connected:
             notes.append("it has no connection to its store")
         return notes
 
@@ -266,12 +266,12 @@ class QueueInspector:
         node, notes = self._node, []
         if (paused := node.pauses.reason(project)) is not None:
             notes.append(paused)
-        numbers = {queue.partition for queue in node.queues.of(project)}
+        numbers = {queue.partition for queue in node.queues.of_project(project)}
         opening = sum(not partition.opened for partition in node.partitions.values())
         if opening:
             notes.append(f"it is still taking over {counted(opening, 'partition')}: more may wait there")
         mine = [partition for number, partition in node.partitions.items() if number in numbers]
-        if catching_up := sum(partition.lane.catching_up for partition in mine):
+        if catching_up := sum(partition.lane.is_catching_up for partition in mine):
             partitions = counted(catching_up, "partition")
             notes.append(f"it still reads the backlog of {partitions}: more waits than is told")
         if reading and node.ready.memory.starved:

@@ -196,7 +196,7 @@ _TOGETHER = (
 )
 
 
-class Loaded(NamedTuple):
+class LoadedSettings(NamedTuple):
     settings: Settings
     # For each key: `default`, `file PATH`, `variable NAME` or `flag --NAME`.
     origins: dict[str, str]
@@ -206,7 +206,7 @@ def load(
     flags: Mapping[str, object] | None = None,
     environ: Mapping[str, str] | None = None,
     config: Path | None = None,
-) -> Loaded:
+) -> LoadedSettings:
     """The settings in effect. A flag that is None was not given; `environ` defaults to the process's own.
 
     Raises ConfigError for an unknown key or a wrong value, naming key, origin, value and what would be right.
@@ -220,7 +220,7 @@ def load(
     _choose_store(parsed, origins)
     settings = Settings(**parsed)
     _check_together(settings, origins)
-    return Loaded(settings, origins)
+    return LoadedSettings(settings, origins)
 
 
 def _parsed(key: str, value: object, origin: str) -> object:

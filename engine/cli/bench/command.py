@@ -13,7 +13,7 @@ from evenlane.engine.errors import ConfigError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from evenlane.engine.cli.progress import Shown
+    from evenlane.engine.cli.progress import ProgressDisplay
     from evenlane.engine.proof.report import Report
     from evenlane.engine.proof.scenario import Progress, Scenario
 
@@ -67,12 +67,12 @@ def bench(
     scenarios = _chosen(name, nodes, backlog)
     from evenlane.engine.base.log_setup import setup
     from evenlane.engine.cli.bench.table import show
-    from evenlane.engine.cli.progress import Shown
+    from evenlane.engine.cli.progress import ProgressDisplay
 
     setup("auto", "error")
     reports: list[Report] = []
     for scenario in scenarios:
-        with Shown(scenario.name) as shown:
+        with ProgressDisplay(scenario.name) as shown:
             report = _run(scenario, shown, seed, rounds, sim=sim)
         reports.append(report)
         if not as_json:
@@ -80,7 +80,7 @@ def bench(
     if as_json:
         documents = [report.document() for report in reports]
         print_json({"scenarios": documents} if name == _ALL else documents[0])
-    if not all(report.passed for report in reports):
+    if not all(report.has_passed for report in reports):
         raise typer.Exit(1)
 
 
@@ -104,7 +104,7 @@ def _chosen(name: str, nodes: int | None, backlog: int | None) -> Sequence[Scena
     return [scenario if nodes is None else scenario.over(nodes)]
 
 
-def _run(scenario: Scenario, shown: Shown, seed: int, rounds: int | None, *, sim: bool) -> Report:
+def _run(scenario: Scenario, shown: ProgressDisplay, seed: int, rounds: int | None, *, sim: bool) -> Report:
     furthest = 0.0
 
     def progress(what: str, share: float) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from evenlane.engine.base.plural import counted
-from evenlane.engine.cli.options import Given, Json, common, number
+from evenlane.engine.cli.options import CommonOptions, Json, common, number
 from evenlane.engine.cli.output import new_app, print_json, print_table
 from evenlane.engine.errors import ConfigError
 
@@ -33,7 +33,7 @@ _Yes = Annotated[bool, typer.Option("--yes", help="Don't ask.")]
 @app.command("peek")
 @common
 def peek(
-    given: Given, project: _Project, *, priority: _Priority = None, limit: _Limit = 10, as_json: Json = False
+    given: CommonOptions, project: _Project, *, priority: _Priority = None, limit: _Limit = 10, as_json: Json = False
 ) -> None:
     """Show the messages of a project whose turn comes next.
 
@@ -48,10 +48,10 @@ def peek(
         raise ConfigError(f"--limit must be from 1 to {_MOST}, not {limit}")
     settings = _settings(given)
     from evenlane.engine.admin.backlog.peek_command import peek as look
-    from evenlane.engine.cli.progress import Shown
+    from evenlane.engine.cli.progress import ProgressDisplay
     from evenlane.engine.runtime.run_loop import run_loop
 
-    with Shown("reading"):
+    with ProgressDisplay("reading"):
         result: dict[str, Any] = run_loop(look(settings, project, priority, limit))
     if as_json:
         print_json(result)
@@ -62,7 +62,7 @@ def peek(
 @app.command("purge")
 @common
 def purge(
-    given: Given, project: _Project, *, priority: _Priority = None, yes: _Yes = False, as_json: Json = False
+    given: CommonOptions, project: _Project, *, priority: _Priority = None, yes: _Yes = False, as_json: Json = False
 ) -> None:
     """Drop all messages of a project that wait at this moment, delayed ones and retries included.
 
@@ -76,10 +76,10 @@ def purge(
     if not yes:
         _ask(project, priority, settings.env)
     from evenlane.engine.admin.backlog.purge import purge as drop
-    from evenlane.engine.cli.progress import Shown
+    from evenlane.engine.cli.progress import ProgressDisplay
     from evenlane.engine.runtime.run_loop import run_loop
 
-    with Shown("dropping", "message") as shown:
+    with ProgressDisplay("dropping", "message") as shown:
         result: dict[str, Any] = run_loop(drop(settings, project, priority, shown.update))
     if as_json:
         print_json(result)
@@ -92,7 +92,11 @@ def purge(
 @app.command("cancel")
 @common
 def cancel(
-    given: Given, project: _Project, message_id: Annotated[str, typer.Argument(metavar="ID")], *, as_json: Json = False
+    given: CommonOptions,
+    project: _Project,
+    message_id: Annotated[str, typer.Argument(metavar="ID")],
+    *,
+    as_json: Json = False,
 ) -> None:
     """Drop one message by its id, whether it is due now, delayed or waits for its next attempt.
 
@@ -101,10 +105,10 @@ def cancel(
     """
     settings = _settings(given)
     from evenlane.engine.admin.backlog.purge import cancel as drop
-    from evenlane.engine.cli.progress import Shown
+    from evenlane.engine.cli.progress import ProgressDisplay
     from evenlane.engine.runtime.run_loop import run_loop
 
-    with Shown(f"looking for {message_id}"):
+    with ProgressDisplay(f"looking for {message_id}"):
         result: dict[str, Any] = run_loop(drop(settings, project, message_id))
     if as_json:
         print_json(result)
@@ -112,7 +116,7 @@ def cancel(
         typer.echo(f"cancelled {message_id} of {project}")
 
 
-def _settings(given: Given) -> Settings:
+def _settings(given: CommonOptions) -> Settings:
     settings = given.load_shared().settings
     from evenlane.engine.base.log_setup import setup
 

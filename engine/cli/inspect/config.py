@@ -1,12 +1,12 @@
 """Command `evenlane config`: shows the settings in effect and their sources."""
 
 from evenlane.engine.base.config.settings import CLUSTER_SETTINGS
-from evenlane.engine.cli.options import Given, Json, common
+from evenlane.engine.cli.options import CommonOptions, Json, common
 from evenlane.engine.cli.output import print_json, print_table
 
 
 @common
-def config(given: Given, *, as_json: Json = False) -> None:
+def config(given: CommonOptions, *, as_json: Json = False) -> None:
     """Show the settings in effect, and where each value comes from.
 
     Flags win over EVENLANE_* variables, those over the file (--config, else EVENLANE_CONFIG, else

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 import typer
 
 from evenlane.engine.cli.inspect.dlq_format import LIST_HEADER, body_line, dead_letter_fields, line
-from evenlane.engine.cli.options import Given, Json, common, number, seconds
+from evenlane.engine.cli.options import CommonOptions, Json, common, number, seconds
 from evenlane.engine.cli.output import new_app, print_json, print_table
 from evenlane.engine.errors import ConfigError, EvenlaneError
 
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from evenlane.engine.admin.dead_letters.client import DeadLetterClient
-    from evenlane.engine.admin.dead_letters.replay import Progress as HowFar
-    from evenlane.engine.admin.dead_letters.replay import Replayed
+    from evenlane.engine.admin.dead_letters.replay import ReplayProgress as HowFar
+    from evenlane.engine.admin.dead_letters.replay import ReplayResult
     from evenlane.engine.core.message.dead_letter import DeadLetter
 
 T = TypeVar("T")
@@ -56,7 +56,7 @@ _All = Annotated[bool, typer.Option("--all", help="All that are there now.")]
 @app.command("list")
 @common
 def list_(
-    given: Given,
+    given: CommonOptions,
     project: Project,
     *,
     limit: Annotated[int, typer.Option(parser=_positive, metavar="N", help="At most N dead letters.")] = 100,
@@ -90,7 +90,7 @@ def list_(
 @app.command()
 @common
 def show(
-    given: Given,
+    given: CommonOptions,
     project: Project,
     seq: Annotated[int, typer.Argument(metavar="SEQ", parser=_positive, help="As listed.")],
     *,
@@ -116,7 +116,7 @@ def show(
 @app.command()
 @common
 def replay(
-    given: Given,
+    given: CommonOptions,
     project: Project,
     *,
     seq: _Seq = None,
@@ -142,15 +142,15 @@ def replay(
             "_stray holds what no queue had, so there is none to replay it into: "
             "`evenlane dlq show _stray SEQ --json` gives the body for another put"
         )
-    from evenlane.engine.cli.progress import Shown
+    from evenlane.engine.cli.progress import ProgressDisplay
 
     def on_progress(far: HowFar) -> None:
         failed = f"{far.failed:,} failed" if far.failed else ""
         waits = f"waits: {far.waits}" if far.waits else ""
         shown.update(far.replayed + far.failed, far.total, ", ".join(filter(None, [failed, waits])))
 
-    with Shown("replaying", "letter", plain=True) as shown:
-        result: Replayed = _asked(
+    with ProgressDisplay("replaying", "letter", plain=True) as shown:
+        result: ReplayResult = _asked(
             given, lambda dead_letters: dead_letters.replay(project, seq, rate=rate, on_progress=on_progress)
         )
     if as_json:
@@ -166,7 +166,7 @@ def replay(
 @app.command()
 @common
 def drop(
-    given: Given,
+    given: CommonOptions,
     project: Project,
     *,
     seq: _Seq = None,
@@ -182,9 +182,9 @@ def drop(
     _check(project)
     _one_or_all("drop", project, seq, everything=everything)
 
-    from evenlane.engine.cli.progress import Shown
+    from evenlane.engine.cli.progress import ProgressDisplay
 
-    with Shown("dropping", "letter") as shown:
+    with ProgressDisplay("dropping", "letter") as shown:
         dropped: int = _asked(given, lambda dead_letters: dead_letters.drop(project, seq, on_progress=shown.update))
     if as_json:
         print_json({"dropped": dropped})
@@ -195,7 +195,7 @@ def drop(
 @app.command()
 @common
 def keep(
-    given: Given,
+    given: CommonOptions,
     duration: Annotated[float, typer.Argument(parser=seconds, metavar="DURATION", help="Such as 12h or 30d.")],
     *,
     as_json: Json = False,
@@ -242,7 +242,7 @@ def _one_or_all(what: str, project: str, seq: int | None, *, everything: bool) -
         )
 
 
-def _print_result(result: Replayed) -> None:
+def _print_result(result: ReplayResult) -> None:
     for each in result.failed[:_SHOWN_FAILURES]:
         print(f"dead letter {each.seq} ({each.id}) stays: {each.error}", file=sys.stderr)  # noqa: T201
     more = len(result.failed) - _SHOWN_FAILURES
@@ -252,7 +252,7 @@ def _print_result(result: Replayed) -> None:
     print(f"replayed {result.replayed}{failed}")  # noqa: T201
 
 
-def _asked(given: Given, work: Callable[[DeadLetterClient], Awaitable[T]]) -> T:
+def _asked(given: CommonOptions, work: Callable[[DeadLetterClient], Awaitable[T]]) -> T:
     settings = given.load_shared().settings
     import signal
 

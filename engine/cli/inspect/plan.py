@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from evenlane.engine.base.plural import counted
-from evenlane.engine.cli.options import Given, Json, common, number
+from evenlane.engine.cli.options import CommonOptions, Json, common, number
 from evenlane.engine.cli.output import CommandGroup, new_app, print_json, print_table, with_examples
 from evenlane.engine.errors import ConfigError
 
@@ -41,7 +41,7 @@ app.info.cls = _ShowByDefault
 
 @app.command()
 @common
-def show(given: Given, *, as_json: Json = False) -> None:
+def show(given: CommonOptions, *, as_json: Json = False) -> None:
     """Show the nodes with what each has, who leads, and what nobody owns.
 
     Only etcd is read. PLANNED is how many partitions the plan gives a node, OWNS how many it has at this moment; QPS
@@ -101,9 +101,9 @@ def simulate(
     change: Change | None = "join" if join else "leave" if leave else None
     fleet = Fleet(nodes, projects, partitions, change, seed, strategy)
     _warn(warnings(fleet))
-    from evenlane.engine.cli.progress import Shown
+    from evenlane.engine.cli.progress import ProgressDisplay
 
-    with Shown(f"placing {partitions:,} partitions on {nodes:,} nodes"):
+    with ProgressDisplay(f"placing {partitions:,} partitions on {nodes:,} nodes"):
         document = simulated(fleet)
     if as_json:
         print_json(document)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from evenlane.engine.cli.options import Given, Json, common, seconds
+from evenlane.engine.cli.options import CommonOptions, Json, common, seconds
 from evenlane.engine.cli.output import print_json
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ _Within = Annotated[
 
 @common
 def why(
-    given: Given,
+    given: CommonOptions,
     project: Annotated[str, typer.Argument(metavar="PROJECT")],
     *,
     priority: _Priority = None,

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
-from evenlane.engine.cli.options import Given, Json, common, factor, instant, seconds
+from evenlane.engine.cli.options import CommonOptions, Json, common, factor, instant, seconds
 from evenlane.engine.cli.output import print_json
 from evenlane.engine.errors import ConfigError
 
 if TYPE_CHECKING:
     from evenlane.engine.base.config.settings import Settings
-    from evenlane.engine.cli.put.jsonl import Tally
+    from evenlane.engine.cli.put.jsonl import PutTally
     from evenlane.engine.core.ports import Receipt
     from evenlane.engine.producer.put import Put
 
@@ -55,7 +55,7 @@ _Admission = Annotated[
 
 @common
 def put(
-    given: Given,
+    given: CommonOptions,
     project: _Project = None,
     body: _Body = None,
     *,
@@ -162,7 +162,7 @@ def _put_file(settings: Settings, file: str, admission: float | None, *, as_json
     from evenlane.engine.runtime.run_loop import run_loop
 
     work = _many(settings, file, admission, as_json=as_json)
-    tally: Tally = run_loop(until_signal(work, signal.SIGTERM, signal.SIGHUP))
+    tally: PutTally = run_loop(until_signal(work, signal.SIGTERM, signal.SIGHUP))
     if as_json:
         print_json(tally.document())
     else:
@@ -171,15 +171,15 @@ def _put_file(settings: Settings, file: str, admission: float | None, *, as_json
         raise typer.Exit(1)
 
 
-async def _many(settings: Settings, file: str, admission: float | None, *, as_json: bool) -> Tally:
+async def _many(settings: Settings, file: str, admission: float | None, *, as_json: bool) -> PutTally:
     import asyncio
 
     from evenlane.engine.base.plural import counted
     from evenlane.engine.cli.progress import Stderr
-    from evenlane.engine.cli.put.jsonl import Tally, put_lines, put_progress
+    from evenlane.engine.cli.put.jsonl import PutTally, put_lines, put_progress
     from evenlane.engine.producer.producer import Producer
 
-    tally = Tally(None if as_json else Stderr())
+    tally = PutTally(None if as_json else Stderr())
     descriptor = _opened(file)
     try:
         with put_progress(descriptor, tally) as far:

@@ -16,7 +16,7 @@ import msgspec
 
 from evenlane.engine.base.durations import parse_duration, parse_instant
 from evenlane.engine.base.plural import counted
-from evenlane.engine.cli.progress import Shown
+from evenlane.engine.cli.progress import ProgressDisplay
 from evenlane.engine.errors import ConfigError
 from evenlane.engine.producer.put import Put
 from evenlane.quota.topics.strict_json import BOM, has_bom
@@ -34,7 +34,7 @@ _CHUNK = 1 << 18  # bytes
 _MOST_LISTED = 10_000  # refusals
 
 
-class Line(msgspec.Struct, forbid_unknown_fields=True, gc=False):
+class JsonLine(msgspec.Struct, forbid_unknown_fields=True, gc=False):
     """One line. `delay` and `ttl` are seconds or text like 5s; `due` is RFC 3339."""
 
     project: str
@@ -50,7 +50,7 @@ class Line(msgspec.Struct, forbid_unknown_fields=True, gc=False):
     headers: dict[str, str] | None = None
 
 
-class Tally:
+class PutTally:
     """Results of the lines. Refusals are printed to `live` at once, otherwise they are listed in the document."""
 
     def __init__(self, live: TextIO | None) -> None:
@@ -76,7 +76,7 @@ class Tally:
 
 
 async def put_lines(
-    producer: Producer, descriptor: int, tally: Tally, on_outcome: Callable[[], None] = lambda: None
+    producer: Producer, descriptor: int, tally: PutTally, on_outcome: Callable[[], None] = lambda: None
 ) -> None:
     """Put all lines. `on_outcome` is called when a line has its outcome."""
     lines: dict[int, int] = {}  # for puts in flight: number of the put, from 0 -> its line
@@ -127,7 +127,7 @@ def parsed(raw: bytes) -> Put:
     )
 
 
-_lines = msgspec.json.Decoder(Line)
+_lines = msgspec.json.Decoder(JsonLine)
 
 
 def _plain(text: str) -> str:
@@ -158,7 +158,7 @@ def _time(field: str, value: Any, parse: Callable[[Any], T]) -> T | None:
         raise ConfigError(f"`{field}` {error}") from None
 
 
-def _body(line: Line) -> bytes:
+def _body(line: JsonLine) -> bytes:
     if (line.body is None) == (line.body_base64 is None):
         raise ConfigError("it needs either `body`, a text, or `body_base64`")
     if line.body_base64 is None:
@@ -172,7 +172,7 @@ def _body(line: Line) -> bytes:
         raise ConfigError("`body_base64` is not base64") from None
 
 
-async def numbered(descriptor: int, tally: Tally) -> AsyncIterator[tuple[int, bytes]]:
+async def numbered(descriptor: int, tally: PutTally) -> AsyncIterator[tuple[int, bytes]]:
     """Yield the non-blank lines with their numbers from 1; a line that is too long is refused."""
     number, parts, size = 1, [], 0  # `parts` are those of an incomplete line
     while chunk := await _read(descriptor):
@@ -228,7 +228,7 @@ class PutProgress:
     `update` when a line has its outcome.
     """
 
-    def __init__(self, shown: Shown, tally: Tally, descriptor: int, size: int) -> None:
+    def __init__(self, shown: ProgressDisplay, tally: PutTally, descriptor: int, size: int) -> None:
         self._shown, self._tally, self._descriptor, self._size = shown, tally, descriptor, size
 
     def update(self) -> None:
@@ -243,8 +243,8 @@ class PutProgress:
 
 
 @contextmanager
-def put_progress(descriptor: int, tally: Tally) -> Iterator[PutProgress]:
+def put_progress(descriptor: int, tally: PutTally) -> Iterator[PutProgress]:
     found = os.fstat(descriptor)
     size = found.st_size if stat.S_ISREG(found.st_mode) else 0
-    with Shown("putting", "" if size else "message") as shown:
+    with ProgressDisplay("putting", "" if size else "message") as shown:
         yield PutProgress(shown, tally, descriptor, size)

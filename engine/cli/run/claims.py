@@ -20,7 +20,7 @@ _HEADER = struct.Struct("=QQ")  # offset of the newest claims, and their length
 _FIRST, _SECOND = 1 << 12, 1 << 30  # two offsets used alternately; unwritten pages take no memory
 
 
-class Claims(NamedTuple):
+class ProcessClaims(NamedTuple):
     """Claims of a process. `leases` are those in etcd that it may hold; `lent` are the projects whose quota share other
     nodes may use, and until when (ns of `evenlane.engine.base.clock.now_ns`).
     """
@@ -39,7 +39,7 @@ class Claimant:
         os.set_inheritable(descriptor, False)
         self._memory = descriptor
         self._place = _SECOND
-        self._claims = Claims()
+        self._claims = ProcessClaims()
 
     def holds(self, leases: Collection[int]) -> None:
         self._write(self._claims._replace(leases=tuple(leases)))
@@ -48,7 +48,7 @@ class Claimant:
         if lent != self._claims.lent:
             self._write(self._claims._replace(lent={**lent}))
 
-    def _write(self, claims: Claims) -> None:
+    def _write(self, claims: ProcessClaims) -> None:
         raw = json.dumps([claims.leases, {**claims.lent}]).encode()
         place = _FIRST if self._place == _SECOND else _SECOND
         os.pwrite(self._memory, raw, place)
@@ -61,11 +61,11 @@ def shared() -> int:
     return os.memfd_create("evenlane-claims")
 
 
-def claimed(descriptor: int) -> Claims:
+def claimed(descriptor: int) -> ProcessClaims:
     """Return the claims of a process that has ended."""
     header = os.pread(descriptor, _HEADER.size, 0)
     if not header:
-        return Claims()
+        return ProcessClaims()
     place, length = _HEADER.unpack(header)
     leases, lent = json.loads(os.pread(descriptor, length, place))
-    return Claims(tuple(leases), lent)
+    return ProcessClaims(tuple(leases), lent)

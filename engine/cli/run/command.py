@@ -9,14 +9,14 @@ import typer
 
 from evenlane.engine.base.config.values import whole
 from evenlane.engine.base.plural import counted
-from evenlane.engine.cli.options import Given, common
+from evenlane.engine.cli.options import CommonOptions, common
 from evenlane.engine.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from evenlane.engine.base.config.settings import Settings
-    from evenlane.engine.cli.run.lifeline import Ready
+    from evenlane.engine.cli.run.lifeline import NodeReady
     from evenlane.engine.runtime.engine import Engine
 
 # Nodes that start together reassign partitions to each other; the ready line waits for that no longer than this.
@@ -71,7 +71,7 @@ _Claims = Annotated[int | None, typer.Option("--claims", hidden=True, min=3)]
 
 @common
 def run(
-    given: Given,
+    given: CommonOptions,
     *,
     handler: HandlerSpec,
     fallback: FallbackSpec = None,
@@ -144,18 +144,18 @@ def _run_one(handler: str, fallback: str | None, settings: Settings, lifeline: i
         from evenlane.engine.cli.run.claims import Claimant
 
         claimant = Claimant(claims)
-    from evenlane.engine.cli.run.lifeline import Ready
+    from evenlane.engine.cli.run.lifeline import NodeReady
     from evenlane.engine.node.handlers.handler import load
     from evenlane.engine.runtime.engine import Engine
 
     call = load(handler)
     instead = load(fallback, "fallback") if fallback is not None else None
-    ready_lines: list[Ready] = []
+    ready_lines: list[NodeReady] = []
 
     def ready(partitions: int, generation: int = 0) -> None:
         if ready_lines:
             return
-        now = Ready(partitions, generation, engine.http.address)
+        now = NodeReady(partitions, generation, engine.http.address)
         ready_lines.append(now)
         if line is not None:
             line.ready(now)
@@ -167,7 +167,7 @@ def _run_one(handler: str, fallback: str | None, settings: Settings, lifeline: i
         clean = run_loop(_guarded(engine, line.joined if line is not None else None))
     except (SystemExit, KeyboardInterrupt, CancelledError, RuntimeError) as error:
         cause = _of_handler(error)
-        if not cause or (engine.stopping and isinstance(error, KeyboardInterrupt)):  # a second Ctrl-C
+        if not cause or (engine.is_stopping and isinstance(error, KeyboardInterrupt)):  # a second Ctrl-C
             raise
         raise EvenlaneError(f"node {engine.id} stops: {cause}") from error
     return clean
@@ -206,15 +206,15 @@ def _run_many(settings: Settings, count: int, flags: dict[str, object]) -> bool:
         on_signals(nodes.stop)
         return await nodes.run(print_ready)
 
-    async def print_ready(ready_nodes: Mapping[str, Ready]) -> None:
+    async def print_ready(ready_nodes: Mapping[str, NodeReady]) -> None:
         _print_ready(node, await _together(settings, ready_nodes), ready_nodes.values())
 
     return run_loop(work())
 
 
-async def _together(settings: Settings, ready_nodes: Mapping[str, Ready]) -> Ready:
+async def _together(settings: Settings, ready_nodes: Mapping[str, NodeReady]) -> NodeReady:
     """Return what the nodes own together once all are ready, otherwise the sum of their own reports."""
-    from evenlane.engine.cli.run.lifeline import Ready
+    from evenlane.engine.cli.run.lifeline import NodeReady
     from evenlane.engine.cli.run.readiness import wait_until_ready
     from evenlane.engine.cluster import connections
     from evenlane.ring.coordination.ports import CoordinationError
@@ -223,14 +223,14 @@ async def _together(settings: Settings, ready_nodes: Mapping[str, Ready]) -> Rea
     try:
         return await wait_until_ready(coordination, settings.env, ready_nodes, _SETTLED_WITHIN_S)
     except CoordinationError:
-        return Ready(
+        return NodeReady(
             sum(each.partitions for each in ready_nodes.values()), max(each.generation for each in ready_nodes.values())
         )
     finally:
         await coordination.close()
 
 
-def _print_ready(node: str, ready: Ready, each: Iterable[Ready]) -> None:
+def _print_ready(node: str, ready: NodeReady, each: Iterable[NodeReady]) -> None:
     from evenlane.engine.cli.run.http_options import addresses
 
     owns = f"partitions={ready.partitions} generation={ready.generation}"
@@ -238,9 +238,9 @@ def _print_ready(node: str, ready: Ready, each: Iterable[Ready]) -> None:
 
 
 async def _guarded(engine: Engine, joined: Callable[[], None] | None) -> bool:
-    from evenlane.engine.cli.progress import Shown
+    from evenlane.engine.cli.progress import ProgressDisplay
     from evenlane.engine.cli.run.watchdog import Watchdog
     from evenlane.engine.runtime.serve import serve
 
     with Watchdog(engine.settings.block_limit):
-        return await serve(engine, joined, Shown("draining"))
+        return await serve(engine, joined, ProgressDisplay("draining"))

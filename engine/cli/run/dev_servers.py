@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING
 
-from evenlane.engine.cli.progress import Shown
+from evenlane.engine.cli.progress import ProgressDisplay
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -17,6 +17,6 @@ if TYPE_CHECKING:
 async def starting(servers: Servers) -> AsyncIterator[None]:
     """Run the servers until the block ends."""
     async with AsyncExitStack() as opened:
-        with Shown("starting NATS and etcd"):
+        with ProgressDisplay("starting NATS and etcd"):
             await opened.enter_async_context(servers)
         yield

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from pathlib import Path
 
-    from evenlane.engine.cli.run.lifeline import Ready
+    from evenlane.engine.cli.run.lifeline import NodeReady
 
 _LAST = 65_535
 _FILE_NAME = "http-token"
@@ -29,7 +29,7 @@ def http_ports(first: int | None, count: int) -> Sequence[int]:
     return range(first, first + count)
 
 
-def addresses(ready: Iterable[Ready]) -> str:
+def addresses(ready: Iterable[NodeReady]) -> str:
     """Return the addresses served, as the end of the ready line."""
     served = ",".join(each.http for each in ready if each.http is not None)
     return f" http={served}" if served else ""

@@ -15,13 +15,13 @@ import structlog
 from evenlane.engine.base import names
 from evenlane.engine.base.clock import now_ns
 from evenlane.engine.errors import EvenlaneError
-from evenlane.ring.coordination.ports import CoordinationError, CreatedAt, Delete, Put, Unavailable
+from evenlane.ring.coordination.ports import CoordinationError, CreatedAt, DeleteKey, PutKey, Unavailable
 from evenlane.ring.membership.records import MOST_BYTES, HeldRecord, OwnerRecord, RecordError, decode, encode
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from evenlane.engine.cli.run.claims import Claims
+    from evenlane.engine.cli.run.claims import ProcessClaims
     from evenlane.ring.coordination.ports import Coordination, KeyValue
 
 _log = structlog.get_logger(__name__)
@@ -38,7 +38,7 @@ class Revoker:
     def __init__(self, connect: Callable[[], Coordination], env: str) -> None:
         self._connect, self._env = connect, env
 
-    async def revoke(self, node: str, claims: Claims) -> None:
+    async def revoke(self, node: str, claims: ProcessClaims) -> None:
         """End the leases of a dead process of this node.
 
         Retries without limit while etcd is silent: no lease expires meanwhile, and each may get its whole TTL again
@@ -61,7 +61,7 @@ class Revoker:
 class _Death:
     """The death of one process."""
 
-    def __init__(self, coordination: Coordination, env: str, node: str, claims: Claims) -> None:
+    def __init__(self, coordination: Coordination, env: str, node: str, claims: ProcessClaims) -> None:
         self._coordination, self._env, self._node, self._claims = coordination, env, node, claims
         self._is_silent = False
 
@@ -95,7 +95,7 @@ class _Death:
             return False
         key = names.key(self._env, "held", _last(owner), epoch)
         result = await self._coordination.txn(
-            [CreatedAt(owner.key, owner.create_revision)], [Put(key, value), Delete(owner.key)]
+            [CreatedAt(owner.key, owner.create_revision)], [PutKey(key, value), DeleteKey(owner.key)]
         )
         return result.succeeded
 

@@ -18,7 +18,7 @@ _JOINED = "joined"
 _READY = "ready"
 
 
-class Ready(NamedTuple):
+class NodeReady(NamedTuple):
     """The state of a node when it became ready."""
 
     partitions: int
@@ -45,7 +45,7 @@ class Lifeline:
         """Report that settings, handler and cluster are valid. Later errors are specific to this node."""
         self._send(_JOINED)
 
-    def ready(self, ready: Ready) -> None:
+    def ready(self, ready: NodeReady) -> None:
         self._send(" ".join([_READY, *(str(each) for each in ready if each is not None)]))
 
     def _send(self, line: str) -> None:
@@ -63,9 +63,9 @@ class Lifeline:
         os.kill(os.getpid(), signal.SIGKILL)
 
 
-def understood(line: bytes) -> Ready | None:
-    """Parse a node's message: Ready, or None for "joined"."""
+def understood(line: bytes) -> NodeReady | None:
+    """Parse a node's message: NodeReady, or None for "joined"."""
     match line.decode().split():
         case [word, partitions, generation, *http] if word == _READY:
-            return Ready(int(partitions), int(generation), *http)
+            return NodeReady(int(partitions), int(generation), *http)
     return None

@@ -10,7 +10,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from evenlane.engine.base import names
-from evenlane.engine.cli.run.lifeline import Ready
+from evenlane.engine.cli.run.lifeline import NodeReady
 from evenlane.engine.cluster.record_reader import RecordReader
 from evenlane.ring.membership.records import DoneRecord, OwnerRecord, PlanRecord
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _PAUSE_S = 0.1
 
 
-async def wait_until_ready(coordination: Coordination, env: str, nodes: Collection[str], within_s: float) -> Ready:
+async def wait_until_ready(coordination: Coordination, env: str, nodes: Collection[str], within_s: float) -> NodeReady:
     """Return how many partitions these nodes own together, and the newest generation carried out by any of them.
 
     Waits until each node has carried out its plan and owns all its partitions, at most `within_s` seconds. Raises
@@ -37,7 +37,7 @@ async def wait_until_ready(coordination: Coordination, env: str, nodes: Collecti
         owners = dict(await _records(coordination, env, "owners", OwnerRecord))
         owned = sum(owner.id in nodes for owner in owners.values())
         if loop.time() >= deadline or _settled(planned, done, nodes, owned):
-            return Ready(owned, max((done[node].generation for node in nodes if node in done), default=0))
+            return NodeReady(owned, max((done[node].generation for node in nodes if node in done), default=0))
         await asyncio.sleep(_PAUSE_S)
 
 

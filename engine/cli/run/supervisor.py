@@ -21,16 +21,16 @@ import typer
 from evenlane.engine.base import names
 from evenlane.engine.cli.errors import FAILED, WRONG_USE
 from evenlane.engine.cli.run.claims import FLAG as CLAIMS
-from evenlane.engine.cli.run.claims import Claims, claimed, shared
-from evenlane.engine.cli.run.lifeline import FLAG, KILL_AFTER_S, Ready, understood
+from evenlane.engine.cli.run.claims import ProcessClaims, claimed, shared
+from evenlane.engine.cli.run.lifeline import FLAG, KILL_AFTER_S, NodeReady, understood
 from evenlane.engine.errors import EvenlaneError
 from evenlane.engine.runtime.embedded.child import exited
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping, Sequence
 
-    _OnReady = Callable[[Mapping[str, Ready]], Coroutine[object, object, None]]
-    _Revoke = Callable[[str, Claims], Coroutine[object, object, None]]
+    _OnReady = Callable[[Mapping[str, NodeReady]], Coroutine[object, object, None]]
+    _Revoke = Callable[[str, ProcessClaims], Coroutine[object, object, None]]
 
 _log = structlog.get_logger(__name__)
 
@@ -108,7 +108,7 @@ class ChildProcess:
         """Seconds since it became ready; 0 if it never did."""
         return 0.0 if self._ready_at is None else asyncio.get_running_loop().time() - self._ready_at
 
-    async def listen(self, on_message: Callable[[Ready | None], None]) -> None:
+    async def listen(self, on_message: Callable[[NodeReady | None], None]) -> None:
         """Call `on_message` with the node's messages, until its end."""
         reader, writer = await asyncio.open_connection(sock=self._line.dup())
         try:
@@ -124,7 +124,7 @@ class ChildProcess:
         """Wait for its end; return the exit code, or minus the signal's number."""
         return await exited(self._process)
 
-    def claimed(self) -> Claims:
+    def claimed(self) -> ProcessClaims:
         """Return its claims. After `end` or `stopped` they are final: the kernel reports an exit status once the last
         thread has ended, and none for a process that is only stopped (SIGSTOP).
         """
@@ -168,7 +168,7 @@ class Supervisor:
         self._stop = asyncio.Event()
         self._joined = asyncio.Event()
         self._all_ready = asyncio.Event()
-        self._ready: dict[str, Ready] = {}
+        self._ready: dict[str, NodeReady] = {}
         self._failure: Exception | None = None
         self._revoke = revoke
         self._revoking: set[asyncio.Task[None]] = set()
@@ -261,7 +261,7 @@ class Supervisor:
             self._revoking.add(task)
             task.add_done_callback(self._revoking.discard)
 
-    def _on_message(self, node: str, ready: Ready | None) -> None:
+    def _on_message(self, node: str, ready: NodeReady | None) -> None:
         self._joined.set()
         if ready is not None:
             self._ready[node] = ready

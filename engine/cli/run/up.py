@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from evenlane.engine.cli.options import Given, common
+from evenlane.engine.cli.options import CommonOptions, common
 from evenlane.engine.cli.run.command import Concurrency, FallbackSpec, HttpPort, Processes, prepare
 from evenlane.engine.cli.run.http_options import addresses, http_ports, http_token
-from evenlane.engine.cli.run.lifeline import Ready
+from evenlane.engine.cli.run.lifeline import NodeReady
 from evenlane.engine.errors import ConfigError, EvenlaneError
 
 if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 
-    from evenlane.engine.base.config.settings import Loaded, Settings
+    from evenlane.engine.base.config.settings import LoadedSettings, Settings
     from evenlane.engine.runtime.embedded.pair import Servers
 
     _Work = Callable[[Servers, Settings, asyncio.Event], Coroutine[object, object, bool]]
@@ -31,7 +31,7 @@ _Handler = Annotated[str | None, typer.Option("--handler", metavar="MODULE:FUNCT
 
 @common
 def up(
-    given: Given,
+    given: CommonOptions,
     *,
     data_dir: _DataDir = Path(".evenlane"),
     nats_port: _Port = None,
@@ -82,7 +82,7 @@ _FOR_A_HANDLER = {
 }
 
 
-def _check_servers(given: Given, loaded: Loaded) -> None:
+def _check_servers(given: CommonOptions, loaded: LoadedSettings) -> None:
     """Raise ConfigError for options and settings that its own servers can't follow. Addresses in settings are for other
     commands, and ignored.
     """
@@ -156,7 +156,7 @@ async def _up(servers: Servers, settings: Settings, ports: Sequence[int], work: 
                 await asyncio.gather(dead, stopping, working, return_exceptions=True)
 
 
-def _line(servers: Servers, nodes: Iterable[Ready]) -> str:
+def _line(servers: Servers, nodes: Iterable[NodeReady]) -> str:
     return f"ready nats={servers.nats.url} etcd={servers.etcd.endpoint}{addresses(nodes)}"
 
 
@@ -171,7 +171,7 @@ async def _nodes(
     from evenlane.engine.cli.run.supervisor import Supervisor, arguments
     from evenlane.engine.cluster import connections
 
-    async def ready(ready_nodes: Mapping[str, Ready]) -> None:
+    async def ready(ready_nodes: Mapping[str, NodeReady]) -> None:
         print(_line(servers, ready_nodes.values()), flush=True)  # noqa: T201
 
     flags = flags | {"nats": servers.nats.url, "etcd": servers.etcd.endpoint}
@@ -196,11 +196,11 @@ async def _node(servers: Servers, settings: Settings, stop: asyncio.Event, *, ca
 
     from evenlane.engine.runtime.engine import Engine
 
-    ready_lines: list[Ready] = []
+    ready_lines: list[NodeReady] = []
 
     def ready(partitions: int, generation: int = 0) -> None:
         if not ready_lines:
-            ready_lines.append(Ready(partitions, generation, engine.http.address))
+            ready_lines.append(NodeReady(partitions, generation, engine.http.address))
             print(_line(servers, ready_lines), flush=True)  # noqa: T201
 
     async def ignore(_message: object) -> None:

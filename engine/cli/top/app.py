@@ -15,7 +15,7 @@ from textual.worker import WorkerFailed
 
 from evenlane.engine.base.plural import counted
 from evenlane.engine.cli.top import view_state as chosen
-from evenlane.engine.cli.top.dialogs import Confirm, Help
+from evenlane.engine.cli.top.dialogs import ConfirmDialog, HelpDialog
 from evenlane.engine.cli.top.list_widget import TenantList
 from evenlane.engine.cli.top.style import CSS
 from evenlane.engine.cli.top.table import NO_MATCH, NODES, TENANTS, rest, summary, table, widths
@@ -185,7 +185,7 @@ class TopApp(App[None]):
     # ---- keys
 
     def action_help(self) -> None:
-        self.push_screen(Help())
+        self.push_screen(HelpDialog())
 
     def action_sort(self, step: int) -> None:
         sorts = _BY_COLUMN
@@ -248,7 +248,7 @@ class TopApp(App[None]):
         self.run_worker(self._pause(tenant["project"], verb), name=verb)
 
     async def _pause(self, project: str, verb: str) -> None:
-        if not await self.push_screen_wait(Confirm(project, verb)):
+        if not await self.push_screen_wait(ConfirmDialog(project, verb)):
             return
         self._show_notice(f"{project}: {verb} ...")
         try:

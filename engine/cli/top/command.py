@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from evenlane.engine.cli.options import Given, Json, common, number, seconds
+from evenlane.engine.cli.options import CommonOptions, Json, common, number, seconds
 from evenlane.engine.cli.output import print_json
 from evenlane.engine.cli.topics.session import current_author
 from evenlane.engine.errors import ConfigError
@@ -33,7 +33,7 @@ _Count = Annotated[int | None, typer.Option("--count", parser=number, metavar="N
 
 @common
 def top(
-    given: Given,
+    given: CommonOptions,
     *,
     interval: _Interval = 2.0,
     project: _Project = "",

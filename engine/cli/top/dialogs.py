@@ -34,7 +34,7 @@ QUOTA        of its topic; 30/100 is 30 at this moment of 100
 docs/reference/top.md and docs/reference/wait-reasons.md tell more."""
 
 
-class Confirm(ModalScreen[bool]):
+class ConfirmDialog(ModalScreen[bool]):
     """Asks whether to `pause` or `resume` a project's topic."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -54,7 +54,7 @@ class Confirm(ModalScreen[bool]):
         self.dismiss(answer)
 
 
-class Help(ModalScreen[None]):
+class HelpDialog(ModalScreen[None]):
     """Shows the keys until one is pressed."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,q,enter,space,question_mark", "dismiss", "Close")]

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from textual.binding import BindingType
     from textual.strip import Strip
 
-    from evenlane.engine.cli.top.view_state import Line
+    from evenlane.engine.cli.top.view_state import TenantLine
 
 _STUCK = {"paused", "no_owner", "endpoint"}  # reasons that don't pass by themselves
 _CHOSEN = Style(reverse=True)
@@ -29,9 +29,9 @@ class TenantList(OptionList):
 
     def __init__(self) -> None:
         super().__init__(id="tenants", markup=False, compact=True)
-        self._shown_lines: Sequence[Line] = []
+        self._shown_lines: Sequence[TenantLine] = []
 
-    def show(self, lines: Sequence[Line], texts: Sequence[str]) -> None:
+    def show(self, lines: Sequence[TenantLine], texts: Sequence[str]) -> None:
         marked, top = self._marked(), self.scroll_y
         self._shown_lines = lines
         names = [_name(line) for line in lines]
@@ -57,7 +57,7 @@ class TenantList(OptionList):
         return _name(self._shown_lines[at]) if at is not None and at < len(self._shown_lines) else None
 
 
-def styled(text: str, line: Line) -> Content:
+def styled(text: str, line: TenantLine) -> Content:
     """Style a line: dim without activity, yellow if it needs intervention."""
     figures = line.figures
     if figures["reason"] in _STUCK:
@@ -66,5 +66,5 @@ def styled(text: str, line: Line) -> Content:
     return Content.styled(text, "dim" if idle else "")
 
 
-def _name(line: Line) -> str:
+def _name(line: TenantLine) -> str:
     return f"{line.tenant['project']} {line.figures['priority']}"

@@ -9,7 +9,7 @@ from evenlane.engine.cli.top import formatting
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from evenlane.engine.cli.top.view_state import Line
+    from evenlane.engine.cli.top.view_state import TenantLine
 
 NO_MATCH = "no project matches"
 _APART = 2  # spaces between columns
@@ -107,7 +107,7 @@ def summary(document: Mapping[str, Any], *, nodes: bool = True) -> str:
     )
 
 
-def rest(document: Mapping[str, Any], shown: Sequence[Line], matching: int) -> str:
+def rest(document: Mapping[str, Any], shown: Sequence[TenantLine], matching: int) -> str:
     """Describe the part that the table doesn't show; empty if it shows all."""
     hidden = matching - len({line.tenant["project"] for line in shown})
     parts = [f"{hidden:,} more of these"] if hidden else []

@@ -54,7 +54,7 @@ class ViewState(NamedTuple):
     totals: bool = False
 
 
-class Line(NamedTuple):
+class TenantLine(NamedTuple):
     """A line for one priority of a tenant, or for all. `first`: it is the tenant's first line."""
 
     tenant: Figures
@@ -90,15 +90,15 @@ def tenants(document: Mapping[str, Any], choice: ViewState) -> list[Figures]:
     return found[: choice.limit]
 
 
-def lines(document: Mapping[str, Any], choice: ViewState) -> list[Line]:
+def lines(document: Mapping[str, Any], choice: ViewState) -> list[TenantLine]:
     """Return the lines of the chosen tenants: their priorities with any activity, or one line for all."""
-    found: list[Line] = []
+    found: list[TenantLine] = []
     for tenant in tenants(document, choice):
         if choice.totals or choice.priority is not None:
-            found.append(Line(tenant, _shown(tenant, choice)))
+            found.append(TenantLine(tenant, _shown(tenant, choice)))
             continue
         busy = [band for band in tenant["priorities"] if _moves(band)] or [whole(tenant)]
-        found += [Line(tenant, band, first=number == 0) for number, band in enumerate(busy)]
+        found += [TenantLine(tenant, band, first=number == 0) for number, band in enumerate(busy)]
     return found
 
 

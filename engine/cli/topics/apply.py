@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from evenlane.engine.base.plural import counted
-from evenlane.engine.cli.options import Given, Json, common
+from evenlane.engine.cli.options import CommonOptions, Json, common
 from evenlane.engine.cli.output import print_json, print_table
 from evenlane.engine.cli.topics.fields import row_line
 from evenlane.engine.cli.topics.session import By, connected, count_waiting, current_author
@@ -34,7 +34,7 @@ _DryRun = Annotated[bool, typer.Option("--dry-run", help="Show the plan and writ
 
 @common
 def apply(
-    given: Given,
+    given: CommonOptions,
     file: Annotated[Path, typer.Argument(metavar="FILE", help="- is stdin.")],
     *,
     dry_run: _DryRun = False,
@@ -82,7 +82,7 @@ def apply(
     _complain(outcome, due + len(held), given.load().settings.env)
 
 
-def _planned(given: Given, described: PlannedTopic) -> list[PlanRow]:
+def _planned(given: CommonOptions, described: PlannedTopic) -> list[PlanRow]:
     from evenlane.engine.control.topics.plan import plan_changes
 
     async def work(etcd: Coordination, settings: Settings, cluster_config: ClusterConfig) -> list[PlanRow]:
@@ -92,10 +92,10 @@ def _planned(given: Given, described: PlannedTopic) -> list[PlanRow]:
             described
         )
 
-    from evenlane.engine.cli.progress import Shown
+    from evenlane.engine.cli.progress import ProgressDisplay
 
     try:
-        with Shown("comparing with what is there"):
+        with ProgressDisplay("comparing with what is there"):
             rows: list[PlanRow] = connected(given, work)
     except Unreachable:
         if not described.wrong:
@@ -106,8 +106,8 @@ def _planned(given: Given, described: PlannedTopic) -> list[PlanRow]:
     return rows
 
 
-def _carried_out(given: Given, rows: list[PlanRow], due: int, by: str) -> ApplyOutcome:
-    from evenlane.engine.cli.progress import Shown
+def _carried_out(given: CommonOptions, rows: list[PlanRow], due: int, by: str) -> ApplyOutcome:
+    from evenlane.engine.cli.progress import ProgressDisplay
 
     async def work(etcd: Coordination, settings: Settings, cluster_config: ClusterConfig) -> ApplyOutcome:
         from evenlane.engine.control.topics.apply import ApplyPlan
@@ -117,7 +117,7 @@ def _carried_out(given: Given, rows: list[PlanRow], due: int, by: str) -> ApplyO
             rows, lambda written, waiting: shown.update(written, due, f"{written - waiting:,} accepted")
         )
 
-    with Shown("writing", "topic") as shown:
+    with ProgressDisplay("writing", "topic") as shown:
         outcome: ApplyOutcome = connected(given, work, writes=True)
     return outcome
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from evenlane.engine.cli.options import Given, Json, common, number
+from evenlane.engine.cli.options import CommonOptions, Json, common, number
 from evenlane.engine.cli.output import new_app, print_json, print_table
 from evenlane.engine.cli.topics.apply import apply
 from evenlane.engine.cli.topics.export import export
@@ -15,7 +15,7 @@ from evenlane.engine.cli.topics.fields import entry_line, from_flags, line, rows
 from evenlane.engine.cli.topics.session import By, IfRevision, asked, change, current_author, note, print_change
 
 if TYPE_CHECKING:
-    from evenlane.engine.control.topics.history import History
+    from evenlane.engine.control.topics.history import ChangeHistory
     from evenlane.engine.control.topics.status import TopicStatus
 
 app = new_app("""Show, make and change topics: the settings of projects.
@@ -34,7 +34,7 @@ _Seconds = Annotated[str | None, typer.Option(metavar="DURATION")]
 @app.command("set")
 @common
 def set_(
-    given: Given,
+    given: CommonOptions,
     project: Project,
     *,
     qps: Annotated[str | None, typer.Option(metavar="N", help="Messages a second.")] = None,
@@ -92,7 +92,7 @@ def set_(
 @app.command()
 @common
 def pause(
-    given: Given, project: Project, *, if_revision: IfRevision = None, by: By = None, as_json: Json = False
+    given: CommonOptions, project: Project, *, if_revision: IfRevision = None, by: By = None, as_json: Json = False
 ) -> None:
     """Stop handling a project's messages; puts go on and wait.
 
@@ -106,7 +106,7 @@ def pause(
 @app.command()
 @common
 def resume(
-    given: Given, project: Project, *, if_revision: IfRevision = None, by: By = None, as_json: Json = False
+    given: CommonOptions, project: Project, *, if_revision: IfRevision = None, by: By = None, as_json: Json = False
 ) -> None:
     """End a pause or a drain, or make a deleted topic again as it was.
 
@@ -120,7 +120,7 @@ def resume(
 @app.command()
 @common
 def drain(
-    given: Given, project: Project, *, if_revision: IfRevision = None, by: By = None, as_json: Json = False
+    given: CommonOptions, project: Project, *, if_revision: IfRevision = None, by: By = None, as_json: Json = False
 ) -> None:
     """Refuse puts from now on; waiting messages are still handled, also of a deleted topic.
 
@@ -134,7 +134,7 @@ def drain(
 @app.command()
 @common
 def delete(
-    given: Given, project: Project, *, if_revision: IfRevision = None, by: By = None, as_json: Json = False
+    given: CommonOptions, project: Project, *, if_revision: IfRevision = None, by: By = None, as_json: Json = False
 ) -> None:
     """Delete a project's topic: puts are refused, and waiting messages are kept and paused.
 
@@ -154,7 +154,7 @@ def delete(
 
 @app.command()
 @common
-def get(given: Given, project: Project, *, as_json: Json = False) -> None:
+def get(given: CommonOptions, project: Project, *, as_json: Json = False) -> None:
     """Show a project's topic: its spec, and the settings in effect.
 
     Example:
@@ -171,7 +171,7 @@ def get(given: Given, project: Project, *, as_json: Json = False) -> None:
 
 @app.command("list")
 @common
-def list_(given: Given, *, as_json: Json = False) -> None:
+def list_(given: CommonOptions, *, as_json: Json = False) -> None:
     """List all topics of the environment.
 
     Example:
@@ -192,7 +192,7 @@ def list_(given: Given, *, as_json: Json = False) -> None:
 @app.command()
 @common
 def history(
-    given: Given,
+    given: CommonOptions,
     project: Project,
     *,
     limit: Annotated[int, typer.Option(parser=number, metavar="N", help="How many of the newest.")] = 50,
@@ -206,7 +206,7 @@ def history(
     if limit < 1:
         raise typer.BadParameter(f"--limit is at least 1, not {limit}")
 
-    found: History = asked(given, lambda topic_client: topic_client.history(project))
+    found: ChangeHistory = asked(given, lambda topic_client: topic_client.history(project))
     entries = found.entries[:limit]
     if as_json:
         import msgspec

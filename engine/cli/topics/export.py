@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from evenlane.engine.base.plural import counted
-from evenlane.engine.cli.options import Given, common
+from evenlane.engine.cli.options import CommonOptions, common
 from evenlane.engine.cli.topics.session import asked
 from evenlane.engine.errors import ConfigError, EvenlaneError
 
@@ -27,7 +27,7 @@ _File = Annotated[Path, typer.Option("--file", metavar="FILE", help="Written who
 
 
 @common
-def export(given: Given, *, file: _File = _STDOUT) -> None:
+def export(given: CommonOptions, *, file: _File = _STDOUT) -> None:
     """Write all topics as the file that `topics apply` reads, to back them up or to take them to another etcd.
 
     The file is JSON, and the same topics make the same file. It has what was set for each topic, with its state; for

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 import typer
 
 from evenlane.engine.base.plural import counted
-from evenlane.engine.cli.options import Given, number
+from evenlane.engine.cli.options import CommonOptions, number
 from evenlane.engine.cli.output import print_json
 from evenlane.engine.errors import ConfigError, EvenlaneError, hint
 
@@ -67,7 +67,7 @@ def _checked(by: str) -> str:
     return by
 
 
-def asked(given: Given, work: Callable[[TopicClient], Awaitable[T]], *, by: str | None = None) -> T:
+def asked(given: CommonOptions, work: Callable[[TopicClient], Awaitable[T]], *, by: str | None = None) -> T:
     """Run the work with a topic client. `by` is the author of changes; None if the work only reads."""
 
     async def with_topic_client(etcd: Coordination, settings: Settings, cluster_config: ClusterConfig) -> T:
@@ -79,7 +79,7 @@ def asked(given: Given, work: Callable[[TopicClient], Awaitable[T]], *, by: str 
 
 
 def connected(
-    given: Given, work: Callable[[Coordination, Settings, ClusterConfig], Awaitable[T]], *, writes: bool = False
+    given: CommonOptions, work: Callable[[Coordination, Settings, ClusterConfig], Awaitable[T]], *, writes: bool = False
 ) -> T:
     """Run the work with a connection to etcd. Only with `writes` is a missing environment created."""
     settings = given.load().settings
@@ -109,7 +109,7 @@ def connected(
 
 
 def change(
-    given: Given,
+    given: CommonOptions,
     project: str,
     changes: dict[str, object],
     *,
@@ -134,7 +134,7 @@ def change(
     print_change(given, asked(given, work, by=named), as_json=as_json)
 
 
-def print_change(given: Given, status: TopicStatus, *, as_json: bool) -> None:
+def print_change(given: CommonOptions, status: TopicStatus, *, as_json: bool) -> None:
     """Report a change. Raises EvenlaneError if it is written but not in effect: a put that relies on it would fail."""
     env = given.load().settings.env
     if status.replaced is not None:
@@ -154,7 +154,7 @@ def print_change(given: Given, status: TopicStatus, *, as_json: bool) -> None:
         raise EvenlaneError(_why_not(status, env))
 
 
-def note(given: Given, status: TopicStatus) -> None:
+def note(given: CommonOptions, status: TopicStatus) -> None:
     """Print a note on stderr about facts that a table doesn't show."""
     env = given.load().settings.env
     if not status.accepted:

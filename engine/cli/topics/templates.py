@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 import typer
 
 from evenlane.engine.base.plural import counted
-from evenlane.engine.cli.options import Given, Json, common, number
+from evenlane.engine.cli.options import CommonOptions, Json, common, number
 from evenlane.engine.cli.output import new_app, print_json, print_table
 from evenlane.engine.cli.topics.command import set_ as set_topic
 from evenlane.engine.cli.topics.fields import from_flags, words
@@ -43,7 +43,7 @@ def _with_topic_fields(command: Callable[..., None]) -> Callable[..., None]:
     fields = [each for each in of_topics if each.name in FIELDS or each.name.startswith(_BACKOFF)]
     own = [each for each in inspect.signature(command, eval_str=True).parameters.values() if each.name != "fields"]
 
-    def with_fields(given: Given, **arguments: Any) -> None:
+    def with_fields(given: CommonOptions, **arguments: Any) -> None:
         field_values = {each.name: arguments.pop(each.name) for each in fields}
         command(given, **arguments, fields=field_values)
 
@@ -57,7 +57,7 @@ def _with_topic_fields(command: Callable[..., None]) -> Callable[..., None]:
 @common
 @_with_topic_fields
 def set_(
-    given: Given,
+    given: CommonOptions,
     name: Name,
     *,
     match: Annotated[
@@ -92,7 +92,7 @@ def set_(
 
 @app.command()
 @common
-def get(given: Given, name: Name, *, as_json: Json = False) -> None:
+def get(given: CommonOptions, name: Name, *, as_json: Json = False) -> None:
     """Show a template, and how many topics that it made are there.
 
     Example:
@@ -108,7 +108,7 @@ def get(given: Given, name: Name, *, as_json: Json = False) -> None:
 
 @app.command("list")
 @common
-def list_(given: Given, *, as_json: Json = False) -> None:
+def list_(given: CommonOptions, *, as_json: Json = False) -> None:
     """List the templates of the environment.
 
     Example:
@@ -123,7 +123,7 @@ def list_(given: Given, *, as_json: Json = False) -> None:
 
 @app.command()
 @common
-def delete(given: Given, name: Name, *, as_json: Json = False) -> None:
+def delete(given: CommonOptions, name: Name, *, as_json: Json = False) -> None:
     """Take a template away: it makes no more topics, and those that it made stay.
 
     Example:
@@ -164,7 +164,7 @@ def _changes(name: str, named: Mapping[str, object], fields: dict[str, object]) 
     return changes
 
 
-def _asked(given: Given, work: Callable[[TemplateClient], Awaitable[T]], *, writes: bool = False) -> T:
+def _asked(given: CommonOptions, work: Callable[[TemplateClient], Awaitable[T]], *, writes: bool = False) -> T:
     async def with_stored(etcd: Coordination, settings: Settings, cluster_config: ClusterConfig) -> T:
         from evenlane.engine.control.templates.client import TemplateClient
 

@@ -16,7 +16,7 @@ from evenlane.engine.cluster.ownership.owner_keys import OwnerKeys, WentBack
 from evenlane.engine.cluster.ownership.partition_opener import PartitionOpener
 from evenlane.engine.errors import Fenced, UnknownEpoch
 from evenlane.ring.coordination.ports import CoordinationError, LeaseGone
-from evenlane.ring.membership.actions import Acquire, Clear, Close, Confirm, Drop, Mark, Open, Release
+from evenlane.ring.membership.actions import Acquire, Clear, Close, ConfirmGeneration, Drop, Mark, Open, Release
 
 if TYPE_CHECKING:
     from collections import Counter
@@ -126,7 +126,7 @@ class ActionExecutor:
                 case Drop(partition, created):
                     self._note_lost(partition, self.keys.epoch(partition, created))
                     self.spawn(self._drop(action, self._stop(partition)), f"drop {partition}")
-                case Confirm(generation):
+                case ConfirmGeneration(generation):
                     self.spawn(self._confirm(generation), "confirm")
         self._host.expect(more=self._member.expects_more)
         self._arm()

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from evenlane.engine.base import names
 from evenlane.engine.base.aio.single_flight import SingleFlight
-from evenlane.ring.coordination.ports import Absent, ModifiedAt, Put
+from evenlane.ring.coordination.ports import Absent, ModifiedAt, PutKey
 from evenlane.ring.membership.records import EpochRecord, PastOwner, encode
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 _MOST_BEFORE = 8
 
 
-class Claim(NamedTuple):
+class EpochClaim(NamedTuple):
     """A claim of a partition: the value to put under `epochs/`, and the condition for it. `before` are the previous
     owners that etcd knows, latest first.
     """
@@ -35,7 +35,7 @@ class Claim(NamedTuple):
     base: int
     before: tuple[PastOwner, ...]
     condition: Absent | ModifiedAt
-    put: Put
+    put: PutKey
 
 
 class _Last(NamedTuple):
@@ -86,12 +86,12 @@ class Epochs:
         self._is_listed = True
         self._rolled_back.discard(partition)
 
-    def claim(self, partition: int) -> Claim:
+    def claim(self, partition: int) -> EpochClaim:
         """Return the next claim. `know` must have been called."""
         last = self._last[partition]
         key, before = self._key(partition), last.owners
         condition = ModifiedAt(key, last.revision) if last.revision else Absent(key)
-        return Claim(last.base, before, condition, self._put(partition, last.base, self._lease, before))
+        return EpochClaim(last.base, before, condition, self._put(partition, last.base, self._lease, before))
 
     def claimed(self, partition: int, base: int, revision: int, lease: int, before: Sequence[PastOwner] = ()) -> None:
         """Note that an owner key was created at this revision, by a claim under this lease with these owners `before`
@@ -110,7 +110,7 @@ class Epochs:
         """Make the next claim, by any node, get a higher epoch than this one."""
         self._above[partition] = epoch
 
-    def raising(self, partition: int) -> list[Put]:
+    def raising(self, partition: int) -> list[PutKey]:
         """Return the puts that raise the base, for the transaction that releases the claim whose epoch was too low.
 
         In the same transaction, so that no node takes the settle log's epoch for that of the released claim.
@@ -123,5 +123,5 @@ class Epochs:
     def _key(self, partition: int) -> str:
         return names.key(self._env, "epochs", partition)
 
-    def _put(self, partition: int, base: int, lease: int, before: Sequence[PastOwner]) -> Put:
-        return Put(self._key(partition), encode(EpochRecord(base=base, lease=lease, before=[*before])))
+    def _put(self, partition: int, base: int, lease: int, before: Sequence[PastOwner]) -> PutKey:
+        return PutKey(self._key(partition), encode(EpochRecord(base=base, lease=lease, before=[*before])))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import structlog
 
 from evenlane.engine.cluster.ownership.handoff import NOTHING_LENT, HandoffId, handoff_key, handoff_record
-from evenlane.ring.coordination.ports import CoordinationError, CreatedAt, LeaseGone, Put
+from evenlane.ring.coordination.ports import CoordinationError, CreatedAt, LeaseGone, PutKey
 from evenlane.ring.membership.records import encode
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ class HandoffPublisher:
 
     def record_put(
         self, held: HandoffId, lanes: Mapping[Kind, HandoffState], lent: Mapping[str, float] = NOTHING_LENT
-    ) -> list[Put]:
+    ) -> list[PutKey]:
         """Return the puts for the release's transaction; none if nothing is held. `lent`: see `HeldRecord`."""
         if not lanes and not lent:
             return []
@@ -69,8 +69,8 @@ class HandoffPublisher:
     def _record(self, held: HandoffId, lanes: Mapping[Kind, HandoffState], lent: Mapping[str, float]) -> HeldRecord:
         return handoff_record(self._id, held.epoch, lanes, lent, self._lease)
 
-    def _put(self, held: HandoffId, record: HeldRecord) -> Put:
-        return Put(handoff_key(self._env, held), encode(record), self._lease if record.running else 0)
+    def _put(self, held: HandoffId, record: HeldRecord) -> PutKey:
+        return PutKey(handoff_key(self._env, held), encode(record), self._lease if record.running else 0)
 
     async def follow(self, held: HandoffId, lanes: Mapping[Kind, HandoffState], revision: int) -> None:
         """Publish how the handlers end, now that the partition is released.

@@ -13,7 +13,7 @@ from evenlane.engine.base import names
 from evenlane.engine.base.aio.single_flight import SingleFlight
 from evenlane.engine.cluster.ownership.handoff import handoff_key, not_ended, parse_handoff
 from evenlane.engine.cluster.prefix_watch import PrefixWatch
-from evenlane.ring.coordination.ports import CoordinationError, Delete, ModifiedAt
+from evenlane.ring.coordination.ports import CoordinationError, DeleteKey, ModifiedAt
 from evenlane.ring.membership.records import HeldRecord
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ class HandoffReceiver:
         self._records = records
         self._listed = SingleFlight(partial(coordination.list, names.key(env, "held", "")))
 
-    async def of(self, partition: int) -> dict[HandoffId, HeldRecord]:
+    async def read_records(self, partition: int) -> dict[HandoffId, HeldRecord]:
         """Return the handoff records of a partition's previous owners. Raises CoordinationError."""
         found: dict[HandoffId, HeldRecord] = {}
         for item in (await self._listed.read()).items:
@@ -153,7 +153,7 @@ class HandoffReceiver:
         self._ending.pop(held, None)
         key = handoff_key(self._env, held)
         try:
-            await self._coordination.txn([ModifiedAt(key, revision)], [Delete(key)])
+            await self._coordination.txn([ModifiedAt(key, revision)], [DeleteKey(key)])
         except CoordinationError as error:
             _log.debug("left to the next owner", key=key, error=str(error))
 

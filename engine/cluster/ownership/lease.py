@@ -20,7 +20,7 @@ from evenlane.engine.base import names
 from evenlane.engine.base.aio.loop_thread import SameLoop
 from evenlane.engine.base.clock import now_ns
 from evenlane.engine.errors import NodeIdInUse
-from evenlane.ring.coordination.ports import Absent, CoordinationError, LeaseGone, Put
+from evenlane.ring.coordination.ports import Absent, CoordinationError, LeaseGone, PutKey
 from evenlane.ring.membership.records import encode
 
 if TYPE_CHECKING:
@@ -112,7 +112,7 @@ class NodeLease:
             self.id = await self._coordination.grant(self.ttl)
             self._on_id(self.id)
             self._published = self._record()
-            put = Put(self._key, encode(self._published), self.id)
+            put = PutKey(self._key, encode(self._published), self.id)
             try:
                 if (await self._coordination.txn([Absent(self._key)], [put])).succeeded:
                     break
@@ -284,4 +284,4 @@ class NodeLease:
 
 def _same(now: NodeRecord, published: NodeRecord | None) -> bool:
     """Whether the fields that others act on at once are unchanged."""
-    return published is None or (now.fit == published.fit and now.troubles == published.troubles)
+    return published is None or (now.is_fit == published.is_fit and now.troubles == published.troubles)

@@ -111,7 +111,7 @@ class Membership:
         return self._keys.unwritten
 
     @property
-    def empty(self) -> bool:
+    def is_empty(self) -> bool:
         """Whether the node owns no partition and is assigned none."""
         return not (self.member.desired or self.member.busy or self.member.owned)
 
@@ -130,17 +130,17 @@ class Membership:
             if await self._has_successor():
                 await self._until(lambda: not self.member.desired, min(deadline, clock() + plan_s))
                 if not self.member.desired:  # partitions are released in steps
-                    await self._until(lambda: self.empty, (clock() + deadline) / 2)
+                    await self._until(lambda: self.is_empty, (clock() + deadline) / 2)
         self._executor.execute(self.member.leave(now_ns()))
-        await self._until(lambda: self.empty, deadline)
-        return await self._executor.publisher.all_published(deadline - clock()) and self.empty
+        await self._until(lambda: self.is_empty, deadline)
+        return await self._executor.publisher.all_published(deadline - clock()) and self.is_empty
 
     async def _has_successor(self) -> bool:
         """Whether any other node can serve this node's partitions. Raises CoordinationError."""
         prefix = names.key(self._env, "nodes", "")
         for item in (await self._coordination.list(prefix)).items:
             record = self._records.read(NodeRecord, item.key, item.value)
-            if item.key != prefix + self.id and record is not None and record.fit:
+            if item.key != prefix + self.id and record is not None and record.is_fit:
                 return True
         return False
 

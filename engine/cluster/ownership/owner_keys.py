@@ -14,11 +14,11 @@ from evenlane.ring.coordination.ports import (
     Absent,
     CoordinationError,
     CreatedAt,
-    Delete,
+    DeleteKey,
     HeldUnder,
     LeaseGone,
     ModifiedAt,
-    Put,
+    PutKey,
     Unavailable,
 )
 from evenlane.ring.membership.records import DoneRecord, OwnerRecord, encode
@@ -26,7 +26,7 @@ from evenlane.ring.membership.records import DoneRecord, OwnerRecord, encode
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from evenlane.engine.cluster.ownership.epochs import Claim
+    from evenlane.engine.cluster.ownership.epochs import EpochClaim
     from evenlane.engine.cluster.record_reader import RecordReader
     from evenlane.ring.coordination.ports import Compare, Coordination, KeyValue, Op
     from evenlane.ring.membership.records import PastOwner
@@ -75,7 +75,7 @@ class OwnerKeys:
         self._coordination, self._env, self._id, self._lease = coordination, env, node_id, lease
         self._records, self._concurrency = records, concurrency
         self._epochs = Epochs(coordination, env, lease, records)
-        self._claims: dict[int, Claim] = {}
+        self._claims: dict[int, EpochClaim] = {}
         self._bases: dict[tuple[int, int], int] = {}
         self._unwritten: dict[int, _Unwritten] = {}
         self._has_unwritten = asyncio.Event()
@@ -136,7 +136,7 @@ class OwnerKeys:
         claim, seen = self._epochs.claim(partition), self.seen_revision
         self._claims[partition] = claim
         record = OwnerRecord(id=self._id, base=claim.base, before=[*claim.before])
-        owner = Put(key, encode(record), self._lease)
+        owner = PutKey(key, encode(record), self._lease)
         result = await self._coordination.txn([Absent(key), plan, claim.condition], [owner, claim.put])
         if result.revision < seen:
             raise WentBack(result.revision)
@@ -150,19 +150,19 @@ class OwnerKeys:
         key = self.key(partition)
         self._records.pass_over(f"{key} stands under no lease: it is cleared away")
         with contextlib.suppress(CoordinationError):
-            await self._coordination.txn([ModifiedAt(key, revision)], [Delete(key)])
+            await self._coordination.txn([ModifiedAt(key, revision)], [DeleteKey(key)])
 
     async def is_owned(self, partition: int, created: int | None) -> bool:
         """Whether etcd's owner key is this node's, with this create-revision. Raises CoordinationError."""
         item = await self._coordination.get(self.key(partition))
         return item is not None and (item.create_revision, item.lease) == (created, self._lease)
 
-    async def release(self, partition: int, created: int, handoff: Iterable[Put]) -> int:
+    async def release(self, partition: int, created: int, handoff: Iterable[PutKey]) -> int:
         """Delete the key and put the handoff record, in one transaction that is retried until answered. Returns the
         revision, 0 if the key didn't exist. Raises LeaseGone.
         """
         key, epoch = self.key(partition), self.epoch(partition, created)
-        ops: list[Op] = [*handoff, Delete(key), *self._epochs.raising(partition)]
+        ops: list[Op] = [*handoff, DeleteKey(key), *self._epochs.raising(partition)]
         result, lease = None, self._lease
         while result is None:  # only the answer says where the handoff record is, whatever the watch reports meanwhile
             try:
@@ -220,12 +220,12 @@ class OwnerKeys:
     async def _write(self, some: list[tuple[int, _Unwritten]]) -> bool:
         """Rewrite these keys. Returns False if one of them has changed."""
         compare: list[Compare] = []
-        puts: list[Put] = []
+        puts: list[PutKey] = []
         for partition, (created, lease) in some:
             key, base = self.key(partition), self._bases.get((partition, created), 0)
             compare += [CreatedAt(key, created), HeldUnder(key, lease)]
             record = OwnerRecord(id=self._id, epoch=base + created, base=base, before=[*self.previous(partition)])
-            puts.append(Put(key, encode(record), self._lease))
+            puts.append(PutKey(key, encode(record), self._lease))
         while True:
             try:
                 return (await self._coordination.txn(compare, puts)).succeeded

@@ -84,7 +84,7 @@ class PartitionOpener:
         while True:
             try:
                 async with self._concurrency:
-                    return await self._receiver.of(partition)
+                    return await self._receiver.read_records(partition)
             except CoordinationError as error:
                 _log.info("what former owners hold is not known yet", partition=partition, error=str(error))
                 await asyncio.sleep(_PAUSE_S)

@@ -43,7 +43,7 @@ def key(env: str, name: str) -> str:
     return names.key(env, _KIND, name)
 
 
-class Found(NamedTuple):
+class StoredTemplate(NamedTuple):
     """A template and its mod-revision."""
 
     template: Template
@@ -60,7 +60,7 @@ class TemplateCache:
     def __init__(self, coordination: Coordination, env: str) -> None:
         self.on_change: Callable[[], None] = lambda: None
         self._coordination, self._env = coordination, env
-        self._templates: dict[str, Found] = {}
+        self._templates: dict[str, StoredTemplate] = {}
         self._bad: dict[str, int] = {}  # name -> mod-revision, so that each bad value is logged once
         self._following: asyncio.Task[None] | None = None
         self._listed = asyncio.Event()
@@ -80,7 +80,7 @@ class TemplateCache:
             self._following = asyncio.create_task(self._follow(), name="templates")
         await self._listed.wait()
 
-    def best(self, project: str) -> Found | None:
+    def best(self, project: str) -> StoredTemplate | None:
         """Return the best match for this project among the known templates."""
         template = best((found.template for found in self._templates.values()), project)
         return None if template is None else self._templates[template.name]
@@ -108,7 +108,7 @@ class TemplateCache:
     def _put(self, name: str, item: KeyValue) -> None:
         try:
             check_name(name)
-            self._templates[name] = Found(parse_template(name, item.value), item.mod_revision)
+            self._templates[name] = StoredTemplate(parse_template(name, item.value), item.mod_revision)
             self._bad.pop(name, None)
         except (TopicError, InvalidName) as error:
             self._templates.pop(name, None)

@@ -114,7 +114,7 @@ class TopicCache:
             self._take(update)
 
     def _take(self, update: Listing | Event) -> None:
-        gone_back = self._revisions.take(update)
+        gone_back = self._revisions.observe(update)
         if isinstance(update, Listing):
             changes = self._list(update, gone_back=gone_back)
         elif update.kind == "put":

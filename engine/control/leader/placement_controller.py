@@ -11,7 +11,7 @@ import structlog
 from evenlane.engine.base import names
 from evenlane.engine.base.clock import now_ns
 from evenlane.engine.cluster.prefix_watch import PrefixWatch
-from evenlane.ring.coordination.ports import CoordinationError, Delete, Put
+from evenlane.ring.coordination.ports import CoordinationError, DeleteKey, PutKey
 from evenlane.ring.membership.leader import LOAD_NS, Leader
 from evenlane.ring.membership.records import GenerationRecord, NodeRecord, PlanRecord, encode
 from evenlane.ring.placement.load import Demand, partition_loads
@@ -32,7 +32,7 @@ _SECOND = 1_000_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class Tuning:
+class PlacementTuning:
     """Limits of the controller."""
 
     most_ops: int = 100
@@ -59,7 +59,7 @@ class PlacementController:
         topic_cache: TopicCache,
         strategy: str,
         records: RecordReader,
-        tuning: Tuning = Tuning(),
+        tuning: PlacementTuning = PlacementTuning(),
     ) -> None:
         self._tuning = tuning
         self._coordination, self._env, self._topic_cache, self._strategy = coordination, env, topic_cache, strategy
@@ -238,9 +238,9 @@ class PlacementController:
         }
         self._sent |= values | dict.fromkeys(draft.gone)
         newest = GenerationRecord(generation=draft.generation, strategy=self._strategy)
-        ops: list[Op] = [Put(names.key(self._env, "generation"), encode(newest))]
-        ops += [Put(names.key(self._env, "plan", name), raw) for name, raw in values.items()]
-        ops += [Delete(names.key(self._env, "plan", name)) for name in draft.gone]
+        ops: list[Op] = [PutKey(names.key(self._env, "generation"), encode(newest))]
+        ops += [PutKey(names.key(self._env, "plan", name), raw) for name, raw in values.items()]
+        ops += [DeleteKey(names.key(self._env, "plan", name)) for name in draft.gone]
         try:
             for start in range(0, len(ops), self._tuning.most_ops):
                 result = await self._coordination.txn([fence], ops[start : start + self._tuning.most_ops])

@@ -14,12 +14,12 @@ from evenlane.engine.core.wire.share_messages import (
     DURATION_S,
     EVERY_S,
     SOON_S,
-    Ask,
-    Confirm,
-    Grant,
-    Lend,
-    Report,
-    Short,
+    BorrowGrant,
+    LendOrder,
+    ShareConfirmation,
+    ShareReport,
+    ShareRequest,
+    Shortage,
     decode_for_leader,
     to_all,
     to_leader,
@@ -119,15 +119,15 @@ class QuotaLender:
     async def _round(self) -> None:
         projects = self._due()
         number = self._rounds.begin()
-        self._send(to_all(self._env), Ask(self._epoch, number, projects))
+        self._send(to_all(self._env), ShareRequest(self._epoch, number, projects))
         known = self._known()
         await self._answers(lambda: known)
         loans = self._rounds.loans()
         for node, parts in loans.items():
-            self._send(to_node(self._env, node), Lend(node, self._epoch, number, self._seconds, parts))
+            self._send(to_node(self._env, node), LendOrder(node, self._epoch, number, self._seconds, parts))
         await self._answers(lambda: {*loans})
         for node, (given, freed) in self._rounds.grants(now_ns()).items():
-            self._send(to_node(self._env, node), Grant(node, self._epoch, number, self._seconds, given, freed))
+            self._send(to_node(self._env, node), BorrowGrant(node, self._epoch, number, self._seconds, given, freed))
         self._short.update(dict.fromkeys(self._rounds.lasting(now_ns()) - self._short.keys()))
 
     def _due(self) -> list[str]:
@@ -162,7 +162,7 @@ class QuotaLender:
         word = decode_for_leader(body)
         if word is None or not self._epoch:
             return
-        if isinstance(word, Short):
+        if isinstance(word, Shortage):
             if word.anew or not {*word.projects} <= self._short.keys() | self._last:
                 self._newly_short.set()
             if len(self._short) < _MOST_KNOWN:
@@ -171,15 +171,15 @@ class QuotaLender:
             return
         if (word.epoch, word.number) != (self._epoch, self._rounds.number):
             return
-        if isinstance(word, Report):
+        if isinstance(word, ShareReport):
             self._nodes[word.node] = word.number
             self._rounds.reported(word.node, word.number, word.states)
-        elif isinstance(word, Confirm):
+        elif isinstance(word, ShareConfirmation):
             self._rounds.confirmed(word.node, word.number, word.standings)
         self._answered.add(word.node)
         self._change.set()
 
-    def _send(self, subject: str, word: Ask | Lend | Grant) -> None:
+    def _send(self, subject: str, word: ShareRequest | LendOrder | BorrowGrant) -> None:
         assert self._connection is not None
         try:
             self._connection.send(subject, msgspec.json.encode(word))

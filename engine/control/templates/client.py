@@ -12,7 +12,7 @@ from evenlane.engine.control.topics.spec_writer import SpecWriter
 from evenlane.engine.errors import EvenlaneError, InvalidName, InvalidTopic, hint
 from evenlane.quota.topics.template import parse_template, template_merged
 from evenlane.quota.topics.topic import TopicError, parse_spec
-from evenlane.ring.coordination.ports import Absent, ModifiedAt, Put
+from evenlane.ring.coordination.ports import Absent, ModifiedAt, PutKey
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -65,7 +65,7 @@ class TemplateClient:
             if problem is not None:
                 raise InvalidTopic(f"template {name}: {problem}")
             same = Absent(place) if found is None else ModifiedAt(place, found.mod_revision)
-            if (await self._coordination.txn([same], [Put(place, raw)])).succeeded:
+            if (await self._coordination.txn([same], [PutKey(place, raw)])).succeeded:
                 return await self.get(name)
         raise EvenlaneError(f"template {name}: others keep changing it at the same time: try again")
 

@@ -15,7 +15,7 @@ import msgspec
 from evenlane.engine.base import names
 from evenlane.engine.control.topics.history import author_of
 from evenlane.engine.core.wire.decode_error import UNREADABLE
-from evenlane.ring.coordination.ports import Absent, ModifiedAt, Put
+from evenlane.ring.coordination.ports import Absent, ModifiedAt, PutKey
 
 if TYPE_CHECKING:
     from evenlane.ring.coordination.ports import Compare, Coordination, KeyValue
@@ -63,11 +63,11 @@ class CreatedTopicCounter:
         prefix = names.key(self._env, kind, "")
         return {item.key.removeprefix(prefix): item for item in (await self._coordination.list(prefix)).items}
 
-    def raised(self, name: str, made: CreatedTopics) -> tuple[Compare, Put]:
+    def raised(self, name: str, made: CreatedTopics) -> tuple[Compare, PutKey]:
         """Return the condition and the put that raise the counter by one topic."""
         key = self.key(name)
         compare = Absent(key) if made.read is None else ModifiedAt(key, made.read.mod_revision)
-        return compare, Put(key, msgspec.json.encode(_Record(made.topics + 1)))
+        return compare, PutKey(key, msgspec.json.encode(_Record(made.topics + 1)))
 
     def key(self, name: str) -> str:
         return names.key(self._env, _KIND, name)

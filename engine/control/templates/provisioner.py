@@ -21,7 +21,7 @@ from evenlane.ring.coordination.ports import Absent, ModifiedAt
 
 if TYPE_CHECKING:
     from evenlane.engine.cluster.cluster_config import ClusterConfig
-    from evenlane.engine.cluster.topics.template_cache import Found
+    from evenlane.engine.cluster.topics.template_cache import StoredTemplate
     from evenlane.quota.topics.template import Template
     from evenlane.ring.coordination.ports import Coordination
 
@@ -32,7 +32,7 @@ _SECOND = 1_000_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class Tuning:
+class ProvisionerTuning:
     """Limits of the provisioner."""
 
     tries: int = 200
@@ -57,7 +57,7 @@ class TopicProvisioner:
         cluster_config: ClusterConfig,
         template_cache: TemplateCache,
         via: str,
-        tuning: Tuning = Tuning(),
+        tuning: ProvisionerTuning = ProvisionerTuning(),
     ) -> None:
         self._tuning = tuning
         self._coordination, self._env, self._cluster_config, self._template_cache, self._via = (
@@ -72,7 +72,7 @@ class TopicProvisioner:
         self._full: dict[str, tuple[int, int]] = {}  # template -> its revision, time (ns) until which it isn't tried
         self._unfit: dict[str, int] = {}  # template -> its revision, so that it is logged once
 
-    def hopeless(self, project: str) -> bool:
+    def is_hopeless(self, project: str) -> bool:
         """Whether the known templates rule out a topic for this project. Doesn't access etcd."""
         return self._template_cache.listed and self._template_cache.best(project) is None
 
@@ -101,7 +101,7 @@ class TopicProvisioner:
             )
         return True
 
-    async def _made(self, project: str, found: Found) -> int | None:
+    async def _made(self, project: str, found: StoredTemplate) -> int | None:
         """Write the spec. Returns its revision, 0 if it need not be waited for, None after a conflict."""
         template = found.template
         self._check_room(project, found)
@@ -128,7 +128,7 @@ class TopicProvisioner:
         _log.info("a topic is made", project=project, template=template.name)
         return 0 if done.in_effect else done.revision
 
-    def _check_room(self, project: str, found: Found) -> None:
+    def _check_room(self, project: str, found: StoredTemplate) -> None:
         """Raise UnknownProject while the template is known to be full."""
         revision, until = self._full.get(found.template.name, (0, 0))
         if revision == found.revision and now_ns() < until:
@@ -141,7 +141,7 @@ class TopicProvisioner:
             f" {hint(f'topics set {project} --qps 100', self._env)} makes one"
         )
 
-    def _is_unfit(self, project: str, found: Found) -> bool:
+    def _is_unfit(self, project: str, found: StoredTemplate) -> bool:
         """Whether this cluster can't carry out the template; logged once per revision."""
         template = found.template
         try:

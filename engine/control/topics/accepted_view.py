@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from evenlane.engine.base import names
 from evenlane.quota.topics.topic import TopicError, decode_accepted
-from evenlane.ring.coordination.ports import Absent, Delete, Listing, ModifiedAt
+from evenlane.ring.coordination.ports import Absent, DeleteKey, Listing, ModifiedAt
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -60,7 +60,7 @@ class AcceptedView:
             if not op.key.startswith(self._prefix):
                 continue
             self.damaged.pop(op.key.removeprefix(self._prefix), None)
-            if isinstance(op, Delete):
+            if isinstance(op, DeleteKey):
                 self._revisions.pop(op.key, None)
             else:
                 self._revisions[op.key] = revision

@@ -11,7 +11,7 @@ import structlog
 from evenlane.engine.base import names
 from evenlane.engine.control.topics.history import author_of, entry, entry_put
 from evenlane.quota.topics.topic import encode
-from evenlane.ring.coordination.ports import Delete, Put
+from evenlane.ring.coordination.ports import DeleteKey, PutKey
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -67,7 +67,7 @@ class AcceptedWriter:
                 "what is accepted was damaged, and is written anew", projects=len(known), one=next(iter(known))
             )
         writes: list[list[Op]] = [
-            [Put(names.key(self._env, "accepted", project), encode(topic))] for project, topic in known.items()
+            [PutKey(names.key(self._env, "accepted", project), encode(topic))] for project, topic in known.items()
         ]
         for part in batches(writes, _MOST_OPS, _MOST_BYTES):
             if await self._write(part):
@@ -122,7 +122,7 @@ def _author(found: KeyValue | None, change: TopicChange) -> ChangeAuthor | None:
 def ops(env: str, change: TopicChange, at: str, author: ChangeAuthor | None) -> list[Op]:
     """Return the operations of one change, which must be in one transaction."""
     key = names.key(env, "accepted", change.project)
-    written: list[Op] = [Delete(key) if change.after is None else Put(key, encode(change.after))]
+    written: list[Op] = [DeleteKey(key) if change.after is None else PutKey(key, encode(change.after))]
     new_entry = entry(change.before, change.after, change.revision, at, author)
     return written if new_entry is None else [*written, entry_put(env, change.project, new_entry)]
 
@@ -136,7 +136,7 @@ def batches(writes: Iterable[list[Op]], most: int, most_bytes: int) -> Iterator[
     part: list[Op] = []
     size = 0
     for together in writes:
-        length = sum(len(op.value) for op in together if isinstance(op, Put))
+        length = sum(len(op.value) for op in together if isinstance(op, PutKey))
         if part and (len(part) + len(together) > most or size + length > most_bytes):
             yield part
             part, size = [], 0

@@ -12,7 +12,7 @@ import msgspec
 from evenlane.engine.base import names
 from evenlane.engine.cluster.cluster_config import ClusterConfig, agree_cluster_config
 from evenlane.engine.control.topics import wait
-from evenlane.engine.control.topics.history import History, author_of, read_history
+from evenlane.engine.control.topics.history import ChangeHistory, author_of, read_history
 from evenlane.engine.control.topics.spec_writer import SpecChange, SpecWriter
 from evenlane.engine.control.topics.status import TopicStatus, checked, decoded, read_status, what_becomes
 from evenlane.engine.errors import EvenlaneError, InvalidTopic, UnknownProject, hint
@@ -80,7 +80,7 @@ class TopicClient:
             for project in sorted({*specs, *accepted})
         ]
 
-    async def history(self, project: str) -> History:
+    async def history(self, project: str) -> ChangeHistory:
         """Return the latest accepted changes. Raises UnknownProject."""
         names.check_project(project)
         found = (await self._coordination.list(names.key(self._env, "history", project, ""))).items

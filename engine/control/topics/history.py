@@ -17,7 +17,7 @@ from evenlane.engine.core.wire.decode_error import UNREADABLE
 from evenlane.quota.topics.fields import FIELDS
 from evenlane.quota.topics.strict_json import write_object
 from evenlane.quota.topics.topic import Topic
-from evenlane.ring.coordination.ports import Absent, Put
+from evenlane.ring.coordination.ports import Absent, PutKey
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
@@ -59,17 +59,17 @@ class ChangeEntry(msgspec.Struct, frozen=True):
     changes: dict[str, tuple[Any, Any]]
 
 
-class History(NamedTuple):
+class ChangeHistory(NamedTuple):
     """Known changes of a project, newest first, and the keys whose values can't be read."""
 
     entries: list[ChangeEntry]
     damaged: list[str]
 
 
-def author_put(env: str, project: str, author: ChangeAuthor) -> Put:
+def author_put(env: str, project: str, author: ChangeAuthor) -> PutKey:
     """Return the put for the spec's transaction."""
     authored_by = {"by": author.by[:MOST_TEXT], "via": author.via[:MOST_TEXT], "replaced": author.replaced}
-    return Put(names.key(env, "authors", project), write_object(authored_by))
+    return PutKey(names.key(env, "authors", project), write_object(authored_by))
 
 
 def author_of(found: KeyValue | None, revision: int, since: int = 0) -> ChangeAuthor | None:
@@ -93,10 +93,10 @@ def _author(found: KeyValue) -> ChangeAuthor | None:
     return ChangeAuthor(_plain(read.by), _plain(read.via), read.replaced)
 
 
-def entry_put(env: str, project: str, entry: ChangeEntry) -> Put:
+def entry_put(env: str, project: str, entry: ChangeEntry) -> PutKey:
     """Return the put for the accepted topic's transaction."""
     key = names.key(env, "history", project, entry.number % KEPT)
-    return Put(key, write_object(msgspec.to_builtins(entry)))
+    return PutKey(key, write_object(msgspec.to_builtins(entry)))
 
 
 def entry(
@@ -122,12 +122,12 @@ def changes(before: Accepted | None, after: Accepted | None) -> dict[str, tuple[
     return {name: (_short(was[name]), _short(value)) for name, value in now.items() if was[name] != value}
 
 
-def read_history(env: str, project: str, items: Iterable[KeyValue]) -> History:
+def read_history(env: str, project: str, items: Iterable[KeyValue]) -> ChangeHistory:
     """Decode values from etcd, where anyone may have written."""
     ordered = sorted(items, key=lambda item: item.mod_revision, reverse=True)
     found = {item.key: _read(item) for item in ordered if _slot(env, project, item) is not None}
     damaged = sorted(item.key for item in ordered if found.get(item.key) is None)
-    return History([entry for entry in found.values() if entry is not None], damaged)
+    return ChangeHistory([entry for entry in found.values() if entry is not None], damaged)
 
 
 async def next_numbers(coordination: Coordination, env: str, projects: Collection[str]) -> dict[str, int]:

@@ -17,7 +17,7 @@ from evenlane.engine.control.topics.history import ChangeAuthor, author_put, nex
 from evenlane.engine.control.topics.reconcile import TopicChange
 from evenlane.engine.control.topics.status import checked, decoded, read_status
 from evenlane.quota.topics.topic import accept, complete, delete, moves_keys, parse_spec
-from evenlane.ring.coordination.ports import Absent, Delete, ModifiedAt, Put
+from evenlane.ring.coordination.ports import Absent, DeleteKey, ModifiedAt, PutKey
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -99,7 +99,7 @@ class SpecWriter:
 
     def _ops(self, each: SpecChange, via: str) -> Iterator[Op]:
         key = names.key(self._env, "topics", each.project)
-        yield Delete(key) if each.raw is None else Put(key, each.raw)
+        yield DeleteKey(key) if each.raw is None else PutKey(key, each.raw)
         author = self._author(each, via)
         if author is not None:
             yield author_put(self._env, each.project, author)

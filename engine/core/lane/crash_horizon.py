@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from evenlane.engine.core.ports import LaneState
 
 
-def ended_cleanly(log: LogState, state: LaneState, epoch: int, released: Collection[int]) -> bool:
+def has_ended_cleanly(log: LogState, state: LaneState, epoch: int, released: Collection[int]) -> bool:
     """Whether no message of the stream can have been in flight when its last owner ended, as seen by the next owner, of
     `epoch`.
 

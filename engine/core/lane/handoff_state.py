@@ -24,7 +24,7 @@ class StreamIdentity(NamedTuple):
     high_at: int
     purged: int
 
-    def same(self, state: LaneState, high_at: int | None) -> bool:
+    def is_same(self, state: LaneState, high_at: int | None) -> bool:
         """Whether the leader's stream is this one.
 
         `high_at` is the arrival time of the message that has the sequence `high` now: 0 if it is gone, None if there
@@ -32,7 +32,7 @@ class StreamIdentity(NamedTuple):
         """
         if high_at and self.high_at and high_at != self.high_at:
             return False
-        return same_stream(self.created, self.high, self.purged, state)
+        return is_same_stream(self.created, self.high, self.purged, state)
 
 
 @dataclass
@@ -89,6 +89,6 @@ class HandoffState:
         self.over = True
 
 
-def same_stream(created: str, high: int, purged: int, state: LaneState) -> bool:
+def is_same_stream(created: str, high: int, purged: int, state: LaneState) -> bool:
     # (the first sequence of a stream that never held a message is 0)
     return state.created == created and state.last >= high and (purged == 0 or state.first > purged)

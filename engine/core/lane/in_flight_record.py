@@ -33,7 +33,7 @@ Part: TypeAlias = tuple[str, int, int, list[_Sequence]]  # kind, partition, epoc
 Suspect: TypeAlias = tuple[str, int, int]  # kind, partition, sequence
 
 
-class Record(msgspec.Struct, array_like=True, frozen=True):
+class InFlightRecord(msgspec.Struct, array_like=True, frozen=True):
     """The record of one process. `count` is the number of messages that it names, but at least 2."""
 
     version: int
@@ -43,7 +43,7 @@ class Record(msgspec.Struct, array_like=True, frozen=True):
 
 
 _encoder = msgspec.msgpack.Encoder()
-_decoder = msgspec.msgpack.Decoder(Record)
+_decoder = msgspec.msgpack.Decoder(InFlightRecord)
 
 
 class InFlightSet:
@@ -59,7 +59,7 @@ class InFlightSet:
         self._parts: dict[Lane, tuple[str, int, int, set[int]]] = {}  # the record's parts, ready to encode
         self.suspect: tuple[Lane, int] | None = None
 
-    def of(self, lane: Lane) -> frozenset[int]:
+    def in_lane(self, lane: Lane) -> frozenset[int]:
         """The messages of a lane that are in flight."""
         return frozenset(self.lanes.get(lane, ()))
 
@@ -124,7 +124,7 @@ def list_in_flight(records: Iterable[BusyRecord], lane: LaneId, epoch: int) -> l
     return [found[sequence] for sequence in sorted(found)]
 
 
-def _readable(records: Iterable[BusyRecord]) -> Iterator[tuple[int, Record]]:
+def _readable(records: Iterable[BusyRecord]) -> Iterator[tuple[int, InFlightRecord]]:
     for at, raw in records:
         try:
             record = _decoder.decode(raw)

@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from evenlane.engine.core.lane.attempts import AttemptMarks, own
-from evenlane.engine.core.lane.handoff_state import HandoffState, StreamIdentity, same_stream
+from evenlane.engine.core.lane.handoff_state import HandoffState, StreamIdentity, is_same_stream
 from evenlane.engine.core.lane.settle_log import SettleLog
 from evenlane.engine.core.lane.settled_set import SettledSet
 from evenlane.engine.core.lane.truncation import Truncation
@@ -78,7 +78,7 @@ class Lane:
             return True
         if high_at and log.high_at and high_at != log.high_at:
             return False
-        if not same_stream(log.created, log.high, 0, state):
+        if not is_same_stream(log.created, log.high, 0, state):
             return False
         self.horizon = horizon
         self._settled_before(log.settled, AttemptMarks(log.marks))
@@ -94,8 +94,8 @@ class Lane:
         """The identity by which the stream is recognised."""
         return StreamIdentity(self.created, self.high, self.high_at, self.removal.purged)
 
-    def same(self, state: LaneState, high_at: int | None) -> bool:
-        return self.seen.same(state, high_at)
+    def is_same(self, state: LaneState, high_at: int | None) -> bool:
+        return self.seen.is_same(state, high_at)
 
     @property
     def fed_to(self) -> int:
@@ -133,9 +133,9 @@ class Lane:
         return self.handoff is not None and not self.handoff.running
 
     @property
-    def to_close(self) -> bool:
+    def must_close(self) -> bool:
         """Whether the log still lacks the record of a clean end."""
-        return self.ended and self.log.begun and not self.log.closed and not self.fenced
+        return self.ended and self.log.has_begun and not self.log.closed and not self.fenced
 
     def _end(self) -> None:
         self.generation += 1
@@ -153,7 +153,7 @@ class Lane:
         if self.handoff is not None and self.handoff.runs(sequence, generation):
             self.handoff.untouched(sequence)
 
-    def current(self, sequence: int, generation: int) -> bool:
+    def is_current(self, sequence: int, generation: int) -> bool:
         """Whether the result of a message handed out in this generation is still accepted."""
         over = self.handoff
         return generation == self.generation or (over is not None and over.runs(sequence, generation))

@@ -30,7 +30,7 @@ class Append(NamedTuple):
     time since which the oldest of them has been waiting.
     """
 
-    record: settle_record.Record
+    record: settle_record.SettleRecord
     sequences: list[int]
     since: int
     marked: list[int]
@@ -63,7 +63,7 @@ class SettleLog:
         self.checkpoint_due = True
 
     @property
-    def begun(self) -> bool:
+    def has_begun(self) -> bool:
         """Whether the log has a record of this epoch."""
         return self.durable_number > 0
 
@@ -138,7 +138,7 @@ class SettleLog:
         """
         if self._sending is not None or self.closed:
             return None
-        last = last and self.begun  # else the log's last record is another owner's, and must stay the last
+        last = last and self.has_begun  # else the log's last record is another owner's, and must stay the last
         if not (self.unsynced or self._marks.unsynced or self.checkpoint_due or fence or last):
             return None
         sequences = sorted(set(self.unsynced))  # a missing message may be found twice: by a probe, and when it is read
@@ -150,7 +150,7 @@ class SettleLog:
         marked, marks = self._marks_to_write(watermark)
         self.number += 1
         self._sending = Append(
-            settle_record.Record(
+            settle_record.SettleRecord(
                 settle_record.VERSION, self._epoch, self.number, seen.created, seen.high, seen.high_at,
                 watermark, settle_record.pack(spans, watermark), self.checkpoint_due, marks,
                 horizon if horizon > watermark else 0, last and not self._marks.unsynced, self._lease,

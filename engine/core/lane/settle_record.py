@@ -32,7 +32,7 @@ _Whole: TypeAlias = Annotated[int, msgspec.Meta(ge=0)]
 _Epoch: TypeAlias = Annotated[int, msgspec.Meta(ge=0, lt=1 << 53)]  # the range of base plus revision
 
 
-class Record(msgspec.Struct, array_like=True, frozen=True):
+class SettleRecord(msgspec.Struct, array_like=True, frozen=True):
     """One append to a settle log.
 
     - `number` counts the appends of an epoch, so that an append whose acknowledgement was lost is recognised.
@@ -102,7 +102,7 @@ class UnknownVersion(ConfigError):
 
 
 _encoder = msgspec.msgpack.Encoder()
-_decoder = msgspec.msgpack.Decoder(Record)
+_decoder = msgspec.msgpack.Decoder(SettleRecord)
 _beginning = msgspec.msgpack.Decoder(_Beginning)
 
 
@@ -111,11 +111,11 @@ def is_same_lease(lease: int, other: int) -> bool:
     return lease == other or not (lease and other)
 
 
-def encode(record: Record) -> bytes:
+def encode(record: SettleRecord) -> bytes:
     return _encoder.encode(record)
 
 
-def decode(raw: bytes) -> Record:
+def decode(raw: bytes) -> SettleRecord:
     """Raises ValueError for bytes that aren't a record, UnknownVersion for a version that this release doesn't know."""
     try:
         beginning = _beginning.decode(raw)

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from evenlane.engine.core.queue.entry import Entry
 
 
-def expired(entry: Entry, ttl: int, store_now: int) -> bool:
+def is_expired(entry: Entry, ttl: int, store_now: int) -> bool:
     """Whether a message has expired by the store's clock (`store_now`, unix ns).
 
     A message with an expiry of its own expires at that instant, any other `ttl` ns after its arrival; a `ttl` of 0

@@ -229,7 +229,7 @@ class FedLane(Lane):
         return [queue for queue in self.queues.values() if queue.spilled]
 
     @property
-    def catching_up(self) -> bool:
+    def is_catching_up(self) -> bool:
         """Whether part of the backlog hasn't been delivered yet."""
         return self.catch_up is not None
 

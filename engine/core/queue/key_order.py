@@ -83,7 +83,7 @@ class KeyOrder:
             self._keys[key].behind.append(MessageRef(*entry[:2]))
         return True
 
-    def out(self, place: MessageRef) -> bool:
+    def is_out(self, place: MessageRef) -> bool:
         """Whether this message is out, or goes out next."""
         return place in self._key_of
 

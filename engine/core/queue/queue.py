@@ -228,7 +228,7 @@ class Queue:
     def requeue(self, each: Entry | MessageRef, limits: MemoryBudget) -> None:
         """Requeue a message that was taken, at the head."""
         if isinstance(each, MessageRef):
-            if self.order is not None and self.order.out(each):
+            if self.order is not None and self.order.is_out(each):
                 self.order.next.append(each)
                 self.behind = True
             else:
@@ -259,9 +259,9 @@ class Queue:
             self.read_failed(read)
         if self.order is not None:
             self.order.drop_payloads(limits)
-            turns = [place for entry in entries if self.order.out(place := MessageRef(*entry[:2]))]
+            turns = [place for entry in entries if self.order.is_out(place := MessageRef(*entry[:2]))]
             self.order.next[:0] = turns
-            entries = [entry for entry in entries if not self.order.out(MessageRef(*entry[:2]))]
+            entries = [entry for entry in entries if not self.order.is_out(MessageRef(*entry[:2]))]
         for kind in ("lanes", "later"):
             if sequences := [sequence for lane, sequence, *_ in entries if lane.id.kind == kind]:
                 self.put_back(kind == "later", sequences)

@@ -29,7 +29,7 @@ def requeue(lane: FedLane, sequences: Iterable[int], now: int) -> list[Queue]:
 def _to_head(lane: FedLane, queue: Queue, sequence: int) -> None:
     """Put a message that was handed out on another node, and not handled, at the head of its queue."""
     place = MessageRef(lane, sequence)
-    if queue.order is not None and queue.order.out(place):
+    if queue.order is not None and queue.order.is_out(place):
         queue.order.next.append(place)
         queue.behind = True
     elif lane.id.kind == "later":

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from evenlane.engine.core.scheduler.interface import NOTHING_USED, Grant, Q, Used
+from evenlane.engine.core.scheduler.interface import NOTHING_USED, Grant, Q, QuotaUse
 from evenlane.engine.core.scheduler.slots import Slots
 from evenlane.engine.core.scheduler.tenant import QueueGroup, Tenant
 from evenlane.engine.core.scheduler.tenant_places import TenantPlaces
@@ -165,7 +165,7 @@ class FairScheduler(TenantPlaces[Q]):
         if not isinstance(group, QueueGroup) or not group.mask or group.band() != queue.band:
             return None
         tenant = group.tenant
-        if not tenant.open or tenant.full or not tenant.quota.admits(group, now):
+        if not tenant.open or tenant.is_full or not tenant.quota.admits(group, now):
             return None
         self._granted, self._band = group, queue.band
         self._grant_again.queue = queue
@@ -231,15 +231,15 @@ class FairScheduler(TenantPlaces[Q]):
             tenant.line.enter(tenant)
         self._settle_down(tenant, now)
 
-    def used(self, project: str, now: int) -> Used:
+    def used(self, project: str, now: int) -> QuotaUse:
         tenant = self._tenants.get(project)
         if tenant is None:
             return NOTHING_USED
         quota = tenant.quota
-        has = quota.ready > 0 and tenant.open and not tenant.full
-        return Used(quota.spent, has, has and (tenant.parked > now or quota.at > now))
+        has = quota.ready > 0 and tenant.open and not tenant.is_full
+        return QuotaUse(quota.spent, has, has and (tenant.parked > now or quota.at > now))
 
-    def why(self, queue: Q, now: int) -> str | None:
+    def wait_reason(self, queue: Q, now: int) -> str | None:
         group = queue.slot
         if not isinstance(group, QueueGroup) or not group.mask >> queue.band & 1:
             return None
@@ -251,7 +251,7 @@ class FairScheduler(TenantPlaces[Q]):
         return self._why(tenant, group, now)
 
     def _why(self, tenant: Tenant[Q], group: QueueGroup[Q], now: int) -> str:
-        if tenant.full:
+        if tenant.is_full:
             return "concurrency"
         if tenant.parked > now or not tenant.quota.admits(group, now):
             return "quota"

@@ -30,7 +30,7 @@ class Schedulable(Protocol):
 Q = TypeVar("Q", bound=Schedulable)
 
 
-class Used(NamedTuple):
+class QuotaUse(NamedTuple):
     """The quota use of a project: `spent` messages charged so far, whether it `has` a message that might start, and
     whether that message `waits` for quota.
     """
@@ -40,7 +40,7 @@ class Used(NamedTuple):
     waits: bool
 
 
-NOTHING_USED = Used(0, has=False, waits=False)
+NOTHING_USED = QuotaUse(0, has=False, waits=False)
 
 
 class Grant(Generic[Q]):
@@ -90,7 +90,7 @@ class Scheduler(Protocol[Q]):
     def refund(self, queue: Q, now: int, count: int = 1) -> None:
         """Free a slot: its `count` messages of this queue did not start, and will be handed out again."""
 
-    def used(self, project: str, now: int) -> Used:
+    def used(self, project: str, now: int) -> QuotaUse:
         """The quota use of a project; all zero for an unknown one."""
 
     def wake_at(self) -> int | None:
@@ -98,7 +98,7 @@ class Scheduler(Protocol[Q]):
         None: never.
         """
 
-    def why(self, queue: Q, now: int) -> str | None:
+    def wait_reason(self, queue: Q, now: int) -> str | None:
         """The reason why this queue's head waits (a reason word, see `wait-reasons.md`); None if it need not wait."""
 
 

@@ -153,6 +153,6 @@ class Tenant(Flow, Generic[Q]):
         return (self.in_flight + 1) / self.weight
 
     @property
-    def full(self) -> bool:
+    def is_full(self) -> bool:
         """Whether it has as many messages in flight as its topic allows."""
         return self.concurrency is not None and self.running >= self.concurrency

@@ -88,7 +88,7 @@ class TenantPlaces(Generic[Q]):
         elif tenant.busy and not busy:
             self._slots.leave(tenant, now)
             self._virtual.leave(tenant, last=not self._slots.busy)
-        if not wants or tenant.full:
+        if not wants or tenant.is_full:
             tenant.line = None
         elif tenant.line is None or (tenant.line is self._held and not self._slots.is_heavy(tenant)):
             self._line.enter(tenant)

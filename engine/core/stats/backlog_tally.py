@@ -55,7 +55,7 @@ class NodeAnswer(msgspec.Struct):
     lost: Topic | None = None
 
 
-class View(NamedTuple):
+class QueueView(NamedTuple):
     """The state of one queue. Times are unix ns by the store's clock; 0 or None: none, or unknown."""
 
     priority: str
@@ -79,7 +79,7 @@ class Tally:
     def deepest(self) -> int:
         return max(self._depths.values(), default=0)
 
-    def add(self, view: View) -> None:
+    def add(self, view: QueueView) -> None:
         part = self.part(view.priority)
         if view.delayed:
             part.delayed += view.delayed

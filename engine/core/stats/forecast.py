@@ -55,7 +55,7 @@ class Rates(msgspec.Struct, frozen=True):
         return self.handled + self.failed
 
     @property
-    def known(self) -> bool:
+    def is_known(self) -> bool:
         return self.seconds > 0
 
 
@@ -80,7 +80,7 @@ def together(rates: Iterable[Rates]) -> Rates:
     would be too low.
     """
     each = list(rates)
-    if not all(rate.known for rate in each):
+    if not all(rate.is_known for rate in each):
         return UNKNOWN
     return Rates(
         sum(rate.arriving for rate in each),
@@ -90,7 +90,7 @@ def together(rates: Iterable[Rates]) -> Rates:
     )
 
 
-class History:
+class SampleHistory:
     """The last samples of one project on one node, at least `apart` ns from one another."""
 
     __slots__ = ("_apart", "_samples")
@@ -120,7 +120,7 @@ class History:
         return samples[0] if samples and now - samples[0].at >= self._apart else None
 
 
-class Load(NamedTuple):
+class ForecastInput(NamedTuple):
     """The input of a forecast. `deepest` is the number of messages in the largest group, `reason` the reason for which
     most queues wait, `max_group_qps` the highest rate of one group.
     """
@@ -133,14 +133,14 @@ class Load(NamedTuple):
     max_group_qps: float
 
 
-class Resumed(NamedTuple):
+class ResumeForecast(NamedTuple):
     """The forecast for a paused topic once it resumes: the time until no message waits (s), None if never."""
 
     seconds: float | None
     sentence: str
 
 
-class Quota(NamedTuple):
+class QuotaForecast(NamedTuple):
     """The whole QPS that clear a backlog in time; None if none does or none is needed. `flags` are the options of
     `evenlane topics set` for it, empty if no change is needed.
     """
@@ -155,7 +155,7 @@ def is_stopped(topic: Topic | None) -> bool:
     return topic is None or topic.state == "paused"
 
 
-def leaving(load: Load) -> float:
+def leaving(load: ForecastInput) -> float:
     """The rate (msg/s) at which the backlog will shrink, as far as it can be predicted."""
     topic, measured = load.topic, load.rates.leaving
     if topic is None or is_stopped(topic):
@@ -165,7 +165,7 @@ def leaving(load: Load) -> float:
     return min(measured, topic.qps)
 
 
-def gone_in(load: Load) -> tuple[float | None, str]:
+def gone_in(load: ForecastInput) -> tuple[float | None, str]:
     """The time (s) until no message waits, None if never at this rate or unknown; and a sentence."""
     arriving, left = load.rates.arriving, leaving(load)
     if not load.waiting:
@@ -174,7 +174,7 @@ def gone_in(load: Load) -> tuple[float | None, str]:
         return None, "never, as long as it has no topic"
     if load.topic.state == "paused":
         return None, "never, as long as it is paused"
-    if not load.rates.known:
+    if not load.rates.is_known:
         return None, f"not known yet: {load.waiting:,} wait, and {MEASURED_AGAIN}"
     flow = f"{load.waiting:,} wait, {_rate(arriving)} arrive and {_rate(left)} are taken"
     seconds = load.waiting / (left - arriving) if left > arriving else math.inf
@@ -183,49 +183,51 @@ def gone_in(load: Load) -> tuple[float | None, str]:
     return None, f"never at this rate: {flow}"
 
 
-def once_resumed(load: Load, deleted: bool = False) -> Resumed | None:
+def once_resumed(load: ForecastInput, deleted: bool = False) -> ResumeForecast | None:
     """The effect that a paused topic's quota would have on its backlog; None if the topic isn't paused, nothing waits,
     or it is unknown.
     """
     topic, arriving = load.topic, load.rates.arriving
-    if topic is None or topic.state != "paused" or not load.waiting or not load.rates.known:
+    if topic is None or topic.state != "paused" or not load.waiting or not load.rates.is_known:
         return None
     when = "once it is drained" if deleted else "once it is resumed"
     quota = f"its quota of {figure(topic.qps)} QPS"
     if topic.qps <= arriving:
-        return Resumed(None, f"{when}, never at {quota}: {_rate(arriving)} arrive")
+        return ResumeForecast(None, f"{when}, never at {quota}: {_rate(arriving)} arrive")
     alone = load.max_group_qps if topic.borrow else min(load.max_group_qps, topic.qps / topic.groups)
     seconds = max(load.waiting / (topic.qps - arriving), load.deepest / alone)
-    return Resumed(seconds, f"{when}, gone in {spoken(seconds)} at {quota}, if nothing else holds it up")
+    return ResumeForecast(seconds, f"{when}, gone in {spoken(seconds)} at {quota}, if nothing else holds it up")
 
 
-def clears(load: Load, within: float) -> Quota:
+def clears(load: ForecastInput, within: float) -> QuotaForecast:
     """The quota with which no message waits after `within` seconds (more than 0)."""
     topic, time = load.topic, spoken(within)
     if not load.waiting:
-        return Quota(None, "", "nothing waits: no other quota is needed")
-    if not load.rates.known:
-        return Quota(None, "", f"not known yet: {MEASURED_AGAIN}")
+        return QuotaForecast(None, "", "nothing waits: no other quota is needed")
+    if not load.rates.is_known:
+        return QuotaForecast(None, "", f"not known yet: {MEASURED_AGAIN}")
     exact = load.rates.arriving + load.waiting / within
     qps = max(1, math.ceil(exact - 1e-9)) if exact <= MOST_QPS else None
     if qps is None:
-        return Quota(None, "", f"no quota that a topic may have ({MOST_QPS:,} QPS) clears it within {time}")
+        return QuotaForecast(None, "", f"no quota that a topic may have ({MOST_QPS:,} QPS) clears it within {time}")
     if load.deepest / within > load.max_group_qps:
-        return Quota(None, "", _too_deep(load, time))
+        return QuotaForecast(None, "", _too_deep(load, time))
     if topic is not None and qps <= topic.qps:
-        return Quota(qps, "", f"the quota of {figure(topic.qps)} QPS is enough to clear it within {time}{_but(load)}")
+        return QuotaForecast(
+            qps, "", f"the quota of {figure(topic.qps)} QPS is enough to clear it within {time}{_but(load)}"
+        )
     flags = f"--qps {qps}{_further_options(load, qps, within)}"
-    return Quota(qps, flags, f"{qps:,} QPS would clear it within {time}{_but(load)}")
+    return QuotaForecast(qps, flags, f"{qps:,} QPS would clear it within {time}{_but(load)}")
 
 
-def _too_deep(load: Load, time: str) -> str:
+def _too_deep(load: ForecastInput, time: str) -> str:
     return (
         f"no quota clears it within {time}: one group holds {load.deepest:,} messages and may have"
         f" {figure(load.max_group_qps)} QPS at the most, which takes {spoken(load.deepest / load.max_group_qps)}"
     )
 
 
-def _further_options(load: Load, qps: int, within: float) -> str:
+def _further_options(load: ForecastInput, qps: int, within: float) -> str:
     """The further options needed: as many groups as the rate needs, and borrowing if one group has most of
     the backlog.
     """
@@ -237,7 +239,7 @@ def _further_options(load: Load, qps: int, within: float) -> str:
     return groups + (" --borrow" if alone else "")
 
 
-def _but(load: Load) -> str:
+def _but(load: ForecastInput) -> str:
     if load.topic is not None and load.topic.state == "paused":
         return ", once it is resumed"
     if load.reason in {None, "quota", "not_due", "paused"}:

@@ -16,7 +16,7 @@ BOUNDS = tuple(int(bound * _SECOND) for bound in BOUNDS_S)
 """The bounds in ns."""
 
 
-class Counted(NamedTuple):
+class BucketCounts(NamedTuple):
     """Counts by bucket, not cumulative; and the sum of all durations in seconds."""
 
     counts: tuple[int, ...]
@@ -34,5 +34,5 @@ class Histogram:
         self.counts = [0] * (len(BOUNDS) + 1)
         self.sum = 0
 
-    def seen(self) -> Counted:
-        return Counted(tuple(self.counts), self.sum / _SECOND)
+    def seen(self) -> BucketCounts:
+        return BucketCounts(tuple(self.counts), self.sum / _SECOND)

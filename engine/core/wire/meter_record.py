@@ -134,7 +134,7 @@ class Block(NamedTuple):
         return self._replace(topic_columns=_topic_columns(topics))
 
 
-class Head(NamedTuple):
+class RecordHead(NamedTuple):
     """The head of a record. `run` is when the node began to count, unix ns; `number` counts its records from 1; `after`
     is the last earlier record that the store has acknowledged, 0 if none. `at` is the store's clock, unix ns; `span`
     the period (ns) that this record covers; `slots` the number of handlers that may run.
@@ -150,8 +150,8 @@ class Head(NamedTuple):
     priorities: tuple[str, ...]
 
 
-class Record(msgspec.Struct, omit_defaults=True, kw_only=True):
-    """A record as it is encoded; see Head. Columns are by name."""
+class MeterRecord(msgspec.Struct, omit_defaults=True, kw_only=True):
+    """A record as it is encoded; see RecordHead. Columns are by name."""
 
     node: str
     run: int
@@ -189,7 +189,7 @@ class Record(msgspec.Struct, omit_defaults=True, kw_only=True):
 
 
 def encode(
-    head: Head,
+    head: RecordHead,
     lanes: Sequence[LaneRow],
     topics: Sequence[TopicRow],
     queues: Sequence[QueueRow],
@@ -200,7 +200,7 @@ def encode(
     both.
     """
     rest = pack_block(lanes, topics, queues)
-    record = Record(
+    record = MeterRecord(
         **head._asdict() | {"priorities": list(head.priorities)},
         lanes=len(lanes),
         lane_columns=_columns(LANE_COLUMNS, list(zip(*lanes, strict=True))),
@@ -236,7 +236,7 @@ def version_of(body: bytes) -> int | None:
     return body[0] if body else None
 
 
-def decode(body: bytes) -> Record:
+def decode(body: bytes) -> MeterRecord:
     """Raises Unreadable."""
     if not body or body[0] != VERSION:
         raise Unreadable(f"version {body[0] if body else 'none'} isn't known", newer=bool(body) and body[0] > VERSION)
@@ -292,8 +292,11 @@ def _thousandths(value: object) -> int:
 
 
 _START = bytes((VERSION,))
-_decoder = msgspec.msgpack.Decoder(Record)
+_decoder = msgspec.msgpack.Decoder(MeterRecord)
 
-__all__ = ["COUNTERS", "GAUGES", "Head", "LaneRow", "QueueRow", "Record", "TopicRow", "Unreadable", "decode", "encode"]
+__all__ = [
+    "COUNTERS", "GAUGES", "LaneRow", "MeterRecord", "QueueRow", "RecordHead", "TopicRow", "Unreadable", "decode",
+    "encode",
+]  # fmt: skip
 __all__ += ["Block", "pack_block"]
 __all__ += ["INTERVAL_S", "LANE_COLUMNS", "REFRESH", "TOPIC_COLUMNS", "VERSION", "WAITED", "numbers", "version_of"]

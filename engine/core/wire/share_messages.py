@@ -10,11 +10,13 @@ from typing import Annotated, TypeAlias, TypeVar
 import msgspec
 
 from evenlane.engine.core.wire.decode_error import UNREADABLE
-from evenlane.quota.lending.rounds import Loan, NodeLoans, Part, State  # noqa: TC001 - msgspec looks at them
+from evenlane.quota.lending.rounds import Loan, NodeLoans, Part, PartDemand  # noqa: TC001 - msgspec looks at them
 
 Epoch: TypeAlias = Annotated[int, msgspec.Meta(ge=0, lt=1 << 62)]
 Seconds: TypeAlias = Annotated[float, msgspec.Meta(gt=0, le=60)]
 T = TypeVar("T")
+
+# The tags are on the wire: they stay, whatever the classes are called.
 
 # How fast shares move between nodes, in seconds. The simulator uses the same times.
 EVERY_S = 1.0
@@ -27,7 +29,7 @@ DURATION_S = 3.0
 """Duration of a loan."""
 
 
-class Short(msgspec.Struct, tag=True):
+class Shortage(msgspec.Struct, tag="Short"):
     """Node to leader: more messages of these topics wait than the node's part allows; `anew` if their rules are new."""
 
     node: str
@@ -35,7 +37,7 @@ class Short(msgspec.Struct, tag=True):
     anew: bool = False
 
 
-class Ask(msgspec.Struct, tag=True):
+class ShareRequest(msgspec.Struct, tag="Ask"):
     """Leader to all nodes: report your own part of these topics, and the part that you want."""
 
     epoch: Epoch
@@ -51,26 +53,26 @@ class _OfNode(msgspec.Struct):
     number: int
 
 
-class Report(_OfNode, tag=True):
+class ShareReport(_OfNode, tag="Report"):
     """A node's answer; topics of which it has nothing are left out."""
 
-    states: dict[str, State]
+    states: dict[str, PartDemand]
 
 
-class Lend(_OfNode, tag=True):
+class LendOrder(_OfNode, tag="Lend"):
     """Leader to a node: leave this part unused for `seconds`, and keep no more than this of what you borrowed."""
 
     seconds: Seconds
     loans: dict[str, Loan]
 
 
-class Confirm(_OfNode, tag=True):
+class ShareConfirmation(_OfNode, tag="Confirm"):
     """A node's answer: this applies from now on."""
 
     standings: dict[str, NodeLoans]
 
 
-class Grant(_OfNode, tag=True):
+class BorrowGrant(_OfNode, tag="Grant"):
     """Leader to a node: borrow these parts; your promises for `freed` from before this round are cancelled."""
 
     seconds: Seconds
@@ -78,8 +80,8 @@ class Grant(_OfNode, tag=True):
     freed: list[str]
 
 
-ForLeader: TypeAlias = Short | Report | Confirm
-Asked: TypeAlias = Ask | Lend | Grant
+ForLeader: TypeAlias = Shortage | ShareReport | ShareConfirmation
+Asked: TypeAlias = ShareRequest | LendOrder | BorrowGrant
 
 _for_leader: msgspec.json.Decoder[ForLeader] = msgspec.json.Decoder(ForLeader)
 _asked: msgspec.json.Decoder[Asked] = msgspec.json.Decoder(Asked)

@@ -47,7 +47,7 @@ class ReadRoutes:
     async def events(self, request: Request) -> Response:
         self._access.may_read(request)
         params.parse_params(request, ())
-        return Watched(self._node.watching.watch())
+        return ViewerStream(self._node.watching.watch())
 
     async def why(self, request: Request) -> Response:
         self._access.may_read(request)
@@ -67,7 +67,7 @@ class ReadRoutes:
         return JSONResponse(await self._node.dead_letter(request.path_params["project"], sequence))
 
 
-class Watched(EventSourceResponse):
+class ViewerStream(EventSourceResponse):
     """An event stream whose viewer leaves however the request ends, even before the first event."""
 
     def __init__(self, viewer: Viewer) -> None:

@@ -22,7 +22,7 @@ _FAREWELL_S = 1  # time limit for running requests at shutdown
 
 
 @dataclass(frozen=True, slots=True)
-class Tuning:
+class ServerTuning:
     """Limits of the server. Connections beyond `connections` get 503. A connection without a request, or whose client
     doesn't read the answer, is closed after the given seconds.
     """
@@ -34,7 +34,7 @@ class Tuning:
 
 class HttpServer:
     """Serves `app` (ASGI) on `host`:`port`; port 0 is any free one. Call `open`, then `close`, which first calls
-    `ending` to end requests that would never end on their own.
+    `on_ending` to end requests that would never end on their own.
     """
 
     def __init__(
@@ -42,10 +42,10 @@ class HttpServer:
         app: Any,
         host: str,
         port: int,
-        ending: Callable[[], Awaitable[None]] | None = None,
-        tuning: Tuning = Tuning(),
+        on_ending: Callable[[], Awaitable[None]] | None = None,
+        tuning: ServerTuning = ServerTuning(),
     ) -> None:
-        self._host, self._port, self._ending, self._tuning = host, port, ending, tuning
+        self._host, self._port, self._on_ending, self._tuning = host, port, on_ending, tuning
         self._server = _Server(
             uvicorn.Config(
                 app, loop="none", http=IdleTimeout.within(tuning.asks_within_s), ws="none", lifespan="off",
@@ -68,8 +68,8 @@ class HttpServer:
         """Stop serving. No effect if never opened."""
         if self._serving is None:
             return
-        if self._ending is not None:
-            await self._ending()
+        if self._on_ending is not None:
+            await self._on_ending()
         self._server.should_exit = True
         await asyncio.gather(self._serving, return_exceptions=True)
         self._serving = None

@@ -52,7 +52,7 @@ class Eligibility:
 
     def resting(self, queue: Queue) -> list[MessageRef]:
         """The messages of a queue that wait for their next attempt, or for another suspect's end."""
-        return [*self._retries.of(queue), *self._suspects.of(queue)]
+        return [*self._retries.waiting_of(queue), *self._suspects.waiting_of(queue)]
 
     def retrying(self) -> Iterator[Queue]:
         """The queue of each message that waits for its next attempt."""
@@ -60,8 +60,8 @@ class Eligibility:
 
     # ---- before an attempt
 
-    def waits(self, queue: Queue, entry: Entry, mark: int, now: int, *, recorded: bool) -> bool:
-        """Whether a message that was taken from its queue has to wait. If so, it is kept until it may start."""
+    def defer(self, queue: Queue, entry: Entry, mark: int, now: int, *, recorded: bool) -> bool:
+        """Keep a message that was taken from its queue if it must wait, until it may start. False if it need not."""
         place = MessageRef(entry[0], entry[1])
         order = queue.order
         if order is not None and (key := header_values.key(entry[3])) is not None and not order.admit(key, place):

@@ -21,15 +21,15 @@ _MOST = 4_096  # per project, about 1 KB each
 
 
 class InPlaceRetries:
-    """Messages that wait for their next attempt. `again(queue, place, generation)` is called when it is due. A project
+    """Messages that wait for their next attempt. `on_due(queue, place, generation)` is called when it is due. A project
     with too many of them is withheld.
 
     Invariant: `_of` has the waiting messages by queue, with their lane's generation at the time. A heap entry that
     `_of` doesn't confirm is stale and ignored.
     """
 
-    def __init__(self, again: Callable[[Queue, MessageRef, int], None], withheld: WithheldProjects) -> None:
-        self._again, self._limit = again, ProjectLimit(withheld, _REASON, _MOST)
+    def __init__(self, on_due: Callable[[Queue, MessageRef, int], None], withheld: WithheldProjects) -> None:
+        self._on_due, self._limit = on_due, ProjectLimit(withheld, _REASON, _MOST)
         self._heap: list[tuple[int, int, Queue, MessageRef, int]] = []
         self._of: dict[Queue, dict[MessageRef, int]] = {}
         self._count = 0
@@ -45,9 +45,9 @@ class InPlaceRetries:
 
     def queues(self) -> Iterator[Queue]:
         """The queue of each waiting message."""
-        return (queue for queue in self._of for _ in self.of(queue))
+        return (queue for queue in self._of for _ in self.waiting_of(queue))
 
-    def of(self, queue: Queue) -> list[MessageRef]:
+    def waiting_of(self, queue: Queue) -> list[MessageRef]:
         """The waiting messages of a queue, without stale ones."""
         return [place for place, known in self._of.get(queue, {}).items() if place.lane.generation == known]
 
@@ -74,7 +74,7 @@ class InPlaceRetries:
             _, _, queue, place, generation = heappop(self._heap)
             if self._of.get(queue, {}).get(place) == generation:
                 self.discard(queue, place)
-                self._again(queue, place, generation)
+                self._on_due(queue, place, generation)
         self._set(now)
 
     def _fewer(self, queue: Queue) -> None:

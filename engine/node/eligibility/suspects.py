@@ -35,7 +35,7 @@ class Verdict(Enum):
     """The decision on a recorded message that was chosen."""
 
     START = 1
-    WAIT = 2  # it is set aside until `again`
+    WAIT = 2  # it is set aside until `on_return`
     STAY = 3  # too many are set aside: it stays in its queue, which is suspended until `resume_all`
 
 
@@ -54,7 +54,7 @@ class Suspects:
     """The suspects of a node, and the recorded messages that wait for them.
 
     `gate` knows whether a recorded message is in flight, and whether records can't be written; `ready` suspends queues.
-    `again(queue, place, generation)` returns a message that was set aside to its queue.
+    `on_return(queue, place, generation)` returns a message that was set aside to its queue.
 
     Invariants:
     - `_running` is the one suspect that has started, or is about to.
@@ -68,9 +68,9 @@ class Suspects:
         self,
         gate: InFlightGate,
         ready: ReadyQueues,
-        again: Callable[[Queue, MessageRef, int], None],
+        on_return: Callable[[Queue, MessageRef, int], None],
     ) -> None:
-        self._gate, self._ready, self._again = gate, ready, again
+        self._gate, self._ready, self._on_return = gate, ready, on_return
         self._running: MessageRef | None = None
         self._last: MessageRef | None = None
         self._waiting: _Aside | None = None
@@ -78,7 +78,7 @@ class Suspects:
         self._alarm = WakeTimer(self._rung)
         self._aside: list[_Aside] = []
 
-    def of(self, queue: Queue) -> list[MessageRef]:
+    def waiting_of(self, queue: Queue) -> list[MessageRef]:
         """The messages of a queue that are set aside."""
         aside = [*self._aside, *([self._waiting] if self._waiting is not None else [])]
         return [each.place for each in aside if each.queue is queue and not each.is_stale]
@@ -87,7 +87,7 @@ class Suspects:
 
     def may_start(self, queue: Queue, place: MessageRef, *, suspect: bool, last: bool, now: int) -> Verdict:
         """Decide on a recorded message. `last`: it is a suspect whose next attempt is its last."""
-        if self._gate.failing or (self._last is not None and self._last != place):
+        if self._gate.is_failing or (self._last is not None and self._last != place):
             return self._set_aside(queue, place)
         if not suspect:
             return Verdict.START
@@ -134,7 +134,7 @@ class Suspects:
         """
         aside, self._aside = self._aside, []
         for each in reversed(aside):
-            self._again(*each)
+            self._on_return(*each)
         self._ready.resume_all()
 
     def discard_stale(self) -> None:
@@ -153,7 +153,7 @@ class Suspects:
             self._until = now_ns()
             self._alarm.cancel()
             self._alarm.set(self._until + _TURN, self._until)
-            self._again(*waiting)
+            self._on_return(*waiting)
 
     def _rung(self) -> None:
         if self._waiting is not None:

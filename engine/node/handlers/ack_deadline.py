@@ -37,8 +37,8 @@ class HandlerTimedOut(Exception):
 
 
 class AckDeadline:
-    """Checks all workers every 0.1 s. `failed(message, error)` is called for each message of a thread that timed out,
-    `on_hung(threads)` with the number of threads that hang.
+    """Checks all workers every 0.1 s. `on_timed_out(message, error)` is called for each message of a thread that
+    timed out, `on_hung(threads)` with the number of threads that hang.
 
     Invariant: an attempt that has timed out has `timed_out` set in each of its messages. In a thread it has then been
     reported as failed, though the thread runs on; in the event loop, the worker's task has been cancelled.
@@ -47,10 +47,10 @@ class AckDeadline:
     def __init__(
         self,
         workers: Sequence[Worker],
-        failed: Callable[[Message, BaseException], None],
+        on_timed_out: Callable[[Message, BaseException], None],
         on_hung: Callable[[int], None],
     ) -> None:
-        self._workers, self._failed, self._on_hung = workers, failed, on_hung
+        self._workers, self._on_timed_out, self._on_hung = workers, on_timed_out, on_hung
         self._throttle = LogThrottle(_MOST_LOGGED, _more)
         self.looked_at = now_ns()
         """The time of the last check (monotonic ns); it advances every 0.1 s while the event loop runs."""
@@ -91,11 +91,11 @@ class AckDeadline:
             self._log_hung("handler thread given up: no sign of life within ack_wait", first)
             for message in worker.messages:
                 message.timed_out = True
-                self._failed(message, HandlerTimedOut())
+                self._on_timed_out(message, HandlerTimedOut())
             self._on_hung(sum(1 for w in self._workers if w.messages and w.threaded and w.messages[0].timed_out))
 
     def _log_hung(self, what: str, message: Message) -> None:
-        if self._throttle.may(message.project):
+        if self._throttle.may_log(message.project):
             _log.warning(what, **message_fields(message), ack_wait_s=message.queue.rules.ack_wait / _SECOND)
 
 

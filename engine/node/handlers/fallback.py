@@ -48,7 +48,9 @@ class Fallback:
         return [message] if message is not None else []
 
     def expect(self, message: Message) -> None:
-        """Announce that `take` follows. Until then the message counts as in flight, so that no suspect starts alone."""
+        """Announce that `handle` follows. Until then the message counts as in flight, so that no suspect starts
+        alone.
+        """
         if message.recorded:
             self._gate.reserve(message)
 
@@ -56,7 +58,7 @@ class Fallback:
         """Withdraw what `expect` announced: the fallback does not run here."""
         self._gate.release(message)
 
-    async def take(self, message: Message, may_start: Callable[[], bool]) -> bool:
+    async def handle(self, message: Message, may_start: Callable[[], bool]) -> bool:
         """Handle the message; False if it may not start now. Raises the handler's error, or HandlerTimedOut after the
         topic's ack_wait.
         """

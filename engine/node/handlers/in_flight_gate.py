@@ -67,7 +67,7 @@ class InFlightGate:
         self._closed = False
 
     @property
-    def failing(self) -> bool:
+    def is_failing(self) -> bool:
         """Whether records can't be written at present: no message that needs one should be handed out."""
         return self._failures > 0
 
@@ -84,9 +84,9 @@ class InFlightGate:
     def _units(self) -> list[list[Message]]:
         return [*self.open, *(self._sending or ()), *self._waiting]
 
-    def of(self, lane: Lane) -> frozenset[int]:
+    def recorded_of(self, lane: Lane) -> frozenset[int]:
         """The recorded messages of a lane that have started or may start."""
-        return self._in_flight.of(lane)
+        return self._in_flight.in_lane(lane)
 
     def enter(self, unit: list[Message]) -> None:
         """Take in a unit: the next record names its messages, which then start together."""

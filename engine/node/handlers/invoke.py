@@ -41,21 +41,21 @@ class HandlerInvoker:
         """The handler, if it is simply awaited with one message; else None."""
         return self._handler.call if self._handler.is_async and not self._handler.batch else None
 
-    def pushed(self, message: Message) -> bool:
+    def is_pushed(self, message: Message) -> bool:
         return self._push is not None and message.queue.rules.pushed
 
     @property
-    def batched(self) -> bool:
+    def is_batched(self) -> bool:
         """Whether the handler takes several messages at once."""
         return self._handler.batch is not None
 
     def most(self, message: Message) -> int:
         """The most messages to handle in one call, this one included."""
-        return 1 if self.pushed(message) else self._handler.batch or 1
+        return 1 if self.is_pushed(message) else self._handler.batch or 1
 
-    def threaded(self, message: Message) -> bool:
+    def is_threaded(self, message: Message) -> bool:
         """Whether the message is handled in a thread, which can't be cancelled."""
-        return not self._handler.is_async and not self.pushed(message)
+        return not self._handler.is_async and not self.is_pushed(message)
 
     async def run(self, messages: list[Message]) -> None:
         """Handle the messages. Raises the handler's error, or Untrusted."""

@@ -143,7 +143,7 @@ class WorkerPool:
                 signal.wake_one()
             first = messages[0]
             worker.messages = messages
-            worker.threaded = plain is None and calls.threaded(first)
+            worker.threaded = plain is None and calls.is_threaded(first)
             if first.recorded:
                 for message in messages:
                     message.started = message.alive_at = message.ran_to = now

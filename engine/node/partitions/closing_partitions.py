@@ -61,7 +61,7 @@ class ClosingPartitions:
             self._settler.discard(lane)
             if lane.handoff is not None and lane.log.may_have_begun and not lane.log.closed:
                 handoffs[lane.id.kind] = (
-                    lane.handoff if lane.log.begun else HandoffState(lane.generation, lane.seen, set())
+                    lane.handoff if lane.log.has_begun else HandoffState(lane.generation, lane.seen, set())
                 )
         return handoffs if self.remove(number, epoch) is not None else {}  # {}: it was lost meanwhile
 
@@ -70,7 +70,7 @@ class ClosingPartitions:
         to answer.
         """
         loop = asyncio.get_running_loop()
-        while lane.to_close or (not lane.ended and loop.time() < deadline):
+        while lane.must_close or (not lane.ended and loop.time() < deadline):
             if loop.time() >= deadline + _CLEAN_END_S:
                 return
             self._settler.flush(lane)

@@ -12,7 +12,7 @@ from evenlane.engine.base.aio.task_errors import log_failure
 from evenlane.engine.core.message.log_fields import lane_fields
 from evenlane.engine.core.ports import Lost, Refused
 from evenlane.engine.node.queues.catch_up_priority import by_band
-from evenlane.engine.node.tuning import DEFAULT, Tuning
+from evenlane.engine.node.tuning import DEFAULT, NodeTuning
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -50,7 +50,7 @@ class LaneFeed:
         verifier: StreamVerifier,
         catch_up_priority: CatchUpPriority,
         ahead: ReadAhead,
-        tuning: Tuning = DEFAULT,
+        tuning: NodeTuning = DEFAULT,
     ) -> None:
         self._tuning = tuning
         self._store, self._lane, self._ready, self._verifier = store, lane, ready, verifier

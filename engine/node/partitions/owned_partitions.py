@@ -88,7 +88,7 @@ class OwnedPartitions:
         """The lanes of all partitions whose log has a record of this node's epoch, that is, whose takeover
         is complete.
         """
-        return [lane for partition in self.partitions.values() for lane in partition.both if lane.log.begun]
+        return [lane for partition in self.partitions.values() for lane in partition.both if lane.log.has_begun]
 
     def feed_again(self, lane: FedLane) -> None:
         """Feed a lane from the start, after its stream was replaced. A lane that is being handed off still settles, so
@@ -272,7 +272,7 @@ class OwnedPartitions:
                 if lane.handoff is None:
                     lane.stop([])
                 lane.left()
-                if lane.log.begun:  # otherwise its takeover was interrupted: there is nothing to write
+                if lane.log.has_begun:  # otherwise its takeover was interrupted: there is nothing to write
                     self._dirty.mark(lane)
 
     async def _abandon(self, partition: Partition) -> None:
@@ -321,6 +321,6 @@ class OwnedPartitions:
         partition = self.partitions.get(number)
         return (
             partition is not None
-            and partition.previous_owners.durable(record)
+            and partition.previous_owners.is_durable(record)
             and not self._queues.shares.waits_for(number)
         )

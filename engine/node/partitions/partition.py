@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from evenlane.engine.node.partitions.read_ahead import ReadAhead
     from evenlane.engine.node.queues.ready_queues import ReadyQueues
     from evenlane.engine.node.settle.stream_verifier import StreamVerifier
-    from evenlane.engine.node.tuning import Tuning
+    from evenlane.engine.node.tuning import NodeTuning
     from evenlane.ring.membership.records import HeldRecord, PastOwner
 
 T = TypeVar("T")
@@ -52,7 +52,7 @@ class PartitionContext:
     due: DueReleaser
     busy: Callable[[], Awaitable[list[BusyRecord]]]
     ahead: ReadAhead
-    tuning: Tuning
+    tuning: NodeTuning
 
 
 class Partition:

@@ -111,7 +111,7 @@ class PreviousOwners:
             suspect(lane, mark_suspects(records, lane.id, record.epoch, known))
             self._release(lane, part.running)
 
-    def durable(self, record: HeldRecord) -> bool:
+    def is_durable(self, record: HeldRecord) -> bool:
         """Whether all that a holder has ended or released is durably settled."""
         return not any(
             lane.log.awaits([*part.done, *(failed for failed, _ in part.failed), *self._freed[lane]])

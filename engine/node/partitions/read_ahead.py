@@ -43,7 +43,7 @@ class ReadAhead:
         for start in range(0, len(subjects), _TOGETHER):
             some = subjects[start : start + _TOGETHER]
             async with self._gate:
-                if lane.generation != generation or not lane.catching_up:
+                if lane.generation != generation or not lane.is_catching_up:
                     return
                 await asyncio.gather(*(self._read(lane, generation, subject, on_ready) for subject in some))
 

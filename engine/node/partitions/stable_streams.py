@@ -33,6 +33,6 @@ def stable_streams(partitions: Mapping[int, Partition], now: int, quiet: int) ->
 
 def _is_in(partition: Partition, now: int, quiet: int) -> bool:
     lane, since = partition.lane, now - partition.opened_at
-    if not partition.opened or since < quiet or lane.catching_up:
+    if not partition.opened or since < quiet or lane.is_catching_up:
         return False
     return lane.fed_to >= lane.high or since >= _LONGEST

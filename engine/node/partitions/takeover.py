@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from evenlane.engine.base.clock import now_ns
 from evenlane.engine.core.lane import settle_record
-from evenlane.engine.core.lane.crash_horizon import ended_cleanly, horizon_of
+from evenlane.engine.core.lane.crash_horizon import has_ended_cleanly, horizon_of
 from evenlane.engine.core.lane.handoff_state import StreamIdentity
 from evenlane.engine.core.lane.settle_log import HEADERS
 from evenlane.engine.core.lane.settle_record import is_same_lease
@@ -60,7 +60,7 @@ async def recover(
         high_at = await time_of(store, lane.id, log.high, state)
         parts = await _speaking(store, lane.id, held, state)
         repeated = repeated or lane.log.may_have_begun
-        clean = ended_cleanly(log, state, lane.epoch if repeated else -1, released)
+        clean = has_ended_cleanly(log, state, lane.epoch if repeated else -1, released)
         _check_owner(lane, log, known, clean=clean, repeated=repeated)
         dead = died(log, released, clean=clean)
         _check_holders(lane, dead.keys() - {log.epoch}, known)
@@ -167,7 +167,7 @@ async def _speaking(store: Store, lane: LaneId, held: Iterable[HeldRecord], stat
         part = record.lanes.get(lane.kind)
         if part is not None:
             high_at = await time_of(store, lane, part.high, state)
-            if StreamIdentity(part.created, part.high, part.high_at, 0).same(state, high_at):
+            if StreamIdentity(part.created, part.high, part.high_at, 0).is_same(state, high_at):
                 found[record.epoch] = _possible(part, state.last)
     return found
 

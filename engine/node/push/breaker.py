@@ -16,14 +16,14 @@ from enum import Enum
 _SECOND = 1_000_000_000
 
 
-class State(Enum):
+class BreakerState(Enum):
     CLOSED = "closed"
     OPEN = "open"
     HALF_OPEN = "half-open"  # one request is under way, and decides
 
 
 @dataclass(frozen=True, slots=True)
-class Rules:
+class BreakerRules:
     """Pauses in ns."""
 
     threshold: int = 5
@@ -42,9 +42,9 @@ class Breaker:
 
     __slots__ = ("_failures", "_pause", "_rules", "_term", "_until", "state")
 
-    def __init__(self, rules: Rules = Rules()) -> None:
+    def __init__(self, rules: BreakerRules = BreakerRules()) -> None:
         self._rules = rules
-        self.state = State.CLOSED
+        self.state = BreakerState.CLOSED
         self._failures = 0  # in a row
         self._pause = 0  # the present or last one, ns
         self._until = 0
@@ -52,9 +52,9 @@ class Breaker:
 
     def wait(self, now: int) -> int:
         """The time (ns) until a request may begin; 0: now."""
-        if self.state is State.CLOSED:
+        if self.state is BreakerState.CLOSED:
             return 0
-        if self.state is State.HALF_OPEN:
+        if self.state is BreakerState.HALF_OPEN:
             return self._rules.first
         return max(0, self._until - now)
 
@@ -62,32 +62,32 @@ class Breaker:
         """Begin a request, and return its token. Raises ValueError if it has to wait."""
         if self.wait(now):
             raise ValueError("nothing may begin while the breaker is open: ask wait() first")
-        if self.state is State.OPEN:
-            self._turn(State.HALF_OPEN)
+        if self.state is BreakerState.OPEN:
+            self._turn(BreakerState.HALF_OPEN)
         return self._term
 
     def succeeded(self, token: int) -> None:
         if token != self._term:
             return
         self._failures = 0
-        if self.state is State.HALF_OPEN:
+        if self.state is BreakerState.HALF_OPEN:
             self._pause = 0
-            self._turn(State.CLOSED)
+            self._turn(BreakerState.CLOSED)
 
     def failed(self, token: int, now: int) -> None:
         if token != self._term:
             return
         self._failures += 1
-        if self.state is State.HALF_OPEN or self._failures >= self._rules.threshold:
+        if self.state is BreakerState.HALF_OPEN or self._failures >= self._rules.threshold:
             self._pause = min(self._rules.most, self._pause * self._rules.factor or self._rules.first)
             self._until = now + self._pause
-            self._turn(State.OPEN)
+            self._turn(BreakerState.OPEN)
 
     def abandoned(self, token: int) -> None:
         """The request was cancelled, or its end says nothing: the next one decides."""
-        if token == self._term and self.state is State.HALF_OPEN:
-            self._turn(State.OPEN)
+        if token == self._term and self.state is BreakerState.HALF_OPEN:
+            self._turn(BreakerState.OPEN)
 
-    def _turn(self, state: State) -> None:
+    def _turn(self, state: BreakerState) -> None:
         self.state = state
         self._term += 1

@@ -34,7 +34,7 @@ _GONE = (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError)
 
 
 @dataclass(frozen=True, slots=True)
-class Tuning:
+class PushTuning:
     """Values that tests change; nodes use the defaults."""
 
     kept: int = 256
@@ -43,7 +43,7 @@ class Tuning:
     """How long to wait for the body of a response whose status is known."""
 
 
-DEFAULT = Tuning()
+DEFAULT = PushTuning()
 
 
 class Client:
@@ -51,7 +51,7 @@ class Client:
     node starts no more than its `concurrency`. Idle connections are kept for 4 s, and up to 256 of them.
     """
 
-    def __init__(self, *, private: bool, context: ssl.SSLContext, tuning: Tuning = DEFAULT) -> None:
+    def __init__(self, *, private: bool, context: ssl.SSLContext, tuning: PushTuning = DEFAULT) -> None:
         self._tuning = tuning
         self._sockets = Sockets(private=private)
         self._resolver = Resolver()

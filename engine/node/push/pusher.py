@@ -9,8 +9,8 @@ import structlog
 
 from evenlane.engine.base.clock import now_ns
 from evenlane.engine.core.message.message import Pause
-from evenlane.engine.node.push.breaker import State
-from evenlane.engine.node.push.client import DEFAULT, Client, Tuning, tls
+from evenlane.engine.node.push.breaker import BreakerState
+from evenlane.engine.node.push.client import DEFAULT, Client, PushTuning, tls
 from evenlane.engine.node.push.endpoint import Endpoints
 from evenlane.engine.node.push.request import headers_of
 from evenlane.engine.node.push.response import PushFailed, failure
@@ -39,7 +39,7 @@ class Pusher:
     it raises Pause if the endpoint should be paused, and PushFailed if the attempt failed.
     """
 
-    def __init__(self, settings: Settings, tuning: Tuning = DEFAULT) -> None:
+    def __init__(self, settings: Settings, tuning: PushTuning = DEFAULT) -> None:
         """Raises ConfigError."""
         self._tuning = tuning
         self._private = settings.push_private
@@ -123,7 +123,7 @@ class Pusher:
     def _succeeded(self, endpoint: Endpoint, token: int) -> None:
         was = endpoint.breaker.state
         endpoint.breaker.succeeded(token)
-        if was is not State.CLOSED and endpoint.breaker.state is State.CLOSED:
+        if was is not BreakerState.CLOSED and endpoint.breaker.state is BreakerState.CLOSED:
             _log.info("endpoint answers again", project=endpoint.project, endpoint=endpoint.where)
 
     def _failed(self, endpoint: Endpoint, token: int, error: PushFailed) -> None:
@@ -132,7 +132,7 @@ class Pusher:
             return
         was, now = endpoint.breaker.state, now_ns()
         endpoint.breaker.failed(token, now)
-        if was is not State.OPEN and endpoint.breaker.state is State.OPEN:
+        if was is not BreakerState.OPEN and endpoint.breaker.state is BreakerState.OPEN:
             seconds = endpoint.breaker.wait(now) / _SECOND
             _log.warning(
                 "endpoint is left alone", project=endpoint.project, seconds=seconds, error=error.for_logs

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from evenlane.engine.core.queue.queue import Queue
 
 
-class Watch:
+class ActivityWatch:
     """One observer's queues: all queues with activity that it may not have seen. `close` ends it."""
 
     def __init__(self, activity: Activity, queues: Iterable[Queue]) -> None:
@@ -27,7 +27,7 @@ class Watch:
         self.queues.pop(queue, None)
         self._activity.release(queue)
 
-    def take(self) -> dict[Queue, None]:
+    def take_changed(self) -> dict[Queue, None]:
         """Take all queues that came since the last call. The observer keeps track of them itself until it
         releases them.
         """
@@ -49,11 +49,11 @@ class Activity:
 
     def __init__(self) -> None:
         self.noted: set[Queue] = set()
-        self._watches: list[Watch] = []
+        self._watches: list[ActivityWatch] = []
 
-    def watch(self, queues: Iterable[Queue] = ()) -> Watch:
+    def watch(self, queues: Iterable[Queue] = ()) -> ActivityWatch:
         """Add an observer that hasn't seen anything of these queues yet."""
-        watch = Watch(self, queues)
+        watch = ActivityWatch(self, queues)
         self._watches.append(watch)
         return watch
 
@@ -75,7 +75,7 @@ class Activity:
             for queue in queues:
                 watch.queues.pop(queue, None)
 
-    def close(self, watch: Watch) -> None:
+    def close(self, watch: ActivityWatch) -> None:
         if watch in self._watches:
             self._watches.remove(watch)
 

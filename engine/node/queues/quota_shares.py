@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from evenlane.engine.base.clock import now_ns
 from evenlane.engine.node.queues.quota_share import WHOLE, NodeShare, node_share, share_of
-from evenlane.engine.node.tuning import DEFAULT, Tuning
+from evenlane.engine.node.tuning import DEFAULT, NodeTuning
 from evenlane.quota.lending.loans import Loans
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ class QuotaShares:
         mine: Collection[int],
         projects: Collection[str],
         on_change: Callable[[], None],
-        tuning: Tuning = DEFAULT,
+        tuning: NodeTuning = DEFAULT,
     ) -> None:
         self._tuning = tuning
         self._cluster_config, self._scheduler, self._on_change = cluster_config, scheduler, on_change

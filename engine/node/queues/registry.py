@@ -12,7 +12,7 @@ from evenlane.engine.core.queue.queue import Queue
 from evenlane.engine.core.queue.queue_rules import QueueRules, rules_of
 from evenlane.engine.node.queues.activity import Activity
 from evenlane.engine.node.queues.quota_shares import QuotaShares
-from evenlane.engine.node.tuning import DEFAULT, Tuning
+from evenlane.engine.node.tuning import DEFAULT, NodeTuning
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
@@ -47,7 +47,7 @@ class QueueRegistry:
         draining_of: Callable[[str], Sequence[int]],
         mine: Collection[int],
         on_change: Callable[[], None],
-        tuning: Tuning = DEFAULT,
+        tuning: NodeTuning = DEFAULT,
     ) -> None:
         self._cluster_config, self._limits, self._scheduler, self._topic_of = (
             cluster_config,
@@ -84,13 +84,13 @@ class QueueRegistry:
             self.activity.note(queue)
         return queue
 
-    def of(self, project: str) -> Sequence[Queue]:
+    def of_project(self, project: str) -> Sequence[Queue]:
         """The project's queues. A live view, which may grow."""
         return self._by_project.get(project, ())
 
     def by_priority(self, project: str) -> list[Queue]:
         """The project's queues, most urgent first, so that their payloads are read first."""
-        return sorted(self.of(project), key=_band)
+        return sorted(self.of_project(project), key=_band)
 
     def all(self) -> Iterator[Queue]:
         return (queue for known in self._by_partition.values() for queue in known.values())
@@ -162,7 +162,7 @@ class QueueRegistry:
     def apply_topic(self, project: str, topic: Topic | None) -> None:
         """Apply a topic's rules to the project's queues. The most urgent come first: their payloads are read first."""
         rules = self._queue_rules(project, topic)
-        for queue in sorted(self.of(project), key=_band):
+        for queue in sorted(self.of_project(project), key=_band):
             queue.apply(rules, self._limits)
 
     def _queue_rules(self, project: str, topic: Topic | None) -> QueueRules:

@@ -17,8 +17,8 @@ class WakeTimer:
     early.
     """
 
-    def __init__(self, ring: Callable[[], None]) -> None:
-        self._ring = ring
+    def __init__(self, on_wake: Callable[[], None]) -> None:
+        self._on_wake = on_wake
         self._at = 0
         self._timer: asyncio.TimerHandle | None = None
 
@@ -38,4 +38,4 @@ class WakeTimer:
 
     def _rung(self) -> None:
         self._timer = None
-        self._ring()
+        self._on_wake()

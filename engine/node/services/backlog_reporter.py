@@ -47,7 +47,7 @@ class BacklogReporter:
     ) -> None:
         self._connection, self._node, self._topic_cache, self._every_s = connection, node, topic_cache, every_s
         self._subject = subject(env, node.id)
-        self._tally = Tally(node)
+        self._tally = PartitionTally(node)
         self._number = 0
         self._reporting: asyncio.Task[None] | None = None
 
@@ -86,7 +86,7 @@ class BacklogReporter:
             self._number += 1
 
 
-class Tally:
+class PartitionTally:
     """Counts the waiting messages of each limited project in each of the node's partitions."""
 
     def __init__(self, node: Node) -> None:
@@ -125,7 +125,7 @@ class Tally:
         return {
             number: partition
             for number, partition in self._node.partitions.items()
-            if partition.opened and not partition.lane.catching_up and not partition.later.catching_up
+            if partition.opened and not partition.lane.is_catching_up and not partition.later.is_catching_up
         }
 
     async def _of(
@@ -149,7 +149,7 @@ class Tally:
         return entries
 
     async def _queues(self, project: str) -> AsyncIterator[Queue]:
-        for number, queue in enumerate(list(self._node.queues.of(project)), start=1):
+        for number, queue in enumerate(list(self._node.queues.of_project(project)), start=1):
             yield queue
             if number % _SLICE == 0:
                 await asyncio.sleep(0)
@@ -163,7 +163,7 @@ class Tally:
         count = 0
         for each in (hour - 1, hour):
             name = names.later_subject(node.env, queue.partition, queue.project, queue.group, queue.priority, each)
-            count += delayed.of(name.encode())[0]
+            count += delayed.delayed_of(name.encode())[0]
         return count
 
     async def _ask_for_later(self, needed: dict[tuple[str, int], None]) -> None:

@@ -59,7 +59,7 @@ class GroupInspector:
             if message.group in requested.get(message.project, ()):
                 full[message.project].add(message.group)
         for project, groups in requested.items():
-            for number, queue in enumerate(list(self._node.queues.of(project)), start=1):
+            for number, queue in enumerate(list(self._node.queues.of_project(project)), start=1):
                 if queue.group in groups and queue.backlog:
                     full[project].add(queue.group)
                 if number % _SLICE == 0:

@@ -13,20 +13,20 @@ from evenlane.engine.core.ports import Disconnected
 from evenlane.engine.core.wire.share_messages import (
     CHANGED_S,
     EVERY_S,
-    Ask,
-    Confirm,
-    Grant,
-    Lend,
-    Report,
-    Short,
+    BorrowGrant,
+    LendOrder,
+    ShareConfirmation,
+    ShareReport,
+    ShareRequest,
+    Shortage,
     asked,
     to_all,
     to_leader,
     to_node,
 )
 from evenlane.engine.node.queues.quota_share import WHOLE
-from evenlane.engine.node.services.quota_demand import Demand, QueueDemand
-from evenlane.quota.lending.rounds import NodeLoans, State
+from evenlane.engine.node.services.quota_demand import QueueDemand, QuotaDemand
+from evenlane.quota.lending.rounds import NodeLoans, PartDemand
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
@@ -63,13 +63,13 @@ class QuotaBorrower:
         on_lent: Callable[[Mapping[str, int]], None] = lambda _lent: None,
         *,
         every_s: float = EVERY_S,
-        demand: Demand | None = None,
+        demand: QuotaDemand | None = None,
     ) -> None:
         self._every_s = every_s
         self._connection, self._env, self._node = connection, env, node
         self._on_change, self._on_lent = on_change, on_lent
         self._shares = node.queues.shares
-        self._demand = demand or Demand()
+        self._demand = demand or QuotaDemand()
         self._active: set[str] = set()
         self._watch = node.queues.activity.watch(node.queues.all())
         self._looked = now_ns()  # start of the last look at all active projects
@@ -140,7 +140,7 @@ class QuotaBorrower:
 
     def _take_woken(self) -> None:
         """Activate projects that have had a message while they were silent."""
-        for queue in self._watch.take():
+        for queue in self._watch.take_changed():
             if queue.project not in self._active:
                 self._active.add(queue.project)
                 self._demand.rested(queue.project, self._looked)
@@ -159,11 +159,11 @@ class QuotaBorrower:
             if number % _SLICE == 0:
                 await asyncio.sleep(0)
         for start in range(0, len(short), _MOST):
-            self._send(Short(self._node.id, short[start : start + _MOST], is_new))
+            self._send(Shortage(self._node.id, short[start : start + _MOST], is_new))
 
-    def _release_if_silent(self, project: str, state: State | None) -> None:
+    def _release_if_silent(self, project: str, state: PartDemand | None) -> None:
         """Deactivate a silent project. Its next message activates it again, and so does a change of its rules."""
-        queues = self._node.queues.of(project)
+        queues = self._node.queues.of_project(project)
         if not queues:
             self._demand.discard(project)
         elif state is not None and not self._demand.is_at_rest(project):
@@ -173,7 +173,7 @@ class QuotaBorrower:
             for queue in queues:
                 self._watch.release(queue)
 
-    def _state(self, project: str) -> State | None:
+    def _state(self, project: str) -> PartDemand | None:
         """The project's own part and wanted part. None if the node owns and has nothing of it, or its groups may not
         borrow. A silent project wants nothing.
         """
@@ -181,18 +181,18 @@ class QuotaBorrower:
         if parts is None:
             return None
         topic, own, part = parts
-        if not self._node.queues.of(project):
-            return State(own, 0.0) if own else None
+        if not self._node.queues.of_project(project):
+            return PartDemand(own, 0.0) if own else None
         self._take_woken()
         if project not in self._active:
-            return State(own, 0.0)
+            return PartDemand(own, 0.0)
         now = now_ns()
         seen = QueueDemand(self._node.scheduler.used(project, now), topic.qps, own, part)
-        return State(own, self._demand.want(project, seen, now, lambda: self._waiting(project)))
+        return PartDemand(own, self._demand.want(project, seen, now, lambda: self._waiting(project)))
 
     def _waiting(self, project: str) -> tuple[int, float]:
         """The number of messages waiting, and the highest rate (msg/s) that their groups may have."""
-        queues = [queue for queue in self._node.queues.of(project) if queue.backlog]
+        queues = [queue for queue in self._node.queues.of_project(project) if queue.backlog]
         groups = len({queue.group for queue in queues})
         return sum(queue.backlog for queue in queues), groups * self._node.cluster_config.max_group_qps
 
@@ -200,23 +200,23 @@ class QuotaBorrower:
 
     def _on_message(self, _subject: bytes, _reply: bytes, _headers: bytes, body: bytes) -> None:
         word = asked(body)
-        if isinstance(word, Ask):
+        if isinstance(word, ShareRequest):
             self._report(word)
         elif word is None or word.node != self._node.id:
             _log.debug("not for this node")
-        elif isinstance(word, Lend):
+        elif isinstance(word, LendOrder):
             self._lend(word)
         else:
             self._borrow(word)
 
-    def _report(self, ask: Ask) -> None:
+    def _report(self, ask: ShareRequest) -> None:
         if not self._shares.loans.reports(ask.epoch, ask.number, now_ns()):
             return
         found = {project: self._state(project) for project in ask.projects}
         states = {project: state for project, state in found.items() if state is not None}
-        self._send(Report(self._node.id, ask.epoch, ask.number, states))
+        self._send(ShareReport(self._node.id, ask.epoch, ask.number, states))
 
-    def _lend(self, word: Lend) -> None:
+    def _lend(self, word: LendOrder) -> None:
         now = now_ns()
         until = now + int(word.seconds * _SECOND)
         # With trust until then, the loan ends before the partitions can have a new owner, even if the node dies.
@@ -232,10 +232,10 @@ class QuotaBorrower:
                 _log.debug("lends", project=project, part=lent, borrowed=borrowed, epoch=word.epoch)
                 self._shares.changed([project])
         self._on_lent(loans.lent())
-        self._send(Confirm(self._node.id, word.epoch, word.number, node_loans))
+        self._send(ShareConfirmation(self._node.id, word.epoch, word.number, node_loans))
         self._arm()
 
-    def _borrow(self, word: Grant) -> None:
+    def _borrow(self, word: BorrowGrant) -> None:
         loans, now, duration = self._shares.loans, now_ns(), int(word.seconds * _SECOND)
         changed = {
             project
@@ -263,7 +263,7 @@ class QuotaBorrower:
         self._shares.changed(self._shares.loans.expire(now_ns()))
         self._arm()
 
-    def _send(self, word: Short | Report | Confirm) -> None:
+    def _send(self, word: Shortage | ShareReport | ShareConfirmation) -> None:
         try:
             self._connection.send(to_leader(self._env), msgspec.json.encode(word))
         except Disconnected:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from evenlane.engine.core.scheduler.interface import Used
+    from evenlane.engine.core.scheduler.interface import QuotaUse
 
 _SECOND = 1_000_000_000
 _LEAST = _SECOND // 2  # shortest time over which a rate is measured
@@ -29,13 +29,13 @@ class QueueDemand(NamedTuple):
     and owns the fraction `own`.
     """
 
-    used: Used
+    used: QuotaUse
     qps: float
     own: float
     part: float
 
 
-class _Look(NamedTuple):
+class _Observation(NamedTuple):
     """One observation at instant `at` (ns). `rate` (msg/s) is the rate since the previous look, None if unknown."""
 
     seen: QueueDemand
@@ -44,14 +44,14 @@ class _Look(NamedTuple):
     allowed: float  # msg/s that the part allowed; `rate` is what was used of it
 
 
-class Demand:
+class QuotaDemand:
     """The demand by project. `waiting()` returns the number of waiting messages, and the highest rate (msg/s) that
     their groups may have.
     """
 
     def __init__(self, least_ns: int = _LEAST) -> None:
         self._least = least_ns
-        self._looks: dict[str, _Look] = {}
+        self._looks: dict[str, _Observation] = {}
 
     def discard(self, project: str) -> None:
         """Drop a project of which the node has nothing any more."""
@@ -80,19 +80,19 @@ class Demand:
         rate = rate or 0.0
         return min(1.0, min(rate + count, max(rate, most)) / seen.qps)
 
-    def _look(self, project: str, seen: QueueDemand, now: int) -> _Look:
+    def _look(self, project: str, seen: QueueDemand, now: int) -> _Observation:
         """The rate since an earlier look. Unknown at the first look under a new quota: a rate under the old one says
         nothing about it.
         """
         last = self._looks.get(project)
         allowed = seen.part * seen.qps
         if last is None or last.seen.qps != seen.qps:
-            look = _Look(seen, now, None, allowed)
+            look = _Observation(seen, now, None, allowed)
         elif now - last.at < self._least:
             return last
         else:
             rate = max(0.0, (seen.used.spent - last.seen.used.spent) * _SECOND / (now - last.at))
-            look = _Look(seen, now, rate, min(allowed, last.seen.part * seen.qps))
+            look = _Observation(seen, now, rate, min(allowed, last.seen.part * seen.qps))
         self._looks[project] = look
         return look
 

@@ -96,7 +96,7 @@ class UnknownProjectWatcher:
         if not queues:
             self._projects.pop(project, None)  # it belongs to another node by now
             return False
-        if self._making.hopeless(project):
+        if self._making.is_hopeless(project):
             return False
         if not any(queue.backlog for queue in queues):
             return True

@@ -15,12 +15,12 @@ _NAMED = 2
 _RESTART = "; once there is room, nats-server must be restarted"
 
 
-class Began(NamedTuple):
+class FailureBegan(NamedTuple):
     stream: str
     failure: Unwritable
 
 
-class Ended(NamedTuple):
+class FailureEnded(NamedTuple):
     stream: str
     after_s: float
 
@@ -28,6 +28,9 @@ class Ended(NamedTuple):
 class WriteFailures:
     """The findings of the last look. Without the stream `settle_log` no message can be settled. A failure that may pass
     by itself, such as a leader election, counts from the second look on.
+
+    Invariant: `_found` and `_since` have the same streams, those whose failure counts; `_since` is when it began to
+    count (monotonic ns). `_last` has all failures of the last look, counted or not.
     """
 
     def __init__(self, settle_log: str) -> None:
@@ -39,15 +42,15 @@ class WriteFailures:
 
     def look(
         self, streams: Sequence[str], found: Mapping[str, Unwritable], now: int
-    ) -> tuple[list[Began], list[Ended]]:
+    ) -> tuple[list[FailureBegan], list[FailureEnded]]:
         """The changes since the last look, at `now` (monotonic ns). A stream that is no longer in `streams` belongs to
         another node, which doesn't count as an end.
         """
         last, self._last = self._last, found
         found = {stream: failure for stream, failure in found.items() if failure.restart or stream in last}
-        began = [Began(stream, failure) for stream, failure in found.items() if stream not in self._since]
+        began = [FailureBegan(stream, failure) for stream, failure in found.items() if stream not in self._since]
         ended = [
-            Ended(stream, (now - since) / _SECOND)
+            FailureEnded(stream, (now - since) / _SECOND)
             for stream, since in self._since.items()
             if stream not in found and stream in streams
         ]

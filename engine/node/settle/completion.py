@@ -74,7 +74,7 @@ class CompletionHandler:
         self._counters.failed += 1
         if message.timed_out:
             self._counters.given_up += 1
-        if not message.lane.current(message.sequence, message.generation):
+        if not message.lane.is_current(message.sequence, message.generation):
             self._counters.void += 1
             self._settlement.attempt_over(message)
             return

@@ -36,7 +36,7 @@ class FailureLog:
 
     def failed(self, message: Message, error: BaseException, follows: str) -> None:
         """An attempt ended with `error`."""
-        if self._failed.may(message.project, type(error).__name__):
+        if self._failed.may_log(message.project, type(error).__name__):
             _log.warning(
                 "an attempt failed",
                 **message_fields(message),
@@ -47,12 +47,12 @@ class FailureLog:
 
     def dead(self, message: Message, reason: str) -> None:
         """The message was dead-lettered."""
-        if self._dead.may(message.project):
+        if self._dead.may_log(message.project):
             _log.warning("dead-lettered", **message_fields(message), reason=reason)
 
     def refused(self, message: Message, refusal: Refusal) -> None:
         """A header of the message is invalid: its sender publishes to NATS directly."""
-        if self._refused.may(message.project, refusal.header):
+        if self._refused.may_log(message.project, refusal.header):
             _log.warning(
                 "a header is not valid: its message goes to the dead letters" if refusal.fatal
                 else "a header is not valid, and is passed over",
@@ -61,7 +61,7 @@ class FailureLog:
 
     def unroutable(self, lane: Lane, subject: str, reason: str) -> None:
         """The message is unroutable: its sender made up the subject."""
-        if self._dead.may(UNROUTABLE_PROJECT):
+        if self._dead.may_log(UNROUTABLE_PROJECT):
             _log.warning(
                 "dead-lettered: a message belongs to no queue",
                 **lane_fields(lane), subject=shorten(subject), reason=reason,
@@ -69,7 +69,7 @@ class FailureLog:
 
     def missing(self, lane: Lane, sequence: int, project: str | None) -> None:
         """A message whose sequence was known isn't in its stream."""
-        if self._missing.may(project or ""):
+        if self._missing.may_log(project or ""):
             _log.warning(
                 "a message that was indexed is gone from its stream",
                 project=project, **lane_fields(lane), sequence=sequence,
@@ -77,7 +77,7 @@ class FailureLog:
 
     def stuck(self, lane: Lane, project: str, error: BaseException, tries: int, waiting: int) -> None:
         """A copy of the message can't be put."""
-        if self._stuck.may(project):
+        if self._stuck.may_log(project):
             _log.warning(
                 "a copy can't be put: its message stays where it is", project=project, **lane_fields(lane),
                 tries=tries, error=str(error), waiting=waiting,
@@ -85,7 +85,7 @@ class FailureLog:
 
     def paused(self, project: str, pause: Pause) -> None:
         """A handler asked for a pause. Its reason is for people who ask `why`."""
-        if self._paused.may(project):
+        if self._paused.may_log(project):
             _log.info("a topic pauses", project=project, seconds=round(pause.after, 3), reason=shorten(str(pause)))
 
     def stop(self) -> None:

@@ -170,11 +170,11 @@ class FailureHandler:
         message.dies(*death)
         lane, sequence, generation = outcome.lane, outcome.sequence, outcome.generation
         try:
-            while not await self._fallback.take(
-                message, lambda: self._trust.holds() and lane.current(sequence, generation)
+            while not await self._fallback.handle(
+                message, lambda: self._trust.holds() and lane.is_current(sequence, generation)
             ):
                 await asyncio.sleep(_UNTRUSTED_S)
-                if not lane.current(sequence, generation):
+                if not lane.is_current(sequence, generation):
                     break  # it belongs to another node, which starts it again
         except asyncio.CancelledError:
             self._end(outcome)
@@ -187,7 +187,7 @@ class FailureHandler:
             self._put(outcome)
         else:
             self._settlement.attempt_over(message)
-            if lane.current(sequence, generation):
+            if lane.is_current(sequence, generation):
                 self._counters.fallen_back += 1
                 self._settlement.copied(lane, sequence, generation, message)
             self._end(outcome)
@@ -231,7 +231,7 @@ class FailureHandler:
 
     def _put(self, outcome: _Outcome) -> None:
         self._timers.pop(id(outcome), None)
-        if self._stopped or not outcome.lane.current(outcome.sequence, outcome.generation):
+        if self._stopped or not outcome.lane.is_current(outcome.sequence, outcome.generation):
             self._end(outcome)
             return
         self._enter(outcome)

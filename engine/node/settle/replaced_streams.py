@@ -20,7 +20,7 @@ _GATHERED_S = 2.0
 _NAMED = 20  # projects, and partitions, named in the line
 
 
-class Replaced:
+class ReplacedStreams:
     """Gathers replaced streams for two seconds: once the server is back, lanes find out one after the other."""
 
     def __init__(self) -> None:

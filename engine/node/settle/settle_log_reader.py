@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 _log = structlog.get_logger(__name__)
 
 
-class SettleLog(NamedTuple):
+class FoldedLog(NamedTuple):
     """The folded state of a log, and its position in the store (0 if it is empty)."""
 
     state: settle_record.LogState
     position: int
 
 
-async def read_settle_log(store: Store, lane: LaneId, epoch: int = 0) -> SettleLog:
+async def read_settle_log(store: Store, lane: LaneId, epoch: int = 0) -> FoldedLog:
     """Read and fold the log of a lane; `epoch` as in `fold`. Raises Lost, Refused, UnknownVersion."""
     records, position = await store.read_log(lane)
     try:
@@ -34,7 +34,7 @@ async def read_settle_log(store: Store, lane: LaneId, epoch: int = 0) -> SettleL
         found = records[error.index]
         stream = names.settled_stream(found.subject.split(".")[1])
         raise settle_record.UnknownVersion(error.record, error.index, stream, found.sequence) from None
-    return SettleLog(state, position)
+    return FoldedLog(state, position)
 
 
 def report_unreadable(lane: Lane, state: settle_record.LogState) -> None:

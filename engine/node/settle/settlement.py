@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from evenlane.engine.base.clock import now_ns
 from evenlane.engine.core.queue.entry import MessageRef
 from evenlane.engine.core.queue.lost_messages import count_gone
-from evenlane.engine.node.settle.replaced_streams import Replaced
+from evenlane.engine.node.settle.replaced_streams import ReplacedStreams
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -38,7 +38,7 @@ class MessageSettlement:
         failure_log: FailureLog,
     ) -> None:
         self._counters, self._dirty, self._eligibility = counters, dirty, eligibility
-        self._activity, self._failure_log, self._replaced = activity, failure_log, Replaced()
+        self._activity, self._failure_log, self._replaced = activity, failure_log, ReplacedStreams()
 
     def stop(self) -> None:
         """Write the pending summaries to the log."""

@@ -152,7 +152,7 @@ class Settler:
         lagging = False
         for lane in list(self._dirty_lanes):
             oldest = lane.log.oldest_unsynced()
-            if oldest is None and not (lane.log.checkpoint_due or lane.to_close):
+            if oldest is None and not (lane.log.checkpoint_due or lane.must_close):
                 del self._dirty_lanes[lane]
                 continue
             lagging = lagging or (oldest is not None and oldest < late)

@@ -40,7 +40,7 @@ class StreamVerifier:
         high_at = await time_of(store, lane.id, seen.high, state)
         if lane.verified == incarnation:
             return  # another part has found out meanwhile
-        if not seen.same(state, high_at):
+        if not seen.is_same(state, high_at):
             _log.debug(
                 "the stream was replaced or rolled back", **lane_fields(lane), last_sequence=state.last,
                 known_to=lane.high,

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 EVERY_S = 10.0
 
 
-class Polls:
+class PollingWatch:
     """A watch that lists every 10 s."""
 
     def __init__(self, coordination: Coordination, prefix: str, every_s: float = EVERY_S) -> None:
@@ -26,7 +26,7 @@ class Polls:
         self._closed = asyncio.Event()
         self._has_listed = False
 
-    def __aiter__(self) -> Polls:
+    def __aiter__(self) -> PollingWatch:
         return self
 
     async def __anext__(self) -> Listing | Event:
@@ -49,7 +49,7 @@ class Polls:
 
 class _PollingCoordination(EtcdCoordination):
     def watch(self, prefix: str) -> Watch:  # type: ignore[override]  # narrower there
-        return Polls(self, prefix) if prefix.endswith("/accepted/") else super().watch(prefix)
+        return PollingWatch(self, prefix) if prefix.endswith("/accepted/") else super().watch(prefix)
 
 
 class _PollingConnections(Connections):

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from evenlane.engine.core.queue.queue import Queue
-    from evenlane.engine.core.scheduler.interface import Scheduler, Used
+    from evenlane.engine.core.scheduler.interface import QuotaUse, Scheduler
     from evenlane.quota.topics.topic import Topic
 
 
@@ -33,7 +33,7 @@ class RulelessScheduler(Generic[Q]):
     def refund(self, queue: Q, now: int, count: int = 1) -> None:
         """Nothing was charged."""
 
-    def used(self, project: str, now: int) -> Used:  # noqa: ARG002
+    def used(self, project: str, now: int) -> QuotaUse:  # noqa: ARG002
         return NOTHING_USED
 
     def wake_at(self) -> int | None:
@@ -44,7 +44,7 @@ class RulelessScheduler(Generic[Q]):
         return self._grant
 
 
-class _Place:
+class _QueueSlot:
     """Whether the queue is ready, and which of its entries in the order is valid."""
 
     __slots__ = ("entry", "ready")
@@ -66,14 +66,14 @@ class FifoScheduler(RulelessScheduler[Q]):
 
     def ready(self, queue: Q, now: int) -> None:  # noqa: ARG002
         place = queue.slot
-        if not isinstance(place, _Place):
-            place = queue.slot = _Place()
+        if not isinstance(place, _QueueSlot):
+            place = queue.slot = _QueueSlot()
         if not place.ready:
             place.ready = True
             self._enter(queue, place)
 
     def empty(self, queue: Q, now: int) -> None:  # noqa: ARG002
-        if isinstance(queue.slot, _Place):
+        if isinstance(queue.slot, _QueueSlot):
             queue.slot.ready = False
 
     def next(self, now: int) -> Grant[Q] | None:  # noqa: ARG002
@@ -81,7 +81,7 @@ class FifoScheduler(RulelessScheduler[Q]):
         while self._order:
             _, entry, queue = heappop(self._order)
             place = queue.slot
-            if isinstance(place, _Place) and place.ready and place.entry == entry:
+            if isinstance(place, _QueueSlot) and place.ready and place.entry == entry:
                 self._taken = queue
                 return self._granted(queue)
         return None
@@ -89,16 +89,16 @@ class FifoScheduler(RulelessScheduler[Q]):
     def again(self, queue: Q, now: int) -> Grant[Q] | None:
         raise NotImplementedError("the control takes no batches")
 
-    def why(self, queue: Q, now: int) -> str | None:  # noqa: ARG002
-        return "handlers_busy" if isinstance(queue.slot, _Place) and queue.slot.ready else None
+    def wait_reason(self, queue: Q, now: int) -> str | None:  # noqa: ARG002
+        return "handlers_busy" if isinstance(queue.slot, _QueueSlot) and queue.slot.ready else None
 
     def _order_taken(self) -> None:
         """Order the queue that was handed out last by its new head, which its owner has taken by now."""
         queue, self._taken = self._taken, None
-        if queue is not None and isinstance(queue.slot, _Place) and queue.slot.ready:
+        if queue is not None and isinstance(queue.slot, _QueueSlot) and queue.slot.ready:
             self._enter(queue, queue.slot)
 
-    def _enter(self, queue: Q, place: _Place) -> None:
+    def _enter(self, queue: Q, place: _QueueSlot) -> None:
         self._count += 1
         place.entry = self._count
         heappush(self._order, (self._arrived_at(queue), self._count, queue))
@@ -174,7 +174,7 @@ class PlainScheduler(RulelessScheduler[Q]):
         lowest = group.mask & -group.mask
         return self._granted(queue) if lowest == 1 << queue.band else None
 
-    def why(self, queue: Q, now: int) -> str | None:  # noqa: ARG002
+    def wait_reason(self, queue: Q, now: int) -> str | None:  # noqa: ARG002
         group = queue.slot
         if not isinstance(group, _Group):
             return None
@@ -230,7 +230,7 @@ class ScanningScheduler(RulelessScheduler[Q]):
     def again(self, queue: Q, now: int) -> Grant[Q] | None:  # noqa: ARG002
         return self._granted(queue) if id(queue) in self._ready else None
 
-    def why(self, queue: Q, now: int) -> str | None:  # noqa: ARG002
+    def wait_reason(self, queue: Q, now: int) -> str | None:  # noqa: ARG002
         return "handlers_busy" if id(queue) in self._ready else None
 
 

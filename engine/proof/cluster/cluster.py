@@ -12,7 +12,7 @@ from evenlane.engine.base.names import LaneId
 from evenlane.engine.errors import EvenlaneError
 from evenlane.engine.proof.broker.environment import environment, open_store
 from evenlane.engine.proof.broker.puts import Puts
-from evenlane.engine.proof.cluster.history import History
+from evenlane.engine.proof.cluster.history import OwnershipHistory
 from evenlane.engine.proof.cluster.node import NODE, NodeProcess
 from evenlane.engine.proof.cluster.records import SERVICE_S, HandlerRecords
 from evenlane.engine.proof.cluster.topics import accepted_topics
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 
     from evenlane.engine.cluster.cluster_config import ClusterConfig
-    from evenlane.engine.proof.cluster.records import Record
-    from evenlane.engine.proof.load.load import Tenant
+    from evenlane.engine.proof.cluster.records import HandlerRecord
+    from evenlane.engine.proof.load.load import LoadTenant
     from evenlane.engine.store.jetstream.store import JetStreamStore
 
 ENV = "bench"
@@ -40,7 +40,7 @@ class Cluster:
     def __init__(
         self,
         folder: Path,
-        history: History,
+        history: OwnershipHistory,
         store: JetStreamStore,
         puts: Puts,
         partitions: int,
@@ -88,7 +88,7 @@ class Cluster:
             f"{', '.join(names)} to own all",
         )
 
-    async def seen(self, matches: Callable[[Record], bool], what: str) -> None:
+    async def seen(self, matches: Callable[[HandlerRecord], bool], what: str) -> None:
         """Wait for a record that hasn't been read yet. Raises EvenlaneError, which says `what` was waited for."""
         try:
             async with asyncio.timeout(PATIENCE_S):
@@ -104,7 +104,7 @@ class Cluster:
 @asynccontextmanager
 async def cluster(
     url: str,
-    tenants: Sequence[Tenant],
+    tenants: Sequence[LoadTenant],
     cluster_config: ClusterConfig,
     settings: Mapping[str, object],
     *,
@@ -122,7 +122,7 @@ async def cluster(
         stack.push_async_callback(etcd.stop)
         await etcd.start()
         await stack.enter_async_context(environment(url, env, cluster_config, topics.get))
-        history = await stack.enter_async_context(History(etcd.endpoint, env))
+        history = await stack.enter_async_context(OwnershipHistory(etcd.endpoint, env))
         await _accept(etcd.endpoint, env, cluster_config, {name: encode(topic) for name, topic in topics.items()})
         store = await stack.enter_async_context(open_store(url, env))
         puts = Puts(store, env, cluster_config, {name: topic.spread for name, topic in topics.items()})

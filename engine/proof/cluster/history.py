@@ -32,7 +32,7 @@ class Reign(NamedTuple):
     deleted: int | None = None
 
 
-class History:
+class OwnershipHistory:
     """Inside `async with` it follows an environment; `reigns` are past and present ones, in order of begin."""
 
     def __init__(self, endpoint: str, env: str) -> None:

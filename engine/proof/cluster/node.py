@@ -30,7 +30,7 @@ _LAST_WORDS = 300  # characters
 _SECOND = 1_000_000_000
 
 
-class CaughtUp(NamedTuple):
+class CatchUpEnd(NamedTuple):
     """A node has fed what a partition held when it took it over; `at` in ns since boot."""
 
     at: int
@@ -99,7 +99,7 @@ class NodeProcess:
         if self._process is not None and self._process.returncode is None:
             await self.kill()
 
-    def caught_up(self) -> list[CaughtUp]:
+    def caught_up(self) -> list[CatchUpEnd]:
         """The backlogs that it has fed so far, from its log."""
         return list(caught_up(self._lines(), now_ns() - time_ns()))
 
@@ -116,10 +116,10 @@ class NodeProcess:
         return b" | ".join(self._lines()[-3:]).decode(errors="replace")[-_LAST_WORDS:] or "nothing"
 
 
-def caught_up(lines: list[bytes], offset: int) -> Iterator[CaughtUp]:
+def caught_up(lines: list[bytes], offset: int) -> Iterator[CatchUpEnd]:
     """From a log in JSON; `offset` is what has to be added to unix ns to get ns since boot."""
     for line in lines:
         if b'"caught up"' in line:
             event = msgspec.json.decode(line)
             at = round(datetime.fromisoformat(event["timestamp"]).timestamp() * _SECOND)
-            yield CaughtUp(at + offset, event["partition"], event["messages"])
+            yield CatchUpEnd(at + offset, event["partition"], event["messages"])

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from evenlane.engine.base.clock import now_ns
 from evenlane.engine.base.log_setup import setup
 from evenlane.engine.core.wire import headers as h
-from evenlane.engine.proof.cluster.records import HELD, SERVICE, SERVICE_S, VARIABLE, Record, packed
+from evenlane.engine.proof.cluster.records import HELD, SERVICE, SERVICE_S, VARIABLE, HandlerRecord, packed
 from evenlane.engine.runtime.engine import Engine
 from evenlane.engine.runtime.run_loop import run_loop
 from evenlane.engine.runtime.serve import serve
@@ -31,7 +31,7 @@ _files: list[int] = []  # opened by the first message
 async def handle(message: Message) -> None:
     """The body is a number, or `HELD`; then may come how long the handler takes, in ns."""
     number, _, service = message.body.partition(b" ")
-    begin = Record(
+    begin = HandlerRecord(
         now_ns(), message.put_ns, message.sequence, message.epoch, message.partition, message.attempt,
         message.queue.band, True, message.lane.id.kind, number == HELD, message.project, message.node,
         h.number(message.raw_headers, h.DUE, 0), int(number) if number.isdigit() else 0,
@@ -41,7 +41,7 @@ async def handle(message: Message) -> None:
     _write(begin._replace(at=now_ns(), began=False))
 
 
-def _write(record: Record) -> None:
+def _write(record: HandlerRecord) -> None:
     if not _files:
         _files.append(os.open(os.environ[VARIABLE], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600))
     os.write(_files[0], packed(record))

@@ -17,7 +17,7 @@ _FORM = Struct("<QQQQQIHBBB16s")
 _KINDS = ("lanes", "later")
 
 
-class Record(NamedTuple):
+class HandlerRecord(NamedTuple):
     """One begin (`began`) or end of a handler: `at` in ns since boot, `put` when the store took the message and `due`
     when it was due (0: at once), unix ns.
 
@@ -51,17 +51,17 @@ class Record(NamedTuple):
         return self.project.partition("-")[0]
 
 
-def packed(record: Record) -> bytes:
+def packed(record: HandlerRecord) -> bytes:
     """All but the node, which the file says. `attempt` and `band` up to 255, the first 16 bytes of `project`."""
     flags = record.began | record.held << 1 | _KINDS.index(record.kind) << 2
     numbers = (record.at, record.put, record.due, record.sequence, record.epoch, record.number, record.partition)
     return _FORM.pack(*numbers, min(record.attempt, 255), record.band, flags, record.project.encode())
 
 
-def unpacked(raw: bytes, node: str) -> list[Record]:
+def unpacked(raw: bytes, node: str) -> list[HandlerRecord]:
     """Takes whole records."""
     return [
-        Record(
+        HandlerRecord(
             at, put, sequence, epoch, partition, attempt, band,
             bool(flags & 1), _KINDS[flags >> 2], bool(flags & 2), project.rstrip(b"\0").decode(), node, due, number,
         )
@@ -78,12 +78,12 @@ class HandlerRecords:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._read_to: dict[str, int] = {}
-        self.records: list[Record] = []
+        self.records: list[HandlerRecord] = []
         self.handled: defaultdict[str, set[tuple[int, str, int]]] = defaultdict(set)
 
-    def read(self) -> list[Record]:
+    def read(self) -> list[HandlerRecord]:
         """Return the new ones, in no order between the nodes."""
-        fresh: list[Record] = []
+        fresh: list[HandlerRecord] = []
         for path in sorted(self._folder.iterdir()):
             start = self._read_to.get(path.name, 0)
             with path.open("rb") as file:

@@ -10,7 +10,7 @@ from evenlane.engine.base import names
 from evenlane.engine.cluster.cluster_config import agree_cluster_config
 from evenlane.engine.cluster.topics.topic_cache import TopicCache
 from evenlane.engine.control.leader.topic_controller import TopicController
-from evenlane.ring.coordination.ports import Put
+from evenlane.ring.coordination.ports import PutKey
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
@@ -32,7 +32,7 @@ async def accepted_topics(
     try:
         await controller.start()
         await cache.start()
-        puts = [Put(names.key(env, "topics", project), spec) for project, spec in specs.items()]
+        puts = [PutKey(names.key(env, "topics", project), spec) for project, spec in specs.items()]
         for start in range(0, len(puts), _AT_ONCE):
             await coordination.txn([], puts[start : start + _AT_ONCE])
         for project in specs:

@@ -17,7 +17,7 @@ from evenlane.engine.cluster.cluster_config import ClusterConfig
 from evenlane.engine.core.scheduler.fair import FairScheduler
 from evenlane.engine.proof.baselines.schedulers import FifoScheduler, stored_at
 from evenlane.engine.proof.load.arrivals import SECOND, poisson, stream_of, uniform
-from evenlane.engine.proof.load.load import Arrival, Load, Tenant
+from evenlane.engine.proof.load.load import Arrival, Load, LoadTenant
 from evenlane.quota.topics.topic import complete, parse_spec
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ class Plan:
         """The load of round `number`: that of the victims is the same in all arms."""
         until = int(self.turn_s * SECOND)
         topic = complete(parse_spec(SPEC), CLUSTER_CONFIG)
-        tenants = [Tenant(name, topic) for name in (*self.victims, HOT)]
+        tenants = [LoadTenant(name, topic) for name in (*self.victims, HOT)]
         arrivals = [*self._of_victims(number, until - int(LAST_S * SECOND))]
         if arm != "without hot":
             arrivals += [Arrival(at, len(tenants) - 1, 0, _BAND, _SERVICE) for at in uniform(HOT_RATE, 0, until)]

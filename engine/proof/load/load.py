@@ -36,21 +36,21 @@ class Arrival(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Tenant:
+class LoadTenant:
     name: str
     topic: Topic
 
 
-def tenant(name: str, cluster_config: ClusterConfig = CLUSTER_CONFIG, **spec: object) -> Tenant:
+def tenant(name: str, cluster_config: ClusterConfig = CLUSTER_CONFIG, **spec: object) -> LoadTenant:
     """A tenant whose topic has this spec, completed as the cluster would. Raises TopicError."""
-    return Tenant(name, complete(parse_spec(json.dumps(spec).encode()), cluster_config))
+    return LoadTenant(name, complete(parse_spec(json.dumps(spec).encode()), cluster_config))
 
 
 @dataclass(frozen=True)
 class Load:
     """Arrivals in order of time, one column for each of their fields, and how long to watch, in ns."""
 
-    tenants: tuple[Tenant, ...]
+    tenants: tuple[LoadTenant, ...]
     until: int
     cluster_config: ClusterConfig = CLUSTER_CONFIG
     at: array[int] = field(default_factory=lambda: array("q"))
@@ -68,7 +68,7 @@ class Load:
     @classmethod
     def of(
         cls,
-        tenants: Iterable[Tenant],
+        tenants: Iterable[LoadTenant],
         arrivals: Iterable[Arrival],
         until: int,
         cluster_config: ClusterConfig = CLUSTER_CONFIG,
@@ -86,7 +86,7 @@ class Load:
     @classmethod
     def steady(
         cls,
-        tenants: Iterable[Tenant],
+        tenants: Iterable[LoadTenant],
         rate: float,
         seconds: float,
         cluster_config: ClusterConfig,

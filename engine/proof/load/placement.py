@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from evenlane.engine.cluster.cluster_config import ClusterConfig
-    from evenlane.engine.proof.load.load import Load, Tenant
+    from evenlane.engine.proof.load.load import Load, LoadTenant
 
 NAMES = tuple(f"node-{letter}" for letter in "abcdefghijklmnopqrstuvwxyz")
 
@@ -25,10 +25,10 @@ class Placement:
         self.partitions = [frozenset(p for p, owner in enumerate(owners) if owner == node) for node in range(nodes)]
         """Each node's own."""
 
-    def node_of(self, tenant: Tenant, group: int) -> int:
+    def node_of(self, tenant: LoadTenant, group: int) -> int:
         return self.owners[partition_of(tenant.name, group, tenant.topic.spread, self._partitions)]
 
-    def groups_of(self, tenant: Tenant) -> list[list[int]]:
+    def groups_of(self, tenant: LoadTenant) -> list[list[int]]:
         """The tenant's groups on each node."""
         found: list[list[int]] = [[] for _ in range(self.nodes)]
         for group in range(tenant.topic.groups):
@@ -49,7 +49,7 @@ def placed(load: Load, nodes: int) -> Placement:
     return Placement(load.cluster_config, [NAMES.index(owner) for owner in owners if owner is not None], nodes)
 
 
-def partition_loads_of(tenants: Iterable[Tenant], partitions: int) -> list[float]:
+def partition_loads_of(tenants: Iterable[LoadTenant], partitions: int) -> list[float]:
     """The load of each partition, as the leader sees it."""
     topics = ((each.name, each.topic) for each in tenants)
     demands = (Demand(name, topic.qps, topic.groups, topic.spread) for name, topic in topics)

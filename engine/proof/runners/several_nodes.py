@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from evenlane.engine.proof.arms import Arm
     from evenlane.engine.proof.cluster.cluster import Cluster
-    from evenlane.engine.proof.cluster.records import Record
+    from evenlane.engine.proof.cluster.records import HandlerRecord
     from evenlane.engine.proof.load.load import Load
 
 _LEAD_NS = 200_000_000  # from the moment all are ready to the load's first instant
@@ -87,7 +87,7 @@ async def _through(
         await asyncio.gather(put, return_exceptions=True)
 
 
-def fill(trace: Trace, origin: int, records: Iterable[Record], names: Sequence[str]) -> int:
+def fill(trace: Trace, origin: int, records: Iterable[HandlerRecord], names: Sequence[str]) -> int:
     """Read the records of the nodes of these names into the trace; returns how many messages began more than once."""
     begun: Counter[int] = Counter()
     for record in records:

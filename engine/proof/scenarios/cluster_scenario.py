@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Mapping
 
     from evenlane.engine.proof.cluster.cluster import Cluster
-    from evenlane.engine.proof.cluster.records import Record
+    from evenlane.engine.proof.cluster.records import HandlerRecord
     from evenlane.engine.proof.load.load import Load
     from evenlane.engine.proof.scenario import Arms, Progress
 
@@ -26,7 +26,7 @@ LEAD_NS = 100_000_000  # from the moment all are ready to the load's first insta
 _LOOK_S = 0.1
 
 
-class Span(NamedTuple):
+class RunSpan(NamedTuple):
     """ns since boot."""
 
     start: int
@@ -45,7 +45,7 @@ class ClusterRun:
         self.offset = now_ns() - time_ns()
 
     @property
-    def records(self) -> list[Record]:
+    def records(self) -> list[HandlerRecord]:
         return self.cluster.handlers.records
 
     async def happen(self) -> None:

@@ -27,7 +27,7 @@ _SERVICE = 10 * a.MILLISECOND
 AGEING = 1 / 16
 
 
-class Priority(TraceScenario):
+class PriorityScenario(TraceScenario):
     name = "priority"
     about = "one group of 100 QPS, high messages at 0.8 and 1.2 of it, 5,000 low ones waiting before them"
     broker_rounds = 1

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from evenlane.engine.proof.figures import Figures
-    from evenlane.engine.proof.load.load import Tenant
+    from evenlane.engine.proof.load.load import LoadTenant
     from evenlane.engine.proof.load.trace import Trace
     from evenlane.engine.proof.scenario import Arms
 
@@ -31,7 +31,7 @@ _BACKLOG, _OF_RESERVED = 2_800, 8_000  # for each unit of weight: a tenth of som
 _OF_LONE = 25_000  # 50 slots handle 24,400 in the time
 
 
-class Reserve(BacklogScenario):
+class ReserveScenario(BacklogScenario):
     name = "reserve"
     about = "five tenants with a backlog; one of weight 1 among 11 has a reserve of 300 msg/s, 0.27 of what is there"
     groups_each = 60
@@ -65,7 +65,7 @@ class Reserve(BacklogScenario):
 
         return self.load(self._tenants(), come())
 
-    def _tenants(self) -> list[Tenant]:
+    def _tenants(self) -> list[LoadTenant]:
         cluster_config = config_for(self.nodes)
         others = [tenant(f"weight-{weight}", cluster_config, **self._spec(weight)) for weight in _WEIGHTS]
         return [tenant(RESERVED, cluster_config, **self._spec(1, _RESERVE)), *others]

@@ -15,7 +15,7 @@ from evenlane.engine.proof.scenarios.trace_scenario import BacklogScenario
 
 if TYPE_CHECKING:
     from evenlane.engine.proof.figures import Figures
-    from evenlane.engine.proof.load.load import Tenant
+    from evenlane.engine.proof.load.load import LoadTenant
     from evenlane.engine.proof.load.trace import Trace
     from evenlane.engine.proof.scenario import Arms
 
@@ -31,7 +31,7 @@ _OTHERS, _OF_OTHER = 19, 1_300
 _OF_LONE = 25_000  # 50 slots handle 24,400 in the time
 
 
-class Shares(BacklogScenario):
+class SharesScenario(BacklogScenario):
     name = "shares"
     about = "ten tenants of weight 1 to 4 with a backlog; one with 800 groups against nineteen with 10; one alone"
     groups_each = 10
@@ -76,7 +76,7 @@ class Shares(BacklogScenario):
         come = [Arrival(0, 0, n % self.groups, 1, _SERVICE) for n in range(self.backlog(_OF_LONE))]
         return self.load([self._tenant("lone")], come)
 
-    def _tenant(self, name: str, **spec: Any) -> Tenant:
+    def _tenant(self, name: str, **spec: Any) -> LoadTenant:
         """A tenant whose quota is out of reach; `spec` overrides what most have."""
         usual = {"qps": _QPS * self.nodes, "groups": self.groups, "burst": 50, "weight": 1}
         return tenant(name, config_for(self.nodes), **{**usual, **spec})

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterable, Mapping
 
     from evenlane.engine.proof.arms import Arm
-    from evenlane.engine.proof.load.load import Arrival, Tenant
+    from evenlane.engine.proof.load.load import Arrival, LoadTenant
     from evenlane.engine.proof.load.trace import Trace
     from evenlane.engine.proof.scenario import Arms, Progress
 
@@ -131,7 +131,7 @@ class BacklogScenario(TraceScenario):
         """The measured time, in ns; it ends with the load."""
         return self.ns(self.comes_in), self.ns(self.comes_in + _MEASURED)
 
-    def load(self, tenants: Iterable[Tenant], arrivals: Iterable[Arrival]) -> Load:
+    def load(self, tenants: Iterable[LoadTenant], arrivals: Iterable[Arrival]) -> Load:
         return Load.of(tenants, arrivals, self.span[1], config_for(self.nodes))
 
     def backlog(self, messages: int) -> int:

@@ -9,11 +9,11 @@ from itertools import cycle
 from typing import TYPE_CHECKING
 
 from evenlane.engine.core.wire.share_messages import DURATION_S, EVERY_S, SOON_S
-from evenlane.engine.node.services.quota_demand import Demand, QueueDemand
+from evenlane.engine.node.services.quota_demand import QueueDemand, QuotaDemand
 from evenlane.engine.proof.load.arrivals import MILLISECOND, SECOND
 from evenlane.engine.proof.load.load import CLUSTER_CONFIG
 from evenlane.quota.lending.loans import Loans
-from evenlane.quota.lending.rounds import LendingRounds, NodeLoans, State
+from evenlane.quota.lending.rounds import LendingRounds, NodeLoans, PartDemand
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -32,14 +32,14 @@ class BorrowingNode:
 
     def __init__(self, node: SimNode) -> None:
         self._node = node
-        self._loans, self._demand = Loans(), Demand()
+        self._loans, self._demand = Loans(), QuotaDemand()
 
     def look(self, now: int) -> set[str]:
         """The topics of which the node wants more than its own share."""
         states = self._states(self._node.busy(), now)
         return {project for project, state in states.items() if state.want > state.own}
 
-    def asked(self, number: int, projects: Iterable[str], now: int) -> dict[str, State]:
+    def asked(self, number: int, projects: Iterable[str], now: int) -> dict[str, PartDemand]:
         self._loans.reports(_EPOCH, number, now)
         return self._states(projects, now)
 
@@ -70,16 +70,16 @@ class BorrowingNode:
     def _use(self, project: str, now: int) -> None:
         self._node.configure(project, self._loans.part(project, self._node.known[project].own.part), now)
 
-    def _states(self, projects: Iterable[str], now: int) -> dict[str, State]:
+    def _states(self, projects: Iterable[str], now: int) -> dict[str, PartDemand]:
         """The states of those whose groups may borrow."""
         known = self._node.known
         return {project: self._state(project, now) for project in projects if known[project].tenant.topic.borrow}
 
-    def _state(self, project: str, now: int) -> State:
+    def _state(self, project: str, now: int) -> PartDemand:
         known = self._node.known[project]
         used, own = self._node.scheduler.used(project, now), known.own.part
         seen = QueueDemand(used, known.tenant.topic.qps, own, self._loans.part(project, own))
-        return State(own, self._demand.want(project, seen, now, lambda: self._waiting(project)))
+        return PartDemand(own, self._demand.want(project, seen, now, lambda: self._waiting(project)))
 
     def _waiting(self, project: str) -> tuple[int, float]:
         waiting, groups = self._node.backlog(project)
@@ -135,7 +135,7 @@ class LendingLeader:
         states = self._sides[name].asked(number, projects, now)
         self._send(now, partial(self._reported, name, number, states))
 
-    def _reported(self, name: str, number: int, states: Mapping[str, State], now: int) -> None:
+    def _reported(self, name: str, number: int, states: Mapping[str, PartDemand], now: int) -> None:
         self._rounds.reported(name, number, states)
         if self._all_answered():
             loans = self._rounds.loans()

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from evenlane.engine.core.scheduler.interface import Scheduler
     from evenlane.engine.node.queues.quota_share import NodeShare
     from evenlane.engine.proof.arms import Make
-    from evenlane.engine.proof.load.load import Tenant
+    from evenlane.engine.proof.load.load import LoadTenant
     from evenlane.engine.proof.load.trace import Trace
 
 
@@ -38,7 +38,7 @@ class SimQueue:
 class KnownTopic(NamedTuple):
     """A topic, and the part of it that is the node's own."""
 
-    tenant: Tenant
+    tenant: LoadTenant
     own: NodeShare
 
 
@@ -57,7 +57,7 @@ class SimNode:
         self._running: list[tuple[int, int, int, SimQueue]] = []  # (end, order of start, message, queue)
         self._starts = 0
 
-    def knows(self, tenant: Tenant, own: NodeShare) -> None:
+    def knows(self, tenant: LoadTenant, own: NodeShare) -> None:
         """Make a topic known, and the part of it that is the node's own."""
         self.known[tenant.name] = KnownTopic(tenant, own)
 
@@ -76,7 +76,7 @@ class SimNode:
         waiting = [queue for queue in self._of_project[project] if queue.waiting]
         return sum(len(queue.waiting) for queue in waiting), len({queue.group for queue in waiting})
 
-    def take(self, number: int, now: int) -> None:
+    def receive(self, number: int, now: int) -> None:
         """Receive a message."""
         load = self.trace.load
         key = (load.tenant[number], load.group[number], load.band[number])

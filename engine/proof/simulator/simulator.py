@@ -79,7 +79,7 @@ class Simulator:
             node = self._node_of.get(key)
             if node is None:
                 node = self._node_of[key] = self.nodes[self.where.node_of(load.tenants[key[0]], key[1])]
-            node.take(number, now)
+            node.receive(number, now)
             number += 1
         self._next_arrival = number
         return at[number] if number < len(at) else NEVER

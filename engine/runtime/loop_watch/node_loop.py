@@ -16,7 +16,7 @@ import structlog
 from evenlane.engine.base import names
 from evenlane.engine.runtime.loop_watch import culprit
 from evenlane.engine.runtime.loop_watch.loop_watch import Blocker
-from evenlane.ring.coordination.ports import CoordinationError, CreatedAt, Put
+from evenlane.ring.coordination.ports import CoordinationError, CreatedAt, PutKey
 from evenlane.ring.membership.records import BlockedLane, HeldRecord, OwnerRecord, RecordError, decode, encode
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ class NodeLoop:
         held = names.key(self._env, "held", lane.id.partition, lane.epoch)
         item = await self._coordination.get(owner)
         if item is not None and _is_of(item, lane.epoch):
-            await self._coordination.txn([CreatedAt(owner, item.create_revision)], [Put(held, encode(record))])
+            await self._coordination.txn([CreatedAt(owner, item.create_revision)], [PutKey(held, encode(record))])
 
 
 def _is_of(owner: KeyValue, epoch: int) -> bool:

@@ -30,7 +30,7 @@ from evenlane.engine.store.jetstream.pull_consumer import (
     EndReason,
     Pull,
     PullConsumer,
-    Stage,
+    PullStage,
 )
 
 if TYPE_CHECKING:
@@ -214,7 +214,7 @@ class JetStreamFeed:
 
     def _pull(self, pull: Pull) -> None:
         request: dict[str, Any] = {"batch": _ENDLESS, "max_bytes": pull.max_bytes}
-        if pull.stage is Stage.TURN:
+        if pull.stage is PullStage.TURN:
             request["no_wait"] = True
         else:
             request |= {"expires": int(_EXPIRES_S * _SECOND), "idle_heartbeat": int(HEARTBEAT_S * _SECOND)}

@@ -29,7 +29,7 @@ FIRST_BYTES = 16 << 10  # of a feed's first pull: small, so that many feeds that
 _NEVER = -1  # no message has this sequence
 
 
-class Stage(Enum):
+class PullStage(Enum):
     """The pull that is open at the server."""
 
     OPENING = "opening"  # nothing: the consumer is being created
@@ -61,7 +61,7 @@ class Pull(NamedTuple):
     new ones, too.
     """
 
-    stage: Stage
+    stage: PullStage
     max_bytes: int
 
 
@@ -100,7 +100,7 @@ class PullConsumer:
     """Whether any message may be the last one awaited: always with `until`, otherwise until `CaughtUp`."""
 
     headless: bool = field(init=False)  # this consumer delivers no bodies; needs `on_head`
-    _stage: Stage = Stage.OPENING
+    _stage: PullStage = PullStage.OPENING
     # Consumer sequence that the next message must have: 1 + messages so far. _NEVER exactly in ENDED, so that the check
     # which each message passes anyway also rejects late messages.
     _expected: int = 1
@@ -121,19 +121,19 @@ class PullConsumer:
         self.awaits_end = self.awaits_end or self.until is not None
 
     @property
-    def stage(self) -> Stage:
+    def stage(self) -> PullStage:
         return self._stage
 
     @property
     def received(self) -> int:
         """The number of messages received, delivered or not."""
-        return self._received if self._stage is Stage.ENDED else self._expected - 1
+        return self._received if self._stage is PullStage.ENDED else self._expected - 1
 
     # ---- lifecycle events
 
     def created(self, pending: int, now: float) -> None:
         """The consumer exists, with `pending` messages ahead of it. `now` in seconds, as in `second_passed`."""
-        if self._stage is not Stage.OPENING:
+        if self._stage is not PullStage.OPENING:
             return  # disturbed meanwhile
         self._alive_at = now
         if self.until is not None and (pending == 0 or self.last >= self.until):
@@ -141,7 +141,7 @@ class PullConsumer:
             return
         if pending == 0:
             self._catch_up()
-        self._pull(Stage.SMALL, min(self.budget.small, FIRST_BYTES))
+        self._pull(PullStage.SMALL, min(self.budget.small, FIRST_BYTES))
 
     def second_passed(self, now: float, late: float = 0.0) -> None:
         """A second has passed, plus `late` seconds for which the process or its event loop was blocked and messages
@@ -150,43 +150,43 @@ class PullConsumer:
         if self.lag.second_passed():
             self.end(EndReason.BODIES)
         self._alive_at = min(now, self._alive_at + late)
-        if self._stage in {Stage.OPENING, Stage.WAITING} or self._has_status or self._expected != self._seen:
+        if self._stage in {PullStage.OPENING, PullStage.WAITING} or self._has_status or self._expected != self._seen:
             self._alive_at, self._seen, self._has_status = now, self._expected, False
         elif now - self._alive_at > SILENT_S:
             self.end(EndReason.SILENT)
 
     def end(self, reason: EndReason, why: str = "") -> None:
         """End the consumer, for an external or internal reason. Only the first reason counts."""
-        if self._stage is Stage.ENDED:
+        if self._stage is PullStage.ENDED:
             return
         self._received, self._expected = self._expected - 1, _NEVER
-        had_turn, self._stage = self._stage is Stage.TURN, Stage.ENDED
+        had_turn, self._stage = self._stage is PullStage.TURN, PullStage.ENDED
         self.perform(Ended(reason, why or reason.value))
         if had_turn:
             self.budget.return_turn()
 
     def _catch_up(self) -> None:
-        if self.until is None and self.awaits_end and self._stage is not Stage.ENDED:
+        if self.until is None and self.awaits_end and self._stage is not PullStage.ENDED:
             self.awaits_end = False
             self.perform(CaughtUp())
 
     # ---- pulls
 
-    def _pull(self, stage: Stage, max_bytes: int) -> None:
+    def _pull(self, stage: PullStage, max_bytes: int) -> None:
         self._stage = stage
         self._asked = self._room = max_bytes
         self._begins = self._expected
         self.perform(Pull(stage, max_bytes))
 
-    def _leave_turn(self, stage: Stage) -> None:
+    def _leave_turn(self, stage: PullStage) -> None:
         """The open pull has ended."""
-        had_turn, self._stage = self._stage is Stage.TURN, stage
+        had_turn, self._stage = self._stage is PullStage.TURN, stage
         if had_turn:
             self.budget.return_turn()
 
     def _used_up(self) -> None:
         """The open pull can't deliver more, but more messages are pending."""
-        self._leave_turn(Stage.WAITING)
+        self._leave_turn(PullStage.WAITING)
         came, size = self._expected - self._begins, self._asked - self._room
         if self.on_head is not None and self.lag.came(came, size, self._pending):
             self.end(EndReason.BODIES)
@@ -195,13 +195,13 @@ class PullConsumer:
 
     def _turn_granted(self) -> bool:
         """Take the turn; False if the consumer has ended."""
-        if self._stage is not Stage.WAITING:
+        if self._stage is not PullStage.WAITING:
             return False
         most = self.budget.turn
         if self.until is not None:
             nothing_came = self._room == self._asked  # a message may be larger than a pull
             most = min(most, 8 * self._asked) if nothing_came else self.budget.patient_turn
-        self._pull(Stage.TURN, most)
+        self._pull(PullStage.TURN, most)
         return True
 
     # ---- messages (called from the parser: must be quick, and nothing may be awaited)
@@ -258,7 +258,7 @@ class PullConsumer:
         return False
 
     def _status_received(self, subject: bytes, headers: bytes) -> None:
-        if self._stage is Stage.ENDED:
+        if self._stage is PullStage.ENDED:
             return
         self._has_status = True
         code = headers[9:12]
@@ -266,8 +266,8 @@ class PullConsumer:
             self._heartbeat_received(headers)
         elif code in {b"404", b"408"}:  # no messages, or none within the time
             if self._is_of_open_pull(subject):
-                self._leave_turn(Stage.SMALL)
-                self._pull(Stage.SMALL, self.budget.small)
+                self._leave_turn(PullStage.SMALL)
+                self._pull(PullStage.SMALL, self.budget.small)
         elif code == b"409" and b"MaxBytes" in headers[:60]:  # the next message doesn't fit
             if self._is_of_open_pull(subject):
                 self._used_up()

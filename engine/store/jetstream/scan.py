@@ -74,7 +74,7 @@ class Scan(Generic[T]):
     async def _collect(self, name: str, expected: int) -> None:
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
-        def take(_subject: bytes, reply: bytes, headers: bytes, _body: bytes) -> None:
+        def on_message(_subject: bytes, reply: bytes, headers: bytes, _body: bytes) -> None:
             if done.done():
                 return
             words = reply.split(b".")
@@ -101,7 +101,7 @@ class Scan(Generic[T]):
 
         self._connection.on_lost.append(lost)
         inbox = f"_INBOX.scan.{name}"
-        sid = self._connection.listen(inbox, take)
+        sid = self._connection.listen(inbox, on_message)
         request = msgspec.json.encode({"batch": expected, "no_wait": True})
         try:
             self._connection.send(f"$JS.API.CONSUMER.MSG.NEXT.{self._stream}.{name}", request, reply=inbox)

@@ -94,8 +94,8 @@ class JetStreamStore:
         return self._connection.max_payload
 
     @property
-    def connected(self) -> bool:
-        return self._connection.connected and self._feeding.connected
+    def is_connected(self) -> bool:
+        return self._connection.is_connected and self._feeding.is_connected
 
     def now(self) -> int:
         """The store's clock, unix ns."""
@@ -311,7 +311,7 @@ class JetStreamStore:
         await deletion.delete(self._connection, names.stream(self._env, lane), sequence)
 
     async def unwritable(self, streams: Sequence[str]) -> dict[str, Unwritable]:
-        return await self._writability.of(streams)
+        return await self._writability.find_unwritable(streams)
 
     async def dead_letters_kept(self) -> float:
         return await asked(retention.kept(self._connection, self._env))
@@ -343,15 +343,15 @@ class JetStreamStore:
                 self._connection.give_up(marks[0])
             marks.append(self._connection.asked)
             now = monotonic()
-            if self.connected:
+            if self.is_connected:
                 for feed in list(self._feeds):
                     feed.check(now, late=max(0.0, now - before - 1))
-            if self._homeless and self.connected:
+            if self._homeless and self.is_connected:
                 self._homeless = False
                 with contextlib.suppress(Lost, Refused, ConfigError):
                     await self.prepare([])
             seconds += 1
-            if seconds % _CLOCK_EVERY_S == 0 and self.connected:
+            if seconds % _CLOCK_EVERY_S == 0 and self.is_connected:
                 with contextlib.suppress(Lost, Refused):
                     self._note_log(await self._clock.read(self._connection, names.settled_stream(self._env)))
 

@@ -160,7 +160,7 @@ def check(desired: dict[str, Any], found: dict[str, Any]) -> None:
             raise ConfigError(
                 f"stream {desired['name']} has {setting} {actual!r}, which would lose messages: it must be {right!r}"
             )
-    limit = queue_limit.of(found)
+    limit = queue_limit.limit_of(found)
     if desired["name"].startswith(("BUSY_", "METER_")):
         return  # any limit per subject is fine: BUSY has one record per process, METER is the operator's choice
     if limit > 0 and not (desired["name"].startswith("LANES_") and found.get("discard_new_per_subject")):

@@ -63,7 +63,7 @@ class Writability:
         elif (refused := write_errors.of_refusal(ack)) is not None:
             self._refused[ack.stream] = refused, self._now() + _BELIEVED_S
 
-    async def of(self, streams: Sequence[str]) -> dict[str, Unwritable]:
+    async def find_unwritable(self, streams: Sequence[str]) -> dict[str, Unwritable]:
         """The streams that can't be written. Raises Lost if no server answers."""
         account = await self._account()
         if account is not None:

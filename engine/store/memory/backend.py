@@ -17,12 +17,12 @@ if TYPE_CHECKING:
     from evenlane.engine.core.export_port import StreamSource
 
 
-class _Place(NamedTuple):
+class _Address(NamedTuple):
     server: MemoryServer
     broker: MemoryBroker
 
 
-_places: dict[str, _Place] = {}  # by URL, until the process ends
+_places: dict[str, _Address] = {}  # by URL, until the process ends
 
 
 def store(settings: Settings, _name: str, *, feeds: bool = False) -> MemoryStore:
@@ -40,12 +40,12 @@ def source(_settings: Settings, _name: str) -> StreamSource:
     raise ConfigError("memory:// is in the memory of one process: a report, which is another one, can't read it")
 
 
-def _place(settings: Settings) -> _Place:
+def _place(settings: Settings) -> _Address:
     assert settings.store is not None
     [url] = settings.store
     if url not in _places:
         server = MemoryServer(
             duplicate_window_s=settings.duplicate_window, dead_letter_keep_s=settings.dead_letter_keep
         )
-        _places[url] = _Place(server, MemoryBroker())
+        _places[url] = _Address(server, MemoryBroker())
     return _places[url]

@@ -41,7 +41,7 @@ class MemoryStore:
         self._held: list[Callable[[], None]] = []
 
     @property
-    def connected(self) -> bool:
+    def is_connected(self) -> bool:
         return self.up.is_set()
 
     @property
@@ -78,7 +78,7 @@ class MemoryStore:
     def put_then(
         self, subject: str, headers: bytes, body: bytes, answered: Callable[[Receipt | Exception], None]
     ) -> None:
-        if not self.connected:
+        if not self.is_connected:
             raise Lost("there is no connection at the moment")
         asked = self.put(subject, headers, body)
         asked.add_done_callback(lambda _: answered(_outcome(asked)))
@@ -221,7 +221,7 @@ class MemoryStore:
 
     def cut(self) -> None:
         """Lose the connection: pending requests may have been carried out, but get no answer."""
-        if not self.connected:
+        if not self.is_connected:
             return
         self.incarnation += 1
         self.up.clear()
@@ -236,7 +236,7 @@ class MemoryStore:
 
     def join(self) -> None:
         """Restore the connection."""
-        if self.connected:
+        if self.is_connected:
             return
         self.incarnation += 1
         self.up.set()
@@ -271,7 +271,7 @@ class MemoryStore:
         """
         loop = asyncio.get_running_loop()
         future: asyncio.Future[T] = loop.create_future()
-        if not self.connected:
+        if not self.is_connected:
             future.set_exception(Lost("there is no connection at the moment"))
             return future
         try:

@@ -18,11 +18,11 @@ from evenlane.engine.base import names
 from evenlane.engine.base.background_work import unobtrusive
 from evenlane.engine.base.clock import now_ns
 from evenlane.engine.core.ports import Lost, Refused
-from evenlane.engine.core.wire.meter_record import Block, Head, LaneRow, encode
+from evenlane.engine.core.wire.meter_record import Block, LaneRow, RecordHead, encode
 from evenlane.engine.errors import ConfigError
 from evenlane.engine.node.queues.activity import is_silent
 from evenlane.engine.telemetry.metering.queue_row import has_changed, is_due, read
-from evenlane.engine.telemetry.metering.record_tables import Of, shared_out, tables
+from evenlane.engine.telemetry.metering.record_tables import QueueToPublish, shared_out, tables
 from evenlane.engine.telemetry.metering.rotation import Rotation
 from evenlane.engine.telemetry.metering.silent_rows import SilentRows
 from evenlane.engine.telemetry.metering.topic_rows import TopicRows
@@ -69,7 +69,7 @@ class MeterPublisher:
         self._ages = Ages(node)
         self._published: Rotation[Queue, PublishedRow] = Rotation()
         self._topics = TopicRows(node)
-        self._silent = SilentRows(node, self._complete_lane, self._topics.of)
+        self._silent = SilentRows(node, self._complete_lane, self._topics.row_of)
         self._left: dict[Queue, tuple[LaneRow, int]] = {}  # queues of partitions handed off, and their backlog then
         self._run = self._number = self._after = 0
         self._refreshed = 0  # queues whose turn is a record up to this one have been refreshed
@@ -145,7 +145,7 @@ class MeterPublisher:
         for start, end, block in shared_out(len(found), blocks, self._most):
             part = found[start:end]
             self._number += 1
-            head = Head(
+            head = RecordHead(
                 node.id, self._run, self._number, self._after, at, span, self._slots, node.cluster_config.priorities
             )
             body = await asyncio.to_thread(_record, head, part, came, topics, bare, block.with_fairness(fairness))
@@ -160,7 +160,7 @@ class MeterPublisher:
             bare = []
         self._refreshed = begun
 
-    def _acknowledged(self, part: Sequence[Of], bare: Iterable[LaneRow], block: Block) -> None:
+    def _acknowledged(self, part: Sequence[QueueToPublish], bare: Iterable[LaneRow], block: Block) -> None:
         self._after = self._number
         lanes = (*bare, *block.lanes, *(each.lane for each in part))
         self._published_lanes |= {lane.partition: lane.epoch for lane in lanes}
@@ -174,7 +174,7 @@ class MeterPublisher:
 
     # ---- content
 
-    async def _read(self, turns: range, *, last: bool) -> list[Of]:
+    async def _read(self, turns: range, *, last: bool) -> list[QueueToPublish]:
         """Read the queues to publish, those of handed-off partitions first."""
         running = self._running()
         found = [self._read_left(queue, running[queue], last=last) for queue in self._left]
@@ -199,13 +199,15 @@ class MeterPublisher:
             due.update(part.awake)
         return due
 
-    def _read_one(self, queue: Queue, partition: Partition, running: Counter[Queue], *, is_due: bool) -> Iterator[Of]:
+    def _read_one(
+        self, queue: Queue, partition: Partition, running: Counter[Queue], *, is_due: bool
+    ) -> Iterator[QueueToPublish]:
         """Read a queue if it has changed, or its turn has come. A silent queue is no longer watched."""
         published = self._published.get(queue)
         reading = read(queue, queue.backlog, running[queue])
         if is_due or has_changed(reading, published):
             queue.stats.longest = 0
-            yield Of(self._lane(partition), reading, None if is_due else published)
+            yield QueueToPublish(self._lane(partition), reading, None if is_due else published)
         elif is_silent(queue, running):
             self._watch.release(queue)
 
@@ -221,11 +223,11 @@ class MeterPublisher:
         )
         return [lane for lane in lanes if lane not in published]
 
-    def _read_left(self, queue: Queue, running: int, *, last: bool) -> Of:
+    def _read_left(self, queue: Queue, running: int, *, last: bool) -> QueueToPublish:
         """Read a queue of a handed-off partition. Messages still running when the node ends wait for the next owner."""
         lane, backlog = self._left[queue]
         reading = read(queue, backlog + running, 0) if last else read(queue, backlog, running)
-        return Of(lane, reading, self._published.get(queue))
+        return QueueToPublish(lane, reading, self._published.get(queue))
 
     def _running(self) -> Counter[Queue]:
         """Count messages in flight by queue, after adding all completed ones to the queues' counters."""
@@ -254,13 +256,13 @@ class MeterPublisher:
             known = self._lanes[number] = LaneRow(number, epoch, since, closed=False)
         return known
 
-    async def _ages_of(self, found: Sequence[Of]) -> dict[tuple[LaneId, int], int | None]:
+    async def _ages_of(self, found: Sequence[QueueToPublish]) -> dict[tuple[LaneId, int], int | None]:
         """Read since when heads that aren't loaded have waited, as many as the store returns in some rounds."""
         places = {each.reading.place for each in found if each.reading.place is not None}
         came: dict[tuple[LaneId, int], int | None] = {}
         for _ in range(_ROUNDS_OF_AGES):
             before = len(came)
-            came = await self._ages.of(places)
+            came = await self._ages.ages_of(places)
             if len(came) in (before, len(places)):
                 break
         return came
@@ -268,12 +270,12 @@ class MeterPublisher:
 
 def _is_complete(partition: Partition) -> bool:
     """Whether the partition's backlog is known. Before that, its previous owner's figures are the latest."""
-    return partition.opened and not partition.lane.catching_up
+    return partition.opened and not partition.lane.is_catching_up
 
 
 def _record(
-    head: Head,
-    found: Sequence[Of],
+    head: RecordHead,
+    found: Sequence[QueueToPublish],
     came: Mapping[tuple[LaneId, int], int | None],
     topics: Mapping[str, TopicRow],
     bare: Sequence[LaneRow],

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from evenlane.engine.telemetry.metering.queue_row import PublishedRow, QueueReading
 
 
-class Of(NamedTuple):
+class QueueToPublish(NamedTuple):
     """A queue to publish: its lane, its reading, and the figures that the store knows; None to publish it in full."""
 
     lane: LaneRow
@@ -24,7 +24,7 @@ class Of(NamedTuple):
     before: PublishedRow | None
 
 
-class Tables(NamedTuple):
+class RecordTables(NamedTuple):
     """Arguments of `encode` in engine/core/wire/meter_record.py."""
 
     lanes: list[LaneRow]
@@ -33,13 +33,13 @@ class Tables(NamedTuple):
 
 
 def tables(
-    found: Sequence[Of],
+    found: Sequence[QueueToPublish],
     came: Mapping[tuple[LaneId, int], int | None],
     topic_of: Mapping[str, TopicRow],
     now: int,
     bare: Sequence[LaneRow] = (),
     ready: Block = Block(),  # noqa: B008 - immutable
-) -> Tables:
+) -> RecordTables:
     """Build the tables. `came` is since when heads that aren't loaded have waited, in unix ns, by place; `now` is by
     the same clock. `topic_of` has a row for each project. `bare` are lanes without a queue to publish. `ready` are rows
     that precede these: its lanes are included in the table of lanes, its topics aren't in that of topics.
@@ -56,10 +56,10 @@ def tables(
             reading.row(lanes.setdefault(lane, len(lanes)), topics.setdefault(project, len(topics)), at, now, before)
         )
     more = list(topics)[len(ready.projects) :]
-    return Tables([*lanes, *bare], [topic_of[project] for project in more], rows)
+    return RecordTables([*lanes, *bare], [topic_of[project] for project in more], rows)
 
 
-def _alike(each: Of) -> tuple[str, int, int, int]:
+def _alike(each: QueueToPublish) -> tuple[str, int, int, int]:
     queue = each.reading.queue
     return queue.project, queue.group, queue.band, each.lane.epoch
 

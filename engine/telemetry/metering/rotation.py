@@ -15,7 +15,7 @@ V = TypeVar("V")
 _SPREAD = 2_654_435_761  # Knuth's multiplicative hash, as addresses are multiples of one step
 
 
-class Part(Generic[K, V]):
+class RotationSlot(Generic[K, V]):
     """Keys whose turn is in the same record. The value of a `silent` key doesn't change, so its row can be packed in
     advance: `block` has the rows of all silent keys, as of `revision` (of the topics' shares).
 
@@ -48,9 +48,9 @@ class Rotation(Generic[K, V]):
     """A table keyed by identity. Invariant: a key's value is in the part that `part` returns."""
 
     def __init__(self) -> None:
-        self._parts: list[Part[K, V]] = [Part() for _ in range(REFRESH)]
+        self._parts: list[RotationSlot[K, V]] = [RotationSlot() for _ in range(REFRESH)]
 
-    def part(self, key: K) -> Part[K, V]:
+    def part(self, key: K) -> RotationSlot[K, V]:
         return self._parts[((id(key) >> 4) * _SPREAD >> 16) % REFRESH]
 
     def get(self, key: K) -> V | None:
@@ -68,6 +68,6 @@ class Rotation(Generic[K, V]):
         part.wake(key)
         part.awake.pop(key, None)
 
-    def due(self, records: range) -> list[Part[K, V]]:
+    def due(self, records: range) -> list[RotationSlot[K, V]]:
         """Return the parts whose turn is in one of the records with these numbers."""
         return [self._parts[number % REFRESH] for number in records[:REFRESH]]

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from evenlane.engine.core.wire.meter_record import LaneRow, TopicRow
     from evenlane.engine.node.node import Node
     from evenlane.engine.telemetry.metering.queue_row import PublishedRow
-    from evenlane.engine.telemetry.metering.rotation import Part
+    from evenlane.engine.telemetry.metering.rotation import RotationSlot
 
 _SLICE = 100  # topics per turn of the loop: less than a millisecond
 
@@ -35,7 +35,7 @@ class SilentRows:
     ) -> None:
         self._shares, self._lane_of, self._topic_of = node.queues.shares, lane_of, topic_of
 
-    async def blocks(self, parts: Sequence[Part[Queue, PublishedRow]], most: int) -> list[Block]:
+    async def blocks(self, parts: Sequence[RotationSlot[Queue, PublishedRow]], most: int) -> list[Block]:
         """Return blocks with the rows of these parts' silent queues, at most `most` per block; all but the first are
         full.
         """
@@ -46,7 +46,7 @@ class SilentRows:
             found = [await self._pack(dict(silent[max(0, end - most) : end])) for end in range(len(silent), 0, -most)]
         return [block for block in reversed(found) if block.queues]
 
-    async def _of_part(self, part: Part[Queue, PublishedRow]) -> Block:
+    async def _of_part(self, part: RotationSlot[Queue, PublishedRow]) -> Block:
         """Return the part's block, updated if something has changed."""
         revision, previous = self._shares.revision, part.block
         if previous is not None and all(self._lane_of(lane.partition) == lane for lane in previous.lanes):

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from evenlane.engine.node.node import Node
-    from evenlane.engine.telemetry.metering.record_tables import Of
+    from evenlane.engine.telemetry.metering.record_tables import QueueToPublish
     from evenlane.quota.topics.topic import Topic
 
 _SLICE = 100  # queues per turn of the loop: about a millisecond
@@ -21,7 +21,7 @@ class TopicRows:
     def __init__(self, node: Node) -> None:
         self._queues = node.queues
 
-    async def rows(self, found: Sequence[Of], fairness: Mapping[str, float]) -> dict[str, TopicRow]:
+    async def rows(self, found: Sequence[QueueToPublish], fairness: Mapping[str, float]) -> dict[str, TopicRow]:
         """Return the rows of these queues' projects."""
         rows: dict[str, TopicRow] = {}
         for count, each in enumerate(found, start=1):
@@ -32,9 +32,9 @@ class TopicRows:
                 await asyncio.sleep(0)
         return rows
 
-    def of(self, project: str) -> TopicRow:
+    def row_of(self, project: str) -> TopicRow:
         """Return a project's row, without its fairness."""
-        queues = self._queues.of(project)
+        queues = self._queues.of_project(project)
         return self._row(project, queues[0].rules.topic if queues else None, None)
 
     def _row(self, project: str, topic: Topic | None, fairness: float | None) -> TopicRow:

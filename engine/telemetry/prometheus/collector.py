@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from prometheus_client.core import Metric
 
-    from evenlane.engine.core.stats.histogram import Counted
+    from evenlane.engine.core.stats.histogram import BucketCounts
     from evenlane.engine.telemetry.prometheus.snapshot import Snapshot
 
 _LES = [*map(floatToGoString, BOUNDS_S), "+Inf"]
@@ -34,7 +34,7 @@ def families(seen: Snapshot) -> Iterator[Metric]:
     yield from _PROCESS.collect()
 
 
-def _histogram(seen: Snapshot, name: str, help_text: str, bands: Sequence[Counted]) -> Metric:
+def _histogram(seen: Snapshot, name: str, help_text: str, bands: Sequence[BucketCounts]) -> Metric:
     family = HistogramMetricFamily(name, help_text, labels=["env", "priority"])
     for priority, counted in zip(seen.priorities, bands, strict=False):
         total, buckets = 0, []

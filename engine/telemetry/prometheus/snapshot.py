@@ -9,20 +9,20 @@ from evenlane.engine.telemetry.tenants.fairness import FairnessSample
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
-    from evenlane.engine.core.stats.histogram import Counted, Histogram
+    from evenlane.engine.core.stats.histogram import BucketCounts, Histogram
     from evenlane.engine.telemetry.node_health import Condition
     from evenlane.engine.telemetry.node_view import NodeView
     from evenlane.engine.telemetry.tenants.backlog import TenantBacklog
-    from evenlane.engine.telemetry.tenants.flows import Flow
+    from evenlane.engine.telemetry.tenants.flows import TenantFlow
     from evenlane.engine.telemetry.tenants.registry import Place, TenantRegistry
     from evenlane.engine.telemetry.tenants.waits import Key
 
 
-class OfTenants(NamedTuple):
+class TenantFigures(NamedTuple):
     """Figures by tenant, see `TenantRegistry`: by label and band, by label, or by (label, band, reason)."""
 
     table: Mapping[Place, TenantBacklog] = {}
-    counted: Mapping[Place, Flow] = {}
+    counted: Mapping[Place, TenantFlow] = {}
     seconds: Mapping[Key, float] = {}
     message_seconds: Mapping[Key, float] = {}
     quotas: Mapping[str, float] = {}
@@ -41,9 +41,9 @@ class Snapshot(NamedTuple):
     node: str
     version: str
     priorities: tuple[str, ...] = ()
-    tenants: OfTenants = OfTenants()
-    dwell: tuple[Counted, ...] = ()
-    handling: tuple[Counted, ...] = ()
+    tenants: TenantFigures = TenantFigures()
+    dwell: tuple[BucketCounts, ...] = ()
+    handling: tuple[BucketCounts, ...] = ()
     condition: Condition | None = None
     counters: Mapping[str, int] = {}
     moves: Mapping[str, int] = {}
@@ -70,13 +70,13 @@ def snapshot(view: NodeView) -> Snapshot:
     )  # fmt: skip
 
 
-def of_tenants(tenants: TenantRegistry) -> OfTenants:
+def of_tenants(tenants: TenantRegistry) -> TenantFigures:
     waits = tenants.waits
-    return OfTenants(
+    return TenantFigures(
         tenants.table.copy(), tenants.counted.copy(), waits.seconds.copy(), waits.message_seconds.copy(),
         tenants.quotas, tenants.usage.seen(), tenants.left_out, tenants.round_s,
     )  # fmt: skip
 
 
-def _seen(histograms: Iterable[Histogram]) -> tuple[Counted, ...]:
+def _seen(histograms: Iterable[Histogram]) -> tuple[BucketCounts, ...]:
     return tuple(histogram.seen() for histogram in histograms)

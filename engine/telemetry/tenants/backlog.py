@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from evenlane.engine.core.stats.forecast import Load, Rates, gone_in
-from evenlane.engine.telemetry.tenants.flows import NOTHING, Flow
+from evenlane.engine.core.stats.forecast import ForecastInput, Rates, gone_in
+from evenlane.engine.telemetry.tenants.flows import NOTHING, TenantFlow
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,7 +29,7 @@ class QueueSample(NamedTuple):
     reason: str | None = None
     head_at: int | None = None
     place: tuple[LaneId, int] | None = None
-    flow: Flow = NOTHING
+    flow: TenantFlow = NOTHING
     indexed: int = 0
 
 
@@ -97,7 +97,7 @@ def forecast(bands: Sequence[TenantBacklog], topic: Topic | None, max_group_qps:
         if not each.backlog:
             continue
         rates = Rates(arriving, handled, failed, each.rates.seconds)
-        seconds, _ = gone_in(Load(waiting, 0, rates, topic, reason, max_group_qps))
+        seconds, _ = gone_in(ForecastInput(waiting, 0, rates, topic, reason, max_group_qps))
         each.empty_in = float("inf") if seconds is None else seconds
 
 

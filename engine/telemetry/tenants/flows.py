@@ -6,7 +6,7 @@ from array import array
 from operator import add, sub
 from typing import TYPE_CHECKING, NamedTuple
 
-from evenlane.engine.core.stats.forecast import LONGEST, History, Rates, Sample, between
+from evenlane.engine.core.stats.forecast import LONGEST, Rates, Sample, SampleHistory, between
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 _APART = 1_000_000_000  # ns between two samples
 
 
-class Flow(NamedTuple):
+class TenantFlow(NamedTuple):
     """Messages that arrived; messages and attempts by outcome; attempts for which a handler was started, how long their
     messages had waited and how long their handlers ran, both in ns; known messages that were missing from the stream.
     """
@@ -42,14 +42,14 @@ class Flow(NamedTuple):
         """Messages that came or went."""
         return self.arrived + self.handled + self.failed
 
-    def plus(self, other: Flow) -> Flow:
-        return Flow(*map(add, self, other))
+    def plus(self, other: TenantFlow) -> TenantFlow:
+        return TenantFlow(*map(add, self, other))
 
 
-NOTHING = Flow()
+NOTHING = TenantFlow()
 
 
-def grown(queue: Queue) -> Flow:
+def grown(queue: Queue) -> TenantFlow:
     """Return what is new in a queue's counters since the last call. Each queue keeps its last values, so a queue that
     goes doesn't change the sums of others.
     """
@@ -62,10 +62,10 @@ def grown(queue: Queue) -> Flow:
     if now == published:
         return NOTHING
     stats.published = now
-    return Flow(*map(sub, now, published))
+    return TenantFlow(*map(sub, now, published))
 
 
-_EACH = len(Flow._fields)
+_EACH = len(TenantFlow._fields)
 
 
 class Flows:
@@ -75,7 +75,7 @@ class Flows:
         self._none = array("Q", bytes(8 * _EACH * bands))
         self._sums: dict[str, array[int]] = {}
 
-    def add(self, project: str, band: int, flow: Flow) -> None:
+    def add(self, project: str, band: int, flow: TenantFlow) -> None:
         if flow is NOTHING:
             return
         sums = self._sums.get(project)
@@ -84,28 +84,28 @@ class Flows:
         for number, value in enumerate(flow, start=_EACH * band):
             sums[number] += value
 
-    def end(self) -> Iterator[tuple[str, list[Flow]]]:
+    def end(self) -> Iterator[tuple[str, list[TenantFlow]]]:
         """Yield each project with new values, by band. Values left over by a failed round are part of the next one."""
         while self._sums:
             project, sums = self._sums.popitem()
-            yield project, [Flow(*sums[first : first + _EACH]) for first in range(0, len(sums), _EACH)]
+            yield project, [TenantFlow(*sums[first : first + _EACH]) for first in range(0, len(sums), _EACH)]
 
     def clear(self) -> None:
         self._sums = {}
 
 
-class Pace:
+class GrowthRates:
     """Growth rates of counters over the last half minute, or over two rounds if they are longer."""
 
     def __init__(self) -> None:
-        self._history = History(_APART)
+        self._history = SampleHistory(_APART)
         self.at = 0  # time of the last measurement, monotonic ns
 
     def rested(self, until: int) -> None:
         """Note that nothing has grown until then, although it wasn't measured."""
         self._history.rested(until)
 
-    def measured(self, now: int, counted: Flow, round_ns: int) -> Rates | None:
+    def measured(self, now: int, counted: TenantFlow, round_ns: int) -> Rates | None:
         """Measure at `now` (monotonic ns). Returns None until there is an earlier sample."""
         self.at = now
         sample = Sample(now, counted.arrived, counted.handled, counted.failed)

@@ -19,7 +19,7 @@ class Labels:
         self.named: set[str] = set()
         self._moved: dict[str, int] = {}  # messages of each project since the last choice
 
-    def of(self, project: str) -> str:
+    def label_of(self, project: str) -> str:
         """Return the project's own label if it has one or there is room, otherwise the shared one."""
         if project in self.named:
             return project

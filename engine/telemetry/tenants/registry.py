@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from evenlane.engine.telemetry.metric_names import OTHER
 from evenlane.engine.telemetry.tenants.backlog import TenantBacklog, forecast
 from evenlane.engine.telemetry.tenants.fairness import COMPETES, Round, Usage
-from evenlane.engine.telemetry.tenants.flows import Flow, Flows, Pace
+from evenlane.engine.telemetry.tenants.flows import Flows, GrowthRates, TenantFlow
 from evenlane.engine.telemetry.tenants.labels import Labels
 from evenlane.engine.telemetry.tenants.waits import Key, WaitTimes
 
@@ -48,7 +48,7 @@ class TenantRegistry:
         self._labels = Labels(most)
         self.waits = WaitTimes()
         self.usage = Usage()
-        self.counted: dict[Place, Flow] = {}
+        self.counted: dict[Place, TenantFlow] = {}
         self.table: dict[Place, TenantBacklog] = {}
         self.quotas: dict[str, float] = {}
         self.left_out = self.indexed = 0
@@ -68,7 +68,7 @@ class TenantRegistry:
         self._waiting: dict[str, int] = {}
         self._competing: set[str] = set()
         self._indexing = 0
-        self._paces: dict[Place, Pace] = {}
+        self._paces: dict[Place, GrowthRates] = {}
         self._topics: dict[str, Topic | None] = {}
 
     def clear(self) -> None:
@@ -105,7 +105,7 @@ class TenantRegistry:
 
     def look(self, look: QueueSample) -> None:
         project, band = look.project, look.band
-        label = self._labels.of(project)
+        label = self._labels.label_of(project)
         self._flows.add(project, band, look.flow)
         self._indexing += look.indexed
         self._waiting[project] = self._waiting.get(project, 0) + look.backlog
@@ -116,7 +116,7 @@ class TenantRegistry:
         if look.backlog or look.reason is not None:
             self._backlog_of(label, band).add(look)
 
-    def gone(self, project: str, band: int, flow: Flow) -> None:
+    def gone(self, project: str, band: int, flow: TenantFlow) -> None:
         """Add the last new counts of a queue that is no longer the node's."""
         self._flows.add(project, band, flow)
 
@@ -133,9 +133,9 @@ class TenantRegistry:
         """Add the new counts of all queues, after all have been looked at. One step per project with new counts."""
         competing = self._competing
         for project, by_band in self._flows.end():
-            label = self._labels.of(project)
+            label = self._labels.label_of(project)
             for band, flow in enumerate(by_band):
-                self.counted[label, band] = self.counted.get((label, band), Flow()).plus(flow)
+                self.counted[label, band] = self.counted.get((label, band), TenantFlow()).plus(flow)
                 self._grown.add((label, band))
             self._labels.moved(project, sum(flow.moved for flow in by_band))
             waited = self._weight if project in competing else 0.0
@@ -146,7 +146,7 @@ class TenantRegistry:
             self._use(project, (), self._weight, weight_of)
             yield
 
-    def _use(self, project: str, flows: Iterable[Flow], waited: float, weight_of: Callable[[str], float]) -> None:
+    def _use(self, project: str, flows: Iterable[TenantFlow], waited: float, weight_of: Callable[[str], float]) -> None:
         ran, attempts = 0, 0
         for flow in flows:
             ran, attempts = ran + flow.ran, attempts + flow.attempts
@@ -169,7 +169,7 @@ class TenantRegistry:
         until then.
         """
         for (project, band), count in in_flight.items():
-            self._backlog_of(self._labels.of(project), band).in_flight += count
+            self._backlog_of(self._labels.label_of(project), band).in_flight += count
         here = self._labels.own(self._present())
         self._labels_at_rest &= here
         self._labels_at_rest.difference_update(label for label, _ in chain(self._round, self._grown))
@@ -230,10 +230,10 @@ class TenantRegistry:
             yield
             pace = self._paces.get(place)
             if pace is None:
-                pace = self._paces[place] = Pace()
+                pace = self._paces[place] = GrowthRates()
             elif pace.at < self._ended:
                 pace.rested(self._ended)
-            tenant_backlog.rates = pace.measured(now, self.counted.get(place, Flow()), round_ns)
+            tenant_backlog.rates = pace.measured(now, self.counted.get(place, TenantFlow()), round_ns)
 
     # ---- forecast
 

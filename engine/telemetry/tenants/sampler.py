@@ -40,7 +40,7 @@ _REMEMBERED = 60 * _SECOND  # for which a queue is still counted after it has le
 
 
 @dataclass(frozen=True, slots=True)
-class Tuning:
+class SamplerTuning:
     """Speed of sampling: 2,000 queues per second."""
 
     slice: int = 100
@@ -62,7 +62,7 @@ class QueueSampler:
         node: Node,
         tenants: TenantRegistry,
         uniform: Callable[[float, float], float] = random.uniform,
-        tuning: Tuning = Tuning(),
+        tuning: SamplerTuning = SamplerTuning(),
     ) -> None:
         self._node, self._tenants, self._uniform, self._tuning = node, tenants, uniform, tuning
         self._ages = Ages(node)
@@ -119,7 +119,7 @@ class QueueSampler:
                 await asyncio.sleep(self._tuning.pause_s)
         await _slowly(self._count_gone(now), size)
         await _slowly(tenants.count(self._weight), size)
-        came = await self._ages.of(tenants.places())
+        came = await self._ages.ages_of(tenants.places())
         before, self._fed = self._fed, fed if fed == self._streams() else None
         if before is None or before != self._fed:  # earlier counts are no basis for rates
             tenants.measure_again()
@@ -174,7 +174,7 @@ class QueueSampler:
         return stable_streams(self._node.partitions, now_ns(), _QUIET)
 
     def _topic(self, project: str) -> Topic | None:
-        return next((queue.rules.topic for queue in self._node.queues.of(project)), None)
+        return next((queue.rules.topic for queue in self._node.queues.of_project(project)), None)
 
     def _weight(self, project: str) -> float:
         topic = self._topic(project)
@@ -206,7 +206,7 @@ class Ages:
         self._node = node
         self._known: dict[tuple[LaneId, int], int | None] = {}
 
-    async def of(self, places: Collection[tuple[LaneId, int]]) -> dict[tuple[LaneId, int], int | None]:
+    async def ages_of(self, places: Collection[tuple[LaneId, int]]) -> dict[tuple[LaneId, int], int | None]:
         """Return since when the heads have waited, in unix ns, None for missing ones; the rest in later rounds."""
         known = self._known = {place: at for place, at in self._known.items() if place in places}
         by_lane: dict[LaneId, list[int]] = {}

@@ -24,7 +24,7 @@ class WaitTimes:
     def __init__(self) -> None:
         self.seconds: dict[Key, float] = {}
         self.message_seconds: dict[Key, float] = {}
-        self._lately = _Lately()
+        self._lately = _RecentWaits()
 
     def add(self, project: str, key: Key, seconds: float, backlog: int) -> None:
         """Note that the head of a queue of `project`, with `backlog` messages, has waited for `seconds`."""
@@ -38,7 +38,7 @@ class WaitTimes:
 
     def lately(self, project: str, now: int) -> tuple[dict[tuple[int, str], float], float]:
         """Return the seconds that a project's heads waited, by (band, reason), and the seconds covered."""
-        return self._lately.of(project), self._lately.seconds(now)
+        return self._lately.seconds_of(project), self._lately.seconds(now)
 
     def drop(self, label: str) -> None:
         for counters in (self.seconds, self.message_seconds):
@@ -47,11 +47,15 @@ class WaitTimes:
 
     def clear(self) -> None:
         """Forget the recent wait times."""
-        self._lately = _Lately()
+        self._lately = _RecentWaits()
 
 
-class _Lately:
-    """Two halves of a minute; the older one is discarded as a whole, so that a project costs two small tables."""
+class _RecentWaits:
+    """Two halves of a minute; the older one is discarded as a whole, so that a project costs two small tables.
+
+    Invariant: `_newer` has the waits since `_turned`, `_older` those from `_since` to `_turned`, which are
+    equal until the first turn. Times are monotonic ns.
+    """
 
     def __init__(self) -> None:
         self._older: dict[str, dict[tuple[int, str], float]] = {}
@@ -70,7 +74,7 @@ class _Lately:
         found = self._newer.setdefault(project, {})
         found[band, reason] = found.get((band, reason), 0.0) + seconds
 
-    def of(self, project: str) -> dict[tuple[int, str], float]:
+    def seconds_of(self, project: str) -> dict[tuple[int, str], float]:
         both = dict(self._older.get(project, {}))
         for key, seconds in self._newer.get(project, {}).items():
             both[key] = both.get(key, 0.0) + seconds

@@ -77,7 +77,7 @@ class EtcdCoordination:
     async def _list(self, prefix: str) -> Listing:
         paging = Paging(prefix)
         while not paging.complete:
-            paging.take(await self._unary("kvstub", "Range", paging.request()))
+            paging.add_page(await self._unary("kvstub", "Range", paging.request()))
         return paging.listing()
 
     async def put(self, key: str, value: bytes, lease: int = 0) -> int:

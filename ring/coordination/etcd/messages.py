@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from evenlane.ring.coordination.etcd.protos import install
-from evenlane.ring.coordination.ports import Absent, Compare, CreatedAt, Event, HeldUnder, KeyValue, Listing, Op, Put
+from evenlane.ring.coordination.ports import Absent, Compare, CreatedAt, Event, HeldUnder, KeyValue, Listing, Op, PutKey
 
 install()
 
@@ -26,7 +26,7 @@ class Paging:
     def request(self) -> Any:
         return etcdrpc.RangeRequest(key=self._first, range_end=self._end, limit=_PAGE, revision=self._revision)
 
-    def take(self, reply: Any) -> None:
+    def add_page(self, reply: Any) -> None:
         self._revision = self._revision or reply.header.revision
         self._items.extend(map(key_value, reply.kvs))
         self.complete = not reply.more
@@ -93,6 +93,6 @@ def _compared(compare: Compare) -> Any:
 
 
 def _op(op: Op) -> Any:
-    if isinstance(op, Put):
+    if isinstance(op, PutKey):
         return etcdrpc.RequestOp(request_put=put_request(op.key, op.value, op.lease))
     return etcdrpc.RequestOp(request_delete_range=delete_request(op.key))

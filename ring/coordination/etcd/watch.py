@@ -46,12 +46,12 @@ class EtcdWatch:
         self,
         address: Address,
         prefix: str,
-        ended: Callable[["EtcdWatch"], object] = lambda _: None,
+        on_ended: Callable[["EtcdWatch"], object] = lambda _: None,
         silent_s: float = _SILENT_S,
     ) -> None:
         self._address = address
         self._prefix = prefix
-        self._ended = ended
+        self._on_ended = on_ended
         self._loop = asyncio.get_running_loop()
         self._arrived: deque[Listing | Event] = deque()
         self._wake = asyncio.Event()
@@ -102,7 +102,7 @@ class EtcdWatch:
         if not self._closed.is_set():
             self._closed.set()
             self._looking.cancel()
-            self._ended(self)
+            self._on_ended(self)
             self._wake.set()
             await asyncio.to_thread(self._use, None)
 
@@ -163,7 +163,7 @@ class EtcdWatch:
 def _listed(client: etcd3.Etcd3Client, prefix: str, deadline_s: float) -> Listing:
     paging = Paging(prefix)
     while not paging.complete:
-        paging.take(client.kvstub.Range(paging.request(), deadline_s, metadata=client.metadata))
+        paging.add_page(client.kvstub.Range(paging.request(), deadline_s, metadata=client.metadata))
     return paging.listing()
 
 

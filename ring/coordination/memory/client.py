@@ -4,15 +4,15 @@ import asyncio
 from collections import deque
 from collections.abc import Sequence
 
-from evenlane.ring.coordination.memory.server import Backup, MemoryStore
+from evenlane.ring.coordination.memory.server import Backup, MemoryKeyValueStore
 from evenlane.ring.coordination.ports import (
     Compare,
-    Delete,
+    DeleteKey,
     Event,
     KeyValue,
     Listing,
     Op,
-    Put,
+    PutKey,
     TxnResult,
     Unavailable,
 )
@@ -21,8 +21,8 @@ from evenlane.ring.coordination.ports import (
 class MemoryCoordination:
     """`evenlane.ring.coordination.ports.Coordination`; `peer` creates further clients of the same store."""
 
-    def __init__(self, store: MemoryStore | None = None) -> None:
-        self.store = store if store is not None else MemoryStore()
+    def __init__(self, store: MemoryKeyValueStore | None = None) -> None:
+        self.store = store if store is not None else MemoryKeyValueStore()
         self._watches: set[MemoryWatch] = set()
         self._unanswered: str | None = None
 
@@ -73,11 +73,11 @@ class MemoryCoordination:
         return self._reached().list(prefix)
 
     async def put(self, key: str, value: bytes, lease: int = 0) -> int:
-        return self._reached().txn((), (Put(key, value, lease),), ()).revision
+        return self._reached().txn((), (PutKey(key, value, lease),), ()).revision
 
     async def delete(self, key: str) -> bool:
         before = self._reached().revision
-        return self.store.txn((), (Delete(key),), ()).revision > before
+        return self.store.txn((), (DeleteKey(key),), ()).revision > before
 
     async def txn(self, compare: Sequence[Compare], then: Sequence[Op], otherwise: Sequence[Op] = ()) -> TxnResult:
         return self._reached().txn(compare, then, otherwise)
@@ -113,7 +113,7 @@ class MemoryCoordination:
     def discard(self, watch: "MemoryWatch") -> None:
         self._watches.discard(watch)
 
-    def _reached(self) -> MemoryStore:
+    def _reached(self) -> MemoryKeyValueStore:
         if self._unanswered is not None:
             raise Unavailable(f"etcd in memory does not answer: {self._unanswered}")
         return self.store

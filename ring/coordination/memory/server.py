@@ -9,14 +9,14 @@ from evenlane.ring.coordination.ports import (
     Compare,
     CoordinationError,
     CreatedAt,
-    Delete,
+    DeleteKey,
     Event,
     HeldUnder,
     KeyValue,
     LeaseGone,
     Listing,
     Op,
-    Put,
+    PutKey,
     TxnResult,
 )
 
@@ -36,7 +36,7 @@ class Backup:
     leases: Mapping[int, int] = field(default_factory=dict)
 
 
-class MemoryStore:
+class MemoryKeyValueStore:
     """The content of an etcd cluster; shared by the clients of a test or a simulation."""
 
     def __init__(self, *, most_history: int = _MOST_HISTORY) -> None:
@@ -95,7 +95,7 @@ class MemoryStore:
     def revoke(self, lease: int) -> None:
         ended = self._leases.pop(lease, None)
         if ended is not None:
-            self._apply([Delete(key) for key in sorted(ended.keys)])
+            self._apply([DeleteKey(key) for key in sorted(ended.keys)])
 
     def advance(self, seconds: float) -> None:
         """Let time pass; leases that weren't kept alive expire, the earliest first."""
@@ -156,7 +156,7 @@ class MemoryStore:
     def _check(self, ops: Sequence[Op]) -> None:
         if len(ops) > MOST_OPS:
             raise CoordinationError("too many operations in txn request")
-        puts = [op for op in ops if isinstance(op, Put)]
+        puts = [op for op in ops if isinstance(op, PutKey)]
         if len({op.key for op in puts}) < len(puts):
             raise CoordinationError("duplicate key given in txn request")
         if any(not op.key for op in ops):
@@ -176,7 +176,7 @@ class MemoryStore:
         return at == compare.revision
 
     def _apply(self, ops: Sequence[Op]) -> None:
-        if any(isinstance(op, Put) and op.lease and op.lease not in self._leases for op in ops):
+        if any(isinstance(op, PutKey) and op.lease and op.lease not in self._leases for op in ops):
             raise LeaseGone("the lease has expired or was revoked")
         events = [event for op in ops if (event := self._done(op, self.revision + 1)) is not None]
         if not events:
@@ -192,7 +192,7 @@ class MemoryStore:
         before = self._keys.pop(op.key, None)
         if before is not None and before.lease in self._leases:
             self._leases[before.lease].keys.discard(op.key)
-        if isinstance(op, Put):
+        if isinstance(op, PutKey):
             created = before.create_revision if before is not None else revision
             stored = KeyValue(op.key, op.value, created, revision, op.lease)
             self._keys[op.key] = stored

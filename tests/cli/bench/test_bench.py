@@ -11,7 +11,7 @@ import pytest
 
 from evenlane.engine.cli.bench import table
 from evenlane.engine.cli.main import run
-from evenlane.engine.cli.progress import Shown
+from evenlane.engine.cli.progress import ProgressDisplay
 from evenlane.engine.proof import registry as catalog
 from evenlane.engine.proof.report import Bar, Report
 from evenlane.engine.proof.scenario import Scenario
@@ -115,7 +115,7 @@ def test_progress_never_goes_back(monkeypatch, capsys):
 
     shares = []
     monkeypatch.setattr(catalog, "SCENARIOS", {"parallel": Parallel})
-    monkeypatch.setattr(Shown, "update", lambda _, share, what: shares.append(share))
+    monkeypatch.setattr(ProgressDisplay, "update", lambda _, share, what: shares.append(share))
     assert 0 == run(["bench", "parallel", "--sim"])
     assert [0.2, 0.2, 0.3] == shares
     capsys.readouterr()

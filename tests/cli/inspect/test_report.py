@@ -15,7 +15,7 @@ def requests(monkeypatch):
 
     def make(request, _master):
         requests.append(request)
-        return job.Written(["report.json"], {"tenants": [], "quotas": [], "from": None, "to": None})
+        return job.ReportFiles(["report.json"], {"tenants": [], "quotas": [], "from": None, "to": None})
 
     monkeypatch.setattr(job, "ask", lambda _request: None)
     monkeypatch.setattr(command, "_made", make)

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from evenlane.engine.cli.run.claims import Claimant, Claims, claimed, shared
+from evenlane.engine.cli.run.claims import Claimant, ProcessClaims, claimed, shared
 from tests.support.cli.fakes import ROOT
 
 
@@ -19,7 +19,7 @@ def memory():
 
 
 def test_new_memory_has_no_claims(memory):
-    assert Claims() == claimed(memory)
+    assert ProcessClaims() == claimed(memory)
 
 
 def test_last_write_replaces_earlier_claims(memory):
@@ -27,9 +27,9 @@ def test_last_write_replaces_earlier_claims(memory):
     node = Claimant(memory)
     node.holds([1])
     node.holds([1, 1 << 62])
-    assert Claims(leases=(1, 1 << 62)) == claimed(memory)
+    assert ProcessClaims(leases=(1, 1 << 62)) == claimed(memory)
     node.holds([])
-    assert Claims() == claimed(memory)
+    assert ProcessClaims() == claimed(memory)
 
 
 def test_leases_and_loans_are_independent(memory):
@@ -38,9 +38,9 @@ def test_leases_and_loans_are_independent(memory):
     node.holds([1])
     node.lends({"acme": 5})
     node.holds([2])
-    assert Claims(leases=(2,), lent={"acme": 5}) == claimed(memory)
+    assert ProcessClaims(leases=(2,), lent={"acme": 5}) == claimed(memory)
     node.lends({})
-    assert Claims(leases=(2,)) == claimed(memory)
+    assert ProcessClaims(leases=(2,)) == claimed(memory)
 
 
 def test_claims_may_have_any_size(memory):
@@ -73,6 +73,6 @@ def test_killed_process_leaves_its_last_complete_claims(memory):
     number = claims.leases[0]
     assert number >= 2_000
     assert claims in (
-        Claims(leases=(number,) * 3, lent={f"p{n}": number + later for n in range((number + later) % 1_000)})
+        ProcessClaims(leases=(number,) * 3, lent={f"p{n}": number + later for n in range((number + later) % 1_000)})
         for later in (0, 1)
     )

@@ -7,11 +7,11 @@ from structlog.testing import capture_logs
 
 from evenlane.engine.base import names
 from evenlane.engine.base.clock import now_ns
-from evenlane.engine.cli.run.claims import Claims
+from evenlane.engine.cli.run.claims import ProcessClaims
 from evenlane.engine.cli.run.lease_revoker import Revoker
 from evenlane.engine.errors import ConfigError
 from evenlane.ring.coordination.memory.client import MemoryCoordination
-from evenlane.ring.coordination.ports import CoordinationError, CreatedAt, Delete, Put
+from evenlane.ring.coordination.ports import CoordinationError, CreatedAt, DeleteKey, PutKey
 from evenlane.ring.membership.records import MOST_BYTES, HeldRecord, OwnerRecord, decode, encode
 from tests.support.until import until
 
@@ -63,13 +63,13 @@ async def revoked(etcd, claims, client=None):
 
 async def test_keys_of_dead_node_are_deleted_at_once(etcd, dead):
     """Z1, E7"""
-    assert [REVOKED] == await revoked(etcd, Claims(leases=(dead.lease,)))
+    assert [REVOKED] == await revoked(etcd, ProcessClaims(leases=(dead.lease,)))
     assert [] == await dead.keys()
 
 
 async def test_other_leases_of_the_same_node_stay(etcd, dead):
     """Z1: a node that returned under the same name has another lease."""
-    claims = Claims(leases=(dead.lease,))
+    claims = ProcessClaims(leases=(dead.lease,))
     await etcd.revoke(dead.lease)
     await dead.owned(3)
     await revoked(etcd, claims)
@@ -78,7 +78,7 @@ async def test_other_leases_of_the_same_node_stay(etcd, dead):
 
 async def test_ended_lease_counts_as_revoked(etcd, dead):
     etcd.advance(601)
-    assert [REVOKED] == await revoked(etcd, Claims(leases=(dead.lease, 77)))
+    assert [REVOKED] == await revoked(etcd, ProcessClaims(leases=(dead.lease, 77)))
 
 
 async def test_revoking_is_retried_until_etcd_answers(etcd, dead):
@@ -86,7 +86,9 @@ async def test_revoking_is_retried_until_etcd_answers(etcd, dead):
     client = etcd.peer()
     client.cut()
     with capture_logs() as lines:
-        revoking = asyncio.create_task(Revoker(lambda: client, "online").revoke("a", Claims(leases=(dead.lease,))))
+        revoking = asyncio.create_task(
+            Revoker(lambda: client, "online").revoke("a", ProcessClaims(leases=(dead.lease,)))
+        )
         await until(lambda: lines)
         assert ["nodes/a", "owners/3", "owners/5"] == await dead.keys()
         client.heal()
@@ -101,7 +103,7 @@ class Refusing(MemoryCoordination):
 
 
 async def test_refusal_of_etcd_is_not_retried(etcd, dead):
-    assert [LEFT] == await revoked(etcd, Claims(leases=(dead.lease,)), lambda: Refusing(etcd.store))
+    assert [LEFT] == await revoked(etcd, ProcessClaims(leases=(dead.lease,)), lambda: Refusing(etcd.store))
     assert ["nodes/a", "owners/3", "owners/5"] == await dead.keys()
 
 
@@ -109,14 +111,14 @@ async def test_invalid_client_configuration_is_logged(etcd, dead):
     def failing():
         raise ConfigError("the certificate is gone")
 
-    assert [LEFT] == await revoked(etcd, Claims(leases=(dead.lease,)), failing)
+    assert [LEFT] == await revoked(etcd, ProcessClaims(leases=(dead.lease,)), failing)
 
 
 async def test_next_owners_get_the_loans(etcd, dead):
     """Q: quota that others may still use is recorded as in an orderly release, before a new owner starts."""
     epoch = (await etcd.get(key("owners", 3))).create_revision
     lent = {"acme": now_ns() + 60 * SECOND, "other": now_ns() + 30 * SECOND, "over": now_ns() - 1}
-    assert [REVOKED] == await revoked(etcd, Claims(leases=(dead.lease,), lent=lent))
+    assert [REVOKED] == await revoked(etcd, ProcessClaims(leases=(dead.lease,), lent=lent))
     assert [f"held/3/{epoch}", f"held/5/{epoch + 1}"] == await dead.keys()
     item = await etcd.get(key("held", 3, epoch))
     record = decode(HeldRecord, item.key, item.value)
@@ -127,7 +129,7 @@ async def test_next_owners_get_the_loans(etcd, dead):
 
 
 async def test_ended_loans_leave_no_record(etcd, dead):
-    await revoked(etcd, Claims(leases=(dead.lease,), lent={"acme": now_ns() - 1}))
+    await revoked(etcd, ProcessClaims(leases=(dead.lease,), lent={"acme": now_ns() - 1}))
     assert [] == await dead.keys()
 
 
@@ -136,7 +138,7 @@ class Late(MemoryCoordination):
 
     def __init__(self, store, owner, held):
         super().__init__(store)
-        self.release = [[CreatedAt(owner.key, owner.create_revision)], [held, Delete(owner.key)]]
+        self.release = [[CreatedAt(owner.key, owner.create_revision)], [held, DeleteKey(owner.key)]]
 
     async def txn(self, compare, then, otherwise=()):
         if self.release:
@@ -149,8 +151,10 @@ async def test_late_own_release_keeps_the_loans(etcd, dead):
     """Q: the record of that release is bound to the lease, so the lease stays until the loans have ended."""
     owner = await etcd.get(key("owners", 3))
     until_ns = now_ns() + SECOND // 2
-    held = Put(key("held", 3, owner.create_revision), b"{}", dead.lease)
-    await revoked(etcd, Claims(leases=(dead.lease,), lent={"acme": until_ns}), lambda: Late(etcd.store, owner, held))
+    held = PutKey(key("held", 3, owner.create_revision), b"{}", dead.lease)
+    await revoked(
+        etcd, ProcessClaims(leases=(dead.lease,), lent={"acme": until_ns}), lambda: Late(etcd.store, owner, held)
+    )
     assert now_ns() >= until_ns
     assert [f"held/5/{owner.create_revision + 1}"] == await dead.keys()
 
@@ -159,6 +163,6 @@ async def test_loans_too_many_for_a_record_delay_the_revocation(etcd, dead):
     """Q"""
     until_ns = now_ns() + SECOND // 2
     lent = {f"{number:0100}": until_ns for number in range(MOST_BYTES // 100)}
-    await revoked(etcd, Claims(leases=(dead.lease,), lent=lent))
+    await revoked(etcd, ProcessClaims(leases=(dead.lease,), lent=lent))
     assert now_ns() >= until_ns
     assert [] == await dead.keys()

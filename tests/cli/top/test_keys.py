@@ -9,7 +9,7 @@ from textual.worker import WorkerFailed
 
 from evenlane.engine.admin.overview.messages import Band, Row
 from evenlane.engine.cli.top.app import TopApp
-from evenlane.engine.cli.top.dialogs import Confirm, Help
+from evenlane.engine.cli.top.dialogs import ConfirmDialog, HelpDialog
 from evenlane.engine.cli.top.list_widget import TenantList
 from evenlane.engine.cli.top.view_state import ViewState
 from evenlane.engine.errors import EvenlaneError, Unreachable
@@ -136,10 +136,10 @@ async def test_pause_needs_confirmation():
     """The result is shown, and a new overview is requested."""
     async with running() as (app, fake, pilot):
         await pressed(pilot, "p")
-        assert isinstance(app.screen, Confirm)
+        assert isinstance(app.screen, ConfirmDialog)
         await pressed(pilot, "n")
         await pressed(pilot, "p", "escape")
-        assert ([], False) == (fake.switched, isinstance(app.screen, Confirm))
+        assert ([], False) == (fake.switched, isinstance(app.screen, ConfirmDialog))
         before = fake.looks
         await pressed(pilot, "p", "y")
         await until(lambda: text(app, "message") == "acme: done")
@@ -159,7 +159,7 @@ async def test_paused_topic_is_resumed_and_refusal_is_shown():
 async def test_project_without_topic_cannot_be_paused():
     async with running(shown(Row("acme", ACME.bands))) as (app, fake, pilot):
         await pressed(pilot, "p")
-        assert (False, []) == (isinstance(app.screen, Confirm), fake.switched)
+        assert (False, []) == (isinstance(app.screen, ConfirmDialog), fake.switched)
         assert text(app, "message").startswith("acme has no topic")
 
 
@@ -180,7 +180,7 @@ async def test_pane_shows_why_the_chosen_tenant_waits():
 async def test_frozen_screen_asks_for_no_overview():
     async with running() as (app, fake, pilot):
         await pressed(pilot, "question_mark")
-        assert isinstance(app.screen, Help)
+        assert isinstance(app.screen, HelpDialog)
         await pressed(pilot, "escape", "space")
         assert "FROZEN" in text(app, "head")
         fake.document = shown(IDLE)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from evenlane.ring.coordination.etcd.client import EtcdCoordination
-from evenlane.ring.coordination.ports import Delete, Put
+from evenlane.ring.coordination.ports import DeleteKey, PutKey
 
 pytestmark = pytest.mark.real
 
@@ -22,7 +22,7 @@ def wipe(etcd, own_env):
     async def work():
         client = EtcdCoordination([etcd.endpoint])
         for item in (await client.list(f"/evenlane/{own_env}/")).items:
-            await client.txn([], [Delete(item.key)])
+            await client.txn([], [DeleteKey(item.key)])
         await client.close()
 
     return lambda: asyncio.run(work())
@@ -109,7 +109,7 @@ def test_export_without_topics_is_an_empty_object(topics):
 def test_export_lists_at_most_a_hundred_notes(topics, etcd, own_env):
     async def write_invalid_specs():
         client = EtcdCoordination([etcd.endpoint])
-        await client.txn([], [Put(f"/evenlane/{own_env}/topics/p{n:03}", b"{}") for n in range(102)])
+        await client.txn([], [PutKey(f"/evenlane/{own_env}/topics/p{n:03}", b"{}") for n in range(102)])
         await client.close()
 
     asyncio.run(write_invalid_specs())

@@ -8,11 +8,11 @@ from evenlane.ring.coordination.ports import (
     Absent,
     CoordinationError,
     CreatedAt,
-    Delete,
+    DeleteKey,
     HeldUnder,
     KeyValue,
     ModifiedAt,
-    Put,
+    PutKey,
     TxnResult,
 )
 
@@ -85,7 +85,7 @@ class TestList:
         """E2: tens of thousands of topics are listed by one call."""
         names = [f"{world.prefix}{n:05}" for n in range(2_500)]
         for start in range(0, len(names), 125):
-            await client.txn([], [Put(name, name.encode()) for name in names[start : start + 125]])
+            await client.txn([], [PutKey(name, name.encode()) for name in names[start : start + 125]])
         found = await client.list(world.prefix)
         assert names == [item.key for item in found.items]
         assert names[-1].encode() == found.items[-1].value
@@ -95,25 +95,25 @@ class TestTransaction:
     async def test_one_of_many_creates_key(self, world, client):
         """P4: of many nodes that want the leader's key, one gets it."""
         key = world.prefix + "leader"
-        results = await asyncio.gather(*(client.txn([Absent(key)], [Put(key, str(n).encode())]) for n in range(20)))
+        results = await asyncio.gather(*(client.txn([Absent(key)], [PutKey(key, str(n).encode())]) for n in range(20)))
         assert [True] == [result.succeeded for result in results if result.succeeded]
 
     async def test_failed_comparison_carries_out_other_arm(self, world, client):
         key, note = world.prefix + "a", world.prefix + "note"
         await client.put(key, b"1")
-        result = await client.txn([Absent(key)], [Put(key, b"2")], [Put(note, b"taken"), Delete(key)])
+        result = await client.txn([Absent(key)], [PutKey(key, b"2")], [PutKey(note, b"taken"), DeleteKey(key)])
         assert TxnResult(False, (await client.get(note)).create_revision) == result
         assert await client.get(key) is None
 
     async def test_failed_transaction_without_other_arm_changes_nothing(self, world, client):
         revision = await client.put(world.prefix + "a", b"1")
-        result = await client.txn([Absent(world.prefix + "a")], [Put(world.prefix + "b", b"")])
+        result = await client.txn([Absent(world.prefix + "a")], [PutKey(world.prefix + "b", b"")])
         assert TxnResult(False, revision) == result
 
     async def test_operations_of_arm_share_revision(self, world, client):
         await client.put(world.prefix + "old", b"")
         result = await client.txn(
-            [], [Put(world.prefix + "a", b"1"), Put(world.prefix + "b", b"2"), Delete(world.prefix + "old")]
+            [], [PutKey(world.prefix + "a", b"1"), PutKey(world.prefix + "b", b"2"), DeleteKey(world.prefix + "old")]
         )
         found = await client.list(world.prefix)
         assert [("a", result.revision), ("b", result.revision)] == [
@@ -125,16 +125,16 @@ class TestTransaction:
         key = world.prefix + "owner"
         epoch = await client.put(key, b"a")
         await client.put(key, b"b")
-        assert not (await client.txn([CreatedAt(key, epoch + 1)], [Delete(key)])).succeeded
-        assert (await client.txn([CreatedAt(key, epoch)], [Delete(key)])).succeeded
-        assert not (await client.txn([CreatedAt(key, epoch)], [Put(key, b"c")])).succeeded
+        assert not (await client.txn([CreatedAt(key, epoch + 1)], [DeleteKey(key)])).succeeded
+        assert (await client.txn([CreatedAt(key, epoch)], [DeleteKey(key)])).succeeded
+        assert not (await client.txn([CreatedAt(key, epoch)], [PutKey(key, b"c")])).succeeded
 
     async def test_modified_at_compares_mod_revision(self, world, client):
         key = world.prefix + "plan"
         first = await client.put(key, b"a")
         second = await client.put(key, b"b")
-        assert not (await client.txn([ModifiedAt(key, first)], [Put(key, b"c")])).succeeded
-        assert (await client.txn([ModifiedAt(key, second)], [Put(key, b"c")])).succeeded
+        assert not (await client.txn([ModifiedAt(key, first)], [PutKey(key, b"c")])).succeeded
+        assert (await client.txn([ModifiedAt(key, second)], [PutKey(key, b"c")])).succeeded
 
     async def test_held_under_compares_lease(self, world, client):
         """O: after etcd was rolled back, a key with the same create revision may be another owner's."""
@@ -144,10 +144,10 @@ class TestTransaction:
         assert not (await client.txn([HeldUnder(key, lease)], [])).succeeded
         await client.put(key, b"a", lease)
         for wrong in (other, 0):
-            assert not (await client.txn([HeldUnder(key, wrong)], [Delete(key)])).succeeded
-        assert (await client.txn([HeldUnder(key, lease)], [Put(key, b"b")])).succeeded
+            assert not (await client.txn([HeldUnder(key, wrong)], [DeleteKey(key)])).succeeded
+        assert (await client.txn([HeldUnder(key, lease)], [PutKey(key, b"b")])).succeeded
         assert not (await client.txn([HeldUnder(key, lease)], [])).succeeded
-        assert (await client.txn([HeldUnder(key, 0)], [Delete(key)])).succeeded
+        assert (await client.txn([HeldUnder(key, 0)], [DeleteKey(key)])).succeeded
 
     async def test_all_comparisons_must_hold(self, world, client):
         key = world.prefix + "a"
@@ -157,11 +157,11 @@ class TestTransaction:
         assert not (await client.txn([held, broken], [])).succeeded
 
     async def test_128_operations_are_accepted_and_129_refused(self, world, client):
-        puts = [Put(f"{world.prefix}{n}", b"") for n in range(129)]
+        puts = [PutKey(f"{world.prefix}{n}", b"") for n in range(129)]
         assert (await client.txn([], puts[:128])).succeeded
         with pytest.raises(CoordinationError, match="too many operations"):
             await client.txn([], puts)
 
     async def test_key_put_twice_is_refused(self, world, client):
         with pytest.raises(CoordinationError, match="duplicate key"):
-            await client.txn([], [Put(world.prefix + "a", b"1"), Put(world.prefix + "a", b"2")])
+            await client.txn([], [PutKey(world.prefix + "a", b"1"), PutKey(world.prefix + "a", b"2")])

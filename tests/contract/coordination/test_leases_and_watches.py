@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from evenlane.ring.coordination.ports import Event, KeyValue, LeaseGone, Listing, Put, Unavailable
+from evenlane.ring.coordination.ports import Event, KeyValue, LeaseGone, Listing, PutKey, Unavailable
 from tests.support.etcd.harness import listing, next_update, short
 
 
@@ -23,7 +23,7 @@ class TestLease:
         """P5: a watch reports a node's death, at one revision for all its keys."""
         lease = await client.grant(1)
         await client.put(world.prefix + "kept", b"")
-        await client.txn([], [Put(world.prefix + name, b"", lease) for name in ("a", "b")])
+        await client.txn([], [PutKey(world.prefix + name, b"", lease) for name in ("a", "b")])
         watch = client.watch(world.prefix)
         assert ("listing", "a", "b", "kept") == short(await next_update(watch))
         await world.pass_time(1.5)
@@ -51,7 +51,7 @@ class TestLease:
         lease, other = await client.grant(60), await client.grant(60)
         a, b, c = (world.prefix + name for name in "abc")
         assert frozenset() == await client.lease_keys(lease)
-        await client.txn([], [Put(a, b"", lease), Put(b, b"", lease), Put(c, b"", other)])
+        await client.txn([], [PutKey(a, b"", lease), PutKey(b, b"", lease), PutKey(c, b"", other)])
         assert {a, b} == await client.lease_keys(lease)
         await client.delete(a)
         await client.put(b, b"", other)
@@ -85,7 +85,7 @@ class TestLease:
         with pytest.raises(LeaseGone):
             await client.put(world.prefix + "a", b"", lease)
         with pytest.raises(LeaseGone):
-            await client.txn([], [Put(world.prefix + "b", b""), Put(world.prefix + "a", b"", lease)])
+            await client.txn([], [PutKey(world.prefix + "b", b""), PutKey(world.prefix + "a", b"", lease)])
         assert () == (await client.list(world.prefix)).items
 
     async def test_key_put_without_lease_outlives_it(self, world, client):

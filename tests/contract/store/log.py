@@ -67,7 +67,7 @@ class LogContract:
     async def test_too_large_log_record_is_refused(self, world):
         with pytest.raises(TooLarge):
             await world.store.append_log(LANE, b"x" * (world.store.max_payload + 1), 0)
-        assert world.store.connected
+        assert world.store.is_connected
         assert ([], 0) == await logged(world.store, LANE)
 
     async def test_unreadable_log_record_error_names_its_place(self, world):

@@ -78,7 +78,7 @@ class PutContract:
         await world.store.put(subject(world.env), headers, b"x" * room)
         with pytest.raises(TooLarge, match=str(world.store.max_payload)):
             await world.store.put(subject(world.env), with_id("acme:too"), b"x" * (room + 1))
-        assert world.store.connected
+        assert world.store.is_connected
         assert [2] == await fill(world, 1)
 
     async def test_put_without_stream_is_lost(self, world):

@@ -145,7 +145,7 @@ async def test_put_to_subject_of_5_000_bytes_is_lost_alone(world):
     before = world.store.incarnation
     with pytest.raises(Lost):
         await world.store.put(subject(world.env, project="x" * 5_000), b"", b"")
-    await until(lambda: world.store.connected and world.store.incarnation > before + 1)
+    await until(lambda: world.store.is_connected and world.store.incarnation > before + 1)
     assert [1] == await fill(world, 1)
 
 
@@ -153,7 +153,7 @@ async def test_unsent_puts_are_not_sent_after_reconnect(world):
     """Their callers got Lost, and have retried by then."""
     await world.server.kill()
     late = []
-    while world.store.connected:  # the store hasn't noticed the end yet
+    while world.store.is_connected:  # the store hasn't noticed the end yet
         late.append(world.store.put(subject(world.env), b"", b"late"))
         await asyncio.sleep(0)
     outcomes = await asyncio.gather(*late, return_exceptions=True)

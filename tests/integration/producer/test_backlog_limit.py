@@ -16,7 +16,7 @@ from evenlane.engine.node.node import Node
 from evenlane.engine.node.services.backlog_reporter import BacklogReporter
 from evenlane.engine.producer.producer import Producer
 from evenlane.engine.producer.put import Put
-from evenlane.engine.producer.tuning import Tuning
+from evenlane.engine.producer.tuning import ProducerTuning
 from tests.support.streams import all_stored
 from tests.support.topics import put_specs
 from tests.support.until import until
@@ -107,7 +107,7 @@ async def test_puts_are_taken_again_once_node_reports_handled_messages(settings)
         await gate.wait()
 
     producer = Producer(settings=settings)
-    producer.tuning = Tuning(counted_s=30.0)
+    producer.tuning = ProducerTuning(counted_s=30.0)
     async with (
         topics(settings, acme='{"qps": 100000, "max_backlog": 300}') as (cluster_config, topic_cache),
         node(settings, cluster_config, topic_cache, handle),

@@ -75,7 +75,7 @@ async def test_late_nats_is_reached(tmp_path):
         await until(lambda: notices)
         await server.start()
         await waiting
-        assert store.connected
+        assert store.is_connected
         await store.prepare([LaneId("lanes", 0)])
         assert 0 == (await store.state(LaneId("lanes", 0))).last
         await store.close()

@@ -4,7 +4,7 @@ import json
 
 from nats.aio.client import Client
 
-from evenlane.engine.core.wire.meter_record import Head, LaneRow, QueueRow, TopicRow, encode
+from evenlane.engine.core.wire.meter_record import LaneRow, QueueRow, RecordHead, TopicRow, encode
 from evenlane.engine.store.jetstream.streams import dead_config, meter_config
 
 SECOND = 1_000_000_000
@@ -14,7 +14,7 @@ AT = 1_800_000_000 * SECOND
 
 
 def head(number=1, **fields):
-    return Head(**{
+    return RecordHead(**{
         "node": "node-1", "run": 5, "number": number, "after": number - 1, "at": AT, "span": 10 * SECOND, "slots": 64,
         "priorities": ("high", "mid", "low"),
     } | fields)  # fmt: skip

@@ -10,8 +10,8 @@ from pyspark.sql.datasource import EqualTo, GreaterThan, In, IsNotNull, LessThan
 
 from evenlane.engine.core.export_port import Range
 from evenlane.engine.errors import ConfigError
-from evenlane.spark.source.filters import Narrow, narrowed
-from evenlane.spark.source.options import Span, parse
+from evenlane.spark.source.filters import ReadFilter, narrowed
+from evenlane.spark.source.options import TimeRange, parse
 from evenlane.spark.source.plan import tasks
 from evenlane.spark.source.streaming import advanced
 
@@ -92,7 +92,7 @@ def test_filters_narrow_the_read():
             GreaterThan(("stored",), NOON), LessThanOrEqual(("at",), NOON), EqualTo(("project",), "acme"),
             In(("partition",), (1, 2)), EqualTo(("partition",), 2), IsNotNull(("node",)), EqualTo(("body", "x"), 1),
         ],
-        Narrow(Span(since=5)),
+        ReadFilter(TimeRange(since=5)),
     )  # fmt: skip
     assert NOON_NS == by.span.since
     assert NOON_NS + 600 * SECOND + 1_000 == by.span.until

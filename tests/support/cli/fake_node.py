@@ -21,7 +21,7 @@ import time
 from pathlib import Path
 
 from evenlane.engine.cli.run.claims import Claimant
-from evenlane.engine.cli.run.lifeline import KILL_AFTER_S, Lifeline, Ready
+from evenlane.engine.cli.run.lifeline import KILL_AFTER_S, Lifeline, NodeReady
 
 _FOLDER = Path(os.environ["FAKE_NODES"])
 _FLAGS = dict(part.removeprefix("--").split("=", 1) for part in sys.argv[1:] if "=" in part)
@@ -65,7 +65,7 @@ if word == "joined":
 if word == "dies":
     sys.exit(int(code[0]))
 if word != "mute":
-    line.ready(Ready(4, 7))
+    line.ready(NodeReady(4, 7))
 if word == "done":
     sys.exit(int(code[0]))
 if word == "kill":

@@ -3,7 +3,7 @@
 import sys
 from pathlib import Path
 
-from evenlane.engine.cli.run.claims import Claims
+from evenlane.engine.cli.run.claims import ProcessClaims
 from evenlane.engine.cli.run.supervisor import Supervisor
 from tests.support import ROOT
 
@@ -16,14 +16,14 @@ class Fakes:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.revoked: list[tuple[str, Claims]] = []
+        self.revoked: list[tuple[str, ProcessClaims]] = []
         self.environ = {"FAKE_NODES": str(folder), "PYTHONPATH": str(ROOT)}
 
     def __call__(self, *scripts: str, drain_grace_s: float = 10.0) -> Supervisor:
         self.write(*scripts)
         return Supervisor("n", len(scripts), [], environ=self.environ, drain_grace_s=drain_grace_s, revoke=self._revoke)
 
-    async def _revoke(self, node: str, claims: Claims) -> None:
+    async def _revoke(self, node: str, claims: ProcessClaims) -> None:
         self.revoked.append((node, claims))
 
     def write(self, *scripts: str) -> None:

@@ -8,7 +8,7 @@ from evenlane.engine.http.app import app
 from evenlane.engine.http.live_feed import LiveFeed
 from evenlane.engine.http.readiness import Readiness
 from evenlane.engine.http.server.auth import AccessControl
-from evenlane.engine.http.server.server import HttpServer, Tuning
+from evenlane.engine.http.server.server import HttpServer, ServerTuning
 from evenlane.engine.telemetry.prometheus.exposition import Page
 
 QUICK = {"every_s": 0.1, "fresh_ns": 1_000_000}
@@ -91,7 +91,7 @@ class FakeNode:
             raise self.fails
 
 
-def server_of(node, host="127.0.0.1", port=0, token=TOKEN, tuning=Tuning()):  # noqa: B008 - frozen
+def server_of(node, host="127.0.0.1", port=0, token=TOKEN, tuning=ServerTuning()):  # noqa: B008 - frozen
     return HttpServer(app(node, AccessControl(lambda: token)), host, port, node.watching.close, tuning)
 
 
@@ -99,7 +99,7 @@ def server_of(node, host="127.0.0.1", port=0, token=TOKEN, tuning=Tuning()):  # 
 async def served(node=None, host="127.0.0.1", token=TOKEN, **tuning):
     """Yields (get, node): `await get(path)` returns status, headers and text."""
     node = node or FakeNode()
-    server = server_of(node, host, token=token, tuning=Tuning(**tuning))
+    server = server_of(node, host, token=token, tuning=ServerTuning(**tuning))
     await server.open()
     async with aiohttp.ClientSession() as client:
 

@@ -49,7 +49,7 @@ async def main(tenants: int) -> None:
         lane.take_in(lane_subject("online", 0, project, 0, "mid").encode(), sequence, 0, b"", b"x" * 100)
     waiting = psutil.Process().memory_info().rss
     started = 0
-    while (message := node.dispatcher.take(now_ns())) is not None:
+    while (message := node.dispatcher.next_message(now_ns())) is not None:
         node.scheduler.done(message.queue, now_ns(), 0)
         started += 1
     assert tenants == started

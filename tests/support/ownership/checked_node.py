@@ -1,6 +1,6 @@
 """A node on the model of etcd whose requests, answers and events are single calls, in any order."""
 
-from evenlane.ring.membership.actions import Acquire, Close, Confirm, Drop, Mark, Open, Release
+from evenlane.ring.membership.actions import Acquire, Close, ConfirmGeneration, Drop, Mark, Open, Release
 from evenlane.ring.membership.member import Member
 from evenlane.ring.membership.owner_keys import Owner
 
@@ -59,7 +59,7 @@ class Node:
                     self.requests.append(Request(action, self.lease))
                 case Drop():
                     self.ended.add(tuple(action))
-                case Confirm(generation):
+                case ConfirmGeneration(generation):
                     assert generation > self.confirmed
                     self.confirmed = generation
                     assert sorted(self.member.desired) == self.member.owned

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 
 from evenlane.engine.core.lane.handoff_state import HandoffState, StreamIdentity
-from evenlane.ring.membership.actions import Acquire, Clear, Close, Confirm, Drop, Mark, Open, Release
+from evenlane.ring.membership.actions import Acquire, Clear, Close, ConfirmGeneration, Drop, Mark, Open, Release
 from evenlane.ring.membership.member import Member
 from evenlane.ring.membership.owner_keys import Owner
 from tests.support.ownership.etcd_model import Etcd as Model
@@ -122,7 +122,7 @@ class Node:
                 case Clear(partition):
                     self.record(f"clears the key of {partition}")
                     self.requests.append(action)
-                case Confirm(generation):
+                case ConfirmGeneration(generation):
                     self.record(f"confirms generation {generation}")
 
     def _open(self, partition, epoch):

@@ -60,7 +60,7 @@ class SchedulerWorld:
             self.scheduler.done(queue, self.now, self.now - began)
 
     def why(self, name):
-        return self.scheduler.why(self._queue(name), self.now)
+        return self.scheduler.wait_reason(self._queue(name), self.now)
 
     # ---- the simulation
 

@@ -118,7 +118,7 @@ class JetStreamHarness:
         stores = {store: store.incarnation for store in (self.store, self.second)}
         await self.server.start()
         await until(
-            lambda: all(store.connected and store.incarnation > old for store, old in stores.items()),
+            lambda: all(store.is_connected and store.incarnation > old for store, old in stores.items()),
             what="both connections to be back",
         )
 

@@ -6,7 +6,7 @@ import socket
 import pytest
 
 from evenlane.engine.base import process_stats
-from evenlane.engine.base.process_stats import ProcessStats, Sample, share
+from evenlane.engine.base.process_stats import CpuSample, ProcessStats, share
 from tests.support.until import until
 
 SECOND = 1_000_000_000
@@ -25,14 +25,19 @@ SECOND = 1_000_000_000
 )
 def test_share_is_processor_time_over_wall_time(cpu_ns, wall_ns, expected):
     """P2."""
-    start = Sample(7 * SECOND, 100 * SECOND)
-    assert expected == share(start, Sample(start.cpu_ns + cpu_ns, start.wall_ns + wall_ns))
+    start = CpuSample(7 * SECOND, 100 * SECOND)
+    assert expected == share(start, CpuSample(start.cpu_ns + cpu_ns, start.wall_ns + wall_ns))
 
 
 def test_cpu_covers_the_time_since_the_last_call():
     """P2."""
     samples = iter(
-        [Sample(0, 0), Sample(SECOND, 2 * SECOND), Sample(SECOND, 4 * SECOND), Sample(2 * SECOND, 5 * SECOND)]
+        [
+            CpuSample(0, 0),
+            CpuSample(SECOND, 2 * SECOND),
+            CpuSample(SECOND, 4 * SECOND),
+            CpuSample(2 * SECOND, 5 * SECOND),
+        ]
     )
     stats = ProcessStats(lambda: next(samples))
     assert [0.5, 0.0, 1.0] == [stats.cpu() for _ in range(3)]
@@ -42,10 +47,10 @@ def test_cpu_asked_too_soon_is_the_last_one():
     """P2: within one tick of the kernel's clock, the share would be zero or far too high."""
     samples = iter(
         [
-            Sample(0, 0),
-            Sample(SECOND, 2 * SECOND),
-            Sample(SECOND + 5_000_000, 2 * SECOND + 5_000_000),
-            Sample(2 * SECOND, 4 * SECOND),
+            CpuSample(0, 0),
+            CpuSample(SECOND, 2 * SECOND),
+            CpuSample(SECOND + 5_000_000, 2 * SECOND + 5_000_000),
+            CpuSample(2 * SECOND, 4 * SECOND),
         ]
     )
     stats = ProcessStats(lambda: next(samples))
@@ -53,7 +58,7 @@ def test_cpu_asked_too_soon_is_the_last_one():
 
 
 def test_cpu_is_zero_before_any_time_has_passed():
-    assert 0.0 == ProcessStats(lambda: Sample(5, 5)).cpu()
+    assert 0.0 == ProcessStats(lambda: CpuSample(5, 5)).cpu()
 
 
 async def test_busy_process_uses_more_processor_time_than_an_idle_one():

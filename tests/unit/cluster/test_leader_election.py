@@ -6,7 +6,7 @@ import pytest
 
 from evenlane.engine.cluster.leader_election import LeaderElection
 from evenlane.ring.coordination.memory.client import MemoryCoordination
-from evenlane.ring.coordination.ports import Put
+from evenlane.ring.coordination.ports import PutKey
 from tests.support.membership_cluster import ENV
 from tests.support.until import until
 
@@ -47,7 +47,7 @@ async def test_leader_of_the_same_epoch_after_a_rollback_ends_the_term(leader):
     await leader.begin()
     store.restore(wiped)
     other = store.grant(60)
-    store.txn([], [Put(leader.key, b"{}", other)], [])
+    store.txn([], [PutKey(leader.key, b"{}", other)], [])
     assert leader.terms == [store.get(leader.key).create_revision]
     await until(lambda: not leader.election.leading.is_set())
     assert (1, other) == (len(leader.terms), await leader.lease_of_key())

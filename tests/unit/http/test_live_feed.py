@@ -8,7 +8,7 @@ import pytest
 from evenlane.engine.errors import EvenlaneError, Unreachable
 from evenlane.engine.http import live_feed as module
 from evenlane.engine.http.recent_history import RecentHistory
-from evenlane.engine.http.routes.reads import Watched
+from evenlane.engine.http.routes.reads import ViewerStream
 from tests.support.http.serving import OVERVIEW, QUICK, FakeNode, served
 from tests.support.until import until
 
@@ -132,7 +132,7 @@ async def test_viewer_that_is_gone_before_its_first_event_frees_its_place():
     async def gone(_message):
         raise OSError("gone")
 
-    response = Watched(node.watching.watch())
+    response = ViewerStream(node.watching.watch())
     with pytest.raises(OSError, match="gone"):
         await response({"type": "http", "method": "GET"}, never, gone)
     node.watching.watch().leave()

@@ -67,8 +67,8 @@ async def test_project_without_topic_costs_one_read(made):
     outcomes = await asyncio.gather(*(auto_create.made("acme", REFUSAL) for _ in range(100)), return_exceptions=True)
     assert {REFUSAL} == {*outcomes}
     assert ["/evenlane/online/accepted/acme"] == counted.gets
-    assert auto_create.hopeless("acme")
-    assert not auto_create.hopeless("other")
+    assert auto_create.is_hopeless("acme")
+    assert not auto_create.is_hopeless("other")
 
 
 @pytest.mark.parametrize("made", [0.0], indirect=True)
@@ -91,7 +91,7 @@ async def test_random_names_cause_few_etcd_reads(made):
         with pytest.raises(UnknownProject):
             await auto_create.made(f"dev-{number}", REFUSAL)
     assert 100 == len(counted.gets)
-    assert auto_create.hopeless("dev-1000")
+    assert auto_create.is_hopeless("dev-1000")
 
 
 @pytest.mark.parametrize("made", [3_600.0], indirect=True)

@@ -9,13 +9,13 @@ from evenlane.engine.core.ports import Receipt
 from evenlane.engine.core.wire.backlog_report import BacklogEntry, encoded, subject
 from evenlane.engine.errors import BacklogFull, NotAcknowledged
 from evenlane.engine.producer.put import Put
-from evenlane.engine.producer.tuning import Tuning
+from evenlane.engine.producer.tuning import ProducerTuning
 from evenlane.ring.hashing import partition_of
 from tests.support.until import until
 
 NUMBER = partition_of("acme", 0, 1, 16)
 LANE = LaneId("lanes", NUMBER)
-QUICK = Tuning(counted_s=0.0)
+QUICK = ProducerTuning(counted_s=0.0)
 """Counts are never fresh: each put asks the store."""
 
 
@@ -146,7 +146,7 @@ async def test_malformed_and_future_reports_are_ignored(world):
 async def test_store_is_asked_once_nodes_stop_reporting(world):
     """No node runs any more, or the partition has another owner."""
     nodes = Nodes(world)
-    async with world.producer(counts=nodes, tuning=Tuning(counted_s=0.0, reported_within_s=0.1)) as producer:
+    async with world.producer(counts=nodes, tuning=ProducerTuning(counted_s=0.0, reported_within_s=0.1)) as producer:
         await producer.put("acme", b"")
         await until(lambda: nodes.listener)
 
@@ -161,7 +161,7 @@ async def test_store_is_asked_once_nodes_stop_reporting(world):
 async def test_put_passes_when_store_does_not_count(world):
     """The store may still store messages."""
     world.store.counts_come.clear()
-    async with world.producer(tuning=Tuning(count_within_s=0.05)) as producer:
+    async with world.producer(tuning=ProducerTuning(count_within_s=0.05)) as producer:
         assert isinstance(await producer.put("acme", b""), Receipt)
 
 

@@ -52,8 +52,8 @@ async def test_reason_expires_after_3_s_and_belongs_to_one_stream(world):
         assert UNKNOWN == await replies.reason(SUBJECT, 10.0)
         world.server.fill_disk()
         assert REASON == await replies.reason(SUBJECT, 10.0)
-        assert (REASON, "") == (replies.why(SUBJECT, 12.9), replies.why(SUBJECT, 13.0))
-        assert ("", REASON) == (replies.why("lanes.online.4.acme.0.mid", 11.0), replies.any_reason(11.0))
+        assert (REASON, "") == (replies.reason_for(SUBJECT, 12.9), replies.reason_for(SUBJECT, 13.0))
+        assert ("", REASON) == (replies.reason_for("lanes.online.4.acme.0.mid", 11.0), replies.any_reason(11.0))
         world.server.disconnect()
         assert REASON == await replies.reason(SUBJECT, 11.0), "the reason is still valid"
         assert UNKNOWN == await replies.reason(SUBJECT, 14.0)
@@ -64,9 +64,9 @@ async def test_store_is_asked_once_a_second_for_all_silent_streams(world):
         world.server.fill_disk(names.stream_of(SUBJECT))
         replies = ReplyTimeouts(world.store)
         replies.ask([], 10.0)
-        assert replies.due(10.0), "nothing has been asked"
+        assert replies.is_due(10.0), "nothing has been asked"
         replies.ask([SUBJECT, SUBJECT, "later.online.3.acme.0.mid.1"], 10.0)
-        assert not replies.due(11.5), "the last request has no answer yet"
-        await until(lambda: replies.why(SUBJECT, 10.0), what="the answer")
-        assert (False, True) == (replies.due(10.9), replies.due(11.0))
+        assert not replies.is_due(11.5), "the last request has no answer yet"
+        await until(lambda: replies.reason_for(SUBJECT, 10.0), what="the answer")
+        assert (False, True) == (replies.is_due(10.9), replies.is_due(11.0))
         await replies.close()

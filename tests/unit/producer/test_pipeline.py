@@ -159,9 +159,9 @@ def test_each_put_completes_once_and_releases_its_room(events):
                 answer = {"receipt": RECEIPT, "refused": Refused("no"), "lost": Lost("gone")}.get(event, RECEIPT)
                 world.store.asked[which % len(world.store.asked)][1](answer)
             holding = sum(put.state in {PutState.IN_FLIGHT, PutState.RETRYING} for put in puts)
-            assert (holding == 0) == world.window.empty
+            assert (holding == 0) == world.window.is_empty
         await world.sender.close()
-        assert world.window.empty
+        assert world.window.is_empty
         assert {PutState.DONE} >= {put.state for put in puts}
         outcomes = [put.completion.outcome for put in puts]
         assert all(

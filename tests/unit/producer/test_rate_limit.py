@@ -9,7 +9,7 @@ from evenlane.engine.core.ports import Receipt
 from evenlane.engine.errors import ConfigError, NotAcknowledged
 from evenlane.engine.producer.put import Put
 from evenlane.engine.producer.rate_limit import limiter_of
-from evenlane.engine.producer.tuning import Tuning
+from evenlane.engine.producer.tuning import ProducerTuning
 from tests.support.until import until
 
 
@@ -107,7 +107,7 @@ async def test_waiting_puts_are_bounded_and_source_waits(world):
 
 async def test_changed_quota_applies_to_waiting_puts(world):
     """At the old rate, each would take 100 s."""
-    async with world.producer(admission=1.0, tuning=Tuning(look_s=0.01)) as producer:
+    async with world.producer(admission=1.0, tuning=ProducerTuning(look_s=0.01)) as producer:
         await producer.put("slow", b"one")
         putting = [asyncio.create_task(producer.put("slow", b"%d" % n)) for n in range(3)]
         await asyncio.sleep(0)
@@ -128,7 +128,7 @@ async def test_messages_of_key_keep_their_order(world):
 
 
 async def test_cancelled_puts_are_not_sent_and_release_their_room(world):
-    async with world.producer(admission=1.0, window_messages=1, tuning=Tuning(look_s=0.01)) as producer:
+    async with world.producer(admission=1.0, window_messages=1, tuning=ProducerTuning(look_s=0.01)) as producer:
         await producer.put("slow", b"one")
         one = asyncio.create_task(producer.put("slow", b"two"))
         many = asyncio.create_task(producer.put_many([Put("slow", b"three")] * 3))
@@ -184,7 +184,7 @@ async def test_limiters_of_idle_topics_are_dropped(world):
     """M: a producer for tens of thousands of topics."""
     for number in range(100):
         world.topics.set(f"t{number}", '{"qps": 1000000}')
-    async with world.producer(admission=1.0, tuning=Tuning(sweep_from=10)) as producer:
+    async with world.producer(admission=1.0, tuning=ProducerTuning(sweep_from=10)) as producer:
         for number in range(100):
             await producer.put(f"t{number}", b"x")
         assert len(producer._pipeline._rate._topics) < 100

@@ -8,7 +8,7 @@ from evenlane.engine.core.ports import Full, Receipt, Refused
 from evenlane.engine.core.wire import headers as h
 from evenlane.engine.errors import BacklogFull, EvenlaneError, NotAcknowledged, ProducerClosed, PutRefused
 from evenlane.engine.producer.put import Put
-from evenlane.engine.producer.tuning import Tuning
+from evenlane.engine.producer.tuning import ProducerTuning
 from evenlane.engine.store.memory.server import MemoryServer
 from tests.support.until import until
 
@@ -45,7 +45,7 @@ async def test_subject_keeps_order_through_lost_connection(world):
 
 
 async def test_put_without_answer_is_retried_and_stored_once(world):
-    async with world.producer(tuning=Tuning(answer_s=0.05)) as producer:
+    async with world.producer(tuning=ProducerTuning(answer_s=0.05)) as producer:
         world.server.delay_acks()
         putting = asyncio.create_task(producer.put("acme", b"x", id="mine"))
         await until(lambda: len(world.store.tries) > 1)
@@ -56,7 +56,7 @@ async def test_put_without_answer_is_retried_and_stored_once(world):
 
 async def test_late_refusal_of_earlier_try_is_ignored(world):
     """L: the second try is stored, and the refusal of the first one comes late."""
-    async with world.producer(tuning=Tuning(answer_s=0.05)) as producer:
+    async with world.producer(tuning=ProducerTuning(answer_s=0.05)) as producer:
         world.server.delay_acks()
         world.server.refuse("lanes.")
         putting = asyncio.create_task(producer.put("acme", b"x"))
@@ -137,7 +137,7 @@ async def test_closing_fails_waiting_and_later_puts(world):
     with pytest.raises(ProducerClosed):
         await producer.put_many([Put("acme", b"x")])
     await producer.close()
-    assert world.store.connected, "the producer doesn't close a store that it was given"
+    assert world.store.is_connected, "the producer doesn't close a store that it was given"
 
 
 async def test_each_error_is_one_line(world):

@@ -6,7 +6,7 @@ import time
 from evenlane import Reject, Retry
 from evenlane.engine.base.clock import now_ns
 from evenlane.engine.telemetry import metric_names
-from evenlane.engine.telemetry.loop_lag import LoopLag, Worst
+from evenlane.engine.telemetry.loop_lag import LoopLag, RecentMaximum
 from evenlane.engine.telemetry.tenants.registry import TenantRegistry
 from evenlane.engine.telemetry.tenants.sampler import QueueSampler
 from tests.support.node.world import CLUSTER_CONFIG, World, topic
@@ -44,7 +44,7 @@ async def test_running_time_counts_while_the_handler_runs():
         await sampled(node, known)
         whole = node.times.handling[1].sum
         assert half <= whole
-        assert whole == next(iter(node.queues.of("acme"))).stats.ran  # nothing counted twice, nothing left out
+        assert whole == next(iter(node.queues.of_project("acme"))).stats.ran  # nothing counted twice, nothing left out
 
 
 async def test_lost_partition_loses_no_counts():
@@ -110,13 +110,13 @@ async def test_each_end_has_its_outcome():
 
 
 def test_worst_delay_is_kept_for_10_to_20_seconds():
-    worst = Worst(0)
+    worst = RecentMaximum(0)
     worst.note(5, SECOND)
-    assert 5 == worst.of(11 * SECOND)
+    assert 5 == worst.maximum(11 * SECOND)
     worst.note(3, 12 * SECOND)
-    assert 5 == worst.of(20 * SECOND)
-    assert 3 == worst.of(21 * SECOND + 1)
-    assert 0 == worst.of(60 * SECOND)
+    assert 5 == worst.maximum(20 * SECOND)
+    assert 3 == worst.maximum(21 * SECOND + 1)
+    assert 0 == worst.maximum(60 * SECOND)
 
 
 async def test_blocked_loop_has_a_lag():

@@ -32,7 +32,7 @@ async def held(*projects, **topics):
 
 def why(node, project="acme", priority="mid"):
     """Return the reasons of the project's heads."""
-    queues = [queue for queue in node.queues.of(project) if queue.backlog and queue.priority == priority]
+    queues = [queue for queue in node.queues.of_project(project) if queue.backlog and queue.priority == priority]
     return {node.wait_rules.reason(queue) for queue in queues}
 
 
@@ -72,7 +72,7 @@ async def test_quota_of_a_nodes_share():
         await world.put_many(5)
         node = await world.node(world.handle)
         await until(lambda: len(world.handled) == 1)
-        (queue,) = [queue for queue in node.queues.of("acme") if queue.backlog]
+        (queue,) = [queue for queue in node.queues.of_project("acme") if queue.backlog]
         other = next(number for number in node.partitions if number != queue.partition)
         node.owned.stop_partition(other)
         await turns()
@@ -144,7 +144,7 @@ async def test_ordered():
         for _ in range(3):
             await world.put(headers={"Evenlane-Key": "k"})
         node = await world.node(world.handle)
-        await until(lambda: any(queue.order and queue.order.waiting == 2 for queue in node.queues.of("acme")))
+        await until(lambda: any(queue.order and queue.order.waiting == 2 for queue in node.queues.of_project("acme")))
         await check(node, "ordered")
 
 
@@ -154,8 +154,8 @@ async def test_ordered_while_the_key_order_is_full():
         for _ in range(9):
             await world.put(headers={"Evenlane-Key": "k"})
         node = await world.node(world.handle, limits=MemoryBudget(index=2))
-        await until(lambda: any(queue.order and queue.order.full for queue in node.queues.of("acme")))
-        await until(lambda: not any(queue.loading for queue in node.queues.of("acme")))
+        await until(lambda: any(queue.order and queue.order.full for queue in node.queues.of_project("acme")))
+        await until(lambda: not any(queue.loading for queue in node.queues.of_project("acme")))
         await check(node, "ordered")
 
 
@@ -208,7 +208,7 @@ async def test_no_owner_during_a_takeover():
         await world.put_many(5)
         node = await world.node(world.handle, concurrency=1)
         await until(lambda: node.backlog == 4)
-        (queue,) = [queue for queue in node.queues.of("acme") if queue.backlog]
+        (queue,) = [queue for queue in node.queues.of_project("acme") if queue.backlog]
         node.lanes.remove(queue.partition)
         assert {"no_owner"} == why(node)
 

@@ -19,7 +19,7 @@ from evenlane.engine.proof.load.load import Load, tenant
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from evenlane.engine.proof.load.load import Tenant
+    from evenlane.engine.proof.load.load import LoadTenant
 
 FAR, TIMED, PACED, BURST, FREE = "far", "timed", "paced", "burst", "free"
 _BODY = b"x" * 100
@@ -30,7 +30,7 @@ _MIDDLE = 1  # the band
 
 
 @dataclass(frozen=True)
-class Size:
+class DelaySize:
     """How large it is; the default is that of the scenario. Times in s."""
 
     waiting: int = 1_000_000
@@ -53,10 +53,10 @@ class Size:
     lease_ttl: int = 5
 
 
-class Projects:
+class DelayProjects:
     """The tenants of a size."""
 
-    def __init__(self, size: Size) -> None:
+    def __init__(self, size: DelaySize) -> None:
         self.size, self.cluster_config = size, ClusterConfig(partitions=size.partitions)
         self.far = [self._tenant(f"{FAR}-{number}", _QPS) for number in range(size.far)]
         self.timed = [self._tenant(f"{TIMED}-{number}", _QPS) for number in range(size.timed)]
@@ -64,11 +64,11 @@ class Projects:
         self.burst = self._tenant(BURST, size.burst_qps)
         self.free = self._tenant(FREE, _FREE_QPS, _FREE_GROUPS)
 
-    def _tenant(self, name: str, qps: float, groups: int = 1) -> Tenant:
+    def _tenant(self, name: str, qps: float, groups: int = 1) -> LoadTenant:
         return tenant(name, self.cluster_config, qps=qps, groups=groups, ack_wait=_ACK_WAIT_S)
 
     @property
-    def all(self) -> list[Tenant]:
+    def all(self) -> list[LoadTenant]:
         return [*self.far, *self.timed, *self.paced, self.burst, self.free]
 
     def steady(self, seconds: float, turn: int) -> Load:
@@ -88,7 +88,7 @@ class Projects:
         for number, due in enumerate(uniform(self.size.timed_rate, start, start + int(seconds * SECOND))):
             yield Put(self.timed[number % len(self.timed)].name, _BODY, due=due)
 
-    def at_once(self, of: Tenant, due: int) -> Iterator[Put]:
+    def at_once(self, of: LoadTenant, due: int) -> Iterator[Put]:
         """All due at the same instant."""
         for _ in range(self.size.burst):
             yield Put(of.name, _BODY, due=due)

@@ -13,7 +13,7 @@ from evenlane.engine.producer.producer import Producer
 from evenlane.engine.proof.cluster.cluster import ENV, PATIENCE_S
 from evenlane.engine.proof.figures import begins, begun_again, most_within, spread, waits
 from evenlane.engine.proof.load.arrivals import MILLISECOND, SECOND
-from evenlane.engine.proof.scenarios.cluster_scenario import ClusterRun, Span
+from evenlane.engine.proof.scenarios.cluster_scenario import ClusterRun, RunSpan
 from evenlane.engine.proof.scenarios.delay.load import BURST, FREE, PACED, TIMED
 
 if TYPE_CHECKING:
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
     from evenlane.engine.producer.put import Put
     from evenlane.engine.proof.cluster.cluster import Cluster
-    from evenlane.engine.proof.cluster.records import Record
+    from evenlane.engine.proof.cluster.records import HandlerRecord
     from evenlane.engine.proof.figures import Figures
     from evenlane.engine.proof.scenario import Arms, Progress
-    from evenlane.engine.proof.scenarios.delay.load import Projects, Size
+    from evenlane.engine.proof.scenarios.delay.load import DelayProjects, DelaySize
 
 FIRST, SECOND_NODE = "node-a", "node-b"
 _LEAD_NS = 3 * SECOND  # from the puts to the first instant at which one of them is due
@@ -39,21 +39,21 @@ class DelayRun(ClusterRun):
     end of the process before it.
     """
 
-    projects: Projects
-    size: Size
-    alone: Span
+    projects: DelayProjects
+    size: DelaySize
+    alone: RunSpan
     free: int
-    steady: Span
+    steady: RunSpan
     burst: int
-    restart: Span
-    after_restart: Span
-    handoff: Span
-    after_handoff: Span
+    restart: RunSpan
+    after_restart: RunSpan
+    handoff: RunSpan
+    after_handoff: RunSpan
     fill_s: float
     exit_s: float
     restarted_s: float
 
-    def __init__(self, made: Cluster, projects: Projects, seed: int, progress: Progress) -> None:
+    def __init__(self, made: Cluster, projects: DelayProjects, seed: int, progress: Progress) -> None:
         super().__init__(made, projects, seed, progress)
         self._producer = Producer(nats=made.url, etcd=made.endpoint, env=ENV)
         self.expected = dict.fromkeys((TIMED, BURST, FREE), 0)
@@ -117,9 +117,9 @@ class DelayRun(ClusterRun):
         if kind:
             self.expected[kind] += count
 
-    async def _passed(self, start: int, seconds: float, what: str, share: float) -> Span:
+    async def _passed(self, start: int, seconds: float, what: str, share: float) -> RunSpan:
         self.step(what, share)
-        span = Span(start, start + int(seconds * SECOND))
+        span = RunSpan(start, start + int(seconds * SECOND))
         await asyncio.sleep((span.end - now_ns()) / SECOND)
         return span
 
@@ -129,7 +129,7 @@ class DelayRun(ClusterRun):
         await self.cluster.nodes[FIRST].leave()
         ended_at = now_ns()
         await self.cluster.start(FIRST)
-        self.restart = Span(start, now_ns())
+        self.restart = RunSpan(start, now_ns())
         self.exit_s, self.restarted_s = (ended_at - start) / SECOND, (self.restart.end - ended_at) / SECOND
 
     async def _hand_off(self) -> None:
@@ -141,7 +141,7 @@ class DelayRun(ClusterRun):
         await self.cluster.until_carried_out(FIRST, SECOND_NODE)
         await self.cluster.nodes[FIRST].leave()
         await self.cluster.until_carried_out(SECOND_NODE)
-        self.handoff = Span(start, now_ns())
+        self.handoff = RunSpan(start, now_ns())
 
     def _note_memory(self, when: str, name: str = FIRST) -> None:
         self.memory_mb[when] = self.cluster.nodes[name].memory / _MB
@@ -164,7 +164,7 @@ class DelayRun(ClusterRun):
             "whole run": self._whole(),
         }
 
-    def _part(self, span: Span) -> Figures:
+    def _part(self, span: RunSpan) -> Figures:
         late = lateness(self.records, *span, self.offset)
         return {
             "seconds": (span.end - span.start) / SECOND,
@@ -189,7 +189,7 @@ class DelayRun(ClusterRun):
     def _most_in_1_s(self, project: str) -> int:
         return most_within(record.at for record in begins(self.records, project))
 
-    def _gap(self, span: Span) -> float | None:
+    def _gap(self, span: RunSpan) -> float | None:
         """The longest time within it in which no message was started, s."""
         times = [record.at for record in begins(self.records) if span.start <= record.at < span.end]
         gaps = [later - sooner for sooner, later in zip([span.start, *times], [*times, span.end], strict=True)]
@@ -208,7 +208,7 @@ class DelayRun(ClusterRun):
         }
 
 
-def lateness(records: Iterable[Record], start: int, end: int, offset: int) -> list[float]:
+def lateness(records: Iterable[HandlerRecord], start: int, end: int, offset: int) -> list[float]:
     """Handler start minus due time, ms, sorted, of timed messages due in [start, end); negative: before its time."""
     return sorted(
         (record.at - record.due - offset) / MILLISECOND
@@ -217,11 +217,11 @@ def lateness(records: Iterable[Record], start: int, end: int, offset: int) -> li
     )
 
 
-def rate(records: Iterable[Record], project: str, start: int, end: int) -> float:
+def rate(records: Iterable[HandlerRecord], project: str, start: int, end: int) -> float:
     """Begins of a project in [start, end), msg/s."""
     return sum(start <= record.at < end for record in begins(records, project)) * SECOND / (end - start)
 
 
-def early(records: Iterable[Record], offset: int) -> int:
+def early(records: Iterable[HandlerRecord], offset: int) -> int:
     """Begins before the message was due."""
     return sum(record.began and record.at < record.due + offset for record in records)

@@ -9,7 +9,7 @@ from evenlane.engine.proof.figures import spread
 from evenlane.engine.proof.load.arrivals import MILLISECOND, SECOND, stream_of
 from evenlane.engine.proof.report import Bar
 from evenlane.engine.proof.scenarios.cluster_scenario import ClusterScenario
-from evenlane.engine.proof.scenarios.delay.load import Projects, Size
+from evenlane.engine.proof.scenarios.delay.load import DelayProjects, DelaySize
 from evenlane.engine.proof.scenarios.delay.run import DelayRun
 
 if TYPE_CHECKING:
@@ -26,10 +26,10 @@ _WITHIN_NS = 3_600 * SECOND
 _MOST = 1_000  # released in one step, as the node does
 
 
-class Delay(ClusterScenario):
+class DelayScenario(ClusterScenario):
     name = "delay"
     about = "1,000,000 delayed messages wait, others come due; a restart and a hand-over in the middle"
-    size_type, projects_type, run_type = Size, Projects, DelayRun
+    size_type, projects_type, run_type = DelaySize, DelayProjects, DelayRun
     sim_notes = ("the index alone, a million messages due within an hour",)
     broker_notes = ("lateness: handler start minus due time, by the clock of the machine that all of it runs on",)
 

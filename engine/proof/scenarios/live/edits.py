@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
 
     from evenlane.engine.producer.producer import Producer
-    from evenlane.engine.proof.scenarios.live.load import EditedTopic, Projects
+    from evenlane.engine.proof.scenarios.live.load import EditedTopic, LiveProjects
 
 _STORMY = 1_000  # edits a second
 _TOGETHER = 32  # of them on their way
@@ -97,7 +97,7 @@ class Editor:
                 f"the scenario broke off: topics are not as they were at the beginning after {PATIENCE_S:g} s"
             ) from None
 
-    async def storm(self, projects: Projects, seconds: float) -> Storm:
+    async def storm(self, projects: LiveProjects, seconds: float) -> Storm:
         """One topic's quota, a thousand times a second or as fast as etcd takes it; and a last edit."""
         start = now_ns()
         count = 0
@@ -144,7 +144,7 @@ class PutAttempt(NamedTuple):
     taken: bool
 
 
-class Probe:
+class ProbeProducer:
     """A running producer: which puts of a topic are taken, and which refused because it drains.
 
     `tried` is in the order of the calls, for each project.

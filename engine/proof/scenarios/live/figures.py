@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from evenlane.engine.proof.cluster.history import Reign
-    from evenlane.engine.proof.cluster.records import Record
+    from evenlane.engine.proof.cluster.records import HandlerRecord
     from evenlane.engine.proof.scenarios.live.edits import Edit
 
     _Measure = Callable[["Edit", "Marks", set[str], int], list["Latency"]]
@@ -47,7 +47,7 @@ class Latency(NamedTuple):
 # ---- marks
 
 
-def starts(records: Iterable[Record], matches: Callable[[Record], bool] = lambda _: True) -> Marks:
+def starts(records: Iterable[HandlerRecord], matches: Callable[[HandlerRecord], bool] = lambda _: True) -> Marks:
     found: Marks = defaultdict(list)
     for record in begins(records):
         if matches(record):
@@ -63,7 +63,7 @@ def close(of: Mapping[tuple[str, str], Sequence[int]], span: int, count: int = 2
     }
 
 
-def overlapping(records: Iterable[Record]) -> Marks:
+def overlapping(records: Iterable[HandlerRecord]) -> Marks:
     """Starts while another message of the same project was being handled by the same node."""
     running: dict[tuple[str, str], int] = defaultdict(int)
     found: Marks = defaultdict(list)
@@ -133,7 +133,7 @@ def until_first(edit: Edit, marks: Marks, owners: set[str], start: int) -> list[
 class Rules:
     """`records` are those of topics that are edited; `starts` all their begins, `low` those of the lower band."""
 
-    def __init__(self, records: Iterable[Record]) -> None:
+    def __init__(self, records: Iterable[HandlerRecord]) -> None:
         records = list(records)
         self.starts = starts(records)
         self.low = starts(records, lambda each: each.band == LOW)

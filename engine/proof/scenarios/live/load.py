@@ -16,13 +16,13 @@ from evenlane.engine.proof.cluster.cluster import ENV
 from evenlane.engine.proof.load.arrivals import in_turn
 from evenlane.engine.proof.load.load import Arrival, Load, tenant
 from evenlane.quota.topics.topic import encode
-from evenlane.ring.coordination.ports import Delete, Put
+from evenlane.ring.coordination.ports import DeleteKey, PutKey
 from evenlane.ring.hashing import partition_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from evenlane.engine.proof.load.load import Tenant
+    from evenlane.engine.proof.load.load import LoadTenant
     from evenlane.ring.coordination.ports import Op
 
 PAUSE, QUOTA, SLOTS, WEIGHT, AGEING, DRAIN, DELETE = KINDS = (
@@ -74,7 +74,7 @@ _BY_KIND = {toggle.kind: toggle for toggle in TOGGLES}
 
 
 @dataclass(frozen=True)
-class Size:
+class LiveSize:
     """How large it is; the default is that of the scenario. Times in s."""
 
     topics: int = 2  # of each kind
@@ -99,20 +99,20 @@ class EditedTopic:
 
     name: str
     toggle: Toggle
-    specs: tuple[Tenant, Tenant | None]
+    specs: tuple[LoadTenant, LoadTenant | None]
     partitions: frozenset[int]
 
     def op(self, changed: bool) -> Op:
         """The operation that puts it into this state in etcd."""
         key = names.key(ENV, "topics", self.name)
         spec = self.specs[changed]
-        return Delete(key) if spec is None else Put(key, encode(spec.topic))
+        return DeleteKey(key) if spec is None else PutKey(key, encode(spec.topic))
 
 
-class Projects:
+class LiveProjects:
     """The tenants of a size."""
 
-    def __init__(self, size: Size) -> None:
+    def __init__(self, size: LiveSize) -> None:
         self.size, self.cluster_config = size, ClusterConfig(partitions=size.partitions)
         # two edits of one topic are far from one another: kinds come in turn
         self.edited = [self._edited(toggle, number) for number in range(size.topics) for toggle in TOGGLES]
@@ -129,20 +129,20 @@ class Projects:
         there = None if toggle.changed is None else self._tenant(name, toggle.base | toggle.changed)
         return EditedTopic(name, toggle, (here, there), self.lies_on(here))
 
-    def lies_on(self, of: Tenant) -> frozenset[int]:
+    def lies_on(self, of: LoadTenant) -> frozenset[int]:
         """The partitions of its groups."""
         spread, partitions = of.topic.spread, self.size.partitions
         return frozenset(partition_of(of.name, group, spread, partitions) for group in range(of.topic.groups))
 
-    def stormy(self, qps: float) -> Put:
+    def stormy(self, qps: float) -> PutKey:
         """The storm's topic with another quota."""
         topic = self._tenant(self.storm.name, self._stormy(qps)).topic
-        return Put(names.key(ENV, "topics", self.storm.name), encode(topic))
+        return PutKey(names.key(ENV, "topics", self.storm.name), encode(topic))
 
     def _stormy(self, qps: float) -> dict[str, Any]:
         return {"qps": qps, "weight": _HEAVY}
 
-    def _tenant(self, name: str, spec: dict[str, Any]) -> Tenant:
+    def _tenant(self, name: str, spec: dict[str, Any]) -> LoadTenant:
         whole = {"qps": _FREE_QPS, "groups": self.size.groups} | spec
         return tenant(name, self.cluster_config, **whole, spread=min(whole["groups"], self.size.partitions))
 
@@ -151,7 +151,7 @@ class Projects:
         return {each.name: each for each in self.edited}
 
     @property
-    def all(self) -> list[Tenant]:
+    def all(self) -> list[LoadTenant]:
         return [*(each.specs[0] for each in self.edited), self.peer, self.storm, *self.crowd]
 
     def steady(self) -> Load:
@@ -160,7 +160,7 @@ class Projects:
 
     def waiting(self) -> Iterator[Load]:
         """The backlog at the beginning, the groups in turn, in loads that a process can put."""
-        some: list[tuple[Tenant, int, int]] = []
+        some: list[tuple[LoadTenant, int, int]] = []
         for each, band, count in self._backlogs():
             if some and sum(waiting for _, _, waiting in some) + count > _MOST:
                 yield self._at_once(some)
@@ -176,7 +176,7 @@ class Projects:
             counts[each.name] = counts.get(each.name, 0) + count
         return counts
 
-    def _backlogs(self) -> Iterator[tuple[Tenant, int, int]]:
+    def _backlogs(self) -> Iterator[tuple[LoadTenant, int, int]]:
         """Two of one topic are in one load: ids are made of the project and the number in the load."""
         for each in sorted(self.edited, key=lambda each: each.toggle.kind != AGEING):
             for band in (HIGH, LOW) if each.toggle.kind == AGEING else (HIGH,):
@@ -187,7 +187,7 @@ class Projects:
     def _count(self, toggle: Toggle) -> int:
         return max(self.size.groups, round(toggle.waiting * self.size.least))
 
-    def _at_once(self, backlogs: list[tuple[Tenant, int, int]]) -> Load:
+    def _at_once(self, backlogs: list[tuple[LoadTenant, int, int]]) -> Load:
         arrivals = []
         for number, (each, band, count) in enumerate(backlogs):
             groups = in_turn(each.topic.groups)

@@ -17,7 +17,7 @@ from evenlane.engine.proof.load.arrivals import MILLISECOND, SECOND
 from evenlane.engine.proof.scenario import UNSHOWN
 from evenlane.engine.proof.scenarios.cluster_scenario import ClusterRun
 from evenlane.engine.proof.scenarios.live import figures, load
-from evenlane.engine.proof.scenarios.live.edits import Editor, Probe
+from evenlane.engine.proof.scenarios.live.edits import Editor, ProbeProducer
 from evenlane.engine.proof.scenarios.live.figures import AROUND_NS, Latency, Owners, Rules
 from evenlane.engine.proof.scenarios.live.load import DRAIN
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from evenlane.engine.proof.figures import Figures
     from evenlane.engine.proof.scenario import Arms, Progress
     from evenlane.engine.proof.scenarios.live.edits import Edit, Storm
-    from evenlane.engine.proof.scenarios.live.load import Projects, Size
+    from evenlane.engine.proof.scenarios.live.load import LiveProjects, LiveSize
 
 STAY = ("node-a", "node-b", "node-c")
 COMES = "node-d"
@@ -44,7 +44,7 @@ CHANGES = tuple(change for toggle in load.TOGGLES for change in (toggle.there, t
 _DRAINS = ("drain", "drain over")
 
 
-class Phase(NamedTuple):
+class RunPhase(NamedTuple):
     """ns since boot. `led`: since when a leader was there again, according to etcd; 0 if there was one all the time.
     Edits go on for so long after the end that each one in it is followed by the next of its topic.
     """
@@ -58,17 +58,17 @@ class Phase(NamedTuple):
 class LiveRun(ClusterRun):
     """`died`: when nodes were killed, by name."""
 
-    projects: Projects
-    size: Size
+    projects: LiveProjects
+    size: LiveSize
     storm: Storm
     edits: list[Edit]
 
-    def __init__(self, made: Cluster, projects: Projects, seed: int, progress: Progress) -> None:
+    def __init__(self, made: Cluster, projects: LiveProjects, seed: int, progress: Progress) -> None:
         super().__init__(made, projects, seed, progress)
         self.editor = Editor(made.endpoint, projects.edited)
         self._producer = Producer(nats=made.url, etcd=made.endpoint, env=ENV)
-        self.probe = Probe(self._producer, [each.name for each in projects.edited if each.toggle.kind == DRAIN])
-        self.phases: dict[str, Phase] = {}
+        self.probe = ProbeProducer(self._producer, [each.name for each in projects.edited if each.toggle.kind == DRAIN])
+        self.phases: dict[str, RunPhase] = {}
         self.died: dict[str, int] = {}
 
     async def happen(self) -> None:
@@ -135,7 +135,7 @@ class LiveRun(ClusterRun):
         start, reigns = now_ns(), len(self.history.reigns)
         yield
         await asyncio.sleep(self.size.after_s)
-        self.phases[name] = Phase(start, now_ns(), len(self.history.reigns) - reigns)
+        self.phases[name] = RunPhase(start, now_ns(), len(self.history.reigns) - reigns)
         await asyncio.sleep(_TAIL * self._round_s(name))
 
     def _round_s(self, name: str) -> float:
@@ -147,10 +147,10 @@ class LiveRun(ClusterRun):
         await self.cluster.nodes[name].kill()
 
     def arms(self) -> Arms:
-        return Reading(self).arms()
+        return LiveReading(self).arms()
 
 
-class Reading:
+class LiveReading:
     """The figures of a run that is over."""
 
     def __init__(self, run: LiveRun) -> None:
@@ -166,7 +166,7 @@ class Reading:
         arms = {name: self._arm(name, phase) for name, phase in self._run.phases.items()}
         return {**arms, UNSHOWN: {"least_left": self._least_left()}}
 
-    def _arm(self, name: str, phase: Phase) -> Figures:
+    def _arm(self, name: str, phase: RunPhase) -> Figures:
         edits = [edit for edit in self._run.edits if phase.start <= edit.at < phase.end and edit.until > phase.led]
         by_change: dict[str, list[float]] = {
             change: [] for change in CHANGES if name != POLLED or change not in _DRAINS
@@ -211,13 +211,13 @@ class Reading:
         old = [each.at for each in tried if each.taken != new]
         return [Latency(edit, "producer", max([first, *old]) - start)]
 
-    def _accepted(self, edits: Iterable[Edit], phase: Phase) -> list[float]:
+    def _accepted(self, edits: Iterable[Edit], phase: RunPhase) -> list[float]:
         at = self._run.editor.accepted
         return [(at[edit.revision] - max(edit.at, phase.led)) / MILLISECOND for edit in edits if edit.revision in at]
 
     # ---- what holds after an edit
 
-    def _holds(self, edits: Sequence[Edit], phase: Phase) -> Figures:
+    def _holds(self, edits: Sequence[Edit], phase: RunPhase) -> Figures:
         """In the rest of each edit's time, over all nodes: medians. And the quota's worst second."""
         found: dict[str, list[float]] = defaultdict(list)
         for edit in edits:
@@ -253,7 +253,7 @@ class Reading:
             / max(load.STORM_QPS),
         }
 
-    def _worst_second(self, phase: Phase) -> float:
+    def _worst_second(self, phase: RunPhase) -> float:
         """The most starts in a second over the highest quota, of the topics whose quota is edited."""
         names = [name for name, each in self._projects.by_name.items() if each.toggle.kind == load.QUOTA]
         return max(self._most_in_1_s(name, phase.start, phase.end) for name in names) / load.QPS

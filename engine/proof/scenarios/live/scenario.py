@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from evenlane.engine.proof.report import Bar
 from evenlane.engine.proof.scenario import UNSHOWN
 from evenlane.engine.proof.scenarios.cluster_scenario import ClusterScenario
-from evenlane.engine.proof.scenarios.live.load import SERVICE_S, Projects, Size
+from evenlane.engine.proof.scenarios.live.load import SERVICE_S, LiveProjects, LiveSize
 from evenlane.engine.proof.scenarios.live.run import CHANGES, JOIN, KILL, LEADER, LEAVE, POLLED, STEADY, STORM, LiveRun
 from evenlane.engine.proof.scenarios.live.simulation import simulated
 
@@ -33,10 +33,10 @@ _NOTES = (
 )
 
 
-class Live(ClusterScenario):
+class LiveScenario(ClusterScenario):
     name = "live"
     about = "3 nodes with all slots taken; a topic is edited every 100 ms, while nodes join, leave and are killed"
-    size_type, projects_type, run_type = Size, Projects, LiveRun
+    size_type, projects_type, run_type = LiveSize, LiveProjects, LiveRun
     service_s = SERVICE_S
     sim_notes = (_NOT_SIMULATED,)
     broker_notes = _NOTES

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from evenlane.engine.core.scheduler.fair import FairScheduler
 from evenlane.engine.core.scheduler.interface import start_next
-from evenlane.engine.proof.cluster.records import Record
+from evenlane.engine.proof.cluster.records import HandlerRecord
 from evenlane.engine.proof.load.arrivals import MILLISECOND, SECOND, stream_of
 from evenlane.engine.proof.load.load import tenant
 from evenlane.engine.proof.scenarios.live import load
@@ -60,7 +60,7 @@ class _Run:
     def __init__(self, seed: int, topic: Topic) -> None:
         self._rng = stream_of(seed, "service")
         self._scheduler: FairScheduler[SimQueue] = FairScheduler(_SLOTS)
-        self._records: list[Record] = []
+        self._records: list[HandlerRecord] = []
         self._ends: list[tuple[int, int, SimQueue]] = []
         self._started = 0
         self._scheduler.configure(_NAME, topic, 0)
@@ -72,7 +72,7 @@ class _Run:
         for queue in queues:
             self._scheduler.ready(queue, 0)
 
-    def to_end(self, at: int, topic: Topic) -> list[Record]:
+    def to_end(self, at: int, topic: Topic) -> list[HandlerRecord]:
         """The records of the edited topic's handlers, if it is changed at an instant."""
         now, is_changed = 0, False
         while now < _END:
@@ -104,4 +104,6 @@ class _Run:
     def _note(self, queue: SimQueue, now: int, *, began: bool) -> None:
         if queue.project == _NAME:
             sequence = len(self._records)
-            self._records.append(Record(now, 0, sequence, 0, 0, 1, queue.band, began, "lanes", False, _NAME, _NODE))
+            self._records.append(
+                HandlerRecord(now, 0, sequence, 0, 0, 1, queue.band, began, "lanes", False, _NAME, _NODE)
+            )

@@ -35,7 +35,7 @@ class EndpointPlan(msgspec.Struct, frozen=True):
     phases: tuple[EndpointPhase, ...] = ()
 
 
-class Endpoints(ModuleProcess):
+class EndpointServer(ModuleProcess):
     """Inside `async with` they listen, on `ports`. Raises EvenlaneError."""
 
     module = "evenlane.engine.proof.scenarios.push.endpoints"

@@ -15,7 +15,7 @@ from evenlane.engine.node.push.pusher import Pusher
 from evenlane.engine.node.push.response import failure
 from evenlane.engine.proof.load.trace import NEVER
 from evenlane.engine.proof.runners.one_node import Broker, Run
-from evenlane.engine.proof.scenarios.push.endpoints import EndpointPlan, Endpoints
+from evenlane.engine.proof.scenarios.push.endpoints import EndpointPlan, EndpointServer
 from evenlane.quota.topics.fields import push_settings
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ class PushBroker(Broker):
         self._good, self._bad, self._timeout = good, bad, timeout
 
     async def run(self, arm: Arm, passed: Callable[[float], None]) -> Trace:
-        async with Endpoints(self._good) as good, Endpoints(self._bad) as bad:
+        async with EndpointServer(self._good) as good, EndpointServer(self._bad) as bad:
             load = self._with_urls(arm.load, [*good.ports, *bad.ports])
             run = _PushRun(load, passed, bad)
             pusher = _PlainPool() if arm.prefetched else Pusher(Settings(push_private=True))
@@ -63,7 +63,7 @@ class PushBroker(Broker):
 class _PushRun(Run):
     """A message has started with its first request, and ended when its endpoint has taken it."""
 
-    def __init__(self, load: Load, passed: Callable[[float], None], bad: Endpoints) -> None:
+    def __init__(self, load: Load, passed: Callable[[float], None], bad: EndpointServer) -> None:
         super().__init__(load, passed)
         self._bad = bad
         self.trace.figures |= {"pauses": 0.0, "failed_pushes": 0.0}

@@ -36,7 +36,7 @@ _SLOW, _TIMEOUT = 1.5, 2.0  # s
 _SPEC: dict[str, Any] = {"qps": 100, "groups": _GROUPS, "max_attempts": 1_000}
 
 
-class Push(TraceScenario):
+class PushScenario(TraceScenario):
     name = "push"
     about = "50 customers' endpoints; one is slow, huge, flapping, silent and dead in turn, with 5,000 messages waiting"
     sim_notes = (

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from evenlane.engine.proof.cluster.history import Reign
-    from evenlane.engine.proof.cluster.node import CaughtUp
-    from evenlane.engine.proof.cluster.records import Record
+    from evenlane.engine.proof.cluster.node import CatchUpEnd
+    from evenlane.engine.proof.cluster.records import HandlerRecord
 
 INTERVAL_NS = SECOND // 10  # between two appends to the settle log
 
@@ -54,7 +54,7 @@ def moves(reigns: Iterable[Reign], start: int, end: int) -> list[Move]:
     return found
 
 
-def pauses(waiting: Sequence[Record], moves: Iterable[Move]) -> dict[int, int]:
+def pauses(waiting: Sequence[HandlerRecord], moves: Iterable[Move]) -> dict[int, int]:
     """The pause of each partition that moved, in ns, by the begins of messages of which there were always more."""
     last: dict[tuple[int, int], int] = {}
     first: dict[tuple[int, int], int] = {}
@@ -69,7 +69,7 @@ def pauses(waiting: Sequence[Record], moves: Iterable[Move]) -> dict[int, int]:
     }
 
 
-def stages(waiting: Sequence[Record], begun: Sequence[Record], moves: Sequence[Move]) -> Figures:
+def stages(waiting: Sequence[HandlerRecord], begun: Sequence[HandlerRecord], moves: Sequence[Move]) -> Figures:
     """Where the pauses go: from the last start to the release, to the new owner's key, to the first start; p99 each."""
     last = {(record.partition, record.epoch): record.at for record in waiting}
     first = first_starts(begun, moves)
@@ -80,7 +80,7 @@ def stages(waiting: Sequence[Record], begun: Sequence[Record], moves: Sequence[M
     return {f"{name}_p99_ms": percentile(sorted(ns / MILLISECOND for ns in each), 0.99) for name, each in found.items()}
 
 
-def between(waiting: Sequence[Record], until: int) -> float | None:
+def between(waiting: Sequence[HandlerRecord], until: int) -> float | None:
     """The median time between two starts of one partition before `until`, in ms."""
     last: dict[int, int] = {}
     gaps: list[int] = []
@@ -92,7 +92,7 @@ def between(waiting: Sequence[Record], until: int) -> float | None:
     return median(gaps) / MILLISECOND if gaps else None
 
 
-def first_starts(begun: Iterable[Record], moves: Iterable[Move]) -> dict[int, int]:
+def first_starts(begun: Iterable[HandlerRecord], moves: Iterable[Move]) -> dict[int, int]:
     """When anything was first started of each partition under its new epoch; `begun` in the order of time."""
     moved_to = {(move.partition, move.new) for move in moves}
     found: dict[int, int] = {}
@@ -102,7 +102,7 @@ def first_starts(begun: Iterable[Record], moves: Iterable[Move]) -> dict[int, in
     return found
 
 
-def may_come_again(records: Iterable[Record], node: str, died: int) -> int:
+def may_come_again(records: Iterable[HandlerRecord], node: str, died: int) -> int:
     """The bound D for a killed node: messages in flight, and those that ended within a settle interval."""
     running: Counter[tuple[int, str, int]] = Counter()
     late = 0
@@ -113,7 +113,7 @@ def may_come_again(records: Iterable[Record], node: str, died: int) -> int:
     return sum(running.values()) + late
 
 
-def handled_again(begun: Iterable[Record], moves: Sequence[Move]) -> list[float]:
+def handled_again(begun: Iterable[HandlerRecord], moves: Sequence[Move]) -> list[float]:
     """For each partition, from the deletion of its old owner's key to the first start under the new one, in s, sorted;
     a partition that nothing was started of isn't among them.
     """
@@ -121,7 +121,7 @@ def handled_again(begun: Iterable[Record], moves: Sequence[Move]) -> list[float]
     return sorted((first[move.partition] - move.released) / SECOND for move in moves if move.partition in first)
 
 
-def fed(moves: Iterable[Move], caught_up: Iterable[CaughtUp]) -> Figures:
+def fed(moves: Iterable[Move], caught_up: Iterable[CatchUpEnd]) -> Figures:
     """From the first new owner's key to the last backlog that is fed again."""
     taken = {move.partition: move.taken for move in moves}
     later = [each for each in caught_up if each.partition in taken and each.at >= taken[each.partition]]
@@ -132,12 +132,12 @@ def fed(moves: Iterable[Move], caught_up: Iterable[CaughtUp]) -> Figures:
     return {"fed_again": messages, "caught_up_s": seconds, "caught_up_s_a_million": seconds * 1e6 / messages}
 
 
-def held(records: Iterable[Record], moves: Iterable[Move]) -> Figures:
+def held(records: Iterable[HandlerRecord], moves: Iterable[Move]) -> Figures:
     """Messages whose handlers ran while their partition moved: how many they are, how often they began again, and how
     many others of their partition were started under the new epoch before they ended.
     """
     ordered = sorted(records, key=lambda record: record.at)
-    by_message: dict[tuple[int, str, int], list[Record]] = defaultdict(list)
+    by_message: dict[tuple[int, str, int], list[HandlerRecord]] = defaultdict(list)
     for record in ordered:
         if record.held:
             by_message[record.message].append(record)

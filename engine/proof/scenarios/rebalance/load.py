@@ -19,7 +19,7 @@ from evenlane.ring.hashing import partition_of
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from evenlane.engine.proof.load.load import Tenant
+    from evenlane.engine.proof.load.load import LoadTenant
 
 PACED, DEEP, FULL = "paced", "deep", "full"
 _PACED_QPS = 50.0  # each gets 2 msg/s; the second of two within 20 ms waits, which explains most of the calm p99
@@ -31,7 +31,7 @@ _AT_ONCE = 80_000  # messages that wait, in one load
 
 
 @dataclass(frozen=True)
-class Size:
+class RebalanceSize:
     """How large it is; the default is that of the scenario. Times in s."""
 
     projects: int = 1_000  # so there are three times as many queues
@@ -48,22 +48,22 @@ class Size:
     most_s: float = 100.0  # the longest time that the load lasts
 
 
-class Projects:
+class RebalanceProjects:
     """The tenants of a size."""
 
-    def __init__(self, size: Size) -> None:
+    def __init__(self, size: RebalanceSize) -> None:
         self.size, self.cluster_config = size, ClusterConfig(partitions=size.partitions)
         self.paced = [self._tenant(f"{PACED}-{number}", _PACED_QPS) for number in range(size.projects)]
         self.deep = [self._tenant(name, DEEP_QPS) for name in one_for_each(DEEP, size.partitions)]
         groups = 1 if size.each is None else ceil(size.queues / len(self.cluster_config.priorities))
         self.full = [self._tenant(name, _FULL_QPS, groups) for name in one_for_each(FULL, size.partitions)]
 
-    def _tenant(self, name: str, qps: float, groups: int = 1) -> Tenant:
+    def _tenant(self, name: str, qps: float, groups: int = 1) -> LoadTenant:
         spread = {"spread": 1} if groups > 1 else {}
         return tenant(name, self.cluster_config, qps=qps, groups=groups, ack_wait=_ACK_WAIT_S, **spread)
 
     @property
-    def all(self) -> list[Tenant]:
+    def all(self) -> list[LoadTenant]:
         return [*self.paced, *self.deep, *self.full]
 
     def steady(self, seed: int, seconds: float, turn: int) -> Load:
@@ -77,7 +77,7 @@ class Projects:
             _add(load, at, (project + turn) % count, band, 1)
         return load
 
-    def waiting(self, of: Sequence[Tenant], counts: Mapping[int, int]) -> Iterator[Load]:
+    def waiting(self, of: Sequence[LoadTenant], counts: Mapping[int, int]) -> Iterator[Load]:
         """These numbers of messages at once in each of the partitions, in loads of about 100,000: a process puts each,
         and its outcome grows with its load.
         """

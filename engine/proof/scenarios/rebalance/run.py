@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from evenlane.engine.proof.cluster.cluster import Cluster
-    from evenlane.engine.proof.cluster.node import CaughtUp
+    from evenlane.engine.proof.cluster.node import CatchUpEnd
     from evenlane.engine.proof.figures import Figures
     from evenlane.engine.proof.scenario import Arms, Progress
-    from evenlane.engine.proof.scenarios.rebalance.load import Projects, Size
+    from evenlane.engine.proof.scenarios.rebalance.load import RebalanceProjects, RebalanceSize
 
 STAY = ("node-a", "node-b", "node-c")
 COMES = "node-d"
@@ -59,8 +59,8 @@ class RebalanceRun(ClusterRun):
     store took, `fill_s` how long it took to put the backlog.
     """
 
-    projects: Projects
-    size: Size
+    projects: RebalanceProjects
+    size: RebalanceSize
     join: Change
     leave: Change
     kill: Change
@@ -68,9 +68,9 @@ class RebalanceRun(ClusterRun):
     deep: int
     paced: int
     fill_s: float
-    caught_up: list[CaughtUp]
+    caught_up: list[CatchUpEnd]
 
-    def __init__(self, made: Cluster, projects: Projects, seed: int, progress: Progress) -> None:
+    def __init__(self, made: Cluster, projects: RebalanceProjects, seed: int, progress: Progress) -> None:
         super().__init__(made, projects, seed, progress)
         self._held = self._waiting = 0  # messages put
 
@@ -186,14 +186,14 @@ class RebalanceRun(ClusterRun):
     def _fed_since(self, start: int) -> set[int]:
         return {each.partition for each in self._caught_up() if each.at > start}
 
-    def _caught_up(self) -> list[CaughtUp]:
+    def _caught_up(self) -> list[CatchUpEnd]:
         return [each for node in self.cluster.nodes.values() for each in node.caught_up()]
 
     def arms(self) -> Arms:
-        return Reading(self).arms()
+        return RebalanceReading(self).arms()
 
 
-class Reading:
+class RebalanceReading:
     """The figures of a run that is over."""
 
     def __init__(self, run: RebalanceRun) -> None:

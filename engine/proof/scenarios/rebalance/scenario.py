@@ -9,7 +9,7 @@ from evenlane.engine.admin.plan.simulate import Fleet, simulate
 from evenlane.engine.proof.report import Bar, worst
 from evenlane.engine.proof.scenario import between
 from evenlane.engine.proof.scenarios.cluster_scenario import ClusterScenario
-from evenlane.engine.proof.scenarios.rebalance.load import Projects, Size
+from evenlane.engine.proof.scenarios.rebalance.load import RebalanceProjects, RebalanceSize
 from evenlane.engine.proof.scenarios.rebalance.run import JOIN, KILL, LEAVE, RebalanceRun
 from evenlane.ring.placement.placement import STRATEGIES
 
@@ -31,10 +31,10 @@ _CAUGHT_UP_S = 8.0
 _MOST_BACKLOG = 200_000  # messages of each lane
 
 
-class Rebalance(ClusterScenario):
+class RebalanceScenario(ClusterScenario):
     name = "rebalance"
     about = "3 nodes, 3,000 queues, 2,000 msg/s; one joins, one leaves, one is killed"
-    size_type, projects_type, run_type = Size, Projects, RebalanceRun
+    size_type, projects_type, run_type = RebalanceSize, RebalanceProjects, RebalanceRun
     reference = "placement"
     sim_notes = (
         "the placement alone: what moves when a fourth node comes and goes, as `evenlane plan simulate` has it",
@@ -45,8 +45,8 @@ class Rebalance(ClusterScenario):
         "the control of a hand-over is a node that is killed: its partitions wait for the end of its lease",
     )
 
-    def with_backlog(self, messages: int) -> Rebalance:
-        return Rebalance(replace(self.size, each=between("--backlog", messages, 0, _MOST_BACKLOG)))
+    def with_backlog(self, messages: int) -> RebalanceScenario:
+        return RebalanceScenario(replace(self.size, each=between("--backlog", messages, 0, _MOST_BACKLOG)))
 
     def sim_round(self, seed: int, progress: Progress) -> Arms:
         """The placement alone, of projects with skewed quotas; the other strategies are the controls."""

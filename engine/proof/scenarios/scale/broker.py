@@ -111,6 +111,6 @@ async def _put(puts: Puts, keys: Iterable[_Key], first: int) -> None:
 
 async def _fed(node: Node, projects: Iterable[str], messages: int) -> None:
     """Wait until the node has received this many messages of these projects."""
-    queues = [queue for project in projects for queue in node.queues.of(project)]
+    queues = [queue for project in projects for queue in node.queues.of_project(project)]
     while sum(queue.backlog for queue in queues) < messages:  # noqa: ASYNC110 - a feed notifies nobody
         await asyncio.sleep(0.002)

@@ -24,7 +24,7 @@ _SCANNING = "scanning, "
 _BEYOND = 1.25  # of what quotas allow
 
 
-class Size(NamedTuple):
+class ScaleSize(NamedTuple):
     queues: int
     busy: int
 
@@ -32,14 +32,14 @@ class Size(NamedTuple):
         return f"{self.busy:,} busy of {self.queues:,}"
 
 
-class Sizes(NamedTuple):
+class ScaleSizes(NamedTuple):
     """The smallest, a middle one and the largest with few busy queues; two sizes with all of them busy."""
 
-    few: tuple[Size, Size, Size] = (Size(30, 10), Size(3_000, 10), Size(60_000, 10))
-    all: tuple[Size, Size] = (Size(30, 30), Size(3_000, 3_000))
+    few: tuple[ScaleSize, ScaleSize, ScaleSize] = (ScaleSize(30, 10), ScaleSize(3_000, 10), ScaleSize(60_000, 10))
+    all: tuple[ScaleSize, ScaleSize] = (ScaleSize(30, 30), ScaleSize(3_000, 3_000))
 
 
-class Scale(Scenario):
+class ScaleScenario(Scenario):
     """`decisions` in a repetition, of which there are `rounds`; `messages` in a round on the broker."""
 
     name = "scale"
@@ -56,8 +56,8 @@ class Scale(Scenario):
         "dispatch is what follows the feed, with all messages loaded; medians of interleaved rounds",
     )
 
-    def __init__(self, sizes: Sizes | None = None, decisions: int = 10_000, messages: int = 40_000) -> None:
-        self._sizes, self._decisions, self._messages = sizes or Sizes(), decisions, messages
+    def __init__(self, sizes: ScaleSizes | None = None, decisions: int = 10_000, messages: int = 40_000) -> None:
+        self._sizes, self._decisions, self._messages = sizes or ScaleSizes(), decisions, messages
 
     def sim_round(self, seed: int, progress: Progress) -> Arms:  # noqa: ARG002 - nothing here is left to chance
         return self._decided(1, progress)

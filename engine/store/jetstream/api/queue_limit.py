@@ -40,7 +40,7 @@ def settings(limit: int) -> dict[str, Any]:
     return {LIMIT: limit, "discard_new_per_subject": True} if limit > 0 else {LIMIT: UNLIMITED}
 
 
-def of(config: dict[str, Any]) -> int:
+def limit_of(config: dict[str, Any]) -> int:
     return int(config.get(LIMIT) or UNLIMITED)
 
 
@@ -58,16 +58,16 @@ async def adjust(connection: Connection, desired: Iterable[dict[str, Any]], pres
 
     async def one(found: dict[str, Any], limit: int) -> None:
         async with gate:
-            if limit < 0 or 0 < of(found) <= limit:
+            if limit < 0 or 0 < limit_of(found) <= limit:
                 await _update(connection, _with_limit(unmarked(found), limit))
             else:
                 await _lower(connection, found, limit)
 
     await asyncio.gather(
         *(
-            one(present[config["name"]], of(config))
+            one(present[config["name"]], limit_of(config))
             for config in desired
-            if LIMIT in config and config["name"] in present and _differs(present[config["name"]], of(config))
+            if LIMIT in config and config["name"] in present and _differs(present[config["name"]], limit_of(config))
         )
     )
 
@@ -75,7 +75,7 @@ async def adjust(connection: Connection, desired: Iterable[dict[str, Any]], pres
 def _differs(found: dict[str, Any], limit: int) -> bool:
     mark = (found.get("metadata") or {}).get(_MARK)
     if mark is None:
-        return of(found) != limit
+        return limit_of(found) != limit
     since = mark.partition(" ")[0]  # perhaps by another machine's clock: being early does no harm
     return not since.isdigit() or time.time() - int(since) > _ABANDONED_S
 

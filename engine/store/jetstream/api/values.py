@@ -39,7 +39,7 @@ class _Config(msgspec.Struct):
     metadata: dict[str, str] | None = None
 
 
-class _Cluster(msgspec.Struct):
+class _RaftGroup(msgspec.Struct):
     leader: str = ""
 
 
@@ -71,7 +71,7 @@ class StreamInfo(msgspec.Struct):
     state: _State
     total: _Number = 0
     ts: str = ""
-    cluster: _Cluster | None = None
+    cluster: _RaftGroup | None = None
 
     def __post_init__(self) -> None:
         """Raises msgspec.ValidationError, ValueError."""
@@ -126,7 +126,7 @@ class ConsumerInfo(msgspec.Struct):
     name: Annotated[str, msgspec.Meta(pattern=r"^[^\s.*>]+$")]  # it becomes part of subjects
     num_pending: _Number
     delivered: _Delivered = msgspec.field(default_factory=_Delivered)
-    cluster: _Cluster | None = None
+    cluster: _RaftGroup | None = None
 
     @property
     def leader(self) -> str | None:

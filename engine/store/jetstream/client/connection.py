@@ -60,7 +60,7 @@ class Connection(Transport):
         """
         future: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
 
-        def take(reply: Reply | Disconnected) -> None:
+        def on_reply(reply: Reply | Disconnected) -> None:
             if future.done():
                 return
             if isinstance(reply, Disconnected):
@@ -68,9 +68,9 @@ class Connection(Transport):
             elif is_last(reply):
                 future.set_result(reply)
             else:
-                self._asked[token] = take
+                self._asked[token] = on_reply
 
-        token = self.ask_then(subject, body, b"", take)
+        token = self.ask_then(subject, body, b"", on_reply)
         future.add_done_callback(lambda _: self._asked.pop(token, None))
         return future
 
@@ -98,7 +98,7 @@ class Connection(Transport):
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         replies: list[Reply] = []
 
-        def take(reply: Reply | Disconnected) -> None:
+        def on_reply(reply: Reply | Disconnected) -> None:
             if done.done():
                 return
             if isinstance(reply, Disconnected):
@@ -106,11 +106,11 @@ class Connection(Transport):
                 return
             replies.append(reply)
             if h.added(reply.headers, TIME) is not None and h.added(reply.headers, "Nats-Num-Pending") is not None:
-                self._asked[token] = take  # not a status: more messages follow
+                self._asked[token] = on_reply  # not a status: more messages follow
             else:
                 done.set_result(None)
 
-        token = self.ask_then(subject, body, b"", take)
+        token = self.ask_then(subject, body, b"", on_reply)
         try:
             async with asyncio.timeout(timeout):
                 await done

@@ -51,7 +51,7 @@ class Transport(ABC):
         """Called when no pending request will be answered any more, before the callbacks of `on_lost`."""
 
     @property
-    def connected(self) -> bool:
+    def is_connected(self) -> bool:
         return bool(self._client.is_connected)
 
     @property

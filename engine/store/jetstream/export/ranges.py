@@ -68,7 +68,11 @@ def _give_up(waited: float, timeout_s: float, requested: Range, error: Exception
 
 
 class _Consumer:
-    """One ephemeral ack-none consumer; only the messages that `page` requests are in transit."""
+    """One ephemeral ack-none consumer; only the messages that `page` requests are in transit.
+
+    Invariant: `_expected` is the consumer sequence that the next message must have. A page is awaited while
+    `_done` is set and not done; `_page` has its messages so far. Once `exhausted`, the consumer has no more messages.
+    """
 
     def __init__(self, connection: Connection, requested: Range, start: int, messages: int, timeout_s: float) -> None:
         self._connection, self._requested, self._start = connection, requested, start

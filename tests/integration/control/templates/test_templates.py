@@ -13,7 +13,7 @@ from evenlane.engine.base import names
 from evenlane.engine.base.config.settings import Settings
 from evenlane.engine.cluster.cluster_config import agree_cluster_config
 from evenlane.engine.cluster.connections import etcd as connect
-from evenlane.engine.control.templates.provisioner import TopicProvisioner, Tuning
+from evenlane.engine.control.templates.provisioner import ProvisionerTuning, TopicProvisioner
 from evenlane.engine.control.topics.history import author_of
 from evenlane.engine.core.ports import Receipt
 from evenlane.engine.errors import UnknownProject
@@ -47,7 +47,7 @@ async def etcd(settings):
 def quick(monkeypatch):
     """Nodes look again for a topic, and a template for room, after 0.1 s."""
     monkeypatch.setattr(topic_provisioner, "_AGAIN_S", 0.1)
-    provisioner = partial(TopicProvisioner, tuning=Tuning(full_s=0.1))
+    provisioner = partial(TopicProvisioner, tuning=ProvisionerTuning(full_s=0.1))
     monkeypatch.setattr("evenlane.engine.runtime.topics.TopicProvisioner", provisioner)
 
 
@@ -144,7 +144,7 @@ async def test_message_waits_until_template_has_room_or_topic_is_created_again(s
         await put_template(etcd, settings, limit=10)
         await until(lambda: len(handled) == 2)
         await etcd.delete(names.key(settings.env, "topics", "dev-1"))
-        await until(lambda: [None] == [queue.rules.topic for queue in engine.node.queues.of("dev-1")], 30)
+        await until(lambda: [None] == [queue.rules.topic for queue in engine.node.queues.of_project("dev-1")], 30)
         assert await author(etcd, settings, "dev-1") is None, "no message waits"
         await put_plainly(settings, "dev-1", b"3")
         await until(lambda: len(handled) == 3)

@@ -15,7 +15,7 @@ from evenlane.engine.proof.load.load import Arrival, Load, tenant
 from evenlane.engine.proof.runners.one_node import Broker
 from evenlane.engine.proof.scenario import silent
 from evenlane.engine.proof.scenarios.hot import HotBurst
-from evenlane.engine.proof.scenarios.scale.scenario import Scale, Size, Sizes
+from evenlane.engine.proof.scenarios.scale.scenario import ScaleScenario, ScaleSize, ScaleSizes
 
 pytestmark = pytest.mark.real
 
@@ -58,8 +58,10 @@ async def test_trace_has_put_start_and_end_in_order(url):
 
 
 async def test_scale_counts_messages_end_to_end(url):
-    sizes = Sizes((Size(30, 10), Size(60, 10), Size(90, 10)), (Size(30, 30), Size(60, 60)))
-    report = await Scale(sizes, decisions=50, messages=300).on_broker(url, 1, 1, silent)
+    sizes = ScaleSizes(
+        (ScaleSize(30, 10), ScaleSize(60, 10), ScaleSize(90, 10)), (ScaleSize(30, 30), ScaleSize(60, 60))
+    )
+    report = await ScaleScenario(sizes, decisions=50, messages=300).on_broker(url, 1, 1, silent)
     assert report.arms["10 busy of 90"]["end_to_end_per_s"] > 0
     assert {"end to end", "dispatch", "decision", "us a decision", "steps a decision", "scanning"} == {
         bar.name.split(":")[0].split(", ")[0] for bar in report.bars

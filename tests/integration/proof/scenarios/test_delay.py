@@ -2,16 +2,16 @@
 
 import pytest
 
-from evenlane.engine.proof.cluster.records import HandlerRecords, Record, packed
+from evenlane.engine.proof.cluster.records import HandlerRecord, HandlerRecords, packed
 from evenlane.engine.proof.figures import begins, begun_again, most_within
 from evenlane.engine.proof.scenario import silent
-from evenlane.engine.proof.scenarios.delay.load import BURST, FAR, FREE, PACED, TIMED, Projects, Size
+from evenlane.engine.proof.scenarios.delay.load import BURST, FAR, FREE, PACED, TIMED, DelayProjects, DelaySize
 from evenlane.engine.proof.scenarios.delay.run import early, lateness, rate
-from evenlane.engine.proof.scenarios.delay.scenario import Delay, by_heap, by_wheel
+from evenlane.engine.proof.scenarios.delay.scenario import DelayScenario, by_heap, by_wheel
 
 MS, SECOND = 10**6, 10**9
 OFFSET = -5_000 * SECOND  # the machine has been up for less than since 1970
-SMALL = Size(
+SMALL = DelaySize(
     waiting=3_000, soon=1_000, far=5, timed=5, paced=5, partitions=8, timed_rate=50, paced_rate=50, burst=100,
     burst_qps=20, alone_s=2, steady_s=6, again_s=2, timed_s=20, most_s=60, lease_ttl=2,
 )  # fmt: skip
@@ -21,7 +21,7 @@ def record(project, at_ms, *, due_ms=0, put_ms=0, sequence=1, began=True):
     """Times in ms since boot."""
     due = due_ms * MS - OFFSET if due_ms else 0
     put = put_ms * MS - OFFSET
-    return Record(at_ms * MS, put, sequence, 1, 0, 1, 1, began, "later", False, project, "a", due)
+    return HandlerRecord(at_ms * MS, put, sequence, 1, 0, 1, 1, began, "later", False, project, "a", due)
 
 
 def test_lateness_is_start_minus_due_time():
@@ -58,7 +58,7 @@ def test_repeated_starts_and_handled_messages_are_counted(tmp_path):
 
 def test_load_has_planned_due_times():
     """Some within the hour, the rest up to months ahead; the same seed gives the same load."""
-    projects = Projects(SMALL)
+    projects = DelayProjects(SMALL)
     dues = [put.due for put in projects.waiting(1, 0)]
     assert dues == [put.due for put in projects.waiting(1, 0)]
     assert SMALL.soon == sum(due / SECOND < SMALL.soon_s[1] for due in dues)
@@ -82,7 +82,7 @@ def test_delay_index_is_exact_and_control_is_not():
 @pytest.mark.real
 async def test_small_run_loses_and_repeats_nothing(url):
     """No message is early, repeated or lost through a restart and a handoff. No bars on times here."""
-    report = await Delay(SMALL).on_broker(url, 1, 1, silent)
+    report = await DelayScenario(SMALL).on_broker(url, 1, 1, silent)
     whole = report.arms["whole run"]
     assert (0, 0, 0) == (whole["early"], whole["handled_twice"], whole["never_handled"])
     assert {"put_timed": 1_100, "put_burst": 100, "put_free": 100} == {

@@ -5,26 +5,26 @@ import asyncio
 import pytest
 
 from evenlane.engine.cli.bench.table import show
-from evenlane.engine.proof.baselines.polling import Polls
+from evenlane.engine.proof.baselines.polling import PollingWatch
 from evenlane.engine.proof.cluster.history import Reign
-from evenlane.engine.proof.cluster.records import Record
+from evenlane.engine.proof.cluster.records import HandlerRecord
 from evenlane.engine.proof.scenario import silent
 from evenlane.engine.proof.scenarios.live import figures
 from evenlane.engine.proof.scenarios.live.edits import Edit
 from evenlane.engine.proof.scenarios.live.figures import Latency, Owners, Rules
-from evenlane.engine.proof.scenarios.live.load import AGEING, DELETE, HIGH, LOW, TOGGLES, Projects, Size
-from evenlane.engine.proof.scenarios.live.scenario import Live
-from evenlane.ring.coordination.ports import Delete, Listing, Put, Unavailable
+from evenlane.engine.proof.scenarios.live.load import AGEING, DELETE, HIGH, LOW, TOGGLES, LiveProjects, LiveSize
+from evenlane.engine.proof.scenarios.live.scenario import LiveScenario
+from evenlane.ring.coordination.ports import DeleteKey, Listing, PutKey, Unavailable
 
 MS, SECOND = 10**6, 10**9
-SMALL = Size(
+SMALL = LiveSize(
     topics=1, groups=20, crowd=10, partitions=12, rate=100, slots=8, every_s=0.2, steady_s=3, storm_s=0.5, after_s=1.5,
     polled_s=11, least=0.05, lease_ttl=2,
 )  # fmt: skip
 
 
 def record(at_ms, *, began=True, node="a", band=HIGH, project="t", sequence=1):
-    return Record(int(at_ms * MS), 0, sequence, 1, 0, 1, band, began, "lanes", False, project, node)
+    return HandlerRecord(int(at_ms * MS), 0, sequence, 1, 0, 1, band, began, "lanes", False, project, node)
 
 
 def starts(*at_ms, node="a"):
@@ -132,18 +132,18 @@ def test_counts_are_over_all_nodes():
 
 
 def test_each_kind_of_edit_has_topics_and_can_be_undone():
-    projects = Projects(SMALL)
+    projects = LiveProjects(SMALL)
     assert [toggle.kind for toggle in TOGGLES] == [each.toggle.kind for each in projects.edited]
     for each in projects.edited:
         there, back = each.op(changed=True), each.op(changed=False)
-        assert isinstance(there, Delete) is (each.toggle.kind == DELETE)
-        assert isinstance(back, Put)
+        assert isinstance(there, DeleteKey) is (each.toggle.kind == DELETE)
+        assert isinstance(back, PutKey)
         assert there.key == back.key
 
 
 def test_waiting_messages_have_distinct_ids():
     """An id is made of project and number in the load, and the server drops repeated ids."""
-    projects = Projects(Size())
+    projects = LiveProjects(LiveSize())
     loads = list(projects.waiting())
     in_loads = [{load.tenants[number].name for number in load.tenant} for load in loads]
     assert sum(map(len, in_loads)) == len(set().union(*in_loads)) == len(projects.edited) + 2
@@ -169,9 +169,9 @@ class Lists:
 
 async def test_polls_survive_failed_list_and_end_when_closed():
     lists = Lists()
-    polls = Polls(lists, "/evenlane/x/accepted/", 0.01)
+    polls = PollingWatch(lists, "/evenlane/x/accepted/", 0.01)
     assert [1, 3] == [(await anext(polls)).revision for _ in range(2)]
-    slow = Polls(lists, "/evenlane/x/accepted/")
+    slow = PollingWatch(lists, "/evenlane/x/accepted/")
     await anext(slow)
     waiting = asyncio.create_task(anext(slow))
     await asyncio.sleep(0)
@@ -187,7 +187,7 @@ def test_simulated_scheduler_acts_at_once_and_control_does_not():
     """X4: the next decision is under the new rule; a control that waits for the next message fails. A raised weight
     applies to earlier charges, too: otherwise it takes 180 ms here, and seconds with a lower one.
     """
-    report = Live().simulate(1, 1, silent)
+    report = LiveScenario().simulate(1, 1, silent)
     assert report.arms["product"]["weight up_ms"] < 100
     assert [] == [(bar.name, bar.value) for bar in report.bars if not bar.ok]
     assert {"product", "control"} == {bar.arm for bar in report.bars}
@@ -198,7 +198,7 @@ def test_simulated_scheduler_acts_at_once_and_control_does_not():
 @pytest.mark.real
 async def test_small_run_yields_all_figures(url, capsys):
     """No bars on times: they need a quiet machine."""
-    report = await Live(SMALL).on_broker(url, 1, 1, silent)
+    report = await LiveScenario(SMALL).on_broker(url, 1, 1, silent)
     arms = report.arms
     assert ["steady", "storm", "join", "leave", "kill -9", "leader killed", "polled"] == list(arms)
     for name, of in arms.items():
@@ -209,5 +209,5 @@ async def test_small_run_yields_all_figures(url, capsys):
     assert arms["storm"]["storm_edits_s"] > 0
     assert arms["steady"]["ageing_share"] > 0.2
     assert arms["polled"]["all_max_ms"] > 2_000
-    show(report, Live.about)
+    show(report, LiveScenario.about)
     assert "pause max ms" in capsys.readouterr().out

@@ -8,12 +8,12 @@ import pytest
 from msgspec import structs
 
 from evenlane.engine.proof.baselines.schedulers import WholeQuota
-from evenlane.engine.proof.cluster.records import HandlerRecords, Record, packed
+from evenlane.engine.proof.cluster.records import HandlerRecord, HandlerRecords, packed
 from evenlane.engine.proof.load.load import Arrival, Load, tenant
 from evenlane.engine.proof.load.placement import NAMES, placed
 from evenlane.engine.proof.load.trace import NEVER, Trace
 from evenlane.engine.proof.runners.several_nodes import NodesBroker, fill
-from evenlane.engine.proof.scenarios.reserve import Reserve
+from evenlane.engine.proof.scenarios.reserve import ReserveScenario
 from evenlane.engine.proof.scenarios.skewed_quota import SHARED, WHOLE_BEYOND, SkewedQuota
 
 
@@ -21,7 +21,7 @@ def test_records_of_nodes_become_trace(tmp_path):
     """A message started by two nodes counts for the first; a truncated record is ignored."""
 
     def record(number, began, at):
-        return packed(Record(at, 0, 1, 1, 0, 1, 1, began, "lanes", False, "acme", "", number=number))
+        return packed(HandlerRecord(at, 0, 1, 1, 0, 1, 1, began, "lanes", False, "acme", "", number=number))
 
     (tmp_path / NAMES[0]).write_bytes(record(0, True, 110) + record(0, False, 150) + record(1, True, 130))
     (tmp_path / NAMES[1]).write_bytes(record(1, True, 120) + record(1, False, 140) + record(2, True, 1)[:-1])
@@ -77,7 +77,7 @@ async def test_three_nodes_keep_quota_and_control_breaks_it(url):
 @pytest.mark.real
 async def test_unfair_scheduler_runs_over_nodes(url):
     """X10: the unfair controls: round robin ignores weights and reserves."""
-    arm = Reserve(0.1, 2).arms(1)["no rules"]
+    arm = ReserveScenario(0.1, 2).arms(1)["no rules"]
     load = arm.load
     few = replace(arm, load=Load.of(load.tenants, list(load)[:2_000], load.until, load.cluster_config))
     trace = await NodesBroker(url, 50, 2).run(few, lambda _share: None)

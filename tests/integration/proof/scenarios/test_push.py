@@ -7,15 +7,15 @@ import pytest
 
 from evenlane.engine.base.clock import now_ns
 from evenlane.engine.proof.scenario import silent
-from evenlane.engine.proof.scenarios.push.endpoints import EndpointPhase, EndpointPlan, Endpoints
-from evenlane.engine.proof.scenarios.push.scenario import BAD, Push
+from evenlane.engine.proof.scenarios.push.endpoints import EndpointPhase, EndpointPlan, EndpointServer
+from evenlane.engine.proof.scenarios.push.scenario import BAD, PushScenario
 from tests.support.until import until
 
 
 @pytest.mark.real
 async def test_all_arms_run_and_healthy_endpoints_are_served(url):
     """E17, X10: no bars here, as they need a quiet machine."""
-    report = await Push(0.06).on_broker(url, 1, 1, silent)
+    report = await PushScenario(0.06).on_broker(url, 1, 1, silent)
     names = ["without bad", "with bad", "plain pool"]
     assert [*names, *(f"{name} (simulator)" for name in names)] == list(report.arms)
     without, bad = report.arms["without bad"], report.arms["with bad"]
@@ -26,7 +26,7 @@ async def test_all_arms_run_and_healthy_endpoints_are_served(url):
 
 
 def test_arms_differ_only_in_bad_endpoint():
-    arms = Push(0.1).arms(1)
+    arms = PushScenario(0.1).arms(1)
     assert list(arms["with bad"].load.without(BAD)) == list(arms["without bad"].load)
     assert list(arms["with bad"].load) == list(arms["plain pool"].load)
     assert 50 == len(arms["with bad"].load.tenants)
@@ -51,7 +51,7 @@ async def answer(session, port):
 )
 async def test_bad_endpoint_follows_its_phase(kind, expected):
     plan = EndpointPlan(1, 0.01, 0.1, (EndpointPhase(kind, 0, 60),))
-    async with Endpoints(plan) as endpoints, aiohttp.ClientSession() as session:
+    async with EndpointServer(plan) as endpoints, aiohttp.ClientSession() as session:
         assert 204 == await answer(session, endpoints.ports[0])
         await endpoints.begin(now_ns())
         seen = set()

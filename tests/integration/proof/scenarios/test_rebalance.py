@@ -7,22 +7,22 @@ import pytest
 
 from evenlane.engine.cli.bench.table import show
 from evenlane.engine.errors import EvenlaneError
-from evenlane.engine.proof.cluster.history import History, Reign
-from evenlane.engine.proof.cluster.node import CaughtUp, caught_up
-from evenlane.engine.proof.cluster.records import HandlerRecords, Record, packed, unpacked
+from evenlane.engine.proof.cluster.history import OwnershipHistory, Reign
+from evenlane.engine.proof.cluster.node import CatchUpEnd, caught_up
+from evenlane.engine.proof.cluster.records import HandlerRecord, HandlerRecords, packed, unpacked
 from evenlane.engine.proof.figures import begins, begun_again, spread, waits
 from evenlane.engine.proof.scenario import silent
 from evenlane.engine.proof.scenarios.rebalance import figures
 from evenlane.engine.proof.scenarios.rebalance.figures import Move
-from evenlane.engine.proof.scenarios.rebalance.load import Projects, Size, shared_out
-from evenlane.engine.proof.scenarios.rebalance.scenario import Rebalance
+from evenlane.engine.proof.scenarios.rebalance.load import RebalanceProjects, RebalanceSize, shared_out
+from evenlane.engine.proof.scenarios.rebalance.scenario import RebalanceScenario
 from evenlane.ring.coordination.ports import Event, KeyValue, Listing
 from evenlane.ring.hashing import partition_of
 
 MS, SECOND = 10**6, 10**9
 OLD, NEW = 7, 9  # epochs
 MOVE = Move(partition=0, old=OLD, new=NEW, released=200 * MS, taken=250 * MS)
-SMALL = Size(
+SMALL = RebalanceSize(
     projects=30, partitions=12, rate=300, waiting=6_000, elsewhere=400, backlog=12_000, full=6_000, lease_ttl=2,
     held_s=1.5,
 )  # fmt: skip
@@ -30,7 +30,7 @@ WAITS_OF_MOVE = ("where_moved", "beside_backlog")
 
 
 def record(at_ms, sequence=1, *, epoch=OLD, partition=0, node="a", began=True, held=False, put_ms=0):
-    return Record(
+    return HandlerRecord(
         int(at_ms * MS), int(put_ms * MS), sequence, epoch, partition, 1, 0, began, "lanes", held, "paced-1", node
     )
 
@@ -155,8 +155,8 @@ def test_catch_up_is_from_first_new_key_to_last_backlog():
     """A catch-up before the new owner, or elsewhere, doesn't count."""
     moves = [MOVE, Move(1, OLD, NEW, 200 * MS, 300 * MS)]
     reported = [
-        CaughtUp(100 * MS, 0, 9_999), CaughtUp(2_250 * MS, 0, 300_000), CaughtUp(1_000 * MS, 1, 100_000),
-        CaughtUp(5_000 * MS, 7, 5),
+        CatchUpEnd(100 * MS, 0, 9_999), CatchUpEnd(2_250 * MS, 0, 300_000), CatchUpEnd(1_000 * MS, 1, 100_000),
+        CatchUpEnd(5_000 * MS, 7, 5),
     ]  # fmt: skip
     assert {"fed_again": 400_000, "caught_up_s": 2, "caught_up_s_a_million": 5} == figures.fed(moves, reported)
     assert figures.fed(moves, reported[:1])["caught_up_s_a_million"] is None
@@ -187,7 +187,7 @@ def test_caught_up_partitions_are_read_from_log():
         b'{"timestamp": "1970-01-01T00:00:02.500000Z", "event": "owned", "partition": 3}',
         b'{"timestamp": "1970-01-01T00:00:02.500000Z", "event": "caught up", "partition": 3, "messages": 7}',
     ]
-    assert [CaughtUp(3 * SECOND, 3, 7)] == list(caught_up(lines, SECOND // 2))
+    assert [CatchUpEnd(3 * SECOND, 3, 7)] == list(caught_up(lines, SECOND // 2))
 
 
 def owner(partition, revision, name, mod=None):
@@ -197,7 +197,7 @@ def owner(partition, revision, name, mod=None):
 
 def test_reigns_differ_by_create_revision():
     """A key that is put again is the same reign; a recreated one is another, also if the deletion was not seen."""
-    history = History("127.0.0.1:1", "bench")
+    history = OwnershipHistory("127.0.0.1:1", "bench")
     history._take(Listing(5, (owner(0, 3, "a"),)), 10)
     history._take(Event("put", owner(0, 3, "a", 6)), 20)
     history._take(Listing(9, (owner(0, 8, "b"),)), 30)
@@ -207,7 +207,7 @@ def test_reigns_differ_by_create_revision():
 
 
 async def test_wait_ends_with_end_of_node():
-    history = History("127.0.0.1:1", "bench")
+    history = OwnershipHistory("127.0.0.1:1", "bench")
     waiting = asyncio.create_task(history.until(lambda: False, 30, "nothing"))
     await asyncio.sleep(0)
     history.break_off("node-a ended with status 1")
@@ -215,7 +215,7 @@ async def test_wait_ends_with_end_of_node():
     with pytest.raises(EvenlaneError, match="the scenario broke off: node-a ended with status 1"):
         await waiting
     with pytest.raises(EvenlaneError, match=r"waited 0 s in vain for nothing"):
-        await History("127.0.0.1:1", "bench").until(lambda: False, 0, "nothing")
+        await OwnershipHistory("127.0.0.1:1", "bench").until(lambda: False, 0, "nothing")
 
 
 # ---- the load
@@ -223,7 +223,7 @@ async def test_wait_ends_with_end_of_node():
 
 def test_steady_loads_have_distinct_ids_and_reach_all_queues():
     """An id is made of project and number, and the server drops repeated ids."""
-    projects = Projects(SMALL)
+    projects = RebalanceProjects(SMALL)
     first, second = (projects.steady(1, 2.0, turn) for turn in (0, 1))
     ids = [{(load.tenant[n], n) for n in range(len(load))} for load in (first, second)]
     assert set() == ids[0] & ids[1]
@@ -235,13 +235,13 @@ def test_steady_loads_have_distinct_ids_and_reach_all_queues():
 
 def test_default_size_is_as_documented():
     """scenarios.md: 3,000 queues, 2,000 msg/s; 100,000 waiting messages, and a million to be read again."""
-    size = Size()
-    queues = size.projects * len(Projects(SMALL).cluster_config.priorities)
+    size = RebalanceSize()
+    queues = size.projects * len(RebalanceProjects(SMALL).cluster_config.priorities)
     assert (3_000, 2_000, 100_000, 1_000_000, 5) == (queues, size.rate, size.waiting, size.backlog, size.held_s)
 
 
 def test_backlog_is_in_intended_partitions():
-    projects = Projects(SMALL)
+    projects = RebalanceProjects(SMALL)
     assert list(range(12)) == [partition_of(each.name, 0, each.topic.spread, 12) for each in projects.deep]
     [load] = projects.waiting(projects.full, {3: 2, 5: 1})
     assert ([0, 0, 1], [projects.full[3], projects.full[5]]) == (list(load.tenant), list(load.tenants))
@@ -262,7 +262,7 @@ def test_backlog_is_shared_out_evenly():
 
 def test_placement_passes_and_control_strategies_fail():
     """E6, C2."""
-    report = Rebalance().simulate(1, 1, silent)
+    report = RebalanceScenario().simulate(1, 1, silent)
     assert [] == [(bar.name, bar.value) for bar in report.bars if not bar.ok]
     assert {"product", "control"} == {bar.arm for bar in report.bars}
 
@@ -270,7 +270,7 @@ def test_placement_passes_and_control_strategies_fail():
 @pytest.mark.real
 async def test_small_run_yields_all_figures(url, capsys):
     """Z1, D, L: a join, a leave and a kill -9 of real processes. No bars on times: they need a quiet machine."""
-    report = await Rebalance(SMALL).on_broker(url, 1, 1, silent)
+    report = await RebalanceScenario(SMALL).on_broker(url, 1, 1, silent)
     client = await nats.connect(url)
     assert [] == await client.jetstream().streams_info()
     await client.close()
@@ -286,5 +286,5 @@ async def test_small_run_yields_all_figures(url, capsys):
         assert arms[name]["begun_beside_held"] > 0
     assert arms["kill -9"]["fed_again"] > 0.9 * SMALL.backlog  # some messages were handled before it was killed
     assert 0 == arms["kill -9"]["never_handled"] < arms["kill -9"]["put"]
-    show(report, Rebalance.about)
+    show(report, RebalanceScenario.about)
     assert "pause p99 ms" in capsys.readouterr().out

@@ -31,4 +31,4 @@ async def test_close_does_not_wait_for_hanging_server(nats_server):
         await asyncio.sleep(0)
         async with asyncio.timeout(10):
             await connection.close()
-    assert not connection.connected
+    assert not connection.is_connected

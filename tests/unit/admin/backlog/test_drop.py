@@ -10,7 +10,7 @@ from evenlane.engine.admin.backlog.drop_client import DropRequest, DropTarget
 from evenlane.engine.base.names import LaneId
 from evenlane.engine.core.queue.entry import MemoryBudget
 from evenlane.engine.core.wire import headers as h
-from evenlane.engine.node.tuning import Tuning
+from evenlane.engine.node.tuning import NodeTuning
 from tests.support.node.gated import gated, looked
 from tests.support.node.world import LANES, SECOND, World, topic, turns
 from tests.support.until import until
@@ -144,8 +144,8 @@ async def test_purge_drops_a_backlog_during_its_catch_up():
     async with World(acme=topic(state="paused")) as world:
         await world.put_many(300)
         partition = world.busy_lane.partition
-        node = await world.node(tuning=Tuning(tail_beyond=200))
-        assert node.partitions[partition].lane.catching_up
+        node = await world.node(tuning=NodeTuning(tail_beyond=200))
+        assert node.partitions[partition].lane.is_catching_up
         dropping = asyncio.create_task(drop(node))
         await turns()  # it has begun
         node.partitions[partition].catch_up()

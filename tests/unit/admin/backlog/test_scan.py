@@ -4,7 +4,7 @@ import asyncio
 
 from evenlane.engine.admin.backlog.peek import SHOWN_BYTES, peek
 from evenlane.engine.admin.backlog.scan import count_waiting, list_subjects, peek_stream, views, waiting
-from evenlane.engine.node.tuning import Tuning
+from evenlane.engine.node.tuning import NodeTuning
 from tests.support.node.gated import gated
 from tests.support.node.world import CLUSTER_CONFIG, SECOND, World, topic
 from tests.support.until import until
@@ -40,7 +40,7 @@ async def test_settled_messages_in_the_stream_do_not_wait():
                 await world.gate.wait()
             world.handled.append(message)
 
-        node = await world.node(handle, concurrency=2, tuning=Tuning(pinned_for=1 << 62))
+        node = await world.node(handle, concurrency=2, tuning=NodeTuning(pinned_for=1 << 62))
         await world.put(priority="high")
         await until(lambda: node.workers.running)
         lane = world.busy_lane

@@ -39,7 +39,7 @@ async def served(request):
     node = SimpleNamespace(
         id="a", store=SimpleNamespace(max_payload=1 << 20), queues=SimpleNamespace(projects=1),
         partitions={
-            number: SimpleNamespace(opened=number > 0, lane=SimpleNamespace(catching_up=number == 1))
+            number: SimpleNamespace(opened=number > 0, lane=SimpleNamespace(is_catching_up=number == 1))
             for number in range(5)
         },
     )  # fmt: skip

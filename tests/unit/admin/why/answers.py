@@ -1,7 +1,7 @@
 """Questions and answers of `evenlane why`."""
 
 from evenlane.engine.admin.why.document import Question
-from evenlane.engine.core.stats.backlog_tally import NodeAnswer, Tally, View
+from evenlane.engine.core.stats.backlog_tally import NodeAnswer, QueueView, Tally
 from evenlane.engine.core.stats.forecast import Rates
 from evenlane.quota.topics.topic import Topic
 
@@ -20,7 +20,7 @@ def question(**fields) -> Question:
     return Question(**{**given, "max_group_qps": 150.0, **fields})
 
 
-def answer(*views: View, node: str = "a", **fields) -> NodeAnswer:
+def answer(*views: QueueView, node: str = "a", **fields) -> NodeAnswer:
     tally = Tally(NOW)
     for view in views:
         tally.add(view)

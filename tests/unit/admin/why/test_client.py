@@ -6,11 +6,11 @@ import msgspec
 import pytest
 
 from evenlane.engine.admin.session import accepted_of
-from evenlane.engine.admin.why.client import Cluster, WhyClient
+from evenlane.engine.admin.why.client import ClusterView, WhyClient
 from evenlane.engine.base import names
 from evenlane.engine.cluster.cluster_config import ClusterConfig, agree_cluster_config
 from evenlane.engine.cluster.owners import read_owners
-from evenlane.engine.core.stats.backlog_tally import NodeAnswer, Tally, View
+from evenlane.engine.core.stats.backlog_tally import NodeAnswer, QueueView, Tally
 from evenlane.engine.core.stats.forecast import Rates
 from evenlane.engine.errors import ConfigError, EvenlaneError, InvalidName, UnknownProject
 from evenlane.quota.topics.topic import Topic, accept, delete, encode
@@ -28,27 +28,27 @@ def test_groups_of_unowned_partitions_are_unserved():
     """X8: `no_owner` counts the project's own groups, the draining ones included."""
     own = [partition_of("acme", group, 8, 16) for group in range(20)]
     all_owned = dict.fromkeys(range(16), "a")
-    assert 0 == Cluster("online", CLUSTER_CONFIG, ACCEPTED, all_owned).unserved("acme")
-    assert 20 == Cluster("online", CLUSTER_CONFIG, ACCEPTED, {}).unserved("acme")
+    assert 0 == ClusterView("online", CLUSTER_CONFIG, ACCEPTED, all_owned).unserved("acme")
+    assert 20 == ClusterView("online", CLUSTER_CONFIG, ACCEPTED, {}).unserved("acme")
     left = {number: "a" for number in range(16) if number != own[3]}
-    assert own.count(own[3]) == Cluster("online", CLUSTER_CONFIG, ACCEPTED, left).unserved("acme")
+    assert own.count(own[3]) == ClusterView("online", CLUSTER_CONFIG, ACCEPTED, left).unserved("acme")
     fewer = accept(Topic(qps=1.0, groups=1, burst=1, weight=1.0, spread=8), 2, ACCEPTED)
-    assert own.count(own[3]) == Cluster("online", CLUSTER_CONFIG, fewer, left).unserved("acme")
+    assert own.count(own[3]) == ClusterView("online", CLUSTER_CONFIG, fewer, left).unserved("acme")
 
 
 def test_groups_of_a_lost_topic_may_be_in_any_partition():
     """F3: `why` never reports an empty backlog for partitions without an answer."""
-    assert 16 == Cluster("online", CLUSTER_CONFIG, None, {}).unserved("acme")
-    assert 6 == Cluster("online", CLUSTER_CONFIG, None, dict.fromkeys(range(10), "a")).unserved("acme")
-    assert 0 == Cluster("online", CLUSTER_CONFIG, None, dict.fromkeys(range(16), "a")).unserved("acme")
-    assert not Cluster("online", CLUSTER_CONFIG, None, {}, {"a": {"blocked": "is blocked"}}).goes_back
-    assert Cluster("online", CLUSTER_CONFIG, None, {}, {"a": {"topics": "misses acme"}}).goes_back
+    assert 16 == ClusterView("online", CLUSTER_CONFIG, None, {}).unserved("acme")
+    assert 6 == ClusterView("online", CLUSTER_CONFIG, None, dict.fromkeys(range(10), "a")).unserved("acme")
+    assert 0 == ClusterView("online", CLUSTER_CONFIG, None, dict.fromkeys(range(16), "a")).unserved("acme")
+    assert not ClusterView("online", CLUSTER_CONFIG, None, {}, {"a": {"blocked": "is blocked"}}).goes_back
+    assert ClusterView("online", CLUSTER_CONFIG, None, {}, {"a": {"topics": "misses acme"}}).goes_back
 
 
 def test_groups_of_partitions_that_their_owner_does_not_serve_are_unserved():
     """F3, X8: an owner's answer lists the partitions that it serves, unless the node is of an older release."""
     own = [partition_of("acme", group, 8, 16) for group in range(20)]
-    cluster = Cluster(
+    cluster = ClusterView(
         "online", CLUSTER_CONFIG, ACCEPTED, dict.fromkeys(range(8), "a") | dict.fromkeys(range(8, 16), "b")
     )
     some = {own[0], own[1]}
@@ -108,7 +108,7 @@ class Line:
 
 def answer(backlog=0, reason=None, node="a"):
     tally = Tally(0)
-    tally.add(View("mid", 0, backlog, reason=reason))
+    tally.add(QueueView("mid", 0, backlog, reason=reason))
     return NodeAnswer(node, min(backlog, 1), tally.parts, tally.deepest, Rates(seconds=1.0))
 
 

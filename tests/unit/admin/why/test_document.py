@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evenlane.engine.admin.why.document import document
-from evenlane.engine.core.stats.backlog_tally import Count, NodeAnswer, QueueCount, Tally, View, merged, ranked
+from evenlane.engine.core.stats.backlog_tally import Count, NodeAnswer, QueueCount, QueueView, Tally, merged, ranked
 from evenlane.engine.core.stats.forecast import UNKNOWN, Rates
 from evenlane.engine.core.wire.reason_codes import REASONS
 from tests.unit.admin.why.answers import NOW, PRIORITIES, SECOND, answer, question, topic
@@ -16,11 +16,11 @@ from tests.unit.admin.why.answers import NOW, PRIORITIES, SECOND, answer, questi
 def test_tally_by_hand():
     """X8: of three groups, two wait for quota, one of them also has delayed messages, and one is being read."""
     tally = Tally(NOW)
-    tally.add(View("mid", 0, 5, head_at=NOW - 3 * SECOND, reason="quota"))
-    tally.add(View("mid", 1, 7, delayed=2, next_due=NOW + 4 * SECOND, head_at=NOW - 9 * SECOND, reason="quota"))
-    tally.add(View("mid", 2, 4))
-    tally.add(View("low", 1, 6, reason="higher_priority", head_at=NOW + SECOND))  # its clock is ahead
-    tally.add(View("high", 0, 0, delayed=1, next_due=NOW - SECOND, reason=None))
+    tally.add(QueueView("mid", 0, 5, head_at=NOW - 3 * SECOND, reason="quota"))
+    tally.add(QueueView("mid", 1, 7, delayed=2, next_due=NOW + 4 * SECOND, head_at=NOW - 9 * SECOND, reason="quota"))
+    tally.add(QueueView("mid", 2, 4))
+    tally.add(QueueView("low", 1, 6, reason="higher_priority", head_at=NOW + SECOND))  # its clock is ahead
+    tally.add(QueueView("high", 0, 0, delayed=1, next_due=NOW - SECOND, reason=None))
     tally.running("mid")
     assert {
         "mid": QueueCount(16, 1, 2, 9.0, 4.0, {"quota": Count(2, 12), "not_due": Count(1, 2)}),
@@ -42,7 +42,7 @@ def test_reasons_are_ranked_by_groups_then_messages():
 
 
 views = st.builds(
-    View,
+    QueueView,
     st.sampled_from(PRIORITIES), st.integers(0, 5), st.integers(0, 1_000), st.integers(0, 9),
     st.integers(NOW, NOW + 100 * SECOND), st.none() | st.integers(NOW - 100 * SECOND, NOW),
     st.none() | st.sampled_from(REASONS),
@@ -70,12 +70,12 @@ def test_answer_survives_encoding(some):
 def test_document_by_hand():
     """X8, X7: two nodes answer, and a third one is silent."""
     first = answer(
-        View("mid", 0, 500, head_at=NOW - 3 * SECOND, reason="quota"),
-        View("low", 0, 500, head_at=NOW - 5 * SECOND, reason="higher_priority"),
+        QueueView("mid", 0, 500, head_at=NOW - 3 * SECOND, reason="quota"),
+        QueueView("low", 0, 500, head_at=NOW - 5 * SECOND, reason="higher_priority"),
         rates=Rates(10.0, 60.0, 0.0, 1.0), waited_s=45.0,
     )  # fmt: skip
     first.parts["mid"].waited |= {"quota": 40.0, "handlers_busy": 0.5}
-    second = answer(View("mid", 1, 0, delayed=2, next_due=NOW + 4 * SECOND), node="b", rates=Rates(seconds=1.0))
+    second = answer(QueueView("mid", 1, 0, delayed=2, next_due=NOW + 4 * SECOND), node="b", rates=Rates(seconds=1.0))
     shown = document(question(silent=["c"], within=10.0), [first, second])
     assert {
         "project": "acme",
@@ -143,7 +143,7 @@ def test_document_by_hand():
 def test_rates_and_forecast_by_hand():
     """X7: over two nodes."""
     answers = [
-        answer(View("mid", 0, 1_000, reason="quota"), rates=Rates(10.0, 60.0, 2.5, 1.0)),
+        answer(QueueView("mid", 0, 1_000, reason="quota"), rates=Rates(10.0, 60.0, 2.5, 1.0)),
         answer(node="b", rates=Rates(0.0, 0.0, 0.0, 9.0)),
     ]
     shown = document(question(within=10.0), answers)
@@ -163,7 +163,7 @@ def test_rates_and_forecast_by_hand():
 
 def test_rates_are_unknown_if_one_node_does_not_know_them():
     """X7, fault 1: right after a takeover."""
-    known = answer(View("mid", 0, 1_000, reason="quota"), rates=Rates(10.0, 60.0, 2.5, 1.0))
+    known = answer(QueueView("mid", 0, 1_000, reason="quota"), rates=Rates(10.0, 60.0, 2.5, 1.0))
     answers = [known, answer(node="b", rates=UNKNOWN)]
     shown = document(question(within=10.0), answers)
     assert [None] * 3 == [shown["rates"][name] for name in ("arriving", "handled", "failed")]
@@ -178,7 +178,7 @@ def test_rates_are_unknown_if_one_node_does_not_know_them():
 
 def test_rates_are_unknown_if_a_group_has_no_owner():
     """X7."""
-    shown = document(question(unserved=4), [answer(View("mid", 0, 5), rates=Rates(10.0, 60.0, 0.0, 1.0))])
+    shown = document(question(unserved=4), [answer(QueueView("mid", 0, 5), rates=Rates(10.0, 60.0, 0.0, 1.0))])
     missing = "what waits in partitions that no node serves isn't told"
     assert (None, f"not known, as {missing}; a quota of 100/s") == (
         shown["rates"]["arriving"], shown["rates"]["sentence"],
@@ -187,14 +187,14 @@ def test_rates_are_unknown_if_a_group_has_no_owner():
 
 
 def test_selection_of_a_priority_leaves_the_totals():
-    first = answer(View("mid", 0, 5, reason="quota"), View("low", 0, 6, reason="quota"))
+    first = answer(QueueView("mid", 0, 5, reason="quota"), QueueView("low", 0, 6, reason="quota"))
     shown = document(question(only="low"), [first])
     assert (11, ["low"]) == (shown["backlog"], [part["priority"] for part in shown["priorities"]])
 
 
 def test_groups_without_an_owner_are_in_each_priority():
     """X8: their backlog is unknown, and not 0."""
-    shown = document(question(unserved=4), [answer(View("mid", 0, 5, reason="no_owner"))])
+    shown = document(question(unserved=4), [answer(QueueView("mid", 0, 5, reason="no_owner"))])
     reasons = {part["priority"]: part["reasons"] for part in shown["priorities"]}
     assert {("no_owner", 4, None)} == {(r["reason"], r["groups"], r["messages"]) for r in reasons["high"]}
     assert {("no_owner", 5, None)} == {(r["reason"], r["groups"], r["messages"]) for r in reasons["mid"]}
@@ -211,7 +211,7 @@ def test_no_forecast_with_an_unknown_backlog():
 
 def test_waited_seconds_of_nodes_add_up():
     """X8."""
-    answers = [answer(View("mid", 0, 5, reason="quota"), node=node, waited_s=30.0) for node in "ab"]
+    answers = [answer(QueueView("mid", 0, 5, reason="quota"), node=node, waited_s=30.0) for node in "ab"]
     for each in answers:
         each.parts["mid"].waited["quota"] = 20.0
     shown = document(question(), answers)
@@ -234,7 +234,7 @@ def test_state_is_the_topics_whatever_the_reasons():
 
 def test_paused_topic_has_a_forecast_for_its_resumption():
     """X7: in addition to `never`."""
-    views = [View("mid", 0, 80, reason="paused"), View("low", 0, 100, reason="paused")]
+    views = [QueueView("mid", 0, 80, reason="paused"), QueueView("low", 0, 100, reason="paused")]
     measured = Rates(10.0, 0.0, 0.0, 5.0)
     shown = document(question(topic=topic(state="paused")), [answer(*views, rates=measured)])["forecast"]
     assert (None, "never, as long as it is paused", 2.0) == (
@@ -248,21 +248,23 @@ def test_paused_topic_has_a_forecast_for_its_resumption():
 
 
 def test_project_without_a_topic_has_a_note_with_the_command():
-    shown = document(question(topic=None), [answer(View("mid", 0, 5, reason="paused"))])
+    shown = document(question(topic=None), [answer(QueueView("mid", 0, 5, reason="paused"))])
     assert (None, None) == (shown["rates"]["quota"], shown["forecast"]["gone_in_seconds"])
     assert ["the project has no topic: `evenlane topics set acme --qps 100 --env online` makes one"] == shown["notes"]
 
 
 def test_higher_quota_helps_lower_priorities():
     """X7: low waits for high, and high for the quota."""
-    views = [View("high", group, 10, reason="quota") for group in range(3)]
-    views += [View("low", group, 900, reason="higher_priority") for group in range(3)]
+    views = [QueueView("high", group, 10, reason="quota") for group in range(3)]
+    views += [QueueView("low", group, 900, reason="higher_priority") for group in range(3)]
     shown = document(question(within=10.0), [answer(*views)])
     assert "273 QPS would clear it within 10s" == shown["forecast"]["within_sentence"]
 
 
 def test_notes_and_command_name_failures_and_the_environment():
-    answers = [answer(View("mid", 0, 5_000, reason="quota"), notes=["it is late"], rates=Rates(0.0, 1.0, 2.5, 1.0))]
+    answers = [
+        answer(QueueView("mid", 0, 5_000, reason="quota"), notes=["it is late"], rates=Rates(0.0, 1.0, 2.5, 1.0))
+    ]
     shown = document(question(env="sandbox", within=100.0), answers)
     expected = ["node a: it is late", "of what was taken, 2.5/s failed or expired; what is retried comes back"]
     assert expected == shown["notes"]

@@ -22,7 +22,7 @@ class ExplainingScheduler(PlainScheduler):
         super().__init__()
         self.reason, self.asked = reason, set()
 
-    def why(self, queue, _now):
+    def wait_reason(self, queue, _now):
         self.asked.add(queue.project)
         return self.reason
 
@@ -120,7 +120,7 @@ async def test_age_is_that_of_the_queue_head():
         clock.at += 5 * SECOND
         await world.put_many(300)
         node = await world.node(world.handle, concurrency=1, limits=MemoryBudget(read_ahead=4, index=20))
-        await until(lambda: node.backlog == 300 and node.queues.of("acme")[0].ready)
+        await until(lambda: node.backlog == 300 and node.queues.of_project("acme")[0].ready)
         clock.at += 2 * SECOND
         assert 2.0 == (await looked(node)).parts["mid"].oldest_s
 
@@ -152,7 +152,7 @@ async def test_age_of_a_delayed_message_counts_from_its_due_time():
         await world.put(priority="high")
         clock.at += 103 * SECOND
         node = await world.node(world.handle, concurrency=1)
-        await until(lambda: node.backlog == 2 and any(queue.ready for queue in node.queues.of("acme")))
+        await until(lambda: node.backlog == 2 and any(queue.ready for queue in node.queues.of_project("acme")))
         assert 3.0 == (await looked(node)).parts["low"].oldest_s
         assert 3.0 == (await looked(node, "still")).parts["low"].oldest_s
 
@@ -200,7 +200,7 @@ async def test_reasons_that_stop_the_whole_node_are_notes():
         node.trust(0)
         partition = next(iter(node.partitions.values()))
         partition.opened = False
-        lane = node.partitions[node.queues.of("acme")[0].partition].lane
+        lane = node.partitions[node.queues.of_project("acme")[0].partition].lane
         lane.expect_backlog({}, lane.position)
         notes = " / ".join((await looked(node)).notes)
         for part in (

@@ -47,7 +47,7 @@ async def test_changed_topic_restarts_the_measurement(is_changed):
             world.topics["acme"] = topic(qps=7, state="paused")
             node.topic_changed("acme", world.topics["acme"])
         rates = (await inspector.at("acme")).rates
-        assert (True, is_changed) == (rates.known, rates.arriving == 0.0)
+        assert (True, is_changed) == (rates.is_known, rates.arriving == 0.0)
 
 
 async def test_backlog_of_a_takeover_is_no_arrival():
@@ -57,7 +57,7 @@ async def test_backlog_of_a_takeover_is_no_arrival():
             await world.put_many(5, group=group)
         node = await world.node(world.handle)
         await until(lambda: node.backlog == 20)
-        gone = node.queues.of("acme")[0].partition
+        gone = node.queues.of_project("acme")[0].partition
         epoch = node.partitions[gone].lane.epoch
         node.owned.stop_partition(gone)
         await node.owned.hand_off(gone, epoch)
@@ -67,7 +67,7 @@ async def test_backlog_of_a_takeover_is_no_arrival():
         await node.take_over([gone], epoch + 1)
         await until(lambda: node.backlog == 20)
         rates = (await inspector.at("acme")).rates
-        assert (True, 0.0) == (rates.known, rates.arriving)
+        assert (True, 0.0) == (rates.is_known, rates.arriving)
 
 
 async def test_rates_are_unknown_if_a_partition_goes_during_the_measurement():
@@ -82,7 +82,7 @@ async def test_rates_are_unknown_if_a_partition_goes_during_the_measurement():
         await asyncio.sleep(0)  # its first sample is taken
         node.owned.stop_partition(next(iter(node.partitions)))
         first, then = (await asking).rates, (await inspector.at("acme")).rates
-        assert (False, 0.0, 0.0) == (first.known, then.arriving, then.handled)
+        assert (False, 0.0, 0.0) == (first.is_known, then.arriving, then.handled)
 
 
 async def test_rates_are_unknown_until_the_backlog_is_read():
@@ -91,13 +91,13 @@ async def test_rates_are_unknown_until_the_backlog_is_read():
         await world.put_many(5)
         node = await world.node(world.handle)
         await until(lambda: node.backlog == 5)
-        assert not (await QueueInspector(node, 600.0).at("acme")).rates.known
+        assert not (await QueueInspector(node, 600.0).at("acme")).rates.is_known
         inspector = QueueInspector(node, 0.0)
-        lane = node.partitions[node.queues.of("acme")[0].partition].lane
+        lane = node.partitions[node.queues.of_project("acme")[0].partition].lane
         lane.position -= 1
-        assert not (await inspector.at("acme")).rates.known
+        assert not (await inspector.at("acme")).rates.is_known
         lane.position += 1
-        assert (await inspector.at("acme")).rates.known
+        assert (await inspector.at("acme")).rates.is_known
 
 
 async def test_retry_leaves_the_backlog_and_arrives_again():
@@ -111,5 +111,5 @@ async def test_retry_leaves_the_backlog_and_arrives_again():
         node = await world.node(handle)
         await world.put()
         await until(lambda: node.counters.handled == 1)
-        (queue,) = node.queues.of("acme")
+        (queue,) = node.queues.of_project("acme")
         assert (2, 1, 1) == (queue.stats.arrived, queue.stats.handled, queue.stats.failed)

@@ -1,13 +1,13 @@
 """Sentences of the answer to "why is this waiting?" (X8)."""
 
 from evenlane.engine.admin.why.document import document
-from evenlane.engine.core.stats.backlog_tally import NodeAnswer, View
+from evenlane.engine.core.stats.backlog_tally import NodeAnswer, QueueView
 from evenlane.engine.core.wire.reason_codes import REASONS
 from tests.unit.admin.why.answers import answer, question, topic
 
 
 def _sentence(reason, **fields):
-    shown = document(question(**fields), [answer(View("mid", 0, 5, reason=reason))])
+    shown = document(question(**fields), [answer(QueueView("mid", 0, 5, reason=reason))])
     return shown["priorities"][1]["reasons"][0]["sentence"]
 
 
@@ -31,7 +31,7 @@ def test_sentences_name_the_topics_numbers():
 
 def test_quota_sentence_names_the_share_of_a_node():
     """X8: each of several nodes has a part of the quota."""
-    parts = [answer(View("mid", group, 5, reason="quota"), node=node) for group, node in enumerate("ab")]
+    parts = [answer(QueueView("mid", group, 5, reason="quota"), node=node) for group, node in enumerate("ab")]
     shown = document(question(), [*parts, NodeAnswer("c")])
     sentence = shown["priorities"][1]["reasons"][0]["sentence"]
     assert "the topic's 100 msg/s, or a node's share of them, are used up" == sentence
@@ -39,7 +39,7 @@ def test_quota_sentence_names_the_share_of_a_node():
 
 def test_quota_sentence_names_the_usable_part():
     """X8, E3: shares of nodes without waiting messages don't count."""
-    parts = [answer(View("mid", 0, 5, reason="quota"), may_use=20.0), answer(node="b", may_use=70.0)]
+    parts = [answer(QueueView("mid", 0, 5, reason="quota"), may_use=20.0), answer(node="b", may_use=70.0)]
     (reason,) = document(question(), parts)["priorities"][1]["reasons"]
     assert "the 20 of the topic's 100 msg/s are used up" == reason["sentence"]
 

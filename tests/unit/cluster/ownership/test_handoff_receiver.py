@@ -5,7 +5,7 @@ import pytest
 from evenlane.engine.cluster.ownership.handoff import HandoffId
 from evenlane.engine.cluster.ownership.handoff_receiver import HandoffReceiver
 from evenlane.engine.cluster.record_reader import RecordReader
-from evenlane.ring.coordination.ports import Delete
+from evenlane.ring.coordination.ports import DeleteKey
 from evenlane.ring.membership.records import encode
 from tests.support.membership_cluster import ENV, key
 from tests.support.until import until
@@ -66,14 +66,14 @@ async def test_records_are_read_by_partition(client, receiver):
     await put(client, record([1]))
     await put(client, record([2]), HandoffId(30, 5))
     await put(client, record([3]), HandoffId(3, 18))
-    assert {HELD: record([1]), HandoffId(3, 18): record([3])} == await receiver.of(3)
+    assert {HELD: record([1]), HandoffId(3, 18): record([3])} == await receiver.read_records(3)
 
 
 async def test_key_is_deleted_once_its_messages_are_settled(client, receiver, sink):
     """D."""
     sink.durable = False
     await put(client, record([1]))
-    receiver.follow(await receiver.of(3))
+    receiver.follow(await receiver.read_records(3))
     await put(client, record([], [1]))
     await until(lambda: sink.changed[-1:] == [(3, record([], [1]))])
     assert await held_record(client) is not None
@@ -85,11 +85,11 @@ async def test_key_is_deleted_once_its_messages_are_settled(client, receiver, si
 async def test_changes_between_reading_and_following_are_passed_on(client, receiver, sink):
     """Also if handoffs of another partition are followed already."""
     await put(client, record([1]), HandoffId(1, 5))
-    receiver.follow(await receiver.of(1))
+    receiver.follow(await receiver.read_records(1))
     await until(lambda: sink.changed)
     await put(client, record([1]))
     await put(client, record([2]), HandoffId(3, 18))
-    read = await receiver.of(3)
+    read = await receiver.read_records(3)
     await put(client, record([], [1]))
     await client.delete(key("held", 3, 18))
     await until(lambda: client.has_handled("held", client.store.revision))
@@ -100,12 +100,12 @@ async def test_changes_between_reading_and_following_are_passed_on(client, recei
 
 async def test_lost_partition_can_be_followed_again(client, receiver, sink):
     await put(client, record([1]))
-    receiver.follow(await receiver.of(3))
+    receiver.follow(await receiver.read_records(3))
     await until(lambda: sink.changed)
     receiver.discard(3)
     await put(client, record([1], [2]))
     assert 1 == len(sink.changed)
-    read = await receiver.of(3)
+    read = await receiver.read_records(3)
     await client.delete(KEY)
     receiver.follow(read)
     await until(lambda: sink.gone == [(3, [1])])
@@ -115,7 +115,7 @@ async def test_lost_watch_hides_no_change(client, receiver, sink):
     """Fault 11."""
     await put(client, record([1]))
     await put(client, record([2]), HandoffId(3, 18))
-    receiver.follow(await receiver.of(3))
+    receiver.follow(await receiver.read_records(3))
     await until(lambda: sink.changed)
     client.cut()
     other = client.peer()
@@ -128,17 +128,17 @@ async def test_lost_watch_hides_no_change(client, receiver, sink):
 
 async def test_last_record_decides_which_messages_are_released(client, receiver, sink):
     await put(client, record([1, 2, 3]))
-    receiver.follow(await receiver.of(3))
+    receiver.follow(await receiver.read_records(3))
     await until(lambda: sink.changed)
     await put(client, record([2, 3], [1]))
-    await client.txn([], [Delete(KEY)])
+    await client.txn([], [DeleteKey(KEY)])
     await until(lambda: sink.gone == [(3, [2, 3])])
 
 
 async def test_message_that_neither_runs_nor_ended_is_released(client, receiver, sink):
     """Its handler never started."""
     await put(client, record([1, 2]))
-    receiver.follow(await receiver.of(3))
+    receiver.follow(await receiver.read_records(3))
     await until(lambda: sink.changed)
     await put(client, record([1]))
     await until(lambda: sink.gone == [(3, [2])])
@@ -149,7 +149,7 @@ async def test_message_that_neither_runs_nor_ended_is_released(client, receiver,
 async def test_record_without_lease_has_no_running_handlers(client, receiver, sink):
     """L: it was put by hand, or replaced the record of an owner that died since, so no end would be published."""
     await put(client, record([1, 2]))
-    receiver.follow(await receiver.of(3))
+    receiver.follow(await receiver.read_records(3))
     await until(lambda: sink.changed)
     await client.put(KEY, encode(record([1], [2])))
     await until(lambda: sink.gone == [(3, [1])])
@@ -158,7 +158,7 @@ async def test_record_without_lease_has_no_running_handlers(client, receiver, si
 
 async def test_watch_ends_with_the_last_handoff(client, receiver):
     await put(client, record([1]))
-    receiver.follow(await receiver.of(3))
+    receiver.follow(await receiver.read_records(3))
     await put(client, record([], [1]))
     await until(lambda: _gone(client))
     await until(lambda: not client.watches)
@@ -169,8 +169,8 @@ async def test_invalid_key_is_skipped(client, receiver, sink, name):
     """It isn't taken for the key of another handoff."""
     await client.put(key("held", name), encode(record([7])))
     await put(client, record([1]))
-    assert {HELD: record([1])} == await receiver.of(3)
-    receiver.follow(await receiver.of(3))
+    assert {HELD: record([1])} == await receiver.read_records(3)
+    receiver.follow(await receiver.read_records(3))
     await client.put(key("held", name), encode(record([8], [1])))
     await put(client, record([], [1]))
     await until(lambda: (3, record([], [1])) in sink.changed)
@@ -180,7 +180,7 @@ async def test_invalid_key_is_skipped(client, receiver, sink, name):
 
 async def test_invalid_value_is_counted_and_changes_nothing(client, receiver, sink, records):
     await put(client, record([1]))
-    receiver.follow(await receiver.of(3))
+    receiver.follow(await receiver.read_records(3))
     await until(lambda: sink.changed)
     await client.put(KEY, b"\xff")
     await until(lambda: records.skipped)

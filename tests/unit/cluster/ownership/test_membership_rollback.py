@@ -7,7 +7,7 @@ import pytest
 
 from evenlane.engine.errors import UnknownEpoch
 from evenlane.ring.coordination.memory.server import Backup
-from evenlane.ring.coordination.ports import Put
+from evenlane.ring.coordination.ports import PutKey
 from evenlane.ring.membership.records import OwnerRecord, PastOwner, decode
 from tests.support.membership_cluster import MembershipCluster, RecordingHost, key
 from tests.support.until import until
@@ -172,7 +172,7 @@ class TestEtcdRollback:
         store, (epoch,) = cluster.client.store, a.membership.member.epochs.values()
         a.client.deaf = True
         store.restore(backup)
-        store.txn([], [Put(key("owners", 0), b"the other's", store.grant(60))], [])
+        store.txn([], [PutKey(key("owners", 0), b"the other's", store.grant(60))], [])
         assert epoch == store.get(key("owners", 0)).create_revision
         return store.get(key("owners", 0))
 

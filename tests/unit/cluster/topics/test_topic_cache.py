@@ -13,7 +13,7 @@ from evenlane.engine.errors import UnknownProject
 from evenlane.quota.topics.topic import accept, complete, encode, parse_spec
 from evenlane.ring.coordination.memory.client import MemoryCoordination
 from evenlane.ring.coordination.memory.server import Backup
-from evenlane.ring.coordination.ports import Put, Unavailable
+from evenlane.ring.coordination.ports import PutKey, Unavailable
 from tests.support.topic_cases import BAD, LIMITS
 from tests.support.until import until
 
@@ -46,7 +46,7 @@ def record_lost(topic_cache):
 def raise_revision(coordination):
     """Raise etcd's revision above that before the restore."""
     for _ in range(9):
-        coordination.store.txn([], [Put("/other", b"")], [])
+        coordination.store.txn([], [PutKey("/other", b"")], [])
 
 
 def record_changes(topic_cache):

@@ -5,11 +5,11 @@ from types import SimpleNamespace
 
 from evenlane.engine.core.ports import Disconnected
 from evenlane.engine.core.queue.queue import Queue
-from evenlane.engine.core.scheduler.interface import NOTHING_USED, Used
+from evenlane.engine.core.scheduler.interface import NOTHING_USED, QuotaUse
 from evenlane.engine.node.queues.activity import Activity
 from evenlane.engine.node.queues.quota_shares import QuotaShares
 from evenlane.engine.node.services.quota_borrower import QuotaBorrower
-from evenlane.engine.node.services.quota_demand import Demand
+from evenlane.engine.node.services.quota_demand import QuotaDemand
 from tests.support.node.world import CLUSTER_CONFIG, topic
 
 ENV = "online"
@@ -59,7 +59,7 @@ def waiting(count, group):
     return queue
 
 
-class RecordingDemand(Demand):
+class RecordingDemand(QuotaDemand):
     """Keeps when each project was last examined."""
 
     def __init__(self):
@@ -85,7 +85,7 @@ class Node:
         self.activity = Activity()
         self.activity.note(self.empty)
         self.queues = SimpleNamespace(
-            of=lambda _project: self.messages or [self.empty],
+            of_project=lambda _project: self.messages or [self.empty],
             all=lambda: self.messages or [self.empty],
             activity=self.activity,
             on_gone=[],
@@ -104,7 +104,7 @@ class Node:
 
     def used(self, _project, now):
         """All of the node's part is used if a message waits."""
-        return Used(now // 1_000, has=True, waits=True) if self.messages else NOTHING_USED
+        return QuotaUse(now // 1_000, has=True, waits=True) if self.messages else NOTHING_USED
 
     def note(self, lent):
         self.lent.append((lent, len(self.bus.received)))

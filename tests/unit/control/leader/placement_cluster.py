@@ -5,7 +5,7 @@ from contextlib import suppress
 
 from evenlane.engine.cluster.cluster_config import ClusterConfig
 from evenlane.engine.cluster.record_reader import RecordReader
-from evenlane.engine.control.leader.placement_controller import PlacementController, Tuning
+from evenlane.engine.control.leader.placement_controller import PlacementController, PlacementTuning
 from evenlane.quota.topics.topic import accept, complete, parse_spec
 from evenlane.ring.coordination.ports import CreatedAt
 from evenlane.ring.membership.records import (
@@ -41,7 +41,7 @@ class FakeTopicCache:
 
 
 class PlacementCluster:
-    def __init__(self, partitions=PARTITIONS, tuning=Tuning()):  # noqa: B008 - frozen
+    def __init__(self, partitions=PARTITIONS, tuning=PlacementTuning()):  # noqa: B008 - frozen
         self.cluster_config = ClusterConfig(partitions=partitions, max_group_qps=1_000_000)
         self.client, self.topic_cache, self.records = ObservedClient(), FakeTopicCache(), RecordReader(ENV)
         self.placing = PlacementController(

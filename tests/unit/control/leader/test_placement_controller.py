@@ -8,9 +8,9 @@ import pytest
 
 from evenlane.engine.cluster.cluster_config import ClusterConfig
 from evenlane.engine.cluster.record_reader import RecordReader
-from evenlane.engine.control.leader.placement_controller import PlacementController, Tuning
+from evenlane.engine.control.leader.placement_controller import PlacementController, PlacementTuning
 from evenlane.engine.control.leader.topic_controller import TopicController
-from evenlane.ring.coordination.ports import Delete
+from evenlane.ring.coordination.ports import DeleteKey
 from evenlane.ring.membership.records import (
     OwnerRecord,
     PlanRecord,
@@ -21,7 +21,7 @@ from tests.support.until import until
 from tests.support.virtual_time import in_virtual_time
 from tests.unit.control.leader.placement_cluster import LEADER, FakeTopicCache, PlacementCluster
 
-QUICK = Tuning(load_ns=1_000_000)
+QUICK = PlacementTuning(load_ns=1_000_000)
 
 
 @pytest.fixture
@@ -81,7 +81,7 @@ class TestPlanning:
             assert await world.generation() > before
             assert await world.generation() == max(record.generation for record in (await world.plans()).values())
 
-    @pytest.mark.parametrize("world", [{"tuning": Tuning(most_ops=3)}], indirect=True)
+    @pytest.mark.parametrize("world", [{"tuning": PlacementTuning(most_ops=3)}], indirect=True)
     async def test_plan_larger_than_a_transaction_is_written(self, world):
         names = [f"n{n}" for n in range(10)]
         await world.join(*names)
@@ -143,7 +143,7 @@ class TestNewLeader:
         await world.join("a")
         await world.lead()
         await world.among("a")
-        await world.client.txn([], [Delete(LEADER)])
+        await world.client.txn([], [DeleteKey(LEADER)])
         await world.client.put(LEADER, b"{}")
         before = len(world.writes())
         await world.join("b")

@@ -9,11 +9,11 @@ import pytest
 from evenlane.engine.base.clock import now_ns
 from evenlane.engine.control.leader.quota_lender import QuotaLender
 from evenlane.engine.core.wire.share_messages import (
-    Ask,
-    Confirm,
-    Grant,
-    Lend,
-    Short,
+    BorrowGrant,
+    LendOrder,
+    ShareConfirmation,
+    ShareRequest,
+    Shortage,
     decode_for_leader,
     to_all,
     to_leader,
@@ -48,7 +48,9 @@ def own(node):
 
 def asks(world):
     """The leader's rounds."""
-    return [msgspec.json.decode(body, type=Ask) for subject, body in world.bus.received if subject == to_all(ENV)]
+    return [
+        msgspec.json.decode(body, type=ShareRequest) for subject, body in world.bus.received if subject == to_all(ENV)
+    ]
 
 
 async def both_examined(world):
@@ -126,22 +128,24 @@ async def test_unreadable_message_is_skipped(world, body):
 @pytest.mark.parametrize(
     "message",
     [
-        Grant("a", 9, 1, 1.0, {PROJECT: -1.0}, []),
-        Grant("a", 9, 1, 1.0, {PROJECT: 2.0}, []),
-        Lend("a", 9, 1, 1.0, {PROJECT: Loan(-1.0, -1.0)}),
-        Lend("a", 9, 1, 1.0, {PROJECT: Loan(1e300, 1e300)}),
-        Lend("a", 9, 1, 1.0, {PROJECT: Loan(float("nan"), 0.0)}),
+        BorrowGrant("a", 9, 1, 1.0, {PROJECT: -1.0}, []),
+        BorrowGrant("a", 9, 1, 1.0, {PROJECT: 2.0}, []),
+        LendOrder("a", 9, 1, 1.0, {PROJECT: Loan(-1.0, -1.0)}),
+        LendOrder("a", 9, 1, 1.0, {PROJECT: Loan(1e300, 1e300)}),
+        LendOrder("a", 9, 1, 1.0, {PROJECT: Loan(float("nan"), 0.0)}),
     ],
 )
 async def test_message_with_an_impossible_part_is_skipped(world, message):
     """Q."""
     sender = world.bus.connection()
     world.serving.cancel()
-    for each in (Ask(9, 1, [PROJECT]), message):
+    for each in (ShareRequest(9, 1, [PROJECT]), message):
         sender.send(to_node(ENV, "a"), msgspec.json.encode(each))
-    sender.send(to_node(ENV, "a"), msgspec.json.encode(Lend("a", 9, 2, 1.0, {})))
+    sender.send(to_node(ENV, "a"), msgspec.json.encode(LendOrder("a", 9, 2, 1.0, {})))
     await until(
-        lambda: [each for _, body in world.bus.received if isinstance(each := decode_for_leader(body), Confirm)]
+        lambda: [
+            each for _, body in world.bus.received if isinstance(each := decode_for_leader(body), ShareConfirmation)
+        ]
     )
     assert world.a.part == own(world.a)
 
@@ -172,7 +176,7 @@ async def test_restarted_term_remembers_its_loans(world):
 @pytest.mark.parametrize("world", [{"configured": False}], indirect=True)
 async def test_node_lends_quota_of_a_topic_it_has_no_message_of(world):
     """W, E3: the node started after the topic was created, and another node has all of its work."""
-    world.b.queues.of = lambda _project: []
+    world.b.queues.of_project = lambda _project: []
     world.a.put(1_000)
     await until(lambda: world.a.part > own(world.a) + 0.1)
     assert world.a.part + world.b.part <= 1 + 1e-6
@@ -219,11 +223,11 @@ async def test_shortage_under_new_rules_starts_a_round_at_once(world):
     await until(lambda: asks(world) and asks(world)[-1].projects == [PROJECT])
     number = asks(world)[-1].number
     await asyncio.gather(*(node.borrower.close() for node in (world.a, world.b)))
-    world.bus.connection().send(to_leader(ENV), msgspec.json.encode(Short("a", [PROJECT], anew=True)))
+    world.bus.connection().send(to_leader(ENV), msgspec.json.encode(Shortage("a", [PROJECT], anew=True)))
     await until(lambda: asks(world)[-1].number > number)
 
 
 def short_after_change(world):
     """The nodes that reported a shortage under new rules."""
     messages = [decode_for_leader(body) for subject, body in world.bus.received if subject == to_leader(ENV)]
-    return [each.node for each in messages if isinstance(each, Short) and each.anew]
+    return [each.node for each in messages if isinstance(each, Shortage) and each.anew]

@@ -11,7 +11,7 @@ from evenlane.engine.cluster.cluster_config import ClusterConfig
 from evenlane.engine.cluster.topics.template_cache import TemplateCache
 from evenlane.engine.control.leader.topic_controller import TopicController
 from evenlane.engine.control.templates.counter import CreatedTopicCounter
-from evenlane.engine.control.templates.provisioner import TopicProvisioner, Tuning
+from evenlane.engine.control.templates.provisioner import ProvisionerTuning, TopicProvisioner
 from evenlane.engine.control.topics.history import author_of
 from evenlane.engine.errors import InvalidName, UnknownProject
 from evenlane.quota.topics.topic import decode_accepted
@@ -42,7 +42,7 @@ async def template_cache(client):
 
 @pytest.fixture
 def provisioner(client, template_cache, request):
-    tuning = getattr(request, "param", Tuning())
+    tuning = getattr(request, "param", ProvisionerTuning())
     return TopicProvisioner(client, "online", ClusterConfig(), template_cache, "a put", tuning)
 
 
@@ -78,7 +78,7 @@ async def topics(etcd):
 class TestNoTopic:
     async def test_without_templates_no_topic_is_created(self, etcd, provisioner):
         assert not await provisioner.make("dev-1")
-        assert provisioner.hopeless("dev-1")
+        assert provisioner.is_hopeless("dev-1")
         assert [] == await topics(etcd)
 
     async def test_template_for_other_names_creates_no_topic(self, etcd, provisioner):
@@ -87,7 +87,7 @@ class TestNoTopic:
         assert [] == await topics(etcd)
 
     async def test_no_project_is_hopeless_before_templates_are_read(self, provisioner):
-        assert not provisioner.hopeless("dev-1")
+        assert not provisioner.is_hopeless("dev-1")
 
     async def test_invalid_project_name_raises(self, etcd, provisioner):
         await template(etcd, match="*")
@@ -122,14 +122,14 @@ class TestCreatedTopic:
         assert await accepted(etcd, "dev-1") is not None
         await controller.close()
 
-    @pytest.mark.parametrize("provisioner", [Tuning(timeout_s=0.05)], indirect=True)
+    @pytest.mark.parametrize("provisioner", [ProvisionerTuning(timeout_s=0.05)], indirect=True)
     async def test_wait_for_a_silent_leader_is_bounded(self, etcd, provisioner):
         await etcd.put(f"{ROOT}leader", b"{}")
         await template(etcd)
         assert await provisioner.make("dev-1")
         assert await accepted(etcd, "dev-1") is None
 
-    @pytest.mark.parametrize("provisioner", [Tuning(timeout_s=0.05)], indirect=True)
+    @pytest.mark.parametrize("provisioner", [ProvisionerTuning(timeout_s=0.05)], indirect=True)
     async def test_existing_topic_or_spec_is_kept(self, etcd, provisioner):
         """A deleted topic with a backlog, and another author's spec that is not accepted yet."""
         await template(etcd)
@@ -158,10 +158,10 @@ class TestCreatedTopic:
         await provisioner.make("dev-2")
         assert 20 == (await accepted(etcd, "dev-2")).topic.qps
         await etcd.delete(f"{ROOT}templates/dev")
-        await until(lambda: provisioner.hopeless("dev-3"))
+        await until(lambda: provisioner.is_hopeless("dev-3"))
         assert not await provisioner.make("dev-3")
 
-    @pytest.mark.parametrize("provisioner", [Tuning(tries=5)], indirect=True)
+    @pytest.mark.parametrize("provisioner", [ProvisionerTuning(tries=5)], indirect=True)
     async def test_outdated_template_creates_no_topic(self, etcd, template_cache, provisioner):
         """The watch is late."""
         await template(etcd)
@@ -192,8 +192,8 @@ class TestInvalidTemplate:
         await etcd.delete(f"{ROOT}templates/dev")
         client.disconnect_watches()
         client.heal()
-        await until(lambda: provisioner.hopeless("dev-1"))
-        assert not provisioner.hopeless("red-2")
+        await until(lambda: provisioner.is_hopeless("dev-1"))
+        assert not provisioner.is_hopeless("red-2")
         assert 1 == sum("passed over" in each["event"] for each in logged)
 
     async def test_name_is_checked(self, etcd, provisioner):
@@ -246,7 +246,7 @@ class TestLimit:
         assert all(await asyncio.gather(*(one.make("dev-1") for one in eight_provisioners)))
         assert (["dev-1"], 1) == (await topics(etcd), (await CreatedTopicCounter(etcd, "online").made("dev", 9)).topics)
 
-    @pytest.mark.parametrize("provisioner", [Tuning(full_s=0.0)], indirect=True)
+    @pytest.mark.parametrize("provisioner", [ProvisionerTuning(full_s=0.0)], indirect=True)
     async def test_deleted_or_edited_topic_makes_room(self, etcd, provisioner):
         await template(etcd, limit=3)
         for number in range(3):

@@ -6,7 +6,7 @@ from msgspec.structs import replace
 from evenlane.engine.cluster.cluster_config import ClusterConfig
 from evenlane.engine.control.topics.accepted_view import AcceptedView
 from evenlane.quota.topics.topic import accept, complete, encode, parse_spec
-from evenlane.ring.coordination.ports import Absent, Delete, Event, KeyValue, Listing, ModifiedAt, Put
+from evenlane.ring.coordination.ports import Absent, DeleteKey, Event, KeyValue, Listing, ModifiedAt, PutKey
 
 ROOT = "/evenlane/online/"
 KEY = ROOT + "accepted/acme"
@@ -23,12 +23,12 @@ def view():
 
 
 def test_writes_are_conditional_on_known_revisions(view):
-    put = Put(KEY, b"")
+    put = PutKey(KEY, b"")
     assert {"acme": GOOD} == view.accepted
-    assert [ModifiedAt(KEY, 7)] == [*view.compared([put, Put(ROOT + "history/acme/1", b"")])]
+    assert [ModifiedAt(KEY, 7)] == [*view.compared([put, PutKey(ROOT + "history/acme/1", b"")])]
     view.written([put], 9)
     assert [ModifiedAt(KEY, 9)] == [*view.compared([put])]
-    view.written([Delete(KEY)], 11)
+    view.written([DeleteKey(KEY)], 11)
     assert [Absent(KEY)] == [*view.compared([put])]
 
 
@@ -43,7 +43,7 @@ def test_listing_older_than_own_writes_is_stale(view):
     """An event is not: it may be of another key."""
     view.apply_events([Listing(8, (stored(encode(GOOD), 7),)), Event("delete", stored(b"", 6, KEY + "x"))])
     assert not view.is_stale
-    view.written([Put(KEY, b"")], 9)
+    view.written([PutKey(KEY, b"")], 9)
     view.apply_events([Listing(8, (stored(encode(GOOD), 7),))])
     assert view.is_stale
 
@@ -69,7 +69,7 @@ def test_key_older_than_own_write_is_stale(view):
 def test_damage_is_overwritten_unless_it_has_changed(view, update, compare):
     view.apply_events([update])
     assert ["acme"] == [*view.damaged]
-    put = Put(KEY, encode(GOOD))
+    put = PutKey(KEY, encode(GOOD))
     assert [compare] == [*view.compared([put])]
     view.written([put], 10)
     assert {} == view.damaged
@@ -87,4 +87,4 @@ def test_invalid_project_name_is_skipped(name):
 def test_valid_foreign_value_fails_the_next_write(view):
     view.apply_events([Event("put", stored(b"rubbish", 8)), Event("put", stored(encode(replace(GOOD, number=5)), 9))])
     assert {} == view.damaged
-    assert [ModifiedAt(KEY, 9)] != [*view.compared([Put(KEY, b"")])]
+    assert [ModifiedAt(KEY, 9)] != [*view.compared([PutKey(KEY, b"")])]

@@ -17,7 +17,7 @@ from evenlane.engine.control.topics.history import (
 )
 from evenlane.engine.errors import UnknownProject
 from evenlane.ring.coordination.memory.client import MemoryCoordination
-from evenlane.ring.coordination.ports import Delete, KeyValue
+from evenlane.ring.coordination.ports import DeleteKey, KeyValue
 from tests.support.until import until
 
 CLUSTER_CONFIG = ClusterConfig()
@@ -135,7 +135,7 @@ async def test_deletion_between_two_leaders_has_its_author(etcd, leader):
     made = await by(etcd, "ann").change("acme", {"qps": 1})
     await leader.close()
     await etcd.put(names.key("online", "leader"), b"{}")
-    gone = Delete(names.key("online", "topics", "acme"))
+    gone = DeleteKey(names.key("online", "topics", "acme"))
     await etcd.txn([], [gone, author_put("online", "acme", ChangeAuthor("bob", "topics delete", made.revision))])
     await etcd.delete(names.key("online", "leader"))
     other = TopicController(etcd.peer(), "online", CLUSTER_CONFIG, "n2")

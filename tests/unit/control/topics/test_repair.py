@@ -14,7 +14,7 @@ from evenlane.engine.control.topics.accepted_writer import AcceptedWriter
 from evenlane.engine.control.topics.client import TopicClient
 from evenlane.quota.topics.topic import accept, complete, decode_accepted, parse_spec
 from evenlane.ring.coordination.memory.client import MemoryCoordination
-from evenlane.ring.coordination.ports import CreatedAt, KeyValue, Put
+from evenlane.ring.coordination.ports import CreatedAt, KeyValue, PutKey
 from tests.support.until import until
 from tests.support.virtual_time import in_virtual_time
 
@@ -108,7 +108,7 @@ async def test_removed_topic_is_not_restored(etcd, topic_client):
 async def test_change_and_damage_at_once_need_one_write(etcd, topic_client):
     async with leader(etcd) as controller:
         await lower_groups(topic_client)
-        await etcd.txn([], [Put(KEY, b"rubbish"), Put(ROOT + "topics/acme", b'{"qps": 7}')])
+        await etcd.txn([], [PutKey(KEY, b"rubbish"), PutKey(ROOT + "topics/acme", b'{"qps": 7}')])
 
         async def changed():
             return (await topic_client.get("acme")).accepted
@@ -181,7 +181,7 @@ async def test_damage_during_a_repair_delays_no_other_topic(etcd, topic_client, 
 
         monkeypatch.setattr(client, "txn", damaged)
         with capture_logs() as lines:
-            await etcd.txn([], [Put(KEY, b"rubbish"), Put(ROOT + "accepted/other", b"rubbish")])
+            await etcd.txn([], [PutKey(KEY, b"rubbish"), PutKey(ROOT + "accepted/other", b"rubbish")])
             await becomes(etcd, good[1], "other")
             await becomes(etcd, good[0])
         assert [2, 1, 1, 1] == [*map(len, tries)]

@@ -5,8 +5,8 @@ import pytest
 
 from evenlane.engine.base.names import LaneId
 from evenlane.engine.core.lane import settle_record
-from evenlane.engine.core.lane.crash_horizon import ended_cleanly, horizon_of
-from evenlane.engine.core.lane.settle_record import VERSION, LogState, Record, encode, fold
+from evenlane.engine.core.lane.crash_horizon import has_ended_cleanly, horizon_of
+from evenlane.engine.core.lane.settle_record import VERSION, LogState, SettleRecord, encode, fold
 from evenlane.engine.core.ports import LaneState
 from evenlane.engine.core.queue.entry import MemoryBudget
 from evenlane.engine.core.queue.fed_lane import FedLane
@@ -46,7 +46,7 @@ def clean_end(clean, epoch=5, **fields):
 )
 def test_end_is_clean_only_with_a_record_of_it(log, state, released, clean):
     """X11: without a record or a held key, the end counts as a crash."""
-    assert clean is ended_cleanly(log, state, EPOCH, released)
+    assert clean is has_ended_cleanly(log, state, EPOCH, released)
 
 
 @pytest.mark.parametrize(
@@ -75,7 +75,7 @@ def test_horizon_lasts_until_messages_below_it_are_removed(log, state, clean, ho
 
 
 def record(number, **fields):
-    return encode(Record(VERSION, 5, number, "s", 9, 99, 0, b"", **fields))
+    return encode(SettleRecord(VERSION, 5, number, "s", 9, 99, 0, b"", **fields))
 
 
 def test_last_readable_record_counts():
@@ -187,7 +187,7 @@ class TestRecordsOfALane:
     def test_lane_without_fence_writes_no_clean_end(self, lane):
         """X11: the log's last record is another owner's, and stays the last."""
         lane.stop([])
-        assert not lane.to_close
+        assert not lane.must_close
         assert not durable(lane).clean
 
     def test_abandoned_lane_writes_nothing(self, lane):

@@ -48,7 +48,7 @@ def test_record_names_exactly_the_messages_in_flight(steps, written):
     raw = state.record()
     for each, expected in zip(lanes, oracle, strict=True):
         assert sorted(expected) == sequences([raw], each, each.epoch)
-        assert expected == state.of(each)
+        assert expected == state.in_lane(each)
     assert sum(map(len, oracle)) == state.count
     assert max(2, state.count) == msgspec.msgpack.decode(raw)[1]
 

@@ -72,7 +72,7 @@ class Lanes(RuleBasedStateMachine):
 
     def _verify(self, same):
         state = self.stream.state()
-        assert same == self.lane.same(state, self.stream.time_of(self.lane.high))
+        assert same == self.lane.is_same(state, self.stream.time_of(self.lane.high))
         if not same:
             old = self.lane.generation
             self.lane.reset(state)

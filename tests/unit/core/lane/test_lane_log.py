@@ -98,16 +98,16 @@ def test_pending_purge_is_no_sign_of_another_stream():
     successor = FedLane(LANE, 2, MemoryBudget(), Host(opened))
     state = LaneState("s", 1, 4, 4)
     assert successor.recover(log, state, 3)
-    assert (3, True) == (successor.position, successor.same(state, 4))
+    assert (3, True) == (successor.position, successor.is_same(state, 4))
 
 
 def test_stream_that_lost_undelivered_messages_is_another_one():
     """E12: the end of the catch-up would take the new messages for deleted ones."""
     lane = FedLane(LANE, 1, MemoryBudget(), Host(opened))
     lane.recover(settle_record.LogState(), LaneState("s", 1, 9, 90), None)
-    assert not lane.same(LaneState("s", 1, 5, 50), None)
-    assert not lane.same(LaneState("s", 1, 12, 120), 91)
-    assert lane.same(LaneState("s", 1, 12, 120), 90)
+    assert not lane.is_same(LaneState("s", 1, 5, 50), None)
+    assert not lane.is_same(LaneState("s", 1, 12, 120), 91)
+    assert lane.is_same(LaneState("s", 1, 12, 120), 90)
 
 
 def test_unroutable_message_is_not_kept():

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from evenlane.engine.core.lane import settle_record
 from evenlane.engine.core.lane.settle_record import (
     VERSION,
-    Record,
+    SettleRecord,
     UnknownVersion,
     decode,
     encode,
@@ -63,12 +63,12 @@ def test_half_a_run_or_mark_is_refused(bad, read):
         read(bad, 0)
 
 
-def record(**fields) -> Record:
+def record(**fields) -> SettleRecord:
     values = {
         "version": VERSION, "epoch": 7, "number": 1, "created": "s", "high": 9, "high_at": 90, "watermark": 0,
         "runs": b"", "checkpoint": False,
     }  # fmt: skip
-    return Record(**(values | fields))
+    return SettleRecord(**(values | fields))
 
 
 def test_record_survives_encoding():
@@ -161,7 +161,7 @@ def test_fold_matches_plain_sets(steps):
 @pytest.mark.parametrize("runs", [[(7, 2**60)], [(7, 2**31), (2**31 + 2, 2**33)]])
 def test_record_with_impossibly_large_runs_is_skipped(runs):
     """F4: a node that expanded them would run out of memory, and so would the next owner."""
-    good = Record(VERSION, 7, 1, "s", 20, 5, 3, pack([(5, 6)], 3))
+    good = SettleRecord(VERSION, 7, 1, "s", 20, 5, 3, pack([(5, 6)], 3))
     log = fold([encode(good), encode(msgspec.structs.replace(good, number=2, runs=pack(runs, 3)))])
     assert (1, 1, [(5, 6)]) == (log.number, log.unreadable, [*log.settled.above()])
 
@@ -176,7 +176,7 @@ def test_endless_number_is_refused():
 
 def test_runs_of_all_records_together_are_bounded():
     """F4: many large records together may have no more runs than one record."""
-    half = Record(VERSION, 7, 1, "s", 2**40, 5, 0, pack([(2, 2**30)], 0), True)
+    half = SettleRecord(VERSION, 7, 1, "s", 2**40, 5, 0, pack([(2, 2**30)], 0), True)
     log = fold([encode(msgspec.structs.replace(half, number=number)) for number in range(1, 200)])
     assert (4, 195) == (log.number, log.unreadable)
 
@@ -262,4 +262,6 @@ def test_older_release_ignores_later_fields(known):
     """Rolling upgrade, and rollback: an older release reads this release's records."""
     old = msgspec.defstruct("Old", FIELDS[:known], array_like=True, frozen=True)
     values = (VERSION, 7, 3, "s", 9, 90, 4, b"\x00\x01", True, pack_marks([(5, 4)], 4))
-    assert old(*values[:known]) == msgspec.msgpack.Decoder(old).decode(encode(Record(*values, horizon=9, clean=True)))
+    assert old(*values[:known]) == msgspec.msgpack.Decoder(old).decode(
+        encode(SettleRecord(*values, horizon=9, clean=True))
+    )

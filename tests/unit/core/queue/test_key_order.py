@@ -101,8 +101,8 @@ class Keys(RuleBasedStateMachine):
         if hasattr(self, "order"):
             assert self.order.waiting == sum(len(known) - 1 for known in self.model.values())
             assert self.limits.held <= self.limits.payload_bytes
-            assert all(self.order.out(known[0]) for known in self.model.values())
-            assert not any(self.order.out(each) for known in self.model.values() for each in list(known)[1:])
+            assert all(self.order.is_out(known[0]) for known in self.model.values())
+            assert not any(self.order.is_out(each) for known in self.model.values() for each in list(known)[1:])
 
     @invariant()
     def oldest(self):

@@ -121,7 +121,7 @@ class Fair(RuleBasedStateMachine):
         grant = self.scheduler.again(queue, self.now)
         if grant is not None:
             if asks_why:
-                self.scheduler.why(queue, self.now)
+                self.scheduler.wait_reason(queue, self.now)
             grant.cancel()
 
     @rule(asks_why=st.booleans())
@@ -131,7 +131,7 @@ class Fair(RuleBasedStateMachine):
             return
         queue = grant.queue
         if asks_why:
-            self.scheduler.why(queue, self.now)
+            self.scheduler.wait_reason(queue, self.now)
         grant.cancel()
         assert queue is self.scheduler.next(self.now).queue
 
@@ -202,7 +202,7 @@ class Fair(RuleBasedStateMachine):
     def _check_reasons(self, project):
         """X8."""
         for group, band in project.ready:
-            why = self.scheduler.why(self.queues[project.name, group, band], self.now)
+            why = self.scheduler.wait_reason(self.queues[project.name, group, band], self.now)
             if not project.open:
                 assert "paused" == why
             elif (group, band) not in project.heads():
@@ -246,7 +246,7 @@ class Fair(RuleBasedStateMachine):
     def empty_queues_have_no_wait_reason(self):
         for place in self.queues if hasattr(self, "projects") else ():
             if place[1:] not in self.projects[place[0]].ready:
-                assert None is self.scheduler.why(self.queues[place], self.now)
+                assert None is self.scheduler.wait_reason(self.queues[place], self.now)
 
     def _in_flight(self):
         return [(project, entry) for project in self.projects.values() for entry in project.in_flight]

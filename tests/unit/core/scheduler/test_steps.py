@@ -49,7 +49,7 @@ class Node:
 
     def wait(self):
         self.scheduler.wake_at()
-        self.scheduler.why(self.queues[0], self.now)
+        self.scheduler.wait_reason(self.queues[0], self.now)
 
 
 def lines(call, times=DECISIONS):

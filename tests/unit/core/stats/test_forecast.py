@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 from evenlane.engine.core.stats.forecast import (  # fmt: skip
     MEASURED_AGAIN,
     UNKNOWN,
-    History,
-    Load,
-    Quota,
+    ForecastInput,
+    QuotaForecast,
     Rates,
     Sample,
+    SampleHistory,
     between,
     clears,
     figure,
@@ -34,13 +34,13 @@ def topic(**fields) -> Topic:
     return Topic(**given)
 
 
-def load(**fields) -> Load:
+def load(**fields) -> ForecastInput:
     given = {
         "waiting": 1_000, "deepest": 500, "rates": Rates(20.0, 70.0, 0.0, 1.0), "topic": topic(),
         "reason": "quota", "max_group_qps": 150.0,
         **fields,
     }  # fmt: skip
-    return Load(**given)
+    return ForecastInput(**given)
 
 
 # ---- rates
@@ -65,19 +65,19 @@ def test_rates_of_several_nodes_add_up():
 def test_sum_with_an_unknown_rate_is_unknown():
     """X7: after a takeover, the sum of the other nodes' rates would be too low."""
     total = together([Rates(1.0, 2.0, 0.0, 1.0), UNKNOWN, Rates(2.0, 3.0, 1.0, 9.0)])
-    assert (UNKNOWN, False) == (total, total.known)
-    assert NOTHING.known
+    assert (UNKNOWN, False) == (total, total.is_known)
+    assert NOTHING.is_known
 
 
 def test_history_reaches_back_as_far_as_asked():
-    history = History(SECOND)
+    history = SampleHistory(SECOND)
     history.add(Sample(0, 0, 0, 0))
     assert history.before(40 * SECOND, 60 * SECOND) is not None
     assert history.before(61 * SECOND, 60 * SECOND) is None
 
 
 def test_history_measures_from_the_oldest_sample_of_30_seconds():
-    history = History(SECOND)
+    history = SampleHistory(SECOND)
     assert history.before(0) is None
     samples = [Sample(at * SECOND, at, 0, 0) for at in (10, 12, 39)]
     for sample in samples:
@@ -93,7 +93,7 @@ def test_history_measures_from_the_oldest_sample_of_30_seconds():
 
 @given(st.lists(st.integers(0, 200), max_size=60).map(sorted), st.integers(0, 260))
 def test_history_sample_is_1_to_30_seconds_old(instants, now):
-    history = History(SECOND)
+    history = SampleHistory(SECOND)
     for at in instants:
         history.add(Sample(at * SECOND, 0, 0, 0))
     found = history.before(now * SECOND)
@@ -136,7 +136,9 @@ topics = st.builds(
     st.floats(0.01, 1e6), st.integers(1, 1_000), st.booleans(), st.sampled_from(["active", "paused", "draining"]),
 )  # fmt: skip
 loads = st.builds(
-    lambda waiting, part, rates, topic, reason: Load(waiting, int(waiting * part), rates, topic, reason, 150.0),
+    lambda waiting, part, rates, topic, reason: ForecastInput(
+        waiting, int(waiting * part), rates, topic, reason, 150.0
+    ),
     st.integers(0, 10**9), st.floats(0.0, 1.0), rates, st.none() | topics,
     st.sampled_from([None, "quota", "fairness", "handlers_busy", "concurrency"]),
 )  # fmt: skip
@@ -190,27 +192,28 @@ def test_once_resumed_needs_a_paused_backlog():
     ("fields", "within", "expected"),
     [
         # 20/s arrive, plus 1,000 / 10 s = 100/s
-        ({}, 10.0, Quota(120, "--qps 120", "120 QPS would clear it within 10s")),
-        ({}, 3.0, Quota(None, "", "no quota clears it within 3s: one group holds 500 messages and may have 150 QPS at "
-                                  "the most, which takes 3.3s")),
-        ({}, 600.0, Quota(22, "", "the quota of 100 QPS is enough to clear it within 10m")),
-        ({"waiting": 0}, 10.0, Quota(None, "", "nothing waits: no other quota is needed")),
+        ({}, 10.0, QuotaForecast(120, "--qps 120", "120 QPS would clear it within 10s")),
+        ({}, 3.0, QuotaForecast(None, "", "no quota clears it within 3s: one group holds 500 messages and may "
+                                  "have 150 QPS at the most, which takes 3.3s")),
+        ({}, 600.0, QuotaForecast(22, "", "the quota of 100 QPS is enough to clear it within 10m")),
+        ({"waiting": 0}, 10.0, QuotaForecast(None, "", "nothing waits: no other quota is needed")),
         ({"reason": "fairness"}, 10.0,
-         Quota(120, "--qps 120", "120 QPS would clear it within 10s, but most of it waits for fairness, which a quota "
-                                 "doesn't change")),
+         QuotaForecast(120, "--qps 120", "120 QPS would clear it within 10s, but most of it waits for "
+                                 "fairness, which a quota doesn't change")),
         ({"topic": topic(state="paused"), "reason": "paused"}, 10.0,
-         Quota(120, "--qps 120", "120 QPS would clear it within 10s, once it is resumed")),
+         QuotaForecast(120, "--qps 120", "120 QPS would clear it within 10s, once it is resumed")),
         ({"waiting": 4_000, "deepest": 10}, 10.0,  # 2 groups may have up to 300 QPS
-         Quota(420, "--qps 420 --groups default", "420 QPS would clear it within 10s")),
+         QuotaForecast(420, "--qps 420 --groups default", "420 QPS would clear it within 10s")),
         ({"topic": topic(borrow=False), "deepest": 900}, 10.0,  # one group would have 60 of the 120 QPS
-         Quota(120, "--qps 120 --borrow", "120 QPS would clear it within 10s")),
-        ({"topic": None, "reason": "paused"}, 10.0, Quota(120, "--qps 120", "120 QPS would clear it within 10s")),
+         QuotaForecast(120, "--qps 120 --borrow", "120 QPS would clear it within 10s")),
+        ({"topic": None, "reason": "paused"}, 10.0,
+         QuotaForecast(120, "--qps 120", "120 QPS would clear it within 10s")),
         ({"waiting": 10**9}, 10.0,
-         Quota(None, "", "no quota that a topic may have (1,000,000 QPS) clears it within 10s")),
+         QuotaForecast(None, "", "no quota that a topic may have (1,000,000 QPS) clears it within 10s")),
         ({"rates": UNKNOWN}, 10.0,
-         Quota(None, "", f"not known yet: {MEASURED_AGAIN}")),
+         QuotaForecast(None, "", f"not known yet: {MEASURED_AGAIN}")),
         ({"waiting": 1, "rates": NOTHING, "topic": topic(qps=0.5)}, 10.0,
-         Quota(1, "--qps 1", "1 QPS would clear it within 10s")),
+         QuotaForecast(1, "--qps 1", "1 QPS would clear it within 10s")),
     ],
 )  # fmt: skip
 def test_clears_gives_quota_flags_and_sentence(fields, within, expected):

@@ -16,10 +16,10 @@ from evenlane.engine.core.wire.meter_record import (
     COUNTERS,
     GAUGES,
     VERSION,
-    Head,
     LaneRow,
+    MeterRecord,
     QueueRow,
-    Record,
+    RecordHead,
     TopicRow,
     Unreadable,
     decode,
@@ -29,7 +29,7 @@ from evenlane.engine.core.wire.meter_record import (
 from evenlane.engine.core.wire.varint_columns import join, numbers, pack, unpack
 
 SECOND = 1_000_000_000
-HEAD = Head("node-1", 5, 7, 6, 1_800_000_000 * SECOND, 10 * SECOND, 64, ("high", "mid", "low"))
+HEAD = RecordHead("node-1", 5, 7, 6, 1_800_000_000 * SECOND, 10 * SECOND, 64, ("high", "mid", "low"))
 WORDS = st.integers(0, 2**64 - 1)
 
 
@@ -151,7 +151,7 @@ def test_newer_version_is_refused_as_newer():
 
 def test_missing_columns_are_zeros_and_unknown_ones_are_ignored():
     """Rolling upgrade: records of an older release, and of a newer one."""
-    old = Record(
+    old = MeterRecord(
         node="a", run=1, number=1, at=2, priorities=["high"], queues=2,
         queue_columns={"handled": pack([3, 4]), "of_a_newer_release": b"\x09"}, projects=["acme"], lanes=1,
     )  # fmt: skip

@@ -32,7 +32,7 @@ class TestLastAttempt:
         await until(lambda: self.node.eligibility.resting(self.queue("mid")))
 
     def queue(self, priority):
-        return next(queue for queue in self.node.queues.of("acme") if queue.priority == priority)
+        return next(queue for queue in self.node.queues.of_project("acme") if queue.priority == priority)
 
     async def test_suspect_waits_for_recorded_message_while_fresh_ones_run(self, world):
         """X11."""
@@ -57,7 +57,7 @@ class TestLastAttempt:
         world.topics["acme"] = topic(state="paused")
         node = await world.node_with(other)
         change(world, node, topic(max_attempts=2, ack_wait=0.5, backoff=QUICK))
-        await until(lambda: node.eligibility.resting(node.queues.of("acme")[0]))
+        await until(lambda: node.eligibility.resting(node.queues.of_project("acme")[0]))
         await world.runs(node, suspect, other)
         assert {suspect: True, other: True} == world.recorded(node)
 
@@ -99,7 +99,9 @@ class TestLastAttempt:
 
         world.act, world.waits = act, Held(suspect)
         node = await world.node_with(first, fallback=Handler.of(fallback))
-        await until(lambda: node.eligibility.resting(next(q for q in node.queues.of("acme") if q.priority == "mid")))
+        await until(
+            lambda: node.eligibility.resting(next(q for q in node.queues.of_project("acme") if q.priority == "mid"))
+        )
         fails.set()
         await fallback_begun.wait()
         await turns(50)
@@ -115,8 +117,8 @@ class TestLastAttempt:
         await self.begin(world)
         change(world, self.node, topic(max_attempts=1), "shop")
         other = await world.put_key(None, project="shop")
-        await until(lambda: self.node.queues.of("shop"))
-        await until(lambda: self.node.eligibility.resting(self.node.queues.of("shop")[0]))
+        await until(lambda: self.node.queues.of_project("shop"))
+        await until(lambda: self.node.eligibility.resting(self.node.queues.of_project("shop")[0]))
         change(world, self.node, topic(max_attempts=2, state="paused"))
         world.waits.go(self.first)
         await until(lambda: other in world.ids)

@@ -8,7 +8,7 @@ import pytest
 from evenlane.engine.core.message.message import Pause, batch
 from evenlane.engine.core.wire import headers as h
 from evenlane.engine.node.eligibility import pauses
-from evenlane.engine.telemetry.wait_reasons import About, sentence
+from evenlane.engine.telemetry.wait_reasons import ReasonContext, sentence
 from tests.support.node.keyed import Begun, Held, KeyedWorld, ordered
 from tests.support.node.world import topic, turns
 from tests.support.until import until
@@ -70,9 +70,9 @@ async def test_pause_stops_only_its_topic(world):
     others = await world.put_keys([None] * 20, project="bolt")
     await until(lambda: set(others) == set(world.ids))
     assert "endpoint" == withheld(node)
-    assert all("endpoint" == node.wait_rules.reason(queue) for queue in node.queues.of("acme"))
-    assert "it waits for endpoint" != sentence("endpoint", None, About("acme", None)), "it has words of its own"
-    assert all(node.wait_rules.reason(queue) is None for queue in node.queues.of("bolt"))
+    assert all("endpoint" == node.wait_rules.reason(queue) for queue in node.queues.of_project("acme"))
+    assert "it waits for endpoint" != sentence("endpoint", None, ReasonContext("acme", None)), "it has words of its own"
+    assert all(node.wait_rules.reason(queue) is None for queue in node.queues.of_project("bolt"))
 
 
 async def test_pause_leaves_running_handlers_alone(world):

@@ -122,7 +122,7 @@ async def test_recorded_messages_wait_while_records_cannot_be_written(world, out
     world.server.refuse("busy.", Refused("no space") if outage == "refused" else Lost("no answer"))
     node = await world.node(world.handle)
     fresh = await world.put_keys([None] * 20)
-    await until(lambda: node.gate.failing and set(fresh) == set(world.ids))
+    await until(lambda: node.gate.is_failing and set(fresh) == set(world.ids))
     assert set(fresh) == {each.id for every in world.begun.values() for each in every}
     assert 0 == node.gate.held
     world.waits.go()
@@ -138,7 +138,7 @@ async def test_death_before_the_record_is_stored_costs_no_attempt(world):
     node = await world.node(world.handle)
     world.server.refuse("busy.")
     (message_id,) = await world.put_keys([None])
-    await until(lambda: node.gate.failing)
+    await until(lambda: node.gate.is_failing)
     await world.crash(node)
     world.server.accept("busy.")
     await world.node(world.handle)

@@ -33,7 +33,7 @@ class Bench:
     """
 
     def __init__(self):
-        self.in_flight = self.failing = False
+        self.in_flight = self.is_failing = False
         self.back, self.resumed = [], []
         self.lane, self.queue, self.now = Lane(), Queue(), 0
         self.suspended = {}
@@ -67,7 +67,7 @@ class Bench:
         self.suspects.ended(self.place(sequence))
 
     def aside(self):
-        return [place.sequence for place in self.suspects.of(self.queue)]
+        return [place.sequence for place in self.suspects.waiting_of(self.queue)]
 
 
 @pytest.fixture
@@ -102,9 +102,9 @@ async def test_recorded_messages_start_while_a_suspect_runs(bench):
 
 async def test_no_message_starts_while_records_cannot_be_written(bench):
     """X11."""
-    bench.failing = True
+    bench.is_failing = True
     assert [WAIT] * 3 == [bench.ask(1), bench.ask(2, suspect=True), bench.ask(3, last=True)]
-    bench.failing = False
+    bench.is_failing = False
     bench.suspects.bring_back()
     assert [3, 2, 1] == bench.back
     assert [START] * 2 == [bench.ask(1), bench.ask(3, last=True)], "3 didn't claim the gate while it waited"
@@ -203,7 +203,7 @@ class TestLastAttempt:
 
 async def test_stale_messages_are_dropped(bench):
     """Z1: their lane was handed over or replaced."""
-    bench.failing = True
+    bench.is_failing = True
     assert [WAIT] * 2 == [bench.ask(1), bench.ask(2)]
     bench.lane.generation += 1
     assert [] == bench.aside()
@@ -214,7 +214,7 @@ async def test_stale_messages_are_dropped(bench):
 
 async def test_queues_are_suspended_beyond_a_bound(bench):
     """M: further messages stay in their queue, which resumes with the others."""
-    bench.failing = True
+    bench.is_failing = True
     assert [WAIT] * MOST_ASIDE == [bench.ask(n) for n in range(MOST_ASIDE)]
     assert bench.queue not in bench.suspended
     assert [STAY] * 3 == [bench.ask(n) for n in range(MOST_ASIDE, MOST_ASIDE + 3)]

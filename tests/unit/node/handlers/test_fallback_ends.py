@@ -242,10 +242,10 @@ async def test_fallback_stays_recorded_when_the_timed_out_thread_returns(world):
         await until(lambda begun=fallback_begun: begun.is_set() or world.dead())
         if world.dead():
             break
-        named = [node.gate.of(lane) for lane in node.partitions[P].both]
+        named = [node.gate.recorded_of(lane) for lane in node.partitions[P].both]
         returns.set()
         await until(lambda node=node: not node.workers.running)
-        assert named == [node.gate.of(lane) for lane in node.partitions[P].both]
+        assert named == [node.gate.recorded_of(lane) for lane in node.partitions[P].both]
         await world.crash(node)
     ((reason, _),) = world.dead_letters()
     assert reason == f"its process died in attempt {attempts[-1]}"
@@ -271,10 +271,10 @@ async def test_retry_stays_recorded_when_the_timed_out_thread_returns():
         await world.crash(node)
         node = await world.node(hangs)
         await until(lambda: len(begun) == 2)
-        named = node.gate.of(node.partitions[P].lane)
+        named = node.gate.recorded_of(node.partitions[P].lane)
         returns[0].set()
         await until(lambda: len(node.workers.running) == 1)
-        assert (1, named) == (len(named), node.gate.of(node.partitions[P].lane))
+        assert (1, named) == (len(named), node.gate.recorded_of(node.partitions[P].lane))
         for each in returns:
             each.set()
 
@@ -292,7 +292,7 @@ async def test_gate_stays_busy_while_a_fallback_waits_for_the_lease():
     message = SimpleNamespace(recorded=True, suspect=False, project="acme", place=(lane, 1))
     fallback = Fallback(Handler.of(raising(ValueError)), gate)
     fallback.expect(message)
-    assert not await fallback.take(message, lambda: False)
+    assert not await fallback.handle(message, lambda: False)
     assert gate.busy
     fallback.forgo(message)
     assert not gate.busy

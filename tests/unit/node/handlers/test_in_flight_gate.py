@@ -136,7 +136,7 @@ async def test_refused_record_is_written_again(world, refusals):
     for answer in answers:
         assert not world.begun
         answer.set_exception(Refused("no room"))
-        await until(lambda: node.gate.failing and not records.under_way)
+        await until(lambda: node.gate.is_failing and not records.under_way)
     await world.all_gone()
     assert put == sorted(world.ids, key=put.index)
     assert {1} == {begun.attempt for every in world.begun.values() for begun in every}
@@ -149,7 +149,7 @@ async def test_recorded_messages_hold_no_slot_while_records_are_refused(world, s
     node = await world.node(world.handle, concurrency=slots)
     world.server.refuse("busy.")
     put = await world.put_keys([None] * 20)
-    await until(lambda: node.gate.failing and not node.gate.held)
+    await until(lambda: node.gate.is_failing and not node.gate.held)
     fresh = await world.put_keys([None] * 20, project="shop")
     await until(lambda: set(fresh) == set(world.ids))
     assert not world.begun["acme", 0, "mid", None]
@@ -183,10 +183,10 @@ async def test_record_is_written_during_endless_fresh_messages():
 
     signal, trust, workers = WorkSignal(), LeaseTrust(), Workers(64)
     gate = InFlightGate(SimpleNamespace(put=put), "online", signal, SimpleNamespace(records_idle=nothing))
-    calls = SimpleNamespace(batched=False, plain=handle, close=nothing)
+    calls = SimpleNamespace(is_batched=False, plain=handle, close=nothing)
     parts = SimpleNamespace(done=nothing, ended=nothing, batch_ended=nothing, succeeded=nothing)
     source = WorkSource(
-        SimpleNamespace(take=take, is_expired=nothing), gate, workers, calls, parts, None, trust, signal
+        SimpleNamespace(next_message=take, is_expired=nothing), gate, workers, calls, parts, None, trust, signal
     )
     reporter = AttemptReporter(parts, gate, parts, parts)
     pool = WorkerPool(workers, source, calls, reporter, parts, parts, trust, signal, nothing)
@@ -205,8 +205,8 @@ async def test_queue_is_suspended_when_too_many_messages_wait(world):
     node = await world.node(world.handle, concurrency=8)
     world.server.refuse("busy.")
     put = await world.put_keys([None] * (MOST_ASIDE + 500))
-    await until(lambda: node.queues.of("acme"))
-    (queue,) = node.queues.of("acme")
+    await until(lambda: node.queues.of_project("acme"))
+    (queue,) = node.queues.of_project("acme")
     await until(lambda: len(node.eligibility.resting(queue)) >= MOST_ASIDE and not queue.loading)
     await turns(100)
     assert len(node.eligibility.resting(queue)) <= MOST_ASIDE + 1

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from evenlane.engine.base import names
-from evenlane.engine.node.tuning import Tuning
+from evenlane.engine.node.tuning import NodeTuning
 from tests.support.node.world import CLUSTER_CONFIG, World, topic, turns
 from tests.support.until import until
 
@@ -65,12 +65,12 @@ async def test_settled_messages_above_a_pinned_watermark_are_deleted():
         lane = world.busy_lane
         group = world.group_in(lane.partition)
         await world.put_many(300, group=group)
-        node = await world.node(tuning=Tuning(pinned_for=0))
+        node = await world.node(tuning=NodeTuning(pinned_for=0))
         await until(lambda: world.waiting() == 1, what="all messages but the pinned one to be deleted")
         assert 300 == len(world.handled)
         assert 0 == node.partitions[lane.partition].lane.removal.durable_watermark
         await world.crash(node)
-        await world.node(tuning=Tuning(pinned_for=0))
+        await world.node(tuning=NodeTuning(pinned_for=0))
         await world.put(id="new", group=group)
         await until(lambda: "new" in world.ids)
         assert 301 == len(world.handled)

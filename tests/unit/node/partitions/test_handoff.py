@@ -7,7 +7,7 @@ from structlog.testing import capture_logs
 
 from evenlane.engine.core.ports import Refused
 from evenlane.engine.core.queue.entry import MemoryBudget
-from evenlane.engine.node.tuning import Tuning
+from evenlane.engine.node.tuning import NodeTuning
 from evenlane.ring.membership.records import HeldLane, HeldRecord
 from tests.support.node.two import GROUPS, P, Two, due_soon, lane_of
 from tests.support.node.world import topic, turns
@@ -225,7 +225,7 @@ async def test_catch_up_skips_held_messages(world):
     count = 1_000
     for n in range(count):
         await world.put(id=f"{n + 1}", group=GROUPS[n % 2])
-    b = await world.bare("b", limits=MemoryBudget(index=50), concurrency=32, tuning=Tuning(tail_beyond=500))
+    b = await world.bare("b", limits=MemoryBudget(index=50), concurrency=32, tuning=NodeTuning(tail_beyond=500))
     record = world.held_record([3, 400, 900], [7])
     await b.owned.open(P, 2, [record])
     await world.put(id="new")

@@ -6,7 +6,7 @@ import pytest
 
 from evenlane.engine.base.names import stream
 from evenlane.engine.core.queue.entry import MemoryBudget
-from evenlane.engine.node.tuning import DEFAULT, Tuning
+from evenlane.engine.node.tuning import DEFAULT, NodeTuning
 from evenlane.ring.membership.records import HeldLane, HeldRecord
 from tests.support.node.two import GROUPS, P, Two, due_soon, lane_of
 from tests.support.node.world import SECOND, turns
@@ -25,7 +25,7 @@ SHAPES = {
 async def test_held_messages_are_handled_once(shape, tail, seed):
     """L, D: some end at the previous owner, others are released, at random times of the takeover."""
     draw = random.Random(f"{shape} {tail} {seed}")
-    tuning = Tuning(tail_beyond=10) if tail else DEFAULT
+    tuning = NodeTuning(tail_beyond=10) if tail else DEFAULT
     limits = SHAPES[shape]
     async with Two() as world:
         count = draw.randint(20, 120)

@@ -227,7 +227,7 @@ async def test_node_knows_messages_that_run_or_wait_for_their_copy(world):
     node = await world.node(world.handle)
     await until(lambda: node.failures.pending and node.workers.running)
     lane = node.partitions[P].lane
-    assert frozenset() == node.gate.of(lane)
+    assert frozenset() == node.gate.recorded_of(lane)
     assert {1, 2} == node.out(lane)
 
 

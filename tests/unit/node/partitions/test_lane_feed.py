@@ -14,7 +14,7 @@ from evenlane.engine.core.wire.subjects import queue_named
 from evenlane.engine.node.partitions.lane_feed import LaneFeed
 from evenlane.engine.node.partitions.read_ahead import ReadAhead
 from evenlane.engine.node.queues.catch_up_priority import CatchUpPriority, most_urgent
-from evenlane.engine.node.tuning import Tuning
+from evenlane.engine.node.tuning import NodeTuning
 from tests.support.lane_host import Host
 from tests.support.node.world import turns
 from tests.support.until import until
@@ -31,7 +31,7 @@ class Feeding:
     """A lane whose feed the test plays: `deliver` delivers the next message."""
 
     def __init__(self, *backlog, **tuning):
-        tuning = Tuning(**tuning)
+        tuning = NodeTuning(**tuning)
         self.backlog, self.became_ready, self.feed_, self.all_feeds = backlog, [], None, []
         self.lane = FedLane(LANE, 1, MemoryBudget(), Host(self.open_queue, self.on_ready))
         self.catch_up_priority = CatchUpPriority(self.on_ready, BANDS, tuning.backlog_wait_s)

@@ -12,7 +12,7 @@ QUIET = 3 * SECOND
 
 def partition(**fields):
     """A partition that was opened at 100 s and is fed to its end; `fields` change that."""
-    given = {"epoch": 7, "generation": 0, "catching_up": False, "fed_to": 50, "high": 50, **fields}
+    given = {"epoch": 7, "generation": 0, "is_catching_up": False, "fed_to": 50, "high": 50, **fields}
     known = {name: given.pop(name) for name in ("opened", "opened_at") if name in given}
     later = SimpleNamespace(generation=0)
     whole = {"opened": True, "opened_at": 100 * SECOND, "lane": SimpleNamespace(**given), "later": later, **known}
@@ -33,7 +33,7 @@ def test_delivered_partitions_are_stable():
     "fields",
     [
         {"opened": False},
-        {"catching_up": True},  # a large backlog
+        {"is_catching_up": True},  # a large backlog
         {"fed_to": 49},  # a small backlog
         {"opened_at": 101 * SECOND},  # overdue messages may still arrive
     ],
@@ -46,7 +46,7 @@ def test_deleted_last_message_is_awaited_for_ten_seconds():
     """E12: a catch-up is awaited until its end."""
     assert streams(109, fed_to=49) is None
     assert streams(110, fed_to=49) is not None
-    assert streams(1_000, catching_up=True) is None
+    assert streams(1_000, is_catching_up=True) is None
 
 
 @pytest.mark.parametrize("fields", [{"epoch": 8}, {"generation": 1}])

@@ -5,9 +5,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from evenlane.engine.node.push.breaker import Breaker, Rules, State
+from evenlane.engine.node.push.breaker import Breaker, BreakerRules, BreakerState
 
-RULES = Rules(threshold=3, first=10, factor=2, most=45)
+RULES = BreakerRules(threshold=3, first=10, factor=2, most=45)
 
 
 def opened():
@@ -22,9 +22,9 @@ def test_breaker_opens_after_consecutive_failures():
     for ends in ("failed", "failed", "succeeded", "failed", "failed"):
         token = breaker.begin(0)
         breaker.succeeded(token) if ends == "succeeded" else breaker.failed(token, 0)
-    assert State.CLOSED is breaker.state
+    assert BreakerState.CLOSED is breaker.state
     breaker.failed(breaker.begin(0), 0)
-    assert (State.OPEN, 10) == (breaker.state, breaker.wait(0))
+    assert (BreakerState.OPEN, 10) == (breaker.state, breaker.wait(0))
 
 
 def test_no_request_begins_during_the_pause():
@@ -37,12 +37,12 @@ def test_no_request_begins_during_the_pause():
 def test_probe_that_succeeds_closes_the_breaker():
     breaker = opened()
     probe = breaker.begin(10)
-    assert (State.HALF_OPEN, 10) == (breaker.state, breaker.wait(10))
+    assert (BreakerState.HALF_OPEN, 10) == (breaker.state, breaker.wait(10))
     breaker.succeeded(probe)
-    assert (State.CLOSED, 0) == (breaker.state, breaker.wait(10))
+    assert (BreakerState.CLOSED, 0) == (breaker.state, breaker.wait(10))
     for _ in range(2):  # the count starts over
         breaker.failed(breaker.begin(10), 10)
-    assert State.CLOSED is breaker.state
+    assert BreakerState.CLOSED is breaker.state
 
 
 def test_pauses_grow_to_a_limit_and_restart_after_a_success():
@@ -62,7 +62,7 @@ def test_pauses_grow_to_a_limit_and_restart_after_a_success():
 def test_abandoned_probe_lets_the_next_one_begin():
     breaker = opened()
     breaker.abandoned(breaker.begin(10))
-    assert (State.OPEN, 0) == (breaker.state, breaker.wait(10))
+    assert (BreakerState.OPEN, 0) == (breaker.state, breaker.wait(10))
 
 
 def test_requests_that_began_before_the_breaker_opened_are_ignored():
@@ -72,13 +72,13 @@ def test_requests_that_began_before_the_breaker_opened_are_ignored():
         breaker.failed(token, 0)
     breaker.succeeded(old[3])
     breaker.failed(old[4], 9)
-    assert (State.OPEN, 10) == (breaker.state, breaker.wait(0))
+    assert (BreakerState.OPEN, 10) == (breaker.state, breaker.wait(0))
     probe = breaker.begin(10)
     breaker.succeeded(old[3])
-    assert State.HALF_OPEN is breaker.state
+    assert BreakerState.HALF_OPEN is breaker.state
     breaker.succeeded(probe)
     breaker.failed(probe, 11)
-    assert State.CLOSED is breaker.state
+    assert BreakerState.CLOSED is breaker.state
 
 
 class Machine(RuleBasedStateMachine):
@@ -87,7 +87,7 @@ class Machine(RuleBasedStateMachine):
     def __init__(self):
         super().__init__()
         self.breaker, self.now = Breaker(RULES), 0
-        self.under_way: list[tuple[int, State]] = []  # token, the state it began under
+        self.under_way: list[tuple[int, BreakerState]] = []  # token, the state it began under
         self.open_until, self.pause = 0, 0
 
     @rule(by=st.integers(0, 30))
@@ -102,7 +102,7 @@ class Machine(RuleBasedStateMachine):
             return
         before = self.breaker.state
         token = self.breaker.begin(self.now)
-        assert before is State.CLOSED or self.now >= self.open_until
+        assert before is BreakerState.CLOSED or self.now >= self.open_until
         self.under_way.append((token, self.breaker.state))
 
     @precondition(lambda self: self.under_way)
@@ -117,19 +117,19 @@ class Machine(RuleBasedStateMachine):
         after = self.breaker.state
         if began is not before:
             assert before is after  # requests that began under another state are ignored
-        if after is State.OPEN and before is not State.OPEN and ends == "failed":
+        if after is BreakerState.OPEN and before is not BreakerState.OPEN and ends == "failed":
             pause = self.breaker.wait(self.now)
-            grown = min(RULES.most, self.pause * RULES.factor) if before is State.HALF_OPEN else RULES.first
+            grown = min(RULES.most, self.pause * RULES.factor) if before is BreakerState.HALF_OPEN else RULES.first
             assert grown == pause
             self.pause, self.open_until = pause, self.now + pause
-        if before is State.HALF_OPEN and began is State.HALF_OPEN:
-            assert {"succeeded": State.CLOSED}.get(ends, State.OPEN) is after
+        if before is BreakerState.HALF_OPEN and began is BreakerState.HALF_OPEN:
+            assert {"succeeded": BreakerState.CLOSED}.get(ends, BreakerState.OPEN) is after
 
     @invariant()
     def at_most_one_probe(self):
-        current = [began for _, began in self.under_way].count(State.HALF_OPEN)
+        current = [began for _, began in self.under_way].count(BreakerState.HALF_OPEN)
         assert current <= 1
-        assert (self.breaker.state is State.HALF_OPEN) == (current == 1)
+        assert (self.breaker.state is BreakerState.HALF_OPEN) == (current == 1)
 
     @invariant()
     def pause_is_bounded(self):

@@ -11,7 +11,7 @@ from aiohttp import web
 from structlog.testing import capture_logs
 
 from evenlane.engine.base.clock import now_ns
-from evenlane.engine.node.push.breaker import State
+from evenlane.engine.node.push.breaker import BreakerState
 from evenlane.engine.push import handle
 from tests.support.push.pushing import breaker_of, failed, paused, raw_server
 from tests.support.push.receiver import message
@@ -189,7 +189,7 @@ class TestBreaker:
         receiver.status = 404
         for _ in range(10):
             await failed(pusher, message(receiver.url))
-        assert State.CLOSED is breaker_of(pusher).state
+        assert BreakerState.CLOSED is breaker_of(pusher).state
 
     async def test_one_probe_runs_at_a_time(self, receiver, pusher, clock):
         probe, release = await self.begin_probe(receiver, pusher, clock)
@@ -205,7 +205,7 @@ class TestBreaker:
         await asyncio.gather(probe, return_exceptions=True)
         release.set()
         await pusher(message(receiver.url))
-        assert State.CLOSED is breaker_of(pusher).state
+        assert BreakerState.CLOSED is breaker_of(pusher).state
 
     @staticmethod
     async def begin_probe(receiver, pusher, clock):

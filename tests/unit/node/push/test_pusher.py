@@ -9,8 +9,8 @@ from standardwebhooks.webhooks import Webhook
 from structlog.testing import capture_logs
 
 from evenlane.engine.base.config.settings import Settings
-from evenlane.engine.node.push.breaker import State
-from evenlane.engine.node.push.client import Tuning
+from evenlane.engine.node.push.breaker import BreakerState
+from evenlane.engine.node.push.client import PushTuning
 from evenlane.engine.node.push.pusher import Pusher
 from tests.support.push.pushing import breaker_of, failed, paused
 from tests.support.push.receiver import message, receiving
@@ -86,7 +86,7 @@ class TestRequest:
             await pusher(message(receiver.url))
         assert "cookie" not in receiver.seen[1].headers
 
-    @pytest.mark.parametrize("pusher", [Tuning(kept=4)], indirect=True)
+    @pytest.mark.parametrize("pusher", [PushTuning(kept=4)], indirect=True)
     async def test_connections_beyond_a_limit_are_closed(self, pusher):
         async with receiving(host="0.0.0.0") as receiver:
             port = receiver.url.rpartition(":")[2]
@@ -102,7 +102,7 @@ class TestSuccess:
     async def test_any_2xx_settles(self, receiver, pusher, status):
         receiver.status, receiver.body = status, b""
         await pusher(message(receiver.url))
-        assert State.CLOSED is breaker_of(pusher).state
+        assert BreakerState.CLOSED is breaker_of(pusher).state
 
     async def test_huge_answer_is_not_read_to_its_end(self, receiver, pusher):
         """The status settles the message, and the connection is closed."""
@@ -127,7 +127,7 @@ class TestSuccess:
         receiver.headers, receiver.body, receiver.status = {"Content-Encoding": "gzip"}, b"not gzip at all", 500
         assert "not gzip at all" in str(await failed(pusher, message(receiver.url)))
 
-    @pytest.mark.parametrize("pusher", [Tuning(rest_s=0.05)], indirect=True)
+    @pytest.mark.parametrize("pusher", [PushTuning(rest_s=0.05)], indirect=True)
     async def test_slow_body_of_an_answer_is_cut_off(self, receiver, pusher):
         gone = asyncio.Event()
 

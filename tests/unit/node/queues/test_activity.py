@@ -212,7 +212,7 @@ def test_released_queue_returns_to_all_observers():
     assert ([], [queue]) == ([*one.queues], [*other.queues])
     activity.note(queue)
     assert ([queue], [queue]) == ([*one.queues], [*other.queues])
-    assert ([queue], []) == ([*other.take()], [*other.queues])
+    assert ([queue], []) == ([*other.take_changed()], [*other.queues])
     activity.note(queue)  # `other` has taken it
     assert [] == [*other.queues]
     other.release(queue)

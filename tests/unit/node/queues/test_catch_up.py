@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from evenlane.engine.core.ports import Lost
-from evenlane.engine.node.tuning import Tuning
+from evenlane.engine.node.tuning import NodeTuning
 from evenlane.engine.store.memory import feed
 from tests.support.node.two import P, Two, lane_of
 from tests.support.node.world import SECOND, World, topic
@@ -23,7 +23,7 @@ async def test_takeover_handles_a_backlog_by_priority():
         assert [*urgent, *middle] == world.ids[:4]
 
 
-PATIENT = Tuning(backlog_wait_s=3_600.0)
+PATIENT = NodeTuning(backlog_wait_s=3_600.0)
 """Lower bands don't start by themselves during a test."""
 
 
@@ -58,7 +58,7 @@ async def test_due_message_starts_after_a_long_backlog():
     async with World() as world:
         await world.put_many(400, priority="high")
         due = await world.put(priority="mid", due=world.store.now() - SECOND)
-        await world.node(tuning=Tuning(backlog_wait_s=3_600.0, small=100))
+        await world.node(tuning=NodeTuning(backlog_wait_s=3_600.0, small=100))
         await until(lambda: due in world.ids, what="the due message to be handled")
 
 
@@ -73,7 +73,7 @@ async def test_tail_feed_serves_new_messages_during_a_catch_up():
                 await gate.wait()
             world.handled.append(message)
 
-        node = await world.node(handle, concurrency=2, tuning=Tuning(tail_beyond=100))
+        node = await world.node(handle, concurrency=2, tuning=NodeTuning(tail_beyond=100))
         new = await world.put_many(50, priority="low")
         urgent = await world.put(priority="high")
         await until(lambda: len(node.workers.running) == 2)
@@ -83,7 +83,7 @@ async def test_tail_feed_serves_new_messages_during_a_catch_up():
         assert urgent in world.ids
         assert 2050 == len(low)
         assert new == [message.id for message in low[-50:]]
-        await until(lambda: not any(each.lane.catching_up for each in node.partitions.values()))
+        await until(lambda: not any(each.lane.is_catching_up for each in node.partitions.values()))
 
 
 async def test_small_queue_does_not_wait_for_the_catch_up(monkeypatch):
@@ -96,15 +96,15 @@ async def test_small_queue_does_not_wait_for_the_catch_up(monkeypatch):
         early: list[bool] = []
 
         async def handle(message):
-            early.append(message.lane.catching_up)
+            early.append(message.lane.is_catching_up)
             world.handled.append(message)
 
-        node = await world.node(handle, tuning=Tuning(tail_beyond=100))
+        node = await world.node(handle, tuning=NodeTuning(tail_beyond=100))
         small += await world.put_many(5)
         await until(lambda: len(world.handled) == 25)
         assert all(early[:20])
         assert sorted(small) == sorted(world.ids)
-        await until(lambda: not any(each.lane.catching_up for each in node.partitions.values()))
+        await until(lambda: not any(each.lane.is_catching_up for each in node.partitions.values()))
         assert 3000 == node.backlog
         assert 25 == len(world.handled)
 

@@ -5,7 +5,7 @@ import asyncio
 from evenlane.engine.base import names
 from evenlane.engine.core.queue.entry import MemoryBudget
 from evenlane.engine.core.wire import headers as h
-from evenlane.engine.node.tuning import Tuning
+from evenlane.engine.node.tuning import NodeTuning
 from tests.support.node.world import World, change, topic, turns
 from tests.support.until import until
 
@@ -43,7 +43,7 @@ async def test_full_queue_never_delays_another():
         await world.put_many(20, project="acme")
         node = await world.node(handle, concurrency=3, limits=MemoryBudget(read_ahead=16, index=100_000))
         await until(lambda: node.backlog + len(node.workers.running) + len(world.handled) == 2020)
-        (hog,), (acme,) = node.queues.of("hog"), node.queues.of("acme")
+        (hog,), (acme,) = node.queues.of_project("hog"), node.queues.of_project("acme")
         assert len(hog.ready) <= 16
         assert acme.backlog + len(world.handled) >= 16
         gate.set()
@@ -146,7 +146,7 @@ async def test_pause_and_resume_act_on_the_backlog():
         await world.put_many(3, project="bolt")
         node = await world.node()
         await until(lambda: len(world.handled) == 3)
-        (queue,) = node.queues.of("acme")
+        (queue,) = node.queues.of_project("acme")
         assert (600, 0, "paused") == (queue.backlog, len(queue.ready), node.wait_rules.reason(queue) or "paused")
         change(world, node, topic())
         await world.all_gone()
@@ -205,7 +205,7 @@ async def test_message_deleted_in_the_spill_does_not_pin_the_watermark():
 
         await world.put_many(300)
         node = await world.node(
-            handle, concurrency=1, limits=MemoryBudget(read_ahead=4, index=10), tuning=Tuning(pinned_for=0)
+            handle, concurrency=1, limits=MemoryBudget(read_ahead=4, index=10), tuning=NodeTuning(pinned_for=0)
         )
         await until(lambda: node.backlog == 299)
         for sequence in (100, 200, 201, 300):

@@ -10,7 +10,7 @@ from evenlane.engine.core.scheduler.fair import FairScheduler
 from evenlane.engine.node.handlers.handler import Handler
 from evenlane.engine.node.node import Node
 from evenlane.engine.node.queues.quota_share import node_share, share_of
-from evenlane.engine.node.tuning import Tuning
+from evenlane.engine.node.tuning import NodeTuning
 from evenlane.engine.store.memory.store import MemoryStore
 from evenlane.ring.membership.records import HeldRecord
 from tests.support.node.world import CLUSTER_CONFIG, SECOND, World, change, topic, turns
@@ -47,7 +47,7 @@ async def bare(world, **tuning):
         concurrency=8,
         settle_interval=0.02,
         scheduler=RecordingScheduler(),
-        tuning=Tuning(**tuning),
+        tuning=NodeTuning(**tuning),
     )
     world.nodes.append(node)
     await node.start()

@@ -103,7 +103,7 @@ async def test_slow_queue_holds_few_payloads():
         await world.put_many(1000, project="slow")
         node = await world.node()
         await until(lambda: node.backlog + len(world.handled) >= 999)
-        (queue,) = node.queues.of("slow")
+        (queue,) = node.queues.of_project("slow")
         assert len(queue.ready) <= 4
 
 

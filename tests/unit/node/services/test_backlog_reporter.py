@@ -7,7 +7,7 @@ import pytest
 
 from evenlane.engine.core.ports import Receipt
 from evenlane.engine.core.wire.backlog_report import BacklogEntry, decoded, encoded, partitions_of, subject
-from evenlane.engine.node.services.backlog_reporter import BacklogReporter, Tally
+from evenlane.engine.node.services.backlog_reporter import BacklogReporter, PartitionTally
 from evenlane.engine.producer.backlog_estimate import USABLE_S, BacklogEstimate, LocalPuts
 from evenlane.engine.producer.tuning import DEFAULT
 from evenlane.quota.topics.topic import Accepted
@@ -78,11 +78,11 @@ def test_estimate_adds_own_puts_to_the_report():
     put(known, 21, now=0.5)
     put(known, 8, now=0.5, where=LATER)
     known.flying += 1
-    assert (6, 1, False) == (known.known, known.flying, known.full)
+    assert (6, 1, False) == (known.known, known.flying, known.is_full)
     known.reported(BacklogEntry(3, "acme", 5, 21, 7), at=2, now=1.0)
     assert 6 == known.known, "the report covers the lane's put, but not the delayed one"
     known.reported(BacklogEntry(3, "acme", 9, 21, 8), at=3, now=2.0)
-    assert (9, True) == (known.known, known.full)
+    assert (9, True) == (known.known, known.is_full)
 
 
 def test_failed_and_duplicate_puts_do_not_count():
@@ -175,8 +175,8 @@ class FakeTopicCache:
         return {name: Accepted(topic=each, active=each.groups, revision=1) for name, each in self.topics.items()}
 
 
-def tallied(node, **topics) -> Tally:
-    tally = Tally(node)
+def tallied(node, **topics) -> PartitionTally:
+    tally = PartitionTally(node)
     for name, each in FakeTopicCache(**topics).all().items():
         tally.topic_changed(name, each)
     return tally
@@ -208,7 +208,7 @@ async def test_tally_counts_only_topics_with_a_limit():
     limited = topic(max_backlog=100)
     async with gated(acme=limited) as world:
         node = await world.node(world.handle)
-        tally = Tally(node)
+        tally = PartitionTally(node)
         assert [] == await tally.entries()
         tally.topic_changed("acme", Accepted(topic=limited, active=10, revision=1))
         assert [0] * len(await tally.entries()) == [entry.count for entry in await tally.entries()]

@@ -8,7 +8,7 @@ from evenlane.engine.core.message.message import Retry
 from evenlane.engine.core.ports import Lost
 from evenlane.engine.core.wire.group_gc_messages import GroupQuestion, GroupRequest
 from evenlane.engine.node.services.group_inspector import GroupInspector
-from evenlane.engine.node.tuning import Tuning
+from evenlane.engine.node.tuning import NodeTuning
 from tests.support.node.world import SECOND, World, topic
 from tests.support.until import until
 
@@ -87,7 +87,7 @@ async def test_group_with_a_delayed_message_is_full(world, hours):
 
 async def test_group_with_settled_messages_is_empty(world):
     """They are still in the lane, which a message of another project pins."""
-    node = await world.node(tuning=Tuning(pinned_for=HOUR))
+    node = await world.node(tuning=NodeTuning(pinned_for=HOUR))
     await world.put(project="dead", group=1)
     await world.put(project="dead", group=0)  # (both lanes)
     ids = [await world.put(group=group) for group in (2, 3) for _ in range(5)]

@@ -2,8 +2,8 @@
 
 import pytest
 
-from evenlane.engine.core.scheduler.interface import Used
-from evenlane.engine.node.services.quota_demand import Demand, QueueDemand
+from evenlane.engine.core.scheduler.interface import QuotaUse
+from evenlane.engine.node.services.quota_demand import QueueDemand, QuotaDemand
 
 SECOND = 1_000_000_000
 
@@ -12,9 +12,9 @@ def wants(*looks, qps=100.0, own=0.5, waiting=(10, 150.0)):
     """The part wanted at the last of `looks`, which are a second apart: (messages charged so far, whether a message
     waits, part that the node may use).
     """
-    demand, want = Demand(), None
+    demand, want = QuotaDemand(), None
     for second, (spent, waits, part) in enumerate(looks):
-        seen = QueueDemand(Used(spent, has=waits, waits=waits), qps, own, part)
+        seen = QueueDemand(QuotaUse(spent, has=waits, waits=waits), qps, own, part)
         want = demand.want("acme", seen, second * SECOND, lambda: waiting)
     return want
 
@@ -23,15 +23,15 @@ def wants_ready(qps, *, has=True):
     """The part wanted after a second without a start, for a topic that waits for slots. The node's own part is a
     quarter.
     """
-    demand = Demand()
-    seen = QueueDemand(Used(0, has=has, waits=False), qps, 0.25, 0.25)
+    demand = QuotaDemand()
+    seen = QueueDemand(QuotaUse(0, has=has, waits=False), qps, 0.25, 0.25)
     demand.want("acme", seen, 0, lambda: (10, 150.0))
     return demand.want("acme", seen, SECOND, lambda: (10, 150.0))
 
 
 def using(spent):
     """The use of a topic without waiting messages."""
-    return Used(spent, has=False, waits=False)
+    return QuotaUse(spent, has=False, waits=False)
 
 
 def test_first_look_wants_the_own_part():
@@ -81,14 +81,14 @@ def test_fast_topic_keeps_one_message_per_second():
 
 def test_changed_quota_restarts_the_measurement():
     """X4."""
-    demand = Demand()
+    demand = QuotaDemand()
     for second, (spent, qps) in enumerate(((0, 1.0), (1, 1.0), (2, 500.0))):
         want = demand.want("acme", QueueDemand(using(spent), qps, 0.4, 0.4), second * SECOND, lambda: (0, 0.0))
     assert want == 0.4
 
 
 def test_demand_is_unchanged_between_close_looks():
-    demand = Demand()
+    demand = QuotaDemand()
     for at, spent in ((0, 0), (SECOND, 16), (SECOND + 1, 90)):
         want = demand.want("acme", QueueDemand(using(spent), 100.0, 0.5, 0.5), at, lambda: (0, 0.0))
     assert want == 0.2
@@ -96,7 +96,7 @@ def test_demand_is_unchanged_between_close_looks():
 
 def test_forgotten_project_wants_its_own_part():
     """M."""
-    demand = Demand()
+    demand = QuotaDemand()
     for second in (0, 1):
         demand.want("acme", QueueDemand(using(9 * second), 100.0, 0.5, 0.5), second * SECOND, lambda: (0, 0.0))
     demand.discard("acme")

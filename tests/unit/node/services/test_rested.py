@@ -3,9 +3,9 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evenlane.engine.core.scheduler.interface import Used
-from evenlane.engine.core.stats.forecast import LONGEST, History, Sample
-from evenlane.engine.node.services.quota_demand import Demand, QueueDemand
+from evenlane.engine.core.scheduler.interface import QuotaUse
+from evenlane.engine.core.stats.forecast import LONGEST, Sample, SampleHistory
+from evenlane.engine.node.services.quota_demand import QueueDemand, QuotaDemand
 
 SECOND = 1_000_000_000
 START = Sample(0, 0, 0, 0)
@@ -42,7 +42,7 @@ def measured(measurements, last=START):
 
 
 def both(apart, samples):
-    histories = History(apart), EverySample(apart)
+    histories = SampleHistory(apart), EverySample(apart)
     for history in histories:
         for sample in samples:
             history.add(sample)
@@ -76,7 +76,7 @@ def test_long_rest_equals_sampling_within_one_interval(apart, earlier, rest, dat
     assert apart > abs(expected.at - found.at)
 
 
-USED = st.builds(Used, st.integers(0, 1_000), st.booleans(), st.booleans())
+USED = st.builds(QuotaUse, st.integers(0, 1_000), st.booleans(), st.booleans())
 
 
 @given(
@@ -87,18 +87,18 @@ USED = st.builds(Used, st.integers(0, 1_000), st.booleans(), st.booleans())
 )
 def test_demand_after_a_rest_equals_sampling_each_second(rules, spent, seconds, later):
     """W: at its first message, and later."""
-    sampled, released = Demand(), Demand()
+    sampled, released = QuotaDemand(), QuotaDemand()
 
     def want(demand, used, at):
         return demand.want("acme", QueueDemand(used, *rules), at, lambda: (10, 150.0))
 
     for demand in (sampled, released):
         for at in (0, SECOND):
-            want(demand, Used(spent, has=False, waits=False), at)
+            want(demand, QuotaUse(spent, has=False, waits=False), at)
         assert demand.is_at_rest("acme")
     until = (1 + seconds) * SECOND
     for at in range(2 * SECOND, until + 1, SECOND):
-        want(sampled, Used(spent, has=False, waits=False), at)
+        want(sampled, QuotaUse(spent, has=False, waits=False), at)
     released.rested("acme", until)
     at = until
     for gap, used in later:

@@ -3,7 +3,7 @@
 import pytest
 
 from evenlane.engine.core.ports import Unwritable
-from evenlane.engine.node.services.write_failures import Began, Ended, WriteFailures
+from evenlane.engine.node.services.write_failures import FailureBegan, FailureEnded, WriteFailures
 
 SECOND = 1_000_000_000
 LOG = "SETTLED_online"
@@ -23,9 +23,9 @@ def test_writable_streams_have_no_description(failures):
 
 
 def test_failure_begins_once_and_ends_once(failures):
-    assert ([Began("LANES_online_0", FULL)], []) == failures.look(STREAMS, {"LANES_online_0": FULL}, 2 * SECOND)
+    assert ([FailureBegan("LANES_online_0", FULL)], []) == failures.look(STREAMS, {"LANES_online_0": FULL}, 2 * SECOND)
     assert ([], []) == failures.look(STREAMS, {"LANES_online_0": FULL}, 4 * SECOND)
-    assert ([], [Ended("LANES_online_0", 5.0)]) == failures.look(STREAMS, {}, 7 * SECOND)
+    assert ([], [FailureEnded("LANES_online_0", 5.0)]) == failures.look(STREAMS, {}, 7 * SECOND)
     assert ([], []) == failures.look(STREAMS, {}, 8 * SECOND)
     assert "" == failures.sentence
 
@@ -36,9 +36,9 @@ def test_transient_failure_begins_at_the_second_look(failures):
     assert ("", True) == (failures.sentence, failures.settles)
     assert ([], []) == failures.look(STREAMS, {}, SECOND)
     assert ([], []) == failures.look(STREAMS, {LOG: QUOTA}, 2 * SECOND)
-    assert ([Began(LOG, QUOTA)], []) == failures.look(STREAMS, {LOG: QUOTA}, 3 * SECOND)
+    assert ([FailureBegan(LOG, QUOTA)], []) == failures.look(STREAMS, {LOG: QUOTA}, 3 * SECOND)
     assert not failures.settles
-    assert ([], [Ended(LOG, 1.0)]) == failures.look(STREAMS, {}, 4 * SECOND)
+    assert ([], [FailureEnded(LOG, 1.0)]) == failures.look(STREAMS, {}, 4 * SECOND)
 
 
 def test_changed_reason_begins_no_failure(failures):
@@ -51,7 +51,7 @@ def test_released_stream_does_not_end_its_failure(failures):
     failures.look(STREAMS, {"LANES_online_1": FULL}, 0)
     rest = [stream for stream in STREAMS if stream != "LANES_online_1"]
     assert ([], []) == failures.look(rest, {}, SECOND)
-    assert ([Began("LANES_online_1", FULL)], []) == failures.look(STREAMS, {"LANES_online_1": FULL}, 2 * SECOND)
+    assert ([FailureBegan("LANES_online_1", FULL)], []) == failures.look(STREAMS, {"LANES_online_1": FULL}, 2 * SECOND)
 
 
 def test_node_settles_with_one_failed_stream(failures):

@@ -126,7 +126,7 @@ async def test_message_expires_while_its_in_flight_record_is_written(world, kept
     assert not node.counters.expired
     if refused:
         answer.set_exception(Lost("cut off"))
-        await until(lambda: node.gate.failing)
+        await until(lambda: node.gate.is_failing)
     else:
         answer.set_result(None)
     await until(lambda: world.store.now() > expires)

@@ -8,7 +8,7 @@ from structlog.testing import capture_logs
 
 from evenlane.engine.base.clock import now_ns
 from evenlane.engine.core.queue.queue import Queue
-from evenlane.engine.node.settle.replaced_streams import Replaced
+from evenlane.engine.node.settle.replaced_streams import ReplacedStreams
 from evenlane.engine.telemetry.tenants.registry import TenantRegistry
 from evenlane.engine.telemetry.tenants.sampler import QueueSampler
 from tests.support.log_tables import OTHERS
@@ -105,7 +105,7 @@ async def test_line_about_lost_messages_has_twenty_projects():
 
 
 async def test_streams_replaced_together_are_logged_in_one_line():
-    replaced, acme = Replaced(), Queue("acme", 0, "mid", 1, 0)
+    replaced, acme = ReplacedStreams(), Queue("acme", 0, "mid", 1, 0)
     with capture_logs() as log:
         for lane in LANES:
             replaced.note(lane, {acme: 3})

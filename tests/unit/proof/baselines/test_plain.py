@@ -78,7 +78,7 @@ class Plain(RuleBasedStateMachine):
         if slot in self.ready:
             higher = [each for each in self.ready if each[:2] == slot[:2] and each[2] < slot[2]]
             expected = "higher_priority" if higher else "handlers_busy"
-            why = self.scheduler.why(self.queues[slot], 0)
+            why = self.scheduler.wait_reason(self.queues[slot], 0)
             assert ("paused" if slot[0] not in self.active else expected) == why
 
     @invariant()
@@ -119,7 +119,7 @@ def test_backlog_of_an_unknown_topic_goes_once_it_is_configured():
     queue = queue_of("a", 0, 0)
     made = PlainScheduler()
     made.ready(queue, 0)
-    assert (None, "paused", None) == (start_next(made, 0), made.why(queue, 0), made.again(queue, 0))
+    assert (None, "paused", None) == (start_next(made, 0), made.wait_reason(queue, 0), made.again(queue, 0))
     made.configure("a", SimpleNamespace(state="active"), 0)
     assert queue is start_next(made, 0)
     made.configure("a", SimpleNamespace(state="paused"), 0)
@@ -141,4 +141,4 @@ def test_unknown_queue_has_no_wait_reason():
     made = PlainScheduler()
     queue = queue_of("a", 0, 1)
     made.empty(queue, 0)
-    assert (None, None) == (made.why(queue, 0), made.again(queue, 0))
+    assert (None, None) == (made.wait_reason(queue, 0), made.again(queue, 0))

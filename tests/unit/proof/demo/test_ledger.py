@@ -31,7 +31,7 @@ async def put(world, partition, numbers):
 async def settle(world, partition, watermark, above):
     lane = LaneId("lanes", partition)
     packed = settle_record.pack(runs(above), watermark)
-    record = settle_record.Record(
+    record = settle_record.SettleRecord(
         settle_record.VERSION, 1, 1, (await world.store.state(lane)).created, 9, 0, watermark, packed
     )
     await world.store.append_log(lane, settle_record.encode(record), 0)

@@ -31,8 +31,8 @@ def test_bar_never_holds_without_a_figure(value, sign, limit, ok):
 def test_only_the_products_bars_decide():
     good, bad = Bar("a", 1, "<=", 2), Bar("b", 3, "<=", 2)
     control = Bar("c", 3, "<=", 2, "control")
-    assert report(good, control).passed
-    assert not report(good, bad).passed
+    assert report(good, control).has_passed
+    assert not report(good, bad).has_passed
 
 
 def test_ratio_on_the_broker_may_be_1_3_times_the_simulators():

@@ -6,9 +6,9 @@ from evenlane.engine.proof.load.load import Arrival
 from evenlane.engine.proof.registry import SCENARIOS
 from evenlane.engine.proof.scenario import silent
 from evenlane.engine.proof.scenarios.hot import HotBurst
-from evenlane.engine.proof.scenarios.priority import Priority
-from evenlane.engine.proof.scenarios.reserve import Reserve
-from evenlane.engine.proof.scenarios.scale.scenario import Scale, Size, Sizes
+from evenlane.engine.proof.scenarios.priority import PriorityScenario
+from evenlane.engine.proof.scenarios.reserve import ReserveScenario
+from evenlane.engine.proof.scenarios.scale.scenario import ScaleScenario, ScaleSize, ScaleSizes
 
 ON_A_VIRTUAL_CLOCK = [name for name in SCENARIOS if name != "scale"]
 
@@ -18,7 +18,7 @@ def test_product_passes_and_controls_fail(name):
     report = SCENARIOS[name]().simulate(1, 1, silent)
     assert [] == [(bar.name, bar.value, bar.limit) for bar in report.bars if not bar.ok]
     assert {"product", "control"} == {bar.arm for bar in report.bars}
-    assert report.passed
+    assert report.has_passed
 
 
 @pytest.mark.parametrize(
@@ -33,7 +33,7 @@ def test_same_bars_hold_over_three_nodes(name, scale):
 
 def test_topic_of_little_weight_gets_its_reserve():
     """W: the others share the rest by weight, and no slot is idle."""
-    report = Reserve(0.1).simulate(1, 1, silent)
+    report = ReserveScenario(0.1).simulate(1, 1, silent)
     got = {name: figures["reserved_msg_s"] for name, figures in report.arms.items()}
     assert 300 == pytest.approx(got["reserve"], rel=0.02)
     assert 1_111 / 11 == pytest.approx(got["no reserve"], rel=0.05), "an eleventh, by its weight"
@@ -65,7 +65,7 @@ def test_seed_determines_the_load():
 
 
 def test_one_queue_arm_has_the_same_load_in_one_band():
-    arms = Priority(0.05).arms(1)
+    arms = PriorityScenario(0.05).arms(1)
     meant, mixed = arms["0.8 with low"].load, arms["0.8 one queue"].load
     assert [each._replace(band=0) for each in meant] == list(mixed)
     assert {0, 2} == {each.band for each in meant}
@@ -91,9 +91,9 @@ def test_progress_rises_from_zero_to_one():
 
 def test_steps_of_a_decision_do_not_grow_with_idle_queues():
     """E16: counted, not timed. The scanning limiter is the control."""
-    few, most = Size(30, 10), Size(3_000, 10)
-    sizes = Sizes((few, Size(300, 10), most), (Size(30, 30), Size(300, 300)))
-    report = Scale(sizes, decisions=200).simulate(1, 1, silent)
+    few, most = ScaleSize(30, 10), ScaleSize(3_000, 10)
+    sizes = ScaleSizes((few, ScaleSize(300, 10), most), (ScaleSize(30, 30), ScaleSize(300, 300)))
+    report = ScaleScenario(sizes, decisions=200).simulate(1, 1, silent)
     steps = {name: figures["steps"] for name, figures in report.arms.items()}
     assert steps[str(most)] <= 1.05 * steps[str(few)]
     assert steps[f"scanning, {most}"] > 50 * steps[f"scanning, {few}"]

@@ -11,7 +11,7 @@ from heapq import heappop, heappush
 import pytest
 
 from evenlane.quota.lending.loans import Loans
-from evenlane.quota.lending.rounds import LendingRounds, Loan, NodeLoans, State
+from evenlane.quota.lending.rounds import LendingRounds, Loan, NodeLoans, PartDemand
 
 SECOND = 1_000_000_000
 DURATION = 3 * SECOND
@@ -106,7 +106,7 @@ class LoanNetwork:
 
     def ask(self, node, leader, number):
         if node.loans.reports(leader.epoch, number, self.now + node.offset):
-            state = State(node.own(self.now, self.GROUPS), node.want)
+            state = PartDemand(node.own(self.now, self.GROUPS), node.want)
             self.send(leader.rounds.reported, node.name, number, {TOPIC: state})
 
     def divide(self, leader, number):

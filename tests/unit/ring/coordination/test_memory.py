@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evenlane.ring.coordination.memory.client import MemoryCoordination
-from evenlane.ring.coordination.memory.server import Backup, MemoryStore
-from evenlane.ring.coordination.ports import CoordinationError, Delete, Event, Listing, Put, Unavailable
+from evenlane.ring.coordination.memory.server import Backup, MemoryKeyValueStore
+from evenlane.ring.coordination.ports import CoordinationError, DeleteKey, Event, Listing, PutKey, Unavailable
 from tests.support.etcd.harness import listing, next_update, short
 
 
@@ -50,9 +50,9 @@ async def test_watch_behind_a_compaction_lists_again(client):
 
 @pytest.mark.parametrize("revision", [0, 2, 5])
 def test_only_past_revisions_can_be_compacted_and_only_once(revision):
-    store = MemoryStore()
+    store = MemoryKeyValueStore()
     for n in range(3):
-        store.txn([], [Put("a", b"%d" % n)], [])
+        store.txn([], [PutKey("a", b"%d" % n)], [])
     store.compact(2)
     with pytest.raises(CoordinationError, match="can't be compacted"):
         store.compact(revision)
@@ -116,16 +116,16 @@ async def test_lease_of_less_than_a_second_is_refused(client):
 
 
 def test_history_is_bounded():
-    store = MemoryStore(most_history=10)
+    store = MemoryKeyValueStore(most_history=10)
     for n in range(100):
-        store.txn([], [Put("a", b"%d" % n)], [])
+        store.txn([], [PutKey("a", b"%d" % n)], [])
     kept = [event.item.mod_revision for event in store.events_after(0, "")]
     assert len(kept) <= 10
     assert [*range(store.compacted + 1, 102)] == kept
 
 
 _names = st.sampled_from(["a", "b", "b/1", "b/2", "c"])
-_ops = st.one_of(st.builds(Put, _names, st.binary(max_size=2)), st.builds(Delete, _names))
+_ops = st.one_of(st.builds(PutKey, _names, st.binary(max_size=2)), st.builds(DeleteKey, _names))
 _steps = st.lists(st.one_of(_ops, st.just("compact"), st.just("disconnect"), st.just("read")), max_size=40)
 
 

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evenlane.ring.coordination.memory.server import MemoryStore
-from evenlane.ring.coordination.ports import Delete, Event, KeyValue, Listing, Put
+from evenlane.ring.coordination.memory.server import MemoryKeyValueStore
+from evenlane.ring.coordination.ports import DeleteKey, Event, KeyValue, Listing, PutKey
 from evenlane.ring.coordination.revisions import KeyRevisions
 
 PREFIX = "/topics/"
@@ -31,7 +31,7 @@ def test_equal_looking_keys_show_no_rollback():
     """F4: keys that aren't UTF-8 may look alike."""
     alike = [("\ufffd", 2, 3), ("a", 4, 4), ("\ufffd", 5, 6)]
     made = KeyRevisions()
-    assert [False, False, False] == [made.take(listing(10, *order)) for order in (alike, alike[::-1], alike)]
+    assert [False, False, False] == [made.observe(listing(10, *order)) for order in (alike, alike[::-1], alike)]
 
 
 @pytest.fixture
@@ -42,7 +42,7 @@ def revisions():
         listing(10, ("a", 2, 5), ("c", 3, 3), ("d", 4, 4)), put("a", 2, 20), put("b", 30, 30), deleted("c", 40),
         deleted("d", 45), put("d", 50, 50),
     ):  # fmt: skip
-        assert not made.take(update)
+        assert not made.observe(update)
     return made
 
 
@@ -59,17 +59,17 @@ def revisions():
 )
 def test_restored_backup_is_noticed_once(revisions, restored):
     """F3: a backup from revision 10, in most cases with a store that has passed the known revisions again."""
-    assert revisions.take(restored)
-    assert not revisions.take(restored)
+    assert revisions.observe(restored)
+    assert not revisions.observe(restored)
 
 
 def test_second_restore_is_noticed():
     """F3."""
     revisions = KeyRevisions()
-    revisions.take(listing(50, ("a", 2, 20)))
-    assert revisions.take(listing(10, ("a", 2, 5)))
-    assert not revisions.take(put("a", 2, 12))
-    assert revisions.take(listing(10, ("a", 2, 5)))
+    revisions.observe(listing(50, ("a", 2, 20)))
+    assert revisions.observe(listing(10, ("a", 2, 5)))
+    assert not revisions.observe(put("a", 2, 12))
+    assert revisions.observe(listing(10, ("a", 2, 5)))
 
 
 @pytest.mark.parametrize(
@@ -84,7 +84,7 @@ def test_second_restore_is_noticed():
     ],
 )
 def test_etcd_that_goes_forward_shows_no_rollback(revisions, update):
-    assert not revisions.take(update)
+    assert not revisions.observe(update)
 
 
 @pytest.mark.parametrize(
@@ -96,7 +96,7 @@ def test_etcd_that_goes_forward_shows_no_rollback(revisions, update):
 )
 def test_indistinguishable_rollback_goes_unnoticed(revisions, restored):
     """The limits that the docstring of `KeyRevisions` states."""
-    assert not revisions.take(restored)
+    assert not revisions.observe(restored)
 
 
 ACTIONS = st.lists(
@@ -114,18 +114,18 @@ ACTIONS = st.lists(
 @given(ACTIONS)
 def test_interrupted_watch_shows_no_rollback(actions):
     """F2: even if the watch breaks in the middle of a transaction."""
-    store, revisions = MemoryStore(), KeyRevisions()
-    assert not revisions.take(store.list(PREFIX))
+    store, revisions = MemoryKeyValueStore(), KeyRevisions()
+    assert not revisions.observe(store.list(PREFIX))
     unreported = iter(())
     for what, argument in actions:
         if what == "report":
             for _, event in zip(range(argument), unreported, strict=False):  # (the other way round it would skip one)
-                assert not revisions.take(event)
+                assert not revisions.observe(event)
         elif what == "list":
-            assert not revisions.take(store.list(PREFIX))
+            assert not revisions.observe(store.list(PREFIX))
             unreported = iter(())
         else:
             before = store.revision
             keys = [PREFIX + key for key in sorted(argument)] if argument else ["/other"]
-            store.txn([], [Delete(key) if what == "delete" else Put(key, b"") for key in keys], [])
+            store.txn([], [DeleteKey(key) if what == "delete" else PutKey(key, b"") for key in keys], [])
             unreported = iter([*unreported, *store.events_after(before, PREFIX)])

@@ -1,6 +1,6 @@
 """Members in the usual states."""
 
-from evenlane.ring.membership.actions import Acquire, Close, Confirm, Open, Release
+from evenlane.ring.membership.actions import Acquire, Close, ConfirmGeneration, Open, Release
 from evenlane.ring.membership.member import Member
 
 OWN_LEASE, OTHER_LEASE = 7, 8  # leases
@@ -18,7 +18,7 @@ def owning(partition=0, epoch=5):
     made = member()
     assert [Acquire(partition, 3)] == made.planned(3, 1, [partition], 0)
     assert [Open(partition, epoch)] == made.acquired(partition, epoch, 0)
-    assert [Confirm(1)] == made.opened(partition, epoch, 0)
+    assert [ConfirmGeneration(1)] == made.opened(partition, epoch, 0)
     return made
 
 

@@ -10,7 +10,7 @@ from evenlane.ring.membership.leader import (
     LOAD_NS,
     Draft,
     Leader,
-    Phase,
+    LeaderPhase,
 )
 from evenlane.ring.membership.records import NodeRecord, PlanRecord
 
@@ -48,7 +48,7 @@ class TestStart:
     def test_no_plan_is_due_before_plans_and_nodes_are_known(self):
         """P4: a plan without the nodes would take all partitions from their owners."""
         made = Leader(4)
-        assert Phase.ELECTED is made.phase
+        assert LeaderPhase.ELECTED is made.phase
         made.nodes({"a": FIT}, 0)
         assert None is made.due()
         other = Leader(4)
@@ -60,7 +60,7 @@ class TestStart:
     def test_unchanged_plan_is_not_written_again(self):
         made = leading({"a": plan(3, 0, 2), "b": plan(3, 1, 3)})
         assert None is draft(made, ["a", "b", "a", "b"])
-        assert Phase.LEADING is made.phase
+        assert LeaderPhase.LEADING is made.phase
 
     def test_generation_is_never_used_twice(self):
         """C1, Z5: it follows the newest generation written anywhere."""
@@ -147,7 +147,7 @@ class TestDue:
         made = settled()
         made.node_gone("a", 0)
         draft(made, ["b"] * 4)
-        assert Phase.PLANNING is made.phase
+        assert LeaderPhase.PLANNING is made.phase
         made.node_gone("b", 5)
         assert None is made.due()
         made.written(10)
@@ -245,4 +245,4 @@ class TestWriting:
         made.node_gone("b", 0)
         made.deposed = True
         assert None is made.due()
-        assert Phase.DEPOSED is made.phase
+        assert LeaderPhase.DEPOSED is made.phase

@@ -2,7 +2,7 @@
 
 import pytest
 
-from evenlane.ring.membership.actions import Acquire, Close, Confirm, Open, Release
+from evenlane.ring.membership.actions import Acquire, Close, ConfirmGeneration, Open, Release
 from evenlane.ring.membership.claims import RETRY_NS
 from evenlane.ring.membership.member import Member
 from evenlane.ring.membership.owner_keys import Owner
@@ -60,7 +60,7 @@ class TestAcquiring:
         made.planned(3, 1, [0], 0)
         made.planned(4, 2, [], 0)
         made.unsure(0, 0)
-        assert [Confirm(2)] == made.tick(RETRY_NS)
+        assert [ConfirmGeneration(2)] == made.tick(RETRY_NS)
         assert None is made.wake_at()
 
     def test_fenced_node_acquires_nothing_until_renewed(self):
@@ -88,7 +88,7 @@ class TestAnswers:
         assert [Open(0, 5)] == made.owner_seen(0, Owner(5, OWN_LEASE), 0)
         assert [] == made.acquired(0, 5, 0)
         assert [] == made.acquired(0, 0, 0)
-        assert [Confirm(1)] == made.opened(0, 5, 0)
+        assert [ConfirmGeneration(1)] == made.opened(0, 5, 0)
 
     def test_released_epoch_is_not_adopted_again(self):
         """O: a late event of the watch reports a key that is released already."""
@@ -145,13 +145,13 @@ class TestPlans:
         assert [] == made.opened(1, 7, 0)
         assert made.done < made.generation
         assert [Release(0, 5)] == made.closed(0, 5)
-        assert [Confirm(2)] == made.released(0, 5, 0)
+        assert [ConfirmGeneration(2)] == made.released(0, 5, 0)
         assert made.done == made.generation
 
     def test_standby_confirms_an_empty_plan(self):
         made = member()
         assert Phase.JOINING is made.phase(0)
-        assert [Confirm(1)] == made.planned(3, 1, [], 0)
+        assert [ConfirmGeneration(1)] == made.planned(3, 1, [], 0)
         assert Phase.STANDBY is made.phase(0)
 
     def test_partition_planned_again_while_closing_gets_a_new_epoch(self):
@@ -168,7 +168,7 @@ class TestPlans:
         assert [Close(0, 5)] == made.leave(0)
         made.planned(9, 2, [0, 1], 0)
         assert [Release(0, 5)] == made.closed(0, 5)
-        assert [Confirm(2)] == made.released(0, 5, 0)
+        assert [ConfirmGeneration(2)] == made.released(0, 5, 0)
         assert [] == made.owned
         assert not made.busy
 

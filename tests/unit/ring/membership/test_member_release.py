@@ -2,7 +2,7 @@
 
 import pytest
 
-from evenlane.ring.membership.actions import Close, Confirm, Drop, Mark
+from evenlane.ring.membership.actions import Close, ConfirmGeneration, Drop, Mark
 from evenlane.ring.membership.departures import MOST_GAP_NS, MOST_WAIT_NS
 from evenlane.ring.membership.owner_keys import Owner
 from evenlane.ring.membership.phase import Phase
@@ -38,7 +38,7 @@ class TestLosing:
 
     def test_release_ends_when_the_key_is_seen_to_go(self):
         made = releasing()
-        assert [Confirm(2)] == made.owner_gone(0, 9, 0)
+        assert [ConfirmGeneration(2)] == made.owner_gone(0, 9, 0)
         assert None is made.wake_at()
         assert [] == made.released(0, 5, 0)
 
@@ -101,7 +101,7 @@ class TestDeparting:
         assert made.busy
         made.tick(MOST_WAIT_NS)
         made.closed(1, 6)
-        assert [Confirm(2)] == made.released(1, 6, MOST_WAIT_NS)
+        assert [ConfirmGeneration(2)] == made.released(1, 6, MOST_WAIT_NS)
 
     def test_partition_planned_again_before_its_turn_stays_open(self):
         made = owning_two()

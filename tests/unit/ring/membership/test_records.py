@@ -65,9 +65,9 @@ def test_unknown_fields_are_ignored():
 
 def test_node_is_fit_unless_it_leaves_or_lacks_the_store():
     """P5."""
-    assert NodeRecord().fit
-    assert not NodeRecord(leaving=True).fit
-    assert not NodeRecord(store=False).fit
+    assert NodeRecord().is_fit
+    assert not NodeRecord(leaving=True).is_fit
+    assert not NodeRecord(store=False).is_fit
 
 
 def test_held_record_is_running_while_any_message_runs():

@@ -2,7 +2,7 @@
 
 from evenlane.engine.store.byte_lag import ByteLag
 from evenlane.engine.store.jetstream.byte_budget import FeedBudget
-from evenlane.engine.store.jetstream.pull_consumer import PullConsumer, Stage
+from evenlane.engine.store.jetstream.pull_consumer import PullConsumer, PullStage
 
 TOTAL, LARGEST = 32 << 20, 1 << 20
 SUBJECT = b"lanes.online.0.acme.0.mid"
@@ -40,7 +40,7 @@ class Consumer(PullConsumer):
 
     def reason(self):
         """The reason of its end, which is its last action."""
-        assert Stage.ENDED is self.stage
+        assert PullStage.ENDED is self.stage
         return self.look()[-1].reason
 
     def message(self, number, sequence=None, pending=9, size=100, headers=b""):

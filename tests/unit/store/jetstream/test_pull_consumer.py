@@ -3,7 +3,7 @@
 import pytest
 
 from evenlane.engine.store.jetstream.byte_budget import FeedBudget
-from evenlane.engine.store.jetstream.pull_consumer import FIRST_BYTES, CaughtUp, Ended, EndReason, Pull, Stage
+from evenlane.engine.store.jetstream.pull_consumer import FIRST_BYTES, CaughtUp, Ended, EndReason, Pull, PullStage
 from tests.unit.store.jetstream.recorded_consumer import NO_MORE, SUBJECT, USED_UP, Consumer, heartbeat, running
 
 
@@ -11,11 +11,11 @@ class TestBegin:
     @pytest.mark.parametrize(
         ("pending", "options", "actions"),
         [
-            (9, {}, [Pull(Stage.SMALL, FIRST_BYTES)]),
-            (9, {"budget": FeedBudget(10_000, 100)}, [Pull(Stage.SMALL, 5_000)]),
-            (0, {}, [CaughtUp(), Pull(Stage.SMALL, FIRST_BYTES)]),
-            (0, {"awaits_end": False}, [Pull(Stage.SMALL, FIRST_BYTES)]),
-            (9, {"until": 5}, [Pull(Stage.SMALL, FIRST_BYTES)]),
+            (9, {}, [Pull(PullStage.SMALL, FIRST_BYTES)]),
+            (9, {"budget": FeedBudget(10_000, 100)}, [Pull(PullStage.SMALL, 5_000)]),
+            (0, {}, [CaughtUp(), Pull(PullStage.SMALL, FIRST_BYTES)]),
+            (0, {"awaits_end": False}, [Pull(PullStage.SMALL, FIRST_BYTES)]),
+            (9, {"until": 5}, [Pull(PullStage.SMALL, FIRST_BYTES)]),
             (0, {"until": 5}, [Ended(EndReason.COMPLETE, "all that was asked for has come")]),
             (9, {"until": 5, "last": 5}, [Ended(EndReason.COMPLETE, "all that was asked for has come")]),
         ],

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from evenlane.engine.store.byte_lag import ByteLag
 from evenlane.engine.store.jetstream.byte_budget import FeedBudget
-from evenlane.engine.store.jetstream.pull_consumer import CaughtUp, Ended, EndReason, Pull, PullConsumer, Stage
+from evenlane.engine.store.jetstream.pull_consumer import CaughtUp, Ended, EndReason, Pull, PullConsumer, PullStage
 
 SUBJECT = b"lanes.online.0.acme.0.mid"
 LARGEST = 4_096
@@ -99,7 +99,7 @@ class Feed:
         )
         self.consumer.created(len(self.server.ahead), self.now)
         is_idle = False
-        while self.consumer.stage is not Stage.ENDED and not is_idle:
+        while self.consumer.stage is not PullStage.ENDED and not is_idle:
             is_idle = self.step()
         self.consumer.end(EndReason.CLOSED)
         self.last = self.consumer.last
@@ -121,11 +121,11 @@ class Feed:
         heartbeat = self.server.heartbeat()
         if heartbeat is not None:
             self.consumer.message_received(*heartbeat)
-            return self.consumer.stage is not Stage.ENDED
+            return self.consumer.stage is not PullStage.ENDED
         for _ in range(14):
             self.now += 1
             self.consumer.second_passed(self.now)
-        assert self.consumer.stage is Stage.ENDED, "it waits for a message that never comes"
+        assert self.consumer.stage is PullStage.ENDED, "it waits for a message that never comes"
         return False
 
     def receive(self, came, fate):

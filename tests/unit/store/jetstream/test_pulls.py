@@ -4,7 +4,7 @@ import pytest
 
 from evenlane.engine.store.byte_lag import ByteLag
 from evenlane.engine.store.jetstream.byte_budget import FeedBudget
-from evenlane.engine.store.jetstream.pull_consumer import FIRST_BYTES, SILENT_S, EndReason, Pull, Stage
+from evenlane.engine.store.jetstream.pull_consumer import FIRST_BYTES, SILENT_S, EndReason, Pull, PullStage
 from tests.unit.store.jetstream.recorded_consumer import (
     BATCH,
     EXPIRED,
@@ -21,8 +21,8 @@ from tests.unit.store.jetstream.recorded_consumer import (
     running,
 )
 
-NEXT = Pull(Stage.SMALL, FeedBudget(TOTAL, LARGEST).small)
-LARGE = Pull(Stage.TURN, LARGEST)
+NEXT = Pull(PullStage.SMALL, FeedBudget(TOTAL, LARGEST).small)
+LARGE = Pull(PullStage.TURN, LARGEST)
 
 
 class TestPulls:
@@ -64,24 +64,24 @@ class TestPulls:
         consumer = running(until=9, budget=budget)
         consumer.message(1)
         consumer.status(USED_UP)
-        assert [Pull(Stage.TURN, budget.patient_turn)] == consumer.look()
+        assert [Pull(PullStage.TURN, budget.patient_turn)] == consumer.look()
 
     def test_patient_pull_grows_eightfold_when_no_message_fits(self):
         consumer = running(until=9)
         for subject, size in ((SMALL, 8 * FIRST_BYTES), (TURN, 64 * FIRST_BYTES), (TURN, LARGEST)):
             consumer.status(USED_UP, subject)
-            assert [Pull(Stage.TURN, min(size, LARGEST))] == consumer.look()
+            assert [Pull(PullStage.TURN, min(size, LARGEST))] == consumer.look()
 
 
 class TestTurns:
     def test_waiting_consumer_neither_pulls_nor_times_out(self):
         consumer = running(budget=busy())
         consumer.status(USED_UP)
-        assert (Stage.WAITING, []) == (consumer.stage, consumer.look())
+        assert (PullStage.WAITING, []) == (consumer.stage, consumer.look())
         consumer.seconds(60)
         assert [] == consumer.look()
         consumer.budget.return_turn()
-        assert (Stage.TURN, [Pull(Stage.TURN, 1)]) == (consumer.stage, consumer.look())
+        assert (PullStage.TURN, [Pull(PullStage.TURN, 1)]) == (consumer.stage, consumer.look())
         consumer.seconds(12, begin=60.0)
         assert [] == consumer.look()
         consumer.seconds(2, begin=72.0)
@@ -93,7 +93,7 @@ class TestTurns:
         next_one.status(USED_UP)
         consumer.end(EndReason.DISTURBED)
         consumer.budget.return_turn()
-        assert ([Pull(Stage.TURN, 1)], 1) == (next_one.look(), len(consumer.look()))
+        assert ([Pull(PullStage.TURN, 1)], 1) == (next_one.look(), len(consumer.look()))
 
     @pytest.mark.parametrize("over", [lambda it: it.end(EndReason.DISTURBED), lambda it: it.status(NO_MORE, TURN)])
     def test_turn_is_returned_at_end_of_pull_or_consumer(self, over):
@@ -103,7 +103,7 @@ class TestTurns:
         next_one.status(USED_UP)
         assert [] == next_one.look()
         over(consumer)
-        assert [Pull(Stage.TURN, 1)] == next_one.look()
+        assert [Pull(PullStage.TURN, 1)] == next_one.look()
 
     def test_consumers_that_end_in_their_turn_do_not_recurse(self):
         """Without a connection no pull can be sent; recursion would be a thousand calls deep."""
@@ -113,7 +113,7 @@ class TestTurns:
             consumer.perform = lambda action, it=consumer: isinstance(action, Pull) and it.end(EndReason.DISCONNECTED)
             consumer.status(USED_UP)
         budget.return_turn()
-        assert {Stage.ENDED} == {consumer.stage for consumer in consumers}
+        assert {PullStage.ENDED} == {consumer.stage for consumer in consumers}
 
 
 class TestSilence:

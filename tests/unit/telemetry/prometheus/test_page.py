@@ -15,7 +15,7 @@ from evenlane.engine.telemetry import metric_names
 from evenlane.engine.telemetry.node_health import Condition
 from evenlane.engine.telemetry.prometheus.exposition import page, written
 from evenlane.engine.telemetry.prometheus.snapshot import Snapshot, of_tenants
-from evenlane.engine.telemetry.tenants.flows import Flow
+from evenlane.engine.telemetry.tenants.flows import TenantFlow
 from evenlane.engine.telemetry.tenants.registry import TenantRegistry
 from evenlane.engine.telemetry.tenants.sampler import QueueSampler
 from tests.support.node.world import CLUSTER_CONFIG, World, topic
@@ -23,7 +23,7 @@ from tests.support.tenant_rounds import NOW, PRIORITIES, SECOND, go_round, look
 from tests.support.tenant_rounds import tenants as few
 from tests.support.until import until
 
-FLOW = Flow(retried=1, dead=2, expired=3, dropped=4, dwelt=5 * SECOND, ran=6 * SECOND, missing=7)
+FLOW = TenantFlow(retried=1, dead=2, expired=3, dropped=4, dwelt=5 * SECOND, ran=6 * SECOND, missing=7)
 OPENMETRICS = "application/openmetrics-text; version=1.0.0"
 REFUSALS = {"wish": 3, "accepted": 1}
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from evenlane.engine.base.names import LaneId
 from evenlane.engine.core.wire.reason_codes import REASONS
 from evenlane.engine.telemetry.tenants.busiest import busiest
-from evenlane.engine.telemetry.tenants.flows import Flow
+from evenlane.engine.telemetry.tenants.flows import TenantFlow
 from evenlane.quota.topics.topic import Topic
 from tests.support.tenant_rounds import NOW, SECOND, go_round, look, tenants, topic
 
@@ -70,7 +70,11 @@ def test_counters_are_sums_over_queues():
     known = tenants()
     go_round(known, 0, look(flow=(5, 2, 1)), look(flow=(1, 0, 0)))
     go_round(known, 1, look(flow=(9, 6, 1)), look(flow=(1, 1, 0)), look(band=0, flow=(3, 0, 0)))
-    assert {("acme", 0): Flow(3, 0, 0), ("acme", 1): Flow(10, 7, 1), ("acme", 2): Flow()} == known.counted
+    assert {
+        ("acme", 0): TenantFlow(3, 0, 0),
+        ("acme", 1): TenantFlow(10, 7, 1),
+        ("acme", 2): TenantFlow(),
+    } == known.counted
 
 
 def test_counters_never_fall():
@@ -78,14 +82,14 @@ def test_counters_never_fall():
     known = tenants()
     go_round(known, 0, look(flow=(5, 2, 1)), look(flow=(100, 90, 0)))
     go_round(known, 1, look(flow=(8, 3, 1)))
-    assert Flow(108, 93, 1) == known.counted["acme", 1]
+    assert TenantFlow(108, 93, 1) == known.counted["acme", 1]
     go_round(known, 2, look(flow=(10, 3, 1)))
-    assert Flow(110, 93, 1) == known.counted["acme", 1]
+    assert TenantFlow(110, 93, 1) == known.counted["acme", 1]
     known.clear()
     assert {} == known.table
     known.published.clear()  # the next session has other queues
     go_round(known, 3, look(flow=(4, 0, 0)))
-    assert Flow(114, 93, 1) == known.counted["acme", 1]
+    assert TenantFlow(114, 93, 1) == known.counted["acme", 1]
 
 
 def test_failed_round_counts_nothing_twice():
@@ -94,7 +98,7 @@ def test_failed_round_counts_nothing_twice():
     known.begin(SECOND)
     known.look(look(flow=(1, 0, 0)))  # the next round counts it
     go_round(known, 2, look(flow=(7, 0, 0)))
-    assert Flow(8, 0, 0) == known.counted["acme", 1]
+    assert TenantFlow(8, 0, 0) == known.counted["acme", 1]
 
 
 # ---- table

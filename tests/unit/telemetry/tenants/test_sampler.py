@@ -7,7 +7,7 @@ from evenlane.engine.base.clock import now_ns
 from evenlane.engine.core.ports import Lost
 from evenlane.engine.telemetry.tenants import sampler
 from evenlane.engine.telemetry.tenants.registry import TenantRegistry
-from evenlane.engine.telemetry.tenants.sampler import QueueSampler, Tuning
+from evenlane.engine.telemetry.tenants.sampler import QueueSampler, SamplerTuning
 from tests.support.node.gated import Clock, gated
 from tests.support.node.world import CLUSTER_CONFIG, SECOND, World, change, topic
 from tests.support.until import until
@@ -94,7 +94,7 @@ async def test_many_queues_are_examined_in_slices():
 
         known.look = counted
         watching = asyncio.create_task(watch())
-        await QueueSampler(node, known, tuning=Tuning(pause_s=0)).round(now_ns())
+        await QueueSampler(node, known, tuning=SamplerTuning(pause_s=0)).round(now_ns())
         watching.cancel()
         assert 2_399 == sum(each.backlog for each in known.table.values())
         assert max(most, examined) <= 200
@@ -104,7 +104,7 @@ async def test_rounds_continue_after_a_failure_until_close():
     """X8: a closed sampler leaves no figures of its node."""
     async with paused() as node:
         known = tenants()
-        queue_sampler = QueueSampler(node, known, tuning=Tuning(pause_s=0.01, round_s=(0.01, 0.01)))
+        queue_sampler = QueueSampler(node, known, tuning=SamplerTuning(pause_s=0.01, round_s=(0.01, 0.01)))
         await queue_sampler.close()  # it was never opened
         failures = iter([RuntimeError("a defect")])
         begin = known.begin
@@ -129,13 +129,13 @@ async def test_change_of_partitions_restarts_the_rates(monkeypatch):
         go_round = rounds(node, monkeypatch)
         assert await go_round() is None
         assert await go_round() is not None
-        (queue, *_) = node.queues.of("acme")
+        (queue, *_) = node.queues.of_project("acme")
         node.owned.stop_partition(1 - queue.partition)
         assert await go_round() is None
         assert await go_round() is not None
 
 
-def rounds(node, monkeypatch, tuning=Tuning()):  # noqa: B008 - frozen
+def rounds(node, monkeypatch, tuning=SamplerTuning()):  # noqa: B008 - frozen
     """Return a function that goes a round, 2 s after the last one, and returns acme's rates. The first round is some
     seconds after the takeover.
     """
@@ -157,7 +157,7 @@ async def test_backlog_that_is_still_read_is_no_arrival(monkeypatch):
     """X7, fault 1: nor are messages of the round in which its end is read."""
     async with paused() as node:
         go_round = rounds(node, monkeypatch)
-        (queue, *_) = node.queues.of("acme")
+        (queue, *_) = node.queues.of_project("acme")
         lane = node.partitions[queue.partition].lane
         lane.position -= 1
         assert await go_round() is None
@@ -174,12 +174,12 @@ async def test_backlog_that_is_still_read_is_no_arrival(monkeypatch):
 async def test_partition_lost_during_a_round_restarts_the_rates(monkeypatch):
     """X7: in that round already."""
     async with paused() as node:
-        go_round = rounds(node, monkeypatch, Tuning(slice=1, pause_s=0))
+        go_round = rounds(node, monkeypatch, SamplerTuning(slice=1, pause_s=0))
         await go_round()
         assert await go_round() is not None
         going = asyncio.create_task(go_round())
         await asyncio.sleep(0)  # the first queue is examined
-        node.owned.stop_partition(1 - node.queues.of("acme")[0].partition)
+        node.owned.stop_partition(1 - node.queues.of_project("acme")[0].partition)
         assert await going is None
 
 
@@ -197,7 +197,7 @@ async def test_partitions_released_during_a_round_are_not_examined():
     """X8: their queues would look as if they were paused."""
     async with paused() as node:
         known = tenants()
-        going = asyncio.create_task(QueueSampler(node, known, tuning=Tuning(slice=1, pause_s=0)).round(now_ns()))
+        going = asyncio.create_task(QueueSampler(node, known, tuning=SamplerTuning(slice=1, pause_s=0)).round(now_ns()))
         await asyncio.sleep(0)  # the first queue is examined
         for number in [*node.partitions]:
             node.owned.stop_partition(number)
@@ -214,7 +214,7 @@ async def test_intervals_of_rounds_are_random():
         return least
 
     async with paused() as node:
-        queue_sampler = QueueSampler(node, tenants(), uniform, Tuning(round_s=(0.01, 0.02)))
+        queue_sampler = QueueSampler(node, tenants(), uniform, SamplerTuning(round_s=(0.01, 0.02)))
         queue_sampler.open()
         await until(lambda: len(asked) > 2)
         await queue_sampler.close()
@@ -234,8 +234,8 @@ async def test_quota_of_a_silent_project_follows_its_topic(monkeypatch):
             now += 2 * SECOND
             await queue_sampler.round(now)
         assert {"acme": 100.0} == known.quotas
-        asked, of = [], node.queues.of
-        node.queues.of = lambda project: (asked.append(project), of(project))[1]
+        asked, of = [], node.queues.of_project
+        node.queues.of_project = lambda project: (asked.append(project), of(project))[1]
         for _ in range(10):
             now += 2 * SECOND
             await queue_sampler.round(now)

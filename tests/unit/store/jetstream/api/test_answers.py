@@ -40,7 +40,7 @@ def all_of_info(raw):
     expected = streams.lane_config("online", LANE, "file", 3, 30.0, -1)
     with suppress(ConfigError):
         streams.check(expected, queue_limit.unmarked(info.config))
-    return info, info.leader, info.now, queue_limit.of(info.config)
+    return info, info.leader, info.now, queue_limit.limit_of(info.config)
 
 
 def all_of_consumer(raw):
