@@ -294,9 +294,7 @@ def _thousandths(value: object) -> int:
 _START = bytes((VERSION,))
 _decoder = msgspec.msgpack.Decoder(MeterRecord)
 
-__all__ = [
-    "COUNTERS", "GAUGES", "LaneRow", "MeterRecord", "QueueRow", "RecordHead", "TopicRow", "Unreadable", "decode",
-    "encode",
-]  # fmt: skip
+__all__ = ["COUNTERS", "GAUGES", "LaneRow", "MeterRecord", "QueueRow", "RecordHead", "TopicRow", "Unreadable"]
+__all__ += ["decode", "encode"]
 __all__ += ["Block", "pack_block"]
 __all__ += ["INTERVAL_S", "LANE_COLUMNS", "REFRESH", "TOPIC_COLUMNS", "VERSION", "WAITED", "numbers", "version_of"]
