@@ -31,7 +31,7 @@ class UnknownProject(EvenlaneError):
     def of(cls, project: str, env: str, so: str = "") -> Self:
         """`so` is what follows from it."""
         makes = hint(f"topics set {project} --qps 100", env)
-        return cls(f"project {project!r} has no topic in environment {env!r}{so}: {makes} makes one")
+        return cls(f"project {project!r} has no topic in environment {env!r}{so}: {makes} creates one")
 
 
 class TopicDraining(EvenlaneError):
@@ -40,7 +40,7 @@ class TopicDraining(EvenlaneError):
     @classmethod
     def of(cls, project: str, env: str, so: str = "", *, deleted: bool) -> Self:
         """`so` is what follows from it."""
-        how, again = ("was deleted", "makes its topic again") if deleted else ("is draining", "ends that")
+        how, again = ("was deleted", "restores its topic") if deleted else ("is draining", "ends that")
         resume = hint(f"topics resume {project}", env)
         return cls(f"project {project!r} {how} and takes no messages{so}: {resume} {again}")
 

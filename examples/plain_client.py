@@ -45,7 +45,7 @@ def etcd(name: str) -> dict[str, Any]:
     connection.request("POST", "/v3/kv/range", json.dumps({"key": key}))
     found = json.load(connection.getresponse()).get("kvs")
     if not found:
-        sys.exit(f"etcd has no {name} in environment {ENV}: `evenlane topics set` makes a topic")
+        sys.exit(f"etcd has no {name} in environment {ENV}: `evenlane topics set` creates a topic")
     value: dict[str, Any] = json.loads(b64decode(found[0]["value"]))
     return value
 
@@ -54,7 +54,8 @@ async def put(project: str, body: bytes, key: str | None) -> None:
     cluster, topic = etcd("settings"), etcd(f"accepted/{project}")
     if topic.get("deleted"):
         sys.exit(
-            f"the topic of {project} is deleted and takes no messages: `evenlane topics set {project}` makes a new one"
+            f"the topic of {project} is deleted and takes no messages: `evenlane topics set {project}` creates"
+            " a new one"
         )
     if topic["state"] == "draining":
         sys.exit(f"{project} is draining and takes no messages: `evenlane topics resume {project}` ends that")

@@ -41,12 +41,12 @@ class AdminSession(NamedTuple):
             return self.cluster_config.priorities
         if only not in self.cluster_config.priorities:
             known = ", ".join(self.cluster_config.priorities)
-            raise InvalidName(f"priority {only!r} is none of this cluster's: {known}")
+            raise InvalidName(f"priority {only!r} is not one of this cluster's: {known}")
         return (only,)
 
     def unknown(self) -> UnknownProject:
         return UnknownProject(
-            f"project {self.project!r} has no topic in environment {self.env!r}, and nothing of it waits there"
+            f"project {self.project!r} has no topic in environment {self.env!r}, and none of its messages wait there"
         )
 
 

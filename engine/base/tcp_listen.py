@@ -9,7 +9,7 @@ from typing import Any
 from evenlane.engine.errors import PortUnavailable
 
 _WHY = {
-    errno.EADDRINUSE: "is taken: choose another {flag}, or stop what listens there",
+    errno.EADDRINUSE: "is in use: choose another {flag}, or stop the process that listens there",
     errno.EACCES: "needs privileges: choose a {flag} above 1023",
     errno.EADDRNOTAVAIL: "can't be served, as this machine has no such address: see the setting http_host",
 }

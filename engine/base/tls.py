@@ -18,10 +18,10 @@ def context(of: str, ca: str | None, cert: str | None, key: str | None) -> ssl.S
     """
     if ca is None and cert is None:
         return None
-    with _naming(f"{of}_ca: {ca} holds no certificates in PEM that can be read"):
+    with _naming(f"{of}_ca: {ca} contains no readable certificates in PEM"):
         made = ssl.create_default_context(cafile=ca)
     if cert is not None:
-        with _naming(f"{of}_cert and {of}_key: {cert} and {key} are no certificate and its key in PEM"):
+        with _naming(f"{of}_cert and {of}_key: {cert} and {key} are not a certificate and its key in PEM"):
             made.load_cert_chain(cert, key, password=_no_password)
     return made
 

@@ -33,7 +33,7 @@ def _sentence(error: Exception) -> str:
         case EvenlaneError():
             return _one_line(str(error))
         case OSError():
-            return f"{_one_line(str(error))}; --debug shows where it came up"
+            return f"{_one_line(str(error))}; --debug shows where it was raised"
     return (
         f"unexpected {type(error).__name__}: {_one_line(str(error)) or 'no reason given'}; "
         "this is a defect, --debug shows the traceback"

@@ -62,8 +62,8 @@ class CommonOptions(NamedTuple):
         loaded = self.load()
         if loaded.settings.is_in_memory:
             raise ConfigError(
-                f"store ({loaded.origins['store']}): memory:// is in the memory of one process, which this command"
-                " can't reach: give it --nats"
+                f"store ({loaded.origins['store']}): memory:// lives in the memory of one process, which this"
+                " command can't reach: use --nats"
             )
         return loaded
 

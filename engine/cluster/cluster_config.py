@@ -60,8 +60,9 @@ async def agree_cluster_config(coordination: Coordination, env: str, chosen: Map
 
 def no_such_environment(env: str) -> EvenlaneError:
     return EvenlaneError(
-        f"environment {env!r} is not there: nobody has written its settings into etcd ({names.key(env, 'settings')});"
-        f" `evenlane topics set PROJECT --qps 100 --env {env}` or the first node makes it"
+        f"environment {env!r} does not exist: no process has written its settings into etcd"
+        f" ({names.key(env, 'settings')}); `evenlane topics set PROJECT --qps 100 --env {env}` or the first node"
+        " creates it"
     )
 
 
@@ -72,7 +73,7 @@ def _read(raw: bytes, key: str) -> ClusterConfig:
         if version == FORMAT_VERSION:
             return _decode(stored)
     except (TopicError, ConfigError) as error:
-        raise ConfigError(f"the settings in etcd ({key}) are damaged: {error}") from error
+        raise ConfigError(f"the settings in etcd ({key}) are corrupted: {error}") from error
     raise ConfigError(
         f"the settings in etcd ({key}) have format version {version}, and this release knows"
         f" {FORMAT_VERSION}: run the release that wrote them, or use another environment"
@@ -82,7 +83,7 @@ def _read(raw: bytes, key: str) -> ClusterConfig:
 def _decode(values: Mapping[str, object]) -> ClusterConfig:
     for name in values:
         if name not in _RULES:
-            raise ConfigError(f"{shown(name)} is no fact of a cluster: there are {', '.join(_RULES)}")
+            raise ConfigError(f"{shown(name)} is not a setting of a cluster: they are {', '.join(_RULES)}")
     try:
         made = ClusterConfig(**{name: _RULES[name](name, value) for name, value in values.items()})
     except TopicError as error:

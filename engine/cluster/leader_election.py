@@ -133,7 +133,7 @@ class LeaderElection:
     async def _clear(self, revision: int) -> None:
         while True:
             await asyncio.sleep(3 * self._ttl_s)
-            _log.warning("a value in etcd is cleared away", reason=f"{self.key} stands under no lease")
+            _log.warning("a value in etcd is cleared away", reason=f"{self.key} has no lease")
             with contextlib.suppress(CoordinationError):
                 await self._coordination.txn([ModifiedAt(self.key, revision)], [DeleteKey(self.key)])
 

@@ -47,7 +47,7 @@ class RecordReader:
         number = names.number(name)
         if number is not None and number < partitions:
             return number
-        self.pass_over(f"{names.key(self._env, 'owners', name)} is no partition: there are {partitions}")
+        self.pass_over(f"{names.key(self._env, 'owners', name)} is not a partition: there are {partitions}")
         return None
 
     def owners(self, values: Iterable[tuple[str, bytes]], partitions: int) -> dict[int, str]:

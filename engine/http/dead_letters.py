@@ -92,12 +92,12 @@ class DeadLetterRoutes:
         """
         _check(project)
         if project == UNROUTABLE_PROJECT:
-            raise ConfigError("_stray holds what no queue had, so there is none to replay it into")
+            raise ConfigError("_stray holds messages that no queue had, so there is none to replay them into")
         if project in self._replays:
-            raise ReplayRuns(f"the dead letters of {project} are being replayed already: wait until that has ended")
+            raise ReplayRuns(f"the dead letters of {project} are already being replayed: wait until that has ended")
         if len(self._replays) >= _REPLAYS:
             raise ReplayRuns(
-                f"this node replays dead letters of {_REPLAYS} projects already: wait until one has ended, or ask"
+                f"this node is already replaying dead letters of {_REPLAYS} projects: wait until one has ended, or ask"
                 " another node"
             )
         replay = asyncio.create_task(self._replay(project, sequence), name=f"replay of {project}")
@@ -148,7 +148,7 @@ class DeadLetterRoutes:
     @asynccontextmanager
     async def _read(self) -> AsyncIterator[DeadLetterClient]:
         if self._asking.locked():
-            raise EvenlaneError(f"dead letters are being read for {_AT_ONCE} already: ask again in a second")
+            raise EvenlaneError(f"{_AT_ONCE} requests are already reading dead letters: try again in a second")
         async with self._asking, self._opened() as dead_letters:
             yield dead_letters
 
@@ -165,7 +165,7 @@ def _why(project: str, error: BaseException) -> str:
         _log.warning("dead letters could not be replayed", project=project, reason=str(error))
         return str(error)
     _log.error("dead letters could not be replayed", project=project, exc_info=error)
-    return "a defect of the node ended it: its log says more"
+    return "a defect of the node ended it: see the node's log"
 
 
 def _outcome(project: str, done: ReplayResult) -> dict[str, Any]:

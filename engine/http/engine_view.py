@@ -62,7 +62,7 @@ class EngineView:
     async def _not_ready(self) -> str:
         view = self._view
         if view.is_stopping:
-            return "it is ending: it drains"
+            return "it is shutting down: it is draining"
         if (missing := await self._probe.missing()) or view.node is None:
             return missing or view.troubles.not_ready or "it is rejoining the cluster"
         if now_ns() >= view.node.trusted_until:
@@ -79,7 +79,7 @@ class EngineView:
     async def why(self, project: str, priority: str | None, within: float | None) -> dict[str, Any]:
         """Explain waits like `evenlane why`, on the node's own connections. Raises EvenlaneError."""
         if self._asking.locked():
-            raise EvenlaneError(f"{_AT_ONCE} questions are being answered already: ask again in a second")
+            raise EvenlaneError(f"{_AT_ONCE} requests are already being answered: try again in a second")
         async with self._asking:
             with connections.translate_errors():
                 return await self._asker.why(project, priority, within)

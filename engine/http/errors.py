@@ -45,8 +45,8 @@ async def on_http(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, HTTPException)
     takes = (error.headers or {}).get("Allow", "GET").replace(", HEAD", "").replace("HEAD, ", "")
     sentences = {
-        HTTPStatus.NOT_FOUND: f"there is nothing at {request.url.path}: see docs/reference/http-api.md for what is",
-        HTTPStatus.METHOD_NOT_ALLOWED: f"{request.url.path} takes no {request.method}: ask by {takes}",
+        HTTPStatus.NOT_FOUND: f"there is nothing at {request.url.path}: see docs/reference/http-api.md for what exists",
+        HTTPStatus.METHOD_NOT_ALLOWED: f"{request.url.path} does not support {request.method}: use {takes}",
     }
     response = error_response(sentences.get(HTTPStatus(error.status_code), error.detail), error.status_code)
     response.headers.update(error.headers or {})
@@ -55,6 +55,4 @@ async def on_http(request: Request, error: Exception) -> JSONResponse:
 
 async def on_defect(request: Request, error: Exception) -> JSONResponse:
     _log.error("a request could not be answered", path=request.url.path, exc_info=error)
-    return error_response(
-        "the node could not answer: this is a defect, its log says more", HTTPStatus.INTERNAL_SERVER_ERROR
-    )
+    return error_response("the node could not answer: this is a defect; see its log", HTTPStatus.INTERNAL_SERVER_ERROR)

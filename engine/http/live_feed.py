@@ -110,9 +110,9 @@ class LiveFeed:
     def watch(self) -> Viewer:
         """Add a viewer, which counts until it leaves. Raises EvenlaneError if there are too many."""
         if self._closed:
-            raise EvenlaneError("the node is ending")
+            raise EvenlaneError("the node is shutting down")
         if len(self._viewers) >= self._most_viewers:
-            raise EvenlaneError(f"{self._most_viewers} watch this node already: look at another one")
+            raise EvenlaneError(f"{self._most_viewers} viewers are already watching this node: use another one")
         if self._watching is None:
             self._last = None
             self._watching = asyncio.create_task(self._watch(), name="watching")
@@ -149,7 +149,7 @@ class LiveFeed:
             return _trouble(" ".join(str(error).split()))
         except Exception:  # noqa: BLE001 - viewers get a trouble event, and the next attempt may succeed
             _log.exception("the cluster could not be looked at")
-            return _trouble("the node could not look at the cluster: its log says more")
+            return _trouble("the node could not get an overview of the cluster: see its log")
 
     async def _looked(self) -> _Found:
         document = await self._overview()

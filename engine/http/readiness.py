@@ -68,7 +68,7 @@ class Probe:
             async with asyncio.timeout(self._within_s):
                 await probe()
         except TimeoutError:
-            return f"{server} gives no answer within {self._within_s:g} s"
+            return f"{server} did not answer within {self._within_s:g} s"
         except (CoordinationError, Lost, Refused, EvenlaneError) as error:
-            return f"{server} does not answer as it should: {error}"
+            return f"{server} does not work properly: {error}"
         return ""

@@ -32,7 +32,7 @@ async def change_state(coordination: Coordination, env: str, project: str, state
 def _check(status: TopicStatus) -> None:
     """Raise EvenlaneError if the written spec isn't in effect."""
     if status.problem is not None or status.damage is not None:
-        raise InvalidTopic(f"the wish of topic {status.project} can't be accepted: {status.reason}")
+        raise InvalidTopic(f"the spec of topic {status.project} can't be accepted: {status.reason}")
     if not status.accepted:
         raise EvenlaneError(
             f"the change of topic {status.project} is written, but the leader has not accepted it yet: look again in"

@@ -55,7 +55,7 @@ class Node(NodeParts):
         if error is not None:
             _log.error("a part of the node has failed", part=task.get_name(), exc_info=error)
             self.dispatcher.stopped = True
-            self._on_stop(f"its part {task.get_name()!r} has failed: {type(error).__name__}: {error}")
+            self._on_stop(f"its task {task.get_name()!r} has failed: {type(error).__name__}: {error}")
 
     async def take_over(self, partitions: Iterable[int], epoch: int) -> None:
         """Own these partitions under one epoch. Their messages are delivered from when this returns. Raises Fenced."""
@@ -161,4 +161,4 @@ class Node(NodeParts):
     def fenced(self, lane: Lane, reason: str) -> None:
         if not self.dispatcher.stopped:  # or each lane of a lost lease would log it
             _log.warning("fenced: a newer owner settles", **lane_fields(lane), reason=reason)
-        self._on_fenced(f"nothing more is settled of {lane.id.kind} {lane.id.partition}: {reason}")
+        self._on_fenced(f"it can't settle {lane.id.kind} {lane.id.partition} any more: {reason}")

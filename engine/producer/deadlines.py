@@ -22,15 +22,15 @@ def due_of(put: Put, now: int) -> int:
     """Return when the message is due, 0 for now. Raises InvalidPut."""
     if put.delay is not None:
         if put.due is not None:
-            raise InvalidPut("delay and due are both given: give one of them")
+            raise InvalidPut("delay and due are both given: give only one of them")
         return _ahead("delay", put.delay, now)
     if put.due is None:
         return 0
     due = _instant(put.due)
     if due < now - _CLOCKS_APART:
         raise InvalidPut(
-            f"due {_time(due)} is {(now - due) // SECOND:,} s in the past, by the store's clock: what is more than "
-            f"{_CLOCKS_APART // SECOND} s late is refused, so leave due out to have it handled now"
+            f"due {_time(due)} is {(now - due) // SECOND:,} s in the past, by the store's clock: messages more than "
+            f"{_CLOCKS_APART // SECOND} s late are refused, so leave due out to have it handled now"
         )
     return due if due > now else 0
 
@@ -46,7 +46,7 @@ def expiry_of(put: Put, due: int, now: int) -> int:
         return 0
     expires = _ahead("ttl", put.ttl, due or now)
     if not expires:
-        raise InvalidPut("ttl 0 would have the message expire at once: give more than 0 seconds")
+        raise InvalidPut("ttl 0 would make the message expire at once: give more than 0 seconds")
     return expires
 
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 AFTER_S = 1.0  # of silence
 _EVERY_S = 1.0
 _BELIEVED_S = 3.0
-UNKNOWN = "no answer of the store came in time"
+UNKNOWN = "the store did not answer in time"
 
 
 class ReplyTimeouts:

@@ -232,7 +232,7 @@ class TopicLimiter:
     def _too_late(self, pending: PendingPut) -> NotAcknowledged:
         return self._not_sent(
             pending,
-            f"admission holds its topic to {self._rate:,.10g}/s, and its turn did not come in {self._timeout_s:g} s",
+            f"admission limits its topic to {self._rate:,.10g}/s, and its turn did not come in {self._timeout_s:g} s",
         )
 
     @staticmethod

@@ -68,7 +68,7 @@ class Router:
         body that isn't bytes.
         """
         if not isinstance(put, Put):
-            raise TypeError(f"what is put is an evenlane.engine.producer.Put, and this is of type {type(put).__name__}")
+            raise TypeError(f"a put needs an evenlane.engine.producer.Put, and this is of type {type(put).__name__}")
         body = put.body if type(put.body) is bytes else _bytes_of(put.body)
         project, fresh, message_id = put.project, put.id is None, ""
         route = self._route(project)
@@ -126,7 +126,7 @@ class Router:
     def _checked_priority(self, priority: str) -> str:
         if not isinstance(priority, str) or priority not in self._priorities:
             valid = ", ".join(self._cluster_config.priorities)
-            raise InvalidName(f"priority {shown(priority)} is none of this cluster's: {valid}")
+            raise InvalidName(f"priority {shown(priority)} is not one of this cluster's: {valid}")
         return priority
 
     def _subject(self, route: Route, project: str, group: int, priority: str, due: int) -> str:
@@ -151,7 +151,7 @@ def _headers(put: Put, message_id: str, due: int, expires: int) -> bytes:
     if put.headers:
         if not isinstance(put.headers, Mapping):
             kind = type(put.headers).__name__
-            raise TypeError(f"headers are a mapping of names to texts, and these are a {kind}")
+            raise TypeError(f"headers must be a mapping of names to strings, and these are a {kind}")
         h.check_user(put.headers)
         lines += [f"{name}: {text}\r\n" for name, text in put.headers.items()]
     return f"NATS/1.0\r\n{''.join(lines)}\r\n".encode() if lines else b""
@@ -159,7 +159,7 @@ def _headers(put: Put, message_id: str, due: int, expires: int) -> bytes:
 
 def _named_group(project: str, group: int, active: int) -> int:
     if isinstance(group, bool) or not isinstance(group, int) or not 0 <= group < active:
-        raise InvalidPut(f"group {shown(group)} of project {project!r} is none of its groups: 0 to {active - 1}")
+        raise InvalidPut(f"group {shown(group)} of project {project!r} is not one of its groups: 0 to {active - 1}")
     return group
 
 
@@ -168,5 +168,7 @@ def _bytes_of(body: object) -> bytes:
         return body
     if isinstance(body, bytearray | memoryview):
         return bytes(body)
-    what = "text: encode it, as by body.encode()" if isinstance(body, str) else f"of type {type(body).__name__}"
-    raise TypeError(f"the body of a message is bytes, and this one is {what}")
+    what = (
+        "text: encode it, for example with body.encode()" if isinstance(body, str) else f"of type {type(body).__name__}"
+    )
+    raise TypeError(f"the body of a message must be bytes, and this one is {what}")

@@ -241,17 +241,17 @@ class Sender:
 
     def _unknown(self, pending: PendingPut) -> NotAcknowledged:
         known = self._replies.reason_for(pending.subject, monotonic()) or pending.why
-        why = known or "messages before it wait for the store, too"
+        why = known or "messages before it are waiting for the store, too"
         if not pending.tries:
             return NotAcknowledged(
                 f"the message for {pending.project} was not sent within {self._timeout_s:g} s and is not stored: {why}"
             )
         left = self._window_s - self._timeout_s
-        advice = "put again it may be stored twice"
+        advice = "if put again, it may be stored twice"
         if pending.id and left >= 1:
             # The group too, as a stream knows only its own ids.
             group = pending.subject.split(".")[4]
-            advice = f"put again with id {pending.id!r} and group {group} within {left:g} s it is stored once"
+            advice = f"if put again with id {pending.id!r} and group {group} within {left:g} s, it is stored once"
         elif pending.id:
             advice += f", as the store forgets an id after {self._window_s:g} s"
         return NotAcknowledged(

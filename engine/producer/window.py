@@ -111,6 +111,6 @@ class PutWindow(Window):
             why = self._replies.any_reason(monotonic())
             raise NotAcknowledged(
                 f"the message for {pending.project} was not sent and is not stored: "
-                f"for {self._timeout_s:g} s the store acknowledged too little of what was put before it"
+                f"for {self._timeout_s:g} s the store acknowledged too few of the messages before it"
                 + (f" ({why})" if why else "")
             ) from None

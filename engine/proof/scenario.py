@@ -68,11 +68,11 @@ class Scenario(ABC):
 
     def over(self, nodes: int) -> Scenario:  # noqa: ARG002
         """The same over several nodes. Raises ConfigError."""
-        raise ConfigError(f"--nodes is nothing for {self.name}: it is about one node, or has its own number of them")
+        raise ConfigError(f"--nodes does not apply to {self.name}: it runs on one node, or on a number of its own")
 
     def with_backlog(self, messages: int) -> Scenario:  # noqa: ARG002
         """The same with this backlog in each lane that is taken over. Raises ConfigError."""
-        raise ConfigError(f"--backlog is nothing for {self.name}: it is for rebalance")
+        raise ConfigError(f"--backlog does not apply to {self.name}: it is for rebalance")
 
     # ---- how it is run
 
@@ -107,7 +107,7 @@ class Scenario(ABC):
             arms |= {f"{name} ({self.reference})": figures for name, figures in simulated.arms.items()}
         notes = [*self.broker_notes]
         if self.notes_load:
-            notes.append(f"load average before it: {load_average:.1f} on {os.cpu_count()} cores")
+            notes.append(f"load average before the run: {load_average:.1f} on {os.cpu_count()} cores")
         return self._report("broker", seed, rounds, arms, bars, began, notes)
 
     def _report(

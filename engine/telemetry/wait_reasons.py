@@ -66,7 +66,7 @@ def sentence(reason: str, part: QueueCount, about: ReasonContext) -> str:
         return f"the {_rate(topic, about.may_use)} msg/s{_parts(topic, about)} are used up"
     if reason == "concurrency" and topic is not None and (most := _most(topic)) is not None:
         where = " on a node" if about.nodes > 1 or topic.concurrency != most else ""
-        return f"the topic has all of the {most:,} messages in flight that it may have{where}"
+        return f"the topic has its maximum of {most:,} messages in flight{where}"
     return _SENTENCES.get(reason, f"it waits for {reason}")
 
 
@@ -95,9 +95,9 @@ def _paused(about: ReasonContext) -> str:
     if about.unknown and (about.topic is None or not is_stopped(about.topic)):
         return "a node on which it waits doesn't know its topic, as etcd has lost topics"
     if not is_stopped(about.topic):
-        return "its retries and dead letters can't be stored at the moment: nothing new of it is started until they are"
+        return "its retries and dead letters can't be stored at the moment: no message of it is started until they can"
     if about.topic is None:
-        return "the project has no topic: nothing of it is handed out until it has one"
+        return "the project has no topic: none of its messages are handed out until it has one"
     if about.deleted:
         return (
             f"the topic was deleted while messages waited: `evenlane topics drain {project}` has them handled,"
@@ -108,13 +108,13 @@ def _paused(about: ReasonContext) -> str:
 
 _SENTENCES = {
     "quota": "its quota is used up",
-    "concurrency": "it has as many messages in flight as its topic allows",
+    "concurrency": "it has the maximum of messages in flight that its topic allows",
     "headroom": "it has its fair share of the slots, and the free ones are kept for lighter tenants",
     "higher_priority": "messages of a higher priority in the same group go first",
-    "fairness": "other tenants are due first, by weight and by what they have had",
+    "fairness": "other tenants are due first, by weight and by past use",
     "ordered": "an earlier message of the same key isn't done yet",
     "endpoint": "its endpoint, or its handler, asked for a pause",
     "no_owner": "no node may hand it out: its partition has no owner, or is being taken over, or the owner's lease is"
-    " in doubt; how much waits there may not be known",
+    " in doubt; its backlog may not be known",
     "handlers_busy": "all handlers of the node are busy",
 }

@@ -67,7 +67,7 @@ def parts(field: str, value: object, known: Mapping[str, Rule]) -> list[tuple[st
         raise TopicError(field, f"must be an object with {', '.join(known)}, not {shown(value)}")
     for name in value:
         if name not in known:
-            raise TopicError(f"{field}.{name}", f"is unknown: there are {', '.join(known)}")
+            raise TopicError(f"{field}.{name}", f"is unknown: the fields are {', '.join(known)}")
     return list(value.items())
 
 

@@ -35,7 +35,7 @@ _SECRET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 def url(field: str, value: object) -> str:
     """An absolute http or https URL, kept unchanged. Raises TopicError."""
     if not isinstance(value, str):
-        raise TopicError(field, f"must be a text such as https://example.com/hook, not {shown(value)}")
+        raise TopicError(field, f"must be a string such as https://example.com/hook, not {shown(value)}")
     if len(value) > MOST_URL:
         raise TopicError(field, f"has {len(value):,} characters: at most {MOST_URL:,} are allowed")
     if not _OF_A_URL.fullmatch(value):
@@ -92,25 +92,27 @@ def secret_ref(field: str, value: object) -> str:
 def headers(field: str, value: object) -> dict[str, str]:
     """Raises TopicError, which never shows values: they may be credentials."""
     if not isinstance(value, Mapping):
-        raise TopicError(field, f"must be an object with names and texts, not {shown(value)}")
+        raise TopicError(field, f"must be an object of names and strings, not {shown(value)}")
     if len(value) > MOST_HEADERS:
         raise TopicError(field, f"has {len(value)} headers: at most {MOST_HEADERS} are allowed")
     seen: set[str] = set()
     for name, text in value.items():
         _check_header(f"{field}.{name}", name, text)
         if name.lower() in seen:
-            raise TopicError(f"{field}.{name}", "is there twice: letter case makes no difference")
+            raise TopicError(f"{field}.{name}", "is given twice: letter case makes no difference")
         seen.add(name.lower())
     return dict(value)
 
 
 def _check_header(field: str, name: object, text: object) -> None:
     if not isinstance(name, str) or not _TOKEN.fullmatch(name):
-        raise TopicError(field, "is no name of a header: letters, digits and !#$%&'*+-.^_`|~, 128 at most")
+        raise TopicError(field, "is not a header name: letters, digits and !#$%&'*+-.^_`|~, at most 128")
     if not may_be_sent(name):
         raise TopicError(field, "can't be set: it is part of the connection, or Evenlane's own")
     if not isinstance(text, str) or not is_value(text):
-        raise TopicError(field, f"must be a single line of up to {MOST_HEADER_VALUE:,} characters, no blanks around it")
+        raise TopicError(
+            field, f"must be a single line of up to {MOST_HEADER_VALUE:,} characters, without blanks around it"
+        )
 
 
 def may_be_sent(name: str) -> bool:

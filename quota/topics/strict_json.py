@@ -64,7 +64,7 @@ def read_object(raw: bytes, most_bytes: int, *, example: str = '{"qps": 100}') -
             parse_constant=float,
         )
     except UnicodeDecodeError:
-        raise TopicError("", "is not JSON: it is no UTF-8 text") from None
+        raise TopicError("", "is not JSON: it isn't UTF-8 text") from None
     except json.JSONDecodeError as error:
         raise TopicError("", f"is not JSON: {error}") from None
     except RecursionError:
@@ -99,7 +99,7 @@ def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(made) < len(pairs):
         names = [name for name, _ in pairs]
         twice = next(name for name in names if names.count(name) > 1)
-        raise TopicError(twice, "is there twice")
+        raise TopicError(twice, "is given twice")
     return made
 
 

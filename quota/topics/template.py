@@ -68,7 +68,7 @@ def template_merged(name: str, old: bytes | None, fields: Mapping[str, object], 
 def _template(name: str, read: Mapping[str, object]) -> Template:
     for field in read:
         if field not in _FIELDS:
-            raise TopicError(str(field), f"is no field of a template: there are {', '.join(_FIELDS)}")
+            raise TopicError(str(field), f"is not a field of a template: the fields are {', '.join(_FIELDS)}")
     if "match" not in read:
         raise TopicError("match", 'is missing: it says which projects the template is for, as in "dev-*"')
     topic = read.get("topic")
@@ -76,10 +76,10 @@ def _template(name: str, read: Mapping[str, object]) -> Template:
         raise TopicError("topic", f'must be an object such as {{"qps": 10}}, not {shown(topic)}')
     for field in topic:
         if field not in FIELDS:
-            raise TopicError(f"topic.{field}", f"is no field of a topic: there are {', '.join(FIELDS)}")
+            raise TopicError(f"topic.{field}", f"is not a field of a topic: the fields are {', '.join(FIELDS)}")
     raw = _under_topic(None, topic)
     if parse_spec(raw).given.get("state") == "draining":
-        raise TopicError("topic.state", "can't be draining: a topic that refuses puts would be made for them")
+        raise TopicError("topic.state", "can't be draining: a topic that refuses puts would be created for them")
     return Template(
         name=name,
         match=_match(read["match"]),

@@ -206,7 +206,7 @@ def merge(old_raw: bytes | None, changes: Mapping[str, object]) -> bytes:
 def _spec(read: Mapping[str, object]) -> TopicSpec:
     for name in read:
         if name not in FIELDS:
-            raise TopicError(str(name), f"is no field of a topic: there are {', '.join(FIELDS)}")
+            raise TopicError(str(name), f"is not a field of a topic: the fields are {', '.join(FIELDS)}")
     if "qps" not in read:
         raise TopicError("qps", "is missing: a topic needs its messages per second")
     return TopicSpec({field: FIELDS[field](field, value) for field, value in read.items()})
@@ -226,7 +226,7 @@ def _groups(qps: float, given: int | None, limits: ClusterLimits) -> int:
         raise TopicError(
             "groups",
             f"must be at least {least:,} for {qps:,.10g} QPS, as one group may have"
-            f" {limits.max_group_qps:,.10g} at the most, not {groups:,}",
+            f" at most {limits.max_group_qps:,.10g}, not {groups:,}",
         )
     if groups > MOST_GROUPS:
         raise TopicError("qps", f"must be less than {qps:,.10g}: it would need more than {MOST_GROUPS:,} groups")
@@ -259,7 +259,7 @@ def _kept_groups(given: Mapping[str, Any], limits: ClusterLimits, before: Accept
     if given["qps"] / groups > limits.max_group_qps:
         raise TopicError(
             "qps",
-            f"of this ordered topic can be {groups * limits.max_group_qps:,.10g} at the most, as it keeps its"
+            f"of this ordered topic can be at most {groups * limits.max_group_qps:,.10g}, as it keeps its"
             f" {groups:,} groups until it is drained{_DRAIN}",
         )
     return groups

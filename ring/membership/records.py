@@ -163,7 +163,7 @@ def encode(record: msgspec.Struct) -> bytes:
 def decode(kind: type[R], key: str, raw: bytes) -> R:
     """Raises RecordError, which names the key."""
     if len(raw) > MOST_BYTES:
-        raise RecordError(f"{key} holds {len(raw)} bytes, which is no record")
+        raise RecordError(f"{key} holds {len(raw)} bytes, which isn't a record")
     try:
         return msgspec.json.decode(raw, type=kind)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:

@@ -25,7 +25,7 @@ def place(
     `nodes` doesn't matter. Raises ValueError for an unknown strategy or an invalid load.
     """
     if strategy not in _STRATEGIES:
-        raise ValueError(f"strategy {strategy!r} is unknown: there are {', '.join(STRATEGIES)}")
+        raise ValueError(f"strategy {strategy!r} is unknown: the strategies are {', '.join(STRATEGIES)}")
     ranked = sorted(set(nodes))
     if not ranked:
         return [None] * len(loads)

@@ -50,7 +50,7 @@ class Folder:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise EvenlaneError(f"{folder} can't be a folder to write to: {error.strerror}") from error
-        with place.alone(folder, f"another process writes to {folder}: one at a time"):
+        with place.alone(folder, f"another process is writing to {folder}: only one can at a time"):
             yield
 
     def refuse_other(self, env: str) -> None:

@@ -52,7 +52,7 @@ async def _is_unready(address):
 
     async def not_ready():
         async with aiohttp.ClientSession() as client, client.get(f"{address}/readyz") as response:
-            return response.status == 503 and "differs from etcd about what it owns" in await response.text()
+            return response.status == 503 and "disagrees with etcd about what it owns" in await response.text()
 
     await until(not_ready, 20, "/readyz to report it")
 

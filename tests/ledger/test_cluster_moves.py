@@ -125,7 +125,7 @@ async def test_node_id_belongs_to_one_process(tmp_path):
             await second.spawn()
             assert 1 == await second.ended()
         lines = [line for line in second.last_words().splitlines() if line.startswith("evenlane: ")]
-        assert ["evenlane: a node 'a' runs already: give this one another --node"] == lines
+        assert ["evenlane: a node 'a' is already running: give this one another --node"] == lines
         assert "Traceback" not in second.last_words()
         assert {a.pid} == {entry.pid for entry in cluster.entries()}
         assert {None} == {reign.deleted for reign in cluster.history.reigns()}

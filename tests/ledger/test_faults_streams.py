@@ -107,9 +107,9 @@ async def _settled(world, where) -> bool:
 
 UNROUTABLE = {
     "lanes.online.{p}.acme.0.urgent": "there is no priority",
-    "lanes.online.{p}.acme.abc.mid": "no group number",
-    "lanes.online.{p}.acme.007.mid": "no group number",
-    "lanes.online.{p}.acme.-1.mid": "no group number",
+    "lanes.online.{p}.acme.abc.mid": "not a group number",
+    "lanes.online.{p}.acme.007.mid": "not a group number",
+    "lanes.online.{p}.acme.-1.mid": "not a group number",
     "lanes.online.{p}._acme.0.mid": "project",
     "lanes.online.{p}.açme.0.mid": "project",
     "lanes.online.{p}.$JS.0.mid": "project",

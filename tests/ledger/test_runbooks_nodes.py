@@ -28,7 +28,7 @@ async def test_runbooks_of_dead_nodes(tmp_path):
         await runbook.prints("evenlane plan", "1 node,", "node-a  8        8 ")
         await world.nodes[0].kill()
         runbook = Runbook(world, "EvenlaneNoNode")
-        await runbook.prints("evenlane plan", "no node runs")
+        await runbook.prints("evenlane plan", "no node is running")
         code, _ = await runbook.run("curl http://127.0.0.1:8080/healthz", **{"http://127.0.0.1:8080": base})
         assert code == 7, "no process listens"
         node = await world.node(name="node-b", http_port=0)
@@ -90,7 +90,7 @@ async def test_runbook_of_lost_topics(tmp_path):
         await etcd.start()
         await runbook.shows(base, 'evenlane_node_trouble{env="online",kind="topics"', lambda lost: lost == 1)
         await runbook.is_ready(base, 200)
-        await runbook.prints("evenlane why acme", "etcd has lost the project's topic, which stays in force on node-a")
+        await runbook.prints("evenlane why acme", "etcd has lost the project's topic, which stays in effect on node-a")
         await runbook.prints("evenlane why acme", "misses 2 topics in etcd, which had them (acme, old)", acme="other")
         assert runbook.logged("node-a", "etcd has lost topics")
         assert "acme" not in await runbook.prints("evenlane topics list", "PROJECT")
@@ -115,7 +115,7 @@ async def test_runbook_of_two_nodes_with_one_id(tmp_path):
         )
         await runbook.is_ready(f"http://127.0.0.1:{port}", 503)
         assert 1 == await twin.ended()
-        assert runbook.logged("twin", "a node 'node-a' runs already: give this one another --node")
+        assert runbook.logged("twin", "a node 'node-a' is already running: give this one another --node")
 
 
 async def test_runbook_of_lost_partitions(tmp_path):

@@ -70,7 +70,9 @@ class PurgeTally:
 
     def add(self, node: str, word: DropProgress | None, owned: dict[int, str]) -> None:
         """Add the last report of a node, None if it gave none."""
-        why = f"node {node} doesn't answer" if word is None or not word.done else f"node {node} says: {word.problem}"
+        why = (
+            f"node {node} doesn't answer" if word is None or not word.done else f"node {node} reported: {word.problem}"
+        )
         if word is not None:
             self.by_nodes += word.dropped
             self.busy[node] = word.busy
@@ -202,7 +204,7 @@ async def _cancel_unowned(outside: AdminSession, partition: int, found: list[Can
     for each_one in found:
         sequence = each_one.head.sequence
         if sequence in theirs[each_one.subject.lane.kind]:
-            tally.busy["a former owner"] = 1
+            tally.busy["a previous owner"] = 1
         else:
             await delete(outside.store, each_one.view, [sequence])
             tally.by_command += 1
@@ -212,16 +214,16 @@ def _not_cancelled(outside: AdminSession, given_id: str, tally: PurgeTally) -> E
     message = f"message {given_id!r} of {outside.project}"
     if tally.in_flight:
         where = ", ".join(sorted(node for node, count in tally.busy.items() if count))
-        return EvenlaneError(f"{message} is being handled right now by {where}: it can't be cancelled any more")
+        return EvenlaneError(f"{message} is being handled by {where} and can't be cancelled any more")
     if tally.left:
         return EvenlaneError(f"{message} was not cancelled: {_what_is_left(tally)}")
     return EvenlaneError(
-        f"{message} doesn't wait in environment {outside.env!r}: it has been handled, dropped or dead-lettered,"
+        f"{message} isn't waiting in environment {outside.env!r}: it was handled, dropped or dead-lettered,"
         " or was never put"
     )
 
 
 def _what_is_left(tally: PurgeTally) -> str:
     shown = ", ".join(map(str, sorted(tally.left)[:8])) + (", ..." if len(tally.left) > 8 else "")
-    why = "; ".join(sorted({each for each in tally.left.values() if each})) or "they kept changing hands"
-    return f"partitions {shown} could not be gone through ({why}): try again"
+    why = "; ".join(sorted({each for each in tally.left.values() if each})) or "their owners kept changing"
+    return f"partitions {shown} could not be processed ({why}): try again"

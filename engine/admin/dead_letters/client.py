@@ -51,8 +51,8 @@ async def opened(settings: Settings) -> AsyncIterator[DeadLetterClient]:
         stack.push_async_callback(etcd.close)
         if await etcd.get(names.key(settings.env, "settings")) is None:
             raise EvenlaneError(
-                f"there is no environment {settings.env!r} yet: "
-                f"`evenlane topics set PROJECT --qps 100 --env {settings.env}` makes it"
+                f"environment {settings.env!r} does not exist yet: "
+                f"`evenlane topics set PROJECT --qps 100 --env {settings.env}` creates it"
             )
         cluster_config = await agree_cluster_config(etcd, settings.env, connections.config_known_so_far(settings))
         topics = TopicCache(etcd, settings.env)
@@ -105,15 +105,15 @@ class DeadLetterClient:
         await self.count(project)
         if stored is not None:
             raise NoSuchDeadLetter(
-                f"dead letter {sequence} is none of {project}, but of {stored.subject.rpartition('.')[2]}"
+                f"dead letter {sequence} does not belong to {project} but to {stored.subject.rpartition('.')[2]}"
             )
         last = await self._last()
         if sequence > last:
-            newest = f"the newest is {last}" if last else "there has been none yet"
+            newest = f"the newest is {last}" if last else "there have been none yet"
             raise NoSuchDeadLetter(f"there is no dead letter {sequence} in environment {self._env!r}: {newest}")
         raise NoSuchDeadLetter(
-            f"dead letter {sequence} isn't there any more: it was replayed or dropped, or its time{await self._time()}"
-            " was up"
+            f"dead letter {sequence} no longer exists: it was replayed or dropped, or its time{await self._time()}"
+            " ran out"
         )
 
     async def drop(

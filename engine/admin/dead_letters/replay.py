@@ -257,7 +257,7 @@ class Replay:
         try:
             await self._shelf.remove(dead_letter.sequence)
         except (Lost, Refused) as error:
-            raise Lost(f"its message is in its queue again, but the dead letter can't be removed: {error}") from error
+            raise Lost(f"its message is back in its queue, but the dead letter can't be removed: {error}") from error
 
     def _fail(self, dead_letter: DeadLetter, why: str) -> None:
         self._result.failed.append(FailedReplay(dead_letter.sequence, dead_letter.id, why))

@@ -142,27 +142,27 @@ def _unowned(cluster: ClusterSnapshot) -> list[int]:
 def _notes(cluster: ClusterSnapshot, answers: Sequence[NodeOverview], whole: MergedOverview) -> Iterator[str]:
     if not cluster.nodes:
         yield (
-            f"no node runs in environment {cluster.env!r}: `evenlane run --handler MODULE:FUNCTION --env {cluster.env}`"
-            " starts one"
+            f"no node is running in environment {cluster.env!r}: `evenlane run --handler MODULE:FUNCTION --env"
+            f" {cluster.env}` starts one"
         )
         return
     if silent := sorted(cluster.nodes.keys() - {answer.node for answer in answers}):
-        what = "what it has is" if len(silent) == 1 else "what they have is"
-        yield f"{_named(silent)} gave no answer: {what} missing"
+        what = "its figures are" if len(silent) == 1 else "their figures are"
+        yield f"{_named(silent)} did not answer: {what} missing"
     yield from sentences({node: record.troubles for node, record in cluster.nodes.items()})
     if unowned := _unowned(cluster):
-        yield f"{len(unowned)} of {cluster.partitions} partitions are owned by nobody: what waits there isn't known"
+        yield f"{len(unowned)} of {cluster.partitions} partitions have no owner: their backlog isn't known"
     for answer in sorted(answers, key=lambda answer: answer.node):
         if answer.reading:
             many = "a partition" if answer.reading == 1 else f"{answer.reading} partitions"
-            yield f"node {answer.node} still reads the backlog of {many}: more may wait there than is told"
+            yield f"node {answer.node} is still reading the backlog of {many}: more may wait there than is reported"
     if cluster.leader is None:
-        yield "no node leads: nothing is planned, and no change of a topic is accepted, until one does"
+        yield "no node is the leader: until one is, nothing is planned and no change of a topic is accepted"
     if len(answers) > 1 and (partly := partly_reported(answers, whole.tenants)):
         counts, their = ("counts", "its") if len(partly) == 1 else ("count", "their")
         yield (
-            f"{_named(partly)} {counts} {their} least busy projects together: one that is shown may have more there,"
-            " which is left out"
+            f"{_named(partly)} {counts} {their} least busy projects together: a project shown here may have more"
+            " messages there, which are left out"
         )
 
 

@@ -52,7 +52,7 @@ class Fleet:
         if self.strategy not in STRATEGIES:
             raise ConfigError(f"--strategy must be one of {', '.join(STRATEGIES)}, not {self.strategy!r}")
         if self.change == "leave" and self.nodes == 1:
-            raise ConfigError("--leave needs at least 2 nodes: of one, nothing would be left")
+            raise ConfigError("--leave needs at least 2 nodes: otherwise none would be left")
 
 
 def demands(projects: int, partitions: int, seed: int) -> list[Demand]:
@@ -96,7 +96,7 @@ def warnings(fleet: Fleet) -> Iterator[str]:
     elif fleet.partitions < FINE * nodes:
         yield (
             f"{fleet.partitions:,} partitions are fewer than {FINE} for each of {nodes:,} nodes, so their load can't"
-            f" be even: it takes {FINE * nodes:,}"
+            f" be even: {FINE * nodes:,} are needed"
         )
 
 
@@ -104,8 +104,8 @@ def too_few(partitions: int, nodes: int) -> str:
     """Return the warning of P1 as a sentence."""
     are_fewer = counted(partitions, "partition", "is fewer", "are fewer")
     return (
-        f"{are_fewer} than twice the {counted(nodes, 'node')}: some nodes will have far more to do than others,"
-        f" or nothing; {2 * nodes:,} are the least, {FINE * nodes:,} make it even"
+        f"{are_fewer} than twice the {counted(nodes, 'node')}: some nodes will have far more work than others,"
+        f" or none; at least {2 * nodes:,} are needed, and {FINE * nodes:,} for an even load"
     )
 
 

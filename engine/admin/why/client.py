@@ -97,7 +97,7 @@ class WhyClient(NodesClient):
         cluster = await self._cluster(project)
         if priority is not None and priority not in cluster.cluster_config.priorities:
             known = ", ".join(cluster.cluster_config.priorities)
-            raise InvalidName(f"priority {priority!r} is none of this cluster's: {known}")
+            raise InvalidName(f"priority {priority!r} is not one of this cluster's: {known}")
         nodes = sorted(set(cluster.owners.values()))
         if not nodes:
             raise _nobody(project, cluster)
@@ -169,22 +169,22 @@ async def _connected(settings: Settings) -> AsyncIterator[RequestBus]:
 
 def _nobody(project: str, cluster: ClusterView) -> EvenlaneError:
     if cluster.accepted is None:
-        nobody = ", and no node runs there, so nobody knows whether a message of it waits"
+        nobody = ", and no node is running there, so its backlog isn't known"
         error = UnknownProject.of(project, cluster.env, nobody)
-        return UnknownProject(f"{error}; if etcd has lost it, {hint('topics apply FILE', cluster.env)} brings it back")
+        return UnknownProject(f"{error}; if etcd has lost it, {hint('topics apply FILE', cluster.env)} restores it")
     return EvenlaneError(
-        f"no_owner: no node runs in environment {cluster.env!r}, so nothing of project {project!r} is handled, and its"
-        f" backlog can't be asked for: `evenlane run --handler MODULE:FUNCTION --env {cluster.env}` starts one"
+        f"no_owner: no node is running in environment {cluster.env!r}, so no message of project {project!r} is handled,"
+        f" and its backlog isn't known: `evenlane run --handler MODULE:FUNCTION --env {cluster.env}` starts one"
     )
 
 
 def _no_answer(project: str, nodes: list[str], cluster: ClusterView, timeout_s: float) -> EvenlaneError:
-    problem = f"no answer came within {timeout_s:g} s from {', '.join(nodes)}: why {project} waits is known only there"
+    problem = f"no answer came within {timeout_s:g} s from {', '.join(nodes)}: only they know why {project} waits"
     return EvenlaneError("; ".join([problem, *sentences(cluster.troubles)]))
 
 
 def _unknown(project: str, env: str, silent: list[str]) -> UnknownProject:
     if not silent:
-        return UnknownProject.of(project, env, ", and no node has a message of it")
-    others = ", and the nodes that answered have no message of it"
+        return UnknownProject.of(project, env, ", and no node has any of its messages")
+    others = ", and the nodes that answered have none of its messages"
     return UnknownProject.of(project, env, f"{others}; no answer came from {', '.join(silent)}")

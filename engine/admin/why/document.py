@@ -150,7 +150,7 @@ def _flow(rates: Rates, limit: str, missing: str) -> str:
 def _forecast(question: Question, load: ForecastInput, missing: str) -> dict[str, Any]:
     seconds, gone_sentence = gone_in(load)
     if missing:
-        seconds, gone_sentence = None, f"not known: {load.waiting:,} wait at least, and {missing}"
+        seconds, gone_sentence = None, f"not known: at least {load.waiting:,} wait, and {missing}"
     reported: dict[str, Any] = {"gone_in_seconds": to_thousandths(seconds), "sentence": gone_sentence}
     if (resumed := once_resumed(load, question.deleted)) is not None:
         reported["resumed_gone_in_seconds"] = to_thousandths(resumed.seconds)
@@ -171,7 +171,7 @@ def _missing(question: Question) -> str:
     if not question.silent and not question.unserved:
         return ""
     where = f"on {', '.join(question.silent)}" if question.silent else "in partitions that no node serves"
-    return f"what waits {where} isn't told"
+    return f"the backlog {where} isn't reported"
 
 
 def _may_use(answers: Sequence[NodeAnswer]) -> float | None:
@@ -193,7 +193,7 @@ def _nodes(question: Question, answers: Sequence[NodeAnswer]) -> list[dict[str, 
 def _notes(question: Question, answers: Sequence[NodeAnswer], failed: float) -> list[str]:
     notes = []
     if question.silent:
-        notes.append(f"no answer came from {', '.join(question.silent)}: what waits there is missing here")
+        notes.append(f"no answer came from {', '.join(question.silent)}: the backlog there is missing here")
     notes += question.troubles
     for answer in answers:
         notes += [f"node {answer.node}: {note}" for note in answer.notes]
@@ -201,15 +201,15 @@ def _notes(question: Question, answers: Sequence[NodeAnswer], failed: float) -> 
         notes.append(_lost(question, [answer.node for answer in answers if answer.lost is not None]))
     elif question.topic is None:
         makes = hint(f"topics set {question.project} --qps 100", question.env)
-        notes.append(f"the project has no topic: {makes} makes one")
+        notes.append(f"the project has no topic: {makes} creates one")
     if failed:
-        notes.append(f"of what was taken, {failed:.3g}/s failed or expired; what is retried comes back")
+        notes.append(f"of the messages taken, {failed:.3g}/s failed or expired; the retried ones come back")
     return notes
 
 
 def _lost(question: Question, nodes: Sequence[str]) -> str:
     """Return the note on a lost topic. `topics set` would recreate the topic without its other fields."""
-    back = f"{hint('topics apply FILE', question.env)} brings it back, from the last file of `evenlane topics export`"
+    back = f"{hint('topics apply FILE', question.env)} restores it from the last file of `evenlane topics export`"
     if nodes:
-        return f"etcd has lost the project's topic, which stays in force on {', '.join(nodes)}: {back}"
-    return f"etcd has no topic of the project, and has lost topics: if its own is one of them, {back}"
+        return f"etcd has lost the project's topic, which stays in effect on {', '.join(nodes)}: {back}"
+    return f"etcd has no topic for the project, and has lost topics: if the project's is one of them, {back}"

@@ -252,7 +252,7 @@ class QueueInspector:
         if stuck:
             notes.append(f"{stuck} of its failed messages stay: their retries or dead letters can't be stored ({why})")
         if node.settler.lagging:
-            notes.append("nothing new is started: what is done isn't durable yet, as the settle log lags")
+            notes.append("nothing new is started: results aren't durable yet, as the settle log lags")
         if node.failures.crowded:
             notes.append("nothing new is started: too many retries and dead letters wait to be stored")
         if now_ns() >= node.trusted_until:
@@ -273,7 +273,7 @@ class QueueInspector:
         mine = [partition for number, partition in node.partitions.items() if number in numbers]
         if catching_up := sum(partition.lane.is_catching_up for partition in mine):
             partitions = counted(catching_up, "partition")
-            notes.append(f"it still reads the backlog of {partitions}: more waits than is told")
+            notes.append(f"it is still reading the backlog of {partitions}: more messages wait than reported")
         if reading and node.ready.memory.starved:
             notes.append(f"the heads of {counted(reading, 'queue')} wait to be read: no room for more payloads")
         elif reading:

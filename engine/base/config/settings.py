@@ -171,7 +171,7 @@ class Settings:
         token = _secret("http_token_file", self.http_token_file, "token")
         if token is not None and (len(token) < _TOKEN_CHARACTERS or not token.isascii() or not token.isprintable()):
             raise ConfigError(
-                f"http_token_file: {self.http_token_file} should hold at least {_TOKEN_CHARACTERS} characters of ASCII,"
+                f"http_token_file: {self.http_token_file} must hold at least {_TOKEN_CHARACTERS} characters of ASCII,"
                 " such as `openssl rand -hex 32` gives"
             )
         return token
@@ -273,7 +273,7 @@ def _secret(key: str, path: Path | None, what: str = "password") -> str | None:
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"{key}: {path} can't be read as text: {error}") from error
     if not secret:
-        raise ConfigError(f"{key}: {path} is empty and should hold the {what}")
+        raise ConfigError(f"{key}: {path} is empty: it must hold the {what}")
     return secret
 
 

@@ -16,7 +16,7 @@ def read_toml(called: str, raw: bytes) -> dict[str, Any]:
     try:
         return tomllib.loads(raw.decode("utf-8"), parse_float=real)
     except UnicodeDecodeError:
-        reason = "it is no UTF-8 text"
+        reason = "it isn't UTF-8 text"
     except tomllib.TOMLDecodeError as error:
         reason = str(error)
     except RecursionError:

@@ -108,7 +108,7 @@ def choice(*allowed: str) -> Parser:
 
 def text(value: object) -> str:
     if not isinstance(value, str) or not value.strip():
-        raise ValueError(f"{shown(value)} is not a text")
+        raise ValueError(f"{shown(value)} is not a string")
     return value.strip()
 
 
@@ -147,7 +147,7 @@ def listed(parse_one: Parser, low: int = 1, high: int = 64) -> Callable[[object]
     def parse(value: object) -> tuple[object, ...]:
         parts = value.split(",") if isinstance(value, str) else value
         if not isinstance(parts, Sequence):
-            raise ValueError(f"{shown(value)} is neither a list nor a text like a,b")  # noqa: TRY004
+            raise ValueError(f"{shown(value)} is neither a list nor a string like a,b")  # noqa: TRY004
         found = tuple(parse_one(part) for part in parts)
         if not low <= len(found) <= high:
             raise ValueError(f"{shown(value)} has {len(found)} elements instead of {low} to {high}")
@@ -181,7 +181,7 @@ def store(value: object) -> tuple[object, ...]:
     """`memory://` or `memory://NAME`, or NATS servers as in `nats`."""
     found = listed(_store_url)(value)
     if len(found) > 1 and any(str(url).startswith(MEMORY) for url in found):
-        raise ValueError(f"{shown(value)} names several stores: {MEMORY} stands alone")
+        raise ValueError(f"{shown(value)} names several stores: {MEMORY} can't be combined with others")
     return found
 
 

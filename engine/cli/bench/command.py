@@ -96,7 +96,7 @@ def _chosen(name: str, nodes: int | None, backlog: int | None) -> Sequence[Scena
         return [each() for each in SCENARIOS.values()]
     if name not in SCENARIOS:
         raise ConfigError(
-            f"there is no scenario {name!r}: there are {', '.join(SCENARIOS)}, and {_ALL} for all of them"
+            f"there is no scenario {name!r}: choose one of {', '.join(SCENARIOS)}, or {_ALL} for all of them"
         )
     scenario = SCENARIOS[name]()
     if backlog is not None:

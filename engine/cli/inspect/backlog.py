@@ -85,7 +85,7 @@ def purge(
         print_json(result)
     else:
         dropped, on = counted(result["dropped"], "message"), result["in_flight"]
-        ends = "is being handled, and goes on to its end" if on == 1 else "are being handled, and go on to their end"
+        ends = "is being handled and will finish" if on == 1 else "are being handled and will finish"
         typer.echo(f"dropped {dropped} of {project}{f'; {on:,} {ends}' if on else ''}")
 
 
@@ -127,8 +127,10 @@ def _settings(given: CommonOptions) -> Settings:
 def _ask(project: str, priority: str | None, env: str) -> None:
     what = f"all of {project}" if priority is None else f"priority {priority} of {project}"
     if not sys.stdin.isatty():
-        raise ConfigError(f"purge drops {what} in environment {env!r} for good: where nobody can be asked, say --yes")
-    typed = typer.prompt(f"This drops {what} in environment {env!r} for good. To go on, type the project's name")
+        raise ConfigError(
+            f"purge permanently drops {what} in environment {env!r}: without a terminal, confirm with --yes"
+        )
+    typed = typer.prompt(f"This permanently drops {what} in environment {env!r}. To continue, type the project's name")
     if typed != project:
         raise ConfigError(f"that is not {project!r}: nothing was dropped")
 

@@ -27,5 +27,5 @@ def config(given: CommonOptions, *, as_json: Json = False) -> None:
 
 def _cell(key: str, value: object) -> str:
     if value is None:
-        return {"node": "HOST-PID"}.get(key, "what the cluster says" if key in CLUSTER_SETTINGS else "-")
+        return {"node": "HOST-PID"}.get(key, "set by the cluster" if key in CLUSTER_SETTINGS else "-")
     return ",".join(map(str, value)) if isinstance(value, list) else str(value)

@@ -139,8 +139,8 @@ def replay(
     _one_or_all("replay", project, seq, everything=everything)
     if project == "_stray":
         raise ConfigError(
-            "_stray holds what no queue had, so there is none to replay it into: "
-            "`evenlane dlq show _stray SEQ --json` gives the body for another put"
+            "_stray holds messages that no queue had, so there is none to replay them into: "
+            "`evenlane dlq show _stray SEQ --json` shows the body, for another put"
         )
     from evenlane.engine.cli.progress import ProgressDisplay
 
@@ -208,7 +208,7 @@ def keep(
       evenlane dlq keep 30d
     """
     if duration < 1:
-        raise ConfigError("DURATION is less than a second: dead letters would be gone before anybody sees them")
+        raise ConfigError("DURATION is less than a second: dead letters would be gone before anyone sees them")
 
     async def work(dead_letters: DeadLetterClient) -> float:
         before = await dead_letters.kept()
@@ -222,8 +222,8 @@ def keep(
         return
     from evenlane.engine.base.durations import written
 
-    was = written(before) if before else "for ever"
-    print(f"dead letters in {env} are kept for {written(duration)}; before: {was}")  # noqa: T201
+    was = written(before) if before else "forever"
+    print(f"dead letters in {env} are kept for {written(duration)}; previously: {was}")  # noqa: T201
 
 
 def _check(project: str) -> None:
@@ -237,8 +237,8 @@ def _check(project: str) -> None:
 def _one_or_all(what: str, project: str, seq: int | None, *, everything: bool) -> None:
     if (seq is None) == (not everything):
         raise ConfigError(
-            f"{what} needs one of --seq and --all: "
-            f"`evenlane dlq {what} {project} --seq SEQ` for one letter, `evenlane dlq {what} {project} --all` for all"
+            f"{what} needs either --seq or --all: "
+            f"`evenlane dlq {what} {project} --seq SEQ` for one, `evenlane dlq {what} {project} --all` for all"
         )
 
 
@@ -247,7 +247,7 @@ def _print_result(result: ReplayResult) -> None:
         print(f"dead letter {each.seq} ({each.id}) stays: {each.error}", file=sys.stderr)  # noqa: T201
     more = len(result.failed) - _SHOWN_FAILURES
     if more > 0:
-        print(f"{more:,} more stay: --json tells of each", file=sys.stderr)  # noqa: T201
+        print(f"{more:,} more stay: --json lists them all", file=sys.stderr)  # noqa: T201
     failed = f", failed {len(result.failed)}" if result.failed else ""
     print(f"replayed {result.replayed}{failed}")  # noqa: T201
 

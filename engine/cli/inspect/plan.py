@@ -59,7 +59,7 @@ def show(given: CommonOptions, *, as_json: Json = False) -> None:
     from evenlane.engine.admin.plan import view
 
     document, problems = run_loop(view.read(settings))
-    _warn(f"{problem} (passed over)" for problem in problems)
+    _warn(f"{problem} (skipped)" for problem in problems)
     if document["partitions"] < 2 * len(document["nodes"]):
         from evenlane.engine.admin.plan.simulate import too_few
 
@@ -94,7 +94,7 @@ def simulate(
     """
     del debug
     if join and leave:
-        raise ConfigError("--join and --leave can't be simulated together: leave one out")
+        raise ConfigError("--join and --leave can't be simulated together: use one of them")
     from evenlane.engine.admin.plan.simulate import Fleet, warnings
     from evenlane.engine.admin.plan.simulate import simulate as simulated
 
@@ -120,7 +120,7 @@ def _warn(sentences: Iterable[str]) -> None:
 
 
 def _print_plan(document: dict[str, Any]) -> None:
-    leader = f"led by {document['leader']}" if document["leader"] else "nobody leads"
+    leader = f"led by {document['leader']}" if document["leader"] else "no leader"
     nodes, count, env = document["nodes"], document["partitions"], document["env"]
     what = f"{counted(count, 'partition')}, {counted(len(nodes), 'node')}"
     print(f"{env}: {what}, generation {document['generation']}, {leader}")  # noqa: T201
@@ -128,12 +128,12 @@ def _print_plan(document: dict[str, Any]) -> None:
         header = ("NODE", "PLANNED", "OWNS", "QPS", "QUEUES", "DONE", "CPU", "PROJECTS", "IN FLIGHT", "HOST")
         print_table(header, map(_row, nodes))
     else:
-        print(f"no node runs: `evenlane run --handler MODULE:FUNCTION --env {env}` starts one")  # noqa: T201
+        print(f"no node is running: `evenlane run --handler MODULE:FUNCTION --env {env}` starts one")  # noqa: T201
     unowned = document["unowned"]
     if unowned:
         named = ", ".join(map(str, unowned[:_MOST_NAMED])) + (", ..." if len(unowned) > _MOST_NAMED else "")
         are = "is" if len(unowned) == 1 else "are"
-        print(f"{len(unowned)} of {counted(count, 'partition')} {are} owned by nobody at this moment: {named}")  # noqa: T201
+        print(f"{len(unowned)} of {counted(count, 'partition')} {are} without an owner at this moment: {named}")  # noqa: T201
 
 
 def _row(node: dict[str, Any]) -> tuple[str, ...]:

@@ -126,4 +126,4 @@ def _waited(answer: dict[str, Any]) -> Iterator[str]:
         if part["waited"]:
             reasons = ", ".join(f"{spoken(each['seconds'])} for {each['reason']}" for each in part["waited"])
             over = spoken(answer["waited_over_seconds"])
-            yield f"waited ({part['priority']}): {reasons}, all heads of queues together, over the last {over}"
+            yield f"waited ({part['priority']}): {reasons}, summed over all queue heads, in the last {over}"

@@ -100,9 +100,9 @@ def _check_use(project: str | None, file: str | None, admission: float | None, o
     if file is None and project is None:
         raise ConfigError("put needs a project, or --file with many messages: `evenlane put PROJECT BODY`")
     if file is not None and (project is not None or any(each is not None for each in options)):
-        raise ConfigError("--file stands alone: each of its lines names its project and says the rest itself")
+        raise ConfigError("--file can't be combined with a project or its options: each of its lines names them itself")
     if file is None and admission is not None:
-        raise ConfigError("--admission goes with --file: a single message has nothing to wait for")
+        raise ConfigError("--admission needs --file: a single message has nothing to wait for")
 
 
 # ---- one message
@@ -187,8 +187,8 @@ async def _many(settings: Settings, file: str, admission: float | None, *, as_js
                 await put_lines(producer, descriptor, tally, far.update)
     except asyncio.CancelledError:
         print(  # noqa: T201
-            f"evenlane: {counted(tally.put, 'message', 'is', 'are')} stored, and those on their way may be or not: put"
-            " again, only what has an id is stored once",
+            f"evenlane: {counted(tally.put, 'message', 'is', 'are')} stored, and those in transit may or may not"
+            " be: if you put them again, only those with an id are stored once",
             file=sys.stderr,
         )
         raise

@@ -138,8 +138,8 @@ def _plain(text: str) -> str:
 
 
 _WORDS = (
-    ("JSON is malformed", "it is no JSON"),
-    ("Input data was truncated", "it is no JSON: it ends too early"),
+    ("JSON is malformed", "it isn't JSON"),
+    ("Input data was truncated", "it isn't JSON: it ends too early"),
     ("Object missing required field", "it lacks the field"),
     ("Object contains unknown field", "it has the unknown field"),
     ("Expected `object`, got", "it must be a JSON object, not"),
@@ -160,12 +160,12 @@ def _time(field: str, value: Any, parse: Callable[[Any], T]) -> T | None:
 
 def _body(line: JsonLine) -> bytes:
     if (line.body is None) == (line.body_base64 is None):
-        raise ConfigError("it needs either `body`, a text, or `body_base64`")
+        raise ConfigError("it needs either `body`, a string, or `body_base64`")
     if line.body_base64 is None:
         try:
             return str(line.body).encode()
         except UnicodeEncodeError:
-            raise ConfigError("`body` is no text that UTF-8 can hold: write it as `body_base64`") from None
+            raise ConfigError("`body` can't be encoded in UTF-8: write it as `body_base64`") from None
     try:
         return b64decode(line.body_base64, validate=True)
     except (Base64Error, ValueError):

@@ -48,8 +48,8 @@ def _count(text: str) -> int:
     cores = os.cpu_count() or 1
     if count > (most := max(_ANYWHERE, _FOR_EACH_CORE * cores)):
         raise typer.BadParameter(
-            f"{count:,} are too many for one machine of {counted(cores, 'core')}: {most:,} is the most here, and nodes"
-            " on other machines share the work"
+            f"{count:,} are too many for one machine with {counted(cores, 'core')}: at most {most:,} can run here, and"
+            " nodes on other machines share the work"
         )
     return count
 
@@ -108,8 +108,8 @@ def run(
     prepare(settings)
     if processes is not None and settings.is_in_memory:
         raise ConfigError(
-            f"store ({loaded.origins['store']}): memory:// is in the memory of one process, and --processes starts"
-            " others: leave one of them out"
+            f"store ({loaded.origins['store']}): memory:// lives in the memory of one process, and --processes starts"
+            " others: use only one of them"
         )
     if processes is None:
         clean = _run_one(handler, fallback, settings, lifeline, claims)

@@ -91,14 +91,14 @@ def _check_servers(given: CommonOptions, loaded: LoadedSettings) -> None:
     ):  # fmt: skip
         if url is not None:
             raise ConfigError(
-                f"--{option} names a server that runs already, but `up` starts its own: leave it out (--{server}-port"
-                " chooses the port), or `evenlane run` is the command for servers that are there"
+                f"--{option} names a server that is already running, but `up` starts its own: leave it out"
+                f" (--{server}-port chooses the port), or use `evenlane run` with existing servers"
             )
     for name in ("etcd_ca", "etcd_cert", "etcd_user"):
         if getattr(loaded.settings, name) is not None:
             raise ConfigError(
                 f"{name} ({loaded.origins[name]}) is for an etcd with TLS or users, and `up` starts one without: leave"
-                " it out, by another --config, say"
+                " it out, for example with another --config"
             )
 
 
@@ -115,7 +115,7 @@ def _check_apart(chosen: Mapping[str, Sequence[int | None]]) -> None:
     for flag, ports in chosen.items():
         for port in ports:
             if port and (other := flags.setdefault(port, flag)) != flag:
-                raise ConfigError(f"--{other} and --{flag} both take port {port}: give each one of its own")
+                raise ConfigError(f"--{other} and --{flag} both take port {port}: give each its own")
 
 
 def _node_of(handler: str | None, fallback: str | None) -> _Work:

@@ -126,7 +126,7 @@ class TopApp(App[None]):
             self._document = await self._source.overview()
             self._lost = ""
         except EvenlaneError as error:
-            self._lost = f"connection lost, these figures are old; trying again: {error}"
+            self._lost = f"connection lost, these figures are old; reconnecting: {error}"
         self._show()
         if self._asked_why and not self._lost:
             await self._show_why()

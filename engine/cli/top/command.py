@@ -79,7 +79,7 @@ def _choice(
     from evenlane.engine.cli.top.view_state import ViewState, sort_named
 
     if limit is not None and limit < 1:
-        raise ConfigError(f"--limit is at least 1, not {limit}")
+        raise ConfigError(f"--limit must be at least 1, not {limit}")
     return ViewState(project, priority, sort_named(sort), reverse, limit, totals)
 
 
@@ -87,7 +87,7 @@ def _check(interval: float, count: int | None) -> None:
     if not _LEAST_S <= interval <= _MOST_S:
         raise ConfigError(f"--interval must be from 0.5s to 1h, not {interval:g}s")
     if count is not None and count < 1:
-        raise ConfigError(f"--count is at least 1, not {count}")
+        raise ConfigError(f"--count must be at least 1, not {count}")
 
 
 def _on_terminal() -> bool:

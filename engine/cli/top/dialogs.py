@@ -14,24 +14,24 @@ if TYPE_CHECKING:
     from textual.binding import BindingType
 
 _ABOUT = {
-    "pause": "Stop handling messages of {project}? Puts go on, and wait until it is resumed.",
+    "pause": "Stop handling messages of {project}? New messages are accepted and wait until it is resumed.",
     "resume": "Handle messages of {project} again?",
 }
 
 HELP = """\
 up, down   choose a line                 Enter  why that tenant waits
-s, S       sort by the next column, or   r      the other way round
+s, S       sort by the next column, or   r      reverse the order
            the one before; or click it   t      one line for each tenant
 /          filter by name; Enter keeps   n      nodes, or not
            it, Esc ends it               space  freeze, or go on
 p          pause its topic, or resume    q      quit
-           it: you are asked first       Esc    close what was opened
+           it, after a question          Esc    close the panel
 
-IN/S, OUT/S  messages a second that come in and leave, over up to 30 s
-GONE IN      when nothing of it waits any more at this rate
+IN/S, OUT/S  messages per second that come in and leave, over up to 30 s
+GONE IN      when its backlog is gone at this rate
 QUOTA        of its topic; 30/100 is 30 at this moment of 100
 ?  not known at this moment      -  none      *  the leader of the nodes
-docs/reference/top.md and docs/reference/wait-reasons.md tell more."""
+docs/reference/top.md and docs/reference/wait-reasons.md explain more."""
 
 
 class ConfirmDialog(ModalScreen[bool]):

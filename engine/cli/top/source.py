@@ -81,7 +81,7 @@ class RemoteSource:
             topic_client = TopicClient(self._etcd, self._env, await read_config(self._etcd, self._env), self._by)
             status = await set_paused(topic_client, project, STATES[verb], f"top: {verb}")
         if not status.accepted:
-            return f"{project}: the spec is written, and not in effect: {status.reason}"
+            return f"{project}: the spec is written but not in effect: {status.reason}"
         return f"{project}: {STATES[verb]}, accepted"
 
 

@@ -66,7 +66,7 @@ def check(choice: ViewState, document: Mapping[str, Any]) -> None:
     """Raise InvalidName if there is no such priority."""
     if choice.priority is not None and choice.priority not in document["priorities"]:
         known = ", ".join(document["priorities"])
-        raise InvalidName(f"priority {choice.priority!r} is none of this cluster's: {known}")
+        raise InvalidName(f"priority {choice.priority!r} is not one of this cluster's: {known}")
 
 
 def sort_named(text: str) -> str:

@@ -95,7 +95,7 @@ def _planned(given: CommonOptions, described: PlannedTopic) -> list[PlanRow]:
     from evenlane.engine.cli.progress import ProgressDisplay
 
     try:
-        with ProgressDisplay("comparing with what is there"):
+        with ProgressDisplay("comparing with the present topics"):
             rows: list[PlanRow] = connected(given, work)
     except Unreachable:
         if not described.wrong:
@@ -185,13 +185,11 @@ def _complain(outcome: ApplyOutcome, due: int, env: str) -> None:
     if outcome.broken:
         raise EvenlaneError(
             f"{len(outcome.written):,} of {counted(due, 'topic', 'is', 'are')} known to be written, then:"
-            f" {outcome.broken}: the same command goes on from there"
+            f" {outcome.broken}: run the same command again to continue"
         )
     if outcome.refused:
         listed = _listed(f"{project}: {why}" for project, why in outcome.refused.items())
         raise EvenlaneError(f"{len(outcome.refused):,} of {counted(due, 'topic', 'is', 'are')} not written{listed}")
     if outcome.waiting:
         named = ", ".join(outcome.waiting[:_MOST_NAMED])
-        raise EvenlaneError(
-            f"{len(outcome.waiting):,} not accepted yet: {named}: {hint('topics list', env)} tells more"
-        )
+        raise EvenlaneError(f"{len(outcome.waiting):,} not accepted yet: {named}: {hint('topics list', env)} shows why")

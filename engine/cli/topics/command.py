@@ -165,7 +165,7 @@ def get(given: CommonOptions, project: Project, *, as_json: Json = False) -> Non
     if as_json:
         print_json(status.document())
         return
-    print_table(("FIELD", "IN FORCE", "WISHED"), rows(status))
+    print_table(("FIELD", "IN EFFECT", "SPEC"), rows(status))
     note(given, status)
 
 
@@ -185,8 +185,8 @@ def list_(given: CommonOptions, *, as_json: Json = False) -> None:
     header = ("PROJECT", "QPS", "GROUPS", "BURST", "WEIGHT", "SPREAD", "STATE", "ACCEPTED")
     print_table(header, map(line, statuses))
     if refused := sum(each.problem is not None for each in statuses):
-        count = "1 wish is" if refused == 1 else f"{refused:,} wishes are"
-        print(f"note: {count} refused; where there was a good one it stays in force", file=sys.stderr)  # noqa: T201
+        count = "1 spec is" if refused == 1 else f"{refused:,} specs are"
+        print(f"note: {count} rejected; the last good spec of a topic, if any, stays in effect", file=sys.stderr)  # noqa: T201
 
 
 @app.command()
@@ -204,7 +204,7 @@ def history(
       evenlane topics history acme --limit 5
     """
     if limit < 1:
-        raise typer.BadParameter(f"--limit is at least 1, not {limit}")
+        raise typer.BadParameter(f"--limit must be at least 1, not {limit}")
 
     found: ChangeHistory = asked(given, lambda topic_client: topic_client.history(project))
     entries = found.entries[:limit]
@@ -216,7 +216,7 @@ def history(
     print_table(("WHEN", "WHO", "COMMAND", "REVISION", "WHAT"), map(entry_line, entries))
     if found.damaged:
         changes = "1 change" if len(found.damaged) == 1 else f"{len(found.damaged)} changes"
-        print(f"note: {changes} can't be read: damaged in etcd: {', '.join(found.damaged)}", file=sys.stderr)  # noqa: T201
+        print(f"note: {changes} can't be read: corrupted in etcd: {', '.join(found.damaged)}", file=sys.stderr)  # noqa: T201
 
 
 app.command()(apply)

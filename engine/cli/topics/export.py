@@ -50,7 +50,7 @@ def export(given: CommonOptions, *, file: _File = _STDOUT) -> None:
         print(format_export(found).decode(), end="")  # noqa: T201
         return
     if not found.topics:
-        raise EvenlaneError(f"environment {given.load().settings.env!r} has no topics: {file} is left as it is")
+        raise EvenlaneError(f"environment {given.load().settings.env!r} has no topics: {file} is left unchanged")
     _replace(file, format_export(found))
     print(f"exported {counted(len(found.topics), 'topic')} to {file}")  # noqa: T201
 
@@ -61,7 +61,7 @@ def _check(file: Path) -> None:
         raise ConfigError(f"--file {file}: the export is JSON, and `topics apply` reads *.toml as TOML: name it *.json")
     with contextlib.suppress(OSError):
         if file != _STDOUT and not stat.S_ISREG(file.stat().st_mode):
-            raise ConfigError(f"--file {file} is no regular file")
+            raise ConfigError(f"--file {file} is not a regular file")
 
 
 def _print_notes(notes: dict[str, str]) -> None:

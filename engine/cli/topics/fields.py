@@ -35,7 +35,7 @@ def from_flags(project: str, **flags: object) -> dict[str, object]:
     elif parts:
         changes["backoff"] = {name: _value(project, f"backoff-{name}", name, text) for name, text in parts.items()}
     if not changes:
-        raise InvalidTopic(f"topic {project}: nothing is named to be set, such as --qps 100")
+        raise InvalidTopic(f"topic {project}: nothing to set: name at least one field, such as --qps 100")
     try:  # each field can be checked without etcd
         merge(None, {"qps": 1, **changes})
     except TopicError as error:
@@ -79,7 +79,7 @@ def rows(status: TopicStatus) -> Iterator[tuple[str, str, str]]:
             known, is_set = field in in_effect, field in spec
             yield field, words(in_effect[field]) if known else "-", words(spec[field]) if is_set else ""
     if isinstance(status.spec, str):
-        yield "(no object)", "-", words(status.spec)
+        yield "(not an object)", "-", words(status.spec)
     accepted_at = in_effect.get("revision", 0)
     # Without a leader a spec is accepted before it has a revision.
     yield (
@@ -95,7 +95,7 @@ def line(status: TopicStatus) -> tuple[str, ...]:
     shown: Mapping[str, Any] = document["in_force"] or _spec_of(document)
     how = "yes" if status.accepted else f"no: {status.reason}"
     if status.accepted and status.spec is None:
-        how = "deleted, goes when nothing of it waits any more"
+        how = "deleted, removed once its backlog is empty"
     return (_shown_project(status.project), *(words(shown.get(field)) for field in _SHOWN), how)
 
 
@@ -112,7 +112,7 @@ def _shown_project(project: str) -> str:
 def entry_line(entry: ChangeEntry) -> tuple[str, ...]:
     """Return one line of a topic's history."""
     if entry.changes.get("deleted") == (True, None):
-        what = "gone: nothing of it was left"
+        what = "removed: its backlog was empty"
     else:
         what = changes_words(entry.changes, "-", arrows=entry.changes.get("qps", ("",))[0] is not None)
     when = f"{entry.at[:19]}Z" if entry.at.endswith("+00:00") else entry.at

@@ -30,7 +30,7 @@ By = Annotated[
 
 def _revision(text: str) -> int:
     if (revision := number(text)) < 0:
-        raise typer.BadParameter(f"a wish's revision is at least 1, and 0 stands for none: not {revision}")
+        raise typer.BadParameter(f"a spec's revision must be at least 1, or 0 for none, not {revision}")
     return revision
 
 
@@ -63,7 +63,7 @@ def _checked(by: str) -> str:
     if not 0 < len(by) <= MOST_TEXT:
         raise ConfigError(f"--by must have 1 to {MOST_TEXT} characters, not {len(by):,}")
     if not by.isprintable():
-        raise ConfigError("--by must be printable text in one line")
+        raise ConfigError("--by must be printable text on one line")
     return by
 
 
@@ -139,8 +139,8 @@ def print_change(given: CommonOptions, status: TopicStatus, *, as_json: bool) ->
     env = given.load().settings.env
     if status.replaced is not None:
         print(  # noqa: T201
-            f"note: the wish of topic {status.project} was refused ({status.replaced}), and nothing of it is left:"
-            " what is in force was changed instead",
+            f"note: the spec of topic {status.project} was rejected ({status.replaced}) and has been replaced:"
+            " the change was made to the topic in effect instead",
             file=sys.stderr,
         )
     if as_json:
@@ -174,13 +174,13 @@ def _what_becomes(status: TopicStatus, env: str) -> str:
 def _why_not(status: TopicStatus, env: str) -> str:
     project = status.project
     if status.problem is not None:
-        return f"the wish of topic {project} can't be accepted: {status.reason}"
+        return f"the spec of topic {project} can't be accepted: {status.reason}"
     if status.damage is not None:
-        makes = f": {hint(f'topics set {project} --qps 100', env)} makes a new one" if status.spec is None else ""
+        makes = f": {hint(f'topics set {project} --qps 100', env)} creates a new one" if status.spec is None else ""
         return f"topic {project}: {status.reason}{makes}"
     return (
         f"the change of topic {project} is written, but the leader has not accepted it: "
-        f"{hint(f'topics get {project}', env)} tells when it has"
+        f"{hint(f'topics get {project}', env)} shows when it has"
     )
 
 
@@ -197,8 +197,8 @@ async def _note_what_waits(settings: Settings, project: str) -> None:
     if waiting := await count_waiting(settings, project):
         print(  # noqa: T201
             f"note: {counted(waiting, 'message')} of {project} {'waits' if waiting == 1 else 'wait'} from before it was"
-            " ordered: if its groups have changed since then, those of a key may lie in two groups, each in an order of"
-            " its own",
+            " ordered: if its groups have changed since then, messages of one key may be in two groups, each with an"
+            " order of its own",
             file=sys.stderr,
         )
 

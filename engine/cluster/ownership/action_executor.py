@@ -143,7 +143,7 @@ class ActionExecutor:
         """Report a failed task as fatal: it is a defect, and exiting with an error is better than hanging."""
         if not task.cancelled() and (error := task.exception()) is not None:
             _log.error("a part of the membership has failed", part=task.get_name(), exc_info=error)
-            self._on_fatal(f"its part {task.get_name()!r} has failed: {type(error).__name__}: {error}")
+            self._on_fatal(f"its task {task.get_name()!r} has failed: {type(error).__name__}: {error}")
 
     def _arm(self) -> None:
         """Schedule `tick` for the member's next deadline."""

@@ -75,7 +75,7 @@ class OwnershipDisagreement:
             )
         elif self._differs:
             self._troubles.begin(
-                _KIND, f"differs from etcd about what it owns, and joins anew: {self._differs}", ready=False
+                _KIND, f"disagrees with etcd about what it owns, and rejoins: {self._differs}", ready=False
             )
         else:
             self._troubles.end(_KIND)

@@ -136,7 +136,7 @@ class NodeLease:
         if not task.cancelled() and (error := task.exception()) is not None:
             _log.error("a part of the registration has failed", part=task.get_name(), exc_info=error)
             self._runner.notify(
-                self._on_lost, f"its part {task.get_name()!r} has failed: {type(error).__name__}: {error}"
+                self._on_lost, f"its task {task.get_name()!r} has failed: {type(error).__name__}: {error}"
             )
 
     async def _was_ours(self) -> bool:
@@ -155,7 +155,7 @@ class NodeLease:
         if found is None:
             return seen
         if seen and (found.mod_revision != seen or now_ns() - began > 3 * self.ttl * _SECOND):
-            raise NodeIdInUse(f"a node {self._node!r} runs already: give this one another --node")
+            raise NodeIdInUse(f"a node {self._node!r} is already running: give this one another --node")
         if not seen:
             _log.info("the node's id is still registered: waiting for its lease to end", node=self._node)
         return found.mod_revision
@@ -245,7 +245,7 @@ class NodeLease:
         if now_ns() >= self.trusted_until:
             return ""
         ago_s = (now_ns() - self.renewed_at) / _SECOND
-        return f"etcd knows nothing of its lease, which it renewed {ago_s:.1f} s ago"
+        return f"etcd does not know its lease, which it renewed {ago_s:.1f} s ago"
 
     def _lose(self, difference: str) -> None:
         """Report the loss of the lease, and the `difference` if it ended before its time."""

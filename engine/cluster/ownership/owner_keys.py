@@ -148,7 +148,7 @@ class OwnerKeys:
     async def clear(self, partition: int, revision: int) -> None:
         """Delete a key that is under no lease, if it still has this mod-revision."""
         key = self.key(partition)
-        self._records.pass_over(f"{key} stands under no lease: it is cleared away")
+        self._records.pass_over(f"{key} has no lease: it is deleted")
         with contextlib.suppress(CoordinationError):
             await self._coordination.txn([ModifiedAt(key, revision)], [DeleteKey(key)])
 

@@ -56,7 +56,7 @@ class LostTopics:
         count = len(self)
         topics, them = ("topic", "it") if count == 1 else ("topics", "them")
         some = ", ".join(self._named) + (", ..." if count > len(self._named) else "")
-        back = f"`evenlane topics apply FILE` brings {them} back"
+        back = f"`evenlane topics apply FILE` restores {them}"
         return f"misses {count} {topics} in etcd, which had {them} ({some}): {back}"
 
     def _name_more(self) -> None:

@@ -56,7 +56,7 @@ class TopicCache:
     async def start(self) -> None:
         """Start following topics; return when all are known. Raises CoordinationError if etcd doesn't answer."""
         if self._watch is not None:
-            raise RuntimeError("the topics are followed already")
+            raise RuntimeError("the topics are already being watched")
         await self._coordination.get(names.key(self._env, "settings"))  # a watch would wait silently for etcd
         self._watch = self._coordination.watch(self._prefix)
         try:

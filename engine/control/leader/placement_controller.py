@@ -118,7 +118,7 @@ class PlacementController:
         """Decode a node record. Returns None if it is invalid or under no lease, and the node thus can't serve."""
         if item.lease:
             return self._records.read(NodeRecord, item.key, item.value)
-        self._records.pass_over(f"{item.key} stands under no lease")
+        self._records.pass_over(f"{item.key} has no lease")
         return None
 
     async def _follow_plans(self, begun: asyncio.Event) -> None:

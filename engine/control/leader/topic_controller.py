@@ -118,7 +118,7 @@ class TopicController:
         it has written, it discards its decisions and reads etcd again.
         """
         while await self._reconcile(epoch) is _End.OUTDATED:
-            _log.info("begins anew", reason="what is accepted is not what this leader has written")
+            _log.info("begins anew", reason="the accepted topics differ from what this leader has written")
             await asyncio.sleep(PAUSE_S)
 
     async def _reconcile(self, epoch: int) -> _End:

@@ -105,5 +105,5 @@ class TemplateClient:
     def _none(self, name: str) -> EvenlaneError:
         return EvenlaneError(
             f"there is no template {name!r} in environment {self._env!r}:"
-            f" {hint('topics template list', self._env)} shows those that there are"
+            f" {hint('topics template list', self._env)} lists the existing ones"
         )

@@ -136,9 +136,9 @@ class TopicProvisioner:
 
     def _refused(self, project: str, template: Template) -> UnknownProject:
         return UnknownProject(
-            f"project {project!r} has no topic in environment {self._env!r}, and template {template.name!r} makes none"
-            f" for it, as {template.limit:,} that it made are there, its limit:"
-            f" {hint(f'topics set {project} --qps 100', self._env)} makes one"
+            f"project {project!r} has no topic in environment {self._env!r}, and template {template.name!r} creates"
+            f" none for it, as it has reached its limit of {template.limit:,} topics:"
+            f" {hint(f'topics set {project} --qps 100', self._env)} creates one"
         )
 
     def _is_unfit(self, project: str, found: StoredTemplate) -> bool:

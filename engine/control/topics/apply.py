@@ -38,7 +38,7 @@ class ApplyOutcome(NamedTuple):
 
 
 async def _unknown(_project: str) -> int:
-    raise EvenlaneError("nobody here can look at it")
+    raise EvenlaneError("it can't be read here")
 
 
 class ApplyPlan:
@@ -129,7 +129,8 @@ class ApplyPlan:
         planned, now = (0 if found is None else found.mod_revision for found in (each.spec, spec))
         if now != planned:
             self._refused[each.project] = (
-                f"somebody has changed it since the plan was made (revision {planned}, now {now}): it was left as it is"
+                f"somebody has changed it since the plan was made (revision {planned}, now {now}): it was left"
+                " unchanged"
             )
             return None
         still = each._replace(accepted=accepted)

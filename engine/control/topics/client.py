@@ -194,25 +194,25 @@ class TopicClient:
     async def _other_revision(self, project: str, spec: KeyValue | None, expected: int | None) -> EvenlaneError:
         author = author_of(await self._coordination.get(names.key(self._env, "authors", project)), _revision(spec))
         if spec is None:
-            state = "there is no wish for it"
+            state = "there is no spec for it"
         elif author is None:
-            state = f"its wish is at revision {spec.mod_revision}, whose author is unknown"
+            state = f"its spec is at revision {spec.mod_revision}, whose author is unknown"
         else:
-            state = f"its wish is at revision {spec.mod_revision}, by {author.by}"
+            state = f"its spec is at revision {spec.mod_revision}, by {author.by}"
         return EvenlaneError(
-            f"topic {project} is not at revision {expected} any more: {state}: look at it with"
-            f" {hint(f'topics get {project}', self._env)} and decide anew"
+            f"topic {project} is no longer at revision {expected}: {state}: check it with"
+            f" {hint(f'topics get {project}', self._env)} and decide again"
         )
 
     def _gone_already(self, project: str, accepted: KeyValue) -> EvenlaneError:
         before = decoded(accepted)
         if before is None:
-            why = "what was accepted of it can't be read"
+            why = "its accepted value can't be read"
         elif before.deleted:
             why = what_becomes(project, before, self._env)
         else:
             why = "the leader has not yet accepted that"
-        return EvenlaneError(f"topic {project} was deleted already: {why}")
+        return EvenlaneError(f"topic {project} was already deleted: {why}")
 
     async def _read(self, project: str) -> tuple[KeyValue | None, KeyValue | None]:
         spec, accepted = await asyncio.gather(
@@ -229,7 +229,7 @@ class TopicClient:
     def _unknown(self, project: str) -> UnknownProject:
         return UnknownProject(
             f"project {project!r} has no topic in environment {self._env!r}: "
-            f"{hint(f'topics set {project} --qps 100', self._env)} makes one"
+            f"{hint(f'topics set {project} --qps 100', self._env)} creates one"
         )
 
 
@@ -246,6 +246,6 @@ def _revision(spec: KeyValue | None) -> int:
 
 def _reviving(project: str, env: str) -> str:
     return (
-        f"{hint(f'topics resume {project}', env)} makes it again as it was, "
-        f"{hint(f'topics drain {project}', env)} has what waits handled"
+        f"{hint(f'topics resume {project}', env)} restores it as it was, "
+        f"{hint(f'topics drain {project}', env)} has its backlog handled"
     )

@@ -47,11 +47,11 @@ def _of(status: TopicStatus) -> tuple[dict[str, Any] | None, str | None]:
     if status.desired is not None and not isinstance(spec, str) and spec is not None:
         return _plain({**spec, **_keys_of(status.desired)}), None
     if spec is None and in_effect is not None:
-        return None, "it is deleted and not in the file, which would make it anew"
-    why = f"its wish can't be accepted ({status.problem})" if spec is not None else str(status.damage)
+        return None, "it is deleted and not in the file, which would recreate it"
+    why = f"its spec can't be accepted ({status.problem})" if spec is not None else str(status.damage)
     if in_effect is None or in_effect.deleted:
         return None, f"{why}, so it is not in the file"
-    return _plain(_set_fields(in_effect.topic)), f"{why}: the file has what is in force"
+    return _plain(_set_fields(in_effect.topic)), f"{why}: the file has the topic in effect"
 
 
 def _keys_of(topic: Topic) -> dict[str, Any]:

@@ -53,13 +53,13 @@ class TopicStatus:
     @property
     def reason(self) -> str:
         """Why the spec isn't in effect."""
-        damaged = f"what was accepted can't be read ({self.damage})"
+        damaged = f"the accepted value can't be read ({self.damage})"
         if self.problem is not None:
             return self.problem if self.damage is None else f"{self.problem}; and {damaged}"
         if self.damage is None:
-            return "the leader has not yet taken it"
+            return "the leader has not yet processed it"
         return f"{damaged}, and " + (
-            "there is no wish to make it from" if self.spec is None else "the leader has not yet written it anew"
+            "there is no spec to restore it from" if self.spec is None else "the leader has not yet rewritten it"
         )
 
     def document(self) -> dict[str, Any]:
@@ -132,10 +132,10 @@ def _presentable(value: Any) -> Any:
 def what_becomes(project: str, in_effect: Accepted, env: str) -> str:
     """Return what happens to the backlog of a deleted topic."""
     if in_effect.topic.state == "draining":
-        return "puts are refused, what waits is still handled, and the topic goes with the last message"
+        return "puts are refused, waiting messages are still handled, and the topic is removed with the last one"
     return (
-        f"puts are refused, and what waits is kept and paused: {hint(f'topics drain {project}', env)} has it handled,"
-        f" {hint(f'backlog purge {project}', env)} drops it, and the topic goes with the last message"
+        f"puts are refused, and waiting messages are kept and paused: {hint(f'topics drain {project}', env)} has them"
+        f" handled, {hint(f'backlog purge {project}', env)} drops them, and the topic is removed with the last one"
     )
 
 
@@ -143,7 +143,7 @@ def not_drained(project: str, waiting: int) -> str:
     """Return, in one sentence, why an ordered topic may not get other groups yet."""
     return (
         f"topic {project} is ordered and {waiting:,} of its messages still wait or are being handled: with other"
-        " groups the next ones of a key would pass them by, so leave it draining until its backlog is empty"
+        " groups the next ones of a key would overtake them, so leave it draining until its backlog is empty"
     )
 
 

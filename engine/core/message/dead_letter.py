@@ -110,7 +110,7 @@ def replay(dead_letter: DeadLetter, env: str, topic: Accepted, cluster_config: C
         )
     if place.priority not in cluster_config.priorities:
         known = ", ".join(cluster_config.priorities)
-        raise NotReplayable(f"its priority {place.priority!r} is none of this cluster's: {known}")
+        raise NotReplayable(f"its priority {place.priority!r} is not one of this cluster's: {known}")
     group = place.group
     if group >= topic.active or (topic.topic.ordered and dead_letter.key is not None):
         group = group_of(dead_letter.id if dead_letter.key is None else dead_letter.key, topic.active)

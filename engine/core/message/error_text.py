@@ -13,7 +13,7 @@ def described(error: BaseException) -> str:
     try:
         text = str(error)[:_LONGEST_TEXT]
     except BaseException:  # noqa: BLE001 - one tenant's odd exception must not end the node
-        text = "(its text can't be had)"
+        text = "(its text isn't available)"
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
@@ -30,7 +30,7 @@ def refusal(error: Exception) -> str:
     """
     field: str = getattr(error, "field", "")
     if "push" in field.split("."):
-        return f"{field} is not valid: `evenlane topics list` tells why"
+        return f"{field} is not valid: `evenlane topics list` shows why"
     return shorten(str(error))
 
 

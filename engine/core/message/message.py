@@ -51,7 +51,7 @@ class Pause(Exception):
 
     def __init__(self, after: float, reason: str = "") -> None:
         self.after = _seconds("Pause", after)
-        super().__init__(reason or f"asked to be left alone for {after:g} s")
+        super().__init__(reason or f"asked for a pause of {after:g} s")
 
 
 def well_formed(error: BaseException) -> BaseException:

@@ -27,7 +27,7 @@ _SECOND = 1_000_000_000
 LONGEST = 30 * _SECOND  # default of the longest time between the two samples of a measurement
 _KEPT = 32  # samples per project
 _ENOUGH = 10  # messages that must have ended for a rate to be relied on
-MEASURED_AGAIN = "rates are measured anew, as partitions have just changed hands"
+MEASURED_AGAIN = "rates are being measured again, as partitions have just moved"
 
 
 class Sample(NamedTuple):
@@ -223,7 +223,7 @@ def clears(load: ForecastInput, within: float) -> QuotaForecast:
 def _too_deep(load: ForecastInput, time: str) -> str:
     return (
         f"no quota clears it within {time}: one group holds {load.deepest:,} messages and may have"
-        f" {figure(load.max_group_qps)} QPS at the most, which takes {spoken(load.deepest / load.max_group_qps)}"
+        f" at most {figure(load.max_group_qps)} QPS, which takes {spoken(load.deepest / load.max_group_qps)}"
     )
 
 

@@ -108,4 +108,4 @@ def check_user(values: Mapping[str, str]) -> None:
         if name.lower().startswith(_RESERVED):
             raise InvalidName(f"header {name!r} is reserved: choose a name without Nats- or Evenlane-")
         if not isinstance(text, str) or _CONTROL.search(text):
-            raise InvalidName(f"header {name!r} has a value that is no single line of text")
+            raise InvalidName(f"header {name!r} has a value that is not a single line of text")

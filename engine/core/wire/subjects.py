@@ -35,7 +35,7 @@ def queue_named(subject: bytes, kind: Kind, bands: Mapping[str, int]) -> tuple[s
     if band is None:
         raise UnroutableSubject(f"there is no priority {words[5]!r}: only {', '.join(bands)}")
     if group is None or group >= _GROUPS:
-        raise UnroutableSubject(f"{words[4]!r} is no group number")
+        raise UnroutableSubject(f"{words[4]!r} is not a group number")
     if kind == "later" and names.due_hour(words[6]) is None:
-        raise UnroutableSubject(f"{words[6]!r} is no hour")
+        raise UnroutableSubject(f"{words[6]!r} is not an hour")
     return project, group, band

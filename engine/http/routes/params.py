@@ -23,11 +23,11 @@ _LAST = 2**63 - 1
 def parse_params(request: Request, known: Collection[str]) -> dict[str, str]:
     """Return the query parameters. Raises ConfigError for an unknown or repeated one."""
     if b"%2f" in request.scope.get("raw_path", b"").lower():  # it has already changed the path
-        raise ConfigError("no name has a / in it, however it is written")
+        raise ConfigError("a name can't contain a /, however it is encoded")
     found: dict[str, str] = {}
     for name, value in request.query_params.multi_items():
         if name not in known:
-            there = f": there are {', '.join(sorted(known))}" if known else " here"
+            there = f": the parameters are {', '.join(sorted(known))}" if known else " here"
             raise ConfigError(f"there is no parameter {name!r}{there}")
         if name in found:
             raise ConfigError(f"{name} is given twice")
@@ -39,14 +39,14 @@ def limit(request: Request) -> int:
     """Return the number of dead letters to list. Raises ConfigError."""
     text = parse_params(request, {"limit"}).get("limit", str(_LISTED))
     if not (text.isascii() and text.isdigit() and len(text) <= 6 and 1 <= int(text) <= MOST_LISTED):
-        raise ConfigError(f"limit is a whole number from 1 to {MOST_LISTED}, not {text[:20]!r}")
+        raise ConfigError(f"limit must be a whole number from 1 to {MOST_LISTED}, not {text[:20]!r}")
     return int(text)
 
 
 def sequence(text: str) -> int:
     """Parse a sequence. Raises ConfigError."""
     if not (text.isascii() and text.isdigit() and len(text) <= 19 and 1 <= int(text) <= _LAST):
-        raise ConfigError(f"a dead letter's sequence is a whole number from 1 on, not {text[:30]!r}")
+        raise ConfigError(f"a dead letter's sequence must be a whole number from 1 on, not {text[:30]!r}")
     return int(text)
 
 
@@ -61,9 +61,9 @@ async def replay_of(request: Request) -> int | None:
     try:
         replay = msgspec.json.decode(await _body(request), type=_Replay)
     except UNREADABLE as error:
-        raise ConfigError(f'the body is {{"seq": SEQ}} or {{"all": true}}: {error}') from error
+        raise ConfigError(f'the body must be {{"seq": SEQ}} or {{"all": true}}: {error}') from error
     if (replay.seq is None) != replay.all:
-        raise ConfigError('the body names one of the two: {"seq": SEQ} for one letter, {"all": true} for all')
+        raise ConfigError('the body must name one of the two: {"seq": SEQ} for one dead letter, {"all": true} for all')
     return None if replay.seq is None else sequence(str(replay.seq))
 
 

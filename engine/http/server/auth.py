@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from starlette.requests import HTTPConnection
 
 _OF_PROXIES = ("forwarded", "x-forwarded-for", "x-real-ip", "via")
-_READING = "reading from another machine, through a proxy, under another name or for a page from elsewhere"
+_READING = "reading from another machine, through a proxy, under another name or for a page of another origin"
 _SETS_IT = "the setting http_token_file (EVENLANE_HTTP_TOKEN_FILE) names a file with one"
 _ASKS_A_BROWSER = {"WWW-Authenticate": 'Basic realm="Evenlane: any name, and the token as password", charset="UTF-8"'}
 _ASKS_THE_PAGE = {"WWW-Authenticate": 'Bearer realm="Evenlane"'}
@@ -69,7 +69,7 @@ class AccessControl:
             )
         if not hmac.compare_digest(given.encode(), token.encode()):
             raise HTTPException(
-                HTTPStatus.UNAUTHORIZED, f"{what} needs the token of this node, and this isn't it", asks
+                HTTPStatus.UNAUTHORIZED, f"{what} needs the token of this node, and this is another one", asks
             )
 
 

@@ -42,7 +42,7 @@ async def check(host: str, ports: Sequence[int]) -> None:
             if len(ports) == 1:
                 raise
             raise PortUnavailable(
-                f"{error}; {_FLAG} {ports[0]} takes {ports[0]} to {ports[-1]}, one a process"
+                f"{error}; {_FLAG} {ports[0]} takes {ports[0]} to {ports[-1]}, one per process"
             ) from error
 
 

@@ -35,7 +35,7 @@ class TopicPauses:
         if project not in self._until:
             return None
         left = max(0.0, self._until[project] - asyncio.get_running_loop().time())
-        return f"it pauses for {left:.3g} s more: {self._reasons[project]}"
+        return f"it is paused for {left:.3g} s more: {self._reasons[project]}"
 
     def begin(self, project: str, after_s: float, reason: str) -> bool:
         """Pause a project, unless it is paused for longer already. True if it wasn't paused before."""

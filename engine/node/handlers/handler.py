@@ -32,7 +32,7 @@ class Handler:
     def of(cls, call: Callable[[Any], Any]) -> Handler:
         """Raises ConfigError for an object that can't be called with one argument."""
         if not callable(call):
-            raise ConfigError(f"the handler {call!r} is no function: it must take a message")
+            raise ConfigError(f"the handler {call!r} is not a function: it must take a message")
         try:
             inspect.signature(call).bind(object())
         except TypeError as error:

@@ -96,7 +96,7 @@ def plainly(call: Callable[[Any], Any], given: Any) -> None:
         if inspect.isawaitable(result) or inspect.isgenerator(result):
             if inspect.iscoroutine(result):
                 result.close()
-            raise TypeError(f"the handler returned a {type(result).__name__} that nobody runs: make it `async def`")
+            raise TypeError(f"the handler returned a {type(result).__name__} that is never run: make it `async def`")
     except (StopIteration, asyncio.CancelledError, SystemExit, KeyboardInterrupt, GeneratorExit) as error:
         raise RuntimeError(f"the handler raised {described(error)}") from error
 

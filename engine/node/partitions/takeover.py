@@ -119,8 +119,8 @@ def _check_owner(
     is_known = known is None or any(each.epoch == log.epoch and is_same_lease(each.lease, log.lease) for each in known)
     if log.epoch >= lane.epoch or not (log.epoch == 0 or is_known or clean):
         raise UnknownEpoch(
-            f"{lane.id.kind} {lane.id.partition} had an owner of epoch {log.epoch}, that etcd has forgotten"
-            f" (this one's is {lane.epoch})",
+            f"{lane.id.kind} {lane.id.partition} had an owner of epoch {log.epoch}, which etcd no longer knows"
+            f" (the new owner's is {lane.epoch})",
             log.epoch,
             log.lease,
         )
@@ -134,7 +134,7 @@ def _check_holders(lane: Lane, epochs: Iterable[int], known: Collection[PastOwne
         if known is not None and not any(each.epoch == epoch for each in known):
             raise UnknownEpoch(
                 f"messages of {lane.id.kind} {lane.id.partition} are held by an owner of epoch {epoch},"
-                " that etcd has forgotten",
+                " which etcd no longer knows",
                 epoch,
                 0,
             )

@@ -136,7 +136,7 @@ def tls(ca: Path | None) -> ssl.SSLContext:
         try:
             context.load_verify_locations(ca)
         except OSError as error:  # ssl.SSLError is one
-            raise ConfigError(f"push_ca: {ca} holds no certificates in PEM that can be read: {error}") from error
+            raise ConfigError(f"push_ca: {ca} contains no readable certificates in PEM: {error}") from error
     return context
 
 
@@ -168,6 +168,6 @@ _WORDS: tuple[tuple[type[Exception], Callable[[Any], str]], ...] = (
     (aiohttp.ClientConnectorSSLError, lambda e: f"no TLS connection ({_of_tls(e.os_error)})"),
     (aiohttp.ClientConnectorError, _of_connector),
     (aiohttp.ServerDisconnectedError, lambda _: "the connection was closed without an answer"),
-    (aiohttp.ClientResponseError, lambda e: f"the answer is no HTTP ({(e.message or 'nothing').splitlines()[0][:80]})"),
+    (aiohttp.ClientResponseError, lambda e: f"the answer isn't HTTP ({(e.message or 'nothing').splitlines()[0][:80]})"),
     (OSError, lambda e: f"the connection broke ({e.strerror or type(e).__name__})"),
 )

@@ -71,7 +71,7 @@ class Pusher:
         endpoint = self._endpoints.get(message.project, topic.push)
         now = now_ns()
         if wait := endpoint.breaker.wait(now):
-            reason = f"{endpoint.where} has failed again and again, and is left alone"
+            reason = f"{endpoint.where} has failed repeatedly, and gets no requests for now"
             raise Pause(max(_SHORTEST_S, wait / _SECOND), reason)
         secret = self._secret(endpoint, now)
         token = endpoint.breaker.begin(now)

@@ -30,7 +30,7 @@ class Resolver(AbstractResolver):
             try:
                 infos = socket.getaddrinfo(host, port, family=family, type=socket.SOCK_STREAM)
             except UnicodeError as error:  # of a label that is too long
-                raise OSError(f"{host} is no name of a host") from error
+                raise OSError(f"{host} is not a host name") from error
             for of, _type, proto, _canonical, address in infos:
                 to = str(address[0])
                 found.append(ResolveResult(hostname=host, host=to, port=port, family=of, proto=proto, flags=_NUMERIC))

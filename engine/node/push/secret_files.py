@@ -51,6 +51,6 @@ class SecretFiles:
         except OSError as error:
             raise NoSecret(f"secret {ref} can't be read: {error.strerror}") from None
         except UnicodeDecodeError:
-            raise NoSecret(f"secret {ref} can't be used: it is no text in UTF-8") from None
+            raise NoSecret(f"secret {ref} can't be used: it isn't UTF-8 text") from None
         except ValueError as error:
             raise NoSecret(f"secret {ref} can't be used: {error}") from None

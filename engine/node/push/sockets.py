@@ -44,7 +44,7 @@ class Sockets:
         family, kind, protocol, _canonical, address = info
         host = str(address[0])
         if not self._private and not is_public(host):
-            raise PrivateAddress(f"{host} is not a public address, and this node pushes to no other (push_private)")
+            raise PrivateAddress(f"{host} is not a public address, and this node pushes only to those (push_private)")
         made = _Counted(family, kind, protocol)
         made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _RECEIVED)
         made.among = self._open

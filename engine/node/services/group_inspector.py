@@ -97,7 +97,7 @@ class GroupInspector:
             if count > _MOST_SETTLED or not await self._all_settled(lane, subject, count):
                 full[project].add(group)
         if lane.fenced or lane.generation != generation:
-            raise Lost("the lane was handed over, or replaced")
+            raise Lost("the lane was handed off or replaced")
 
     async def _counts(self, lane: Lane, requested: Mapping[str, frozenset[int]]) -> dict[str, int]:
         store = self._node.store

@@ -37,7 +37,7 @@ class LaneTasks:
         if not task.cancelled() and (error := task.exception()) is not None and not lane.fenced:
             _log.error("a part of the settler has failed", part=task.get_name(), exc_info=error)
             lane.fenced = True
-            self._events.fenced(lane, f"its part {task.get_name()!r} has failed: {type(error).__name__}: {error}")
+            self._events.fenced(lane, f"its task {task.get_name()!r} has failed: {type(error).__name__}: {error}")
 
     def cancel(self, lane: Lane) -> None:
         """Cancel the lane's task, if it has one."""

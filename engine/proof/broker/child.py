@@ -79,7 +79,7 @@ class ModuleProcess(ABC):
             (size,) = SIZE.unpack(await self._process.stdout.readexactly(SIZE.size))
             return msgspec.msgpack.decode(await self._process.stdout.readexactly(size), type=kind)
         except asyncio.IncompleteReadError:
-            raise EvenlaneError(f"the scenario broke off: {self.title} has ended") from None
+            raise EvenlaneError(f"the scenario was aborted: {self.title} has ended") from None
 
     async def _end(self) -> None:
         process = self._process

@@ -88,12 +88,12 @@ class Putter(ModuleProcess):
 
     async def _outlasting(self, origin: int) -> None:
         await self.put(origin)
-        raise EvenlaneError(f"the scenario broke off: it was slower than its load of {self._lasts_s:g} s")
+        raise EvenlaneError(f"the scenario was aborted: it was slower than its load of {self._lasts_s:g} s")
 
     async def _report(self) -> PutReport:
         outcome = await self._receive(PutReport)
         if outcome.error:
-            raise EvenlaneError(f"the scenario broke off: {outcome.error}")
+            raise EvenlaneError(f"the scenario was aborted: {outcome.error}")
         return outcome
 
 

@@ -72,7 +72,7 @@ class Cluster:
     async def _watch(self, node: NodeProcess) -> None:
         status = await node.ended()
         if not node.is_ending:
-            self.history.break_off(f"{node.name} ended {child.how(status)}; it last said: {node.last_words()}")
+            self.history.break_off(f"{node.name} ended {child.how(status)}; its last output was: {node.last_words()}")
 
     async def start(self, *names: str, program: str = NODE) -> None:
         """All at once; returns when everything is owned as planned. Raises EvenlaneError."""
@@ -95,7 +95,9 @@ class Cluster:
                 while not any(map(matches, self.handlers.read())):  # noqa: ASYNC110 - a file notifies nobody
                     await asyncio.sleep(_LOOK_S)
         except TimeoutError:
-            raise EvenlaneError(f"the scenario broke off: waited {PATIENCE_S:g} s in vain for {what}") from None
+            raise EvenlaneError(
+                f"the scenario was aborted: waited {PATIENCE_S:g} s for {what} without success"
+            ) from None
 
     async def end(self) -> None:
         await asyncio.gather(*(node.end() for node in self.nodes.values()), *self._watches)

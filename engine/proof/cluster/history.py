@@ -66,7 +66,7 @@ class OwnershipHistory:
     def check(self) -> None:
         """Raises EvenlaneError if it was broken off."""
         if self._broken:
-            raise EvenlaneError(f"the scenario broke off: {self._broken}")
+            raise EvenlaneError(f"the scenario was aborted: {self._broken}")
 
     async def until(self, holds: Callable[[], bool], within_s: float, what: str) -> None:
         """Wait until a change in etcd makes it true. Raises EvenlaneError, which says `what` was waited for."""
@@ -77,7 +77,7 @@ class OwnershipHistory:
                     self._changed.clear()
                     await self._changed.wait()
         except TimeoutError:
-            raise EvenlaneError(f"the scenario broke off: waited {within_s:g} s in vain for {what}") from None
+            raise EvenlaneError(f"the scenario was aborted: waited {within_s:g} s for {what} without success") from None
 
     # ---- the present
 

@@ -72,12 +72,14 @@ class NodeProcess:
             async with asyncio.timeout(_READY_S):
                 if await self._process.stdout.readline():
                     return
-        raise EvenlaneError(f"the scenario broke off: {self.name} didn't get ready; it last said: {self.last_words()}")
+        raise EvenlaneError(
+            f"the scenario was aborted: {self.name} did not become ready; its last output was: {self.last_words()}"
+        )
 
     async def leave(self) -> None:
         """End it by SIGTERM. Raises EvenlaneError unless it ends with exit code 0."""
         if (status := await self._ended_by(signal.SIGTERM)) != 0:
-            raise EvenlaneError(f"the scenario broke off: {self.name} ended {child.how(status)} after SIGTERM")
+            raise EvenlaneError(f"the scenario was aborted: {self.name} ended {child.how(status)} after SIGTERM")
 
     async def kill(self) -> None:
         await self._ended_by(signal.SIGKILL)

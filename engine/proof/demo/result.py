@@ -89,19 +89,20 @@ class Result:
         victims, lost = document["victims"], document["ledger"]["lost"]
         if lost:
             return (
-                f"{counted(lost, 'message', 'is', 'are')} lost: acknowledged, and neither handled nor dead nor waiting"
+                f"{counted(lost, 'message', 'is', 'are')} lost: acknowledged, but neither handled nor dead-lettered nor"
+                " waiting"
             )
         if victims["p99_ratio"] is None:
-            return "the isolation isn't shown: of the victims' messages too few were handled to tell their p99"
+            return "the isolation isn't shown: too few of the victims' messages were handled to determine their p99"
         if victims["p99_ratio"] > _MOST_P99_RATIO:
             return (
-                f"the isolation isn't shown: with hot the victims' p99 was {victims['p99_ratio']:.2f} times that "
-                f"without, where {_MOST_P99_RATIO:g} is the most (a busy machine can do that: try more --seconds)"
+                f"the isolation isn't shown: with hot, the victims' p99 was {victims['p99_ratio']:.2f} times that "
+                f"without it; at most {_MOST_P99_RATIO:g} is allowed (a busy machine can do that: try more --seconds)"
             )
         if victims["served_ratio"] < _LEAST_SERVED:
             return (
-                f"the isolation isn't shown: with hot {victims['served_ratio']:.1%} of the victims' messages were "
-                f"handled in time, where {_LEAST_SERVED:.0%} is the least"
+                f"the isolation isn't shown: with hot, {victims['served_ratio']:.1%} of the victims' messages were "
+                f"handled in time; at least {_LEAST_SERVED:.0%} is required"
             )
         return None
 
@@ -114,7 +115,7 @@ class Result:
             f"Hot put {HOT_RATE / QUOTA:.0f} times its quota, and the {_others(self.plan.projects - 1)} had "
             f"{victims['p99_ratio']:.2f} times the p99 that they have without it, with {victims['served_ratio']:.1%} "
             f"handled in time; first come, first served handles {control['served_ratio']:.1%} in time, at {times}. "
-            "What hot put above its quota waits; nothing is lost."
+            "The messages that hot put above its quota wait; nothing is lost."
         )
 
 

@@ -103,7 +103,7 @@ async def _unless_ended(servers: Servers, story: Coroutine[Any, Any, None]) -> N
     try:
         await asyncio.wait({story_task, ending}, return_when=asyncio.FIRST_COMPLETED)
         if ending.done() and not story_task.done():
-            raise EvenlaneError(f"the demo broke off: {ending.result()}")
+            raise EvenlaneError(f"the demo was aborted: {ending.result()}")
         await story_task
     finally:
         for task in (story_task, ending):

@@ -32,7 +32,7 @@ def intro(plan: Plan) -> str:
 
 
 def preparing(plan: Plan) -> RenderableType:
-    return Text(f"{plan.projects:,} topics go through etcd, for each arm ...")
+    return Text(f"{plan.projects:,} topics are written to etcd for each arm ...")
 
 
 def running(result: Result, turn: Turn, number: int) -> RenderableType:
@@ -75,7 +75,7 @@ def _notes(result: Result) -> Text:
     medians = f"Times are medians over {rounds} rounds; in" if rounds > 1 else "In"
     most = QUOTA + BURST + 1
     return Text(
-        f"{medians} time is what ended before its turn did. FIFO, the control, is the same node under the same load, "
+        f"{medians} time means before the end of the turn. FIFO, the control, is the same node under the same load, "
         f"first come, first served, without quotas. With its quota of {QUOTA} msg/s and a burst of {BURST}, at most "
         f"{result.hot_max_1s} messages of hot began in any second ({most} are allowed).\n"
     )

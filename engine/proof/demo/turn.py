@@ -36,7 +36,7 @@ _MILLISECOND = 1e6
 class Turn(Run):
     """Dwell is the time from put to the handler's end; in time are the messages that ended before the turn did."""
 
-    broke_off = "the demo broke off"
+    broke_off = "the demo was aborted"
 
     def __init__(self, arm: Arm, load: Load) -> None:
         super().__init__(load, lambda _share: None)

@@ -100,7 +100,7 @@ class Run:
         if not self._failed.done():
             self._failed.set_exception(EvenlaneError(f"{self.broke_off}: {reason}"))
 
-    broke_off = "the scenario broke off"
+    broke_off = "the scenario was aborted"
 
     async def through(self, put: Callable[[int], Coroutine[None, None, array[int]]]) -> None:
         """Run to the end of the load's time; `put(origin)` puts it. Raises EvenlaneError."""

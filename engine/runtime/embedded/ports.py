@@ -34,7 +34,7 @@ def free_port() -> int:
         port = draw.randint(min(_LOWEST, highest), highest)
         if is_free(port):
             return port
-    raise PortUnavailable(f"no free port found on {HOST} below {highest + 1}: stop what listens there")
+    raise PortUnavailable(f"no free port found on {HOST} below {highest + 1}: stop a process that listens there")
 
 
 def check_port(port: int, flag: str) -> None:

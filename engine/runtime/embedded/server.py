@@ -76,9 +76,11 @@ class Server(ABC):
         start) or Unreachable (it runs but doesn't answer within `ready_within_s`). The server is then not left running.
         """
         if self.running:
-            raise RuntimeError(f"{self.title} is running already")
+            raise RuntimeError(f"{self.title} is already running")
         if sys.platform != "linux":
-            raise ConfigError("embedded servers need Linux: give --nats and --etcd of servers that run already")
+            raise ConfigError(
+                "embedded servers need Linux: use --nats and --etcd with servers that are already running"
+            )
         try:
             self._store.mkdir(parents=True, exist_ok=True, mode=0o700)
             await (self._start_on_own_port() if self._port is not None else self._start_on_free_port())
@@ -165,13 +167,14 @@ class Server(ABC):
                 return
             if loop.time() >= deadline:
                 raise Unreachable(
-                    f"{self.title} didn't answer within {self.ready_within_s:g} s; it last said: {self.last_words()}"
+                    f"{self.title} didn't answer within {self.ready_within_s:g} s; its last output was:"
+                    f" {self.last_words()}"
                 )
             await asyncio.sleep(0.02)
         if logs.PORT_TAKEN in logs.since(self.log_path, self._log_start):
             raise _PortTakenError
         raise ConfigError(
-            f"{self.title} ended at its start {child.how(process.returncode)}; it last said: {self.last_words()}"
+            f"{self.title} ended at its start {child.how(process.returncode)}; its last output was: {self.last_words()}"
         )
 
     async def _probe(self) -> bool:

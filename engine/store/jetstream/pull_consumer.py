@@ -42,17 +42,17 @@ class PullStage(Enum):
 class EndReason(Enum):
     """The reason why a consumer ended. The value is logged if no detail is known."""
 
-    COMPLETE = "all that was asked for has come"  # no other consumer is needed
-    BODIES = "bodies must come, or need no longer come"
-    FOREIGN = "a message came that is none of a consumer's"
+    COMPLETE = "all requested messages have come"  # no other consumer is needed
+    BODIES = "bodies are needed, or no longer needed"
+    FOREIGN = "a message came that isn't from a consumer"
     GAP = "a gap"
-    MISSED = "a heartbeat tells of messages that never came"
-    DELETED = "nothing more came: what was to come has been deleted"
+    MISSED = "a heartbeat reports messages that never came"
+    DELETED = "nothing more came: the expected messages have been deleted"
     SILENT = "no heartbeat"
     STATUS = "the server ended it"
     DISCONNECTED = "connection lost"
     NOT_CREATED = "no answer"
-    DISTURBED = "its stream may be another one"
+    DISTURBED = "its stream may have been replaced"
     CLOSED = "closed"
 
 

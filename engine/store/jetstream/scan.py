@@ -86,7 +86,7 @@ class Scan(Generic[T]):
             try:
                 number, read = int(words[6]), self._read(words, headers)
             except (ValueError, IndexError):
-                done.set_exception(Disconnected("a message came that is none of a consumer's"))
+                done.set_exception(Disconnected("a message came that isn't from a consumer"))
                 return
             if number != len(self._found) + 1:
                 done.set_exception(TimeoutError("a gap"))

@@ -186,8 +186,8 @@ async def _explain(connection: Connection, config: dict[str, Any], error: ApiErr
             return
     if error.code == _UNAVAILABLE:
         raise error
-    hint = ": has its disk room, and may it write there?" if error.err_code == _NO_FILES else ""
-    raise ConfigError(f"stream {config['name']} can't be made: {error}{hint}") from error
+    hint = ": does the server have disk space and write permission?" if error.err_code == _NO_FILES else ""
+    raise ConfigError(f"stream {config['name']} can't be created: {error}{hint}") from error
 
 
 async def _present(connection: Connection) -> dict[str, dict[str, Any]]:

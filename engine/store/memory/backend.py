@@ -37,7 +37,7 @@ def bus(settings: Settings, _name: str) -> MemoryBus:
 
 def source(_settings: Settings, _name: str) -> StreamSource:
     """Raises ConfigError: reports run in processes of their own."""
-    raise ConfigError("memory:// is in the memory of one process: a report, which is another one, can't read it")
+    raise ConfigError("memory:// lives in the memory of one process: a report, which is another process, can't read it")
 
 
 def _place(settings: Settings) -> _Address:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def node_families(seen: Snapshot) -> Iterator[Metric]:
-    info = InfoMetricFamily(metric_names.NODE.removesuffix("_info"), "The node that this page is of", labels=["env"])
+    info = InfoMetricFamily(metric_names.NODE.removesuffix("_info"), "The node that serves this page", labels=["env"])
     info.add_metric([seen.env], {"node": seen.node, "version": seen.version})
     yield info
     if seen.condition is not None:
@@ -27,10 +27,13 @@ def node_families(seen: Snapshot) -> Iterator[Metric]:
     yield _troubles(seen)
     yield from _counters(seen)
     tenants = seen.tenants
-    yield _gauge(seen, metric_names.PROJECTS_LEFT_OUT, "Projects that share the label of the rest", tenants.left_out)
-    yield _gauge(seen, metric_names.ROUND, "How long the last look at all queues took", tenants.round_s)
+    yield _gauge(seen, metric_names.PROJECTS_LEFT_OUT, "Projects that share the label `other`", tenants.left_out)
+    yield _gauge(seen, metric_names.ROUND, "Duration of the last look at all queues", tenants.round_s)
     yield _gauge(
-        seen, metric_names.TOPICS_REFUSED, "Specs that the leader rejects now: the last good ones stay", seen.refused
+        seen,
+        metric_names.TOPICS_REFUSED,
+        "Specs that the leader rejects now: the last good ones stay in effect",
+        seen.refused,
     )
 
 
@@ -40,12 +43,12 @@ def _condition(seen: Snapshot, now: Condition) -> Iterator[Metric]:
         (metric_names.GENERATION, "Generation of the plan that was carried out last", now.generation),
         (metric_names.PARTITIONS, "Partitions of the environment", now.partitions),
         (metric_names.OWNED, "Partitions that this node owns", len(now.epochs)),
-        (metric_names.LEASE_AGE, "Since the last renewal of the lease was sent", now.lease_age_s),
-        (metric_names.LEASE_LEFT, "Until handlers may start no more; less than 0: they may not", now.lease_left_s),
-        (metric_names.SETTLE_LAG, "For how long the oldest end of a message isn't durable", now.settle_lag_s),
-        (metric_names.INDEX, "Messages whose place is known one by one", now.index_messages),
-        (metric_names.PAYLOAD, "Payloads that are held", now.payload_bytes),
-        (metric_names.PAYLOAD_BUDGET, "Payloads that may be held", now.payload_budget),
+        (metric_names.LEASE_AGE, "Time since the last renewal of the lease was sent", now.lease_age_s),
+        (metric_names.LEASE_LEFT, "Time until no handler may start; below 0: none may", now.lease_left_s),
+        (metric_names.SETTLE_LAG, "How long the oldest result has not been durable", now.settle_lag_s),
+        (metric_names.INDEX, "Messages that the node knows one by one", now.index_messages),
+        (metric_names.PAYLOAD, "Payloads held ready", now.payload_bytes),
+        (metric_names.PAYLOAD_BUDGET, "Payloads that may be held ready", now.payload_budget),
         (metric_names.SLOTS, "Handlers that may run at the same time", now.slots),
         (metric_names.SLOTS_BUSY, "Slots in which a handler runs", now.slots_busy),
         (metric_names.PENDING_COPIES, "Retries and dead letters that aren't stored yet", now.pending_copies),
@@ -79,23 +82,25 @@ def _counters(seen: Snapshot) -> Iterator[Metric]:
     causes = {"crash": "suspects", "hung": "given_up", "void": "void"}
     duplicates = {cause: counters.get(causes[cause], 0) for cause in metric_names.DUPLICATES_OF}
     moves = {how: seen.moves.get(how, 0) for how in metric_names.MOVES_OF}
-    yield _counter(seen, metric_names.MOVES, "Partitions that came or went, by how", moves.items(), "how")
+    yield _counter(seen, metric_names.MOVES, "Partitions gained and lost, by how", moves.items(), "how")
     yield _counter(
         seen, metric_names.DUPLICATES, "Messages that may be handled twice, by cause", duplicates.items(), "cause"
     )
     yield _counter(
         seen,
         metric_names.TOPIC_REFUSALS,
-        "Values of topics that were found not to be valid",
+        "Values of topics that were found invalid",
         seen.refusals.items(),
         "where",
     )
     blocked = CounterMetricFamily(metric_names.LOOP_BLOCKED, "Blocks of the event loop of 1 s and more", labels=["env"])
     blocked.add_metric([seen.env], seen.blocked_s)
     yield blocked
-    help_text = "Blocks that processes ended themselves for, whose partitions came here"
+    help_text = "Blocks for which a process ended itself and whose partitions came here"
     yield _plain(seen, metric_names.ENDED_BLOCKED, help_text, counters, "ended_blocked_s")
-    yield _plain(seen, metric_names.MISSING, "Messages that were known and then weren't there", counters, "missing")
+    yield _plain(
+        seen, metric_names.MISSING, "Messages that were known and then missing from their stream", counters, "missing"
+    )
     yield _plain(seen, metric_names.STRAY, "Messages on a subject that no queue has", counters, "stray")
 
 

@@ -35,7 +35,11 @@ def _waits(seen: Snapshot) -> Iterator[Metric]:
             "Time that heads of queues waited, by reason, added up over queues",
             tenants.seconds,
         ),
-        (metric_names.WAITING_MESSAGE_SECONDS, "The same, times the messages in these queues", tenants.message_seconds),
+        (
+            metric_names.WAITING_MESSAGE_SECONDS,
+            "The same time, multiplied by the messages in these queues",
+            tenants.message_seconds,
+        ),
     ):
         family = CounterMetricFamily(name, help_text, labels=labels)
         for key, seconds in counters.items():
@@ -88,15 +92,15 @@ def _gauges(seen: Snapshot) -> Iterator[Metric]:
         (metric_names.OLDEST, "For how long the oldest message has waited", lambda each: each.age_s),
         (
             metric_names.ARRIVAL_RATE,
-            "Messages a second that arrive",
+            "Messages per second that arrive",
             lambda each: each.rates.arriving if each.rates else None,
         ),
         (
             metric_names.DRAIN_RATE,
-            "Messages a second that leave",
+            "Messages per second that leave",
             lambda each: each.rates.leaving if each.rates else None,
         ),
-        (metric_names.TIME_TO_EMPTY, "When nothing waits here any more, at this rate", lambda each: each.empty_in),
+        (metric_names.TIME_TO_EMPTY, "Time until the backlog is empty at this rate", lambda each: each.empty_in),
     )
     for name, help_, value_of in gauges:
         family = GaugeMetricFamily(name, help_, labels=_TENANT)
@@ -109,7 +113,7 @@ def _gauges(seen: Snapshot) -> Iterator[Metric]:
 def _shares(seen: Snapshot) -> Iterator[Metric]:
     tenants = seen.tenants
     quotas = GaugeMetricFamily(
-        metric_names.QUOTA, "Messages a second that this node may take of the topic now", labels=["env", "project"]
+        metric_names.QUOTA, "Messages per second that this node may take of the topic now", labels=["env", "project"]
     )
     for project, qps in tenants.quotas.items():
         quotas.add_metric([seen.env, project], qps)

@@ -101,7 +101,7 @@ def explained(address: Address, error: grpc.RpcError) -> CoordinationError:
     if code in _SILENT or "context deadline exceeded" in details:
         return Unavailable(f"etcd at {address} does not answer: {_short(address, code, details)}")
     if "lease not found" in details:
-        return LeaseGone(f"etcd at {address} knows the lease no more: it has expired or was revoked")
+        return LeaseGone(f"etcd at {address} no longer knows the lease: it has expired or was revoked")
     return CoordinationError(f"etcd at {address} refuses: {details}")
 
 
@@ -121,9 +121,9 @@ def _short(address: Address, code: grpc.StatusCode, details: str) -> str:
     if "ping timeout" in details:
         return "no reply to a ping"
     if "HTTP/2" in details:
-        return "what listens there doesn't speak as etcd does"
+        return "the server there doesn't speak the etcd protocol"
     if "Socket closed" in details and address.ca_cert is None:
-        return "it closed the connection, as one does that wants TLS (etcd_ca)"
+        return "it closed the connection, as a server that requires TLS does (etcd_ca)"
     return details.rpartition("last error: ")[2]
 
 

@@ -199,5 +199,5 @@ def _close(client: etcd3.Etcd3Client) -> None:
 
 def _why(reply: Any) -> str:
     if reply.compact_revision:
-        return f"etcd has compacted what came before revision {reply.compact_revision}"
+        return f"etcd has compacted everything before revision {reply.compact_revision}"
     return f"etcd has cancelled it: {reply.cancel_reason or 'no reason given'}"

@@ -212,4 +212,4 @@ def test_delayed_message_is_cancelled_by_id(env, run_json, capsys):
     assert (True, 1) == (done["cancelled"], done["messages"])
     assert ["order-11"] == [message["id"] for message in part(run_json("peek", "acme"))["messages"]]
     assert 1 == run(["backlog", "cancel", "acme", "order-1"])
-    assert "message 'order-1' of acme doesn't wait" in capsys.readouterr().err
+    assert "message 'order-1' of acme isn't waiting" in capsys.readouterr().err

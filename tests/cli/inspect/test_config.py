@@ -29,7 +29,7 @@ def test_table_shows_value_and_origin_of_each_setting(capsys, tmp_path):
     lines = [line.split() for line in capsys.readouterr().out.splitlines()]
     assert ["SETTING", "VALUE", "FROM"] == lines[0]
     assert ["lease_ttl", "5.0", "file", "evenlane.toml"] in lines
-    assert ["partitions", "what", "the", "cluster", "says", "default"] in lines
+    assert ["partitions", "set", "by", "the", "cluster", "default"] in lines
     assert 1 + len(KEYS) == len(lines)
 
 

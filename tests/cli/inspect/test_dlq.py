@@ -64,7 +64,7 @@ def test_replayed_or_dropped_dead_letter_is_reported_missing(place, capsys):
     assert "replayed 1\ndropped 1\n" == capsys.readouterr().out
     for arguments in (["replay", "acme", "--seq", "1"], ["drop", "acme", "--seq", "2"], ["show", "acme", "2"]):
         assert 1 == run(["dlq", *arguments])
-        assert "isn't there any more: it was replayed or dropped, or its time (30d) was up" in capsys.readouterr().err
+        assert "no longer exists: it was replayed or dropped, or its time (30d) ran out" in capsys.readouterr().err
     for arguments in (["replay", "acme", "--all"], ["drop", "acme", "--all", "--json"]):
         assert 1 == run(["dlq", *arguments])
         assert ("", 1) == ((captured := capsys.readouterr()).out, captured.err.count("\n"))
@@ -109,7 +109,7 @@ def test_list_without_dead_letters_is_empty(place, capsys):
 
 def test_keep_changes_the_retention(place, capsys):
     assert 0 == run(["dlq", "keep", "7d"])
-    assert f"dead letters in {place.env} are kept for 7d; before: 30d\n" == capsys.readouterr().out
+    assert f"dead letters in {place.env} are kept for 7d; previously: 30d\n" == capsys.readouterr().out
     assert 0 == run(["dlq", "keep", "36h", "--json"])
     assert {"env": place.env, "keep_seconds": 129_600, "before_seconds": 604_800} == json.loads(capsys.readouterr().out)
     assert 0 == run(["dlq", "list", "acme", "--json"])
@@ -132,7 +132,7 @@ def test_dead_letters_expire_after_the_configured_time(place, capsys, monkeypatc
 
     place.with_store(gone)
     assert 1 == run(["dlq", "show", "acme", "1"])
-    assert "or its time (2s) was up" in capsys.readouterr().err
+    assert "or its time (2s) ran out" in capsys.readouterr().err
 
 
 def test_retention_below_the_duplicate_window_is_refused(place, capsys, monkeypatch):

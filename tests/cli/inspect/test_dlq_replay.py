@@ -31,7 +31,7 @@ def test_replay_with_failures_lists_them_and_fails(place, capsys):
     assert 1 == run(["dlq", "replay", "acme", "--all"])
     out, err = capsys.readouterr()
     assert "replayed 0, failed 1\n" == out
-    assert err.startswith("dead letter 2 (odd) stays: its priority 'urgent' is none of this cluster's")
+    assert err.startswith("dead letter 2 (odd) stays: its priority 'urgent' is not one of this cluster's")
 
 
 def test_replay_keeps_its_rate_and_replays_each_once(place, capsys):

@@ -85,7 +85,7 @@ def test_simulation_warns_of_too_few_partitions(plan, transcript):
     code, out, err = plan("simulate", "--nodes", "64", "--projects", "10", "--join", "--json")
     assert (0, 65) == (code, json.loads(out)["nodes"] + 1)
     assert "fewer than twice the 65 nodes" in err
-    assert "130 are the least, 650 make it even" in err
+    assert "at least 130 are needed, and 650 for an even load" in err
     code, out, err = transcript("plan", "simulate", "--nodes", "64", "--projects", "10")
     took = next(line.split()[1] for line in out.splitlines() if line.startswith("seconds"))
     transcript.words[f"seconds              {took}"] = "seconds              SECONDS"
@@ -190,7 +190,7 @@ def test_corrupt_records_are_named_on_stderr(plan, written):
     code, out, err = plan("--json")
     reported = json.loads(out)
     assert (0, 2, None, [3]) == (code, reported["corrupt"], reported["leader"], reported["unowned"])
-    assert 2 == err.count("\n") == err.count("(passed over)")
+    assert 2 == err.count("\n") == err.count("(skipped)")
     assert "/evenlane/corrupted/owners/3 is not valid" in err
 
 

@@ -108,14 +108,14 @@ LINES = [
     ("", None),
     ("   ", None),
     ('{"project": "acme", "body_base64": "AHR3bw=="}', None),
-    ("{broken", "it is no JSON"),
-    ('{"project": "acme"}', "it needs either `body`, a text, or `body_base64`"),
+    ("{broken", "it isn't JSON"),
+    ('{"project": "acme"}', "it needs either `body`, a string, or `body_base64`"),
     ('{"project": "acme", "body": "x", "body_base64": "eA=="}', "it needs either"),
     ('{"project": "acme", "body": "x", "body_base64": null, "prio": 1}', "it has the unknown field `prio`"),
     ('{"body": "x"}', "it lacks the field `project`"),
     ('{"project": "acme", "body": 1}', "expected `str`, got `int` in `body`"),
     ('{"project": "acme", "body_base64": "?"}', "`body_base64` is not base64"),
-    ('{"project": "acme", "body": "\\ud800"}', "is no JSON"),
+    ('{"project": "acme", "body": "\\ud800"}', "isn't JSON"),
     ('{"project": "nobody", "body": "x"}', "has no topic"),
     ('{"project": "a.b", "body": "x"}', "project 'a.b' is not valid"),
     ('{"project": "acme", "body": "x", "delay": -1}', "`delay` -1.0 is not a duration"),
@@ -124,7 +124,7 @@ LINES = [
     ('{"project": "acme", "body": "x", "due": "9999-01-01T00:00:00Z"}', "`due` '9999-01-01T00:00:00Z' is not a time"),
     ('\ufeff{"project": "acme", "body": "x"}', "it begins with a byte order mark (BOM): save it as UTF-8 without one"),
     ('{"project": "acme", "body": "x", "due": 1e400}', "Number out of range in `due`"),
-    ('{"project": "acme", "body": "x", "delay": NaN}', "it is no JSON"),
+    ('{"project": "acme", "body": "x", "delay": NaN}', "it isn't JSON"),
     ('{"project": "acme", "body": "x", "delay": 5, "due": "2100-01-01T00:00:00Z"}', "delay and due are both given"),
     ('{"project": "acme", "body": "x", "headers": {"a": 1}}', "expected `str`, got `int` in `headers`"),
     ('{"project": "acme", "body": "x", "group": 1.5}', "expected `int`, got `float` in `group`"),
@@ -175,7 +175,7 @@ def test_signal_ends_put_that_waits_for_stdin(env, servers, number, code):
         asyncio.run(_until_one_is_stored(servers, env))
         put.send_signal(number)
         assert code == put.wait(20)
-        assert b"evenlane: 1 message is stored, and those on their way" in put.stderr.read()
+        assert b"evenlane: 1 message is stored, and those in transit" in put.stderr.read()
 
 
 async def _until_one_is_stored(servers, env):

@@ -31,8 +31,10 @@ async def test_taken_http_port_is_found_before_nodes_start(command, fakes):
     with socket.create_server(("127.0.0.1", port)):
         one = await command("ready", "ready", "ready", flags=["--http-port", str(port - 2)])
         assert 1 == await one.ended()
-    taken = f"port {port} on 127.0.0.1 is taken: choose another --http-port, or stop what listens there"
-    assert f"evenlane: {taken}; --http-port {port - 2} takes {port - 2} to {port}, one a process\n" == one.stderr_text()
+    taken = f"port {port} on 127.0.0.1 is in use: choose another --http-port, or stop the process that listens there"
+    assert (
+        f"evenlane: {taken}; --http-port {port - 2} takes {port - 2} to {port}, one per process\n" == one.stderr_text()
+    )
     assert [] == fakes.pids()
 
 
@@ -59,8 +61,8 @@ def test_more_processes_than_the_machine_can_run_are_refused(capsys, monkeypatch
     """1,000 would all start, and block the machine with its servers."""
     monkeypatch.setattr("os.cpu_count", lambda: cores)
     assert 2 == run([name, "--handler", "a:b", "--processes", str(most + 1)])
-    assert f"{most + 1} are too many for one machine of {cores or 1} core" in (err := capsys.readouterr().err)
-    assert f": {most} is the most here, and nodes on other machines share the work" in err
+    assert f"{most + 1} are too many for one machine with {cores or 1} core" in (err := capsys.readouterr().err)
+    assert f": at most {most} can run here, and nodes on other machines share the work" in err
     assert 2 == run([name, "--processes", str(most)]), "there is no handler"
     assert "too many" not in capsys.readouterr().err
 

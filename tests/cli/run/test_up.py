@@ -15,16 +15,16 @@ HANDLER = ["--handler", "examples.handler:handle"]
     [
         (
             ["--nats", "nats://127.0.0.1:4222"],
-            "--nats names a server that runs already, but `up` starts its own: leave it out (--nats-port chooses the ",
+            "--nats names a server that is already running, but `up` starts its own: leave it out (--nats-port",
         ),
-        (["--etcd", "127.0.0.1:2379", *HANDLER], "--etcd names a server that runs already"),
+        (["--etcd", "127.0.0.1:2379", *HANDLER], "--etcd names a server that is already running"),
         (
             ["--nats-port", "4222", "--etcd-port", "4222"],
-            "--nats-port and --etcd-port both take port 4222: give each one of its own",
+            "--nats-port and --etcd-port both take port 4222: give each its own",
         ),
         (
             [*HANDLER, "--etcd-port", "8082", "--http-port", "8080", "--processes", "3"],
-            "--etcd-port and --http-port both take port 8082: give each one of its own",
+            "--etcd-port and --http-port both take port 8082: give each its own",
         ),
     ],
 )
@@ -56,7 +56,7 @@ def test_taken_http_port_is_found_before_servers_start(capsys, tmp_path, process
         assert 1 == run(["up", *given])
     out, err = capsys.readouterr()
     assert ("", 1) == (out, err.count("\n"))
-    assert err.startswith(f"evenlane: port {port} on 127.0.0.1 is taken: choose another --http-port, or stop what")
+    assert err.startswith(f"evenlane: port {port} on 127.0.0.1 is in use: choose another --http-port, or stop the")
     assert not (tmp_path / "d").exists()
 
 
@@ -67,7 +67,9 @@ def test_taken_port_of_a_server_has_the_same_exit_code(capsys, tmp_path, kind):
         port = other.getsockname()[1]
         assert 1 == run(["up", "--data-dir", str(tmp_path), f"--{kind}-port", str(port)])
     _, err = capsys.readouterr()
-    expected = f"port {port} on 127.0.0.1 is taken: choose another --{kind}-port, or stop what listens there"
+    expected = (
+        f"port {port} on 127.0.0.1 is in use: choose another --{kind}-port, or stop the process that listens there"
+    )
     assert f"evenlane: {expected}\n" == err
 
 
@@ -78,4 +80,4 @@ def test_addresses_in_variables_are_ignored(capsys, tmp_path, monkeypatch):
     with socket.create_server(("127.0.0.1", free_port())) as other:
         port = other.getsockname()[1]
         assert 1 == run(["up", "--data-dir", str(tmp_path / "d"), *HANDLER, "--http-port", str(port)])
-    assert f"port {port} on 127.0.0.1 is taken" in capsys.readouterr().err
+    assert f"port {port} on 127.0.0.1 is in use" in capsys.readouterr().err

@@ -96,8 +96,8 @@ async def _end_of_reader():
 async def _errors(evenlane_in_thread):
     """Errors that are found only by asking servers."""
     for arguments, code, sentence in (
-        (["--json", "--priority", "urgent"], 2, "priority 'urgent' is none of this cluster's: high, mid, low"),
-        (["--env", "nowhere", "--json"], 1, "environment 'nowhere' is not there"),
+        (["--json", "--priority", "urgent"], 2, "priority 'urgent' is not one of this cluster's: high, mid, low"),
+        (["--env", "nowhere", "--json"], 1, "environment 'nowhere' does not exist"),
         (["--etcd", "127.0.0.1:1", "--json"], 1, "etcd at 127.0.0.1:1 does not answer"),
     ):
         found, out, err = await evenlane_in_thread("top", *arguments)

@@ -51,7 +51,7 @@ def test_apply_restores_an_export(topics, wipe):
 
     code, out, err = topics("export", "--file", str(BACKUP))
     assert (0, f"exported 3 topics to {BACKUP}\n") == (code, out)
-    assert "note: old: it is deleted and not in the file, which would make it anew\n" == err
+    assert "note: old: it is deleted and not in the file, which would recreate it\n" == err
     first = BACKUP.read_bytes()
     assert first == topics("export")[1].encode()
     assert "0 new, 1 changed, 2 unchanged" in topics("apply", str(BACKUP), "--dry-run")[1], "the ordered one is pinned"
@@ -92,8 +92,8 @@ def test_failed_export_leaves_no_file(topics, tmp_path):
     os.mkfifo(tmp_path / "pipe")
     for name, sentence in (
         ("gone/t.json", "can't be written: No such file or directory"),
-        ("folder", "is no regular file"),
-        ("pipe", "is no regular file"),
+        ("folder", "is not a regular file"),
+        ("pipe", "is not a regular file"),
         ("t.toml", "name it *.json"),
     ):
         code, out, err = topics("export", "--file", name)
@@ -115,5 +115,5 @@ def test_export_lists_at_most_a_hundred_notes(topics, etcd, own_env):
     asyncio.run(write_invalid_specs())
     code, out, err = topics("export")
     assert (0, "{}\n", 101) == (code, out, err.count("\n"))
-    assert err.startswith("note: p000: its wish can't be accepted (qps is missing")
+    assert err.startswith("note: p000: its spec can't be accepted (qps is missing")
     assert err.endswith("note: and 2 more\n")

@@ -93,7 +93,7 @@ def test_change_may_require_a_revision(topics):
                       ["delete", "acme"]):  # fmt: skip
         code, out, err = topics(*arguments, "--if-revision", seen)
         assert (1, "", 1) == (code, out, err.count("\n"))
-        assert f"topic acme is not at revision {seen} any more: its wish is at revision " in err
+        assert f"topic acme is no longer at revision {seen}: its spec is at revision " in err
         assert "by bob" in err
 
 
@@ -125,7 +125,7 @@ def test_corrupted_history_is_reported(topics, by_hand, own_env):
     by_hand("history", "acme/0", b"\xff")
     code, out, err = topics("history", "acme")
     assert (0, 1) == (code, len(out.splitlines()))
-    assert f"note: 1 change can't be read: damaged in etcd: {key}\n" == err
+    assert f"note: 1 change can't be read: corrupted in etcd: {key}\n" == err
     assert {"project": "acme", "changes": [], "damaged": [key]} == json.loads(topics("history", "acme", "--json")[1])
 
 
@@ -134,9 +134,9 @@ def test_rejected_specs_are_listed_with_their_errors(topics, by_hand):
     by_hand("topics", "bad", b'{"qps": -1}')
     by_hand("topics", "good", b'{"qps": NaN}')
     code, out, err = topics("list")
-    assert (0, "note: 2 wishes are refused; where there was a good one it stays in force\n") == (code, err)
+    assert (0, "note: 2 specs are rejected; the last good spec of a topic, if any, stays in effect\n") == (code, err)
     assert "no: qps must be a number from 0.01 to 1,000,000, not NaN" in out
-    assert "note: the wish of topic good can't be accepted: qps must" in topics("get", "good")[2]
+    assert "note: the spec of topic good can't be accepted: qps must" in topics("get", "good")[2]
     assert 1.0 == json.loads(topics("get", "good", "--json")[1])["in_force"]["qps"]
 
 
@@ -188,7 +188,7 @@ def test_wrong_use_is_found_without_etcd(own_env, transcript):
     [
         ("set acme --qps 1", "x" * 5_000, "--by must have 1 to 200 characters, not 5,000"),
         ("apply none.toml", "x" * 201, "--by must have 1 to 200 characters, not 201"),
-        ("delete acme", "a\nb", "--by must be printable text in one line"),
+        ("delete acme", "a\nb", "--by must be printable text on one line"),
     ],
 )
 def test_invalid_author_is_found_without_etcd(topics, command, author, sentence):

@@ -73,7 +73,9 @@ async def test_error_for_stream_without_room_names_disk(world):
     """F5: the server doesn't report the error of its system."""
     limit_files(world.server, 0)
     try:
-        with pytest.raises(ConfigError, match=r"can't be made: .*: has its disk room, and may it write there\?$"):
+        with pytest.raises(
+            ConfigError, match=r"can't be created: .*: does the server have disk space and write permission\?$"
+        ):
             await world.store.prepare([LANE._replace(partition=52)])
     finally:
         limit_files(world.server)

@@ -58,7 +58,7 @@ async def test_long_replay_reports_progress_and_ends_with_node(world, caller):
     status, reported = await caller.post("/api/dead/acme/replay", {"all": True})
     assert (202, True) == (status, reported["running"])
     status, reported = await caller.post("/api/dead/acme/replay", {"all": True})
-    assert (409, "the dead letters of acme are being replayed already: wait until that has ended") == (
+    assert (409, "the dead letters of acme are already being replayed: wait until that has ended") == (
         status, reported["error"]
     )  # fmt: skip
     _, reported = await caller.get("/api/dead/acme")
@@ -85,7 +85,7 @@ async def test_refused_changes_are_one_sentence(world, caller):
         ("/api/dead/nobody/replay", {"all": True}, 404, "project 'nobody' has neither a topic nor dead letters"),
         ("/api/dead/acme/replay", {"all": True}, 404, "project 'acme' has no dead letters"),
         ("/api/dead/acme/replay", {"seq": 5}, 404, "there is no dead letter 5"),
-        ("/api/dead/_stray/replay", {"all": True}, 400, "_stray holds what no queue had"),
+        ("/api/dead/_stray/replay", {"all": True}, 400, "_stray holds messages that no queue had"),
     ):
         reported = await caller.post(path, body)
         assert status == reported[0], reported

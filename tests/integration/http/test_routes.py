@@ -131,7 +131,7 @@ async def explanation_equals_that_of_command(world, client, base):
     status, reported = await get(client, f"{base}/api/why/nobody")
     assert (404, True) == (status, reported["error"].startswith("project 'nobody' has no topic"))
     status, reported = await get(client, f"{base}/api/why/bolt?priority=urgent")
-    assert (400, "priority 'urgent' is none of this cluster's: high, mid, low") == (status, reported["error"])
+    assert (400, "priority 'urgent' is not one of this cluster's: high, mid, low") == (status, reported["error"])
 
 
 async def excess_requests_are_refused(client, base):
@@ -173,7 +173,7 @@ async def test_node_serves_http_until_drained(world, client):
     await put(world, 1, headers={"order": "sleep 3"})
     await until(lambda: any(entry.what == "begin" for entry in world.entries()))
     node.send(signal.SIGTERM)
-    await until(lambda: _has_status(client, base, 503, "drains"), 10)
+    await until(lambda: _has_status(client, base, 503, "draining"), 10)
     assert 0 == await node.ended()
     with pytest.raises(aiohttp.ClientConnectionError):
         await get(client, f"{base}/healthz")
@@ -185,7 +185,7 @@ async def test_taken_port_ends_start_before_node_joins(nats_server, etcd_server,
         settings = Settings(
             nats=(nats_server.url,), etcd=(etcd_server.endpoint,), env=env, partitions=1, node="late", http_port=port
         )
-        with pytest.raises(PortUnavailable, match=f"^port {port} on 127.0.0.1 is taken: choose another --http-port"):
+        with pytest.raises(PortUnavailable, match=f"^port {port} on 127.0.0.1 is in use: choose another --http-port"):
             await Engine(print, settings=settings).__aenter__()
     etcd = connections.etcd(settings)
     assert await etcd.get(names.key(env, "nodes", "late")) is None

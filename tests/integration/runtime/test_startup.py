@@ -58,7 +58,7 @@ async def test_wrong_nats_login_is_reported_at_once(tmp_path):
         ).open()
 
     try:
-        with pytest.raises(EvenlaneError, match=r"NATS at .* refuses: the log-in is wrong") as failure:
+        with pytest.raises(EvenlaneError, match=r"NATS at .* refuses: the credentials are wrong") as failure:
             await wait_until_answered(probe, 30, notices.append)
         assert ([], False) == (notices, isinstance(failure.value, Unreachable))
     finally:

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 PRIORITIES = ["high", "mid", "low"]
 WHY = {
     "quota": "the topic's 100 msg/s are used up",
-    "fairness": "other tenants are due first, by weight and by what they have had",
+    "fairness": "other tenants are due first, by weight and by past use",
 }
 
 
@@ -71,7 +71,7 @@ def cluster(tick=0):
     nodes = [node(f"w-{n}", owned[n], cpu=0.2 + n / 10, in_flight=[40, 63, 12][n]) for n in range(3)]
     return overview(
         tenants, nodes, 128, [126, 127],
-        notes=["2 of 128 partitions are owned by nobody: what waits there isn't known"],
+        notes=["2 of 128 partitions have no owner: their backlog isn't known"],
     )  # fmt: skip
 
 

@@ -18,5 +18,5 @@ def test_taken_port_is_refused():
     with bind_tcp(socket.AF_INET, ("127.0.0.1", 0), "--port") as first:
         first.listen()
         port = first.getsockname()[1]
-        with pytest.raises(PortUnavailable, match=f"^port {port} on here is taken: choose another --port, or stop"):
+        with pytest.raises(PortUnavailable, match=f"^port {port} on here is in use: choose another --port, or stop"):
             bind_tcp(socket.AF_INET, ("127.0.0.1", port), "--port", "here")

@@ -92,7 +92,7 @@ async def test_invalid_value_is_refused_and_not_written(coordination, config):
 )  # fmt: skip
 async def test_corrupted_config_is_named(coordination, raw):
     await coordination.put(KEY, raw)
-    assert f"the settings in etcd ({KEY}) are damaged: " in await refusal(coordination, {})
+    assert f"the settings in etcd ({KEY}) are corrupted: " in await refusal(coordination, {})
 
 
 async def test_unknown_format_version_is_named(coordination):

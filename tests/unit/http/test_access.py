@@ -171,10 +171,10 @@ async def test_replay_must_name_one_or_all(body):
 @pytest.mark.parametrize(
     ("written", "sentence"),
     [
-        (b"", "is empty and should hold the token"),
-        (b"short", "should hold at least 16 characters of ASCII"),
-        ("ü".encode() * 20, "should hold at least 16 characters of ASCII"),
-        (b"two lines of it\nand another", "should hold at least 16 characters of ASCII"),
+        (b"", "is empty: it must hold the token"),
+        (b"short", "must hold at least 16 characters of ASCII"),
+        ("ü".encode() * 20, "must hold at least 16 characters of ASCII"),
+        (b"two lines of it\nand another", "must hold at least 16 characters of ASCII"),
         (b"\xff" * 20, "can't be read as text"),
     ],
 )

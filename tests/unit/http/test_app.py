@@ -26,9 +26,9 @@ async def test_health_readiness_metrics_and_why():
 
 async def test_unready_node_gives_the_reason():
     async with served() as (get, node):
-        node.not_ready = "NATS gives no answer within 2 s"
+        node.not_ready = "NATS did not answer within 2 s"
         status, document = _json(await get("/readyz"))
-        assert (503, False, "NATS gives no answer within 2 s") == (status, document["ready"], document["error"])
+        assert (503, False, "NATS did not answer within 2 s") == (status, document["ready"], document["error"])
 
 
 @pytest.mark.parametrize(
@@ -69,18 +69,18 @@ async def test_defect_is_answered_without_a_traceback():
         ("/static//etc/passwd", "GET", 404, "there is nothing at "),
         ("/api/why/", "GET", 404, "there is nothing at /api/why/"),
         ("/api/why/a/b", "GET", 404, "there is nothing at /api/why/a/b"),
-        ("/healthz", "POST", 405, "/healthz takes no POST: ask by GET"),
-        ("/api/topics/acme/pause", "GET", 405, "/api/topics/acme/pause takes no GET: ask by POST"),
+        ("/healthz", "POST", 405, "/healthz does not support POST: use GET"),
+        ("/api/topics/acme/pause", "GET", 405, "/api/topics/acme/pause does not support GET: use POST"),
         ("/api/overview?n=1", "GET", 400, "there is no parameter 'n' here"),
-        ("/api/dead/acme?limit=0", "GET", 400, "limit is a whole number from 1 to 1000, not '0'"),
-        ("/api/dead/acme?limit=1001", "GET", 400, "limit is a whole number from 1 to 1000, not '1001'"),
-        ("/api/dead/acme?limit=x", "GET", 400, "limit is a whole number from 1 to 1000, not 'x'"),
-        ("/api/dead/a%2Fb?limit=1", "GET", 400, "no name has a / in it, however it is written"),
-        ("/api/dead/acme/x", "GET", 400, "a dead letter's sequence is a whole number from 1 on, not 'x'"),
-        ("/api/dead/acme/0", "GET", 400, "a dead letter's sequence is a whole number from 1 on, not '0'"),
+        ("/api/dead/acme?limit=0", "GET", 400, "limit must be a whole number from 1 to 1000, not '0'"),
+        ("/api/dead/acme?limit=1001", "GET", 400, "limit must be a whole number from 1 to 1000, not '1001'"),
+        ("/api/dead/acme?limit=x", "GET", 400, "limit must be a whole number from 1 to 1000, not 'x'"),
+        ("/api/dead/a%2Fb?limit=1", "GET", 400, "a name can't contain a /, however it is encoded"),
+        ("/api/dead/acme/x", "GET", 400, "a dead letter's sequence must be a whole number from 1 on, not 'x'"),
+        ("/api/dead/acme/0", "GET", 400, "a dead letter's sequence must be a whole number from 1 on, not '0'"),
         ("/api/why/acme?within=soon", "GET", 400, "'soon' is not a duration"),
         ("/api/why/acme?within=", "GET", 400, "'' is not a duration"),
-        ("/api/why/acme?prio=high", "GET", 400, "there is no parameter 'prio': there are priority, within"),
+        ("/api/why/acme?prio=high", "GET", 400, "there is no parameter 'prio': the parameters are priority, within"),
         ("/api/why/acme?priority=a&priority=b", "GET", 400, "priority is given twice"),
     ],
 )
@@ -105,7 +105,7 @@ async def test_encoded_name_reaches_the_node_unchanged():
 async def test_taken_port_raises_one_sentence():
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
-        with pytest.raises(PortUnavailable, match=f"^port {port} on 127.0.0.1 is taken: choose another --http-port"):
+        with pytest.raises(PortUnavailable, match=f"^port {port} on 127.0.0.1 is in use: choose another --http-port"):
             await server_of(FakeNode(), port=port).open()
 
 

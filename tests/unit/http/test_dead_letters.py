@@ -58,7 +58,7 @@ async def test_long_replays_do_not_delay_reads(stored):
     dead_letters = DeadLetterRoutes(None, soon_s=0.01)
     for number in range(4):
         assert (await dead_letters.replay(f"p{number}", None))["running"]
-    with pytest.raises(ReplayRuns, match="this node replays dead letters of 4 projects already") as refused:
+    with pytest.raises(ReplayRuns, match="this node is already replaying dead letters of 4 projects") as refused:
         await dead_letters.replay("p4", None)
     assert 409 == status_of(refused.value)
     assert 0 == (await asyncio.wait_for(dead_letters.list("acme", 1), 10))["total"]
@@ -78,7 +78,7 @@ async def test_long_replays_do_not_delay_reads(stored):
     ("error", "sentence", "level"),
     [
         (EvenlaneError("the topic acme is gone"), "the topic acme is gone", "warning"),
-        (ZeroDivisionError("secret"), "a defect of the node ended it: its log says more", "error"),
+        (ZeroDivisionError("secret"), "a defect of the node ended it: see the node's log", "error"),
     ],
 )
 async def test_result_of_a_long_replay_is_in_later_lists(stored, error, sentence, level):
@@ -105,7 +105,7 @@ async def test_excess_reads_are_refused(stored):
     done, waiting = await asyncio.wait(asked, return_when=asyncio.FIRST_COMPLETED)
     assert (12, 8, 8) == (len(done), len(waiting), stored.opened)
     for each in done:
-        with pytest.raises(EvenlaneError, match="dead letters are being read for 8 already: ask again"):
+        with pytest.raises(EvenlaneError, match="8 requests are already reading dead letters: try again"):
             each.result()
     stored.reading.set()
     await asyncio.gather(*waiting)

@@ -90,7 +90,7 @@ async def test_trouble_is_sent_until_overviews_continue():
             assert "history" == (await events.next())[0]
             assert ("trouble", {"error": "node n has not joined the cluster"}) == await events.next()
             node.fails = ZeroDivisionError("secret")
-            while "could not look" not in (update := await events.next())[1]["error"]:
+            while "could not get an overview" not in (update := await events.next())[1]["error"]:
                 pass
             assert "secret" not in json.dumps(update)
             node.fails = None
@@ -105,14 +105,17 @@ async def test_excess_viewers_are_refused():
         for _ in range(2):
             await Events(await get.client.get(f"{get.address}/api/events")).next()
         status, _, text = await get("/api/events")
-        assert (503, {"error": "2 watch this node already: look at another one"}) == (status, json.loads(text))
+        assert (503, {"error": "2 viewers are already watching this node: use another one"}) == (
+            status,
+            json.loads(text),
+        )
 
 
 async def test_viewer_counts_from_the_beginning_until_it_leaves():
     """Also before its first event."""
     node = FakeNode()
     viewers = [node.watching.watch() for _ in range(32)]
-    with pytest.raises(EvenlaneError, match="32 watch this node already"):
+    with pytest.raises(EvenlaneError, match="32 viewers are already watching this node"):
         node.watching.watch()
     viewers.pop().leave()
     viewers.append(node.watching.watch())
@@ -172,7 +175,7 @@ async def test_close_ends_viewers_at_once():
             await node.watching.close()
             while await events.next() is not None:
                 pass
-        with pytest.raises(EvenlaneError, match="the node is ending"):
+        with pytest.raises(EvenlaneError, match="the node is shutting down"):
             node.watching.watch()
 
 

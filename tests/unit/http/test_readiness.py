@@ -27,7 +27,7 @@ async def test_failing_servers_are_named_and_asked_once_per_second():
     nats.fails, etcd.fails = Lost("no connection"), Unavailable("etcd at x does not answer")
     await asyncio.sleep(1)
     missing = await probe.missing()
-    assert "NATS does not answer as it should: no connection; etcd does not answer as it should: etcd at x" in missing
+    assert "NATS does not work properly: no connection; etcd does not work properly: etcd at x" in missing
     nats.fails = etcd.fails = None
     assert missing == await probe.missing()
     await asyncio.sleep(1)
@@ -39,7 +39,7 @@ async def test_silent_server_is_named_after_the_timeout():
     async def silent():
         await asyncio.Event().wait()
 
-    assert "etcd gives no answer within 0.01 s" == await Probe(Server(), silent, within_s=0.01).missing()
+    assert "etcd did not answer within 0.01 s" == await Probe(Server(), silent, within_s=0.01).missing()
 
 
 async def test_concurrent_callers_share_one_probe():

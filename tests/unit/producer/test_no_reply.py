@@ -17,7 +17,9 @@ SUBJECT = "lanes.online.3.acme.0.mid"
 async def test_put_without_answer_names_reason(world):
     async with world.producer(timeout=2) as producer:
         world.server.fill_disk()
-        with pytest.raises(NotAcknowledged, match=rf"1 try brought no acknowledgement \({REASON}\): put again with id"):
+        with pytest.raises(
+            NotAcknowledged, match=rf"1 try brought no acknowledgement \({REASON}\): if put again with id"
+        ):
             await producer.put("acme", b"x", id="mine")
 
 
@@ -26,7 +28,7 @@ async def test_put_that_waits_for_window_names_reason(world):
         world.server.fill_disk()
         first = asyncio.create_task(producer.put("acme", b"x"))
         await asyncio.sleep(0)
-        with pytest.raises(NotAcknowledged, match=rf"too little of what was put before it \({REASON}\)"):
+        with pytest.raises(NotAcknowledged, match=rf"too few of the messages before it \({REASON}\)"):
             await producer.put("acme", b"y")
         await asyncio.gather(first, return_exceptions=True)
 

@@ -66,7 +66,7 @@ async def test_repeated_id_of_any_producer_is_stored_once(world):
 
 async def test_changed_number_of_groups_applies_to_next_put(world):
     async with world.producer() as producer:
-        with pytest.raises(InvalidPut, match="group 8 of project 'acme' is none of its groups: 0 to 7"):
+        with pytest.raises(InvalidPut, match="group 8 of project 'acme' is not one of its groups: 0 to 7"):
             await producer.put("acme", b"", group=8)
         world.topics.set("acme", '{"qps": 450}')
         await producer.put("acme", b"", group=8)
@@ -84,7 +84,7 @@ async def test_omitted_priority_is_middle_one(world):
 
 async def test_unknown_priority_error_names_valid_ones(world):
     async with world.producer() as producer:
-        with pytest.raises(InvalidName, match="priority 'urgent' is none of this cluster's: high, mid, low"):
+        with pytest.raises(InvalidName, match="priority 'urgent' is not one of this cluster's: high, mid, low"):
             await producer.put("acme", b"", priority="urgent")
 
 
@@ -129,7 +129,7 @@ async def test_each_message_has_unique_id_unless_protection_is_off(world):
 
 async def test_unknown_project_error_names_command(world):
     async with world.producer() as producer:
-        expected = "`evenlane topics set nobody --qps 100 --env online` makes one"
+        expected = "`evenlane topics set nobody --qps 100 --env online` creates one"
         with pytest.raises(UnknownProject, match=f"project 'nobody' has no topic .*: {expected}"):
             await producer.put("nobody", b"")
 

@@ -64,14 +64,17 @@ async def test_ttl_counts_from_now_and_defaults_to_topic(world):
         ({"delay": True}, "delay True is not a number of seconds"),
         ({"delay": "5s"}, "delay '5s' is not a number of seconds"),
         ({"delay": 10**400}, "is not a number of seconds"),
-        ({"delay": 1, "due": 5}, "delay and due are both given: give one of them"),
+        ({"delay": 1, "due": 5}, "delay and due are both given: give only one of them"),
         ({"due": -1}, "due -1 is neither a whole number of ns since 1970"),
         ({"due": 1.5}, "due 1.5 is neither a whole number of ns"),
         ({"due": 2**63}, "is neither a whole number of ns"),
         ({"due": float("nan")}, "due nan is neither a whole number of ns"),
         ({"due": "2030-01-01T00:00:00Z"}, "due '2030-01-01T00:00:00Z' is neither a whole number of ns"),
         ({"due": 5}, "due 1970-01-01T00:00:00Z is 1,699,999,999 s in the past, by the store's clock"),
-        ({"due": 1_699_999_939 * SECOND}, "due 2023-11-14T22:12:19Z is 61 s in the past, by the store's clock: what"),
+        (
+            {"due": 1_699_999_939 * SECOND},
+            "due 2023-11-14T22:12:19Z is 61 s in the past, by the store's clock: messages",
+        ),
         ({"due": datetime(2020, 1, 1, tzinfo=UTC)}, "due 2020-01-01T00:00:00Z is 122,"),
         ({"due": datetime(9999, 12, 31, tzinfo=UTC)}, "due 9999-12-31T00:00:00+00:00 is not between the years 1970"),
         (
@@ -79,11 +82,11 @@ async def test_ttl_counts_from_now_and_defaults_to_topic(world):
             "due 0001-01-01T00:00:00+00:00 is not between the years 1970 and 2262",
         ),
         ({"due": datetime(2026, 1, 1)}, "due 2026-01-01T00:00:00 has no time zone"),  # noqa: DTZ001
-        ({"ttl": 0}, "ttl 0 would have the message expire at once"),
+        ({"ttl": 0}, "ttl 0 would make the message expire at once"),
         ({"ttl": -5}, "ttl -5 is not a number of seconds"),
         ({"ttl": float("nan")}, "ttl nan is not a number of seconds"),
         ({"due": 2**63 - 1, "ttl": 1}, "ttl 1 from then ends after the year 2262"),
-        ({"group": -1}, "group -1 of project 'acme' is none of its groups: 0 to 7"),
+        ({"group": -1}, "group -1 of project 'acme' is not one of its groups: 0 to 7"),
         ({"group": True}, "group True of project 'acme'"),
         ({"group": "1"}, "group '1' of project 'acme'"),
         ({"group": 10**5000}, "group "),
@@ -170,7 +173,7 @@ async def test_headers_are_carried_and_reserved_ones_refused(world):
         for name in ("Nats-Msg-Id", "nats-rollup", "Evenlane-Due", "a b", "", "a:b", "a\r\nNats-Msg-Id"):
             with pytest.raises(InvalidName, match="header"):
                 await producer.put("acme", b"", headers={name: "x"})
-        with pytest.raises(InvalidName, match="no single line of text"):
+        with pytest.raises(InvalidName, match="not a single line of text"):
             await producer.put("acme", b"", headers={"a": "x\r\nNats-Rollup: all"})
 
 
@@ -184,7 +187,9 @@ async def test_body_may_be_any_bytes_like_object(world, body):
 
 async def test_text_body_error_suggests_encoding(world):
     async with world.producer() as producer:
-        with pytest.raises(TypeError, match=r"is bytes, and this one is text: encode it, as by body.encode\(\)"):
+        with pytest.raises(
+            TypeError, match=r"must be bytes, and this one is text: encode it, for example with body.encode\(\)"
+        ):
             await producer.put("acme", "text")
         with pytest.raises(TypeError, match="of type NoneType"):
             await producer.put("acme", None)

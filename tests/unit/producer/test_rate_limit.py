@@ -67,7 +67,7 @@ async def test_slow_topic_puts_first_message_at_once_and_refuses_late_one(world,
         with pytest.raises(NotAcknowledged) as error:
             await producer.put("slow", b"two")
         assert (
-            f"the message for slow was not sent and is not stored: admission holds its topic to 0.0{factor}/s,"
+            f"the message for slow was not sent and is not stored: admission limits its topic to 0.0{factor}/s,"
             " and its turn did not come in 0.2 s"
         ) == str(error.value)
     assert [b"one"] == bodies(world, "slow")

@@ -84,7 +84,7 @@ async def test_timeout_error_names_id_and_group_for_another_put(world):
         [message] = world.stored()
         own = h.value(message.headers, h.ID).removeprefix("acme:")
         assert "may or may not be stored" in str(error.value)
-        assert f"put again with id '{own}' and group 3 within 29.8 s it is stored once" in str(error.value)
+        assert f"if put again with id '{own}' and group 3 within 29.8 s, it is stored once" in str(error.value)
         world.server.delay_acks(0)
         assert (await producer.put("acme", b"x", group=3, id=own)).duplicate
     assert 1 == len(world.stored())

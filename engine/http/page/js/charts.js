@@ -58,7 +58,7 @@ function summary(figures, format) {
 export function charts(project) {
   return [
     new Chart(project, "Backlog", [{ kind: "backlog", label: "waiting", colour: "--accent" }], count),
-    new Chart(project, "Messages a second", [
+    new Chart(project, "Messages per second", [
       { kind: "arriving", label: "arriving", colour: "--second" },
       { kind: "leaving", label: "leaving", colour: "--accent" },
       { kind: (tenant) => tenant.quota_now ?? tenant.qps, label: "quota", colour: "--limit", dash: [4, 4] },

@@ -53,9 +53,9 @@ export class Ring {
     const name = from === to ? `partition ${from}` : `partitions ${from}–${to}`;
     const node = svg("path", {
       d: arc(from / all, (to + 1) / all), class: owner === null ? "piece unowned" : `piece ${colour(nodes, owner)}`,
-      role: "img", "aria-label": `${name}: ${owner ?? "owned by nobody"}`, tabindex: -1,
+      role: "img", "aria-label": `${name}: ${owner ?? "no owner"}`, tabindex: -1,
     });
-    const piece = { node, owner, texts: Object.assign([name, owner ?? "owned by nobody"], { tone: owner === null ? "fault" : null }) };
+    const piece = { node, owner, texts: Object.assign([name, owner ?? "no owner"], { tone: owner === null ? "fault" : null }) };
     for (const event of ["pointerenter", "focus"]) node.addEventListener(event, () => this.point(piece));
     return piece;
   }

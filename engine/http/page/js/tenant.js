@@ -44,7 +44,7 @@ export class Tenant {
     this.observe(stateOf(tenant));
     this.showFigures({ backlog: count(tenant.backlog), oldest: tenant.backlog ? duration(tenant.oldest_seconds) : "–", flight: count(tenant.in_flight), arriving: rate(tenant.arriving), leaving: rate(tenant.leaving), quota: tenant.qps === null ? "–" : `${rate(tenant.qps)}/s`, gone: goneText(tenant) || "–" });
     const borrowed = tenant.quota_now !== null && tenant.qps !== null && Math.abs(tenant.quota_now - tenant.qps) > 0.05 * tenant.qps;
-    say(this.figures.quota.note, borrowed ? `${rate(tenant.quota_now)}/s to take now` : "");
+    say(this.figures.quota.note, borrowed ? `${rate(tenant.quota_now)}/s available now` : "");
     for (const chart of this.charts) chart.show(tenant);
   }
 
@@ -84,7 +84,7 @@ export class Tenant {
   async changeState() {
     const pausing = this.state === "active";
     const text = pausing
-      ? `Nothing of ${this.project} is handed out any more until it is resumed. Messages in flight run to their end; puts go on, and wait.`
+      ? `No more messages of ${this.project} are handed out until it is resumed. Messages in flight finish; new messages are accepted and wait.`
       : `Messages of ${this.project} are handed out again, at the rate of its topic.`;
     const act = pausing ? "Pause" : "Resume";
     if (!(await confirmed({ title: `${act} ${this.project}?`, text, act }))) return;

@@ -9,7 +9,7 @@ export class Totals {
   constructor() {
     this.backlog = figure("Backlog", "backlog of all over the last two minutes");
     this.arriving = figure("Arriving /s");
-    this.leaving = figure("Leaving /s", "messages a second that left over the last two minutes");
+    this.leaving = figure("Leaving /s", "messages per second that left over the last two minutes");
     this.flight = figure("In flight");
     this.projects = figure("Projects");
     this.nodes = figure("Nodes");

@@ -2,7 +2,7 @@
 
 const REASONS = {
   quota: ["quota", "limit", "The topic's rate, its group's, or the nodes' share of it is used up."],
-  concurrency: ["concurrency", "busy", "It has as many messages in flight as its topic, or its endpoint, allows."],
+  concurrency: ["concurrency", "busy", "It has the maximum of messages in flight that its topic, or its endpoint, allows."],
   headroom: ["headroom", "busy", "Slots are free, but kept for lighter tenants."],
   higher_priority: ["higher priority", "calm", "Messages of a higher priority in the same group go first."],
   fairness: ["fairness", "busy", "All slots are busy and it has its share of them, or another tenant is due first."],
@@ -15,7 +15,7 @@ const REASONS = {
 };
 
 export function reason(name) {
-  const [label, tone, meaning] = REASONS[name] ?? [name, "calm", "The cause for which its messages wait."];
+  const [label, tone, meaning] = REASONS[name] ?? [name, "calm", "The reason why its messages wait."];
   return { label, tone, meaning };
 }
 
@@ -26,8 +26,8 @@ export function stateOf(tenant) {
 
 export function state(name) {
   if (name === "active") return null;
-  if (name === null) return { label: "no topic", tone: "fault", meaning: "Nothing of it is handed out until it has one." };
-  if (name === "paused") return { label: "paused", tone: "still", meaning: "Nothing is handed out; puts go on and wait." };
+  if (name === null) return { label: "no topic", tone: "fault", meaning: "None of its messages are handed out until it has one." };
+  if (name === "paused") return { label: "paused", tone: "still", meaning: "Nothing is handed out; new messages are accepted and wait." };
   if (name === "deleted") return { label: "deleted", tone: "fault", meaning: "It takes no new messages, and keeps the waiting ones: `evenlane topics resume` restores it, `evenlane backlog purge` removes them." };
   return { label: name, tone: "still", meaning: "It takes no new messages; the waiting ones are still handled." };
 }

@@ -78,7 +78,7 @@ class DelayRun(ClusterRun):
                 self._note_memory("restarted")
                 self.after_restart = await self._passed(now_ns(), self.size.again_s, "after the restart", 0.65)
                 await self._hand_off()
-                self.after_handoff = await self._passed(now_ns(), self.size.again_s, "after the hand-over", 0.8)
+                self.after_handoff = await self._passed(now_ns(), self.size.again_s, "after the handoff", 0.8)
                 self._note_memory("handed over", SECOND_NODE)
             self.step("the rest", 0.85)
             self.expected[PACED] = await self.cluster.stored()
@@ -134,7 +134,7 @@ class DelayRun(ClusterRun):
 
     async def _hand_off(self) -> None:
         """To a second node: half of all when it comes, the rest when the first one leaves."""
-        self.step("a hand-over", 0.75)
+        self.step("a handoff", 0.75)
         start = now_ns()
         node = await self.cluster.spawn(SECOND_NODE)
         await node.ready()

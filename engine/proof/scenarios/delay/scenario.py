@@ -28,7 +28,7 @@ _MOST = 1_000  # released in one step, as the node does
 
 class DelayScenario(ClusterScenario):
     name = "delay"
-    about = "1,000,000 delayed messages wait, others come due; a restart and a hand-over in the middle"
+    about = "1,000,000 delayed messages wait, others become due; a restart and a handoff in the middle"
     size_type, projects_type, run_type = DelaySize, DelayProjects, DelayRun
     sim_notes = ("the index alone, a million messages due within an hour",)
     broker_notes = ("lateness: handler start minus due time, by the clock of the machine that all of it runs on",)

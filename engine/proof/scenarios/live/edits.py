@@ -94,7 +94,7 @@ class Editor:
                     await asyncio.sleep(_LOOK_S)
         except TimeoutError:
             raise EvenlaneError(
-                f"the scenario broke off: topics are not as they were at the beginning after {PATIENCE_S:g} s"
+                f"the scenario was aborted: topics are not as they were at the beginning after {PATIENCE_S:g} s"
             ) from None
 
     async def storm(self, projects: LiveProjects, seconds: float) -> Storm:

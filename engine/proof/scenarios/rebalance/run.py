@@ -172,7 +172,9 @@ class RebalanceRun(ClusterRun):
                 while not full <= self._fed_since(change.start):  # noqa: ASYNC110 - a log notifies nobody
                     await asyncio.sleep(_LOOK_S)
         except TimeoutError:
-            raise EvenlaneError(f"the scenario broke off: the backlog isn't fed again after {PATIENCE_S:g} s") from None
+            raise EvenlaneError(
+                f"the scenario was aborted: the backlog isn't fed again after {PATIENCE_S:g} s"
+            ) from None
         return self._end(change)
 
     def _begin(self) -> Change:

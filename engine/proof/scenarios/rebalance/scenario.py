@@ -42,7 +42,7 @@ class RebalanceScenario(ClusterScenario):
     broker_notes = (
         "bars but those of the placement are judged by the worst round; the table shows medians",
         "pause: from the last start under the old epoch to the first under the new, where something always waits",
-        "the control of a hand-over is a node that is killed: its partitions wait for the end of its lease",
+        "the control of a handoff is a node that is killed: its partitions wait for the end of its lease",
     )
 
     def with_backlog(self, messages: int) -> RebalanceScenario:

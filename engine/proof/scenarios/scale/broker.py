@@ -96,7 +96,7 @@ class _Handled:
 
     def fail(self, reason: str) -> None:
         if not self.all.done():
-            self.all.set_exception(EvenlaneError(f"the scenario broke off: {reason}"))
+            self.all.set_exception(EvenlaneError(f"the scenario was aborted: {reason}"))
 
 
 async def _put(puts: Puts, keys: Iterable[_Key], first: int) -> None:

@@ -86,7 +86,9 @@ def checked(reply: Reply, note: Callable[[PubAck], None]) -> PubAck:
     if code == _NOT_STORED and "per subject" in text:
         raise QueueFull(0)
     if code == _NOT_STORED and text == "maximum messages exceeded":
-        raise Lost("the stream holds as many messages as it may (max_msgs), as while its limit is being lowered")
+        raise Lost(
+            "the stream holds the most messages that it may (max_msgs), as happens while its limit is being lowered"
+        )
     if (unwritable := write_errors.of_refusal(ack)) is not None:
         raise Full(unwritable.why)
     if code in _FULL:

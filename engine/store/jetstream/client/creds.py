@@ -21,7 +21,7 @@ def checked(path: str) -> str:
         raise ConfigError(f"nats_creds_file: {path} can't be read: {error.strerror}") from error
     seed = _SEED.search(text)
     if seed is None or _JWT.search(text) is None or not _is_seed(seed[1]):
-        raise ConfigError(f"nats_creds_file: {path} holds no NATS credentials: a user's JWT, and the seed of its key")
+        raise ConfigError(f"nats_creds_file: {path} contains no NATS credentials: a user's JWT and the seed of its key")
     return path
 
 

@@ -38,5 +38,5 @@ def refused(error: Exception | None) -> ServerRefused | None:
     if isinstance(error, ssl.SSLCertVerificationError):
         return ServerRefused(f"its certificate isn't trusted (nats_ca): {error.verify_message}")
     if "authorization violation" in str(error).lower():
-        return ServerRefused("the log-in is wrong (nats_user and nats_password_file, or nats_creds_file)")
+        return ServerRefused("the credentials are wrong (nats_user and nats_password_file, or nats_creds_file)")
     return None

@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 TIME = "Nats-Time-Stamp"
 """A header that the server adds to each stored message that it returns, and to nothing else."""
-NONE_OF_JETSTREAM = "an answer came that is none of JetStream's"
+NONE_OF_JETSTREAM = "an answer came that isn't from JetStream"
 
 
 class Reply(NamedTuple):

@@ -81,7 +81,7 @@ class Transport(ABC):
         """The cause of the failure. nats-py knows more than that the time ran out, if an attempt of it failed."""
         cause = self._client.last_error or error
         if isinstance(cause, TimeoutError):
-            return f"{type(cause).__name__}; if something listens there, it doesn't speak as NATS does"
+            return f"{type(cause).__name__}; if something listens there, it doesn't speak the NATS protocol"
         return str(cause) or type(cause).__name__
 
     async def _connect(self, login: dict[str, Any]) -> None:

@@ -54,7 +54,7 @@ async def read(
                     position, since = page[-1].stored.sequence, clock()
         except ApiError as error:
             if error.code == 404 and "stream" in str(error):
-                raise EvenlaneError(f"stream {requested.stream} has been deleted while it was read") from error
+                raise EvenlaneError(f"stream {requested.stream} was deleted while it was being read") from error
             _give_up(clock() - since, timeout_s, requested, error)
         except (Disconnected, TimeoutError) as error:
             _give_up(clock() - since, timeout_s, requested, error)
@@ -135,7 +135,7 @@ class _Consumer:
         try:
             sequence, number, at = int(words[5]), int(words[6]), int(words[7])
         except (ValueError, IndexError):
-            self._done.set_exception(Disconnected("a message came that is none of a consumer's"))
+            self._done.set_exception(Disconnected("a message came that isn't from a consumer"))
             return
         if number != self._expected:
             self._done.set_exception(Disconnected("a message of the consumer is missing"))

@@ -124,7 +124,7 @@ async def test_deleted_stream_ends_range_with_error(place):
     pages = place.read(1, 6, messages=2)
     assert 2 == len(await anext(pages))
     await place.connection.api(f"STREAM.DELETE.{place.name}")
-    with pytest.raises(EvenlaneError, match=f"stream {place.name} has been deleted while it was read"):
+    with pytest.raises(EvenlaneError, match=f"stream {place.name} was deleted while it was being read"):
         await anext(pages)
 
 

@@ -41,7 +41,7 @@ async def test_overview_combines_two_nodes(tmp_path):
         assert [(False, None), (True, reported["nodes"][1]["backlog"])] == [
             (node["answered"], node["backlog"]) for node in after["nodes"]
         ]
-        assert ["node node-a gave no answer: what it has is missing"] == after["notes"]
+        assert ["node node-a did not answer: its figures are missing"] == after["notes"]
 
 
 def _tenants(reported):

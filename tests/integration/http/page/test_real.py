@@ -99,7 +99,7 @@ async def test_killed_node_is_silent_until_its_partitions_are_taken_over(browser
             await expect(page.locator(".piece.owner-1")).to_have_count(4, timeout=30 * _S)
             await other.kill()
             await expect(rows.last).to_contain_text("no answer", timeout=30 * _S)
-            await expect(page.locator("#notes")).to_contain_text("node node-b gave no answer: what it has is missing")
+            await expect(page.locator("#notes")).to_contain_text("node node-b did not answer: its figures are missing")
             await expect(page.locator(".piece.owner-0")).to_have_count(8, timeout=30 * _S)
             await expect(rows).to_have_count(1)
 
@@ -116,7 +116,7 @@ async def test_partitions_without_owner_are_marked(browser, tmp_path):
             await other.kill()
             await world.etcd.put(names.key("online", "leader"), b'{"id": "somebody"}', lease=lease)
             await expect(page.locator(".piece.unowned")).to_have_count(4, timeout=30 * _S)
-            await expect(page.locator("#notes")).to_contain_text("4 of 8 partitions are owned by nobody")
+            await expect(page.locator("#notes")).to_contain_text("4 of 8 partitions are no owner")
             await expect(page.locator(".ring text").last).to_have_text("4 unowned")
 
 

@@ -37,7 +37,7 @@ async def test_row_shows_figures_and_wait_reason(seen, node):
         for text in ("13,692", "421", "Nodes", "2 partitions unowned"):
             await expect(totals).to_contain_text(text)
         await expect(page.locator("#notes")).to_have_text(
-            "2 of 128 partitions are owned by nobody: what waits there isn't known"
+            "2 of 128 partitions have no owner: their backlog isn't known"
         )
         node.shown = pictures.overview([pictures.tenant("acme", 12_000, "fairness")])
         await expect(hot.locator("td.backlog")).to_have_text("12,000")

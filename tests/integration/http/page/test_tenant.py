@@ -146,7 +146,7 @@ async def test_tenant_is_paused_and_resumed_with_token(seen, node):
     async with seen(node, "/#/tenant/acme", forgiven=REFUSED) as page:
         await page.get_by_role("button", name="Pause", exact=True).click()
         dialog = page.get_by_role("dialog")
-        await expect(dialog).to_contain_text("Nothing of acme is handed out any more until it is resumed.")
+        await expect(dialog).to_contain_text("No more messages of acme are handed out until it is resumed.")
         await page.keyboard.press("Escape")
         await expect(dialog).to_have_count(0)
         await expect(page.get_by_role("button", name="Pause", exact=True)).to_be_focused()

@@ -72,7 +72,7 @@ async def test_scale_counts_messages_end_to_end(url):
 async def test_failed_put_ends_run_with_reason(url):
     load = Load.of([tenant("acme", qps=1)], [Arrival(0, 0, 0, 1, 0)], 0)
     async with Putter(url, "bench-without-streams", load) as putter:
-        with pytest.raises(EvenlaneError, match="the scenario broke off: Lost: no stream takes this subject"):
+        with pytest.raises(EvenlaneError, match="the scenario was aborted: Lost: no stream takes this subject"):
             await putter.put(0)
 
 

@@ -212,9 +212,9 @@ async def test_wait_ends_with_end_of_node():
     await asyncio.sleep(0)
     history.break_off("node-a ended with status 1")
     history.break_off("node-b ended, too")
-    with pytest.raises(EvenlaneError, match="the scenario broke off: node-a ended with status 1"):
+    with pytest.raises(EvenlaneError, match="the scenario was aborted: node-a ended with status 1"):
         await waiting
-    with pytest.raises(EvenlaneError, match=r"waited 0 s in vain for nothing"):
+    with pytest.raises(EvenlaneError, match=r"waited 0 s for nothing without success"):
         await OwnershipHistory("127.0.0.1:1", "bench").until(lambda: False, 0, "nothing")
 
 

@@ -161,7 +161,7 @@ class TestErrors:
                 Unavailable,
                 "etcd at h:1 does not answer: UNKNOWN: y",
             ),
-            ("NOT_FOUND", "etcdserver: requested lease not found", LeaseGone, "knows the lease no more"),
+            ("NOT_FOUND", "etcdserver: requested lease not found", LeaseGone, "no longer knows the lease"),
             (
                 "RESOURCE_EXHAUSTED",
                 "etcdserver: mvcc: database space exceeded",

@@ -79,7 +79,7 @@ async def test_stop_is_idempotent_start_is_not_and_restart_keeps_port(tmp_path, 
     await one.stop()
     await one.kill()
     async with started(one):
-        with pytest.raises(RuntimeError, match="running already"):
+        with pytest.raises(RuntimeError, match="already running"):
             await one.start()
         before = one.port, one.pid
         await one.restart()
@@ -136,7 +136,9 @@ async def test_taken_port_is_reported_in_one_sentence(tmp_path, make):
         one = make(tmp_path, port=port)
         with pytest.raises(PortUnavailable) as failure:
             await one.start()
-    expected = f"port {port} on 127.0.0.1 is taken: choose another --{one.kind}-port, or stop what listens there"
+    expected = (
+        f"port {port} on 127.0.0.1 is in use: choose another --{one.kind}-port, or stop the process that listens there"
+    )
     assert expected == str(failure.value)
 
 

@@ -42,7 +42,7 @@ async def test_concurrent_pairs_get_distinct_ports(tmp_path):
 async def test_failed_start_of_one_stops_other(tmp_path, kind):
     with socket.create_server((ports.HOST, 0)) as occupant:
         both = Servers(tmp_path, fast=True, **{f"{kind}_port": occupant.getsockname()[1]})
-        with pytest.raises(PortUnavailable, match=f"is taken: choose another --{kind}-port"):
+        with pytest.raises(PortUnavailable, match=f"is in use: choose another --{kind}-port"):
             await both.start()
     assert (False, False) == (both.nats.running, both.etcd.running)
 
@@ -81,5 +81,5 @@ async def test_end_of_one_is_reported_in_sentence(tmp_path, kind):
         one = getattr(both, kind)
         os.kill(one.pid, signal.SIGKILL)
         sentence = await asyncio.wait_for(both.wait(), 10)
-        assert sentence.startswith(f"{one.title} ended by signal 9 (SIGKILL); it last said: ")
+        assert sentence.startswith(f"{one.title} ended by signal 9 (SIGKILL); its last output was: ")
         assert sentence.endswith(f"({one.log_path})")

@@ -154,7 +154,7 @@ async def test_other_protocol_at_address_is_reported():
     server = await asyncio.start_server(wait, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
     connection = Connection(NatsOptions((f"nats://127.0.0.1:{port}",), connect_timeout=0.3), "a test")
-    with pytest.raises(Unreachable, match=r"does not answer: TimeoutError; .* doesn't speak as NATS does"):
+    with pytest.raises(Unreachable, match=r"does not answer: TimeoutError; .* doesn't speak the NATS protocol"):
         await connection.open()
     server.close()
 
@@ -162,9 +162,9 @@ async def test_other_protocol_at_address_is_reported():
 @pytest.mark.parametrize(
     ("given", "sentence"),
     [
-        (("nats_ca",), "nats_ca: .*wrong holds no certificates in PEM that can be read"),
-        (("nats_cert", "nats_key"), "nats_cert and nats_key: .* are no certificate and its key in PEM"),
-        (("nats_creds_file",), "nats_creds_file: .*wrong holds no NATS credentials: a user's JWT, and the seed"),
+        (("nats_ca",), "nats_ca: .*wrong contains no readable certificates in PEM"),
+        (("nats_cert", "nats_key"), "nats_cert and nats_key: .* are not a certificate and its key in PEM"),
+        (("nats_creds_file",), "nats_creds_file: .*wrong contains no NATS credentials: a user's JWT and the seed"),
     ],
 )
 async def test_invalid_file_is_named(tmp_path, given, sentence):
@@ -187,7 +187,7 @@ def test_invalid_file_for_etcd_is_named(tmp_path, given):
 @pytest.mark.real
 async def test_port_of_nats_given_for_etcd_is_reported(nats_server):
     client = connections.etcd(Settings(etcd=(f"127.0.0.1:{nats_server.port}",)))
-    with pytest.raises(Exception, match="what listens there doesn't speak as etcd does"):
+    with pytest.raises(Exception, match="the server there doesn't speak the etcd protocol"):
         await client.status()
     await client.close()
 
@@ -236,7 +236,7 @@ async def test_credentials_file_logs_in(tmp_path):
     await server.start()
     try:
         await opened(Settings(nats=(server.url,), nats_creds_file=creds))
-        with pytest.raises(EvenlaneError, match="refuses: the log-in is wrong"):
+        with pytest.raises(EvenlaneError, match="refuses: the credentials are wrong"):
             await opened(Settings(nats=(server.url,)))
     finally:
         await server.stop()

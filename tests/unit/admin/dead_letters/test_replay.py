@@ -31,7 +31,7 @@ async def test_replayed_dead_letter_is_removed(place):
     result = await place.dead_letters.replay("acme", 2)
     assert (1, [], "") == (result.replayed, result.failed, result.stopped)
     assert ([1, 3], {"m1": 1}) == (place.dead(), place.queued())
-    with pytest.raises(NoSuchDeadLetter, match="isn't there any more"):
+    with pytest.raises(NoSuchDeadLetter, match="no longer exists"):
         await place.dead_letters.replay("acme", 2)
 
 
@@ -73,7 +73,7 @@ async def test_dead_letter_that_was_not_removed_is_stored_once():
             broken.setattr(place.store, "delete", lost)
             result = await client(place, timeout_s=0.3).replay("acme", rate=FAST)
         assert 0 == result.replayed
-        assert "its message is in its queue again, but the dead letter can't be removed" in result.failed[0].error
+        assert "its message is back in its queue, but the dead letter can't be removed" in result.failed[0].error
         assert result.stopped
         again = await place.dead_letters.replay("acme", rate=FAST)
         assert (3, [], {"m0": 1, "m1": 1, "m2": 1}) == (again.replayed, place.dead(), place.queued())
@@ -189,7 +189,7 @@ async def test_dead_letter_of_an_unknown_priority_stays(place):
     await place.fill(2)
     result = await place.dead_letters.replay("acme", rate=FAST)
     assert (2, [(1, "odd")]) == (result.replayed, [each[:2] for each in result.failed])
-    assert "its priority 'urgent' is none of this cluster's" in result.failed[0].error
+    assert "its priority 'urgent' is not one of this cluster's" in result.failed[0].error
     assert ([1], "") == (place.dead(), result.stopped)
 
 

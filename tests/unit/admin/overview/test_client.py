@@ -74,11 +74,11 @@ async def test_overview_combines_etcd_and_the_nodes_answers(etcd):
     ]
     assert ([0.5, 0.0, None], [3]) == ([node["cpu"] for node in shown["nodes"]], shown["unowned"])
     assert [("acme", 3)] == [(tenant["project"], tenant["backlog"]) for tenant in shown["tenants"]]
-    assert shown["notes"][0] == "node c gave no answer: what it has is missing"
+    assert shown["notes"][0] == "node c did not answer: its figures are missing"
 
 
 async def test_unknown_environment_raises(etcd):
-    with pytest.raises(EvenlaneError, match="environment 'onlien' is not there"):
+    with pytest.raises(EvenlaneError, match="environment 'onlien' does not exist"):
         await OverviewClient(etcd, "onlien", lambda: nullcontext(Line())).overview()
 
 

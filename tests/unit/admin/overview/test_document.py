@@ -127,7 +127,7 @@ def test_silent_node_has_null_figures_and_a_note():
     unknown = {"generation", "backlog", "in_flight", "slots", "arriving", "leaving", "lease_seconds"}
     unknown |= {"loop_lag_seconds", "settle_lag_seconds"}
     assert {None} == {silent[key] for key in unknown}
-    assert ["node b gave no answer: what it has is missing"] == whole["notes"]
+    assert ["node b did not answer: its figures are missing"] == whole["notes"]
     assert 4 == whole["totals"]["backlog"]
 
 
@@ -139,13 +139,17 @@ def test_node_between_two_sessions_has_no_process_stats():
 @pytest.mark.parametrize(
     ("fields", "names", "note"),
     [
-        ({"leader": None}, "a", "no node leads: nothing is planned"),
-        ({"owners": {0: "a"}}, "a", "7 of 8 partitions are owned by nobody: what waits there isn't known"),
-        ({}, "", "no node runs in environment 'online': `evenlane run --handler MODULE:FUNCTION --env online` starts"),
+        ({"leader": None}, "a", "no node is the leader: until one is, nothing is planned"),
+        ({"owners": {0: "a"}}, "a", "7 of 8 partitions have no owner: their backlog isn't known"),
+        (
+            {},
+            "",
+            "no node is running in environment 'online': `evenlane run --handler MODULE:FUNCTION --env online` starts",
+        ),
         (
             {},
             "abcdefghijklmn",
-            "nodes b, c, d, e, f, g, h, i, j, k and 3 more gave no answer: what they have",
+            "nodes b, c, d, e, f, g, h, i, j, k and 3 more did not answer: their figures are",
         ),
     ],
 )
@@ -156,8 +160,8 @@ def test_missing_leader_owners_or_answers_are_notes(fields, names, note):
 
 def test_backlog_that_is_still_read_is_a_note():
     notes = overview_document(cluster("a", "b"), NodeOverview("b", reading=1), NodeOverview("a", reading=4))["notes"]
-    assert ["node a still reads the backlog of 4 partitions: more may wait there than is told"] == notes[:1]
-    assert notes[1].startswith("node b still reads the backlog of a partition:")
+    assert ["node a is still reading the backlog of 4 partitions: more may wait there than is reported"] == notes[:1]
+    assert notes[1].startswith("node b is still reading the backlog of a partition:")
 
 
 def test_shown_project_that_may_be_in_another_nodes_rest_is_a_note():
@@ -165,7 +169,7 @@ def test_shown_project_that_may_be_in_another_nodes_rest_is_a_note():
     rest = Rest(3, [Band(1), Band(), Band()])
     one, other = NodeOverview("a", [row("acme", backlog=4)]), NodeOverview("b", [row("bolt", backlog=1)], rest)
     (note,) = overview_document(cluster("a", "b"), one, other)["notes"]
-    assert note.startswith("node b counts its least busy projects together: one that is shown may have more there")
+    assert note.startswith("node b counts its least busy projects together: a project shown here may have more")
     assert [] == overview_document(cluster("b"), other)["notes"]
     whole = [row("acme"), row("bolt")]
     assert [] == overview_document(cluster("a", "b"), NodeOverview("a", whole), NodeOverview("b", whole, rest))["notes"]

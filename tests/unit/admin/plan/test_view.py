@@ -98,9 +98,9 @@ def test_newest_generation_may_be_in_a_plan_only():
     [
         ("owners/2", b"{", "/evenlane/online/owners/2 is not valid"),
         ("owners/2", b'{"epoch": 1}', "/evenlane/online/owners/2 is not valid"),
-        ("owners/4", b'{"id": "a"}', "/evenlane/online/owners/4 is no partition"),
-        ("owners/-1", b'{"id": "a"}', "/evenlane/online/owners/-1 is no partition"),
-        ("owners/\u00b2", b'{"id": "a"}', "is no partition"),
+        ("owners/4", b'{"id": "a"}', "/evenlane/online/owners/4 is not a partition"),
+        ("owners/-1", b'{"id": "a"}', "/evenlane/online/owners/-1 is not a partition"),
+        ("owners/\u00b2", b'{"id": "a"}', "is not a partition"),
         ("nodes/a", b"\xff", "/evenlane/online/nodes/a is not valid"),
         ("plan/c", b'{"generation": "x", "partitions": []}', "/evenlane/online/plan/c is not valid"),
         ("leader", b"[]", "/evenlane/online/leader is not valid"),

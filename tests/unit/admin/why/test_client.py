@@ -138,7 +138,7 @@ async def test_backlog_of_unserved_partitions_is_unknown(etcd):
     empty = answer()
     empty.partitions = []
     document = await WhyClient(etcd, "online", lambda: nullcontext(Line(empty))).why("acme")
-    assert "not known: 0 wait at least" in document["forecast"]["sentence"]
+    assert "not known: at least 0 wait" in document["forecast"]["sentence"]
     assert ["no_owner"] == [reason["reason"] for reason in document["priorities"][0]["reasons"]]
 
 
@@ -157,7 +157,7 @@ async def test_deleted_topic_is_explained(etcd):
     ("arguments", "error", "sentence"),
     [
         (("a.b",), InvalidName, "project 'a.b' is not valid"),
-        (("acme", "urgent"), InvalidName, "priority 'urgent' is none of this cluster's"),
+        (("acme", "urgent"), InvalidName, "priority 'urgent' is not one of this cluster's"),
         (("acme", None, 0.0), ConfigError, "within must be more than 0 seconds"),
         (("nobody",), UnknownProject, "project 'nobody' has no topic"),
     ],
@@ -175,25 +175,27 @@ async def test_missing_or_silent_nodes_raise(etcd):
         await silent.why("acme")
     for number in range(16):
         await etcd.delete(names.key("online", "owners", number))
-    with pytest.raises(EvenlaneError, match="no_owner: no node runs"):
+    with pytest.raises(EvenlaneError, match="no_owner: no node is running"):
         await silent.why("acme")
     with pytest.raises(UnknownProject) as unknown:
         await silent.why("other")
     assert (
-        "project 'other' has no topic in environment 'online', and no node runs there, so nobody knows whether a"
-        " message of it waits: `evenlane topics set other --qps 100 --env online` makes one; if etcd has lost it,"
-        " `evenlane topics apply FILE --env online` brings it back"
+        "project 'other' has no topic in environment 'online', and no node is running there, so its"
+        " backlog isn't known: `evenlane topics set other --qps 100 --env online` creates one; if etcd has lost it,"
+        " `evenlane topics apply FILE --env online` restores it"
     ) == str(unknown.value)
 
 
 async def test_unknown_project_names_the_silent_nodes(etcd):
     """F3: they may have messages of it."""
     client = WhyClient(etcd, "online", lambda: nullcontext(Line(answer())), timeout_s=0.01)
-    makes = "`evenlane topics set nobody --qps 100 --env online` makes one"
-    with pytest.raises(UnknownProject, match=f", and no node has a message of it: {makes}"):
+    makes = "`evenlane topics set nobody --qps 100 --env online` creates one"
+    with pytest.raises(UnknownProject, match=f", and no node has any of its messages: {makes}"):
         await client.why("nobody")
     await etcd.put(names.key("online", "owners", 7), b'{"id": "b"}')
-    with pytest.raises(UnknownProject, match=f"that answered have no message of it; no answer came from b: {makes}"):
+    with pytest.raises(
+        UnknownProject, match=f"that answered have none of its messages; no answer came from b: {makes}"
+    ):
         await client.why("nobody")
 
 
@@ -206,7 +208,9 @@ async def troubled(etcd, *nodes, kind="topics"):
         await etcd.put(names.key("online", "nodes", node), record_of(record))
 
 
-LOST = "etcd has lost the project's topic, which stays in force on {}: `evenlane topics apply FILE --env online` brings"
+LOST = (
+    "etcd has lost the project's topic, which stays in effect on {}: `evenlane topics apply FILE --env online` restores"
+)
 
 
 @pytest.mark.parametrize("is_in_etcd", [True, False], ids=["trouble", "before the trouble is in etcd"])
@@ -252,6 +256,9 @@ async def test_quota_of_a_topic_that_may_be_lost_is_unknown(etcd):
     document = await WhyClient(etcd, "online", lambda: nullcontext(Line(answer(7, "paused")))).why("acme", within=60.0)
     assert None is document["rates"]["quota"]
     assert "its quota isn't known" in document["rates"]["sentence"]
-    assert "etcd has no topic of the project, and has lost topics: if its own is one of them" in document["notes"][-1]
+    assert (
+        "etcd has no topic for the project, and has lost topics: if the project's is one of them"
+        in document["notes"][-1]
+    )
     assert "topics set" not in str(document)
     assert "no quota" not in str(document)

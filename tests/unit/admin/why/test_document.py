@@ -121,14 +121,14 @@ def test_document_by_hand():
         ],
         "rates": {
             "arriving": None, "handled": None, "failed": None, "quota": 100.0, "measured_seconds": None,
-            "sentence": "not known, as what waits on c isn't told; a quota of 100/s",
+            "sentence": "not known, as the backlog on c isn't reported; a quota of 100/s",
         },
         "forecast": {
             "gone_in_seconds": None,
-            "sentence": "not known: 1,000 wait at least, and what waits on c isn't told",
+            "sentence": "not known: at least 1,000 wait, and the backlog on c isn't reported",
             "within_seconds": 10.0,
             "qps_to_clear_within": None,
-            "within_sentence": "not known, as what waits on c isn't told",
+            "within_sentence": "not known, as the backlog on c isn't reported",
             "command": None,
         },
         "nodes": [
@@ -136,7 +136,7 @@ def test_document_by_hand():
             {"id": "b", "answered": True, "waiting": 0},
             {"id": "c", "answered": False, "waiting": None},
         ],
-        "notes": ["no answer came from c: what waits there is missing here"],
+        "notes": ["no answer came from c: the backlog there is missing here"],
     } == shown  # fmt: skip
 
 
@@ -167,7 +167,7 @@ def test_rates_are_unknown_if_one_node_does_not_know_them():
     answers = [known, answer(node="b", rates=UNKNOWN)]
     shown = document(question(within=10.0), answers)
     assert [None] * 3 == [shown["rates"][name] for name in ("arriving", "handled", "failed")]
-    why = "rates are measured anew, as partitions have just changed hands"
+    why = "rates are being measured again, as partitions have just moved"
     assert f"not known yet: {why}; a quota of 100/s" == shown["rates"]["sentence"]
     assert (None, f"not known yet: 1,000 wait, and {why}") == (
         shown["forecast"]["gone_in_seconds"], shown["forecast"]["sentence"],
@@ -179,11 +179,11 @@ def test_rates_are_unknown_if_one_node_does_not_know_them():
 def test_rates_are_unknown_if_a_group_has_no_owner():
     """X7."""
     shown = document(question(unserved=4), [answer(QueueView("mid", 0, 5), rates=Rates(10.0, 60.0, 0.0, 1.0))])
-    missing = "what waits in partitions that no node serves isn't told"
+    missing = "the backlog in partitions that no node serves isn't reported"
     assert (None, f"not known, as {missing}; a quota of 100/s") == (
         shown["rates"]["arriving"], shown["rates"]["sentence"],
     )  # fmt: skip
-    assert f"not known: 5 wait at least, and {missing}" == shown["forecast"]["sentence"]
+    assert f"not known: at least 5 wait, and {missing}" == shown["forecast"]["sentence"]
 
 
 def test_selection_of_a_priority_leaves_the_totals():
@@ -206,7 +206,7 @@ def test_no_forecast_with_an_unknown_backlog():
     for unknown in (question(unserved=3), question(silent=["c"])):
         forecast = document(unknown, [answer()])["forecast"]
         assert forecast["gone_in_seconds"] is None
-        assert forecast["sentence"].startswith("not known: 0 wait at least")
+        assert forecast["sentence"].startswith("not known: at least 0 wait")
 
 
 def test_waited_seconds_of_nodes_add_up():
@@ -250,7 +250,7 @@ def test_paused_topic_has_a_forecast_for_its_resumption():
 def test_project_without_a_topic_has_a_note_with_the_command():
     shown = document(question(topic=None), [answer(QueueView("mid", 0, 5, reason="paused"))])
     assert (None, None) == (shown["rates"]["quota"], shown["forecast"]["gone_in_seconds"])
-    assert ["the project has no topic: `evenlane topics set acme --qps 100 --env online` makes one"] == shown["notes"]
+    assert ["the project has no topic: `evenlane topics set acme --qps 100 --env online` creates one"] == shown["notes"]
 
 
 def test_higher_quota_helps_lower_priorities():
@@ -266,7 +266,7 @@ def test_notes_and_command_name_failures_and_the_environment():
         answer(QueueView("mid", 0, 5_000, reason="quota"), notes=["it is late"], rates=Rates(0.0, 1.0, 2.5, 1.0))
     ]
     shown = document(question(env="sandbox", within=100.0), answers)
-    expected = ["node a: it is late", "of what was taken, 2.5/s failed or expired; what is retried comes back"]
+    expected = ["node a: it is late", "of the messages taken, 2.5/s failed or expired; the retried ones come back"]
     assert expected == shown["notes"]
     shown = document(question(env="sandbox", within=40.0), answers)
     assert "evenlane topics set acme --qps 125 --env sandbox" == shown["forecast"]["command"]

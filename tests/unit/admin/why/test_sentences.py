@@ -24,9 +24,9 @@ def test_sentences_name_the_topics_numbers():
     alone = topic(qps=100.0, borrow=False)
     assert "the topic's 100 msg/s, or the 10 of the group are used up" == _sentence("quota", topic=alone)
     own = _sentence("concurrency", topic=topic(concurrency=7))
-    assert own.endswith("all of the 7 messages in flight that it may have")
+    assert own.endswith("its maximum of 7 messages in flight")
     pushed = topic(concurrency=7, push={"concurrency": 3})
-    assert "all of the 3 messages in flight that it may have on a node" in _sentence("concurrency", topic=pushed)
+    assert "its maximum of 3 messages in flight on a node" in _sentence("concurrency", topic=pushed)
 
 
 def test_quota_sentence_names_the_share_of_a_node():

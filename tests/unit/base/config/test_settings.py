@@ -107,10 +107,10 @@ def test_variables_of_a_kubernetes_service_named_evenlane_are_ignored(folder):
         ),
         ("nats", "nats://a:99999", "'nats://a:99999' is not a NATS address"),
         ("nats", "nats://a:1/b", "'nats://a:1/b' is not a NATS address"),
-        ("nats", ",", "'' is not a text"),
+        ("nats", ",", "'' is not a string"),
         ("nats", [], "'[]' has 0 elements instead of 1 to 64"),
         ("nats", "a,a", "'a,a' names an element twice"),
-        ("nats", 5, "'5' is neither a list nor a text like a,b"),
+        ("nats", 5, "'5' is neither a list nor a string like a,b"),
         ("etcd", "a", "'a' is not an etcd address: write HOST:PORT, such as 127.0.0.1:2379"),
         ("etcd", "http://a:2379", "'http://a:2379' is not an etcd address"),
         ("etcd", "a:0", "'a:0' is not an etcd address"),
@@ -141,7 +141,7 @@ def test_variables_of_a_kubernetes_service_named_evenlane_are_ignored(folder):
         ("push_ca", "/nowhere/ca.pem", "'/nowhere/ca.pem' is not a file"),
         ("push_private", "yes", "'yes' is not true or false"),
         ("push_private", 1, "'1' is not true or false"),
-        ("nats_user", " ", "' ' is not a text"),
+        ("nats_user", " ", "' ' is not a string"),
         ("partitions", 65_537, "'65537' is not a whole number from 1 to 65536"),
         ("priorities", "a,b,c,d,e,f,g,h,i", "has 9 elements instead of 1 to 8"),
         ("priorities", "high,HI_GH", "priority 'HI_GH' is not valid"),
@@ -174,7 +174,7 @@ def test_unreadable_or_malformed_file_is_refused(folder):
     broken = written(folder / "b.toml", "env = = 1")
     assert f"file {broken} is not TOML in UTF-8: " in refusal(config=broken)
     (folder / "latin.toml").write_bytes(b'env = "\xe9"')
-    assert "latin.toml is not TOML in UTF-8: it is no UTF-8 text" in refusal(config=folder / "latin.toml")
+    assert "latin.toml is not TOML in UTF-8: it isn't UTF-8 text" in refusal(config=folder / "latin.toml")
     marked = written(folder / "bom.toml", '\ufeffenv = "online"')
     assert f"file {marked} begins with a byte order mark (BOM): save it as UTF-8 without one" == refusal(config=marked)
 
@@ -225,7 +225,7 @@ def test_secret_is_read_from_its_file_on_each_use(folder):
     written(path, "second\n")
     assert "second" == settings.nats_password()
     written(path, "\n")
-    with pytest.raises(ConfigError, match=r"nats_password_file: .* is empty and should hold the password"):
+    with pytest.raises(ConfigError, match=r"nats_password_file: .* is empty: it must hold the password"):
         settings.nats_password()
     path.unlink()
     with pytest.raises(ConfigError, match=r"etcd_password_file: .* can't be read"):

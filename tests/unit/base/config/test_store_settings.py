@@ -41,7 +41,7 @@ def test_settings_in_one_layer_must_agree(folder):
     [
         ("memory://a b", "'memory://a b' is not a store: write memory:// or memory://NAME"),
         ("memory:", "'memory:' is not a store: write memory://"),
-        ("memory://,a:1", "names several stores: memory:// stands alone"),
+        ("memory://,a:1", "names several stores: memory:// can't be combined with others"),
         ("http://a:1", "'http://a:1' is not a NATS address: write nats://HOST:PORT"),
     ],
 )

@@ -20,7 +20,7 @@ def test_difference_is_logged_once_and_shown_until_it_ends():
     assert [("etcd has forgotten what it knew of owners", "etcd has none of 2 owner keys of this node")] == [
         (line["event"], line["reason"]) for line in logs
     ]
-    assert "it differs from etcd about what it owns, and joins anew: etcd knows nothing of its lease" == (
+    assert "it disagrees with etcd about what it owns, and rejoins: etcd knows nothing of its lease" == (
         troubles.not_ready
     )
     ownership.left()

@@ -63,7 +63,7 @@ class TestJoining:
             first, second = make_lease(ttl=1), make_lease(ttl=1)
             await first.lease.join()
             began = asyncio.get_running_loop().time()
-            with pytest.raises(EvenlaneError, match="'a' runs already"):
+            with pytest.raises(EvenlaneError, match="'a' is already running"):
                 await second.lease.join()
             assert asyncio.get_running_loop().time() - began < 3
             assert (NodeRecord(), first.lease.id) == await first.record()
@@ -86,7 +86,7 @@ class TestJoining:
         """It was put by hand and never expires."""
         async with leases() as make_lease:
             await make_lease.etcd.put(key("nodes", "a"), b"\xff")
-            with pytest.raises(EvenlaneError, match="runs already"):
+            with pytest.raises(EvenlaneError, match="is already running"):
                 await make_lease(ttl=1).lease.join()
 
 

@@ -115,7 +115,7 @@ async def test_lease_that_ends_before_its_time_is_a_difference():
         await asyncio.sleep(2.5)
         one.lease.look()
         await until(lambda: one.lost)
-        assert ["etcd knows nothing of its lease, which it renewed 2.5 s ago"] == one.lost == one.differences
+        assert ["etcd does not know its lease, which it renewed 2.5 s ago"] == one.lost == one.differences
 
 
 @in_virtual_time

@@ -20,13 +20,13 @@ def test_no_topic_is_lost_at_first(lost):
 
 def test_sentence_names_the_only_topic(lost):
     lost.add({"acme"})
-    assert "misses 1 topic in etcd, which had it (acme): `evenlane topics apply FILE` brings it back" == lost.sentence
+    assert "misses 1 topic in etcd, which had it (acme): `evenlane topics apply FILE` restores it" == lost.sentence
 
 
 def test_sentence_names_five_of_many_topics(lost):
     lost.add({"c", "b", "a", "e", "d"})
     assert (
-        "misses 5 topics in etcd, which had them (a, b, c, d, e): `evenlane topics apply FILE` brings them back"
+        "misses 5 topics in etcd, which had them (a, b, c, d, e): `evenlane topics apply FILE` restores them"
         == lost.sentence
     )
     lost.add({"aa"})

@@ -214,7 +214,9 @@ class TestLimit:
         await template(etcd, limit=3)
         for number in range(3):
             await provisioner.make(f"dev-{number}")
-        with pytest.raises(UnknownProject, match="template 'dev' makes none for it, as 3 that it made are there"):
+        with pytest.raises(
+            UnknownProject, match="template 'dev' creates none for it, as it has reached its limit of 3"
+        ):
             await provisioner.make("dev-3")
         assert 3 == len(await topics(etcd))
 

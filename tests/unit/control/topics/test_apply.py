@@ -221,7 +221,7 @@ class TestCarryOut:
         await etcd.put(ordered.key, ordered.value.replace(b'"ordered":false', b'"ordered":true'))
         outcome = await apply_plan.carry_out(rows)
         assert (["b"], ["a"]) == (outcome.written, list(outcome.refused))
-        assert "qps of this ordered topic can be 300 at the most" in outcome.refused["a"]
+        assert "qps of this ordered topic can be at most 300" in outcome.refused["a"]
 
     async def test_etcd_failure_is_reported_with_the_written_topics(self, apply_plan, etcd, monkeypatch):
         """Fault 11."""

@@ -67,7 +67,7 @@ async def test_removed_groups_drain_without_a_leader(topic_client):
     [
         ({}, "topic acme: qps is missing: a topic needs its messages per second"),
         ({"qps": -1}, "topic acme: qps must be a number from 0.01 to 1,000,000, not -1"),
-        ({"qps": 100, "qsp": 1}, "topic acme: qsp is no field of a topic"),
+        ({"qps": 100, "qsp": 1}, "topic acme: qsp is not a field of a topic"),
         ({"qps": 1_000, "groups": 2}, "topic acme: groups must be at least 7 for 1,000 QPS"),
         ({"qps": 1, "spread": 1_000}, "topic acme: spread must be at most 128"),
     ],
@@ -143,7 +143,7 @@ async def test_deleted_topic_is_kept_paused_and_can_be_recreated(topic_client):
         status.spec, status.in_effect.topic.state, status.in_effect.deleted, status.accepted, status.revision,
     )  # fmt: skip
     assert status == await topic_client.get("acme")
-    with pytest.raises(EvenlaneError, match="topic acme was deleted already: puts are refused, and what waits is kept"):
+    with pytest.raises(EvenlaneError, match="topic acme was already deleted: puts are refused, and waiting messages"):
         await topic_client.delete("acme")
     with pytest.raises(InvalidTopic, match="topic acme was deleted and is paused: `evenlane topics resume acme"):
         await topic_client.change("acme", {"state": "paused"}, known=True)
@@ -178,7 +178,7 @@ async def test_deleted_topic_continues_to_drain(topic_client):
     await topic_client.change("acme", {"qps": 200, "state": "draining"})
     gone = (await topic_client.delete("acme")).in_effect
     assert ("draining", True) == (gone.topic.state, gone.deleted)
-    with pytest.raises(EvenlaneError, match="deleted already: puts are refused, what waits is still handled"):
+    with pytest.raises(EvenlaneError, match="already deleted: puts are refused, waiting messages are still handled"):
         await topic_client.delete("acme")
 
 
@@ -201,7 +201,7 @@ class TestIfRevision:
             ann.delete("acme", if_revision=seen.revision),
             ann.change("acme", {"qps": 3}, if_revision=0),
         ):
-            with pytest.raises(EvenlaneError, match=f"its wish is at revision {now.revision}, by bob@host: look at"):
+            with pytest.raises(EvenlaneError, match=f"its spec is at revision {now.revision}, by bob@host: check it"):
                 await change
         assert 2 == (await ann.get("acme")).in_effect.topic.qps
 
@@ -211,7 +211,7 @@ class TestIfRevision:
         with pytest.raises(EvenlaneError, match=f"at revision {now}, whose author is unknown"):
             await topic_client.change("acme", {"qps": 3}, if_revision=seen.revision)
         await etcd.delete(names.key("online", "topics", "acme"))
-        with pytest.raises(EvenlaneError, match="there is no wish for it"):
+        with pytest.raises(EvenlaneError, match="there is no spec for it"):
             await topic_client.change("acme", {"qps": 3}, if_revision=seen.revision)
 
     async def test_one_of_many_concurrent_changes_is_accepted(self, topic_client):
@@ -289,7 +289,7 @@ async def test_invalid_or_unknown_project_raises(topic_client):
         await topic_client.change("a/b", {"qps": 1})
     with pytest.raises(InvalidName):
         await topic_client.get("")
-    with pytest.raises(UnknownProject, match="`evenlane topics set nobody --qps 100 --env online` makes one"):
+    with pytest.raises(UnknownProject, match="`evenlane topics set nobody --qps 100 --env online` creates one"):
         await topic_client.get("nobody")
 
 

@@ -145,7 +145,7 @@ class TestNotes:
         await etcd.topic_client.change("acme", {"qps": 100})
         await etcd.topic_client.delete("acme")
         assert b"{}\n" == await etcd.export()
-        assert {"acme": "it is deleted and not in the file, which would make it anew"} == await etcd.notes()
+        assert {"acme": "it is deleted and not in the file, which would recreate it"} == await etcd.notes()
 
     async def test_topic_in_effect_replaces_an_invalid_spec(self, etcd, file):
         await etcd.topic_client.change("acme", {"qps": 100, "ttl": 60, "state": "paused"})
@@ -154,7 +154,7 @@ class TestNotes:
         after = Etcd()
         await after.apply(file, await etcd.export())
         assert before == await after.in_effect()
-        assert (await etcd.notes())["acme"].endswith("not -1): the file has what is in force")
+        assert (await etcd.notes())["acme"].endswith("not -1): the file has the topic in effect")
 
     @pytest.mark.parametrize("project", ["bad", "no name"])
     async def test_invalid_spec_without_a_topic_is_left_out_with_a_note(self, etcd, project):
@@ -165,4 +165,4 @@ class TestNotes:
     async def test_corrupted_topic_without_a_spec_is_left_out_with_a_note(self, etcd):
         await etcd.put("accepted", "acme", b"\xff")
         assert b"{}\n" == await etcd.export()
-        assert "is not JSON: it is no UTF-8 text" in (await etcd.notes())["acme"]
+        assert "is not JSON: it isn't UTF-8 text" in (await etcd.notes())["acme"]

@@ -12,7 +12,7 @@ from evenlane.engine.errors import ConfigError
     ("name", "text", "sentence"),
     [
         ("t.json", "{", "t.json is not JSON: "),
-        ("t.json", '{"acme": {"qps": 1}, "acme": {"qps": 2}}', "acme is there twice"),
+        ("t.json", '{"acme": {"qps": 1}, "acme": {"qps": 2}}', "acme is given twice"),
         (
             "t.json",
             "\ufeff{}",
@@ -51,7 +51,7 @@ def test_toml_on_stdin_may_begin_with_a_table(monkeypatch):
         ("t.json", '{"acme": 5}', "acme", 'must be an object such as {"qps": 100}'),
         ("t.json", '{"a b": {"qps": 1}}', "a b", "project 'a b' is not valid"),
         ("t.json", '{"acme": {"qps": NaN}}', "acme", "qps must be a number from 0.01 to 1,000,000, not NaN"),
-        ("t.toml", "[acme]\nqpss = 1", "acme", "qpss is no field of a topic"),
+        ("t.toml", "[acme]\nqpss = 1", "acme", "qpss is not a field of a topic"),
         ("t.toml", "[acme]\nqps = 2026-01-01", "acme", "qps must be a number"),
     ],
 )

@@ -253,6 +253,6 @@ class TestDamageBetweenLeaders:
             await topic_client.change("other", {"qps": 1})
             status = await topic_client.get("acme")
             assert b"rubbish" == await value(etcd)
-            assert "what was accepted can't be read (it is not JSON" in status.reason
-            assert status.reason.endswith("and there is no wish to make it from")
+            assert "the accepted value can't be read (it is not JSON" in status.reason
+            assert status.reason.endswith("and there is no spec to restore it from")
             assert (await topic_client.change("acme", {"qps": 5})).accepted

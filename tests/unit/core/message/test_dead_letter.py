@@ -138,7 +138,7 @@ def test_inactive_group_is_replaced_by_that_of_key_or_id(key, by):
 @pytest.mark.parametrize(
     ("dead_letter", "sentence"),
     [
-        (stored(priority="urgent"), "its priority 'urgent' is none of this cluster's: high, mid, low"),
+        (stored(priority="urgent"), "its priority 'urgent' is not one of this cluster's: high, mid, low"),
         (stored(Evenlane_Subject=""), "which queue of acme it came from, but ''"),
         (stored(Evenlane_Subject="lanes.online.3.other.0.mid"), "but 'lanes.online.3.other.0.mid'"),
         (stored(Evenlane_Subject="lanes.sandbox.3.acme.0.mid"), "but 'lanes.sandbox.3.acme.0.mid'"),

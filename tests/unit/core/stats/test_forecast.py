@@ -193,8 +193,8 @@ def test_once_resumed_needs_a_paused_backlog():
     [
         # 20/s arrive, plus 1,000 / 10 s = 100/s
         ({}, 10.0, QuotaForecast(120, "--qps 120", "120 QPS would clear it within 10s")),
-        ({}, 3.0, QuotaForecast(None, "", "no quota clears it within 3s: one group holds 500 messages and may "
-                                  "have 150 QPS at the most, which takes 3.3s")),
+        ({}, 3.0, QuotaForecast(None, "", "no quota clears it within 3s: one group holds 500 messages and may have "
+                                        "at most 150 QPS, which takes 3.3s")),
         ({}, 600.0, QuotaForecast(22, "", "the quota of 100 QPS is enough to clear it within 10m")),
         ({"waiting": 0}, 10.0, QuotaForecast(None, "", "nothing waits: no other quota is needed")),
         ({"reason": "fairness"}, 10.0,

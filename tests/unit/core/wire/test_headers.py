@@ -65,7 +65,7 @@ def test_reserved_header_is_refused(name):
 
 @pytest.mark.parametrize("text", ["a\r\nNats-Rollup: all", "a\nb", "\x00", "\x7f", None, 7, b"x"])
 def test_header_value_must_be_a_single_line_of_text(text):
-    with pytest.raises(InvalidName, match="no single line of text"):
+    with pytest.raises(InvalidName, match="not a single line of text"):
         h.check_user({"A": text})
 
 

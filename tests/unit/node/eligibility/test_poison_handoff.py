@@ -112,7 +112,7 @@ async def test_takeover_refuses_a_holder_that_etcd_lost(world):
     """O, F3: the key with its held messages may be lost, too, and their handlers may run."""
     await world.crash(await world.opened("b", 2, world.handoff_record))
     c = await world.bare("c")
-    with pytest.raises(UnknownEpoch, match="are held by an owner of epoch 1, that etcd has forgotten") as found:
+    with pytest.raises(UnknownEpoch, match="are held by an owner of epoch 1, which etcd no longer knows") as found:
         await c.owned.open(P, 3, (), {PastOwner(2, 0)})
     assert (1, 0, {}) == (found.value.epoch, found.value.lease, c.partitions)
     assert {1: 1} == await world.held_in_log()

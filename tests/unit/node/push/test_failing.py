@@ -76,9 +76,9 @@ class TestFailure:
         ("answered", "words"),
         [
             (b"", "the connection was closed without an answer"),
-            (b"SSH-2.0-OpenSSH_9.2\r\n\r\n", "the answer is no HTTP"),
-            (b"HTTP/1.1 200 OK\r\nA: " + b"x" * 100_000 + b"\r\n\r\n", "the answer is no HTTP"),
-            (b"HTTP/1.1 OK\r\n\r\n", "the answer is no HTTP"),
+            (b"SSH-2.0-OpenSSH_9.2\r\n\r\n", "the answer isn't HTTP"),
+            (b"HTTP/1.1 200 OK\r\nA: " + b"x" * 100_000 + b"\r\n\r\n", "the answer isn't HTTP"),
+            (b"HTTP/1.1 OK\r\n\r\n", "the answer isn't HTTP"),
         ],
     )
     async def test_malformed_answer_fails_the_attempt(self, pusher, answered, words):
@@ -172,7 +172,7 @@ class TestBreaker:
                 await failed(pusher, pushed)
             error = await paused(pusher, pushed)
             assert (1.0, 5) == (error.after, len(receiver.seen))
-            assert f"{receiver.url} has failed again and again" in str(error)
+            assert f"{receiver.url} has failed repeatedly" in str(error)
             clock[0] += 1_000_000_000
             await failed(pusher, pushed)
             assert 2.0 == (await paused(pusher, pushed)).after

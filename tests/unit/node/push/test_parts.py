@@ -126,7 +126,12 @@ class TestSecretFiles:
 
     @pytest.mark.parametrize(
         ("content", "reason"),
-        [(None, "there is no such file"), (b"", "it is empty"), (b"\xff", "no text"), (b"whsec_!!", "not base64")],
+        [
+            (None, "there is no such file"),
+            (b"", "it is empty"),
+            (b"\xff", "isn't UTF-8 text"),
+            (b"whsec_!!", "not base64"),
+        ],
     )
     def test_error_of_an_unusable_secret_is_one_sentence(self, tmp_path, content, reason):
         if content is not None:

@@ -22,7 +22,7 @@ class TestPrivateAddresses:
     async def test_loopback_is_refused_by_default(self, receiver, public, host):
         port = receiver.url.rpartition(":")[2]
         error = await failed(public, message(f"http://{host}:{port}/"))
-        assert "is not a public address, and this node pushes to no other (push_private)" in str(error)
+        assert "is not a public address, and this node pushes only to those (push_private)" in str(error)
         assert [] == receiver.seen
 
     @pytest.mark.parametrize("host", ["169.254.169.254", "10.0.0.1", "[fd00:ec2::254]", "192.168.0.1"])
@@ -88,5 +88,5 @@ class TestTls:
 
     def test_invalid_push_ca_is_rejected_at_start(self, tmp_path):
         (tmp_path / "ca.pem").write_text("x")
-        with pytest.raises(ConfigError, match=r"push_ca: .*ca\.pem holds no certificates in PEM"):
+        with pytest.raises(ConfigError, match=r"push_ca: .*ca\.pem contains no readable certificates in PEM"):
             Pusher(Settings(push_ca=tmp_path / "ca.pem"))

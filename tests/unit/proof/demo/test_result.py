@@ -50,10 +50,13 @@ def test_times_are_medians_and_counts_are_sums():
     [
         (result(), None),
         (result(hot_p99=[80.0]), None),
-        (result(hot_p99=[80.5]), "the isolation isn't shown: with hot the victims' p99 was 2.01 times that without"),
+        (result(hot_p99=[80.5]), "the isolation isn't shown: with hot, the victims' p99 was 2.01 times that without"),
         (result(in_time=95), None),
-        (result(in_time=94), "the isolation isn't shown: with hot 94.0% of the victims' messages were handled in time"),
-        (result(hot_p99=[None], in_time=0), "the isolation isn't shown: of the victims' messages too few"),
+        (
+            result(in_time=94),
+            "the isolation isn't shown: with hot, 94.0% of the victims' messages were handled in time",
+        ),
+        (result(hot_p99=[None], in_time=0), "the isolation isn't shown: too few of the victims' messages were handled"),
         (result(ledger=Ledger(put=1234, lost=1234)), "3,702 messages are lost"),
         (result(control=(None, 0)), None),
     ],
@@ -82,5 +85,5 @@ def test_output_fits_into_80_columns(control):
 def test_failure_replaces_the_verdict():
     shown = io.StringIO()
     Console(file=shown, width=80).print(closing(result(in_time=10)))
-    assert "The isolation isn't shown: with hot 10.0%" in shown.getvalue()
+    assert "The isolation isn't shown: with hot, 10.0%" in shown.getvalue()
     assert "Hot put" not in shown.getvalue()

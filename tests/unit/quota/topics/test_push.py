@@ -65,7 +65,7 @@ def test_url_is_kept_unchanged(url):
 @pytest.mark.parametrize(
     ("url", "reason"),
     [
-        (None, "must be a text"), (5, "must be a text"), (["http://a"], "must be a text"), ("", "in ASCII"),
+        (None, "must be a string"), (5, "must be a string"), (["http://a"], "must be a string"), ("", "in ASCII"),
         ("x", "must begin with http"), ("//a", "must begin with http"), ("a.example/x", "must begin with http"),
         ("ftp://a", "must begin with http"), ("file:///etc/passwd", "must begin with http"),
         ("http:a", "must begin with http"), ("javascript:alert(1)", "must begin with http"),
@@ -98,7 +98,7 @@ def test_password_in_a_url_is_never_shown(url):
     ("parts", "field", "reason"),
     [
         ({}, "push.url", "is missing"),
-        ({"url": URL, "retries": 3}, "push.retries", "is unknown: there are url, timeout"),
+        ({"url": URL, "retries": 3}, "push.retries", "is unknown: the fields are url, timeout"),
         ({"url": URL, "timeout": 0}, "push.timeout", "must be a number from 0.01 to 3,600"),
         ({"url": URL, "timeout": True}, "push.timeout", "must be a number"),
         ({"url": URL, "timeout": None}, "push.timeout", "must be a number"),
@@ -110,13 +110,13 @@ def test_password_in_a_url_is_never_shown(url):
         ({"url": URL, "secret_ref": ".."}, "push.secret_ref", "must be the name of a file"),
         ({"url": URL, "secret_ref": "a\x00"}, "push.secret_ref", "must be the name of a file"),
         ({"url": URL, "headers": [["a", "b"]]}, "push.headers", "must be an object"),
-        ({"url": URL, "headers": {"a b": "c"}}, "push.headers.a b", "is no name of a header"),
-        ({"url": URL, "headers": {"": "c"}}, "push.headers.", "is no name of a header"),
+        ({"url": URL, "headers": {"a b": "c"}}, "push.headers.a b", "is not a header name"),
+        ({"url": URL, "headers": {"": "c"}}, "push.headers.", "is not a header name"),
         ({"url": URL, "headers": {"A": "b\r\nC: d"}}, "push.headers.A", "must be a single line"),
-        ({"url": URL, "headers": {"A": "b "}}, "push.headers.A", "no blanks around it"),
+        ({"url": URL, "headers": {"A": "b "}}, "push.headers.A", "without blanks around it"),
         ({"url": URL, "headers": {"A": 5}}, "push.headers.A", "must be a single line"),
         ({"url": URL, "headers": {"A": "x" * 4_097}}, "push.headers.A", "up to 4,096"),
-        ({"url": URL, "headers": {"A": "1", "a": "2"}}, "push.headers.a", "is there twice"),
+        ({"url": URL, "headers": {"A": "1", "a": "2"}}, "push.headers.a", "is given twice"),
         ({"url": URL, "headers": {f"A{n}": "1" for n in range(33)}}, "push.headers", "at most 32"),
     ],
 )

@@ -34,7 +34,7 @@ class TestRead:
             (b'{"match": "dev-*", "topic": {}}', "topic.qps", "is missing"),
             (b'{"match": "dev-*", "topic": {"qps": -1}}', "topic.qps", "must be a number from 0.01"),
             (b'{"match": "dev-*", "topic": {"qps": NaN}}', "topic.qps", "must be a number from 0.01"),
-            (b'{"match": "dev-*", "topic": {"qps": 1, "colour": null}}', "topic.colour", "is no field of a topic"),
+            (b'{"match": "dev-*", "topic": {"qps": 1, "colour": null}}', "topic.colour", "is not a field of a topic"),
             (b'{"match": "dev-*", "topic": {"qps": 1, "state": "draining"}}', "topic.state", "can't be draining"),
             (b'{"match": "dev.*", "topic": {"qps": 1}}', "match", "must be 1 to 64 letters"),
             (b'{"match": "", "topic": {"qps": 1}}', "match", "must be 1 to 64 letters"),
@@ -42,8 +42,8 @@ class TestRead:
             (b'{"match": "[ab]", "topic": {"qps": 1}}', "match", "must be 1 to 64 letters"),
             (b'{"match": "a", "topic": {"qps": 1}, "limit": 0}', "limit", "must be a whole number from 1"),
             (b'{"match": "a", "topic": {"qps": 1}, "limit": true}', "limit", "must be a whole number from 1"),
-            (b'{"match": "a", "match": "b", "topic": {"qps": 1}}', "match", "is there twice"),
-            (b'{"match": "a", "topic": {"qps": 1}, "x": 1}', "x", "is no field of a template"),
+            (b'{"match": "a", "match": "b", "topic": {"qps": 1}}', "match", "is given twice"),
+            (b'{"match": "a", "topic": {"qps": 1}, "x": 1}', "x", "is not a field of a template"),
         ],
     )
     def test_invalid_template_is_refused_with_field_and_reason(self, raw, field, reason):

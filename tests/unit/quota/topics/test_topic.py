@@ -119,7 +119,7 @@ class TestComplete:
         with pytest.raises(TopicError) as caught:
             topic_of({"qps": 1_000, "groups": 6})
         assert str(caught.value) == (
-            "groups must be at least 7 for 1,000 QPS, as one group may have 150 at the most, not 6"
+            "groups must be at least 7 for 1,000 QPS, as one group may have at most 150, not 6"
         )
 
     def test_spread_above_the_number_of_partitions_is_refused(self):

@@ -187,7 +187,7 @@ def test_no_nodes_give_no_owners(strategy):
 
 
 def test_unknown_strategy_is_refused():
-    with pytest.raises(ValueError, match="'modulo' is unknown: there are bounded-ring, range, round-robin"):
+    with pytest.raises(ValueError, match="'modulo' is unknown: the strategies are bounded-ring, range, round-robin"):
         place(["a"], [1.0], {}, "modulo")
 
 

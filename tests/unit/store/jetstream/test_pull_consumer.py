@@ -16,8 +16,8 @@ class TestBegin:
             (0, {}, [CaughtUp(), Pull(PullStage.SMALL, FIRST_BYTES)]),
             (0, {"awaits_end": False}, [Pull(PullStage.SMALL, FIRST_BYTES)]),
             (9, {"until": 5}, [Pull(PullStage.SMALL, FIRST_BYTES)]),
-            (0, {"until": 5}, [Ended(EndReason.COMPLETE, "all that was asked for has come")]),
-            (9, {"until": 5, "last": 5}, [Ended(EndReason.COMPLETE, "all that was asked for has come")]),
+            (0, {"until": 5}, [Ended(EndReason.COMPLETE, "all requested messages have come")]),
+            (9, {"until": 5, "last": 5}, [Ended(EndReason.COMPLETE, "all requested messages have come")]),
         ],
     )
     def test_actions_after_creation(self, pending, options, actions):
