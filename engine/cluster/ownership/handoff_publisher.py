@@ -134,7 +134,7 @@ class HandoffPublisher:
             except LeaseGone:
                 return False
             except CoordinationError as error:
-                _log.debug("not told yet", held=held, error=str(error))
+                _log.debug("not published yet", held=held, error=str(error))
                 await asyncio.sleep(_PAUSE_S)
 
     @property
@@ -172,4 +172,4 @@ class HandoffPublisher:
             async with asyncio.timeout(_RELEASE_S):
                 await self._coordination.txn([CreatedAt(put.key, of.revision)], [put])
         except (CoordinationError, TimeoutError) as error:
-            _log.debug("not let go", held=held, error=str(error))
+            _log.debug("not released", held=held, error=str(error))

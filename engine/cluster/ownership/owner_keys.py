@@ -232,5 +232,5 @@ class OwnerKeys:
             except LeaseGone:
                 return True  # the keys have expired with it
             except CoordinationError as error:
-                _log.debug("epochs not told", error=str(error))
+                _log.debug("epochs not published", error=str(error))
                 await asyncio.sleep(_PAUSE_S)

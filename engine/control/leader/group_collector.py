@@ -63,7 +63,7 @@ class GroupCollector:
         self._every_s, self._answer_s = every_s, answer_s
         self._coordination, self._env, self._partitions = coordination, env, partitions
         self._connect, self._remove_groups = connect, remove_groups
-        self._records = RecordReader(env, lambda reason: _log.debug("an owner is passed over", reason=reason))
+        self._records = RecordReader(env, lambda reason: _log.debug("an owner key is skipped", reason=reason))
         self._candidates = GroupCandidates(int(known_s * _SECOND), int(every_s * _SECOND), int(LONGEST_S * _SECOND))
         self._wake = asyncio.Event()
         self._number = 0

@@ -209,7 +209,7 @@ class OwnedPartitions:
             except (Lost, Refused, ConfigError) as error:
                 again, last_error = str(error) == last_error, str(error)
                 if again:
-                    _log.debug("the take-over begins anew once more", partition=number, epoch=epoch, error=last_error)
+                    _log.debug("the takeover starts again", partition=number, epoch=epoch, error=last_error)
                 else:
                     _log.warning("the take-over begins anew", partition=number, epoch=epoch, error=last_error)
                 if isinstance(error, UnknownVersion):
@@ -301,7 +301,7 @@ class OwnedPartitions:
     def held_gone(self, number: int, record: HeldRecord) -> None:
         """The holder is gone without ending these messages: hand them out here."""
         if (partition := self.partitions.get(number)) is not None:
-            self._spawn(self._release_held(partition, record), f"let go {number}")
+            self._spawn(self._release_held(partition, record), f"release {number}")
 
     async def _release_held(self, partition: Partition, record: HeldRecord) -> None:
         while self.partitions.get(partition.number) is partition:
@@ -311,7 +311,7 @@ class OwnedPartitions:
                     self._dirty.mark(lane)
                 return
             except (Lost, Refused) as error:
-                _log.debug("not let go yet", partition=partition.number, error=str(error))
+                _log.debug("not released yet", partition=partition.number, error=str(error))
             await asyncio.sleep(_PAUSE_S)
 
     def held_durable(self, number: int, record: HeldRecord) -> bool:
