@@ -1,4 +1,4 @@
-"""What mkdocs can't do by itself: links from pages to files of the repository outside docs/.
+"""Hooks of mkdocs: links from pages to files of the repository outside docs/.
 
 In the repository such a link leads to the file. On the site it leads to a page that shows the file as it was when the
 site was built, so that the site is whole without a network. A link to a folder becomes plain text.

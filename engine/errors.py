@@ -1,4 +1,4 @@
-"""Every error that a user of Evenlane can meet. The text is one sentence: what is wrong, where, what would be right."""
+"""Errors that a user of Evenlane can meet. The text is one sentence: what is wrong, where, what would be right."""
 
 from typing import Self
 
@@ -17,7 +17,7 @@ class ConfigError(EvenlaneError):
 
 
 class InvalidName(EvenlaneError):
-    """A project, environment, priority, key, id or header that can't stand in a subject, key or header."""
+    """A project, environment, priority, key, id or header that isn't allowed in a subject, key or header."""
 
 
 class InvalidPut(EvenlaneError):
@@ -50,7 +50,7 @@ class InvalidTopic(EvenlaneError):
 
 
 class PayloadTooLarge(EvenlaneError):
-    """Body and headers together exceed what the server takes."""
+    """Body and headers together exceed the server's limit."""
 
 
 class BacklogFull(EvenlaneError):
@@ -62,7 +62,7 @@ class NotAcknowledged(EvenlaneError):
 
 
 class PutRefused(EvenlaneError):
-    """The store has refused for a reason of its own: the message is not stored, and trying again won't help."""
+    """The store has refused the message for another reason: it is not stored, and trying again won't help."""
 
 
 class ProducerClosed(EvenlaneError):
@@ -74,15 +74,15 @@ class Unreachable(EvenlaneError):
 
 
 class PortUnavailable(EvenlaneError):
-    """Nothing can listen on a port: it is taken, say, which only trying tells."""
+    """A server can't listen on a port, for example because the port is taken."""
 
 
 class DataInUse(EvenlaneError):
-    """Another process has servers on the data directory."""
+    """Another process runs servers on the same data directory."""
 
 
 class NodeIdInUse(EvenlaneError):
-    """Another node lives under the id."""
+    """Another running node has the same id."""
 
 
 class Fenced(EvenlaneError):

@@ -26,23 +26,27 @@ if TYPE_CHECKING:
 _SECOND = 1_000_000_000
 _OF_NATS = ("nats_user", "nats_password_file", "nats_creds_file", "nats_ca", "nats_cert", "nats_key")
 
-_Out = Annotated[Path, typer.Option("--out", metavar="DIR", help="Where it is written; what is there is replaced.")]
-_Window = Annotated[str, typer.Option("--window", metavar="W", help="5m, 1h or 1d.")]
-_Format = Annotated[str, typer.Option("--format", metavar="F[,F]", help="html, parquet, json.")]
+_Out = Annotated[
+    Path, typer.Option("--out", metavar="DIR", help="Folder of the report; an existing report is replaced.")
+]
+_Window = Annotated[str, typer.Option("--window", metavar="W", help="Length of a window: 5m, 1h or 1d.")]
+_Format = Annotated[str, typer.Option("--format", metavar="F[,F]", help="Formats: html, parquet, json.")]
 _Archive = Annotated[
     str | None,
-    typer.Option("--archive", metavar="DIR", help="Lay new records down there first, then read what it has, too."),
+    typer.Option("--archive", metavar="DIR", help="Archive: first store new records there, then read it as well."),
 ]
 _Since = Annotated[
     int | None,
-    typer.Option("--since", parser=past, metavar="TIME", help="First window: RFC 3339, or how long ago, such as 6h."),
+    typer.Option("--since", parser=past, metavar="TIME", help="Start: RFC 3339, or a time ago, for example 6h."),
 ]
-_Until = Annotated[int | None, typer.Option("--until", parser=past, metavar="TIME", help="The same; now, if left out.")]
+_Until = Annotated[
+    int | None, typer.Option("--until", parser=past, metavar="TIME", help="End, as --since; now if left out.")
+]
 _Targets = Annotated[
     str | None,
-    typer.Option("--targets", metavar="P=TIME,...", help="For how long a message may wait, such as high=30s,empty=2h."),
+    typer.Option("--targets", metavar="P=TIME,...", help="How long a message may wait, for example high=30s,empty=2h."),
 ]
-_Master = Annotated[str | None, typer.Option("--master", metavar="URL", help="Where Spark runs; here, if left out.")]
+_Master = Annotated[str | None, typer.Option("--master", metavar="URL", help="Spark master; this process if left out.")]
 
 
 @common
@@ -59,11 +63,11 @@ def report(
     master: _Master = None,
     as_json: Json = False,
 ) -> None:
-    """Report what each tenant has waiting, why, for how long, and what to do about it.
+    """Report each tenant's backlog, why it waits, for how long, and what to do about it.
 
     Writes report.html (one page for people), report.json, tenants.parquet/ and quotas.json, which `evenlane topics
-    apply` takes. Without --since: 6 hours of 5m, a day of 1h, a week of 1d. Needs `pip install "evenlane[spark]"`.
-    docs/reference/report-figures.md tells what each figure means.
+    apply` reads. Without --since: 6 hours of 5m, a day of 1h, a week of 1d. Needs `pip install "evenlane[spark]"`.
+    docs/reference/report-figures.md describes each figure.
 
     Example:
       evenlane report --out report

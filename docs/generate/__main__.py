@@ -1,4 +1,4 @@
-"""Writes the parts of the reference that are made from the code: `python docs/generate`. `--check` only compares.
+"""Writes the parts of the reference that are generated from the code: `python docs/generate`. `--check` only compares.
 
 A page has them between two marks, and prose around them. They are checked in, so that they can be read, linked and
 reviewed without a build. `make docs` writes them; a test runs the check, so that they can't go stale.

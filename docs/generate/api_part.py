@@ -15,7 +15,7 @@ from evenlane.engine.errors import EvenlaneError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-# What a user may rely on of each class, in the order of the page. All names of `evenlane` are here, but for its errors.
+# The members of each class that users may rely on, in the order of the page. All names of `evenlane` but its errors.
 _MEMBERS: dict[str, tuple[str, ...]] = {
     "Producer": ("open", "close", "put", "put_many", "put_each"),
     "Put": (),

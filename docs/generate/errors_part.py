@@ -1,4 +1,4 @@
-"""docs/reference/errors.md: every error class, with what it is under."""
+"""docs/reference/errors.md: every error class, with its base class."""
 
 from __future__ import annotations
 

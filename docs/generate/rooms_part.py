@@ -19,7 +19,7 @@ def made() -> str:
 
 
 def _imports() -> dict[str, set[str]]:
-    """Which rooms each room imports. Imports for types count: the reader has to follow them, too."""
+    """The rooms that each room imports. Imports for types count, because readers must follow them, too."""
     found: dict[str, set[str]] = defaultdict(set)
     for path in sorted(ENGINE.rglob("*.py")):
         room = _room(path.relative_to(ENGINE).parts)

@@ -4,7 +4,7 @@ A new command is a module in a folder of this room:
 
     @common
     def why(given: CommonOptions, project: Project, *, as_json: Json = False) -> None:
-        '''Tell why a project's messages wait.
+        '''Explain why a project's messages wait.
 
         Example:
             evenlane why acme --priority high
@@ -37,8 +37,8 @@ Store = Annotated[
     str | None, typer.Option("--store", metavar="URL[,URL]", help="The same as --nats, or memory:// for a trial.")
 ]
 Etcd = Annotated[str | None, typer.Option("--etcd", metavar="HOST:PORT[,...]", help="etcd members.")]
-Env = Annotated[str | None, typer.Option("--env", metavar="NAME", help="Environment, such as online.")]
-Config = Annotated[Path | None, typer.Option("--config", metavar="FILE", help="Settings, in TOML.")]
+Env = Annotated[str | None, typer.Option("--env", metavar="NAME", help="Environment, for example online.")]
+Config = Annotated[Path | None, typer.Option("--config", metavar="FILE", help="Settings file, in TOML.")]
 Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout, and nothing else.")]
 

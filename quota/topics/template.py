@@ -1,4 +1,4 @@
-"""Templates: the topic that a project gets which appears without one. Off by default: there is no template.
+"""Templates: the topics of projects that appear without one. Off by default: there is no template.
 
 A template is stored in etcd, where anyone may write, and is read as strictly as a topic. It says which projects it is
 for (`match`: `*` matches any characters, `?` one), which topic they get, and how many topics it may have created

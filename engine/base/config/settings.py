@@ -1,6 +1,6 @@
-"""What a process goes by: defaults, then a TOML file, then `EVENLANE_*` variables, then flags.
+"""Settings of a process: defaults, overridden by a TOML file, then by `EVENLANE_*` variables, then by flags.
 
-Each value knows where it comes from. Secrets stand in files of their own and are read when they are used.
+The source of each value is kept. Secrets are in separate files, which are read when a secret is used.
 """
 
 import os
@@ -33,14 +33,14 @@ class Settings:
 
     # ---- Servers and environment
     nats: Annotated[tuple[str, ...], values.listed(values.nats_url)] = ("nats://127.0.0.1:4222",)
-    """The NATS servers; several with commas."""
+    """The NATS servers, separated by commas."""
     store: Annotated[tuple[str, ...] | None, values.store] = None
-    """Where messages are kept: NATS servers, the same as `nats`; or the memory of one process, for tests and trials. No
-    other process reaches that store, neither nodes nor commands, and it ends with the process. If a file, a variable or
-    a flag sets `nats`, too, the one that wins over the other counts for both.
+    """The store of messages: NATS servers, as in `nats`; or the memory of one process, for tests and trials. No other
+    process can reach a store in memory, neither nodes nor commands, and it ends with its process. If `nats` is set as
+    well, the setting from the source with the higher precedence counts for both.
     """
     etcd: Annotated[tuple[str, ...], values.listed(values.host_port)] = ("127.0.0.1:2379",)
-    """The members of the etcd cluster; several with commas."""
+    """The members of the etcd cluster, separated by commas."""
     env: Annotated[str, values.name(names.check_env)] = "online"
     """The environment. Each has streams, keys and topics of its own."""
 
@@ -50,15 +50,15 @@ class Settings:
     concurrency: Annotated[int, values.whole(1, 100_000)] = 64
     """The number of slots: handlers that run at the same time in one process."""
     placement: Annotated[Placement, values.choice(*get_args(Placement))] = "bounded-ring"
-    """How the leader places partitions on nodes. Give all nodes the same."""
+    """The strategy by which the leader places partitions on nodes. Use the same on all nodes."""
     lease_ttl: Annotated[float, values.whole_seconds(1, 600)] = 10.0
-    """A node that stops renewing its lease loses its partitions after this time. Give all nodes the same."""
+    """A node that stops renewing its lease loses its partitions after this time. Use the same on all nodes."""
     drain_grace: Annotated[float, values.duration(0, 86_400)] = 25.0
     """How long a drain may take after SIGTERM."""
     block_limit: Annotated[float, values.zero_or_duration(1, 86_400)] = 30.0
     """A process whose event loop is blocked for longer ends itself. 0: never."""
     start_timeout: Annotated[float, values.duration(0, 86_400)] = 30.0
-    """How long a node waits at its start for etcd and NATS, each. 0: not at all."""
+    """How long a starting node waits for each of etcd and NATS. 0: not at all."""
     settle_interval: Annotated[float, values.duration(0.001, 5)] = 0.1
     """The time between two records of a partition's settle log."""
 
@@ -68,21 +68,21 @@ class Settings:
     replicas: Annotated[int, values.whole(1, 5)] = 1
     """The replicas of a new stream. Use 3 in production."""
     duplicate_window: Annotated[float, values.duration(1, 3_600)] = 30.0
-    """How long the server remembers an id (at 270 bytes each), and how long a put is tried. All processes need the
-    same.
+    """How long the server remembers an id (at 270 bytes each), and how long a producer retries a put. Use the same in
+    all processes.
     """
     dead_letter_keep: Annotated[float, values.duration(1, MAX_SECONDS)] = 30 * 86_400.0
     """How long a new stream keeps dead letters. `evenlane dlq keep` changes it later."""
 
     # ---- Memory of a node
     read_ahead: Annotated[int, values.whole(1, 16_384)] = 256
-    """Messages of one queue whose payload is held in memory."""
+    """The most messages of one queue whose payload is held in memory."""
     payload_budget: Annotated[int, values.size(2**20, 2**40)] = 64 * 2**20
-    """Payloads held in memory, all queues together."""
+    """The total size of payloads in memory, over all queues."""
     index_limit: Annotated[int, values.whole(16, 2**28)] = 65_536
-    """Sequences of one queue that are indexed, at 8 bytes each."""
+    """The most messages of one queue whose sequence is held in memory, at 8 bytes each."""
     feed_budget: Annotated[int, values.size(2**20, 60 * 2**20)] = 32 * 2**20
-    """Bytes on their way to a node, all feeds together. The server cuts a connection at 64 MiB."""
+    """Bytes in transit to a node, over all feeds. The server cuts a connection at 64 MiB."""
 
     # ---- HTTP, metrics and reports
     http_port: Annotated[int | None, values.whole(0, 65_535)] = None
@@ -90,15 +90,15 @@ class Settings:
     http_host: Annotated[str, values.text] = "127.0.0.1"
     """The address on which HTTP is served."""
     http_token_file: Annotated[Path | None, values.file] = None
-    """A file with the token for changes by HTTP, and for reading from another machine. Not set: nobody may."""
+    """A file with the token for changes by HTTP, and for reading from another machine. Not set: both are refused."""
     metrics_projects: Annotated[int, values.whole(0, 10_000)] = 100
-    """Projects that have metrics of their own, the busiest. The rest is summed up as `other`."""
+    """How many of the busiest projects have metrics of their own. All others are summed up as `other`."""
     meter_interval: Annotated[float, values.duration(0, 3_600)] = 10.0
-    """The time between two records for reports. 0: none are made."""
+    """The time between two records for reports. 0: no records."""
     meter_keep: Annotated[float, values.duration(60, MAX_SECONDS)] = 7 * 86_400.0
     """How long a new stream keeps records for reports."""
     log_format: Annotated[LogFormat, values.choice(*get_args(LogFormat))] = "auto"
-    """The form of the log. `auto` is `console` on a terminal, else `json`."""
+    """The format of the log. `auto` is `console` on a terminal, else `json`."""
     log_level: Annotated[LogLevel, values.choice(*get_args(LogLevel))] = "info"
     """The lowest level that is logged."""
 
@@ -118,7 +118,7 @@ class Settings:
     nats_creds_file: Annotated[Path | None, values.file] = None
     """A file with credentials for NATS, as `nsc` writes it."""
     nats_ca: Annotated[Path | None, values.file] = None
-    """The authority of the NATS servers' certificates. With it, or with `tls://`, TLS is required."""
+    """The certificate authority of the NATS servers. With it, or with `tls://`, TLS is required."""
     nats_cert: Annotated[Path | None, values.file] = None
     """The client certificate for NATS."""
     nats_key: Annotated[Path | None, values.file] = None
@@ -128,23 +128,23 @@ class Settings:
     etcd_password_file: Annotated[Path | None, values.file] = None
     """A file with the password for etcd."""
     etcd_ca: Annotated[Path | None, values.file] = None
-    """The authority of the etcd members' certificates. With it, TLS is required."""
+    """The certificate authority of the etcd members. With it, TLS is required."""
     etcd_cert: Annotated[Path | None, values.file] = None
     """The client certificate for etcd."""
     etcd_key: Annotated[Path | None, values.file] = None
     """The key of the client certificate for etcd."""
 
-    # ---- Cluster facts: the first process writes them to etcd, one that differs refuses to start
+    # ---- Cluster facts: the first process writes them to etcd, and a process with other values refuses to start
     partitions: Annotated[int | None, values.whole(1, 65_536)] = None
     """The number of partitions that nodes share."""
     priorities: Annotated[tuple[str, ...] | None, values.PRIORITIES] = None
     """The names of the priorities, the most urgent first."""
     group_qps: Annotated[float | None, values.rate] = None
-    """Messages a second that a group should have: it sets a topic's number of groups."""
+    """Messages per second that a group should have. It determines a topic's number of groups."""
     max_group_qps: Annotated[float | None, values.rate] = None
-    """Messages a second that one group may have at the most."""
+    """The most messages per second of one group."""
     max_queue_backlog: Annotated[int | None, values.whole(1, 2**53)] = None
-    """Messages that one queue may hold: the NATS server refuses more. Not set: no limit."""
+    """The most messages that one queue may hold: the NATS server refuses more. Not set: no limit."""
 
     def node_id(self) -> str:
         """The node's id: the one set, else `<host>-<pid>`."""

@@ -30,14 +30,16 @@ def _rounds(text: str) -> int:
 def bench(
     name: Annotated[str, typer.Argument(metavar="NAME", help="A scenario, or all.", show_default=False)],
     *,
-    sim: Annotated[bool, typer.Option("--sim", help="On a virtual clock: seconds, and no server.")] = False,
+    sim: Annotated[
+        bool, typer.Option("--sim", help="Run on a virtual clock: it takes seconds, and no server.")
+    ] = False,
     seed: Annotated[int, typer.Option(metavar="N", parser=number, help="The same seed, the same load.")] = 1,
     rounds: Annotated[
-        int | None, typer.Option(metavar="N", parser=_rounds, help="How often; figures are medians.")
+        int | None, typer.Option(metavar="N", parser=_rounds, help="Repetitions; figures are medians.")
     ] = None,
     nodes: Annotated[
         int | None,
-        typer.Option("--nodes", metavar="N", parser=number, help="Over N nodes, each with as much to do."),
+        typer.Option("--nodes", metavar="N", parser=number, help="Run over N nodes, each with the load of one."),
     ] = None,
     backlog: Annotated[
         int | None,
@@ -45,7 +47,7 @@ def bench(
             "--backlog",
             metavar="N",
             parser=number,
-            help="rebalance: N messages in each lane of the node that is killed.",
+            help="For rebalance: N messages in each lane of the killed node.",
         ),
     ] = None,
     as_json: Json = False,
@@ -54,7 +56,7 @@ def bench(
     """Run a scenario and its unfair control, and compare the figures with the bars.
 
     NAME is hot-burst, hot-slow, shares, reserve, priority, skewed-quota, scale, rebalance, live, delay, push, or
-    all; docs/explanation/benchmarks.md tells their story. The first six can run over several nodes, each a
+    all; docs/explanation/benchmarks.md describes them. The first six can run over several nodes, each a
     process. Starts its own NATS in a temporary folder and removes it. Exit code 1 if the product misses a bar.
 
     Example:

@@ -16,15 +16,19 @@ if TYPE_CHECKING:
 
 def demo(
     *,
-    seconds: Annotated[float, typer.Option(metavar="S", min=3, max=3600, help="How long to put, in all.")] = 20.0,
-    projects: Annotated[int, typer.Option(metavar="N", min=2, max=5000, help="Tenants; one of them is hot.")] = 20,
+    seconds: Annotated[
+        float, typer.Option(metavar="S", min=3, max=3600, help="Duration of the load, in seconds.")
+    ] = 20.0,
+    projects: Annotated[
+        int, typer.Option(metavar="N", min=2, max=5000, help="Number of projects; one of them is hot.")
+    ] = 20,
     as_json: Json = False,
     debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
 ) -> None:
-    """Show that one hot project delays no other: with it, without it, and first come, first served.
+    """Show that one hot project delays no other: runs with it, without it, and first come, first served.
 
-    Starts its own NATS and etcd in a temporary folder and removes them. Each message is accounted for. Exit
-    code 1 if anything was lost or the isolation isn't shown.
+    Starts its own NATS and etcd in a temporary folder and removes them. Accounts for each message. Exit
+    code 1 if a message was lost, or if the run doesn't show the isolation.
 
     Example:
       evenlane demo

@@ -1,4 +1,4 @@
-"""Command `evenlane backlog`: shows or drops the messages of a project that wait."""
+"""Command `evenlane backlog`: shows or drops the waiting messages of a project."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 _MOST = 1_000
 
-app = new_app("""Show the messages of a project that wait, or drop them on purpose.
+app = new_app("""Show or drop the waiting messages of a project.
 
     Example:
       evenlane backlog peek acme
@@ -25,8 +25,8 @@ app = new_app("""Show the messages of a project that wait, or drop them on purpo
     """)
 
 _Project = Annotated[str, typer.Argument(metavar="PROJECT")]
-_Priority = Annotated[str | None, typer.Option("--priority", metavar="P", help="This one alone.")]
-_Limit = Annotated[int, typer.Option("--limit", parser=number, metavar="N", help="Messages of each priority.")]
+_Priority = Annotated[str | None, typer.Option("--priority", metavar="P", help="Only this priority.")]
+_Limit = Annotated[int, typer.Option("--limit", parser=number, metavar="N", help="Messages per priority.")]
 _Yes = Annotated[bool, typer.Option("--yes", help="Don't ask.")]
 
 
@@ -35,10 +35,10 @@ _Yes = Annotated[bool, typer.Option("--yes", help="Don't ask.")]
 def peek(
     given: CommonOptions, project: _Project, *, priority: _Priority = None, limit: _Limit = 10, as_json: Json = False
 ) -> None:
-    """Show the messages of a project whose turn comes next.
+    """Show the next messages of a project, in their order.
 
-    They are read from the streams alone: no node needs to run. What is being handled at this moment is shown, too.
-    Delayed messages and retries stand where their time is.
+    Reads only the streams: no node needs to run. The list includes messages that are being handled at this moment.
+    Delayed messages and retries are listed at their due time.
 
     Example:
       evenlane backlog peek acme
@@ -64,9 +64,9 @@ def peek(
 def purge(
     given: CommonOptions, project: _Project, *, priority: _Priority = None, yes: _Yes = False, as_json: Json = False
 ) -> None:
-    """Drop all messages of a project that wait at this moment, delayed ones and retries included.
+    """Drop all messages of a project that wait at this moment, including delayed ones and retries.
 
-    They can't be restored, and count as dropped. Handlers that run go on to their end.
+    They can't be restored, and count as dropped. Running handlers finish.
 
     Example:
       evenlane backlog purge acme --priority low

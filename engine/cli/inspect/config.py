@@ -9,8 +9,8 @@ from evenlane.engine.cli.output import print_json, print_table
 def config(given: CommonOptions, *, as_json: Json = False) -> None:
     """Show the settings in effect, and where each value comes from.
 
-    Flags win over EVENLANE_* variables, those over the file (--config, else EVENLANE_CONFIG, else
-    ./evenlane.toml), that over the defaults. Nothing is contacted.
+    Flags override EVENLANE_* variables. Variables override the file (--config, else EVENLANE_CONFIG, else
+    ./evenlane.toml), and the file overrides the defaults. Contacts nothing.
 
     Example:
       evenlane config --config evenlane.toml

@@ -48,9 +48,12 @@ def _rate(text: str) -> float:
         raise typer.BadParameter(str(error)) from error
 
 
-Project = Annotated[str, typer.Argument(metavar="PROJECT", help="Or _stray: messages that no queue had.")]
-_Seq = Annotated[int | None, typer.Option("--seq", parser=_positive, metavar="SEQ", help="This one, as listed.")]
-_All = Annotated[bool, typer.Option("--all", help="All that are there now.")]
+Project = Annotated[str, typer.Argument(metavar="PROJECT", help="A project, or _stray: messages that match no queue.")]
+_Seq = Annotated[
+    int | None,
+    typer.Option("--seq", parser=_positive, metavar="SEQ", help="The dead letter with this number (dlq list)."),
+]
+_All = Annotated[bool, typer.Option("--all", help="All dead letters that exist now.")]
 
 
 @app.command("list")
@@ -92,7 +95,7 @@ def list_(
 def show(
     given: CommonOptions,
     project: Project,
-    seq: Annotated[int, typer.Argument(metavar="SEQ", parser=_positive, help="As listed.")],
+    seq: Annotated[int, typer.Argument(metavar="SEQ", parser=_positive, help="Number of the dead letter (dlq list).")],
     *,
     as_json: Json = False,
 ) -> None:
@@ -126,7 +129,7 @@ def replay(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Put dead letters into their queues again, for a new first attempt.
+    """Put dead letters back into their queues, for a new first attempt.
 
     A dead letter is removed once its message is stored. --all replays those that exist now, at a limited rate; it can
     be interrupted and repeated at any time. It waits for full queues. Exit code 1 if a dead letter had to stay.
@@ -196,13 +199,13 @@ def drop(
 @common
 def keep(
     given: CommonOptions,
-    duration: Annotated[float, typer.Argument(parser=seconds, metavar="DURATION", help="Such as 12h or 30d.")],
+    duration: Annotated[float, typer.Argument(parser=seconds, metavar="DURATION", help="For example 12h or 30d.")],
     *,
     as_json: Json = False,
 ) -> None:
-    """Say how long the environment's dead letters are kept, those that are there included.
+    """Set how long the environment's dead letters are kept, including existing ones.
 
-    Nodes and producers go on to make the stream, if it has to be made again, with the setting dead_letter_keep.
+    If the stream has to be created again, nodes and producers use the setting dead_letter_keep.
 
     Example:
       evenlane dlq keep 30d

@@ -29,7 +29,7 @@ class _ShowByDefault(CommandGroup):
         return super().parse_args(ctx, args)
 
 
-app = new_app("""Show which node has which partitions: `plan` alone does, with the options of `plan show`.
+app = new_app("""Show which node owns which partitions. `plan` alone is `plan show`, with the same options.
 
     Example:
       evenlane plan
@@ -42,10 +42,10 @@ app.info.cls = _ShowByDefault
 @app.command()
 @common
 def show(given: CommonOptions, *, as_json: Json = False) -> None:
-    """Show the nodes with what each has, who leads, and what nobody owns.
+    """Show the nodes with their partitions, the leader, and partitions without an owner.
 
-    Only etcd is read. PLANNED is how many partitions the plan gives a node, OWNS how many it has at this moment; QPS
-    and QUEUES are those of the planned ones, DONE the newest generation of the plan that it has carried out.
+    Reads only etcd. PLANNED is the number of partitions that the plan gives a node, OWNS the number that it has at this
+    moment; QPS and QUEUES are those of the planned ones, DONE is the newest plan generation that it has carried out.
 
     Example:
       evenlane plan
@@ -73,20 +73,27 @@ def show(given: CommonOptions, *, as_json: Json = False) -> None:
 @app.command()
 def simulate(
     *,
-    nodes: Annotated[int, typer.Option(parser=number, metavar="N", help="Before a change.", show_default=False)],
-    projects: Annotated[int, typer.Option(parser=number, metavar="K", help="Quotas are drawn.", show_default=False)],
-    partitions: Annotated[int, typer.Option(parser=number, metavar="P", help="Of the environment.")] = 128,
-    join: Annotated[bool, typer.Option("--join", help="What moves when one node more comes?")] = False,
-    leave: Annotated[bool, typer.Option("--leave", help="What moves when one goes?")] = False,
+    nodes: Annotated[
+        int, typer.Option(parser=number, metavar="N", help="Number of nodes before the change.", show_default=False)
+    ],
+    projects: Annotated[
+        int,
+        typer.Option(
+            parser=number, metavar="K", help="Number of projects; their quotas are random.", show_default=False
+        ),
+    ],
+    partitions: Annotated[int, typer.Option(parser=number, metavar="P", help="Partitions of the environment.")] = 128,
+    join: Annotated[bool, typer.Option("--join", help="Simulate a node that joins.")] = False,
+    leave: Annotated[bool, typer.Option("--leave", help="Simulate a node that leaves.")] = False,
     seed: Annotated[int, typer.Option(parser=number, metavar="S", help="The same seed, the same projects.")] = 1,
     strategy: Annotated[str, typer.Option(metavar="NAME", help="bounded-ring, range or round-robin.")] = "bounded-ring",
     as_json: Json = False,
     debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
 ) -> None:
-    """Place the partitions of a made-up environment on nodes; nothing is contacted or changed.
+    """Place the partitions of a made-up environment on nodes; contacts and changes nothing.
 
-    Tells how even it is (the most loaded node against the mean), how many partitions a change moves against the fewest
-    possible, how many nodes work for one project, and how long it takes to make one plan.
+    Shows how even the load is (the most loaded node against the mean), how many partitions a change moves against the
+    fewest possible, how many nodes work for one project, and how long one plan takes to compute.
 
     Example:
       evenlane plan simulate --nodes 8 --projects 3000

@@ -16,10 +16,15 @@ if TYPE_CHECKING:
 
 _PIPE_WIDTH = 200
 
-_Priority = Annotated[str | None, typer.Option("--priority", metavar="P", help="Show this one alone.")]
+_Priority = Annotated[str | None, typer.Option("--priority", metavar="P", help="Show only this priority.")]
 _Within = Annotated[
     float | None,
-    typer.Option("--within", parser=seconds, metavar="DURATION", help="What quota would clear it by then?"),
+    typer.Option(
+        "--within",
+        parser=seconds,
+        metavar="DURATION",
+        help="Also show the quota that clears the backlog within this time.",
+    ),
 ]
 
 
@@ -32,11 +37,10 @@ def why(
     within: _Within = None,
     as_json: Json = False,
 ) -> None:
-    """Tell why a project's messages wait, how many and how long, and when they will be gone.
+    """Explain why a project's messages wait, how many and how long, and when they will be gone.
 
-    The nodes that run are asked. Totals and forecast are the project's, whatever --priority shows. Delayed messages
-    count as far as they are due within the next hour. docs/reference/wait-reasons.md tells what each reason
-    means and what helps.
+    Asks the running nodes. Totals and forecast are the project's, even with --priority. Delayed messages count if they
+    are due within the next hour. docs/reference/wait-reasons.md describes each reason and its remedy.
 
     Example:
       evenlane why acme

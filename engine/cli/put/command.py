@@ -34,22 +34,34 @@ class _Options(NamedTuple):
 
 _Project = Annotated[str | None, typer.Argument(metavar="PROJECT", show_default=False)]
 _Body = Annotated[
-    str | None, typer.Argument(metavar="[BODY]", help="Left out: what comes on stdin.", show_default=False)
+    str | None, typer.Argument(metavar="[BODY]", help="Body of the message; stdin if left out.", show_default=False)
 ]
-_Priority = Annotated[str | None, typer.Option("--priority", metavar="P", help="Left out: the middle one.")]
-_Key = Annotated[str | None, typer.Option("--key", metavar="K", help="Same key, same group.")]
-_Group = Annotated[int | None, typer.Option("--group", metavar="N", help="The group itself.")]
-_Delay = Annotated[float | None, typer.Option("--delay", parser=seconds, metavar="DURATION", help="Due after so long.")]
-_Due = Annotated[int | None, typer.Option("--due", parser=instant, metavar="RFC3339", help="Due at that time.")]
+_Priority = Annotated[str | None, typer.Option("--priority", metavar="P", help="Priority; the middle one if left out.")]
+_Key = Annotated[
+    str | None, typer.Option("--key", metavar="K", help="Key: messages with the same key go to the same group.")
+]
+_Group = Annotated[int | None, typer.Option("--group", metavar="N", help="Group, in place of a key.")]
+_Delay = Annotated[
+    float | None, typer.Option("--delay", parser=seconds, metavar="DURATION", help="Time until the message is due.")
+]
+_Due = Annotated[
+    int | None, typer.Option("--due", parser=instant, metavar="RFC3339", help="Time at which the message is due.")
+]
 _Ttl = Annotated[
-    float | None, typer.Option("--ttl", parser=seconds, metavar="DURATION", help="Expires so long after it is due.")
+    float | None, typer.Option("--ttl", parser=seconds, metavar="DURATION", help="Time from due to expiry.")
 ]
-_Id = Annotated[str | None, typer.Option("--id", metavar="ID", help="Stored once for a project.")]
-_Header = Annotated[list[str] | None, typer.Option("--header", metavar="K=V", help="May be given again.")]
-_File = Annotated[str | None, typer.Option("--file", metavar="FILE", help="JSON lines; - for stdin. No PROJECT then.")]
+_Id = Annotated[str | None, typer.Option("--id", metavar="ID", help="Id: a repeated put is stored once.")]
+_Header = Annotated[
+    list[str] | None, typer.Option("--header", metavar="K=V", help="Header; repeat the option for several.")
+]
+_File = Annotated[
+    str | None, typer.Option("--file", metavar="FILE", help="Put JSON lines; - is stdin. Without PROJECT.")
+]
 _Admission = Annotated[
     float | None,
-    typer.Option("--admission", parser=factor, metavar="X", help="With --file: of each topic at most X times its qps."),
+    typer.Option(
+        "--admission", parser=factor, metavar="X", help="With --file: put at most X times the qps of each topic."
+    ),
 ]
 
 
@@ -74,9 +86,9 @@ def put(
     """Put a message, or many from a file. It returns when the messages are stored.
 
     A line of the file: {"project", "body" or "body_base64", "priority", "key", "group", "delay", "due",
-    "ttl", "id", "headers"}; all but project and body may be left out. A wrong line stops nothing and is reported
-    with its number. What was stored already under its id counts as a duplicate, not as put. Exit code 1 if
-    anything was refused.
+    "ttl", "id", "headers"}; all but project and body may be left out. An invalid line is reported with its number,
+    and doesn't stop the others. A message that was already stored under its id counts as a duplicate, not as put.
+    Exit code 1 if a message was refused.
 
     Example:
       evenlane put acme '{"order": 1}' --priority high --key customer-7

@@ -26,17 +26,19 @@ _ANYWHERE, _FOR_EACH_CORE = 64, 8  # limits on processes, of which each can use 
 HandlerSpec = Annotated[
     str,
     typer.Option(
-        "--handler", metavar="MODULE:FUNCTION", help="What handles a message. Topics with push are pushed instead."
+        "--handler", metavar="MODULE:FUNCTION", help="Handler of messages. Topics with push are pushed instead."
     ),
 ]
 FallbackSpec = Annotated[
     str | None,
-    typer.Option("--fallback", metavar="MODULE:FUNCTION", help="What takes messages instead of the dead letters."),
+    typer.Option("--fallback", metavar="MODULE:FUNCTION", help="Handler of messages that would become dead letters."),
 ]
-Concurrency = Annotated[str | None, typer.Option("--concurrency", metavar="W", help="Handlers at once.")]
+Concurrency = Annotated[
+    str | None, typer.Option("--concurrency", metavar="W", help="Slots: handlers that run at the same time.")
+]
 HttpPort = Annotated[
     str | None,
-    typer.Option("--http-port", metavar="N", help="Serve health, metrics and the API; with --processes, from N on."),
+    typer.Option("--http-port", metavar="N", help="Serve health, metrics and the API; with --processes: N, N+1, ..."),
 ]
 
 
@@ -55,16 +57,20 @@ def _count(text: str) -> int:
 
 
 Processes = Annotated[
-    int | None, typer.Option("--processes", metavar="N", parser=_count, help="Nodes, each a process.")
+    int | None, typer.Option("--processes", metavar="N", parser=_count, help="Run N nodes, each as a process.")
 ]
-_Node = Annotated[str | None, typer.Option("--node", metavar="ID", help="The node's name.")]
-_LeaseTtl = Annotated[str | None, typer.Option("--lease-ttl", metavar="S", help="Seconds.")]
-_DrainGrace = Annotated[str | None, typer.Option("--drain-grace", metavar="S", help="Time a drain may take.")]
+_Node = Annotated[str | None, typer.Option("--node", metavar="ID", help="Id of the node.")]
+_LeaseTtl = Annotated[str | None, typer.Option("--lease-ttl", metavar="S", help="Time to live of the node's lease.")]
+_DrainGrace = Annotated[str | None, typer.Option("--drain-grace", metavar="S", help="Longest time of a drain.")]
 _BlockLimit = Annotated[
     str | None,
-    typer.Option("--block-limit", metavar="S", help="A process that is blocked for longer ends; at least 1, 0: never."),
+    typer.Option(
+        "--block-limit", metavar="S", help="A process that is blocked for longer ends; at least 1, or 0 for never."
+    ),
 ]
-_StartTimeout = Annotated[str | None, typer.Option("--start-timeout", metavar="S", help="Time to wait for servers.")]
+_StartTimeout = Annotated[
+    str | None, typer.Option("--start-timeout", metavar="S", help="Longest wait for servers at the start.")
+]
 _Lifeline = Annotated[int | None, typer.Option("--lifeline", hidden=True, min=3)]
 _Claims = Annotated[int | None, typer.Option("--claims", hidden=True, min=3)]
 
@@ -88,10 +94,10 @@ def run(
 ) -> None:
     """Run a node: handle the messages of the environment until SIGTERM, then drain.
 
-    Topics that have push are pushed by HTTP, by any node; one that does nothing else has --handler
+    Every node pushes the topics with push by HTTP; a node that does nothing else needs --handler
     evenlane.engine.push:handle. Prints one line on stdout once it serves or is on standby, with its HTTP address
     if there is one. Logs go to stderr. With --processes N it runs nodes ID-0 to ID-(N-1), prints one line when all are
-    ready, and starts again what ends by itself.
+    ready, and restarts nodes that end unexpectedly.
 
     Example:
       evenlane run --handler shop.jobs:handle

@@ -23,10 +23,19 @@ if TYPE_CHECKING:
 
     _Work = Callable[[Servers, Settings, asyncio.Event], Coroutine[object, object, bool]]
 
-_Port = Annotated[int | None, typer.Option(metavar="N", min=1, max=65535)]
-_DataDir = Annotated[Path, typer.Option(metavar="D", help="Where messages, keys and logs stay.")]
-_Partitions = Annotated[str | None, typer.Option("--partitions", metavar="P", help="Of a new cluster.")]
-_Handler = Annotated[str | None, typer.Option("--handler", metavar="MODULE:FUNCTION", help="Run a node, too.")]
+_NatsPort = Annotated[
+    int | None, typer.Option(metavar="N", min=1, max=65535, help="Port of NATS; any free one if left out.")
+]
+_EtcdPort = Annotated[
+    int | None, typer.Option(metavar="N", min=1, max=65535, help="Port of etcd; any free one if left out.")
+]
+_DataDir = Annotated[Path, typer.Option(metavar="D", help="Folder for messages, keys and logs.")]
+_Partitions = Annotated[
+    str | None, typer.Option("--partitions", metavar="P", help="Number of partitions of a new cluster.")
+]
+_Handler = Annotated[
+    str | None, typer.Option("--handler", metavar="MODULE:FUNCTION", help="Also run a node with this handler.")
+]
 
 
 @common
@@ -34,8 +43,8 @@ def up(
     given: CommonOptions,
     *,
     data_dir: _DataDir = Path(".evenlane"),
-    nats_port: _Port = None,
-    etcd_port: _Port = None,
+    nats_port: _NatsPort = None,
+    etcd_port: _EtcdPort = None,
     partitions: _Partitions = None,
     handler: _Handler = None,
     fallback: FallbackSpec = None,
@@ -45,9 +54,9 @@ def up(
 ) -> None:
     """Start NATS and etcd on this machine, until SIGINT or SIGTERM; with --handler, a node as well.
 
-    Prints one line on stdout when all answer. The data directory is used again the next time. With --processes N
-    there are N nodes, each a process of its own. Servers that settings name are left alone. With --http-port and no
-    http_token_file there is a token in the data directory, for who pauses or replays on the status page.
+    Prints one line on stdout when all of them answer. The next start finds its data in the same data directory. With
+    --processes N it runs N nodes, each as a process. Ignores servers that settings name. With --http-port and without
+    http_token_file it writes a token to the data directory, which allows changes on the status page.
 
     Example:
       evenlane up --data-dir /tmp/lanes

@@ -20,14 +20,18 @@ if TYPE_CHECKING:
 _LEAST_S, _MOST_S = 0.5, 3600.0
 
 _Interval = Annotated[
-    float, typer.Option("--interval", parser=seconds, metavar="DURATION", help="Between two looks, at least 0.5s.")
+    float,
+    typer.Option("--interval", parser=seconds, metavar="DURATION", help="Time between two updates, at least 0.5s."),
 ]
-_Project = Annotated[str, typer.Option("--project", metavar="TEXT", help="Only those with this in their name.")]
-_Priority = Annotated[str | None, typer.Option("--priority", metavar="P", help="Show this one alone.")]
+_Project = Annotated[str, typer.Option("--project", metavar="TEXT", help="Show only projects with TEXT in their name.")]
+_Priority = Annotated[str | None, typer.Option("--priority", metavar="P", help="Show only this priority.")]
 _Sort = Annotated[
-    str, typer.Option("--sort", metavar="BY", help="backlog, rate, oldest, name, arriving, in-flight, quota or gone.")
+    str,
+    typer.Option(
+        "--sort", metavar="BY", help="Sort by backlog, rate, oldest, name, arriving, in-flight, quota or gone."
+    ),
 ]
-_Limit = Annotated[int | None, typer.Option("--limit", parser=number, metavar="N", help="Tenants at the most.")]
+_Limit = Annotated[int | None, typer.Option("--limit", parser=number, metavar="N", help="Show at most N tenants.")]
 _Count = Annotated[int | None, typer.Option("--count", parser=number, metavar="N", help="End after N plain tables.")]
 
 
@@ -39,19 +43,19 @@ def top(
     project: _Project = "",
     priority: _Priority = None,
     sort: _Sort = "backlog",
-    reverse: Annotated[bool, typer.Option("--reverse", help="Sort the other way round.")] = False,
+    reverse: Annotated[bool, typer.Option("--reverse", help="Reverse the order.")] = False,
     limit: _Limit = None,
-    totals: Annotated[bool, typer.Option("--totals", help="One line for each tenant.")] = False,
-    plain: Annotated[bool, typer.Option("--plain", help="Lines of text, as into a pipe.")] = False,
+    totals: Annotated[bool, typer.Option("--totals", help="Show one line per tenant, not per priority.")] = False,
+    plain: Annotated[bool, typer.Option("--plain", help="Print plain tables, as into a pipe.")] = False,
     count: _Count = None,
-    once: Annotated[bool, typer.Option("--once", help="One plain table: --count 1.")] = False,
+    once: Annotated[bool, typer.Option("--once", help="Print one plain table: --count 1.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Show the busiest tenants and all nodes, live: rates, backlogs, ages, quotas, and what they wait for.
+    """Show the busiest tenants and all nodes, live: rates, backlogs, ages, quotas, and wait reasons.
 
-    In a terminal `?` tells the keys: sort, filter, why one waits, pause it. Into a pipe, or with --plain, it prints one
-    table after the other. `?` as a figure isn't known at the moment, `-` is none. docs/reference/top.md tells
-    the columns.
+    In a terminal `?` lists the keys: sort, filter, explain or pause a tenant. Into a pipe, or with --plain, it prints
+    one table after another. `?` stands for a figure that isn't known at the moment, `-` for none.
+    docs/reference/top.md describes the columns.
 
     Example:
       evenlane top

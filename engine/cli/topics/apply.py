@@ -35,18 +35,18 @@ _DryRun = Annotated[bool, typer.Option("--dry-run", help="Show the plan and writ
 @common
 def apply(
     given: CommonOptions,
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="- is stdin.")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="Topics in JSON or TOML; - is stdin.")],
     *,
     dry_run: _DryRun = False,
     yes: _Yes = False,
     by: By = None,
     as_json: Json = False,
 ) -> None:
-    """Make or replace the topics that a file describes; others stay as they are.
+    """Create or replace the topics that a file describes; others stay as they are.
 
-    The plan is shown first: what is new, changed, unchanged, wrong or held. If any is wrong, nothing is written. On a
-    terminal it asks before it writes. It leaves a topic alone, and says so, if somebody changes it meanwhile, or if it
-    is ordered and would get other groups while its messages wait (held).
+    Shows the plan first: topics that are new, changed, unchanged, wrong or held. If any is wrong, it writes nothing. On
+    a terminal it asks before it writes. It leaves a topic alone, and says so, if somebody changes it meanwhile, or if
+    it is ordered and would get other groups while its messages wait (held).
     FILE holds {"acme": {"qps": 100, ...}, ...} in JSON, or the same as TOML tables (*.toml); - is stdin, either way.
 
     Example:

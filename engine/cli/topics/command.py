@@ -27,8 +27,10 @@ app = new_app("""Show, make and change topics: the settings of projects.
     """)
 
 Project = Annotated[str, typer.Argument(metavar="PROJECT")]
-_Number = Annotated[str | None, typer.Option(metavar="N")]
-_Seconds = Annotated[str | None, typer.Option(metavar="DURATION")]
+_BackoffBase = Annotated[str | None, typer.Option(metavar="DURATION", help="Delay before the second attempt.")]
+_BackoffFactor = Annotated[str | None, typer.Option(metavar="N", help="Growth of the delay per attempt.")]
+_BackoffCap = Annotated[str | None, typer.Option(metavar="DURATION", help="Longest delay.")]
+_BackoffJitter = Annotated[str | None, typer.Option(metavar="N", help="Random part of the delay, 0 to 1.")]
 
 
 @app.command("set")
@@ -37,39 +39,52 @@ def set_(
     given: CommonOptions,
     project: Project,
     *,
-    qps: Annotated[str | None, typer.Option(metavar="N", help="Messages a second.")] = None,
-    groups: Annotated[str | None, typer.Option(metavar="N", help="Shares of it; each has qps / groups.")] = None,
+    qps: Annotated[str | None, typer.Option(metavar="N", help="Messages per second.")] = None,
+    groups: Annotated[str | None, typer.Option(metavar="N", help="Number of groups; each has qps / groups.")] = None,
     burst: Annotated[str | None, typer.Option(metavar="N", help="Messages at once after a pause.")] = None,
     weight: Annotated[str | None, typer.Option(metavar="N", help="Share between tenants.")] = None,
-    reserve: Annotated[str | None, typer.Option(metavar="N", help="A minimum, in QPS.")] = None,
-    concurrency: Annotated[str | None, typer.Option(metavar="N", help="In flight at the most.")] = None,
-    spread: Annotated[str | None, typer.Option(metavar="N", help="Partitions at the most.")] = None,
-    max_attempts: Annotated[str | None, typer.Option(metavar="N", help="Then: dead letter.")] = None,
-    ttl: Annotated[str | None, typer.Option(metavar="DURATION", help="A message's life.")] = None,
-    ack_wait: Annotated[str | None, typer.Option(metavar="DURATION", help="A handler's time.")] = None,
-    max_backlog: Annotated[str | None, typer.Option(metavar="N", help="Messages.")] = None,
+    reserve: Annotated[str | None, typer.Option(metavar="N", help="QPS that go before the fair order.")] = None,
+    concurrency: Annotated[str | None, typer.Option(metavar="N", help="Most messages in flight.")] = None,
+    spread: Annotated[str | None, typer.Option(metavar="N", help="Most partitions of the topic.")] = None,
+    max_attempts: Annotated[
+        str | None, typer.Option(metavar="N", help="Attempts before a message is a dead letter.")
+    ] = None,
+    ttl: Annotated[str | None, typer.Option(metavar="DURATION", help="Time until a message expires.")] = None,
+    ack_wait: Annotated[
+        str | None, typer.Option(metavar="DURATION", help="Time until a silent handler times out.")
+    ] = None,
+    max_backlog: Annotated[
+        str | None, typer.Option(metavar="N", help="Waiting messages above which puts are refused.")
+    ] = None,
     dead_letter_expired: Annotated[
         bool | None,
         typer.Option("--dead-letter-expired/--drop-expired", help="Whether an expired message becomes a dead letter."),
     ] = None,
-    ordered: Annotated[bool | None, typer.Option("--ordered/--not-ordered", help="By key and priority.")] = None,
-    borrow: Annotated[bool | None, typer.Option("--borrow/--no-borrow", help="What sibling groups leave.")] = None,
-    ageing: Annotated[str | None, typer.Option(metavar="SHARE", help="Share of the longest waiting, 0 to 1.")] = None,
-    backoff_base: _Seconds = None,
-    backoff_factor: _Number = None,
-    backoff_cap: _Seconds = None,
-    backoff_jitter: _Number = None,
+    ordered: Annotated[
+        bool | None,
+        typer.Option("--ordered/--not-ordered", help="Whether messages of a key and priority keep their order."),
+    ] = None,
+    borrow: Annotated[
+        bool | None, typer.Option("--borrow/--no-borrow", help="Whether a group may use quota that its siblings leave.")
+    ] = None,
+    ageing: Annotated[
+        str | None, typer.Option(metavar="SHARE", help="Share of the turns that lower priorities get, 0 to 1.")
+    ] = None,
+    backoff_base: _BackoffBase = None,
+    backoff_factor: _BackoffFactor = None,
+    backoff_cap: _BackoffCap = None,
+    backoff_jitter: _BackoffJitter = None,
     push: Annotated[
-        str | None, typer.Option(metavar="JSON", help="POST messages to a url: docs/reference/http-push.md.")
+        str | None, typer.Option(metavar="JSON", help="POST messages to a URL: docs/reference/http-push.md.")
     ] = None,
     state: Annotated[str | None, typer.Option(metavar="STATE", help="active, paused or draining.")] = None,
     if_revision: IfRevision = None,
     by: By = None,
     as_json: Json = False,
 ) -> None:
-    """Make a project's topic, or change it: only what is named changes.
+    """Create a project's topic, or change it: only the given fields change.
 
-    --qps is needed the first time. `default` as a value gives a field its default again.
+    A new topic needs --qps. The value `default` restores the default of a field.
 
     Example:
       evenlane topics set acme --qps 100
@@ -94,7 +109,7 @@ def set_(
 def pause(
     given: CommonOptions, project: Project, *, if_revision: IfRevision = None, by: By = None, as_json: Json = False
 ) -> None:
-    """Stop handling a project's messages; puts go on and wait.
+    """Stop handling a project's messages; puts are still accepted, and wait.
 
     Example:
       evenlane topics pause acme
@@ -108,7 +123,7 @@ def pause(
 def resume(
     given: CommonOptions, project: Project, *, if_revision: IfRevision = None, by: By = None, as_json: Json = False
 ) -> None:
-    """End a pause or a drain, or make a deleted topic again as it was.
+    """End a pause or a drain, or restore a deleted topic.
 
     Example:
       evenlane topics resume acme
@@ -122,7 +137,7 @@ def resume(
 def drain(
     given: CommonOptions, project: Project, *, if_revision: IfRevision = None, by: By = None, as_json: Json = False
 ) -> None:
-    """Refuse puts from now on; waiting messages are still handled, also of a deleted topic.
+    """Refuse puts from now on; waiting messages are still handled, even those of a deleted topic.
 
     Example:
       evenlane topics drain acme
@@ -139,7 +154,7 @@ def delete(
     """Delete a project's topic: puts are refused, and waiting messages are kept and paused.
 
     `topics drain PROJECT` has them handled, `backlog purge PROJECT` drops them. The topic is removed when none are
-    left. A topic that is draining goes on draining.
+    left. A topic that is draining continues to drain.
 
     Example:
       evenlane topics delete acme
@@ -195,10 +210,10 @@ def history(
     given: CommonOptions,
     project: Project,
     *,
-    limit: Annotated[int, typer.Option(parser=number, metavar="N", help="How many of the newest.")] = 50,
+    limit: Annotated[int, typer.Option(parser=number, metavar="N", help="Show the newest N changes.")] = 50,
     as_json: Json = False,
 ) -> None:
-    """Show who changed a project's topic when, and what: the newest change first, the last 50 are kept.
+    """Show the changes of a project's topic, with author and time: the newest first; the last 50 are kept.
 
     Example:
       evenlane topics history acme --limit 5

@@ -23,17 +23,19 @@ _STDOUT = Path("-")
 _MOST_NOTES = 100  # lines
 _MODE = 0o600  # mode of a new file: a topic's `push` may hold secrets of its endpoint
 
-_File = Annotated[Path, typer.Option("--file", metavar="FILE", help="Written whole or not at all; - is stdout.")]
+_File = Annotated[
+    Path, typer.Option("--file", metavar="FILE", help="File, written completely or not at all; - is stdout.")
+]
 
 
 @common
 def export(given: CommonOptions, *, file: _File = _STDOUT) -> None:
-    """Write all topics as the file that `topics apply` reads, to back them up or to take them to another etcd.
+    """Write all topics as the file that `topics apply` reads, to back them up or to move them to another etcd.
 
-    The file is JSON, and the same topics make the same file. It has what was set for each topic, with its state; for
-    ordered topics also the groups and the spread in effect. Deleted topics are left out. Where a topic's settings are
-    refused, the file has those in effect. A note on stderr names each of these topics. Templates and history are not
-    exported. --file FILE is replaced in one step once everything is written; without topics it stays as it is.
+    The file is JSON, and the same topics make the same file. It has the fields that were set for each topic, with its
+    state; for ordered topics also the groups and the spread in effect. It leaves out deleted topics, and has the
+    settings in effect where the spec was rejected; a note on stderr names each of these topics. Templates and history
+    are not exported. --file FILE is replaced in one step once everything is written; without topics it stays as it is.
 
     Example:
       evenlane topics export > topics.json

@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 By = Annotated[
-    str | None, typer.Option("--by", metavar="WHO", help="Who changes it, for the history; USER@HOST if left out.")
+    str | None,
+    typer.Option("--by", metavar="WHO", help="Author of the change, for the history; USER@HOST if left out."),
 ]
 
 
@@ -37,7 +38,10 @@ def _revision(text: str) -> int:
 IfRevision = Annotated[
     int | None,
     typer.Option(
-        "--if-revision", parser=_revision, metavar="N", help="Only if `topics get` still shows this revision (0: none)."
+        "--if-revision",
+        parser=_revision,
+        metavar="N",
+        help="Change it only if `topics get` still shows this revision (0: none).",
     ),
 ]
 

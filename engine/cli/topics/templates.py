@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-app = new_app("""Make topics for projects that appear without one. Off as long as there is no template.
+app = new_app("""Create topics for projects that appear without one. Off as long as there is no template.
 
     Example:
       evenlane topics template set dev --match 'dev-*' --qps 10
@@ -61,18 +61,18 @@ def set_(
     name: Name,
     *,
     match: Annotated[
-        str | None, typer.Option(metavar="GLOB", help="Projects: * for any characters, ? for one.")
+        str | None, typer.Option(metavar="GLOB", help="Projects that match: * is any characters, ? is one.")
     ] = None,
     limit: Annotated[
-        int | None, typer.Option(parser=number, metavar="N", help="Topics it may have made; 1,000 if left out.")
+        int | None, typer.Option(parser=number, metavar="N", help="Most topics that it may create; 1,000 if left out.")
     ] = None,
     fields: dict[str, object],
     as_json: Json = False,
 ) -> None:
-    """Make a template, or change it: only what is named changes. Topics that are there stay as they are.
+    """Create a template, or change it: only the given fields change. Existing topics stay as they are.
 
-    --match and --qps are needed the first time. Of several templates that match the one with the longest literal text
-    is taken, of equal ones the first by name.
+    A new template needs --match and --qps. Of several templates that match, the one with the longest literal text wins;
+    among equals, the first by name.
 
     Example:
       evenlane topics template set dev --match 'dev-*' --qps 10
@@ -93,7 +93,7 @@ def set_(
 @app.command()
 @common
 def get(given: CommonOptions, name: Name, *, as_json: Json = False) -> None:
-    """Show a template, and how many topics that it made are there.
+    """Show a template, and how many topics count towards its limit.
 
     Example:
       evenlane topics template get dev
@@ -124,7 +124,7 @@ def list_(given: CommonOptions, *, as_json: Json = False) -> None:
 @app.command()
 @common
 def delete(given: CommonOptions, name: Name, *, as_json: Json = False) -> None:
-    """Take a template away: it makes no more topics, and those that it made stay.
+    """Delete a template: it creates no more topics, and those that it created stay.
 
     Example:
       evenlane topics template delete dev

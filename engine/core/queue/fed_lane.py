@@ -40,7 +40,7 @@ class LaneHost(Protocol):
 class FedLane(Lane):
     """A lane together with its feed position and its queues.
 
-    It extends `Lane` in place of wrapping it, because `take_in` runs for each message: a second object would cost
+    It extends `Lane` instead of wrapping it, because `take_in` runs for each message: a second object would cost
     several attribute loads.
 
     Invariants:

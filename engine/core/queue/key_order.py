@@ -2,8 +2,8 @@
 Pure.
 
 A message is out from the moment it is handed to a worker until its outcome is final. It stays out over its retries,
-which leave it in its lane (design.md, section 2). The messages of a key are therefore handled one after the other, in
-the order in which they entered the queue, while other keys proceed independently.
+which leave it in its lane (docs/explanation/delivery-guarantees.md). The messages of a key are therefore handled one
+after the other, in the order in which they entered the queue, while other keys proceed independently.
 """
 
 from __future__ import annotations

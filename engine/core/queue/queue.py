@@ -1,4 +1,4 @@
-"""Keeps a node's state of one queue: the sequences that wait, and the payloads of the next few messages.
+"""Keeps a node's state of one queue: the sequences of its waiting messages, and the payloads of the next few.
 
 A queue has up to three parts, in this order: `ready` (ready: the payload is in memory), `waiting` (the sequence only, 8
 bytes per message, read again when its turn is near) and the spill (a start and a count, refilled by subject). `due`

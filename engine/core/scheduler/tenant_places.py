@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 class TenantPlaces(Generic[Q]):
     """Moves tenants between their places, and finds the tenant whose turn it is.
 
-    `FairScheduler` extends it in place of wrapping it, because it runs for each message: a second object would cost a
+    `FairScheduler` extends it instead of wrapping it, because it runs for each message: a second object would cost a
     call and several attribute loads.
     """
 

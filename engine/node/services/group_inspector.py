@@ -1,6 +1,6 @@
 """Answers, for a node, whether its partitions hold any message of a group.
 
-A group is held as long as a stream has a message of it that is not durably settled. The same look thus finds messages
+A group is held as long as a stream has a message of it that is not durably settled. One inspection thus finds messages
 that wait, run, are retried, are due next month, or were put and haven't been delivered yet. The lane is inspected
 before the delay stream, because a retry is stored there before its original is settled.
 """

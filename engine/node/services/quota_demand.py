@@ -1,11 +1,11 @@
 """Measures how much of a topic a node could use, each second. Pure.
 
-A node that is held up by its part could use its present rate plus all waiting messages, within a second. Any other node
+A node that its part holds up could use its present rate plus all waiting messages, within a second. Any other node
 could use its present rate and a little more, since arrivals from many senders vary by their square root.
 
-That a message waits for the bucket at the instant of looking says little: at three quarters of the rate, it does three
-times out of four. The part holds a topic up only if nearly all of it is used as well. Likewise, that no message was
-handed out for a second says little where the part is about one message per second: as long as a message is there, the
+A message that waits for the bucket at the instant of a sample proves little: at three quarters of the rate, one waits
+in three samples out of four. The part holds a topic up only if nearly all of it is used as well. Likewise, a second in
+which no message was handed out proves little if the part is about one message per second: while a message is there, the
 node wants that much of its own part.
 """
 

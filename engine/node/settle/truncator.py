@@ -36,8 +36,9 @@ _PAUSE_S = 0.2
 
 
 class StreamTruncator:
-    """A lane is purged once in `purge_interval_s`. A watermark that stays where it is for `pinned_for` (ns) is pinned:
-    settled messages above it are deleted one by one. `limited`: queues have a limit, so both happen sooner.
+    """Removes the settled messages of lanes. Each lane is purged at most once per `purge_interval_s`. A watermark that
+    doesn't move for `pinned_for` (ns) is pinned: settled messages above it are deleted one by one. `limited`: queues
+    have a limit, so both happen sooner.
     """
 
     def __init__(
@@ -65,12 +66,12 @@ class StreamTruncator:
             self.lanes[lane] = now_ns()
 
     def discard(self, lane: Lane) -> None:
-        """Remove nothing more of it."""
+        """Remove nothing more from this lane."""
         self.lanes.pop(lane, None)
         self.tasks.cancel(lane)
 
     def step(self) -> None:
-        """Begin what each lane needs next; one removal at a time for each."""
+        """Start the next removal of each lane for which one is due; at most one runs per lane."""
         now = now_ns()
         for lane, since in list(self.lanes.items()):
             if lane in self.tasks.by_lane:

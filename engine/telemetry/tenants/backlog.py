@@ -1,4 +1,4 @@
-"""Backlog of a label's priorities, and a forecast when it is empty. Pure."""
+"""Backlog of a label's priorities, and a forecast of when it is empty. Pure."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ _CLOSING_S = 2.0
 class Transport(ABC):
     """A connection that reconnects for ever. It sends nothing twice, and buffers nothing while there is no server.
 
-    `Connection` extends it in place of wrapping it, because `_send` runs for each message: a second object would cost
+    `Connection` extends it instead of wrapping it, because `_send` runs for each message: a second object would cost
     a call and an attribute load.
     """
 
