@@ -53,8 +53,8 @@ def as_it_is(load: Load, _where: Placement) -> Load:
 
 
 def evenly(load: Load, where: Placement) -> Load:
-    """Each tenant's messages in equal parts on the nodes, as far as it has groups there. Group numbers that are equal
-    modulo the number of nodes mean the same node.
+    """Divide each tenant's messages equally between the nodes, as far as it has groups there. Group numbers that are
+    equal modulo the number of nodes mean the same node.
     """
     if where.nodes == 1:
         return load
@@ -68,11 +68,9 @@ def evenly(load: Load, where: Placement) -> Load:
 
 @dataclass(frozen=True)
 class Arm:
-    """`read` takes the figures from a trace. `prefetched`: on the broker the node prefetches every message of the
-    backlog, so that a scheduler that goes by age sees the oldest one.
-
-    `nodes`: on how many nodes, None: on as many as the scenario. `aim` makes the load that is put from `load`, once the
-    groups of each node are known; it changes groups alone.
+    """One arm. `read` computes the figures from a trace. `prefetched`: on the broker the node prefetches every message
+    of the backlog, so that a scheduler by age sees the oldest one. `nodes` is the number of nodes (None: that of the
+    scenario). `aim` derives the load to put from `load` once the groups of each node are known; it changes only groups.
     """
 
     load: Load

@@ -1,7 +1,7 @@
-"""Figures: pure functions from traces and handler records to numbers. A figure that isn't there is None.
+"""Figures: pure functions from traces and handler records to numbers. A missing figure is None.
 
-Times go in as ns and come out as ms or s. Percentiles are of the messages that were served, so each is shown with the
-share that was served: a starved system has a fine p99 among the few it served.
+Times go in as ns and come out as ms or s. Percentiles are of the served messages, so each is shown with the share that
+was served: a starved system has a good p99 among the few messages that it served.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def most_within(times: Iterable[int], length: int = SECOND) -> int:
 
 
 def ratio(above: float | None, below: float | None) -> float | None:
-    """None if either isn't there, or nothing is below."""
+    """Divide two figures. None if either is missing, or if the divisor is 0."""
     return above / below if above is not None and below else None
 
 
@@ -74,7 +74,7 @@ def dwell(trace: Trace, numbers: Iterable[int]) -> Figures:
 
 
 def since(trace: Trace, numbers: Iterable[int], start: int) -> list[int]:
-    """The messages among them that the load plans at or after `start` ns."""
+    """The messages among these that the load plans at or after `start` ns."""
     return [n for n in numbers if trace.load.at[n] >= start]
 
 
@@ -95,9 +95,11 @@ def utilisation(trace: Trace, slots: int, start: int, end: int) -> float:
 
 
 def shares(trace: Trace, start: int, end: int, but: str = "") -> list[float]:
-    """The share of each tenant over that which max-min fairness by weight gives it, of the slot time used in
-    [start, end) ns. A tenant's demand is what it has offered before `end`, and not had before `start`. The tenant `but`
-    is looked past, and what it had.
+    """Each tenant's share of the slot time used in [start, end) ns, over the share that weighted max-min fairness gives
+    it.
+
+    A tenant's demand is the messages that it has offered before `end` and that were not handled before `start`. The
+    tenant `but` and its slot time are left out.
     """
     load = trace.load
     included = [n for n, tenant in enumerate(load.tenant) if load.tenants[tenant].name != but]
@@ -105,7 +107,7 @@ def shares(trace: Trace, start: int, end: int, but: str = "") -> list[float]:
 
 
 def shares_on_nodes(trace: Trace, start: int, end: int, but: str = "") -> list[float]:
-    """The same on each node by itself: of what was used there, by the part of each weight that is the node's."""
+    """The same ratios on each node separately, with the node's part of each weight."""
     load, where = trace.load, trace.where
     parts = [[len(groups) for groups in where.groups_of(each)] for each in load.tenants]
     place = {(t, g): where.node_of(load.tenants[t], g) for t, g in set(zip(load.tenant, load.group, strict=True))}

@@ -16,16 +16,15 @@ if TYPE_CHECKING:
     from evenlane.engine.proof.figures import Figures
 
 Where = Literal["simulator", "broker"]
-BROKER_SLACK = 1.3  # what the broker may add to the simulator's figure, where lower is better
+BROKER_SLACK = 1.3  # allowance of the broker over the simulator's figure, where lower is better
 
 _HOLDS = {"<=": operator.le, ">=": operator.ge, "<": operator.lt, ">": operator.gt}
 
 
 @dataclass(frozen=True)
 class Bar:
-    """`arm` is whose: "product", or "control" for what shows that the scenario can tell good from bad.
-
-    `slack`: on the broker the limit is 1.3 x the simulator's value instead.
+    """A bar. `arm` is the arm that it judges: "product", or "control" for a bar that shows that the scenario can tell
+    good from bad. `slack`: on the broker the limit is 1.3 x the simulator's value instead.
     """
 
     name: str
@@ -99,7 +98,9 @@ def middle(rounds: Sequence[Figures]) -> Figures:
 
 
 def worst(rounds: Sequence[Sequence[Bar]]) -> list[Bar]:
-    """Each bar with the round's value that is the furthest from holding it; a missing value is the furthest."""
+    """Return each bar with the round's value that misses it by most, or holds it by least; a missing value is the
+    worst.
+    """
     return [max(each, key=_missed_by) for each in zip(*rounds, strict=True)]
 
 

@@ -52,11 +52,11 @@ class Scenario(ABC):
 
     @abstractmethod
     def sim_round(self, seed: int, progress: Progress) -> Arms:
-        """All arms once, without any server."""
+        """Run all arms once, without any server."""
 
     @abstractmethod
     async def broker_round(self, url: str, seed: int, number: int, progress: Progress) -> Arms:
-        """All arms once, on an otherwise unused nats-server; deletes what it makes there."""
+        """Run all arms once, on an otherwise unused nats-server, and delete everything created there."""
 
     @abstractmethod
     def sim_bars(self, arms: Arms) -> list[Bar]: ...
@@ -88,7 +88,7 @@ class Scenario(ABC):
         return [self.sim_round(seed + number, part(progress, number / rounds, 1 / rounds)) for number in range(rounds)]
 
     def reference_report(self, seed: int, rounds: int, _progress: Progress) -> Report | None:
-        """The simulator's report, to compare that of the broker with."""
+        """The simulator's report, with which the broker's is compared."""
         return self.simulate(seed, rounds, silent) if self.reference else None
 
     async def on_broker(self, url: str, seed: int, rounds: int, progress: Progress) -> Report:

@@ -45,7 +45,7 @@ class RulelessScheduler(Generic[Q]):
 
 
 class _QueueSlot:
-    """Whether the queue is ready, and which of its entries in the order is valid."""
+    """A queue's state: whether it is ready, and which of its entries in the order is valid."""
 
     __slots__ = ("entry", "ready")
 
@@ -55,7 +55,7 @@ class _QueueSlot:
 
 
 class FifoScheduler(RulelessScheduler[Q]):
-    """`arrived_at(queue)` is the arrival of the queue's head, on any one scale."""
+    """First come, first served. `arrived_at(queue)` returns the arrival of the queue's head, on any one scale."""
 
     def __init__(self, arrived_at: Callable[[Q], int]) -> None:
         super().__init__()
@@ -105,7 +105,7 @@ class FifoScheduler(RulelessScheduler[Q]):
 
 
 def stored_at(queue: Queue) -> int:
-    """When the store took the queue's first prefetched message, unix ns."""
+    """Return the time at which the store took the queue's first prefetched message, unix ns."""
     return queue.ready[0][2]
 
 
@@ -130,7 +130,9 @@ class _Tenant(Generic[Q]):
 
 
 class PlainScheduler(RulelessScheduler[Q]):
-    """Every call is O(1), except `configure`, which is O(groups of the topic)."""
+    """Strict priority inside a group, groups in turn. Every call is O(1), except `configure`, which is O(groups of the
+    topic).
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -235,7 +237,7 @@ class ScanningScheduler(RulelessScheduler[Q]):
 
 
 class WholeQuota:
-    """Takes the place of a node's scheduler, and multiplies the node's part of each quota by the number of `nodes`."""
+    """Replaces a node's scheduler, and multiplies the node's share of each quota by the number of `nodes`."""
 
     def __init__(self, scheduler: Scheduler[Any], nodes: int) -> None:
         self._scheduler, self._nodes = scheduler, nodes

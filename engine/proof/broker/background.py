@@ -12,7 +12,9 @@ if TYPE_CHECKING:
 
 @asynccontextmanager
 async def in_background(*works: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
-    """Run all of these at once, and cancel them when the block ends. Raises then what one of them raised before."""
+    """Run these coroutines concurrently, and cancel them when the block ends. Then raises an error that one of them
+    raised.
+    """
     tasks = [asyncio.create_task(work) for work in works]
     try:
         yield

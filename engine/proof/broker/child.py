@@ -21,7 +21,7 @@ from evenlane.engine.runtime.embedded.child import GUARD
 if TYPE_CHECKING:
     from types import TracebackType
 
-SIZE = Struct("<Q")  # before each record: its bytes
+SIZE = Struct("<Q")  # precedes each record: its length in bytes
 T = TypeVar("T")
 
 
@@ -37,7 +37,9 @@ async def spawn_python(*arguments: str, env: dict[str, str], **streams: Any) -> 
 
 
 class ModuleProcess(ABC):
-    """Inside `async with` the module runs and has got its order. Raises EvenlaneError."""
+    """Runs a module as a child process. Inside `async with` the module runs and has received its order. Raises
+    EvenlaneError.
+    """
 
     module: ClassVar[str]
     title: ClassVar[str]
@@ -98,7 +100,7 @@ def read_record(kind: type[T]) -> T:
 
 def write_record(record: Any) -> None:
     left = memoryview(_packed(record))
-    while left:  # where PYTHONUNBUFFERED is set, `sys.stdout` would write what goes in at once, and drop the rest
+    while left:  # with PYTHONUNBUFFERED, `sys.stdout` would make a single partial write, and drop the rest
         left = left[os.write(sys.stdout.fileno(), left) :]
 
 

@@ -1,4 +1,4 @@
-"""An environment of its own on a running nats-server: its streams are made, serve a node, and are deleted."""
+"""A separate environment on a running nats-server: its streams are created, serve a node, and are deleted."""
 
 from __future__ import annotations
 
@@ -65,16 +65,16 @@ class Environment:
 async def environment(
     url: str, name: str, cluster_config: ClusterConfig, topic_of: Callable[[str], Topic | None]
 ) -> AsyncIterator[Environment]:
-    """All lanes are there; they are deleted in the end. Raises Unreachable."""
+    """Create all lanes, and delete them when the block ends. Raises Unreachable."""
     async with open_store(url, name, feeds=True) as store:
         await store.prepare(lanes(cluster_config.partitions))
         yield Environment(name, cluster_config, topic_of, store)
-    await _delete(url, name, cluster_config)  # (after a failure the server goes, with all it has)
+    await _delete(url, name, cluster_config)  # (after a failure the server is removed with its data)
 
 
 @asynccontextmanager
 async def open_store(url: str, env: str, *, feeds: bool = False) -> AsyncIterator[JetStreamStore]:
-    """A connection as a node has it, with `feeds`, or as a producer has it. Raises Unreachable."""
+    """Open a connection: with `feeds` as a node does, otherwise as a producer does. Raises Unreachable."""
     store = JetStreamStore(NatsOptions((url,)), env, feeds_apart=feeds)
     try:
         await store.open()

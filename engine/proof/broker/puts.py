@@ -1,4 +1,4 @@
-"""Puts of a load's messages, on a connection of their own as a producer has."""
+"""Puts of a load's messages, on a separate connection, as a producer has."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Puts:
         self._subjects: dict[tuple[str, int, int], str] = {}
 
     def put(self, project: str, group: int, band: int, number: int, body: bytes) -> Future[Receipt]:
-        """Send a message off, with an id made of its number; the future is its acknowledgement."""
+        """Send a message, with an id derived from its number; the future resolves with its acknowledgement."""
         key = (project, group, band)
         subject = self._subjects.get(key)
         if subject is None:
@@ -40,6 +40,6 @@ class Puts:
 
 @asynccontextmanager
 async def putting(url: str, env: str, cluster_config: ClusterConfig, spreads: Mapping[str, int]) -> AsyncIterator[Puts]:
-    """`spreads` are the projects' own. The streams must be there. Raises Unreachable."""
+    """Open the connection of a block. `spreads` are those of the projects. The streams must exist. Raises Unreachable."""
     async with open_store(url, env) as store:
         yield Puts(store, env, cluster_config, spreads)

@@ -1,6 +1,6 @@
-"""The process that puts a load by the clock on the wall, as producers do, and the side that starts it.
+"""The process that puts a load in real time, as producers do, and the side that starts it.
 
-It is not the node's process, where a burst would take the event loop from the handlers.
+It is separate from the node's process, where a burst would keep the event loop from the handlers.
 """
 
 from __future__ import annotations
@@ -51,7 +51,9 @@ class PutOrder(msgspec.Struct):
 
 
 class PutReport(msgspec.Struct):
-    """Sent when the process is ready, and when it is done. `sent` is a column of instants, ns since the origin."""
+    """A report of the process, sent when it is ready and when it is done. `sent` is a column of instants, ns since the
+    origin.
+    """
 
     sent: bytes = b""
     error: str = ""
@@ -100,13 +102,13 @@ class Putter(ModuleProcess):
 # ---- in the process
 
 _PIECE = 64  # messages of a burst that are sent off in one turn of the event loop
-_WINDOW = 1_000  # puts of one tenant without an answer at the most
-_TRIES = 4  # of one message, beyond the first: within the streams' duplicate window
+_WINDOW = 1_000  # most unacknowledged puts of one tenant
+_TRIES = 4  # further tries of one message, within the streams' duplicate window
 _Message = tuple[str, int, int, int, bytes]  # the arguments of `Puts.put`
 
 
 class Schedule:
-    """Each tenant puts by itself: no producer waits behind the burst of another."""
+    """The order of puts. Each tenant puts independently: no producer waits behind the burst of another."""
 
     def __init__(self, order: PutOrder, puts: Puts, origin: int) -> None:
         self._puts, self._origin, self._projects = puts, origin, order.projects
@@ -116,7 +118,9 @@ class Schedule:
         self._sent = array("q", self._at)
 
     async def carry_out(self) -> array[int]:
-        """Put all; returns when each message was sent off. All are acknowledged then. Raises what a put raises."""
+        """Put all messages. Returns the instants at which they were sent, once all are acknowledged. Raises what a put
+        raises.
+        """
         of_tenant: dict[int, list[int]] = {}
         for number, tenant in enumerate(self._tenant):
             of_tenant.setdefault(tenant, []).append(number)
@@ -131,7 +135,7 @@ class Schedule:
             elif count % _PIECE == 0:
                 await asyncio.sleep(0)
             if len(waiting) == _WINDOW:
-                await asyncio.wait([waiting[_WINDOW // 2][0]])  # one by one they would go in packets of one
+                await asyncio.wait([waiting[_WINDOW // 2][0]])  # sent one by one, each would be a packet of its own
                 while waiting and waiting[0][0].done():
                     await self._taken(*waiting.popleft())
             self._sent[number] = now_ns() - self._origin
@@ -162,14 +166,14 @@ async def _carry_out(order: PutOrder) -> PutReport:
 
 def main() -> None:
     setup("auto", "error")
-    logging.getLogger("asyncio").setLevel(logging.CRITICAL)  # of puts that fail together, the first one is reported
+    logging.getLogger("asyncio").setLevel(logging.CRITICAL)  # if several puts fail, the first failure is reported
     tune_gc()
     order = read_record(PutOrder)
     try:
         write_record(uvloop.run(_carry_out(order)))
     except Exception as error:  # noqa: BLE001 - any error is raised where the outcome is received
         write_record(PutReport(error=f"{type(error).__name__}: {error}"))
-    sys.stdin.buffer.read()  # until the parent has read it: uvloop drops what a child that has gone had written
+    sys.stdin.buffer.read()  # wait until the parent has read it: uvloop drops unread output of a child that has exited
 
 
 if __name__ == "__main__":

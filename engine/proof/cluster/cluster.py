@@ -1,4 +1,4 @@
-"""A cluster: etcd, topics and node processes, and what is known of them."""
+"""A cluster: etcd, topics and node processes, and their observed history."""
 
 from __future__ import annotations
 
@@ -35,7 +35,9 @@ _LOOK_S = 0.02
 
 
 class Cluster:
-    """`puts` is a connection of the scenario's own; `nodes` are all that were ever started, by name."""
+    """A running cluster. `puts` is the scenario's own connection; `nodes` are all nodes that were ever started, by
+    name.
+    """
 
     def __init__(
         self,
@@ -75,7 +77,7 @@ class Cluster:
             self.history.break_off(f"{node.name} ended {child.how(status)}; its last output was: {node.last_words()}")
 
     async def start(self, *names: str, program: str = NODE) -> None:
-        """All at once; returns when everything is owned as planned. Raises EvenlaneError."""
+        """Start nodes concurrently. Returns when everything is owned as planned. Raises EvenlaneError."""
         nodes = [await self.spawn(name, program) for name in names]
         await asyncio.gather(*(node.ready() for node in nodes))
         await self.until_carried_out(*names)
@@ -113,8 +115,8 @@ async def cluster(
     env: str = ENV,
     service_s: float = SERVICE_S,
 ) -> AsyncIterator[Cluster]:
-    """The topics of all tenants are in effect, and no node runs yet; `settings` are those of all nodes, and their
-    handlers take `service_s`. Clusters that share the nats-server at the same time need different `env`. Raises
+    """Put the topics of all tenants in effect, without a running node yet. `settings` are those of all nodes, whose
+    handlers take `service_s`. Clusters that share a nats-server at the same time need different `env`. Raises
     EvenlaneError, CoordinationError.
     """
     topics = {each.name: each.topic for each in tenants}
@@ -135,7 +137,7 @@ async def cluster(
 
 
 async def _accept(endpoint: str, env: str, cluster_config: ClusterConfig, specs: Mapping[str, bytes]) -> None:
-    """Before any node starts, so that the first plan knows all loads."""
+    """Accept the topics before any node starts, so that the first plan knows all loads."""
     coordination = EtcdCoordination((endpoint,))
     try:
         async with accepted_topics(coordination, env, cluster_config, specs):

@@ -23,7 +23,9 @@ _KINDS = ("nodes", "plan", "owners", "done", "leader", "generation")
 
 
 class Reign(NamedTuple):
-    """An owner key, from its creation to its deletion (None: it is still there); ns since boot, as a watch saw them."""
+    """The life of an owner key, from its creation to its deletion (None: it still exists); ns since boot, as a watch
+    saw them.
+    """
 
     partition: int
     epoch: int
@@ -33,15 +35,15 @@ class Reign(NamedTuple):
 
 
 class OwnershipHistory:
-    """Inside `async with` it follows an environment; `reigns` are past and present ones, in order of begin."""
+    """Follows an environment inside `async with`. `reigns` are the past and present ones, in the order of their begin."""
 
     def __init__(self, endpoint: str, env: str) -> None:
         self._etcd, self._prefix = EtcdCoordination((endpoint,)), names.key(env, "")
         self._keys: dict[str, KeyValue] = {}
-        self._running: dict[int, int] = {}  # partition -> the place of its reign
+        self._running: dict[int, int] = {}  # partition -> the index of its reign
         self.reigns: list[Reign] = []
         self.planned: list[int] = []  # when each generation was observed
-        self.leaderless: list[int] = []  # when a leader's key went
+        self.leaderless: list[int] = []  # when a leader's key was deleted
         self._changed = asyncio.Event()
         self._broken = ""
         self._task: asyncio.Task[None] | None = None
@@ -59,7 +61,7 @@ class OwnershipHistory:
         await self._etcd.close()
 
     def break_off(self, reason: str) -> None:
-        """End all waits: what they wait for can't come any more."""
+        """End all waits: the awaited changes can't happen any more."""
         self._broken = self._broken or reason
         self._changed.set()
 
@@ -103,7 +105,7 @@ class OwnershipHistory:
         return {number: self.reigns[place].owner for number, place in self._running.items()}
 
     def is_carried_out(self, nodes: set[str], partitions: int) -> bool:
-        """These nodes and no others are there; all is planned, owned as planned, and confirmed."""
+        """Whether exactly these nodes are alive, and everything is planned, owned as planned, and confirmed."""
         if nodes != self.nodes or nodes != self._named("plan") or len(self.plan) < partitions:
             return False
         done = all(self._value(f"plan/{n}")["generation"] == self._value(f"done/{n}").get("generation") for n in nodes)

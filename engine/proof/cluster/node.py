@@ -1,4 +1,4 @@
-"""A node of a cluster: `evenlane run` as a process of its own, which dies with this one."""
+"""A node of a cluster: `evenlane run` as a separate process, which dies with this one."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _SECOND = 1_000_000_000
 
 
 class CatchUpEnd(NamedTuple):
-    """A node has fed what a partition held when it took it over; `at` in ns since boot."""
+    """The moment (`at`, ns since boot) at which a node has fed the backlog of a partition that it took over."""
 
     at: int
     partition: int
@@ -77,7 +77,7 @@ class NodeProcess:
         )
 
     async def leave(self) -> None:
-        """End it by SIGTERM. Raises EvenlaneError unless it ends with exit code 0."""
+        """End the process by SIGTERM. Raises EvenlaneError unless its exit code is 0."""
         if (status := await self._ended_by(signal.SIGTERM)) != 0:
             raise EvenlaneError(f"the scenario was aborted: {self.name} ended {child.how(status)} after SIGTERM")
 
@@ -97,7 +97,7 @@ class NodeProcess:
         return await self._process.wait()
 
     async def end(self) -> None:
-        """Kill it, unless it has ended or never began."""
+        """Kill the process, unless it has ended or never began."""
         if self._process is not None and self._process.returncode is None:
             await self.kill()
 
@@ -119,7 +119,7 @@ class NodeProcess:
 
 
 def caught_up(lines: list[bytes], offset: int) -> Iterator[CatchUpEnd]:
-    """From a log in JSON; `offset` is what has to be added to unix ns to get ns since boot."""
+    """Read the ends of catch-ups from a log in JSON. `offset` converts unix ns to ns since boot."""
     for line in lines:
         if b'"caught up"' in line:
             event = msgspec.json.decode(line)

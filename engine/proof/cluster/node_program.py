@@ -1,7 +1,7 @@
-"""The code of a cluster's nodes: a handler that writes a record when it begins and one when it ends; and the program of
-a node that isn't quite the product.
+"""The program of a cluster's nodes: a handler that writes a record at its begin and at its end, and a node that may
+differ from the product.
 
-Each record is one write to a file, so that kill -9 loses none: the kernel has it by then.
+Each record is one write to a file, so kill -9 loses none: the kernel already has it.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _files: list[int] = []  # opened by the first message
 
 
 async def handle(message: Message) -> None:
-    """The body is a number, or `HELD`; then may come how long the handler takes, in ns."""
+    """Handle a message whose body is a number, or `HELD`, optionally followed by the handler's duration in ns."""
     number, _, service = message.body.partition(b" ")
     begin = HandlerRecord(
         now_ns(), message.put_ns, message.sequence, message.epoch, message.partition, message.attempt,

@@ -10,9 +10,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 VARIABLE = "BENCH_RECORDS"  # the file that a node's handlers append to
-SERVICE = "BENCH_SERVICE_S"  # how long a handler takes, usually:
+SERVICE = "BENCH_SERVICE_S"  # default duration of a handler
 SERVICE_S = 0.005
-HELD = b"held"  # begins the body of a message whose handler runs for long; a space and ns follow
+HELD = b"held"  # first part of the body of a message whose handler runs for long; a space and ns follow
 _FORM = Struct("<QQQQQIHBBB16s")
 _KINDS = ("lanes", "later")
 
@@ -52,14 +52,16 @@ class HandlerRecord(NamedTuple):
 
 
 def packed(record: HandlerRecord) -> bytes:
-    """All but the node, which the file says. `attempt` and `band` up to 255, the first 16 bytes of `project`."""
+    """Encode everything but the node, which the file names. `attempt` and `band` are at most 255; of `project`, 16
+    bytes.
+    """
     flags = record.began | record.held << 1 | _KINDS.index(record.kind) << 2
     numbers = (record.at, record.put, record.due, record.sequence, record.epoch, record.number, record.partition)
     return _FORM.pack(*numbers, min(record.attempt, 255), record.band, flags, record.project.encode())
 
 
 def unpacked(raw: bytes, node: str) -> list[HandlerRecord]:
-    """Takes whole records."""
+    """Decode whole records."""
     return [
         HandlerRecord(
             at, put, sequence, epoch, partition, attempt, band,
@@ -70,9 +72,8 @@ def unpacked(raw: bytes, node: str) -> list[HandlerRecord]:
 
 
 class HandlerRecords:
-    """The records of all nodes: a file each in `folder`, by the node's id. `read` appends the new ones.
-
-    `handled`: the messages that have been handled, by kind of project.
+    """The records of all nodes: one file per node in `folder`, named by the node's id. `read` appends the new ones.
+    `handled` counts the handled messages, by kind of project.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -82,7 +83,7 @@ class HandlerRecords:
         self.handled: defaultdict[str, set[tuple[int, str, int]]] = defaultdict(set)
 
     def read(self) -> list[HandlerRecord]:
-        """Return the new ones, in no order between the nodes."""
+        """Return the new records, in no particular order across nodes."""
         fresh: list[HandlerRecord] = []
         for path in sorted(self._folder.iterdir()):
             start = self._read_to.get(path.name, 0)

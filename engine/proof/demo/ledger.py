@@ -26,8 +26,8 @@ _READ_AT_ONCE = 8  # streams
 
 @dataclass
 class Ledger:
-    """Messages. `put` were acknowledged, `handled` have come to their handler's end at least once, `duplicates` are
-    further times; `dead` are among the dead letters, `waiting` in the streams, without having been settled.
+    """Numbers of messages. `put` were acknowledged; `handled` have reached the end of their handler at least once;
+    `duplicates` counts further times; `dead` are among the dead letters; `waiting` are in the streams and not settled.
     """
 
     put: int = 0
@@ -52,9 +52,9 @@ class Ledger:
 
 
 async def waiting(store: Store, partitions: int) -> set[int]:
-    """The numbers (a message's body is its number) of the messages in the streams that the settle log doesn't settle.
+    """Return the numbers (the bodies) of the messages in the streams that the settle log doesn't settle.
 
-    No counter is asked: while no node runs, this is what the next one would find.
+    It reads no counter: as no node runs, the next node would find exactly these messages.
     """
     gate = asyncio.Semaphore(_READ_AT_ONCE)
 
@@ -69,7 +69,7 @@ async def _waiting(store: Store, lane: LaneId) -> set[int]:
     settled = (await read_settle_log(store, lane)).state.settled
     state = await store.state(lane)
     maybe = [sequence for sequence in range(max(1, state.first), state.last + 1) if sequence not in settled]
-    found = await store.get(lane, maybe)  # what was deleted behind a pinned watermark isn't there any more
+    found = await store.get(lane, maybe)  # messages deleted above a pinned watermark are gone
     return {int(stored.body) for stored in found if stored is not None}
 
 
@@ -81,7 +81,7 @@ class DeadLetters:
 
     async def numbers(self) -> set[int]:
         """The numbers of the dead letters that have come since the last call."""
-        await cancellable(self._client.flush())  # what the server had sent before this is here after it
+        await cancellable(self._client.flush())  # everything that the server sent before has arrived afterwards
         count = self._subscription.pending_msgs
         return {int((await cancellable(self._subscription.next_msg())).data) for _ in range(count)}
 

@@ -1,8 +1,8 @@
 """The plan of the demo: its loads, arms and rounds, in numbers.
 
-A node has 16 slots and handlers of 40 ms: 400 msg/s at most. The victims together ask for half of that, the hot
-project alone for more than twice all of it, and for twenty times its quota. With handlers of 1 or 2 ms
-the figures would tell above all how late a busy machine's timers are.
+A node has 16 slots and handlers of 40 ms: at most 400 msg/s. The victims together need half of that. The hot project
+alone asks for more than twice all of it, and for twenty times its quota. With handlers of 1 or 2 ms the figures would
+mostly show how late the timers of a busy machine are.
 """
 
 from __future__ import annotations
@@ -28,21 +28,21 @@ if TYPE_CHECKING:
 
 SLOTS = 16
 SERVICE_S = 0.04
-QUOTA, BURST = 50, 10  # msg/s and messages, of each project
+QUOTA, BURST = 50, 10  # msg/s and messages, per project
 HOT_RATE = 1_000.0  # msg/s
 CLUSTER_CONFIG = ClusterConfig(partitions=16)
 SPEC = msgspec.json.encode({"qps": QUOTA, "burst": BURST})
 HOT = "hot"
 
-# The victims put nothing in the end of a turn: no scheduler could handle it in time.
+# The victims put nothing at the end of a turn: no scheduler could handle it in time.
 LAST_S = 0.25
 
-_VICTIM_RATE, _VICTIMS_RATE = 10.0, 200.0  # msg/s at the most, of one and of all
+_VICTIM_RATE, _VICTIMS_RATE = 10.0, 200.0  # most msg/s, of one victim and of all
 _BAND, _SEED = 1, 1
 _SERVICE = int(SERVICE_S * SECOND)
-# A figure is the median over rounds, so that one hiccup of the machine decides nothing.
+# A figure is the median over rounds, so that a single hiccup of the machine doesn't matter.
 _TURN_S, _LONGEST_TURN_S = 1.3, 20.0
-_ROUNDS = 15  # at the most, as long as turns don't become too long: each begins with new streams
+_ROUNDS = 15  # most rounds, unless turns become too long: each begins with new streams
 
 Arm = Literal["without hot", "with hot", "control"]
 ARMS: tuple[Arm, ...] = ("without hot", "with hot", "control")
@@ -85,7 +85,7 @@ class Plan:
         return Load.of(tenants, arrivals, until, CLUSTER_CONFIG)
 
     def _of_victims(self, number: int, until: int) -> Iterator[Arrival]:
-        """Each at random; drawn for all together, as their number may be large."""
+        """Draw the victims' arrivals at random, for all victims together, as their number may be large."""
         rng, count = stream_of(_SEED, "victims", number), self.projects - 1
         for at in poisson(rng, self.victim_rate * count, 0, until):
             yield Arrival(at, rng.randrange(count), 0, _BAND, _SERVICE)

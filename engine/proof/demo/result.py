@@ -25,7 +25,7 @@ _LEAST_SERVED = 0.95
 
 @dataclass
 class Result:
-    """All times in ms: of each arm the median over its turns. Counts are sums."""
+    """The result. Times are in ms: for each arm the median over its turns. Counts are sums."""
 
     plan: Plan
     turns: dict[Arm, list[Figures]] = field(default_factory=lambda: {arm: [] for arm in ARMS})
@@ -84,7 +84,7 @@ class Result:
         }
 
     def failure(self) -> str | None:
-        """Why this proves nothing, in a sentence; None if it does."""
+        """The reason why the result proves nothing, in a sentence; None if it does prove the isolation."""
         document = self.document()
         victims, lost = document["victims"], document["ledger"]["lost"]
         if lost:
@@ -107,7 +107,7 @@ class Result:
         return None
 
     def verdict(self) -> str:
-        """What was shown, in a sentence for the terminal."""
+        """The proven fact, in a sentence for the terminal."""
         document = self.document()
         victims, control = document["victims"], document["control"]
         times = "no p99 at all" if control["p99_ratio"] is None else f"{control['p99_ratio']:.1f} times the p99"

@@ -65,7 +65,7 @@ class Demo:
                         await self._take_turn(arm, number, live)
 
     async def _make_topics(self, servers: Servers, opened: AsyncExitStack) -> None:
-        """Each arm has an environment of its own: topics, streams, settle log."""
+        """Create the topics of an arm, in its own environment with its own streams and settle log."""
         projects = [*self._result.plan.victims, HOT]
         for arm in ARMS:
             settings = Settings(
@@ -97,7 +97,7 @@ class Demo:
 
 
 async def _unless_ended(servers: Servers, story: Coroutine[Any, Any, None]) -> None:
-    """The story to its end. Raises EvenlaneError as soon as a server ends."""
+    """Run the story to its end. Raises EvenlaneError as soon as a server ends."""
     story_task = asyncio.create_task(story)
     ending = asyncio.create_task(servers.wait())
     try:

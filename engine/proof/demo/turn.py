@@ -28,13 +28,15 @@ if TYPE_CHECKING:
     from evenlane.engine.proof.load.load import Load
     from evenlane.quota.topics.topic import Topic
 
-_IN_A_ROW = 64  # puts that are late, before the event loop gets its turn
+_IN_A_ROW = 64  # late puts before the event loop gets its turn
 _SECOND = 1e9
 _MILLISECOND = 1e6
 
 
 class Turn(Run):
-    """Dwell is the time from put to the handler's end; in time are the messages that ended before the turn did."""
+    """One turn. Dwell is the time from the put to the handler's end. Messages that ended before the turn did are in
+    time.
+    """
 
     broke_off = "the demo was aborted"
 
@@ -43,7 +45,7 @@ class Turn(Run):
         self.arm, self.ledger = arm, Ledger()
         self._hot = next(number for number, each in enumerate(load.tenants) if each.name == HOT)
         self._acknowledged = bytearray(len(load))
-        self._dwell_ms: list[float] = []  # of the victims that were handled in time, sorted
+        self._dwell_ms: list[float] = []  # dwell of the victims' messages that were handled in time, sorted
         self._put = [0, 0]  # victims, hot
         self._handled = [0, 0]
 
@@ -68,7 +70,7 @@ class Turn(Run):
 
     @property
     def elapsed_s(self) -> float:
-        """How much of the turn's time is over."""
+        """The elapsed part of the turn's time, in s."""
         return min(self.load.until, max(0, self.now())) / _SECOND if self.origin else 0.0
 
     def figures(self) -> Figures:

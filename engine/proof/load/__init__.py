@@ -1,1 +1,1 @@
-"""Loads: tenants, arrival processes, where the groups lie, and the trace of what became of each message."""
+"""Loads: tenants, arrival processes, the placement of groups, and the trace of each message."""

@@ -1,7 +1,7 @@
-"""Arrival processes, each a seeded stream of instants in ns; and choices of a receiver for each.
+"""Arrival processes, each a seeded stream of instants in ns, and choices of a receiver for each instant.
 
-Every process takes its generator (`random.Random`) from outside, one for each tenant, so that taking one tenant away
-leaves the arrivals of all others as they were.
+Every process is given its generator (`random.Random`), one per tenant, so that removing a tenant leaves the arrivals of
+all others unchanged.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ MILLISECOND = 1_000_000
 
 
 def stream_of(seed: int, *names: object) -> Random:
-    """A generator of its own for each tuple of names."""
+    """Return a separate generator for each tuple of names."""
     return Random("/".join(map(str, (seed, *names))))  # noqa: S311 - loads are to be repeated, not kept secret
 
 
@@ -50,17 +50,17 @@ def zipf(count: int, exponent: float = 1.0) -> list[float]:
 
 
 def even(count: int) -> list[float]:
-    """The shares of `count` receivers who get the same."""
+    """The equal shares of `count` receivers."""
     return [1 / count] * count
 
 
 def chooser(rng: Random, shares: Sequence[float]) -> Iterator[int]:
-    """Receivers by chance, each as often as its share says; without end."""
+    """Yield random receivers endlessly, each as often as its share says."""
     numbers, sums = range(len(shares)), list(accumulate(shares))
     while True:
         yield from rng.choices(numbers, cum_weights=sums, k=1_000)
 
 
 def in_turn(count: int) -> Iterator[int]:
-    """Receivers one after another; without end."""
+    """Yield the receivers in turn, endlessly."""
     return cycle(range(count))

@@ -21,7 +21,7 @@ CLUSTER_CONFIG = ClusterConfig(partitions=PARTITIONS)
 
 
 def config_for(nodes: int) -> ClusterConfig:
-    """The config of an environment for this number of nodes: over several, the default one."""
+    """Return the config of an environment for this number of nodes: for several, the default one."""
     return CLUSTER_CONFIG if nodes == 1 else ClusterConfig()
 
 
@@ -73,7 +73,7 @@ class Load:
         until: int,
         cluster_config: ClusterConfig = CLUSTER_CONFIG,
     ) -> Load:
-        """Sorts by time; what comes at the same instant stays in the order given."""
+        """Sort arrivals by time; those of the same instant keep the given order."""
         made = cls(tuple(tenants), until, cluster_config)
         for arrival in sorted(arrivals, key=lambda each: each.at):
             made.at.append(arrival.at)

@@ -37,12 +37,12 @@ class Placement:
 
 
 def on_one(cluster_config: ClusterConfig) -> Placement:
-    """All on one node."""
+    """Place all groups on one node."""
     return Placement(cluster_config, [0] * cluster_config.partitions, 1)
 
 
 def placed(load: Load, nodes: int) -> Placement:
-    """As a leader would with these topics, if all nodes came at once."""
+    """Place the groups as a leader would with these topics, if all nodes joined at once."""
     if nodes == 1:
         return on_one(load.cluster_config)
     owners = place(NAMES[:nodes], partition_loads_of(load.tenants, load.cluster_config.partitions), {})

@@ -18,10 +18,10 @@ _PRIORITIES = ("high", "mid", "low")
 
 
 class Trace:
-    """Columns that extend those of the load, in ns on the load's clock; NEVER for what didn't happen.
+    """Columns that extend those of the load, in ns on the load's clock; NEVER for events that didn't happen.
 
-    On the simulator a message is put at its arrival. On the broker `put` is the instant at which its put was sent
-    off, and `started` and `ended` are the handler's own first and last statements.
+    On the simulator a message is put at its arrival. On the broker `put` is the instant at which its put was sent, and
+    `started` and `ended` are the handler's first and last statements.
     """
 
     def __init__(self, load: Load, put: array[int] | None = None, where: Placement | None = None) -> None:

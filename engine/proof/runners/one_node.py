@@ -1,7 +1,7 @@
-"""The broker runner: the load of an arm, put to a real node on a real nats-server by the clock on the wall.
+"""The broker runner: an arm's load, put in real time to a real node on a real nats-server.
 
-A process of its own puts; `put` is the instant at which it sent a message off, so a message's wait includes store, feed
-and queue. Node and handlers run in this process.
+A separate process puts. `put` is the instant at which it sent a message, so a message's wait includes store, feed and
+queue. Node and handlers run in this process.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ WIDE = MemoryBudget(read_ahead=1 << 20, payload_bytes=1 << 30)
 
 
 class Broker:
-    """Runs arms on the nats-server at `url`, each in an environment of its own, which is deleted after."""
+    """Runs arms on the nats-server at `url`, each in a separate environment, which is deleted afterwards."""
 
     def __init__(self, url: str, slots: int) -> None:
         self.url, self.slots = url, slots
@@ -96,7 +96,7 @@ class Run:
         """Called before the load's first instant, which is `origin`, ns of `now_ns`."""
 
     def fail(self, reason: str) -> None:
-        """The node has failed: the run is worth nothing."""
+        """Note that the node has failed: the run is invalid."""
         if not self._failed.done():
             self._failed.set_exception(EvenlaneError(f"{self.broke_off}: {reason}"))
 
@@ -122,7 +122,7 @@ class Run:
         self.trace.figures["handled_twice"] = self.again
 
     async def _watch(self) -> None:
-        """Report the progress, and measure how late the event loop is: what a busy machine adds to every figure."""
+        """Report the progress, and measure how late the event loop is, which a busy machine adds to every figure."""
         late: list[float] = []
         while (now := self.now()) < self.load.until:
             self._passed(max(0.0, now / self.load.until))

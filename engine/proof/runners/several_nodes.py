@@ -1,6 +1,5 @@
-"""The broker runner for several nodes: each is a process with an engine of its own, on a real nats-server and etcd.
-
-So leader, leases, plans and the lending of quota shares are the real ones.
+"""The broker runner for several nodes: each is a process with an engine, on a real nats-server and etcd. So leader,
+leases, plans and the lending of quota shares are real.
 """
 
 from __future__ import annotations
@@ -102,6 +101,6 @@ def fill(trace: Trace, origin: int, records: Iterable[HandlerRecord], names: Seq
 
 
 def _late(trace: Trace) -> float:
-    """The p99 delay of puts, ms: what a busy machine adds."""
+    """The p99 delay of puts in ms, which a busy machine adds."""
     late = sorted((put - at) / _MILLISECOND for put, at in zip(trace.put, trace.load.at, strict=True))
     return percentile(late, 0.99) or 0.0
