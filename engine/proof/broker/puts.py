@@ -40,6 +40,6 @@ class Puts:
 
 @asynccontextmanager
 async def putting(url: str, env: str, cluster_config: ClusterConfig, spreads: Mapping[str, int]) -> AsyncIterator[Puts]:
-    """Open the connection of a block. `spreads` are those of the projects. The streams must exist. Raises Unreachable."""
+    """Connect for a block. `spreads` are those of the projects. The streams must exist. Raises Unreachable."""
     async with open_store(url, env) as store:
         yield Puts(store, env, cluster_config, spreads)

@@ -35,7 +35,7 @@ class Reign(NamedTuple):
 
 
 class OwnershipHistory:
-    """Follows an environment inside `async with`. `reigns` are the past and present ones, in the order of their begin."""
+    """Follows an environment inside `async with`. `reigns` are past and present ones, in the order of their begin."""
 
     def __init__(self, endpoint: str, env: str) -> None:
         self._etcd, self._prefix = EtcdCoordination((endpoint,)), names.key(env, "")

@@ -10,7 +10,7 @@ from evenlane.engine.proof.cluster.node_program import handle, run_node
 
 
 def main(scheduler: str, whole_of: int, *, shares: bool) -> None:
-    """Run until SIGTERM. With `whole_of` above 0, each of that many nodes hands out the whole quota; with 0, its share."""
+    """Run until SIGTERM. With `whole_of` above 0, each of that many nodes gives the whole quota; with 0, its share."""
 
     def made(slots: int) -> Any:
         own = SCHEDULERS[scheduler](slots, stored_at)

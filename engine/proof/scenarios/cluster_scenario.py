@@ -27,16 +27,15 @@ _LOOK_S = 0.1
 
 
 class RunSpan(NamedTuple):
-    """ns since boot."""
+    """The span of a run, ns since boot."""
 
     start: int
     end: int
 
 
 class ClusterRun:
-    """One round on a cluster: makes things happen, notes when, and reads the figures afterwards.
-
-    `offset` is what has to be added to unix ns to get ns since boot.
+    """One round on a cluster: causes events, notes their times, and computes the figures afterwards. `offset` converts
+    unix ns to ns since boot.
     """
 
     def __init__(self, made: Cluster, projects: Any, seed: int, progress: Progress) -> None:
@@ -53,11 +52,11 @@ class ClusterRun:
         raise NotImplementedError
 
     def arms(self) -> Arms:
-        """The figures, once all has happened."""
+        """Return the figures, after all events."""
         raise NotImplementedError
 
     async def put_all(self, loads: Iterable[Load]) -> int:
-        """Put loads at once, one after another; returns how many messages. Raises EvenlaneError."""
+        """Put loads immediately, one after another. Returns the number of messages. Raises EvenlaneError."""
         count = 0
         for load in loads:
             count += len(load)
@@ -72,8 +71,8 @@ class ClusterRun:
             yield
 
     async def handled(self, expected: Mapping[str, int], within_s: float = PATIENCE_S) -> None:
-        """Wait until these numbers of messages have been handled, by kind of project; those that never are show in the
-        figures.
+        """Wait until these numbers of messages have been handled, by kind of project; the figures show messages that
+        never are.
         """
         handlers = self.cluster.handlers
         with contextlib.suppress(TimeoutError):

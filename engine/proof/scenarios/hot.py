@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 HOT = "hot"
 _VICTIMS, _GROUPS = 99, 10
 _RATE = 5.0  # msg/s of each victim
-_BURST, _BURST_AT, _UNTIL = 50_000, 10, 40  # messages, s, s
+_BURST, _BURST_AT, _UNTIL = 50_000, 10, 40  # number of messages; s; s
 _SERVICE = 45 * a.MILLISECOND
-_COMES_IN = 10  # s, in which the burst is stored and fed even where that takes all the machine has
-# More than the whole node can do, all weights equal: what saves the victims must be fairness, not a quota.
+_COMES_IN = 10  # s, enough to store and feed the burst even if that takes the whole machine
+# More than the whole node can do, with equal weights: fairness must save the victims, not a quota.
 _SPEC: dict[str, Any] = {"burst": 50, "weight": 1}
 _QPS = 1500
 

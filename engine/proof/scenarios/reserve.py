@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 
 RESERVED = "reserved"
 _RESERVE = 300.0  # msg/s; by its weight it would get an eleventh of some 1,110
-_WEIGHTS = (1, 2, 3, 4)  # of the others; its own is 1
-# For each node, out of reach: even what one of many nodes has of it. By weight, as is the default: then
+_WEIGHTS = (1, 2, 3, 4)  # weights of the other tenants; its own is 1
+# Per node, and out of reach, even the share of one of many nodes. Proportional to the weight, as by default: then
 # a plan that balances QPS balances weights.
 _QPS_OF_WEIGHT = 1500
-# Were all to end in the same nanosecond, slots would be dealt out in rounds, and what rounding leaves would add up.
+# If all ended in the same nanosecond, slots would be given out in rounds, and rounding errors would add up.
 _SERVICE = (40 * a.MILLISECOND, 50 * a.MILLISECOND)
-_BACKLOG, _OF_RESERVED = 2_800, 8_000  # for each unit of weight: a tenth of some 24,000 is needed; 22 s of the reserve
+_BACKLOG, _OF_RESERVED = 2_800, 8_000  # per unit of weight: a tenth of some 24,000 is needed; 22 s of the reserve
 _OF_LONE = 25_000  # 50 slots handle 24,400 in the time
 
 
@@ -55,7 +55,7 @@ class ReserveScenario(BacklogScenario):
         }
 
     def _load(self, seed: int, backlogs: Mapping[int, int]) -> Load:
-        """The tenants' messages in turn; `backlogs` by the tenant's number, 0 the one with the reserve."""
+        """Return the tenants' messages in turn; `backlogs` by the tenant's number, 0 is the one with the reserve."""
         rng = a.stream_of(seed, "service")
 
         def come() -> Iterable[Arrival]:

@@ -1,5 +1,5 @@
-"""`shares`: what ten tenants of different weight get while all have a backlog; what splitting into groups gains; what a
-tenant alone loses to rules that are there for others.
+"""`shares`: the shares of ten tenants of different weight while all have a backlog; the gain from splitting into
+groups; and the loss of a tenant that is alone to rules made for others.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from evenlane.engine.proof.scenario import Arms
 
 _WEIGHTS = (1, 1, 1, 2, 2, 2, 3, 3, 4, 4)
-_BACKLOG = 5_000  # of each; the heaviest needs 4 / 23 of some 24,000
+_BACKLOG = 5_000  # per tenant; the heaviest needs 4 / 23 of some 24,000
 _SERVICE = 45 * a.MILLISECOND
 _QPS = 1500
 
@@ -77,7 +77,7 @@ class SharesScenario(BacklogScenario):
         return self.load([self._tenant("lone")], come)
 
     def _tenant(self, name: str, **spec: Any) -> LoadTenant:
-        """A tenant whose quota is out of reach; `spec` overrides what most have."""
+        """A tenant whose quota is out of reach; `spec` overrides the common settings."""
         usual = {"qps": _QPS * self.nodes, "groups": self.groups, "burst": 50, "weight": 1}
         return tenant(name, config_for(self.nodes), **{**usual, **spec})
 

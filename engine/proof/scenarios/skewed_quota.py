@@ -34,7 +34,7 @@ _HOT_SHARE = 0.8
 
 NODES = 3
 _WHOLE_QPS, _WHOLE_OFFERED = 300, 285
-_SKEW = (0.80, 0.15, 0.05)  # of what comes, to the nodes
+_SKEW = (0.80, 0.15, 0.05)  # of the arrivals, per node
 _TURN = 20  # s, after which it is the next node's turn to have most
 _WHOLE: dict[str, Any] = {"qps": _WHOLE_QPS, "groups": 12, "spread": 12}
 SHARED, STATIC = "3 nodes", "3 nodes, each its part"
@@ -111,7 +111,7 @@ class SkewedQuota(TraceScenario):
 
 
 def aimed(load: Load, where: Placement) -> Load:
-    """Each message to a group on the node it is meant for, those groups in turn."""
+    """Give each message a group on the node that it is meant for, those groups in turn."""
     groups = [cycle(own) for own in where.groups_of(load.tenants[0])]
     columns: array[int] = load.group[:0]
     columns.extend(next(groups[node]) for node in load.group)

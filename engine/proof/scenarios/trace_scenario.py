@@ -23,15 +23,15 @@ if TYPE_CHECKING:
 
 _PAIR = 2
 _COMES_IN, _COMES_IN_OVER_NODES = 2, 10  # s
-_MEASURED = 20  # s, after those in which a backlog comes in
-_USUAL = 22.0  # s of both together, for which backlogs are named
+_MEASURED = 20  # s, after the arrival of the backlog
+_USUAL = 22.0  # s of both together, for which backlogs are given
 
 PUT_NOTE = "put is the instant at which the put was sent off, start and end are the handler's own"
 
 
 class TraceScenario(Scenario):
-    """`scale` shortens the time, and bursts with it: for tests. Only 1.0 is the scenario itself. With several `nodes`,
-    each has as many slots and gets as much as the one node otherwise.
+    """`scale` shortens the time and the bursts, for tests; only 1.0 is the scenario itself. With several `nodes`, each
+    has the slots and the load of the single node.
     """
 
     slots: ClassVar[int] = 50
@@ -68,7 +68,7 @@ class TraceScenario(Scenario):
 
     @property
     def comes_in(self) -> int:
-        """The seconds that a backlog gets to come in: that of several nodes takes a machine longer to store."""
+        """The seconds for the arrival of a backlog: one machine takes longer to store that of several nodes."""
         return _COMES_IN if self.nodes == 1 else _COMES_IN_OVER_NODES
 
     @property
@@ -117,7 +117,7 @@ class TraceScenario(Scenario):
 
 
 class BacklogScenario(TraceScenario):
-    """All tenants have a backlog from the beginning: it comes in first, then some seconds are measured."""
+    """All tenants have a backlog from the beginning: first it arrives, then some seconds are measured."""
 
     groups_each: ClassVar[int]
     """Groups of a tenant, for each node."""
@@ -135,12 +135,12 @@ class BacklogScenario(TraceScenario):
         return Load.of(tenants, arrivals, self.span[1], config_for(self.nodes))
 
     def backlog(self, messages: int) -> int:
-        """These messages, or as many more as they have to last longer than usual."""
+        """This number of messages, or more if they have to last longer than usual."""
         return self.count(int(messages * (self.comes_in + _MEASURED) / _USUAL))
 
 
 async def _all(runs: Iterable[Coroutine[None, None, Trace]]) -> list[Trace]:
-    """All of them, at the same time; if one fails, the others have ended before its error is raised."""
+    """Await all of these concurrently. If one fails, its error is raised once the others have ended."""
     tasks = [asyncio.ensure_future(each) for each in runs]
     try:
         return await asyncio.gather(*tasks)

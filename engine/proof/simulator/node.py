@@ -36,15 +36,15 @@ class SimQueue:
 
 
 class KnownTopic(NamedTuple):
-    """A topic, and the part of it that is the node's own."""
+    """A topic, and the node's share of it."""
 
     tenant: LoadTenant
     own: NodeShare
 
 
 class SimNode:
-    """`make(slots, arrived_at)` gives its scheduler. `due` is the next instant (ns) at which it has something to do
-    without any outside event. `trace` is that of all nodes.
+    """A node. `make(slots, arrived_at)` returns its scheduler. `due` is the next instant (ns) at which it has something
+    to do without an outside event. `trace` is that of all nodes.
     """
 
     def __init__(self, number: int, make: Make, slots: int, trace: Trace) -> None:
@@ -58,7 +58,7 @@ class SimNode:
         self._starts = 0
 
     def knows(self, tenant: LoadTenant, own: NodeShare) -> None:
-        """Make a topic known, and the part of it that is the node's own."""
+        """Learn a topic, and the node's share of it."""
         self.known[tenant.name] = KnownTopic(tenant, own)
 
     def configure(self, project: str, part: float, now: int) -> None:
@@ -116,5 +116,5 @@ class SimNode:
             self.due = min(self.due, wake)
 
     def head_at(self, queue: SimQueue) -> int:
-        """When the queue's head was put; for a scheduler that goes by age."""
+        """Return the time at which the queue's head was put; for a scheduler by age."""
         return self.trace.load.at[queue.waiting[0]]

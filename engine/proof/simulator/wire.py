@@ -20,7 +20,7 @@ class Wire:
         self._count = 0
 
     def at(self, instant: int, call: Callable[[int], None]) -> None:
-        """`call` is called with the time then."""
+        """Schedule `call`, which is called with the time."""
         self._count += 1
         heappush(self._calls, (instant, self._count, call))
         self.due = self._calls[0][0]

@@ -23,33 +23,33 @@ if TYPE_CHECKING:
 
 FAR, TIMED, PACED, BURST, FREE = "far", "timed", "paced", "burst", "free"
 _BODY = b"x" * 100
-_QPS = 50.0  # never reached by those who get it
+_QPS = 50.0  # never reached by the projects that have it
 _FREE_QPS, _FREE_GROUPS = 3_000.0, 20
 _ACK_WAIT_S = 30.0
-_MIDDLE = 1  # the band
+_MIDDLE = 1  # the band of all messages
 
 
 @dataclass(frozen=True)
 class DelaySize:
-    """How large it is; the default is that of the scenario. Times in s."""
+    """The size of a run; the defaults are those of the scenario. Times in s."""
 
     waiting: int = 1_000_000
-    soon: int = 100_000  # of them: due so soon that the node has them in its index, and after the run
+    soon: int = 100_000  # those that the node has in its index already, due after the run
     soon_s: tuple[float, float] = (400.0, 900.0)
     later_s: tuple[float, float] = (3_600.0, 90 * 86_400.0)
-    far: int = 100  # projects
+    far: int = 100  # number of far projects
     timed: int = 50
     paced: int = 200
     partitions: int = 128
-    timed_rate: float = 200.0  # msg/s that come due
-    paced_rate: float = 1_000.0  # msg/s that are due at once
-    burst: int = 5_000  # due at one instant
+    timed_rate: float = 200.0  # msg/s with a known due time
+    paced_rate: float = 1_000.0  # msg/s due at once
+    burst: int = 5_000  # messages due at one instant
     burst_qps: float = 50.0
-    alone_s: float = 15.0  # looked at before anything waits
+    alone_s: float = 15.0  # measured before anything waits
     steady_s: float = 25.0
-    again_s: float = 12.0  # after the restart, and after the hand-over
-    timed_s: float = 90.0  # messages come due for so long, more than all of these together
-    most_s: float = 180.0  # the longest time that the load lasts
+    again_s: float = 12.0  # measured after the restart, and after the handoff
+    timed_s: float = 90.0  # for how long messages become due: longer than all of the above together
+    most_s: float = 180.0  # longest time of the load
     lease_ttl: int = 5
 
 
@@ -72,11 +72,11 @@ class DelayProjects:
         return [*self.far, *self.timed, *self.paced, self.burst, self.free]
 
     def steady(self, seconds: float, turn: int) -> Load:
-        """All paced queues in turn. Loads that differ in `turn` share no message id."""
+        """Return messages of all paced queues in turn. Loads that differ in `turn` share no message id."""
         return Load.steady(self.paced, self.size.paced_rate, seconds, self.cluster_config, band=_MIDDLE, turn=turn)
 
     def waiting(self, seed: int, now: int) -> Iterator[Put]:
-        """Messages due much later, evenly on a logarithmic scale except those due soon; `now` in unix ns."""
+        """Return messages due much later, evenly on a logarithmic scale, except those due soon; `now` in unix ns."""
         rng, size = stream_of(seed, FAR), self.size
         for number in range(size.waiting):
             low, high = size.soon_s if number < size.soon else size.later_s
@@ -84,11 +84,11 @@ class DelayProjects:
             yield Put(self.far[number % len(self.far)].name, _BODY, due=due)
 
     def coming_due(self, start: int, seconds: float) -> Iterator[Put]:
-        """Due evenly spaced from `start` on, unix ns, the projects in turn."""
+        """Return messages with evenly spaced due times from `start` (unix ns) on, of the projects in turn."""
         for number, due in enumerate(uniform(self.size.timed_rate, start, start + int(seconds * SECOND))):
             yield Put(self.timed[number % len(self.timed)].name, _BODY, due=due)
 
     def at_once(self, of: LoadTenant, due: int) -> Iterator[Put]:
-        """All due at the same instant."""
+        """Return messages that are all due at the same instant."""
         for _ in range(self.size.burst):
             yield Put(of.name, _BODY, due=due)

@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from evenlane.engine.proof.scenarios.delay.load import DelayProjects, DelaySize
 
 FIRST, SECOND_NODE = "node-a", "node-b"
-_LEAD_NS = 3 * SECOND  # from the puts to the first instant at which one of them is due
+_LEAD_NS = 3 * SECOND  # from the puts to the first due time
 _BURST_AFTER_NS = 3 * SECOND
-_SETTLED_NS = SECOND  # after its beginning a burst's rate is that of the quota, without the topic's `burst`
+_SETTLED_NS = SECOND  # skipped at the beginning: then a burst's rate is that of the quota, without the topic's `burst`
 _MB = 1 << 20
 
 
@@ -85,8 +85,8 @@ class DelayRun(ClusterRun):
             await self._handled(TIMED, BURST, PACED)
 
     async def _alone(self) -> None:
-        """Before anything waits; at its end as many messages become due at once as do later, of a project without a
-        quota.
+        """Measure before anything waits. In the end, as many messages of a project without a quota become due at once
+        as do later.
         """
         seconds = self.size.alone_s
         await self._put(self.projects.coming_due(time_ns() + _LEAD_NS, seconds), TIMED)
@@ -133,7 +133,7 @@ class DelayRun(ClusterRun):
         self.exit_s, self.restarted_s = (ended_at - start) / SECOND, (self.restart.end - ended_at) / SECOND
 
     async def _hand_off(self) -> None:
-        """To a second node: half of all when it comes, the rest when the first one leaves."""
+        """Hand off to a second node: half of the partitions when it joins, the rest when the first one leaves."""
         self.step("a handoff", 0.75)
         start = now_ns()
         node = await self.cluster.spawn(SECOND_NODE)
@@ -190,7 +190,7 @@ class DelayRun(ClusterRun):
         return most_within(record.at for record in begins(self.records, project))
 
     def _gap(self, span: RunSpan) -> float | None:
-        """The longest time within it in which no message was started, s."""
+        """The longest time in this span in which no message was started, s."""
         times = [record.at for record in begins(self.records) if span.start <= record.at < span.end]
         gaps = [later - sooner for sooner, later in zip([span.start, *times], [*times, span.end], strict=True)]
         return max(gaps) / SECOND if times else None
@@ -223,5 +223,5 @@ def rate(records: Iterable[HandlerRecord], project: str, start: int, end: int) -
 
 
 def early(records: Iterable[HandlerRecord], offset: int) -> int:
-    """Begins before the message was due."""
+    """The begins that were before the message's due time."""
     return sum(record.began and record.at < record.due + offset for record in records)

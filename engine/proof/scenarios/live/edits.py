@@ -26,15 +26,15 @@ if TYPE_CHECKING:
     from evenlane.engine.producer.producer import Producer
     from evenlane.engine.proof.scenarios.live.load import EditedTopic, LiveProjects
 
-_STORMY = 1_000  # edits a second
-_TOGETHER = 32  # of them on their way
+_STORMY = 1_000  # edits per second
+_TOGETHER = 32  # edits in flight
 _LOOK_S = 0.05
 _PROBE_S = 0.02
 
 
 class Edit(NamedTuple):
-    """A spec, from the begin of its write until it was acknowledged, ns since boot. `until` is the begin of the same
-    topic's next one; `revision` is 0 if it is unknown whether it was written.
+    """A spec, from the begin of its write to its acknowledgement, ns since boot. `until` is the begin of the same
+    topic's next edit; `revision` is 0 if it is unknown whether the spec was written.
     """
 
     name: str
@@ -54,7 +54,7 @@ class Storm(NamedTuple):
 
 
 class Editor:
-    """`accepted` says when the spec of a revision was observed under `accepted/`."""
+    """Edits topics. `accepted` has the time at which the spec of each revision was observed under `accepted/`."""
 
     def __init__(self, endpoint: str, edited: Sequence[EditedTopic]) -> None:
         self._etcd = EtcdCoordination((endpoint,))
@@ -73,7 +73,7 @@ class Editor:
             await self._etcd.close()
 
     def editing(self, every_s: float) -> AbstractAsyncContextManager[None]:
-        """As long as the block runs; each topic in its turn, by the clock on the wall."""
+        """Edit topics in turn, in real time, as long as the block runs."""
         return in_background(self._edit(every_s))
 
     def edits(self, end: int) -> list[Edit]:
@@ -86,7 +86,7 @@ class Editor:
         return found[::-1]
 
     async def restore(self) -> None:
-        """Make all as they were at the beginning; returns when that is in effect. Raises EvenlaneError."""
+        """Restore all topics as they were at the beginning; returns when that is in effect. Raises EvenlaneError."""
         revisions = {await self._write(each) for each in self._edited if self._changed[each.name]}
         try:
             async with asyncio.timeout(PATIENCE_S):
@@ -98,7 +98,7 @@ class Editor:
             ) from None
 
     async def storm(self, projects: LiveProjects, seconds: float) -> Storm:
-        """One topic's quota, a thousand times a second or as fast as etcd takes it; and a last edit."""
+        """Edit one topic's quota a thousand times per second, or as fast as etcd accepts it; then make a last edit."""
         start = now_ns()
         count = 0
         while (now := now_ns()) < start + seconds * SECOND:
@@ -145,8 +145,7 @@ class PutAttempt(NamedTuple):
 
 
 class ProbeProducer:
-    """A running producer: which puts of a topic are taken, and which refused because it drains.
-
+    """A running producer: it shows which puts of a topic are accepted, and which are refused because the topic drains.
     `tried` is in the order of the calls, for each project.
     """
 
@@ -155,7 +154,7 @@ class ProbeProducer:
         self.tried: list[PutAttempt] = []
 
     def running(self) -> AbstractAsyncContextManager[None]:
-        """As long as the block runs. Raises what a put raises but for refusals."""
+        """Put as long as the block runs. Raises what a put raises, except refusals."""
         return in_background(*map(self._run, self._projects))
 
     async def _run(self, project: str) -> None:

@@ -27,12 +27,12 @@ if TYPE_CHECKING:
 
     _Measure = Callable[["Edit", "Marks", set[str], int], list["Latency"]]
 
-AROUND_NS = SECOND  # a node is judged if it owned something of the topic so long before and after the write
+AROUND_NS = SECOND  # a node is judged if it owned part of the topic for this long before and after the write
 
 Marks = dict[tuple[str, str], list[int]]  # by project and node, in the order of time
-_INTERVAL = int(SECOND / LOW_QPS)  # of the low quota on a node that has all of it; one that comes late may be closer
-_WEIGHT_GAP = SECOND // 10  # 50 times the weight: 16 ms; the low one: seconds
-_ROW = 3  # starts close to one another, to tell the higher rate from chance
+_INTERVAL = int(SECOND / LOW_QPS)  # of the low quota on a node that has all of it; a late start may be closer
+_WEIGHT_GAP = SECOND // 10  # between starts: 16 ms at 50 times the weight, seconds at the low one
+_ROW = 3  # starts in a row that distinguish the higher rate from chance
 
 
 class Latency(NamedTuple):
@@ -56,7 +56,7 @@ def starts(records: Iterable[HandlerRecord], matches: Callable[[HandlerRecord], 
 
 
 def close(of: Mapping[tuple[str, str], Sequence[int]], span: int, count: int = 2) -> Marks:
-    """Starts that are the last of `count` in a row within less than `span` ns."""
+    """The starts that are the last of `count` in a row within less than `span` ns."""
     return {
         key: [at for before, at in zip(times, times[count - 1 :], strict=False) if at - before < span]
         for key, times in of.items()
@@ -64,7 +64,7 @@ def close(of: Mapping[tuple[str, str], Sequence[int]], span: int, count: int = 2
 
 
 def overlapping(records: Iterable[HandlerRecord]) -> Marks:
-    """Starts while another message of the same project was being handled by the same node."""
+    """The starts while the same node was handling another message of the same project."""
     running: dict[tuple[str, str], int] = defaultdict(int)
     found: Marks = defaultdict(list)
     for record in sorted(records, key=lambda each: (each.at, each.began)):
@@ -79,7 +79,9 @@ def overlapping(records: Iterable[HandlerRecord]) -> Marks:
 
 
 class Owners:
-    """The owners of partitions, by the history of etcd. `died`: when nodes were killed, which own nothing more."""
+    """The owners of partitions, by the history of etcd. `died` has the times at which nodes were killed; afterwards
+    they own nothing.
+    """
 
     def __init__(self, reigns: Iterable[Reign], died: Mapping[str, int]) -> None:
         self._of: dict[int, list[Reign]] = defaultdict(list)
@@ -131,7 +133,9 @@ def until_first(edit: Edit, marks: Marks, owners: set[str], start: int) -> list[
 
 
 class Rules:
-    """`records` are those of topics that are edited; `starts` all their begins, `low` those of the lower band."""
+    """The rules that a node followed, read from its starts. `records` are those of edited topics; `starts` are all
+    their begins, `low` those of the lower band.
+    """
 
     def __init__(self, records: Iterable[HandlerRecord]) -> None:
         records = list(records)

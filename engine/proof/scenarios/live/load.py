@@ -29,20 +29,20 @@ PAUSE, QUOTA, SLOTS, WEIGHT, AGEING, DRAIN, DELETE = KINDS = (
     "pause", "quota", "slots", "weight", "ageing", "drain", "delete",
 )  # fmt: skip
 PEER, STORM, CROWD = "peer", "storm", "crowd"
-HIGH, LOW = 1, 2  # the bands that have a backlog; only `ageing` has the lower one
+HIGH, LOW = 1, 2  # bands with a backlog; only `ageing` uses the lower one
 SERVICE_S = 0.1
 QPS, LOW_QPS = 90.0, 3.0
-STORM_QPS = (60.0, 30.0)  # a storm goes to and fro between these, and ends at LOW_QPS
+STORM_QPS = (60.0, 30.0)  # a storm alternates between these, and ends at LOW_QPS
 _FREE_QPS = 3_000.0  # never reached
 _CROWD_QPS = 100.0
-_HEAVY, _LIGHT = 50.0, 10.0  # weights; each of the crowd has 1
+_HEAVY, _LIGHT = 50.0, 10.0  # weights; each tenant of the crowd has 1
 AGEING_SHARE = 0.5
-_MOST = 100_000  # messages in one load: each is a process that puts
+_MOST = 100_000  # most messages in one load, which one process puts
 
 
 class Toggle(NamedTuple):
     """A kind of change: the `base` of its topics' specs, what is `changed` in them (None: they are deleted), and the
-    names of this change and of the one back. `waiting`: messages of each topic at the beginning.
+    names of this change and of its reversal. `waiting`: messages of each topic at the beginning.
     """
 
     kind: str
@@ -75,27 +75,27 @@ _BY_KIND = {toggle.kind: toggle for toggle in TOGGLES}
 
 @dataclass(frozen=True)
 class LiveSize:
-    """How large it is; the default is that of the scenario. Times in s."""
+    """The size of a run; the defaults are those of the scenario. Times in s."""
 
-    topics: int = 2  # of each kind
-    groups: int = 48  # of each
-    crowd: int = 60  # tenants
+    topics: int = 2  # topics per kind of change
+    groups: int = 48  # groups per topic
+    crowd: int = 60  # tenants of the crowd
     partitions: int = 128
     rate: float = 400.0  # msg/s put for the crowd, more than it gets
-    slots: int = 40  # of each node, so a node handles 400 msg/s
-    every_s: float = 0.1  # between two edits
+    slots: int = 40  # slots per node, so a node handles 400 msg/s
+    every_s: float = 0.1  # time between two edits
     steady_s: float = 40.0
-    storm_s: float = 3.0  # in which one quota is edited as fast as etcd takes it, but no faster than 1,000 a second
-    after_s: float = 3.0  # each move is watched for so long after it is over
+    storm_s: float = 3.0  # of one quota, edited as fast as etcd accepts it, but at most 1,000 times per second
+    after_s: float = 3.0  # how long each move is watched after its end
     polled_s: float = 11.0  # a round of edits on nodes that poll
-    least: float = 1.0  # of the backlogs of TOGGLES
-    most_s: float = 240.0  # the longest time that the load lasts
+    least: float = 1.0  # factor for the backlogs of TOGGLES
+    most_s: float = 240.0  # longest time of the load
     lease_ttl: int = 5
 
 
 @dataclass(frozen=True)
 class EditedTopic:
-    """A topic and its two specs; the second one is None where it is deleted. `partitions`: on which it lies."""
+    """A topic and its two specs; the second one is None if the topic is deleted. `partitions` are its groups'."""
 
     name: str
     toggle: Toggle
@@ -130,12 +130,12 @@ class LiveProjects:
         return EditedTopic(name, toggle, (here, there), self.lies_on(here))
 
     def lies_on(self, of: LoadTenant) -> frozenset[int]:
-        """The partitions of its groups."""
+        """Return the partitions of its groups."""
         spread, partitions = of.topic.spread, self.size.partitions
         return frozenset(partition_of(of.name, group, spread, partitions) for group in range(of.topic.groups))
 
     def stormy(self, qps: float) -> PutKey:
-        """The storm's topic with another quota."""
+        """Return the storm's topic with another quota."""
         topic = self._tenant(self.storm.name, self._stormy(qps)).topic
         return PutKey(names.key(ENV, "topics", self.storm.name), encode(topic))
 
@@ -155,11 +155,11 @@ class LiveProjects:
         return [*(each.specs[0] for each in self.edited), self.peer, self.storm, *self.crowd]
 
     def steady(self) -> Load:
-        """For the crowd, in turn."""
+        """Return the messages for the crowd, in turn."""
         return Load.steady(self.crowd, self.size.rate, self.size.most_s, self.cluster_config, band=HIGH)
 
     def waiting(self) -> Iterator[Load]:
-        """The backlog at the beginning, the groups in turn, in loads that a process can put."""
+        """Return the backlog at the beginning, of the groups in turn, split into loads that one process can put."""
         some: list[tuple[LoadTenant, int, int]] = []
         for each, band, count in self._backlogs():
             if some and sum(waiting for _, _, waiting in some) + count > _MOST:

@@ -39,24 +39,25 @@ STEADY, STORM, JOIN, LEAVE, KILL, LEADER, POLLED = (
 )  # fmt: skip
 _WARM_S = 3.0
 _TAIL = 1.1  # rounds of edits
-_SETTLED_NS = SECOND // 4  # shares are counted from so long after an edit on
+_SETTLED_NS = SECOND // 4  # time after an edit from which shares are counted
 CHANGES = tuple(change for toggle in load.TOGGLES for change in (toggle.there, toggle.back))
 _DRAINS = ("drain", "drain over")
 
 
 class RunPhase(NamedTuple):
-    """ns since boot. `led`: since when a leader was there again, according to etcd; 0 if there was one all the time.
-    Edits go on for so long after the end that each one in it is followed by the next of its topic.
+    """A phase, ns since boot. `led`: the time from which there was a leader again, according to etcd; 0 if there was
+    one throughout. Edits continue after the end of the phase until each edit in it is followed by the next one of its
+    topic.
     """
 
     start: int
     end: int
-    moved: int  # partitions that got another owner
+    moved: int  # partitions whose owner changed
     led: int = 0
 
 
 class LiveRun(ClusterRun):
-    """`died`: when nodes were killed, by name."""
+    """The run. `died` has the times at which nodes were killed, by name."""
 
     projects: LiveProjects
     size: LiveSize
@@ -193,7 +194,9 @@ class LiveReading:
     # ---- latencies
 
     def _latencies(self, edit: Edit, start: int) -> tuple[list[Latency], int]:
-        """On each node that is judged, and how many aren't: they owned something of it in a part of the time only."""
+        """Return the latencies on each judged node, and the number of other nodes: those owned part of the topic for
+        part of the time only.
+        """
         if edit.change in _DRAINS:
             return self._at_producer(edit, start), 0
         partitions = self._projects.by_name[edit.name].partitions
@@ -218,7 +221,7 @@ class LiveReading:
     # ---- what holds after an edit
 
     def _holds(self, edits: Sequence[Edit], phase: RunPhase) -> Figures:
-        """In the rest of each edit's time, over all nodes: medians. And the quota's worst second."""
+        """Return medians over the rest of each edit's time, over all nodes; and the quota's worst second."""
         found: dict[str, list[float]] = defaultdict(list)
         for edit in edits:
             start, end = edit.at + _SETTLED_NS, edit.until

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 _AT_ONCE_MS = 1_000.0
 _MOVES = (STORM, JOIN, LEAVE, KILL, LEADER)
-_SHARE_OFF = 0.2  # so far a share may be off
+_SHARE_OFF = 0.2  # allowed deviation of a share
 _WORST_SECOND = 1.1
 _NOT_SIMULATED = (
     "the scheduler alone, with each change at once: how long an edit is on its way from etcd to the nodes can't be "
@@ -45,7 +45,7 @@ class LiveScenario(ClusterScenario):
         return {**super().settings(), "concurrency": self.size.slots}
 
     def sim_round(self, seed: int, progress: Progress) -> Arms:
-        """The scheduler alone, on a clock that we turn: there is no way from etcd to a node in it."""
+        """Run the scheduler alone, on a virtual clock: the way of an edit from etcd to a node isn't part of it."""
         return simulated(seed, progress)
 
     def sim_bars(self, arms: Arms) -> list[Bar]:

@@ -1,7 +1,8 @@
-"""The customers' endpoints of `push`, in processes of their own, and the side that starts them and says when to begin.
+"""The customers' endpoints of `push`, in separate processes, and the side that starts them and tells them when to
+begin.
 
-Each customer has a port. The endpoints answer after `service` seconds, unless a phase of their plan says otherwise,
-whose times are seconds since the load's first instant.
+Each customer has a port. The endpoints answer after `service` seconds, unless a phase of their plan says otherwise. The
+times of phases are seconds since the load's first instant.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ class EndpointServer(ModuleProcess):
 
 _HOST = "127.0.0.1"
 _SILENCE_S = 60.0  # longer than any client waits
-_FLAP_S = 0.5  # as long it answers, and as long it fails
+_FLAP_S = 0.5  # how long it answers, and then how long it fails
 _PIECE = b"x" * 65_536
 
 
@@ -101,7 +102,7 @@ class Customers:
         return [int(runner.addresses[0][1]) for runner in self._runners]
 
     async def carry_out(self, origin: int) -> None:
-        """Nobody listens while it is dead, and connections that were open are cut."""
+        """Serve the plan. During a dead phase no server listens, and open connections are cut."""
         self._origin, ports = origin, self._ports
         for phase in self._plan.phases:
             if phase.kind == "dead":
@@ -124,7 +125,7 @@ class Customers:
 async def _endless(request: web.Request) -> web.StreamResponse:
     response = web.StreamResponse()
     await response.prepare(request)
-    with suppress(ConnectionError):  # the other side has had enough
+    with suppress(ConnectionError):  # the client has disconnected
         while True:
             await response.write(_PIECE)
     return response

@@ -1,4 +1,4 @@
-"""The broker runner of `push`: the node pushes to real endpoints, which a process of its own serves."""
+"""The broker runner of `push`: the node pushes to real endpoints, which a separate process serves."""
 
 from __future__ import annotations
 

@@ -24,15 +24,15 @@ if TYPE_CHECKING:
 BAD = "bad"
 _VICTIMS, _GROUPS = 49, 4
 _RATE = 4.0  # msg/s of each victim
-_BACKLOG = 5_000  # messages of the bad one: more than it ever takes
-_BAD_AT, _WELL, _PHASE = 5.0, 2.0, 6.0  # s; first its endpoint is well, as the backlog's coming in is another matter
-# What fails for long comes last, as it is left alone ever longer.
+_BACKLOG = 5_000  # messages for the bad endpoint: more than it ever accepts
+_BAD_AT, _WELL, _PHASE = 5.0, 2.0, 6.0  # s; it works at first, so that the backlog's arrival isn't measured
+# Long failures come last, as their pauses grow.
 _KINDS = ("slow", "huge", "flapping", "silent", "dead")
 _UNTIL = _BAD_AT + _WELL + _PHASE * len(_KINDS)
 _SERVICE = 45 * a.MILLISECOND
 _AT_ONCE = a.SECOND
 _SLOW, _TIMEOUT = 1.5, 2.0  # s
-# Each customer has its rate, as a platform sells it; the bad one's would take thrice the slots while it is slow.
+# Each customer has a rate, as a platform sells it; at that rate a slow endpoint needs three times the slots.
 _SPEC: dict[str, Any] = {"qps": 100, "groups": _GROUPS, "max_attempts": 1_000}
 
 
@@ -76,7 +76,9 @@ class PushScenario(TraceScenario):
                 yield Arrival(at, number, next(groups), 1, _SERVICE)
 
     def _backlog(self) -> Iterator[Arrival]:
-        """On the simulator each takes the whole timeout, as if it were silent all the time and never left alone."""
+        """The bad one's backlog. On the simulator each message takes the whole timeout, as if the endpoint were always
+        silent, and the node never paused it.
+        """
         groups = a.in_turn(_GROUPS)
         for at in a.burst(self.count(_BACKLOG), self.ns(_BAD_AT)):
             yield Arrival(at, _VICTIMS, next(groups), 1, int(_TIMEOUT * a.SECOND))
@@ -93,7 +95,7 @@ class PushScenario(TraceScenario):
         }
 
     def _by_phase(self, trace: Trace) -> Figures:
-        """The victims' p99 dwell of what came in each phase."""
+        """The victims' p99 dwell of the messages that arrived in each phase."""
         found: Figures = {}
         for phase in self._phases():
             start, end = int(phase.start * a.SECOND), int(phase.end * a.SECOND)
@@ -112,7 +114,7 @@ class PushScenario(TraceScenario):
         ]
 
     def _phase_bars(self, without: Figures, hot: Figures) -> Iterator[Bar]:
-        """A phase has some 1,200 messages of the 49: its p99 is a matter of twelve."""
+        """The bars of a phase. It has some 1,200 messages of the 49 victims, so twelve of them determine its p99."""
         for kind in _KINDS:
             p99 = ratio(hot[f"{kind}_p99_ms"], without[f"{kind}_p99_ms"])
             yield Bar(f"{kind}: p99 dwell, with / without bad", p99, "<=", 2)

@@ -38,12 +38,12 @@ class Move(NamedTuple):
 
 
 def moved(before: Mapping[int, str], after: Mapping[int, str]) -> set[int]:
-    """Partitions that are planned for another node than before."""
+    """Return the partitions that the plans give to different nodes."""
     return {partition for partition, owner in after.items() if before.get(partition) != owner}
 
 
 def moves(reigns: Iterable[Reign], start: int, end: int) -> list[Move]:
-    """The moves whose new owner's key came in [start, end)."""
+    """Return the moves whose new owner key was created in [start, end)."""
     last: dict[int, Reign] = {}
     found: list[Move] = []
     for reign in reigns:
@@ -55,7 +55,7 @@ def moves(reigns: Iterable[Reign], start: int, end: int) -> list[Move]:
 
 
 def pauses(waiting: Sequence[HandlerRecord], moves: Iterable[Move]) -> dict[int, int]:
-    """The pause of each partition that moved, in ns, by the begins of messages of which there were always more."""
+    """The pause of each moved partition in ns, by the begins of messages whose backlog never ended."""
     last: dict[tuple[int, int], int] = {}
     first: dict[tuple[int, int], int] = {}
     for record in waiting:
@@ -93,7 +93,7 @@ def between(waiting: Sequence[HandlerRecord], until: int) -> float | None:
 
 
 def first_starts(begun: Iterable[HandlerRecord], moves: Iterable[Move]) -> dict[int, int]:
-    """When anything was first started of each partition under its new epoch; `begun` in the order of time."""
+    """Return the first start of each partition under its new epoch; `begun` in the order of time."""
     moved_to = {(move.partition, move.new) for move in moves}
     found: dict[int, int] = {}
     for record in begun:
@@ -114,8 +114,8 @@ def may_come_again(records: Iterable[HandlerRecord], node: str, died: int) -> in
 
 
 def handled_again(begun: Iterable[HandlerRecord], moves: Sequence[Move]) -> list[float]:
-    """For each partition, from the deletion of its old owner's key to the first start under the new one, in s, sorted;
-    a partition that nothing was started of isn't among them.
+    """Return, for each partition, the time from the deletion of the old owner key to the first start under the new one,
+    in s, sorted; partitions without a start are left out.
     """
     first = first_starts(begun, moves)
     return sorted((first[move.partition] - move.released) / SECOND for move in moves if move.partition in first)
@@ -133,8 +133,8 @@ def fed(moves: Iterable[Move], caught_up: Iterable[CatchUpEnd]) -> Figures:
 
 
 def held(records: Iterable[HandlerRecord], moves: Iterable[Move]) -> Figures:
-    """Messages whose handlers ran while their partition moved: how many they are, how often they began again, and how
-    many others of their partition were started under the new epoch before they ended.
+    """Count messages whose handlers ran while their partition moved: how many they are, how often they began again, and
+    how many other messages of their partition were started under the new epoch before they ended.
     """
     ordered = sorted(records, key=lambda record: record.at)
     by_message: dict[tuple[int, str, int], list[HandlerRecord]] = defaultdict(list)

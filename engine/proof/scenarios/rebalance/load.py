@@ -23,29 +23,29 @@ if TYPE_CHECKING:
 
 PACED, DEEP, FULL = "paced", "deep", "full"
 _PACED_QPS = 50.0  # each gets 2 msg/s; the second of two within 20 ms waits, which explains most of the calm p99
-DEEP_QPS = 25.0  # so 40 ms lie between two starts
+DEEP_QPS = 25.0  # so two starts are 40 ms apart
 _FULL_QPS = 10.0
-_ACK_WAIT_S = 60.0  # beyond the handler that runs for long
-_MIDDLE = 1  # the band of what waits
-_AT_ONCE = 80_000  # messages that wait, in one load
+_ACK_WAIT_S = 60.0  # longer than the longest handler
+_MIDDLE = 1  # the band of waiting messages
+_AT_ONCE = 80_000  # most waiting messages in one load
 
 
 @dataclass(frozen=True)
 class RebalanceSize:
-    """How large it is; the default is that of the scenario. Times in s."""
+    """The size of a run; the defaults are those of the scenario. Times in s."""
 
-    projects: int = 1_000  # so there are three times as many queues
+    projects: int = 1_000  # number of projects; there are three times as many queues
     partitions: int = 128
     rate: float = 2_000.0  # msg/s
-    waiting: int = 100_000  # in the partition with the held message
-    elsewhere: int = 1_000  # in each other partition that moves
-    backlog: int = 1_000_000  # in the partitions of the node that is killed
-    full: int = 20_000  # of it in one partition, at the least
-    each: int | None = None  # instead of that: this many in each of these partitions, in `queues` queues
+    waiting: int = 100_000  # messages in the partition with the held message
+    elsewhere: int = 1_000  # messages in each other partition that moves
+    backlog: int = 1_000_000  # messages in the partitions of the killed node
+    full: int = 20_000  # least part of it in one partition
+    each: int | None = None  # instead: this many messages in each of these partitions, in `queues` queues
     queues: int = 200
     lease_ttl: int = 5
-    held_s: float = 5.0  # how long a held message's handler runs
-    most_s: float = 100.0  # the longest time that the load lasts
+    held_s: float = 5.0  # duration of a held message's handler
+    most_s: float = 100.0  # longest time of the load
 
 
 class RebalanceProjects:
@@ -67,7 +67,9 @@ class RebalanceProjects:
         return [*self.paced, *self.deep, *self.full]
 
     def steady(self, seed: int, seconds: float, turn: int) -> Load:
-        """All paced queues in turn, in an order of the seed's. Loads that differ in `turn` share no message id."""
+        """Return messages of all paced queues in turn, in an order given by the seed. Loads that differ in `turn` share
+        no message id.
+        """
         count, bands = len(self.paced), len(self.cluster_config.priorities)
         queues = [(number, band) for number in range(count) for band in range(bands)]
         stream_of(seed, "order").shuffle(queues)
@@ -78,8 +80,8 @@ class RebalanceProjects:
         return load
 
     def waiting(self, of: Sequence[LoadTenant], counts: Mapping[int, int]) -> Iterator[Load]:
-        """These numbers of messages at once in each of the partitions, in loads of about 100,000: a process puts each,
-        and its outcome grows with its load.
+        """Return these numbers of messages in each of the partitions, split into loads of about 100,000: each load is
+        put by one process, whose outcome grows with the load.
         """
         load = Load((), 0, self.cluster_config)
         for partition, count in counts.items():
@@ -122,7 +124,7 @@ def one_for_each(kind: str, partitions: int) -> list[str]:
 
 
 def shared_out(total: int, least: int, partitions: Sequence[int]) -> dict[int, int]:
-    """The number of messages for each partition, so that each that gets any gets at least `least` (or all of them)."""
+    """Divide messages between partitions, so that each partition with any gets at least `least` (or all of them)."""
     count = min(len(partitions), max(1, total // least))
     each, more = divmod(total, count)
     return {partition: each + (place < more) for place, partition in enumerate(partitions[:count])}

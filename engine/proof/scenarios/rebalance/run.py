@@ -30,18 +30,17 @@ if TYPE_CHECKING:
 STAY = ("node-a", "node-b", "node-c")
 COMES = "node-d"
 JOIN, LEAVE, KILL = "join", "leave", "kill -9"
-_STEADY_S = 1.5  # of load before anything happens, and after it
+_STEADY_S = 1.5  # s of load before the first change, and after the last
 _HIGH = 0  # the band of held messages: they are next
 _HELD_FROM = 1 << 40  # their ids are unique
 _LOOK_S = 0.1
-_LOGGED_BEYOND = 6_000  # messages of a partition whose node is sure to log that they are all fed again
+_LOGGED_BEYOND = 6_000  # messages of a partition for which a node always logs the end of its catch-up
 
 
 class Change(NamedTuple):
     """A change of the nodes, from its cause at `start` to its end, ns since boot. `before` and `after` are the plans.
-
-    `calm`: since when nothing had happened before it; `settled`: when all of it was over. `seconds`: of a leave, from
-    SIGTERM to the process's end.
+    `calm`: the begin of the calm before it; `settled`: the end of all its effects. `seconds`: for a leave, from SIGTERM
+    to the process's end.
     """
 
     start: int
@@ -96,7 +95,7 @@ class RebalanceRun(ClusterRun):
         await self.handled({PACED: self.paced})
         self.caught_up = self._caught_up()
 
-    # ---- what is put
+    # ---- the puts
 
     def _will_move(self) -> list[int]:
         """Partitions that the placement will give to the node that joins."""
@@ -106,7 +105,7 @@ class RebalanceRun(ClusterRun):
 
     @asynccontextmanager
     async def _steady(self, turn: int) -> AsyncIterator[int]:
-        """The paced load before, during and after the block; yields its begin (ns since boot)."""
+        """Put the paced load before, during and after the block; yields its begin (ns since boot)."""
         async with self.putting(self.projects.steady(self.seed, self.size.most_s, turn)):
             began = now_ns()
             await asyncio.sleep(_STEADY_S)
@@ -114,7 +113,7 @@ class RebalanceRun(ClusterRun):
             await asyncio.sleep(_STEADY_S)
 
     async def _hold(self) -> None:
-        """Put a message whose handler runs for seconds; it has begun when this returns."""
+        """Put a message whose handler runs for seconds; returns once the handler has begun."""
         self._held += 1
         project, body = self.projects.deep[self.deep].name, b"%s %d" % (HELD, self.size.held_s * SECOND)
         await self.cluster.puts.put(project, 0, _HIGH, _HELD_FROM + self._held, body)
@@ -132,10 +131,10 @@ class RebalanceRun(ClusterRun):
         self._waiting += await self.put_all(self.projects.waiting(self.projects.full, counts))
         return counts
 
-    # ---- what happens
+    # ---- the changes
 
     async def _join(self) -> Change:
-        """Until the handler that ran meanwhile has ended."""
+        """Start a node; wait until the handler that ran meanwhile has ended."""
         self.step("a node joins", 0.15)
         change = self._begin()
         await self.cluster.spawn(COMES)
@@ -147,7 +146,7 @@ class RebalanceRun(ClusterRun):
         return change._replace(settled=now_ns())
 
     async def _leave(self) -> Change:
-        """After a calm, with a running handler, which the process waits for."""
+        """After a calm, stop a node with a running handler, for which the process waits."""
         await asyncio.sleep(_STEADY_S)
         self.step("a node leaves", 0.25)
         await self._hold()
@@ -162,7 +161,7 @@ class RebalanceRun(ClusterRun):
         return change
 
     async def _kill(self, full: set[int]) -> Change:
-        """Until the victim's whole backlog is fed again."""
+        """Kill a node; wait until the victim's whole backlog has been fed again."""
         self.step("a node is killed", 0.65)
         change = self._begin()
         await self.cluster.nodes[self.victim].kill()
@@ -257,7 +256,7 @@ class RebalanceReading:
         }
 
     def _elsewhere(self, change: Change) -> Figures:
-        """Waits in partitions that stay where they are: while others move, and in the calm before."""
+        """Return the waits in partitions that don't move: while others move, and in the calm before."""
         stay = set(change.after) - {move.partition for move in self._moves(change)}
         found, before = self._waits(stay, *self._moving(change)), self._waits(stay, change.calm, change.start)
         return {
@@ -267,7 +266,7 @@ class RebalanceReading:
         }
 
     def _again(self, start: int, end: float = float("inf")) -> int:
-        """Begins in this time of messages that had begun before, in it or earlier."""
+        """Return the begins, in this time, of messages that had begun before."""
         before, until = (begun_again(each for each in self._begun if each.at < at) for at in (start, end))
         return until - before
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from evenlane.engine.proof.broker.puts import Puts
     from evenlane.engine.proof.figures import Figures
 
-_QPS = 1_000_000  # no quota is to be met here
+_QPS = 1_000_000  # no quota is reached here
 _CLUSTER_CONFIG = ClusterConfig(partitions=PARTITIONS, group_qps=_QPS, max_group_qps=_QPS)
 _BODY = b"x" * 100
 _WINDOW = 2_000
@@ -37,7 +37,7 @@ _environments = count(1)
 
 
 async def measured(url: str, queues: int, busy: int, messages: int) -> Figures:
-    """Every queue has a message; then `messages` come on `busy` of them. Raises EvenlaneError."""
+    """Put a message into every queue, then `messages` into `busy` of them, and measure. Raises EvenlaneError."""
     tenants = [tenant(f"tenant-{number}", _CLUSTER_CONFIG, qps=_QPS, groups=1) for number in range(queues // BANDS)]
     keys = [(each.name, 0, band) for each in tenants for band in range(BANDS)]
     chosen = keys if busy >= queues else keys[1 :: queues // busy][:busy]

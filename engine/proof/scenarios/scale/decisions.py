@@ -1,7 +1,7 @@
-"""The cost of a scheduler's decision: `next` and `done`, with W messages in flight, on a clock that we turn.
+"""The cost of a scheduler's decision: `next` and `done`, with W messages in flight, on a virtual clock.
 
-`load` is how fast decisions are asked for, as a part of what all busy tenants' quotas allow together. Below 1 there is
-always a tenant that may go; above it all are parked most of the time, and the timers are part of the work.
+`load` is the rate of decisions, as a fraction of the rate that the quotas of all busy tenants allow together. Below 1
+some tenant may always go; above it all are parked most of the time, and the timers are part of the work.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ _QPS = 100
 
 
 class Crowd:
-    """`queues` queues, three for each tenant's one group; `busy` of them have a backlog without end, the others had a
-    message once.
+    """The queues: `queues` in total, three for the one group of each tenant. `busy` of them have an endless backlog;
+    each of the others has had one message.
     """
 
     def __init__(self, scheduler: Scheduler[SimQueue], queues: int, busy: int, load: float = 0.5) -> None:
@@ -77,13 +77,13 @@ class Crowd:
         self._now = now
 
     def cost(self, decisions: int) -> float:
-        """By the clock on the wall, in us per decision."""
+        """Measure in real time, in us per decision."""
         began = perf_counter_ns()
         self._decide(decisions)
         return (perf_counter_ns() - began) / decisions / 1e3
 
     def steps(self, decisions: int) -> float:
-        """Bytecode instructions per decision: free of noise, and every scan shows."""
+        """Count bytecode instructions per decision: without noise, and every scan shows."""
         return counted_steps(lambda: self._decide(decisions)) / decisions
 
 

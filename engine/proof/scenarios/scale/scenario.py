@@ -82,7 +82,7 @@ class ScaleScenario(Scenario):
         return [*self._message_bars(arms), *simulated.bars]
 
     def _decided(self, rounds: int, progress: Progress) -> Arms:
-        """All crowds in short turns, so that what else the machine does meets each of them alike."""
+        """Measure all crowds in short turns, so that other work of the machine affects all of them alike."""
         crowds = self._crowds(progress)
         costs: dict[str, list[float]] = {name: [] for name in crowds}
         for number in range(rounds):
@@ -116,7 +116,9 @@ class ScaleScenario(Scenario):
         return [few, every, [f"{_SCANNING}{few[0]}", f"{_SCANNING}{few[-1]}"]]
 
     def _decisions_of(self, name: str) -> int:
-        """Scanning 60,000 queues takes milliseconds."""
+        """Return the number of decisions to measure: fewer for schedulers that scan, as scanning 60,000 queues takes
+        milliseconds.
+        """
         return max(2, self._decisions // 1_000) if name.startswith(_SCANNING) else self._decisions
 
     def sim_bars(self, figures: Arms) -> list[Bar]:
