@@ -35,7 +35,9 @@ _KEPT_S = 604_800
 
 
 class Loaded(NamedTuple):
-    """What a reader must find: the number of rows, and the sum of their column `handled`. `bytes`: of all records."""
+    """The result that a reader must find: the number of rows, and the sum of their column `handled`. `bytes`: of all
+    records.
+    """
 
     rows: int
     handled: int

@@ -91,7 +91,7 @@ def _size(count: int) -> str:
 
 
 def _allowed(parse: Any) -> str:
-    """What a parser of `values` takes, by its kind and bounds."""
+    """The values that a parser of `values` accepts, by its kind and bounds."""
     kind, bounds = parse.__qualname__.partition(".")[0], inspect.getclosurevars(parse).nonlocals
     low, high = bounds.get("low"), bounds.get("high")
     match kind:

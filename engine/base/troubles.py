@@ -59,7 +59,7 @@ class Troubles:
 
     @property
     def not_ready(self) -> str:
-        """Why the node can't work, for `/readyz`; empty if it can."""
+        """The reason why the node can't work, for `/readyz`; empty if it can."""
         return "; ".join(f"it {trouble.sentence}" for trouble in self._current.values() if not trouble.ready)
 
 

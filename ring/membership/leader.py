@@ -199,7 +199,7 @@ class Leader:
             self._soon(now, GONE_NS)
 
     def not_written(self, now: int) -> None:
-        """How much of the draft is stored in etcd is unknown: the next plan writes everything."""
+        """Note that an unknown part of the draft is stored in etcd: the next plan writes everything."""
         draft, self._drafted = self._drafted, None
         if draft is not None:
             self.generation = max(self.generation, draft.generation)

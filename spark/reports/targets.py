@@ -12,8 +12,8 @@ _OLDEST_S = MappingProxyType({"high": 60.0, "mid": 600.0, "low": 3600.0})
 
 
 class Targets(NamedTuple):
-    """How long the oldest message of a priority may wait, by name and for all others, and within what time a backlog
-    should be empty; all in seconds.
+    """The longest time that the oldest message of a priority may wait, by name and for all others, and the time within
+    which a backlog should be empty; all in seconds.
     """
 
     oldest_s: Mapping[str, float] = _OLDEST_S

@@ -1,4 +1,4 @@
-"""What a scrape costs: the measurement runs to its end, which it reaches when the page tells of all that waits."""
+"""The cost of a scrape: the measurement runs to its end, which it reaches when the page shows all waiting messages."""
 
 import json
 import subprocess

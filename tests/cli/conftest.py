@@ -27,7 +27,7 @@ class SharedServers(NamedTuple):
 
 
 class SharedWorld(NamedTuple):
-    """What a `ProcessWorld` needs of the world on whose servers it runs."""
+    """The part of a world that a `ProcessWorld` on the same servers needs."""
 
     servers: SharedServers
 

@@ -119,7 +119,7 @@ for command in {commands!r}:
 
 
 def loaded(names, *commands):
-    """Which of these modules are loaded after the import of the commands, and after the help of each command."""
+    """The modules among these that are loaded after the import of the commands, and after the help of each command."""
     program = PROGRAM.format(names=names, commands=commands)
     ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     return ended.stderr.splitlines()

@@ -48,7 +48,7 @@ class SimEtcd(MemoryKeyValueStore):
         return expires_s * SECOND > self._now_s * SECOND + self._loop.now - self._advanced
 
     def rolled_back_until(self, lease: int) -> int:
-        """When a lease that etcd has lost would have ended."""
+        """The time at which a lease that etcd has lost would have ended."""
         return self._advanced + round((self._rolled_back.get(lease, 0) - self._now_s) * SECOND)
 
     def go_back(self, backup: Backup) -> None:

@@ -56,7 +56,7 @@ class Handling:
         return begun % 2 == 0 if put.alternates else begun >= put.fails
 
     def _ending(self, put: PutAt, attempt: int) -> tuple[How, float]:
-        """How the handler ends, and the seconds that the message must wait then."""
+        """The end of the handler, and the seconds that the message must wait then."""
         if self._pauses[put.uid] < put.pauses:
             self._pauses[put.uid] += 1
             return "paused", put.after

@@ -116,7 +116,9 @@ class Owners:
             self._fail("Z1", f"partition {number} was without owner for {gap / SECOND:.3f} s while nothing was wrong")
 
     def gap(self, number: int) -> int:
-        """How long the partition has had no owner, although a node could own it and no fault was the cause; in ns."""
+        """The time (ns) for which the partition has had no owner, although a node could own it and no fault was the
+        cause.
+        """
         if number in self._owned or self.able_since is None:
             return 0
         since = max(self._unowned_since.get(number, 0), self.able_since)
@@ -127,7 +129,7 @@ class Owners:
         return max(0, self._loop.now - since)
 
     def since(self, number: int) -> int:
-        """When the partition got its owner."""
+        """The time at which the partition got its owner."""
         return self._since.get(number, 0)
 
     def covers(self, epoch: int, lease: int) -> bool:

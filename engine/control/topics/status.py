@@ -52,7 +52,7 @@ class TopicStatus:
 
     @property
     def reason(self) -> str:
-        """Why the spec isn't in effect."""
+        """The reason why the spec isn't in effect."""
         damaged = f"the accepted value can't be read ({self.damage})"
         if self.problem is not None:
             return self.problem if self.damage is None else f"{self.problem}; and {damaged}"

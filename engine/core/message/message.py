@@ -149,7 +149,7 @@ class Message:
 
     @property
     def project(self) -> str:
-        """The project that it was put for."""
+        """The project of its put."""
         return self._queue.project
 
     @property
@@ -199,17 +199,17 @@ class Message:
 
     @property
     def put_ns(self) -> int:
-        """When it was first put, unix ns by the store's clock."""
+        """The time of its first put, unix ns by the store's clock."""
         return header_values.instant(self._entry[3], h.PUT, self._entry[2])
 
     @property
     def put_at(self) -> datetime:
-        """When it was first put, the same over all retries, by the store's clock."""
+        """The time of its first put, the same over all retries, by the store's clock."""
         return datetime.fromtimestamp(self.put_ns / 1e9, UTC)
 
     @property
     def due_at(self) -> datetime | None:
-        """When this attempt was due, if it was delayed."""
+        """The time at which this attempt was due, if it was delayed."""
         due = header_values.instant(self._entry[3], h.DUE, 0)
         return datetime.fromtimestamp(due / 1e9, UTC) if due else None
 

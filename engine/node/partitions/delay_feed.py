@@ -20,7 +20,7 @@ _APART = 4  # feeds of single hours; older hours share one
 
 
 class DelayFeed:
-    """One feed per near hour, and one for all hours long past.
+    """Feeds a delay stream: one feed per near hour, and one for all hours long past.
 
     Invariant: `_hours` has the hours of each open feed; no hour is in two feeds.
     """

@@ -77,7 +77,7 @@ class Two(World):
         return HeldRecord(id="a", lanes={kind: lane})
 
     def times(self, name):
-        """How often a node has started each message, by id."""
+        """The number of times that a node has started each message, by id."""
         mine = [message for node, message in self.begun if node == name]
         return {message: mine.count(message) for message in mine}
 

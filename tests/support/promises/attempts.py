@@ -94,7 +94,7 @@ class Attempts:
         self._project[uid] = project
 
     def _about_to_start(self, uid: str) -> int:
-        """How many faults may have hit a handler of it that was about to start, and none that ran."""
+        """The number of faults that may have hit a handler of it that was about to start, and none that ran."""
         return sum(self._may_have_hit_its_start(uid, fault) for fault in self._faults)
 
     def _may_have_hit_its_start(self, uid: str, fault: Fault) -> bool:

@@ -1,4 +1,4 @@
-"""When a feed leaves bodies in the stream: only if large messages arrive faster than they are read (E5, F10)."""
+"""A feed leaves bodies in the stream only if large messages arrive faster than they are read (E5, F10)."""
 
 import pytest
 from hypothesis import given

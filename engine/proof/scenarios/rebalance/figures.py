@@ -70,7 +70,9 @@ def pauses(waiting: Sequence[HandlerRecord], moves: Iterable[Move]) -> dict[int,
 
 
 def stages(waiting: Sequence[HandlerRecord], begun: Sequence[HandlerRecord], moves: Sequence[Move]) -> Figures:
-    """Where the pauses go: from the last start to the release, to the new owner's key, to the first start; p99 each."""
+    """The parts of the pauses: from the last start to the release, to the new owner's key, to the first start; p99
+    each.
+    """
     last = {(record.partition, record.epoch): record.at for record in waiting}
     first = first_starts(begun, moves)
     stopped = (move.released - last[move.partition, move.old] for move in moves if (move.partition, move.old) in last)

@@ -1,4 +1,4 @@
-"""Which ends of an owner count an attempt of the messages in flight: stops, handoffs, leases, outages (X11)."""
+"""The ends of an owner that count an attempt of the messages in flight: stops, handoffs, leases, outages (X11)."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""Which messages are recorded, and the attempts that a death costs them (X11). See test_horizon.py."""
+"""The messages that are recorded, and the attempts that a death costs them (X11). See test_horizon.py."""
 
 import asyncio
 import threading
