@@ -27,9 +27,7 @@ _SECOND = 1_000_000_000
 
 
 class MemoryStore:
-    """A connection to the store in memory. `clock` is what `now` returns, the server's own by default: a node's
-    estimate may be wrong.
-    """
+    """A connection. `clock` is what `now` returns, the server's own by default: a node's estimate may be wrong."""
 
     def __init__(self, server: MemoryServer, env: str, *, clock: Callable[[], int] | None = None) -> None:
         self.server, self._env = server, env
