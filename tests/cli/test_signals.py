@@ -40,13 +40,13 @@ async def exit_code(first: int, *more: int) -> int:
     task = asyncio.create_task(until_signal(work.run(), signal.SIGTERM, signal.SIGHUP))
     await asyncio.sleep(0)
     os.kill(os.getpid(), first)
-    await asyncio.wait_for(work.ending.wait(), 5)
+    await asyncio.wait_for(work.ending.wait(), 30)
     for number in more:
         os.kill(os.getpid(), number)
     await received(*more)
     work.free.set()
     with pytest.raises(typer.Exit) as info:
-        await asyncio.wait_for(task, 5)
+        await asyncio.wait_for(task, 30)
     assert work.ended_in_order
     return info.value.exit_code
 
@@ -77,7 +77,7 @@ async def test_ignored_signal_stays_ignored():
     os.kill(os.getpid(), signal.SIGHUP)
     os.kill(os.getpid(), signal.SIGTERM)
     with pytest.raises(typer.Exit) as info:
-        await asyncio.wait_for(task, 5)
+        await asyncio.wait_for(task, 30)
     assert 143 == info.value.exit_code
 
 

@@ -19,9 +19,10 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Self
+
+from tests.support.until import poll
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -111,11 +112,8 @@ def warm_process(folder: Path) -> Iterator[Path]:
     path = folder / "socket"
     environ = os.environ | {"PYTHONPATH": str(ROOT), "PYTHONIOENCODING": "utf-8"}
     server = subprocess.Popen([sys.executable, "-m", "tests.docs.warm", path], stdin=subprocess.PIPE, env=environ)
-    end = time.monotonic() + _TIMEOUT_S
-    while not path.exists():
-        assert server.poll() is None
-        assert time.monotonic() < end
-        time.sleep(0.05)
+    assert poll(lambda: path.exists() or server.poll() is not None, _TIMEOUT_S)
+    assert server.poll() is None
     yield path
     server.communicate(timeout=_TIMEOUT_S)
 
@@ -165,22 +163,26 @@ class Terminal:
                 stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT,
             )  # fmt: skip
         self._running.append((process, output))
-        end = time.monotonic() + _TIMEOUT_S
-        while not shows(printed := output.read_text(errors="replace"), step.output, in_order=False):
-            assert time.monotonic() < end, f"$ {step.command}\n{printed}"
-            time.sleep(0.1)
+
+        def printed() -> str:
+            return output.read_text(errors="replace")
+
+        shown = poll(lambda: shows(printed(), step.output, in_order=False), _TIMEOUT_S)
+        assert shown, f"$ {step.command}\n{printed()}"
 
     def _run(self, step: Step) -> None:
-        end = time.monotonic() + _TIMEOUT_S
-        while True:
+        """Run the command; one that only reads runs again until its output is right."""
+
+        def run() -> bool:
+            nonlocal done
             done = subprocess.run(
                 ["bash", "-c", self._own(step.command)], cwd=self._folder, env=self._environ(),
                 stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=_LONGEST_S, check=False,
             )  # fmt: skip
-            right = done.returncode == 0 and shows(done.stdout, step.output, in_order=True)
-            if right or not _READS.match(step.command) or time.monotonic() > end:
-                break
-            time.sleep(0.5)
+            return done.returncode == 0 and shows(done.stdout, step.output, in_order=True)
+
+        done = None
+        right = poll(run, _TIMEOUT_S if _READS.match(step.command) else 0, pause_s=0.5)
         assert right, f"$ {step.command}\n{done.stdout}{done.stderr}(exit code {done.returncode})"
 
     def _own(self, command: str) -> str:

@@ -84,7 +84,7 @@ def _brief(pauses: list[float]) -> str:
 async def test_stuck_handlers_delay_only_their_own_node(tmp_path):
     """Fault 4: L, only the stuck messages are repeated, exit within the grace period; the others move at once."""
     async with ProcessCluster(tmp_path) as cluster:
-        a, b = await cluster.start("a", "b", drain_grace=8)
+        a, b = await cluster.start("a", "b", drain_grace=20)
         await cluster.topics(*cluster.projects, ack_wait=600)
         await cluster.owned_by(a, b)
         mine = [cluster.projects[number] for number in cluster.history.owned("a")]
@@ -94,13 +94,13 @@ async def test_stuck_handlers_delay_only_their_own_node(tmp_path):
             await until(lambda: {put.id for put in stuck} <= set(cluster.ids("begin")), 10, "the stuck ones to begin")
             asked = now_ns()
             leaving = asyncio.create_task(a.stop())
-            await until(lambda: cluster.history.owned("a") == [], 7, "all to be released")
-            await load.reaches_all(timeout=7)
+            await until(lambda: cluster.history.owned("a") == [], 15, "all to be released")
+            await load.reaches_all(timeout=15)
             moved_after = (now_ns() - asked) / 1e9
             assert not leaving.done(), "other messages wait for the stuck ones"
             assert 1 == await leaving  # not all handlers have ended
             took = (now_ns() - asked) / 1e9
-            assert took < 16  # the grace, and time for a busy machine: the handlers never end
+            assert took < 40  # the grace, and time for a busy machine: the handlers never end
             await cluster.owned_by(b)
         entries = cluster.entries()
         assert set() == never_handled(cluster.acknowledged, entries)

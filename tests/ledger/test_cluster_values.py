@@ -44,7 +44,7 @@ async def healed(cluster: ProcessCluster, key: str, revision: int) -> None:
     """Wait until the value of this revision has been replaced."""
     keys = cluster.history.keys
     what = f"the value of {key} to be replaced"
-    await until(lambda: key in keys and keys[key].mod_revision > revision, 5, what)
+    await until(lambda: key in keys and keys[key].mod_revision > revision, what=what)
 
 
 def logged(nodes: list[NodeProcess], text: str) -> int:
@@ -78,10 +78,10 @@ async def test_foreign_plans_and_registrations_are_rewritten(tmp_path):
         assert all(node.running and not node.logged("joining anew") for node in nodes)
         async with cluster.load() as load:
             await cluster.etcdctl_put("nodes/b", b"{")
-            await until(lambda: "b" in cluster.history.nodes, 5, "b to register again")
+            await until(lambda: "b" in cluster.history.nodes, what="b to register again")
             await cluster.owned_by(*nodes)
             await cluster.etcd.delete("/evenlane/online/nodes/b")
-            await until(lambda: "b" in cluster.history.nodes, 5, "b to register again")
+            await until(lambda: "b" in cluster.history.nodes, what="b to register again")
             await cluster.owned_by(*nodes)
             await load.reaches_all()
         check_undisturbed(cluster)

@@ -27,7 +27,7 @@ async def test_only_a_silent_handler_loses_its_message(world, handler):
         expected = [("begin", 1), ("cancelled", 1), ("begin", 2), ("ok", 2)]
     else:  # a thread can't be cancelled: it ends after the second attempt, and its result is ignored
         expected = [("begin", 1), ("begin", 2), ("ok", 2), ("ok", 1)]
-    await until(lambda: len(chain(world, "acme-slow")) == 4, 5, "both attempts to end")
+    await until(lambda: len(chain(world, "acme-slow")) == 4, what="both attempts to end")
     assert expected == chain(world, "acme-slow")
     assert 0 == await node.stop()
     await node.start()

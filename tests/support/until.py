@@ -1,4 +1,4 @@
-"""Waits for a condition that has no event."""
+"""Waits for a condition that has no event: `until` in asyncio, `poll` in synchronous tests."""
 
 import asyncio
 import inspect
@@ -31,3 +31,11 @@ async def until(condition: Callable[[], Value | Awaitable[Value]], timeout: floa
             raise
         name = what or getattr(condition, "__name__", repr(condition))
         raise AssertionError(f"waited {timeout:g} s in vain for {name}; the last answer: {last!r}") from None
+
+
+def poll(condition: Callable[[], Value], timeout: float, *, pause_s: float = 0.05) -> Value:
+    """Call `condition` until its result is true, at most for `timeout` seconds, and return its last result."""
+    end = time.monotonic() + timeout
+    while not (last := condition()) and time.monotonic() < end:
+        time.sleep(pause_s)
+    return last

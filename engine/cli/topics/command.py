@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from evenlane.engine.control.topics.history import ChangeHistory
     from evenlane.engine.control.topics.status import TopicStatus
 
-app = new_app("""Show, make and change topics: the settings of projects.
+app = new_app("""Show, create and change topics: the settings of projects.
 
     Example:
       evenlane topics set acme --qps 100
@@ -27,6 +27,24 @@ app = new_app("""Show, make and change topics: the settings of projects.
     """)
 
 Project = Annotated[str, typer.Argument(metavar="PROJECT")]
+_MaxAttempts = Annotated[str | None, typer.Option(metavar="N", help="Attempts before a message is a dead letter.")]
+_AckWait = Annotated[str | None, typer.Option(metavar="DURATION", help="Time until a silent handler times out.")]
+_MaxBacklog = Annotated[str | None, typer.Option(metavar="N", help="Waiting messages above which puts are refused.")]
+_DeadLetterExpired = Annotated[
+    bool | None,
+    typer.Option("--dead-letter-expired/--drop-expired", help="Whether an expired message becomes a dead letter."),
+]
+_Ordered = Annotated[
+    bool | None,
+    typer.Option("--ordered/--not-ordered", help="Whether messages of a key and priority keep their order."),
+]
+_Borrow = Annotated[
+    bool | None, typer.Option("--borrow/--no-borrow", help="Whether a group may use quota that its siblings leave.")
+]
+_Ageing = Annotated[
+    str | None, typer.Option(metavar="SHARE", help="Share of the turns that lower priorities get, 0 to 1.")
+]
+_Push = Annotated[str | None, typer.Option(metavar="JSON", help="POST messages to a URL: docs/reference/http-push.md.")]
 _BackoffBase = Annotated[str | None, typer.Option(metavar="DURATION", help="Delay before the second attempt.")]
 _BackoffFactor = Annotated[str | None, typer.Option(metavar="N", help="Growth of the delay per attempt.")]
 _BackoffCap = Annotated[str | None, typer.Option(metavar="DURATION", help="Longest delay.")]
@@ -46,37 +64,19 @@ def set_(
     reserve: Annotated[str | None, typer.Option(metavar="N", help="QPS that go before the fair order.")] = None,
     concurrency: Annotated[str | None, typer.Option(metavar="N", help="Most messages in flight.")] = None,
     spread: Annotated[str | None, typer.Option(metavar="N", help="Most partitions of the topic.")] = None,
-    max_attempts: Annotated[
-        str | None, typer.Option(metavar="N", help="Attempts before a message is a dead letter.")
-    ] = None,
+    max_attempts: _MaxAttempts = None,
     ttl: Annotated[str | None, typer.Option(metavar="DURATION", help="Time until a message expires.")] = None,
-    ack_wait: Annotated[
-        str | None, typer.Option(metavar="DURATION", help="Time until a silent handler times out.")
-    ] = None,
-    max_backlog: Annotated[
-        str | None, typer.Option(metavar="N", help="Waiting messages above which puts are refused.")
-    ] = None,
-    dead_letter_expired: Annotated[
-        bool | None,
-        typer.Option("--dead-letter-expired/--drop-expired", help="Whether an expired message becomes a dead letter."),
-    ] = None,
-    ordered: Annotated[
-        bool | None,
-        typer.Option("--ordered/--not-ordered", help="Whether messages of a key and priority keep their order."),
-    ] = None,
-    borrow: Annotated[
-        bool | None, typer.Option("--borrow/--no-borrow", help="Whether a group may use quota that its siblings leave.")
-    ] = None,
-    ageing: Annotated[
-        str | None, typer.Option(metavar="SHARE", help="Share of the turns that lower priorities get, 0 to 1.")
-    ] = None,
+    ack_wait: _AckWait = None,
+    max_backlog: _MaxBacklog = None,
+    dead_letter_expired: _DeadLetterExpired = None,
+    ordered: _Ordered = None,
+    borrow: _Borrow = None,
+    ageing: _Ageing = None,
     backoff_base: _BackoffBase = None,
     backoff_factor: _BackoffFactor = None,
     backoff_cap: _BackoffCap = None,
     backoff_jitter: _BackoffJitter = None,
-    push: Annotated[
-        str | None, typer.Option(metavar="JSON", help="POST messages to a URL: docs/reference/http-push.md.")
-    ] = None,
+    push: _Push = None,
     state: Annotated[str | None, typer.Option(metavar="STATE", help="active, paused or draining.")] = None,
     if_revision: IfRevision = None,
     by: By = None,

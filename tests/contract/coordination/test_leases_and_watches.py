@@ -179,7 +179,7 @@ class TestWatch:
         await next_update(watch)
         waiting = asyncio.ensure_future(anext(watch, "ended"))
         await asyncio.sleep(0)
-        async with asyncio.timeout(1.0):
+        async with asyncio.timeout(30):
             await watch.aclose()
             assert await waiting == "ended"
             await watch.aclose()
@@ -204,7 +204,7 @@ class TestClient:
         await next_update(watch)
         waiting = asyncio.ensure_future(anext(watch, "ended"))
         await asyncio.sleep(0)
-        async with asyncio.timeout(1.0):
+        async with asyncio.timeout(30):
             await client.close()
             assert await waiting == "ended"
             await client.close()

@@ -171,7 +171,7 @@ async def test_close_ends_viewers_at_once():
         events = Events(response)
         await events.next()
         await events.next()
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             await node.watching.close()
             while await events.next() is not None:
                 pass

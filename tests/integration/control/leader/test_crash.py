@@ -33,7 +33,7 @@ async def test_spec_reaches_topic_cache_after_crash_and_change_of_leader(tmp_pat
             await each.start()
         await until(lambda: any(each.leading.is_set() for each in controllers))
         await put_spec(clients[2], "a", b'{"qps": 100}')
-        await topic_cache.wait_for("a", 1.0)
+        await topic_cache.wait_for("a", 30)
         leader = next(each for each in controllers if each.leading.is_set())
         await leader.close()
         await server.kill()

@@ -31,11 +31,11 @@ class TestSilence:
             with pytest.raises(TimeoutError):
                 await next_update(watch, timeout=0.5)
         else:
-            async with asyncio.timeout(3.0):
+            async with asyncio.timeout(30):
                 with pytest.raises(Unavailable) as caught:
                     await getattr(client, name)(*arguments)
             assert f"etcd at {endpoint} does not answer: connection refused" == str(caught.value)
-        async with asyncio.timeout(1.0):
+        async with asyncio.timeout(30):
             await client.close()
 
     async def test_hanging_server_is_unavailable_after_deadline(self, etcd_server, client, prefix):
@@ -49,7 +49,7 @@ class TestSilence:
             silent = f"etcd at {etcd_server.endpoint} does not answer: no reply"
             assert {*map(str, results)} <= {f"{silent} within 2 s", f"{silent} to a ping"}
             assert 1.0 < time.monotonic() - started < 20.0  # one after another, they would take 104 s
-            async with asyncio.timeout(1.0):
+            async with asyncio.timeout(30):
                 await client.close()
 
     async def test_call_after_death_of_threads_has_new_ones(self, etcd_server, prefix, monkeypatch):
@@ -67,13 +67,15 @@ class TestSilence:
         assert await client.get(prefix) is None
         await client.close()
 
-    async def test_call_is_cancelled_at_once(self, etcd_server, client, prefix):
+    async def test_call_is_cancelled_long_before_its_deadline(self, etcd_server, prefix):
+        client = EtcdCoordination([etcd_server.endpoint], deadline_s=60)
         await client.put(prefix, b"")
         async with hanging(etcd_server):
-            async with asyncio.timeout(1.0):
+            async with asyncio.timeout(30):
                 with pytest.raises(TimeoutError):
                     await asyncio.wait_for(client.get(prefix), 0.1)
         await until(lambda: answers(client))
+        await client.close()
 
 
 class TestEndpoints:

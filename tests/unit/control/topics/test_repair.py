@@ -12,19 +12,12 @@ from evenlane.engine.control.leader.topic_controller import PAUSE_S, TopicContro
 from evenlane.engine.control.topics.accepted_view import AcceptedView
 from evenlane.engine.control.topics.accepted_writer import AcceptedWriter
 from evenlane.engine.control.topics.client import TopicClient
-from evenlane.quota.topics.topic import accept, complete, decode_accepted, parse_spec
+from evenlane.quota.topics.topic import decode_accepted
 from evenlane.ring.coordination.memory.client import MemoryCoordination
-from evenlane.ring.coordination.ports import CreatedAt, KeyValue, PutKey
+from evenlane.ring.coordination.ports import CreatedAt, PutKey
 from tests.support.until import until
 from tests.support.virtual_time import in_virtual_time
-
-ROOT = "/evenlane/online/"
-KEY = ROOT + "accepted/acme"
-GOOD = accept(complete(parse_spec(b'{"qps": 100}'), ClusterConfig()), 5, None)
-
-
-def stored(value, revision, key=KEY):
-    return KeyValue(key, value, 1, revision, 0)
+from tests.unit.control.topics.accepted_topics import GOOD, KEY, ROOT, stored
 
 
 @pytest.fixture
