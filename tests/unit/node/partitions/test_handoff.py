@@ -194,11 +194,11 @@ async def test_takeover_waits_while_the_store_refuses(world):
 async def test_failing_takeover_logs_each_error_once(world):
     """F5: 128 partitions that retry every 5 s would fill the log."""
     a = await world.bare("a")
-    begun = "the take-over begins anew"
+    begun, again = "the take-over begins anew", "the takeover starts again"
     with capture_logs() as lines:
         world.server.refuse("settled.")
         opening = asyncio.ensure_future(a.owned.open(P, 1))
-        await until(lambda: any(line["event"] == f"{begun} once more" for line in lines), what="the second try")
+        await until(lambda: any(line["event"] == again for line in lines), what="the second try")
         world.server.refuse("settled.", Refused("another reason"))
         await until(lambda: any(line.get("error") == "another reason" for line in lines), what="the third try")
         world.server.accept("settled.")
