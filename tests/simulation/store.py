@@ -78,8 +78,36 @@ class SimServer(MemoryServer):
             del stream.messages[sequence]
 
 
+class SimFeed(MemoryFeed):
+    """A feed that delivers with a delay, and nothing while the link is cut."""
+
+    _store: SimStore
+
+    def wake(self) -> None:
+        """Look for messages: the link is up again."""
+        self._wake.set()
+
+    def leave(self, stream: MemoryStream) -> None:
+        """Listen to the stream no more."""
+        stream.listeners.pop(self._wake.set, None)
+
+    async def _follow(self, stream: MemoryStream) -> bool:
+        while not self._broken:
+            self._wake.clear()
+            if self._store.reaches and self._give(stream):
+                await asyncio.sleep(0)
+            elif self._until is not None and self._store.reaches:
+                return True
+            else:
+                await self._wake.wait()
+                await asyncio.sleep(self._store.lag())
+        return False
+
+
 class SimStore(MemoryStore):
     """One node's connection."""
+
+    _feed_type = SimFeed
 
     def __init__(self, loop: SimLoop, server: SimServer, env: str, link: Link) -> None:
         super().__init__(server, env)
@@ -137,12 +165,6 @@ class SimStore(MemoryStore):
     def expect_feeds(self, *, more: bool) -> None:
         """Do nothing: memory is fast."""
 
-    def feed(self, lane: LaneId, start: int, sink: Any, on_break: Any, **options: Any) -> MemoryFeed:
-        feed = SimFeed(self, names.stream(self._env, lane), start, sink, on_break, **options)
-        self._feeds[feed] = lane
-        feed.task.add_done_callback(lambda _: self._feeds.pop(feed, None))
-        return feed
-
     def lag(self) -> float:
         return self._link.delay()
 
@@ -172,12 +194,11 @@ class SimStore(MemoryStore):
         return await self._read(carry_out_there)
 
     def _send(self, carry_out: Callable[[], Any], at: int, *, held: bool = False) -> asyncio.Future[Any]:
-        future: asyncio.Future[Any] = self._loop.create_future()
+        future = self.answers.begin()
         if self.is_connected:
-            self._pending[future] = None
             _Request(self, future, carry_out, held=held).leave(at)
         else:
-            future.set_exception(Lost("there is no connection at the moment"))
+            self.answers.refuse(future, Lost("there is no connection at the moment"))
         return future
 
 
@@ -203,9 +224,9 @@ class _Request:
             self._lose()
             return
         try:
-            answer = partial(self._store._confirm, self._future, self._carry_out())
+            answer = partial(self._store.answers.confirm, self._future, self._carry_out())
         except (Refused, Lost, LogMoved) as error:
-            answer = partial(self._store._refuse, self._future, error)
+            answer = partial(self._store.answers.refuse, self._future, error)
         if self._fails:
             self._lose()
         else:
@@ -216,7 +237,7 @@ class _Request:
         if not self._link.up or self._number != self._store._number:
             self._lose()
         elif math.isinf(delay):
-            self._store._held.append(answer)
+            self._store.answers.withhold(answer)
             self._lose()
         elif delay:
             self._later(delay, answer)
@@ -224,30 +245,4 @@ class _Request:
             answer()
 
     def _lose(self) -> None:
-        self._later(_NO_ANSWER_S, self._store._refuse, self._future, Lost("no answer came"))
-
-
-class SimFeed(MemoryFeed):
-    """A feed that delivers with a delay, and nothing while the link is cut."""
-
-    _store: SimStore
-
-    def wake(self) -> None:
-        """Look for messages: the link is up again."""
-        self._wake.set()
-
-    def leave(self, stream: MemoryStream) -> None:
-        """Listen to the stream no more."""
-        stream.listeners.pop(self._wake.set, None)
-
-    async def _follow(self, stream: MemoryStream) -> bool:
-        while not self._broken:
-            self._wake.clear()
-            if self._store.reaches and self._give(stream):
-                await asyncio.sleep(0)
-            elif self._until is not None and self._store.reaches:
-                return True
-            else:
-                await self._wake.wait()
-                await asyncio.sleep(self._store.lag())
-        return False
+        self._later(_NO_ANSWER_S, self._store.answers.refuse, self._future, Lost("no answer came"))

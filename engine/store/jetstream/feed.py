@@ -36,6 +36,7 @@ from evenlane.engine.store.jetstream.pull_consumer import (
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
+    from evenlane.engine.store.feed_callbacks import FeedCallbacks
     from evenlane.engine.store.jetstream.byte_budget import FeedBudget
     from evenlane.engine.store.jetstream.client.connection import Connection
     from evenlane.engine.store.jetstream.pull_consumer import Action
@@ -61,16 +62,6 @@ class FeedSource:
     leader: Callable[[], Awaitable[str | None]] | None = None
 
 
-@dataclass(frozen=True)
-class FeedCallbacks:
-    """The callbacks of a feed: see `Store.feed` in engine/core/ports.py."""
-
-    sink: Callable[[bytes, int, int, bytes, bytes], None]
-    on_break: Callable[[int], Awaitable[int]]
-    on_end: Callable[[], None] | None = None
-    on_head: Callable[[bytes, int, int, bytes, int], bool] | None = None
-
-
 class JetStreamFeed:
     """A feed that runs until `close`, or until it has delivered up to `until`.
 
@@ -89,7 +80,6 @@ class JetStreamFeed:
         until: int | None = None,
     ) -> None:
         self._connection, self._budget, self._source, self._callbacks = connection, budget, source, callbacks
-        self._sink, self._on_end = callbacks.sink, callbacks.on_end
         self._last, self._until = start - 1, until
         self._lag = ByteLag()
         self._consumer: PullConsumer | None = None  # the present one, or the previous one
@@ -101,11 +91,11 @@ class JetStreamFeed:
     @property
     def sink(self) -> Callable[[bytes, int, int, bytes, bytes], None]:
         """Receives the messages; may be replaced while the feed runs."""
-        return self._sink
+        return self._callbacks.sink
 
     @sink.setter
     def sink(self, sink: Callable[[bytes, int, int, bytes, bytes], None]) -> None:
-        self._sink = sink
+        self._callbacks.sink = sink
         if self._consumer is not None:
             self._consumer.sink = sink
 
@@ -139,7 +129,7 @@ class JetStreamFeed:
                 await asyncio.sleep(_BACKOFF_S[min(tries, len(_BACKOFF_S) - 1)])
         finally:
             self._budget.leave()
-        self._call_on_end()
+        self._callbacks.call_on_end()
 
     async def _resume(self) -> int:
         """Have the lane verified, and return the sequence to continue from."""
@@ -153,9 +143,10 @@ class JetStreamFeed:
     async def _run_consumer(self) -> Ended:
         """Run one consumer to its end."""
         ended: asyncio.Future[Ended] = asyncio.get_running_loop().create_future()
+        callbacks = self._callbacks
         consumer = self._consumer = PullConsumer(
-            sink=self._sink, perform=partial(self._perform, ended), budget=self._budget, lag=self._lag, last=self._last,
-            until=self._until, on_head=self._callbacks.on_head, awaits_end=self._on_end is not None,
+            sink=callbacks.sink, perform=partial(self._perform, ended), budget=self._budget, lag=self._lag,
+            last=self._last, until=self._until, on_head=callbacks.on_head, awaits_end=callbacks.on_end is not None,
         )  # fmt: skip
         try:
             made = await self._create(consumer)
@@ -206,7 +197,7 @@ class JetStreamFeed:
         if isinstance(action, Pull):
             self._pull(action)
         elif isinstance(action, CaughtUp):
-            self._call_on_end()
+            self._callbacks.call_on_end()
         else:
             self._stop_listening()
             if not ended.done():  # it is cancelled when the feed is closed
@@ -229,11 +220,6 @@ class JetStreamFeed:
         if self._sid:
             self._connection.unlisten(self._sid)
             self._sid = 0
-
-    def _call_on_end(self) -> None:
-        on_end, self._on_end = self._on_end, None
-        if on_end is not None:
-            on_end()
 
     @property
     def _inbox(self) -> str:

@@ -8,8 +8,8 @@ import structlog
 
 from evenlane.engine.base import names
 from evenlane.engine.base.durations import written
-from evenlane.engine.core.ports import Refused
 from evenlane.engine.store.jetstream.api.values import StreamInfo
+from evenlane.engine.store.refusals import check_retention
 
 if TYPE_CHECKING:
     from evenlane.engine.store.jetstream.client.connection import Connection
@@ -31,10 +31,8 @@ async def keep(connection: Connection, env: str, seconds: float) -> None:
     """
     stream = names.dead_stream(env)
     config = (await connection.api_as(StreamInfo, f"STREAM.INFO.{stream}")).config
-    window = config.get("duplicate_window", 0)
-    if int(seconds * _SECOND) < window:
-        raise Refused(f"stream {stream} has a duplicate window of {written(window / _SECOND)}, and keeps what it holds")
-    await connection.api(f"STREAM.UPDATE.{stream}", config | {"max_age": int(seconds * _SECOND)})
+    age = check_retention(stream, seconds, config.get("duplicate_window", 0))
+    await connection.api(f"STREAM.UPDATE.{stream}", config | {"max_age": age})
 
 
 def compare(env: str, holds: float, configured: float) -> None:

@@ -1,7 +1,7 @@
 """The store port on JetStream: one stream per lane, one for dead letters, one for the settle log.
 
-The module is long because the port is wide. Feeds, reads, deletion and retention are modules of their own; puts and
-appends to the log are not, as that would cost a call per message.
+The store holds the parts together: its connections, the streams that it prepares, and a watchdog. Publishing, feeds,
+reads, deletion and retention are modules of their own.
 """
 
 from __future__ import annotations
@@ -11,22 +11,24 @@ import contextlib
 from collections import deque
 from functools import partial
 from time import monotonic
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from evenlane.engine.base import names
+from evenlane.engine.base.callbacks import call_all
 from evenlane.engine.base.clock import now_ns
-from evenlane.engine.core.ports import Disconnected, LaneState, LogMoved, Lost, QueueFull, Receipt, Refused, TooLarge
-from evenlane.engine.core.wire import headers as h
+from evenlane.engine.core.ports import LaneState, Lost, Refused
 from evenlane.engine.errors import ConfigError, Unreachable
+from evenlane.engine.store.feed_callbacks import FeedCallbacks
 from evenlane.engine.store.jetstream import deletion, retention, streams
-from evenlane.engine.store.jetstream.api.responses import NOBODY, asked, checked, receipt
+from evenlane.engine.store.jetstream.api.responses import asked
 from evenlane.engine.store.jetstream.api.server_clock import ServerClock
-from evenlane.engine.store.jetstream.api.values import PubAck, StreamInfo
+from evenlane.engine.store.jetstream.api.values import StreamInfo
 from evenlane.engine.store.jetstream.backlog_throttle import BacklogThrottle
 from evenlane.engine.store.jetstream.byte_budget import FeedBudget
 from evenlane.engine.store.jetstream.client.connection import Connection
-from evenlane.engine.store.jetstream.client.replies import ApiError, Reply
-from evenlane.engine.store.jetstream.feed import FeedCallbacks, FeedSource, JetStreamFeed
+from evenlane.engine.store.jetstream.client.replies import ApiError
+from evenlane.engine.store.jetstream.feed import FeedSource, JetStreamFeed
+from evenlane.engine.store.jetstream.publisher import Publisher
 from evenlane.engine.store.jetstream.reads import Reads
 from evenlane.engine.store.jetstream.writability import Writability
 
@@ -41,8 +43,6 @@ _OVERHEAD = 1024  # bytes per delivery in addition to headers and body: its subj
 _CLOCK_EVERY_S = 60
 _SECOND = 1_000_000_000
 _ANSWER_S = 6  # an acknowledgement that takes longer won't arrive: its server or its leader has changed
-
-T = TypeVar("T")
 
 
 class JetStreamStore:
@@ -68,7 +68,6 @@ class JetStreamStore:
         self._window_s, self._feed_budget = duplicate_window_s, feed_budget
         self._keep_s, self._kept_compared = dead_letter_keep_s, False
         self._meter_keep_s = meter_keep_s
-        self._queue_limit: int | None = None
         self._connection = Connection(options, name)
         # Acknowledgements must not queue behind the megabytes that feeds have requested: on one connection,
         # settling lagged by more than a second at full load (docs/adr/0004).
@@ -78,10 +77,13 @@ class JetStreamStore:
         self._backlogs: BacklogThrottle | None = None  # None until it is open
         self._watchdog: asyncio.Task[None] | None = None
         self._elections = 0
-        self._homeless = False  # a publish found no stream: that of dead letters or the settle log may be deleted
         self._clock = ServerClock()
         self._reads = Reads(self._connection, env, self._restore)
         self._writability = Writability(self._connection, replicas, names.settled_stream(env))
+        self._publisher = Publisher(self._connection, env, self._writability.note)
+        # These methods of the port are the publisher's own, because methods that forward would cost a call per message.
+        self.put, self.put_then = self._publisher.put, self._publisher.put_then
+        self.append_log = self._publisher.append_log
         self.on_lost: list[Callable[[], None]] = []
         self.on_back: list[Callable[[], None]] = []
 
@@ -113,8 +115,8 @@ class JetStreamStore:
             self._feeding.on_lost.append(self._disturb)
         self._budget = FeedBudget(self._feed_budget, self.max_payload + _OVERHEAD)
         self._backlogs = BacklogThrottle(self._budget, asyncio.get_running_loop())
-        self._connection.on_lost += [self._disturb, lambda: _call(self.on_lost)]
-        self._connection.on_back.append(lambda: _call(self.on_back))
+        self._connection.on_lost += [self._disturb, partial(call_all, self.on_lost)]
+        self._connection.on_back.append(partial(call_all, self.on_back))
         self._connection.listen("$JS.EVENT.ADVISORY.STREAM.LEADER_ELECTED.*", self._on_election)
         self._watchdog = asyncio.create_task(self._watch_feeds(), name="feed watchdog")
 
@@ -129,9 +131,12 @@ class JetStreamStore:
             await self._feeding.close()
 
     async def prepare(self, lanes: Sequence[LaneId], queue_limit: int | None = None) -> None:
-        self._queue_limit = self._queue_limit if queue_limit is None else queue_limit
+        if queue_limit is not None:
+            self._publisher.queue_limit = queue_limit
         desired = [
-            streams.lane_config(self._env, lane, self._storage, self._replicas, self._window_s, self._queue_limit)
+            streams.lane_config(
+                self._env, lane, self._storage, self._replicas, self._window_s, self._publisher.queue_limit
+            )
             for lane in lanes
             if lane != names.DEAD
         ]
@@ -155,79 +160,7 @@ class JetStreamStore:
         except ConfigError as error:
             raise Lost(str(error)) from error
 
-    # ---- messages
-
-    def put(self, subject: str, headers: bytes, body: bytes) -> asyncio.Future[Receipt]:
-        stored: asyncio.Future[Receipt] = asyncio.get_running_loop().create_future()
-        self._publish(subject, headers, body, stored, receipt)
-        return stored
-
-    def put_then(
-        self, subject: str, headers: bytes, body: bytes, answered: Callable[[Receipt | Exception], None]
-    ) -> None:
-        if error := self._above_limit(len(headers) + len(body)):
-            asyncio.get_running_loop().call_soon(answered, error)
-            return
-        try:
-            self._connection.ask_then(subject, body, headers, partial(self._complete, answered))
-        except Disconnected as error:
-            raise Lost(str(error)) from error
-
-    def _complete(self, answered: Callable[[Receipt | Exception], None], reply: Reply | Disconnected) -> None:
-        try:
-            outcome: Receipt | Exception = receipt(self._acknowledged(reply))
-        except (Refused, Lost, LogMoved) as error:
-            outcome = error
-        answered(outcome)
-
-    def _publish(
-        self,
-        subject: str,
-        headers: bytes,
-        body: bytes,
-        result: asyncio.Future[T],
-        read: Callable[[PubAck], T],
-    ) -> None:
-        if error := self._above_limit(len(headers) + len(body)):
-            result.set_exception(error)
-            return
-        try:
-            self._connection.ask_then(subject, body, headers, partial(self._settle, result, read))
-        except Disconnected as error:
-            result.set_exception(Lost(str(error)))
-
-    def _above_limit(self, size: int) -> TooLarge | None:
-        """The error for a message above the limit, for which the server would cut the connection."""
-        limit = self.max_payload
-        return TooLarge(f"{size} bytes are more than the server's {limit}") if size > limit else None
-
-    def _settle(self, result: asyncio.Future[T], read: Callable[[PubAck], T], reply: Reply | Disconnected) -> None:
-        """Settle a publish with its response."""
-        if result.done():
-            return
-        try:
-            result.set_result(read(self._acknowledged(reply)))
-        except (Refused, Lost, LogMoved) as error:
-            result.set_exception(error)
-
-    def _acknowledged(self, reply: Reply | Disconnected) -> PubAck:
-        """The acknowledgement in the response to a publish; raises the error that it reports."""
-        if isinstance(reply, Disconnected):
-            raise Lost(str(reply))
-        if reply.headers and reply.headers.startswith(NOBODY):
-            self._homeless = True
-        try:
-            return checked(reply, self._writability.note)
-        except QueueFull:
-            raise QueueFull(max(0, self._queue_limit or 0)) from None
-
-    def append_log(self, lane: LaneId, record: bytes, after: int, *, checkpoint: bool = False) -> asyncio.Future[int]:
-        headers = {"Nats-Expected-Last-Subject-Sequence": str(after)}
-        if checkpoint:
-            headers["Nats-Rollup"] = "sub"
-        position: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-        self._publish(names.settled_subject(self._env, lane), h.encode(headers), record, position, lambda ack: ack.seq)
-        return position
+    # ---- feeds
 
     def feed(
         self,
@@ -346,16 +279,11 @@ class JetStreamStore:
             if self.is_connected:
                 for feed in list(self._feeds):
                     feed.check(now, late=max(0.0, now - before - 1))
-            if self._homeless and self.is_connected:
-                self._homeless = False
+            if self._publisher.found_no_stream and self.is_connected:
+                self._publisher.found_no_stream = False
                 with contextlib.suppress(Lost, Refused, ConfigError):
                     await self.prepare([])
             seconds += 1
             if seconds % _CLOCK_EVERY_S == 0 and self.is_connected:
                 with contextlib.suppress(Lost, Refused):
                     self._note_log(await self._clock.read(self._connection, names.settled_stream(self._env)))
-
-
-def _call(callbacks: list[Callable[[], None]]) -> None:
-    for callback in list(callbacks):
-        callback()

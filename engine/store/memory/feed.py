@@ -12,9 +12,10 @@ from evenlane.engine.core.ports import Lost
 from evenlane.engine.store.byte_lag import ByteLag
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import Sequence
 
     from evenlane.engine.core.ports import Stored
+    from evenlane.engine.store.feed_callbacks import FeedCallbacks
     from evenlane.engine.store.memory.server import MemoryConnection
     from evenlane.engine.store.memory.stream import MemoryStream
 
@@ -32,19 +33,15 @@ class MemoryFeed:
         self,
         store: MemoryConnection,
         stream: str,
-        start: int,
-        sink: Callable[[bytes, int, int, bytes, bytes], None],
-        on_break: Callable[[int], Awaitable[int]],
+        callbacks: FeedCallbacks,
         *,
+        start: int,
         until: int | None = None,
         hours: Sequence[int | str] | None = None,
-        on_end: Callable[[], None] | None = None,
-        on_head: Callable[[bytes, int, int, bytes, int], bool] | None = None,
     ) -> None:
-        self._store, self._stream, self.sink, self._on_break = store, stream, sink, on_break
-        self._until, self._on_end, self._on_head = until, on_end, on_head
+        self._store, self._stream, self._callbacks, self.sink = store, stream, callbacks, callbacks.sink
         self._hours = frozenset(str(hour) for hour in hours or ())
-        self._last = start - 1
+        self._last, self._until = start - 1, until
         self._lag = ByteLag()
         self._broken = ""
         self._wake = asyncio.Event()
@@ -62,19 +59,14 @@ class MemoryFeed:
         while not await self._deliver():
             _log.debug("feed broken", stream=self._stream, why=self._broken, last=self._last)
             self._last = await self._resume() - 1
-        self._ended()
-
-    def _ended(self) -> None:
-        on_end, self._on_end = self._on_end, None
-        if on_end is not None:
-            on_end()
+        self._callbacks.call_on_end()
 
     async def _resume(self) -> int:
         while True:
             await self._store.up.wait()
             self._broken = ""
             try:
-                start = await self._on_break(self._last)
+                start = await self._callbacks.on_break(self._last)
             except Lost:
                 await asyncio.sleep(_PAUSE_S)
             else:
@@ -107,7 +99,7 @@ class MemoryFeed:
             elif self._until is not None:
                 return True
             else:
-                self._ended()
+                self._callbacks.call_on_end()
                 await self._wake.wait()
         return False
 
@@ -137,7 +129,7 @@ class MemoryFeed:
 
     def _left_body(self, message: Stored) -> bool:
         head = message.subject.encode(), message.sequence, message.at, message.headers, len(message.body)
-        if self._on_head is not None and self._on_head(*head):
+        if self._callbacks.on_head is not None and self._callbacks.on_head(*head):
             return True
         self._lag.needs_body()
         return False

@@ -7,9 +7,10 @@ from time import time_ns
 from typing import TYPE_CHECKING, Protocol
 
 from evenlane.engine.base import names
-from evenlane.engine.core.ports import LogMoved, Lost, Refused, TooLarge, Unwritable
+from evenlane.engine.core.ports import LogMoved, Lost, Refused, Unwritable
 from evenlane.engine.core.wire import headers as h
 from evenlane.engine.store.memory.stream import MemoryStream
+from evenlane.engine.store.refusals import too_large
 
 if TYPE_CHECKING:
     import asyncio
@@ -129,8 +130,8 @@ class MemoryServer:
         return self.stream(name)
 
     def check_size(self, size: int) -> None:
-        if size > self.max_payload:
-            raise TooLarge(f"{size} bytes are more than the server's {self.max_payload}")
+        if error := too_large(size, self.max_payload):
+            raise error
 
     # ---- faults and queries for tests
 

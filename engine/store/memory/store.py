@@ -5,13 +5,17 @@ from __future__ import annotations
 import asyncio
 import math
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from evenlane.engine.base import names
+from evenlane.engine.base.callbacks import call_all
 from evenlane.engine.core.ports import BusyRecord, Head, LogMoved, Lost, Refused, SubjectCounts
 from evenlane.engine.errors import Unreachable
+from evenlane.engine.store.feed_callbacks import FeedCallbacks
 from evenlane.engine.store.memory.feed import MemoryFeed
+from evenlane.engine.store.memory.pending_answers import PendingAnswers
 from evenlane.engine.store.memory.server import Unanswered
+from evenlane.engine.store.refusals import check_retention
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -27,7 +31,12 @@ _SECOND = 1_000_000_000
 
 
 class MemoryStore:
-    """A connection. `clock` is what `now` returns, the server's own by default: a node's estimate may be wrong."""
+    """A connection. `clock` is what `now` returns, the server's own by default: a node's estimate may be wrong.
+
+    Invariant: `_feeds` has the feeds that run, each with its lane.
+    """
+
+    _feed_type = MemoryFeed
 
     def __init__(self, server: MemoryServer, env: str, *, clock: Callable[[], int] | None = None) -> None:
         self.server, self._env = server, env
@@ -36,9 +45,8 @@ class MemoryStore:
         self.on_lost: list[Callable[[], None]] = []
         self.on_back: list[Callable[[], None]] = []
         self.up = asyncio.Event()
+        self.answers = PendingAnswers()
         self._feeds: dict[MemoryFeed, LaneId] = {}
-        self._pending: dict[asyncio.Future[Any], None] = {}
-        self._held: list[Callable[[], None]] = []
 
     @property
     def is_connected(self) -> bool:
@@ -98,17 +106,9 @@ class MemoryStore:
         on_end: Callable[[], None] | None = None,
         on_head: Callable[[bytes, int, int, bytes, int], bool] | None = None,
     ) -> MemoryFeed:
-        feed = MemoryFeed(
-            self,
-            names.stream(self._env, lane),
-            start,
-            sink,
-            on_break,
-            until=until,
-            hours=hours,
-            on_end=on_end,
-            on_head=on_head,
-        )
+        callbacks = FeedCallbacks(sink, on_break, on_end, on_head)
+        stream = names.stream(self._env, lane)
+        feed = self._feed_type(self, stream, callbacks, start=start, until=until, hours=hours)
         self._feeds[feed] = lane
         feed.task.add_done_callback(lambda _: self._feeds.pop(feed, None))
         return feed
@@ -188,10 +188,8 @@ class MemoryStore:
 
     async def keep_dead_letters(self, seconds: float) -> None:
         def change() -> None:
-            dead_letters, age = self._dead_letters(), int(seconds * _SECOND)
-            if age < dead_letters.window:
-                raise Refused(f"the duplicate window is {dead_letters.window / _SECOND:g} s")
-            dead_letters.max_age = age
+            dead_letters = self._dead_letters()
+            dead_letters.max_age = check_retention(dead_letters.name, seconds, dead_letters.window)
 
         await self._read(change)
 
@@ -225,14 +223,10 @@ class MemoryStore:
             return
         self.incarnation += 1
         self.up.clear()
-        self._held.clear()
-        pending, self._pending = self._pending, {}
-        for future in pending:
-            _fail(future, Lost("the connection went before the answer came"))
+        self.answers.lose()
         for feed in list(self._feeds):
             feed.disturb("the connection was lost")
-        for callback in list(self.on_lost):
-            callback()
+        call_all(self.on_lost)
 
     def join(self) -> None:
         """Restore the connection."""
@@ -240,8 +234,7 @@ class MemoryStore:
             return
         self.incarnation += 1
         self.up.set()
-        for callback in list(self.on_back):
-            callback()
+        call_all(self.on_back)
 
     def elected(self) -> None:
         """The stream has another leader."""
@@ -254,11 +247,9 @@ class MemoryStore:
                 feed.disturb(why)
 
     def release(self) -> None:
-        """Send answers that were held back."""
+        """Give the answers that were withheld, unless the server withholds all."""
         if not math.isinf(self.server.ack_delay_s):
-            held, self._held = self._held, []
-            for answer in held:
-                answer()
+            self.answers.release()
 
     # ---- internals
 
@@ -269,39 +260,19 @@ class MemoryStore:
         """Carry out a request now, so that all requests take effect in order, and answer later. If the stream can't be
         written, the answer comes only when the connection is lost.
         """
-        loop = asyncio.get_running_loop()
-        future: asyncio.Future[T] = loop.create_future()
+        future: asyncio.Future[T] = self.answers.begin()
         if not self.is_connected:
-            future.set_exception(Lost("there is no connection at the moment"))
+            self.answers.refuse(future, Lost("there is no connection at the moment"))
             return future
         try:
             result = carry_out()
         except (Refused, Lost, LogMoved) as error:
-            answer = partial(self._refuse, future, error)
+            self.answers.schedule(partial(self.answers.refuse, future, error), delay_s)
         except Unanswered:
-            self._pending[future] = None
-            return future
+            pass
         else:
-            answer = partial(self._confirm, future, result)
-        self._pending[future] = None
-        if math.isinf(delay_s):
-            self._held.append(answer)
-        elif delay_s > 0:
-            loop.call_later(delay_s, answer)
-        else:
-            loop.call_soon(answer)
+            self.answers.schedule(partial(self.answers.confirm, future, result), delay_s)
         return future
-
-    def _confirm(self, future: asyncio.Future[T], result: T) -> None:
-        if future in self._pending:
-            del self._pending[future]
-            if not future.done():
-                future.set_result(result)
-
-    def _refuse(self, future: asyncio.Future[T], error: Exception) -> None:
-        if future in self._pending:
-            del self._pending[future]
-            _fail(future, error)
 
 
 def _outcome(asked: asyncio.Future[Receipt]) -> Receipt | Exception:
@@ -309,9 +280,3 @@ def _outcome(asked: asyncio.Future[Receipt]) -> Receipt | Exception:
         return asked.result()
     except (Refused, Lost) as error:
         return error
-
-
-def _fail(future: asyncio.Future[T], error: Exception) -> None:
-    if not future.done():
-        future.set_exception(error)
-        future.exception()  # retrieved, so that asyncio doesn't log it if the caller has given up

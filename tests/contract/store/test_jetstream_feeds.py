@@ -5,8 +5,9 @@ import asyncio
 import pytest
 
 from evenlane.engine.base import names
+from evenlane.engine.store.feed_callbacks import FeedCallbacks
 from evenlane.engine.store.jetstream.byte_budget import FeedBudget
-from evenlane.engine.store.jetstream.feed import FeedCallbacks, FeedSource, JetStreamFeed
+from evenlane.engine.store.jetstream.feed import FeedSource, JetStreamFeed
 from tests.support.store.feeding import Taken, feeding, fill, subject, whole
 from tests.support.store.harness import LANE
 from tests.support.until import until

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Generic, TypeVar
 
+from evenlane.engine.base.aio.futures import fail
+
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
 
@@ -42,8 +44,7 @@ class RequestBatch(Generic[Key, Value]):
             answers = await self._answer(list(asked))
         except Exception as error:  # noqa: BLE001 - it is raised in the callers
             for future in asked.values():
-                future.set_exception(error)
-                future.exception()  # retrieved, so that asyncio doesn't log it if the caller has given up
+                fail(future, error)
         else:
             for key, future in asked.items():
                 future.set_result(answers.get(key))

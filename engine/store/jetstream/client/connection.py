@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 from nats.nuid import NUID
 
+from evenlane.engine.base.aio.futures import fail
 from evenlane.engine.core.ports import Disconnected
 from evenlane.engine.core.wire import headers as h
 from evenlane.engine.store.jetstream.client.replies import TIME, Reply, answered, read_as
@@ -41,11 +42,10 @@ class Connection(Transport):
     def _fail_asked(self, why: str) -> None:
         asked, self._asked = self._asked, {}
         for waiting in asked.values():
-            if not isinstance(waiting, asyncio.Future):
+            if isinstance(waiting, asyncio.Future):
+                fail(waiting, Disconnected(why))
+            else:
                 waiting(Disconnected(why))
-            elif not waiting.done():
-                waiting.set_exception(Disconnected(why))
-                waiting.exception()  # retrieved, so that asyncio doesn't log it if the caller has given up
 
     def ask(self, subject: str, body: bytes, headers: bytes = b"") -> asyncio.Future[Reply]:
         """Send a request and return the future of its response. Cancelling the future drops the request."""

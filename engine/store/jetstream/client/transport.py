@@ -10,6 +10,7 @@ import nats.errors
 import structlog
 
 from evenlane.engine.base.aio.cancellation import cancellable
+from evenlane.engine.base.callbacks import call_all
 from evenlane.engine.core.ports import Disconnected
 from evenlane.engine.errors import EvenlaneError, Unreachable
 from evenlane.engine.store.jetstream.client.guarded import GuardedClient, refused
@@ -145,14 +146,12 @@ class Transport(ABC):
         self._client._pending.clear()
         self._client._pending_data_size = 0
         self._fail_asked("NATS went away before it answered")
-        for callback in list(self.on_lost):
-            callback()
+        call_all(self.on_lost)
 
     async def _on_back(self) -> None:
         _log.info("NATS is back", connection=self._name)
         self.incarnation += 1
-        for callback in list(self.on_back):
-            callback()
+        call_all(self.on_back)
 
     def send(self, subject: str, body: bytes, headers: bytes = b"", reply: str = "") -> None:
         """Queue one publish. Raises Disconnected if there is no connection."""

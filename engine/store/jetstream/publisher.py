@@ -1,0 +1,110 @@
+"""Publishes messages and records of settle logs, and translates the acknowledgements."""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar
+
+from evenlane.engine.base import names
+from evenlane.engine.core.ports import Disconnected, LogMoved, Lost, QueueFull, Receipt, Refused
+from evenlane.engine.core.wire import headers as h
+from evenlane.engine.store.jetstream.api.responses import NOBODY, checked, receipt
+from evenlane.engine.store.refusals import too_large
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from evenlane.engine.base.names import LaneId
+    from evenlane.engine.store.jetstream.api.values import PubAck
+    from evenlane.engine.store.jetstream.client.connection import Connection
+    from evenlane.engine.store.jetstream.client.replies import Reply
+
+T = TypeVar("T")
+
+
+class Publisher:
+    """The puts and appends of one store. `note` receives each acknowledgement, refusals included.
+
+    A message above the server's limit is refused here: the server would cut the connection for it.
+
+    State that the store shares:
+    - `queue_limit`: the most messages per queue, as prepared last; None: unknown here.
+    - `found_no_stream` is set by a publish that no stream took. The store clears it, and creates the shared streams
+      that were deleted.
+    """
+
+    def __init__(self, connection: Connection, env: str, note: Callable[[PubAck], None]) -> None:
+        self._connection, self._env, self._note = connection, env, note
+        self.queue_limit: int | None = None
+        self.found_no_stream = False
+
+    def put(self, subject: str, headers: bytes, body: bytes) -> asyncio.Future[Receipt]:
+        """See `Store.put`."""
+        stored: asyncio.Future[Receipt] = asyncio.get_running_loop().create_future()
+        self._publish(subject, headers, body, stored, receipt)
+        return stored
+
+    def put_then(
+        self, subject: str, headers: bytes, body: bytes, answered: Callable[[Receipt | Exception], None]
+    ) -> None:
+        """See `Store.put_then`."""
+        if error := too_large(len(headers) + len(body), self._connection.max_payload):
+            asyncio.get_running_loop().call_soon(answered, error)
+            return
+        try:
+            self._connection.ask_then(subject, body, headers, partial(self._complete, answered))
+        except Disconnected as error:
+            raise Lost(str(error)) from error
+
+    def append_log(self, lane: LaneId, record: bytes, after: int, *, checkpoint: bool = False) -> asyncio.Future[int]:
+        """See `Store.append_log`."""
+        headers = {"Nats-Expected-Last-Subject-Sequence": str(after)}
+        if checkpoint:
+            headers["Nats-Rollup"] = "sub"
+        position: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        self._publish(names.settled_subject(self._env, lane), h.encode(headers), record, position, lambda ack: ack.seq)
+        return position
+
+    def _complete(self, answered: Callable[[Receipt | Exception], None], reply: Reply | Disconnected) -> None:
+        try:
+            outcome: Receipt | Exception = receipt(self._acknowledged(reply))
+        except (Refused, Lost, LogMoved) as error:
+            outcome = error
+        answered(outcome)
+
+    def _publish(
+        self,
+        subject: str,
+        headers: bytes,
+        body: bytes,
+        result: asyncio.Future[T],
+        read: Callable[[PubAck], T],
+    ) -> None:
+        if error := too_large(len(headers) + len(body), self._connection.max_payload):
+            result.set_exception(error)
+            return
+        try:
+            self._connection.ask_then(subject, body, headers, partial(self._settle, result, read))
+        except Disconnected as error:
+            result.set_exception(Lost(str(error)))
+
+    def _settle(self, result: asyncio.Future[T], read: Callable[[PubAck], T], reply: Reply | Disconnected) -> None:
+        """Settle a publish with its response."""
+        if result.done():
+            return
+        try:
+            result.set_result(read(self._acknowledged(reply)))
+        except (Refused, Lost, LogMoved) as error:
+            result.set_exception(error)
+
+    def _acknowledged(self, reply: Reply | Disconnected) -> PubAck:
+        """The acknowledgement in the response to a publish; raises the error that it reports."""
+        if isinstance(reply, Disconnected):
+            raise Lost(str(reply))
+        if reply.headers and reply.headers.startswith(NOBODY):
+            self.found_no_stream = True
+        try:
+            return checked(reply, self._note)
+        except QueueFull:
+            raise QueueFull(max(0, self.queue_limit or 0)) from None

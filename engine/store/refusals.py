@@ -1,0 +1,20 @@
+"""Requests that either adapter refuses, in the same words."""
+
+from __future__ import annotations
+
+from evenlane.engine.base.durations import written
+from evenlane.engine.core.ports import Refused, TooLarge
+
+_SECOND = 1_000_000_000
+
+
+def too_large(size: int, limit: int) -> TooLarge | None:
+    """The error for a message of `size` bytes, headers and body together; None up to `limit`."""
+    return TooLarge(f"{size} bytes are more than the server's {limit}") if size > limit else None
+
+
+def check_retention(stream: str, seconds: float, window: int) -> int:
+    """The retention in ns. Raises Refused if it is shorter than the stream's duplicate window (ns)."""
+    if (age := int(seconds * _SECOND)) < window:
+        raise Refused(f"stream {stream} has a duplicate window of {written(window / _SECOND)}, and keeps what it holds")
+    return age
