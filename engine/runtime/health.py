@@ -22,7 +22,7 @@ def condition(
     now = now_ns()
     return Condition(
         leader=leads and now < node.trusted_until,
-        generation=max(0, membership.member.done),
+        generation=max(0, membership.member.plan.done),
         partitions=node.cluster_config.partitions,
         epochs=membership.epochs,
         lease_age_s=(now - lease.renewed_at) / _SECOND,

@@ -38,8 +38,8 @@ class ServingStatus:
         """Note that the first plan, or its partitions, take long to arrive. No effect if a plan was carried out."""
         if not self._has_plan:
             member = membership.member
-            _log.info("standing by", phase=membership.phase, partitions=len(member.owned), generation=member.done)
-            self._set(len(member.owned), member.done)
+            _log.info("standing by", phase=membership.phase, partitions=len(member.owned), generation=member.plan.done)
+            self._set(len(member.owned), member.plan.done)
 
     def _set(self, partitions: int, generation: int) -> None:
         self.current = partitions, generation

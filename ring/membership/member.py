@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 from evenlane.ring.membership.actions import Acquire, Clear, Close, ConfirmGeneration, Drop, Mark, Open, Release
 from evenlane.ring.membership.claims import Claim, Claims, ClaimStage
 from evenlane.ring.membership.departures import Departures
+from evenlane.ring.membership.node_plan import NodePlan
 from evenlane.ring.membership.owner_keys import KnownOwnerKeys
 from evenlane.ring.membership.phase import Phase, phase_of
 
@@ -36,10 +37,7 @@ class Member:
     """One session of a node: from the grant of its lease to its end. Times are monotonic ns. An owner key that has been
     under no lease for `clear_after` is cleared.
 
-    Invariants:
-    - A partition is in `_todo` unless it is desired and open, or neither desired nor ours. `done` follows `generation`
-      once `_todo` is empty.
-    - `_departures` has partitions that are open and not desired, until they close.
+    Invariant: `_departures` has partitions that are open and not desired, until they close.
 
     An event costs at most O(log partitions), except plans and listings, which are processed as a whole.
     """
@@ -47,18 +45,13 @@ class Member:
     lease: int
     trusted_until: int
     clear_after: int = 30_000_000_000
-    generation: int = 0
-    plan_revision: int = 0
-    desired: frozenset[int] = frozenset()
-    done: int = 0
-    stale_plans: int = 0
+    plan: NodePlan = field(default_factory=NodePlan)
     leaving: bool = False
     serving: bool = True  # without it, partitions to release close at once: waiting for their turn would help nobody
     knows_owners: bool = False
     _listed: int = 0  # the revision of the last listing
     _claims: Claims = field(default_factory=Claims)
     _departures: Departures = field(default_factory=Departures)
-    _todo: set[int] = field(default_factory=set)
     _owners: KnownOwnerKeys = field(init=False)
 
     def __post_init__(self) -> None:
@@ -79,12 +72,7 @@ class Member:
     @property
     def busy(self) -> bool:
         """Whether some partition is neither open nor given up."""
-        return any(p in self._claims for p in self._todo)
-
-    @property
-    def expects_more(self) -> bool:
-        """Whether the plan gives the node a partition that isn't open."""
-        return bool(self.desired) and any(p in self.desired for p in self._todo)
+        return any(p in self._claims for p in self.plan.pending)
 
     @property
     def known(self) -> frozenset[int]:
@@ -99,7 +87,7 @@ class Member:
     def phase(self, now: int) -> Phase:
         if now >= self.trusted_until:
             return Phase.FENCED
-        return phase_of(self.generation, self.desired, self._claims, departs=bool(self._departures))
+        return phase_of(self.plan.generation, self.plan.desired, self._claims, departs=bool(self._departures))
 
     def wake_at(self) -> int | None:
         """The next time at which `tick` has something to do; None if there is none."""
@@ -115,14 +103,12 @@ class Member:
 
     def renewed(self, trusted_until: int, now: int) -> list[Action]:
         self.trusted_until = trusted_until
-        return self._decide(now, list(self._todo))
+        return self._decide(now, list(self.plan.pending))
 
     def planned(self, revision: int, generation: int, partitions: Collection[int], now: int) -> list[Action]:
         """The node's plan key was put. A plan of an older generation than the present one is ignored (Z5)."""
-        if generation < self.generation:
-            self.stale_plans += 1
+        if not self.plan.accept(revision, generation):
             return []
-        self.plan_revision, self.generation = revision, generation
         return self._want(frozenset() if self.leaving else frozenset(partitions), now)
 
     def leave(self, now: int) -> list[Action]:
@@ -131,9 +117,9 @@ class Member:
         return self._want(frozenset(), now)
 
     def _want(self, partitions: frozenset[int], now: int) -> list[Action]:
-        before, self.desired = self.desired, partitions
+        changed = self.plan.want(partitions)
         self._departures.expect(len(self._claims.open() - partitions))
-        return self._decide(now, sorted((before ^ partitions) | self._todo))
+        return self._decide(now, changed)
 
     # ---- owner keys, as the watch reports them
 
@@ -145,7 +131,7 @@ class Member:
         actions = [action for p in gone for action in self._gone(p, revision)]
         for partition, owner in owners.items():
             actions += self._seen(partition, owner, now)
-        return actions + self._decide(now, sorted(self.desired | self._todo | self._claims.keys()))
+        return actions + self._decide(now, sorted(self.plan.desired | self.plan.pending | self._claims.keys()))
 
     def owner_seen(self, partition: int, owner: Owner, now: int) -> list[Action]:
         return self._seen(partition, owner, now) + self._decide(now, (partition,))
@@ -254,7 +240,7 @@ class Member:
             claim = self._claims.get(partition)
             if self._claims.next_retry() == timer:
                 del self._claims[partition]
-            elif partition in self.desired and claim is None:
+            elif partition in self.plan.desired and claim is None:
                 actions.append(Clear(partition, self._owners[partition].revision))
             if self._owners.next_clear() == timer:
                 self._owners.clear_later(partition, now)
@@ -267,28 +253,24 @@ class Member:
         """The actions that follow from a report about these partitions."""
         actions = [action for partition in partitions for action in self._next(partition, now)]
         actions = [*self._depart(now), *actions]
-        if self.done < self.generation and not self._todo:
-            self.done = self.generation
-            actions.append(ConfirmGeneration(self.generation))
+        if self.plan.complete():
+            actions.append(ConfirmGeneration(self.plan.generation))
         return actions
 
     def _next(self, partition: int, now: int) -> list[Action]:
         actions: list[Action] = []
         may_ask = self.knows_owners and now < self.trusted_until
-        claim, desired = self._claims.get(partition), partition in self.desired
+        claim, desired = self._claims.get(partition), partition in self.plan.desired
         if claim is None and desired and partition not in self._owners and may_ask:
             claim = self._claims[partition] = Claim(ClaimStage.ASKING)
-            actions.append(Acquire(partition, self.plan_revision))
+            actions.append(Acquire(partition, self.plan.revision))
         elif claim is not None and not desired and claim.stage is ClaimStage.OPENING:
             actions.append(self._close(partition, claim))
         elif claim is not None and not desired and claim.stage is ClaimStage.OPEN:
             self._departures.add(partition)
         elif desired:
             self._departures.discard(partition)
-        if desired == (claim is not None and claim.stage is ClaimStage.OPEN) and (desired or claim is None):
-            self._todo.discard(partition)
-        else:
-            self._todo.add(partition)
+        self.plan.note(partition, claim)
         return actions
 
     def _depart(self, now: int) -> list[Action]:

@@ -75,9 +75,9 @@ def _timer() -> Iterator[None]:
     def decide(self: Member, now: int, *rest: Any) -> list[Action]:
         waits = self.__dict__.setdefault(since, {})
         for partition in [*waits]:
-            if partition not in self.desired:
+            if partition not in self.plan.desired:
                 del waits[partition]
-        late = {p for p in self.desired & self._owners.keys() if now - waits.setdefault(p, now) > SECOND}
+        late = {p for p in self.plan.desired & self._owners.keys() if now - waits.setdefault(p, now) > SECOND}
         awaited = {p: owner for p, owner in self._owners.items() if p not in late or owner.lease == self.lease}
         with patch.object(self, "_owners", awaited):
             return real(self, now, *rest)

@@ -128,7 +128,7 @@ class ActionExecutor:
                     self.spawn(self._drop(action, self._stop(partition)), f"drop {partition}")
                 case ConfirmGeneration(generation):
                     self.spawn(self._confirm(generation), "confirm")
-        self._host.expect(more=self._member.expects_more)
+        self._host.expect(more=self._member.plan.expects_more)
         self._arm()
 
     def spawn(self, work: Coroutine[object, object, None], name: str) -> asyncio.Task[None]:
@@ -160,7 +160,7 @@ class ActionExecutor:
 
     def _note_lost(self, partition: int, epoch: int) -> None:
         self._moves["lost"] += 1
-        _log.warning("lost", partition=partition, epoch=epoch, generation=self._member.generation)
+        _log.warning("lost", partition=partition, epoch=epoch, generation=self._member.plan.generation)
 
     def _stop(self, partition: int) -> asyncio.Task[None] | None:
         """Start no more handlers for the partition. Returns the task that was opening it, which has been cancelled."""
@@ -196,7 +196,7 @@ class ActionExecutor:
     async def _open(self, action: Open) -> None:
         partition, created = action
         began, epoch = now_ns(), self.keys.epoch(partition, created)
-        _log.debug("takes over", partition=partition, epoch=epoch, generation=self._member.generation)
+        _log.debug("takes over", partition=partition, epoch=epoch, generation=self._member.plan.generation)
         try:
             held = await self.opener.open(partition, epoch)
         except UnknownEpoch:
@@ -209,12 +209,12 @@ class ActionExecutor:
         self._receiver.follow(held)
         self._moves["acquired"] += 1
         _log.info(
-            "owned", partition=partition, epoch=epoch, generation=self._member.generation, held=len(held),
+            "owned", partition=partition, epoch=epoch, generation=self._member.plan.generation, held=len(held),
             took_s=round((now_ns() - began) / _SECOND, 3),
         )  # fmt: skip
         self.keys.mark(partition, created, self._lease)  # shows the previous owner that the partition is served
         self.execute(self._member.opened(partition, created, now_ns()))
-        if not self._member.busy and not self._member.expects_more:
+        if not self._member.busy and not self._member.plan.expects_more:
             self._ownership.agrees()  # perhaps under a plan that was carried out earlier
 
     async def _close(self, action: Close, opening: asyncio.Task[None] | None) -> None:
@@ -240,7 +240,7 @@ class ActionExecutor:
         await self.publisher.follow(handoff, lanes, revision)
         self._moves["released"] += 1
         _log.info(
-            "released", partition=partition, epoch=epoch, generation=self._member.generation,
+            "released", partition=partition, epoch=epoch, generation=self._member.plan.generation,
             held=sum(len(lane.running) for lane in lanes.values()),
         )  # fmt: skip
         self.keys.discard(partition, created)
@@ -255,4 +255,4 @@ class ActionExecutor:
     async def _confirm(self, generation: int) -> None:
         self._on_plan(len(self._member.owned), generation)
         self._ownership.agrees()
-        await self.keys.confirm(generation, lambda: generation == self._member.done)
+        await self.keys.confirm(generation, lambda: generation == self._member.plan.done)

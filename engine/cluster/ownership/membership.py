@@ -113,7 +113,7 @@ class Membership:
     @property
     def is_empty(self) -> bool:
         """Whether the node owns no partition and is assigned none."""
-        return not (self.member.desired or self.member.busy or self.member.owned)
+        return not (self.member.plan.desired or self.member.busy or self.member.owned)
 
     # ---- leaving
 
@@ -128,8 +128,8 @@ class Membership:
         with contextlib.suppress(CoordinationError):
             await self._lease.publish()
             if await self._has_successor():
-                await self._until(lambda: not self.member.desired, min(deadline, clock() + plan_s))
-                if not self.member.desired:  # partitions are released in steps
+                await self._until(lambda: not self.member.plan.desired, min(deadline, clock() + plan_s))
+                if not self.member.plan.desired:  # partitions are released in steps
                     await self._until(lambda: self.is_empty, (clock() + deadline) / 2)
         self._executor.execute(self.member.leave(now_ns()))
         await self._until(lambda: self.is_empty, deadline)
@@ -161,25 +161,25 @@ class Membership:
                     self._planned(item.mod_revision, record)
 
     def _planned(self, revision: int, record: PlanRecord) -> None:
-        stale = self.member.stale_plans
+        stale = self.member.plan.stale
         if self._stale is not None:
             self._stale.cancel()
             self._stale = None
         self.member.serving = self._lease.has_store
         desired = [p for p in record.partitions if 0 <= p < self._partitions]
         self._executor.execute(self.member.planned(revision, record.generation, desired, now_ns()))
-        if self.member.stale_plans != stale:
+        if self.member.plan.stale != stale:
             # A leader writes the plan again. After an etcd rollback, however, it doesn't know how high generations
             # were.
             loop = asyncio.get_running_loop()
             self._stale = loop.call_later(self._lease.ttl, self._stale_for_long, record.generation)
             _log.warning(
                 "a plan is passed over: it is older than the one carried out",
-                generation=record.generation, carried_out=self.member.generation,
+                generation=record.generation, carried_out=self.member.plan.generation,
             )  # fmt: skip
 
     def _stale_for_long(self, generation: int) -> None:
-        reason = f"its plan in etcd is of generation {generation}, and it has carried out {self.member.generation}"
+        reason = f"its plan in etcd is of generation {generation}, and it has carried out {self.member.plan.generation}"
         self._ownership.differs(reason)
         self._on_lost(reason)
 

@@ -62,7 +62,7 @@ class Node:
                 case ConfirmGeneration(generation):
                     assert generation > self.confirmed
                     self.confirmed = generation
-                    assert sorted(self.member.desired) == self.member.owned
+                    assert sorted(self.member.plan.desired) == self.member.owned
 
     def receive(self, now):
         """Receive the next event of the watch."""
@@ -87,9 +87,9 @@ class Node:
     def receive_plan(self, now):
         if self.name in self.etcd.plans and self.etcd.plans[self.name][0] > self.received_plan:
             revision, generation, partitions = self.etcd.plans[self.name]
-            self.received_plan, before = revision, self.member.generation
+            self.received_plan, before = revision, self.member.plan.generation
             self.do(self.member.planned(revision, generation, partitions, now), now)
-            assert max(before, generation) == self.member.generation
+            assert max(before, generation) == self.member.plan.generation
 
     @property
     def served(self):

@@ -92,7 +92,7 @@ class TestOwning:
         await cluster.own(a=[0])
         cluster.generation = 3
         await cluster.plan(a=[1, 2])
-        await until(lambda: a.membership.member.stale_plans)
+        await until(lambda: a.membership.member.plan.stale)
         assert [0] == a.owned
 
     async def test_last_of_many_plans_is_carried_out(self, cluster):
@@ -151,7 +151,7 @@ class TestLosing:
         await cluster.plan(a=[0])
         await until(lambda: a.membership.member.known)
         await cluster.plan(a=[])
-        await until(lambda: not a.membership.member.desired)
+        await until(lambda: not a.membership.member.plan.desired)
         gate.set()
         await until(lambda: not a.membership.member.busy)
         assert [] == cluster.changes_of("owners")

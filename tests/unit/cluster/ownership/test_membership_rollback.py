@@ -221,7 +221,7 @@ class TestEtcdRollback:
             await cluster.own(a=[0])
             cluster.generation = 3
             await cluster.plan(a=[1])
-            await until(lambda: a.membership.member.stale_plans)
+            await until(lambda: a.membership.member.plan.stale)
             cluster.generation = 6
             await cluster.own(a=[0, 1])
             await asyncio.sleep(3)  # longer than the lease lasts

@@ -31,15 +31,15 @@ class TestAcquiring:
         """Z6: partitions that leave don't count."""
         made = member()
         made.owner_seen(1, Owner(2, OTHER_LEASE), 0)
-        assert not made.expects_more
+        assert not made.plan.expects_more
         made.planned(3, 1, [0, 1], 0)
         made.acquired(0, 5, 0)
         made.opened(0, 5, 0)
-        assert made.expects_more
+        assert made.plan.expects_more
         made.planned(4, 2, [0], 0)
-        assert not made.expects_more
+        assert not made.plan.expects_more
         made.planned(5, 3, [], 0)
-        assert not made.expects_more
+        assert not made.plan.expects_more
 
     def test_acquire_names_the_revision_of_the_plan(self):
         made = owning()
@@ -135,7 +135,7 @@ class TestPlans:
         made = owning()
         made.planned(6, 4, [0], 0)
         assert [] == made.planned(7, 3, [1, 2], 0)
-        assert (1, {0}, 4) == (made.stale_plans, made.desired, made.generation)
+        assert (1, {0}, 4) == (made.plan.stale, made.plan.desired, made.plan.generation)
 
     def test_plan_is_confirmed_when_carried_out_completely(self):
         """Z5, C1."""
@@ -143,10 +143,10 @@ class TestPlans:
         assert [Close(0, 5), Acquire(1, 6)] == made.planned(6, 2, [1], 0)
         made.acquired(1, 7, 0)
         assert [] == made.opened(1, 7, 0)
-        assert made.done < made.generation
+        assert made.plan.done < made.plan.generation
         assert [Release(0, 5)] == made.closed(0, 5)
         assert [ConfirmGeneration(2)] == made.released(0, 5, 0)
-        assert made.done == made.generation
+        assert made.plan.done == made.plan.generation
 
     def test_standby_confirms_an_empty_plan(self):
         made = member()

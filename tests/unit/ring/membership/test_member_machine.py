@@ -48,10 +48,10 @@ class Members(RuleBasedStateMachine):
         if number in self.etcd.plans:
             _, generation, partitions = self.etcd.plans[number]
             self.etcd.put_plan(number, generation - age, sorted(planned))
-            if self.nodes[number].member.generation == generation:
-                before = self.nodes[number].member.desired
+            if self.nodes[number].member.plan.generation == generation:
+                before = self.nodes[number].member.plan.desired
                 self.nodes[number].receive_plan(self.now)
-                assert before == self.nodes[number].member.desired
+                assert before == self.nodes[number].member.plan.desired
             self.generation += 1
             self.etcd.put_plan(number, self.generation, partitions)
 
@@ -206,7 +206,7 @@ class Members(RuleBasedStateMachine):
         for node in self.nodes:
             revision, generation, planned = self.etcd.plans[node.name]
             assert planned == node.member.owned, f"node {node.name} at revision {revision}"
-            assert (generation, generation) == (node.member.generation, node.confirmed)
+            assert (generation, generation) == (node.member.plan.generation, node.confirmed)
             assert not node.member.busy
             for partition in planned:
                 assert Owner(node.member.epochs[partition], node.lease) == self.etcd.owners[partition]
