@@ -170,12 +170,12 @@ class NodeParts(NodeEvents, ABC):
         self._due = DueReleaser(self.store, self.lanes, self.ready, self.queues.activity)
         resolver = QueueResolver(self.env, bands, self.queues, self.ready, self.failures, self._failure_log)
         context = PartitionContext(
-            self.store, self.limits, bands, resolver, self.ready, self.eligibility, self.verifier, self._due,
-            SingleFlight(self.store.busy).read, ReadAhead(self.store), self._tuning,
+            self.store, self.limits, bands, resolver, self.ready, self.eligibility, self.verifier, self.settler,
+            self._due, SingleFlight(self.store.busy).read, ReadAhead(self.store), self._tuning,
         )  # fmt: skip
         self.owned = OwnedPartitions(
-            context, self.lanes, self._owned_numbers, self.queues, self.dirty, self.settler, self.failures,
-            self.workers, self.counters, self.clock, self._on_unreadable,
+            context, self.lanes, self._owned_numbers, self.queues, self.dirty, self.failures, self.workers,
+            self.counters, self.clock, self._on_unreadable,
         )  # fmt: skip
         self._renewal = TrustRenewal(self.trusted, self.owned, self.settler, self.signal, self._part_ended)
 

@@ -7,16 +7,15 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from evenlane.engine.base.aio.pacing import Pacing
 from evenlane.engine.base.aio.task_errors import log_failure
 from evenlane.engine.base.clock import now_ns
-from evenlane.engine.core.lane.settle_record import UnknownVersion
 from evenlane.engine.core.message.log_fields import lane_fields
 from evenlane.engine.core.ports import Lost, Refused
-from evenlane.engine.errors import ConfigError, UnknownEpoch
-from evenlane.engine.node.partitions.backlog_schedule import OPEN_FIRST_S, BacklogSchedule
+from evenlane.engine.errors import ConfigError
+from evenlane.engine.node.partitions.backlog_schedule import OPEN_FIRST_S
 from evenlane.engine.node.partitions.closing_partitions import HANDLER_WAIT_S, ClosingPartitions
-from evenlane.engine.node.partitions.partition import Partition
+from evenlane.engine.node.partitions.partition_opener import PartitionOpener
+from evenlane.engine.node.partitions.partition_table import PartitionTable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Coroutine, Iterable
@@ -26,33 +25,26 @@ if TYPE_CHECKING:
     from evenlane.engine.core.queue.fed_lane import FedLane
     from evenlane.engine.node.counters import Counters
     from evenlane.engine.node.handlers.worker import Workers
-    from evenlane.engine.node.partitions.partition import PartitionContext
+    from evenlane.engine.node.partitions.partition import Partition, PartitionContext
     from evenlane.engine.node.queues.owned_lanes import OwnedLanes
     from evenlane.engine.node.queues.registry import QueueRegistry
     from evenlane.engine.node.settle.outcomes import FailureHandler
-    from evenlane.engine.node.settle.settler import Settler
     from evenlane.engine.node.signals.dirty_lanes import DirtyLanes
     from evenlane.engine.node.signals.store_clock import StoreClock
     from evenlane.ring.membership.records import HeldRecord, PastOwner
 
 _log = structlog.get_logger(__name__)
 
-_OPENED_AT_ONCE = 3  # so that each serves soon; a slow one holds up the others for at most _OPENING_S
-_OPENING_S = 0.05
-_APART_S, _SPREAD_S = 0.02, 0.5  # at most: from one opening to the next; from the first to the last
 _LOOKED_AT_ONCE = 2
 _PAUSE_S = 0.2
-_LONGEST_PAUSE_S = 5.0
 _HOURS_EVERY_S = 60.0
 
 
 class OwnedPartitions:
-    """The partitions that a node owns. `on_unreadable(partition, reason)` is called when a settle log can't be read,
-    and with "" when that is over.
+    """The partitions that a node owns. `on_unreadable`: see `PartitionOpener`.
 
     Invariants:
-    - `partitions` has those that are open or being opened. A number is in `lanes` exactly if it is in `partitions`,
-      with the lanes of that partition.
+    - `partitions` has those that are open or being opened.
     - `mine` has these numbers and those about to be added; it is shared with the quota shares.
     - A partition is in `_closing` from `stop_partition` until its handoff is complete, and in `partitions` no more.
     """
@@ -64,23 +56,18 @@ class OwnedPartitions:
         mine: set[int],
         queues: QueueRegistry,
         dirty: DirtyLanes,
-        settler: Settler,
         failures: FailureHandler,
         workers: Workers,
         counters: Counters,
         clock: StoreClock,
         on_unreadable: Callable[[int, str], None],
     ) -> None:
-        self._context, self._store, self._lanes = context, context.store, lanes
-        self._ready, self._eligibility, self._due = context.ready, context.eligibility, context.due
-        self._queues, self._dirty, self._settler = queues, dirty, settler
-        self._counters, self._clock, self._on_unreadable = counters, clock, on_unreadable
-        self.partitions: dict[int, Partition] = {}
+        self._store, self._settler, self._due = context.store, context.settler, context.due
+        self._eligibility, self._queues, self._dirty, self._clock = context.eligibility, queues, dirty, clock
+        self.partitions = PartitionTable(lanes)
         self.mine = mine
-        self._closing = ClosingPartitions(workers, failures, settler)
-        self._begun: dict[int, int] = {}  # partition -> last epoch under which a takeover failed half-way
-        self._opening = Pacing(_OPENED_AT_ONCE, _OPENING_S)
-        self._backlogs = BacklogSchedule()
+        self._opener = PartitionOpener(context, self.partitions, queues, counters, on_unreadable)
+        self._closing = ClosingPartitions(workers, failures, context.settler)
         self._looking = asyncio.Semaphore(_LOOKED_AT_ONCE)
         self._apart: set[asyncio.Task[None]] = set()  # background tasks
 
@@ -137,17 +124,7 @@ class OwnedPartitions:
             self._queues.shares.defer(number, record.lent)
         self.mine.add(number)
         self._queues.shares.partition_acquired()
-        self._backlogs.begin()
-        try:
-            async with self._opening.turn(min(_APART_S, _SPREAD_S / self._backlogs.unopened)):
-                partition = await self._opened(number, epoch, held, known, lease)
-            if self.partitions.get(number) is partition:  # it may have been revoked meanwhile
-                self._lanes.serve(number, partition.catch_up_priority)
-            self._backlogs.add(partition)
-            self._queues.opened(number, self._ready.queue_ready)
-        finally:
-            self._on_unreadable(number, "")
-            self._backlogs.end()
+        partition = await self._opener.open(number, epoch, held, known, lease)
         self._tend(partition)
         self._queues.shares.more_partitions()
         await self._completed(partition)
@@ -158,7 +135,7 @@ class OwnedPartitions:
         """Verify both streams once the partitions that were opened together have had time to serve."""
         await asyncio.sleep(OPEN_FIRST_S)
         async with self._looking:
-            while self.partitions.get(partition.number) is partition:
+            while self.partitions.has(partition):
                 try:
                     await partition.look_again()
                     return
@@ -182,52 +159,13 @@ class OwnedPartitions:
                 self._settler.tend(lane)
 
     async def _completed(self, partition: Partition) -> None:
-        while self.partitions.get(partition.number) is partition:
+        while self.partitions.has(partition):
             try:
                 await partition.complete()
                 return
             except (Lost, Refused, ConfigError) as error:
                 _log.warning("delayed messages don't come in yet", **lane_fields(partition.later), error=str(error))
             await asyncio.sleep(_PAUSE_S)
-
-    async def _opened(
-        self, number: int, epoch: int, held: list[HeldRecord], known: Collection[PastOwner] | None, lease: int
-    ) -> Partition:
-        """Open the partition, starting over whenever the store goes away."""
-        pause, last_error = _PAUSE_S, ""
-        while True:
-            partition = self.partitions[number] = Partition(self._context, number, epoch, lease)
-            self._lanes.lanes[number] = partition.both
-            repeated = known is None or self._begun.get(number) == epoch
-            try:
-                await partition.open(held, known, repeated=repeated)
-                self._counters.ended_blocked_s += partition.ended_blocked_s
-                return partition
-            except UnknownEpoch:
-                await self._give_up(partition)
-                raise
-            except (Lost, Refused, ConfigError) as error:
-                again, last_error = str(error) == last_error, str(error)
-                if again:
-                    _log.debug("the takeover starts again", partition=number, epoch=epoch, error=last_error)
-                else:
-                    _log.warning("the take-over begins anew", partition=number, epoch=epoch, error=last_error)
-                if isinstance(error, UnknownVersion):
-                    self._on_unreadable(number, last_error)
-                await self._give_up(partition)
-            await asyncio.sleep(pause)
-            pause = min(2 * pause, _LONGEST_PAUSE_S)
-
-    async def _give_up(self, partition: Partition) -> None:
-        """Undo a failed takeover. If it may have written to a log, the log has this epoch, which belongs to no other
-        owner.
-        """
-        if any(lane.log.may_have_begun for lane in partition.both):
-            self._begun[partition.number] = partition.lane.epoch
-        if self.partitions.get(partition.number) is partition:
-            del self.partitions[partition.number]
-            self._lanes.remove(partition.number)
-        await self._abandon(partition)
 
     # ---- handoff
 
@@ -239,10 +177,9 @@ class OwnedPartitions:
         """Begin the handoff: hand out no more messages of the partition. Running handlers may end."""
         self.mine.discard(number)
         self._queues.discard(number)
-        partition = self.partitions.pop(number, None)
+        partition = self.partitions.remove(number)
         if partition is None:
             return
-        self._lanes.remove(number)
         self._closing.begin(partition)
         self._eligibility.discard_stale()
 
@@ -256,7 +193,7 @@ class OwnedPartitions:
         """
         partition = self._closing.remove(number, epoch)
         if partition is not None:
-            await self._abandon(partition)
+            await partition.abandon()
 
     async def close(self) -> None:
         """Close all feeds."""
@@ -274,13 +211,6 @@ class OwnedPartitions:
                 lane.left()
                 if lane.log.has_begun:  # otherwise its takeover was interrupted: there is nothing to write
                     self._dirty.mark(lane)
-
-    async def _abandon(self, partition: Partition) -> None:
-        for lane in partition.both:
-            lane.abandon()
-            self._settler.discard(lane)
-        self._eligibility.discard_stale()
-        await partition.close()
 
     # ---- messages held by previous owners
 
@@ -304,7 +234,7 @@ class OwnedPartitions:
             self._spawn(self._release_held(partition, record), f"release {number}")
 
     async def _release_held(self, partition: Partition, record: HeldRecord) -> None:
-        while self.partitions.get(partition.number) is partition:
+        while self.partitions.has(partition):
             try:
                 await partition.previous_owners.gone(record)
                 for lane in partition.both:

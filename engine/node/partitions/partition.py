@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from evenlane.engine.node.partitions.queue_resolver import QueueResolver
     from evenlane.engine.node.partitions.read_ahead import ReadAhead
     from evenlane.engine.node.queues.ready_queues import ReadyQueues
+    from evenlane.engine.node.settle.settler import Settler
     from evenlane.engine.node.settle.stream_verifier import StreamVerifier
     from evenlane.engine.node.tuning import NodeTuning
     from evenlane.ring.membership.records import HeldRecord, PastOwner
@@ -49,6 +50,7 @@ class PartitionContext:
     ready: ReadyQueues
     eligibility: Eligibility
     verifier: StreamVerifier
+    settler: Settler
     due: DueReleaser
     busy: Callable[[], Awaitable[list[BusyRecord]]]
     ahead: ReadAhead
@@ -144,6 +146,14 @@ class Partition:
             task.cancel()
         await asyncio.gather(*self._reopening.values(), return_exceptions=True)
         await asyncio.gather(self._lane_feeds.drop(), *(feed.close() for feed in self._hour_feeds.feeds))
+
+    async def abandon(self) -> None:
+        """Close the feeds, and settle nothing more: the takeover has failed, or another node owns the partition."""
+        for lane in self.both:
+            lane.abandon()
+            self._context.settler.discard(lane)
+        self._context.eligibility.discard_stale()
+        await self.close()
 
     def feed_again(self, lane: FedLane) -> None:
         """Feed one of `both` from the start: its stream was replaced, and the lane is reset."""

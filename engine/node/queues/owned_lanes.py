@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class OwnedLanes:
-    """The lanes by partition number. Only `OwnedPartitions` changes them.
+    """The lanes by partition number. Only `PartitionTable` changes them.
 
     Invariant: each partition in `_serving` is in `lanes`.
     """
