@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from evenlane.engine.core.lane.catch_up import CatchUp
 from evenlane.engine.core.lane.lane import Lane
+from evenlane.engine.core.queue import clear
 from evenlane.engine.core.queue.delay_heap import DelayHeap
 from evenlane.engine.core.queue.entry import entry_of
 from evenlane.engine.core.wire import headers as h
@@ -78,7 +79,7 @@ class FedLane(Lane):
 
     def reset(self, state: LaneState) -> None:
         for queue in self.queues.values():
-            queue.discard(self, self._limits)
+            clear.discard(queue, self, self._limits)
         super().reset(state)
         # the rest is from the partition's other stream; the host doesn't know of it yet
         for queue in self.queues.values():
@@ -88,7 +89,7 @@ class FedLane(Lane):
     def _end(self) -> None:
         super()._end()
         for queue in self.queues.values():
-            queue.discard(self, self._limits)
+            clear.discard(queue, self, self._limits)
         self.queues = {}
         self.delayed = DelayHeap()
         self._open_queue = _none

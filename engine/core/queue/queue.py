@@ -19,7 +19,8 @@ from evenlane.engine.core.queue.queue_stats import QueueStats
 from evenlane.engine.core.queue.sequence_fifo import SequenceFifo
 
 if TYPE_CHECKING:
-    from evenlane.engine.core.lane.lane import Lane
+    from collections.abc import Sequence
+
     from evenlane.engine.core.queue.queue_rules import QueueRules
 
 
@@ -217,6 +218,12 @@ class Queue:
         line.put_back(sequences)
         self.behind = True
 
+    def put_back_all(self, messages: Sequence[Entry | MessageRef]) -> None:
+        """Requeue messages of both streams, in this order, at the front of `due` and `waiting`."""
+        for kind in ("lanes", "later"):
+            if sequences := [each[1] for each in messages if each[0].id.kind == kind]:
+                self.put_back(kind == "later", sequences)
+
     @property
     def is_behind_key(self) -> bool:
         """Whether every message of an ordered topic's queue waits for a key to become free."""
@@ -246,27 +253,6 @@ class Queue:
         self.stats.arrived += 1
         self.behind = True
 
-    def unload(self, limits: MemoryBudget) -> None:
-        """Unload the payloads and keep the sequences: the queue won't be served for a while.
-
-        A read under way is cancelled: its messages would otherwise become ready ahead of the unloaded ones.
-        """
-        entries, read = self.ready, self.read
-        self.ready, self.read = [], None
-        limits.held -= self.ready_bytes
-        self.ready_bytes = 0
-        if read is not None:
-            self.read_failed(read)
-        if self.order is not None:
-            self.order.drop_payloads(limits)
-            turns = [place for entry in entries if self.order.is_out(place := MessageRef(*entry[:2]))]
-            self.order.next[:0] = turns
-            entries = [entry for entry in entries if not self.order.is_out(MessageRef(*entry[:2]))]
-        for kind in ("lanes", "later"):
-            if sequences := [sequence for lane, sequence, *_ in entries if lane.id.kind == kind]:
-                self.put_back(kind == "later", sequences)
-        self.behind = bool(self.unread or self.spilled)
-
     def apply(self, rules: QueueRules, limits: MemoryBudget) -> None:
         """Apply a topic's rules. When it is no longer ordered, messages behind their keys return to the queue."""
         self.rules = rules
@@ -274,45 +260,4 @@ class Queue:
             self.order = KeyOrder()
         elif not rules.ordered and self.order is not None:
             order, self.order = self.order, None
-            self._requeue_all(order.drain(limits))
-
-    def _requeue_all(self, places: list[MessageRef]) -> None:
-        for kind in ("lanes", "later"):
-            if sequences := [place.sequence for place in places if place.lane.id.kind == kind]:
-                self.put_back(kind == "later", sequences)
-
-    def drain(self, main: Lane, later: Lane, limits: MemoryBudget) -> list[MessageRef]:
-        """Remove and return all messages whose sequence is known. The spill stays."""
-        self.unload(limits)
-        places = [MessageRef(main, sequence) for sequence in self.waiting.take(len(self.waiting))]
-        if self.due:
-            places += [MessageRef(later, sequence) for sequence in self.due.take(len(self.due))]
-        if self.order is not None:
-            places += self.order.drain(limits)
-            for place in places:  # free the keys of these, too: nothing waits behind them any more
-                self.order.ended(place, limits)
-        self.behind = bool(self.spilled)
-        return places
-
-    def discard(self, lane: Lane, limits: MemoryBudget) -> None:
-        """Drop all messages of a lane whose stream was replaced."""
-        following = self.order.discard(lane, limits) if self.order is not None else []
-        kept = [entry for entry in self.ready if entry[0] is not lane]
-        self._clear_ready(limits)
-        for entry in kept:
-            self.hold(entry, limits)
-        if self.read is not None and self.read.delayed == (lane.id.kind == "later"):
-            self.read = None
-        if lane.id.kind == "later":
-            self.due = None
-        else:
-            self.waiting.clear()
-            self.spilled = self.spill_from = 0
-        for each in reversed(following):
-            self.requeue(each, limits)
-        self.behind = bool(self.unread or self.spilled)
-
-    def _clear_ready(self, limits: MemoryBudget) -> None:
-        limits.held -= self.ready_bytes
-        self.ready_bytes = 0
-        self.ready.clear()
+            self.put_back_all(order.drain(limits))

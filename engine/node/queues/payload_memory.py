@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from evenlane.engine.base.clock import now_ns
+from evenlane.engine.core.queue import clear
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -72,7 +73,7 @@ class PayloadMemory:
 
     def unload(self, queue: Queue, now: int) -> None:
         """Unload the queue's ready payloads; they are read again when their turn comes."""
-        queue.unload(self.limits)
+        clear.unload(queue, self.limits)
         self._scheduler.empty(queue, now)
         self.freed()
 

@@ -6,6 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from evenlane.engine.base.clock import now_ns
+from evenlane.engine.core.queue import clear
 from evenlane.engine.node.queues.payload_reader import PayloadReader
 
 if TYPE_CHECKING:
@@ -97,7 +98,7 @@ class ReadyQueues:
         lanes = self.lanes.lanes.get(queue.partition)
         if lanes is None:
             return []
-        found = queue.drain(*lanes, self.memory.limits)
+        found = clear.drain(queue, *lanes, self.memory.limits)
         self._scheduler.empty(queue, now_ns())
         self.memory.freed()
         return found

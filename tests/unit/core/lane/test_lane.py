@@ -5,6 +5,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from evenlane.engine.core.lane import settle_record
+from evenlane.engine.core.queue import clear
 from evenlane.engine.core.queue.entry import MemoryBudget
 from tests.support.lane_owner import Owner, Stream
 
@@ -122,7 +123,7 @@ class Lanes(RuleBasedStateMachine):
     @rule(subject=subjects)
     def unload(self, subject):
         if subject in self.owner.queues:
-            self.owner.queues[subject].unload(self.limits)
+            clear.unload(self.owner.queues[subject], self.limits)
 
     @precondition(lambda self: self.in_flight)
     @rule(which=st.lists(st.integers(0, 1000), min_size=1, max_size=6))

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from evenlane.engine.base.names import LaneId
+from evenlane.engine.core.queue import clear
 from evenlane.engine.core.queue.entry import MemoryBudget, entry_of
 from evenlane.engine.core.queue.queue import Queue, SequenceFifo
 from evenlane.engine.core.queue.queue_rules import QueueRules, low_mark
@@ -134,12 +135,12 @@ class Queues(RuleBasedStateMachine):
 
     @rule(which=st.integers(0, 1))
     def unload(self, which):
-        self.queues[which].unload(self.limits)
+        clear.unload(self.queues[which], self.limits)
         assert 0 == self.queues[which].ready_bytes
 
     @rule(which=st.integers(0, 1))
     def discard(self, which):
-        self.queues[which].discard(LANE, self.limits)
+        clear.discard(self.queues[which], LANE, self.limits)
         self.put[which].clear()
         assert 0 == self.queues[which].backlog
 
@@ -187,7 +188,7 @@ def test_unloaded_messages_return_to_their_streams():
     queue, limits = Queue("acme", 0, "mid", 1, 1), MemoryBudget()
     for lane, sequence in ((LANE, 1), (LATER, 1), (LANE, 2)):
         queue.hold(entry_of(lane, sequence, 0, b"", b"x"), limits)
-    queue.unload(limits)
+    clear.unload(queue, limits)
     assert (0, 0, 3) == (limits.held, queue.ready_bytes, queue.backlog)
     reads = [queue.next_to_read(9), queue.next_to_read(9)]
     assert [(True, [1]), (False, [1, 2])] == [(read.delayed, read.sequences) for read in reads]
@@ -199,9 +200,9 @@ def test_forget_drops_only_messages_of_the_replaced_stream():
     queue.hold(entry_of(LATER, 1, 0, b"", b"xx"), limits)
     queue.waiting.append(2)
     queue.add_due(3)
-    queue.discard(LATER, limits)
+    clear.discard(queue, LATER, limits)
     assert ([LANE], 1, 1) == ([entry[0] for entry in queue.ready], limits.held, queue.unread)
-    queue.discard(LANE, limits)
+    clear.discard(queue, LANE, limits)
     assert (0, 0, False) == (queue.backlog, limits.held, queue.behind)
 
 
