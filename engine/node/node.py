@@ -38,11 +38,10 @@ class Node(NodeParts):
             asyncio.create_task(self._due.run(), name="due"),
             asyncio.create_task(self.owned.turn_hours(), name="hours"),
         ]
-        for task in [*self._tasks, self.settler.start(), *self.pool.start(self._is_ending, self._part_ended)]:
+        for task in [*self._tasks, self.settler.start(), *self.pool.start()]:
             task.add_done_callback(self._part_ended)
 
     def _is_ending(self) -> bool:
-        """Whether tasks may be cancelled: the node stops, or the task that runs it is being cancelled."""
         return self.dispatcher.stopped or (self._owner is not None and self._owner.cancelling() > 0)
 
     def _part_ended(self, task: asyncio.Task[None]) -> None:

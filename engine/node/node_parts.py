@@ -191,8 +191,12 @@ class NodeParts(NodeEvents, ABC):
         reporter = AttemptReporter(self._completion, self.gate, self.scheduler, self.times)
         self.pool = WorkerPool(
             self.workers, source, self._calls, reporter, self.scheduler, self.times, self.trusted, self.signal,
-            self._threads_hang,
+            self._is_ending, self._part_ended, self._threads_hang,
         )  # fmt: skip
+
+    @abstractmethod
+    def _is_ending(self) -> bool:
+        """Whether tasks may be cancelled: the node stops, or the task that runs it is being cancelled."""
 
     @abstractmethod
     def _part_ended(self, task: asyncio.Task[None]) -> None:

@@ -33,7 +33,10 @@ if TYPE_CHECKING:
 
 
 class WorkerPool:
-    """Runs `workers` on the messages of `source`. `on_hung(threads)` is called with the number of threads that hang.
+    """Runs `workers` on the messages of `source`.
+
+    `is_ending()` is true while the node itself may cancel its tasks. `on_end(task)` is called when a worker ends and
+    isn't replaced, `on_hung(threads)` with the number of threads that hang.
 
     Invariant: a worker has messages exactly while its handler runs, and `workers.busy` counts these workers.
     """
@@ -48,16 +51,17 @@ class WorkerPool:
         times: LatencyStats,
         trust: LeaseTrust,
         signal: WorkSignal,
+        is_ending: Callable[[], bool],
+        on_end: Callable[[asyncio.Task[None]], None],
         on_hung: Callable[[int], None],
     ) -> None:
         self._workers, self._source, self._calls, self._reporter = workers, source, calls, reporter
         self._scheduler, self._times, self._trust, self._signal = scheduler, times, trust, signal
         self._deadline = AckDeadline(workers.all, reporter.timed_out_in_thread, on_hung)
         self._slice = LoopSlice(signal, self._deadline)
+        self._is_ending, self._on_end = is_ending, on_end
         self._stopping = False
         self._sweeper: asyncio.Task[None] | None = None
-        self._is_ending: Callable[[], bool] = lambda: False
-        self._on_end: Callable[[asyncio.Task[None]], None] = lambda _task: None
 
     def credit(self, now: int) -> None:
         """Count the time of running handlers up to now."""
@@ -65,17 +69,8 @@ class WorkerPool:
             if worker.messages:
                 self._times.running(worker.messages, now)
 
-    def start(
-        self,
-        is_ending: Callable[[], bool] = lambda: False,
-        on_end: Callable[[asyncio.Task[None]], None] = lambda _task: None,
-    ) -> list[asyncio.Task[None]]:
-        """Start the workers. Returns the other tasks, which must run as long as the node does.
-
-        `is_ending()` is true while the node itself may cancel its tasks; `on_end(task)` is called when a worker ends
-        and isn't replaced.
-        """
-        self._is_ending, self._on_end = is_ending, on_end
+    def start(self) -> list[asyncio.Task[None]]:
+        """Start the workers. Returns the other tasks, which must run as long as the node does."""
         self._deadline.looked_at = now_ns()
         for worker in self._workers.all:
             self._begin(worker)

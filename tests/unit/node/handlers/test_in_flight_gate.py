@@ -189,7 +189,7 @@ async def test_record_is_written_during_endless_fresh_messages():
         SimpleNamespace(next_message=take, is_expired=nothing), gate, workers, calls, parts, None, trust, signal
     )
     reporter = AttemptReporter(parts, gate, parts, parts)
-    pool = WorkerPool(workers, source, calls, reporter, parts, parts, trust, signal, nothing)
+    pool = WorkerPool(workers, source, calls, reporter, parts, parts, trust, signal, lambda: False, nothing, nothing)
     pool.start()
     await until(lambda: len(handled) > 5_000)
     await pool.drain(0)
