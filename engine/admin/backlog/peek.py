@@ -1,4 +1,6 @@
-"""Lists the next messages of a project by priority, with everything known about them except their whole body."""
+"""Carries out `evenlane backlog peek`: lists the next messages of a project by priority, with everything known about
+them except their whole body.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +12,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from evenlane.engine.admin.backlog.scan import count_waiting, each, list_subjects, views, waiting
+from evenlane.engine.admin.session import reached
 from evenlane.engine.base import names
 from evenlane.engine.core.wire import header_values
 from evenlane.engine.core.wire import headers as h
@@ -19,6 +22,7 @@ from evenlane.engine.core.wire.queue_subjects import HOUR
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 
+    from evenlane.engine.base.config.settings import Settings
     from evenlane.engine.base.names import LaneId
     from evenlane.engine.cluster.cluster_config import ClusterConfig
     from evenlane.engine.core.ports import Head, Store
@@ -42,7 +46,23 @@ class WaitingMessage(NamedTuple):
     head: Head
 
 
-async def peek(
+async def peek(settings: Settings, project: str, priority: str | None, limit: int) -> dict[str, Any]:
+    """Return the backlog in JSON types, with the first `limit` messages of each priority, or of this one.
+
+    Raises InvalidName, UnknownProject, Unreachable.
+    """
+    async with reached(settings, project) as outside:
+        ttl = outside.accepted.topic.ttl if outside.accepted is not None else 0.0
+        parts = await list_next(
+            outside.store, settings.env, outside.cluster_config, project, outside.priorities(priority), limit, ttl
+        )
+        if outside.accepted is None and not any(part["waiting"] or part["delayed"] for part in parts):
+            raise outside.unknown()
+    at = datetime.now(UTC).isoformat(timespec="milliseconds")
+    return {"project": project, "env": settings.env, "at": at, "priorities": parts}
+
+
+async def list_next(
     store: Store,
     env: str,
     cluster_config: ClusterConfig,

@@ -47,7 +47,7 @@ def peek(
     if not 1 <= limit <= _MOST:
         raise ConfigError(f"--limit must be from 1 to {_MOST}, not {limit}")
     settings = _settings(given)
-    from evenlane.engine.admin.backlog.peek_command import peek as look
+    from evenlane.engine.admin.backlog.peek import peek as look
     from evenlane.engine.cli.progress import ProgressDisplay
     from evenlane.engine.runtime.run_loop import run_loop
 

@@ -209,7 +209,7 @@ async def _note_what_waits(settings: Settings, project: str) -> None:
 
 async def count_waiting(settings: Settings, project: str) -> int:
     """Count messages that wait or are being handled. Raises EvenlaneError."""
-    from evenlane.engine.admin.backlog.peek_command import peek
+    from evenlane.engine.admin.backlog.peek import peek
 
     parts = (await peek(settings, project, None, 0))["priorities"]
     return sum(part["waiting"] + part["delayed"] for part in parts)

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from evenlane.engine.admin.backlog.peek import SHOWN_BYTES, peek
+from evenlane.engine.admin.backlog.peek import SHOWN_BYTES, list_next
 from evenlane.engine.admin.backlog.scan import count_waiting, list_subjects, peek_stream, views, waiting
 from evenlane.engine.node.tuning import NodeTuning
 from tests.support.node.gated import gated
@@ -27,7 +27,7 @@ async def found(world, project="acme"):
 
 async def peeked(world, limit):
     """Return the project's parts by priority."""
-    parts = await peek(world.store, "online", CLUSTER_CONFIG, "acme", CLUSTER_CONFIG.priorities, limit, 60.0)
+    parts = await list_next(world.store, "online", CLUSTER_CONFIG, "acme", CLUSTER_CONFIG.priorities, limit, 60.0)
     return {part["priority"]: part for part in parts}
 
 
