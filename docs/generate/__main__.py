@@ -1,4 +1,4 @@
-"""Writes the parts of the reference that are generated from the code: `python docs/generate`. `--check` only compares.
+"""Writes the parts of pages that are generated from the code: `python docs/generate`. `--check` only compares.
 
 A page has them between two marks, and prose around them. They are checked in, so that they can be read, linked and
 reviewed without a build. `make docs` writes them; a test runs the check, so that they can't go stale.
@@ -9,6 +9,7 @@ from pathlib import Path
 
 import api_part
 import cli_part
+import code_map_part
 import errors_part
 import metrics_part
 import rooms_part
@@ -21,6 +22,7 @@ PARTS = {
     "docs/reference/metrics.md": metrics_part.made,
     "docs/reference/python-api.md": api_part.made,
     "docs/reference/errors.md": errors_part.made,
+    "docs/contributing/code-map.md": code_map_part.made,
     "ARCHITECTURE.md": rooms_part.made,
 }
 BEGIN = "<!-- Made from the code by `python docs/generate`: change the code, not the text below. -->"

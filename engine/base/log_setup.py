@@ -1,4 +1,4 @@
-"""Sets up logs: one event per line on stderr, as JSON or in readable form. stdout is for a command's output."""
+"""Sets up logs: one event per line on stderr, as JSON or in readable form; stdout is for a command's output."""
 
 import logging
 import os

@@ -1,5 +1,5 @@
-"""Troubles that keep a node from its work, in one place for all reports: its record in etcd, `/readyz`, `why`, the
-overview, and the metrics.
+"""Troubles that keep a node from its work, in one place for all reports. The reports are its record in etcd, `/readyz`,
+`why`, the overview, and the metrics.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Commands from entry points in the group `evenlane.commands`: those of rooms that the engine doesn't know, such as
-`evenlane.spark`, and of other distributions.
+"""Commands from entry points in the group `evenlane.commands`. They belong to rooms that the engine doesn't know, such
+as `evenlane.spark`, or to other distributions.
 
 A command is a function with typer annotations, or a `typer.Typer` with commands of its own.
 """

@@ -1,4 +1,4 @@
-"""Error responses: JSON with one sentence, and a status that tells whose fault it is."""
+"""Error responses: JSON with one sentence, and a status that distinguishes the client's errors from the node's."""
 
 from __future__ import annotations
 

@@ -2,6 +2,7 @@
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -9,11 +10,12 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 
 
-def script(*arguments):
-    """Run a script; return its exit code and output."""
+def script(*arguments, cwd=ROOT):
+    """Run a script on the code of this checkout; return its exit code and output."""
     done = subprocess.run(
-        [sys.executable, *arguments], cwd=ROOT, env=os.environ | {"NO_MKDOCS_2_WARNING": "1"}, check=False,
-        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=100,
+        [sys.executable, *arguments], cwd=cwd, check=False, text=True, timeout=100,
+        env=os.environ | {"NO_MKDOCS_2_WARNING": "1", "PYTHONPATH": str(ROOT)},
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
     )  # fmt: skip
     return done.returncode, done.stdout
 
@@ -34,3 +36,14 @@ def test_site_has_every_page_no_broken_link_and_no_other_host(tmp_path):
 
 def test_generated_reference_matches_the_code():
     assert (0, "") == script("docs/generate", "--check")
+
+
+def test_changed_docstring_makes_the_code_map_stale(tmp_path):
+    for path in ROOT.iterdir():
+        (tmp_path / path.name).symlink_to(path)
+    (tmp_path / "priority").unlink()
+    shutil.copytree(ROOT / "priority", tmp_path / "priority")
+    module = tmp_path / "priority" / "headroom.py"
+    module.write_text(module.read_text(encoding="utf-8").replace('"""', '"""Reserved slots. ', 1), encoding="utf-8")
+    stale = "docs/contributing/code-map.md isn't what the code says: run `python docs/generate`\n"
+    assert (1, stale) == script("docs/generate", "--check", cwd=tmp_path)

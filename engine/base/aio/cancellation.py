@@ -1,4 +1,4 @@
-"""Makes cancellations reach their task, whatever it waits for: a callee that swallows them, or a task's end.
+"""Makes a cancellation reach its task, even if a callee swallows it or the task waits for another task's end.
 
 A task is cancelled once, for example by Ctrl-C, and then awaited. If it misses the cancellation, the wait never ends.
 """

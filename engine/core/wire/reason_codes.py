@@ -1,4 +1,4 @@
-"""The reasons for which the head of a queue may wait (X8), as public surface words."""
+"""The reasons for which the head of a queue may wait (X8), as the words that commands and metrics show."""
 
 REASONS = (
     "quota", "concurrency", "headroom", "higher_priority", "fairness", "not_due", "ordered", "endpoint", "paused",

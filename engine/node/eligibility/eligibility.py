@@ -1,5 +1,6 @@
-"""Decides which messages must not start although the scheduler has granted them: messages behind their key (an earlier
-message of the key hasn't ended), suspects while another suspect runs, and messages that have killed too many processes.
+"""Decides which messages must not start although the scheduler has granted them. These are messages behind their key
+(an earlier message of the key hasn't ended), suspects while another suspect runs, and messages that have killed too
+many processes.
 """
 
 from __future__ import annotations

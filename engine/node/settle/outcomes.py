@@ -1,6 +1,6 @@
-"""Handles failed attempts: puts a copy of the message, for a later attempt or among the dead letters, and settles the
-original only once the store has acknowledged the copy. If the put fails, the original stays. A fallback handler may
-take a message that would otherwise be dead-lettered.
+"""Handles failed attempts: puts a copy of the message, for a later attempt or among the dead letters. The original is
+settled only once the store has acknowledged the copy; if the put fails, the original stays. A fallback handler may take
+a message that would otherwise be dead-lettered.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""The program of a cluster's nodes: a handler that writes a record at its begin and at its end, and a node that may
-differ from the product.
+"""The program of a cluster's nodes: a handler that writes a record at its start and end. The node may differ from the
+product.
 
 Each record is one write to a file, so kill -9 loses none: the kernel already has it.
 """

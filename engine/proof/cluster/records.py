@@ -1,4 +1,4 @@
-"""The records that handlers of a cluster write: a file for each node, a record for each begin and end."""
+"""The records that handlers of a cluster write: a file for each node, a record for each start and end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`hot-burst` and `hot-slow`: one tenant of a hundred throws 50,000 messages at the node, fast or slow ones."""
+"""`hot-burst` and `hot-slow`: one tenant of a hundred floods the node with 50,000 messages, fast or slow ones."""
 
 from __future__ import annotations
 

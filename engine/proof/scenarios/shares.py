@@ -1,5 +1,5 @@
-"""`shares`: the shares of ten tenants of different weight while all have a backlog; the gain from splitting into
-groups; and the loss of a tenant that is alone to rules made for others.
+"""`shares`: the shares of ten tenants of different weight while all have a backlog. It also measures the gain from
+splitting a topic into groups, and what the rules for many tenants cost a tenant that is alone.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""`skewed-quota`: a topic whose keys fall almost all into one of its ten groups; then one whose keys fall almost all
-on one of three nodes, each of them in turn.
+"""`skewed-quota`: a topic with almost all of its keys in one of its ten groups. Then a topic with almost all of its
+keys on one of three nodes, each of them in turn.
 """
 
 from __future__ import annotations

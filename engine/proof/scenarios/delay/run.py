@@ -1,5 +1,5 @@
-"""A run of `delay` on real servers: messages become due while a million wait, the node is restarted, and hands off to
-another; and the figures of each part.
+"""A run of `delay` on real servers, with the figures of each part: messages become due while a million wait, the node
+is restarted, and the node hands off to another.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`live` without servers: the scheduler alone, on a clock that we turn, configured at once with each change."""
+"""`live` without servers: the scheduler alone, on a virtual clock, reconfigured at each change."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""`push`: 50 endpoints, one of which goes bad in every way."""
+"""`push`: 50 endpoints, one of which fails in every way."""

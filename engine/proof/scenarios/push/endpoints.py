@@ -1,5 +1,4 @@
-"""The customers' endpoints of `push`, in separate processes, and the side that starts them and tells them when to
-begin.
+"""The customers' endpoints of `push`, in separate processes, and the code that starts them and their phases.
 
 Each customer has a port. The endpoints answer after `service` seconds, unless a phase of their plan says otherwise. The
 times of phases are seconds since the load's first instant.
