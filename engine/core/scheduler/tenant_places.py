@@ -87,7 +87,8 @@ class TenantPlaces(Generic[Q]):
             self._slots.enter(tenant)
         elif tenant.busy and not busy:
             self._slots.leave(tenant, now)
-            self._virtual.leave(tenant, last=not self._slots.busy)
+            # a parked tenant whose time has come waits, too, although `next` hasn't woken it yet
+            self._virtual.leave(tenant, last=not self._slots.busy and self._timers.first() > now)
         if not wants or tenant.is_full:
             tenant.line = None
         elif tenant.line is None or (tenant.line is self._held and not self._slots.is_heavy(tenant)):

@@ -29,6 +29,7 @@ def test_tenant_with_800_groups_gets_the_share_of_one():
 
 # (groups, ns per handler): each handler is shorter than the burst of 10 ms, or the burst is larger than the slots. With
 # longer handlers that all end at once, a quota would admit too few messages at that instant to make up for the wait.
+# test_shares_under_quota.py has all other bursts.
 TENANTS = [(1, 5 * MS), (1, 10 * MS), (4, 5 * MS), (4, 10 * MS), (30, 5 * MS), (30, 20 * MS), (30, 60 * MS)]
 
 
