@@ -52,14 +52,14 @@ class Run(NamedTuple):
 
 
 async def one(cluster: Cluster, *, leader: bool) -> Run:
-    await cluster.settled()
+    await cluster.wait_until_settled()
     await asyncio.sleep(QUIET_S)
     leads = cluster.value("leader")["id"]
-    victim = leads if leader else next(node for node in sorted(cluster.named("nodes")) if node != leads)
-    theirs, pid = cluster.owned(victim), cluster.value(f"nodes/{victim}")["pid"]
+    victim = leads if leader else next(node for node in sorted(cluster.list_names("nodes")) if node != leads)
+    theirs, pid = cluster.list_owned(victim), cluster.value(f"nodes/{victim}")["pid"]
     os.kill(pid, signal.SIGKILL)
     killed = now_ns()
-    first = await cluster.served_again(theirs, pid, killed)
+    first = await cluster.find_first_handlings(theirs, pid, killed)
     await cluster.wait_for_deletion({f"owners/{partition}" for partition in theirs}, killed)
 
     def since(what: str, *, put: bool) -> float:
@@ -76,7 +76,7 @@ async def one(cluster: Cluster, *, leader: bool) -> Run:
         killed=f"{victim}{' (leader)' if leader else ''}", partitions=len(theirs), revoked=revoked,
         leads=since("leader", put=True) if leader else None, planned=since("plan/", put=True),
         owned=(max(puts[key] for key in owners) - killed) / SECOND, p50=statistics.median(again), last=again[-1],
-        doubled=cluster.doubled_by(pid), loans=loans,
+        doubled=cluster.count_doubles(pid), loans=loans,
     )  # fmt: skip
 
 
@@ -97,7 +97,7 @@ async def bench(options: argparse.Namespace) -> int:
             for number in range(options.runs):
                 runs.append(await one(cluster, leader=number % 2 == 0))
                 print(line_of(number + 1, runs[-1]), file=sys.stderr, flush=True)
-            lost = await cluster.lost()
+            lost = await cluster.count_lost()
             if options.log:
                 Path(options.log).write_bytes(cluster.log.read_bytes())
     figures = {

@@ -86,9 +86,9 @@ class Cluster:
                 *_COMMAND, "--handler", _HANDLER, "--node", "n", "--processes", str(self._options.processes),
                 env=environ, stdout=asyncio.subprocess.DEVNULL, stderr=log,
             )  # fmt: skip
-        await self._until(lambda: len(self.named("nodes")) == self._options.processes, "all nodes to register")
+        await self._until(lambda: len(self.list_names("nodes")) == self._options.processes, "all nodes to register")
         await self._make_topics()
-        await self.settled()
+        await self.wait_until_settled()
         self._tasks.append(asyncio.create_task(self._load()))
         return self
 
@@ -119,11 +119,11 @@ class Cluster:
     def value(self, key: str) -> dict[str, Any]:
         return msgspec.json.decode(self._keys[key]) if key in self._keys else {}
 
-    def named(self, kind: str) -> set[str]:
+    def list_names(self, kind: str) -> set[str]:
         return {key.partition("/")[2] for key in self._keys if key.startswith(f"{kind}/")}
 
-    def owned(self, node: str) -> list[int]:
-        return [int(name) for name in self.named("owners") if self.value(f"owners/{name}")["id"] == node]
+    def list_owned(self, node: str) -> list[int]:
+        return [int(name) for name in self.list_names("owners") if self.value(f"owners/{name}")["id"] == node]
 
     async def wait_for_deletion(self, keys: set[str], since: int) -> None:
         """Wait until the watch has reported a put of all these keys after `since`. It may be late."""
@@ -131,15 +131,15 @@ class Cluster:
             lambda: keys <= {seen.key for seen in self.seen if seen.put and seen.at > since}, "the watch to report"
         )
 
-    async def settled(self) -> None:
+    async def wait_until_settled(self) -> None:
         """Wait until all nodes are registered, and each has carried out its plan."""
 
         def is_settled() -> bool:
-            nodes = self.named("nodes")
+            nodes = self.list_names("nodes")
             planned = {node: self.value(f"plan/{node}") for node in nodes}
             return (
                 len(nodes) == self._options.processes
-                and all(plan and sorted(self.owned(node)) == plan["partitions"] for node, plan in planned.items())
+                and all(plan and sorted(self.list_owned(node)) == plan["partitions"] for node, plan in planned.items())
                 and sum(len(plan["partitions"]) for plan in planned.values()) == self._options.partitions
                 and all(self.value(f"done/{node}").get("generation") == planned[node]["generation"] for node in nodes)
             )
@@ -155,7 +155,7 @@ class Cluster:
         writes.append(Write(f"{self._prefix}topics/{_SHORT}", msgspec.json.encode(short)))
         for start in range(0, len(writes), _KEYS_AT_ONCE):
             await self._etcd.txn([], writes[start : start + _KEYS_AT_ONCE])
-        await self._until(lambda: len(self.named("accepted")) >= len(writes), "topics to be accepted")
+        await self._until(lambda: len(self.list_names("accepted")) >= len(writes), "topics to be accepted")
 
     async def _load(self) -> None:
         clock = asyncio.get_running_loop().time
@@ -176,7 +176,7 @@ class Cluster:
 
     # ---- the handled messages
 
-    async def served_again(self, partitions: Iterable[int], pid: int, since: int) -> dict[int, int]:
+    async def find_first_handlings(self, partitions: Iterable[int], pid: int, since: int) -> dict[int, int]:
         """Partition -> when another process handled its first message."""
         self._look()
         place, missing, first = len(self._handled), set(partitions), dict[int, int]()
@@ -194,13 +194,13 @@ class Cluster:
         await self._until(is_served, "all its partitions to be served again")
         return first
 
-    def doubled_by(self, pid: int) -> int:
+    def count_doubles(self, pid: int) -> int:
         """The number of messages that this process handled, and another one, too."""
         self._look()
         mine = {each.id for each in self._handled if each.pid == pid}
         return len({each.id for each in self._handled if each.pid != pid and each.id in mine})
 
-    async def lost(self) -> int:
+    async def count_lost(self) -> int:
         """The number of acknowledged messages that are never handled."""
         self._tasks.pop().cancel()  # the load
         handled: set[str] = set()

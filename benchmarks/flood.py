@@ -58,7 +58,7 @@ class AllBodies(JetStreamStore):
         return super().feed(*args, **{**options, "on_head": None})
 
 
-async def opened(url: str, env: str, kind: type[JetStreamStore] = JetStreamStore) -> JetStreamStore:
+async def open_store(url: str, env: str, kind: type[JetStreamStore] = JetStreamStore) -> JetStreamStore:
     store = kind(NatsOptions((url,)), env)
     await store.open()
     await store.prepare(LANES)
@@ -67,7 +67,7 @@ async def opened(url: str, env: str, kind: type[JetStreamStore] = JetStreamStore
 
 async def flood(url: str, env: str, options: argparse.Namespace) -> None:
     """Flood until the time is over, and print the MB/s."""
-    store = await opened(url, env)
+    store = await open_store(url, env)
     body, free, count, start = b"x" * options.size, asyncio.Semaphore(WINDOW), 0, monotonic()
     while (spent := monotonic() - start) < options.seconds:
         if count * options.size > spent * options.rate * 1e6:
@@ -112,8 +112,8 @@ async def put_small(store: JetStreamStore, env: str, waits: Waits, seconds: floa
 
 async def run(url: str, env: str, arm: str, options: argparse.Namespace) -> dict[str, float]:
     byte_lag.LAG_BYTES = int(arm) << 20 if arm.isdigit() else _LAG_BYTES
-    store = await opened(url, env, AllBodies if arm == "bodies" else JetStreamStore)
-    putting, waits = await opened(url, env), Waits()
+    store = await open_store(url, env, AllBodies if arm == "bodies" else JetStreamStore)
+    putting, waits = await open_store(url, env), Waits()
     specs = dict.fromkeys(PLACES, b'{"qps": 100000}')
     specs["flood"] = b'{"qps": %d, "groups": %d}' % (options.qps, options.groups)
     topics = {name: complete(parse_spec(spec), CLUSTER_CONFIG) for name, spec in specs.items()}
@@ -121,7 +121,7 @@ async def run(url: str, env: str, arm: str, options: argparse.Namespace) -> dict
     await node.start()
     await node.take_over(range(PARTITIONS), 1)
     found: dict[str, float] = {}
-    flooding = await _flooding(url, env, options) if arm != "calm" else None
+    flooding = await _start_flood(url, env, options) if arm != "calm" else None
     await put_small(putting, env, waits, options.seconds)
     end = monotonic()
     with contextlib.suppress(TimeoutError):
@@ -147,7 +147,7 @@ def _figures(waits: Waits) -> Iterator[tuple[str, float]]:
         yield f"{project} most, ms", 1e3 * ordered[-1]
 
 
-async def _flooding(url: str, env: str, options: argparse.Namespace) -> asyncio.subprocess.Process:
+async def _start_flood(url: str, env: str, options: argparse.Namespace) -> asyncio.subprocess.Process:
     words = [f"--{name}={getattr(options, name)}" for name in ("rate", "size", "seconds", "groups")]
     return await asyncio.create_subprocess_exec(
         sys.executable, "-m", "benchmarks.flood", "--flood", url, env, *words, stdout=asyncio.subprocess.PIPE

@@ -108,7 +108,7 @@ class Child:
         )  # fmt: skip
         return cls(size, process)
 
-    async def seen(self) -> tuple[int, float, int]:
+    async def read_figures(self) -> tuple[int, float, int]:
         """Return messages handled, processor seconds, resident bytes."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
@@ -125,30 +125,30 @@ class Child:
 # ---- the silent projects
 
 
-async def filled(child: Child, nats: str, endpoint: str, etcd: EtcdCoordination) -> None:
+async def fill_queues(child: Child, nats: str, endpoint: str, etcd: EtcdCoordination) -> None:
     """Make the topics of the node's environment, and put a message into every queue."""
     size = child.size
     while await etcd.get(names.key(size.env, "leader")) is None:
         await asyncio.sleep(0.1)
     await asyncio.sleep(5)
-    child.rss_before = (await child.seen())[2]
+    child.rss_before = (await child.read_figures())[2]
     if not size.topics:
         return
     specs = {f"tenant-{number}": _SPEC for number in range(size.topics)}
     applying = ApplyPlan(etcd, size.env, ClusterConfig())
     await applying.carry_out(await applying.plan(PlannedTopic(specs, {})))
-    await _until_accepted(etcd, size)
+    await _wait_until_accepted(etcd, size)
     async with Producer(nats=[nats], etcd=[endpoint], env=size.env) as producer:
         puts = [(project, priority) for project in specs for priority in ClusterConfig().priorities[: size.priorities]]
         for start in range(0, len(puts), _AT_ONCE):
             some = puts[start : start + _AT_ONCE]
             await asyncio.gather(*(producer.put(project, b"x", priority=band) for project, band in some))
     async with asyncio.timeout(_WITHIN_S):
-        while (await child.seen())[0] < size.queues:
+        while (await child.read_figures())[0] < size.queues:
             await asyncio.sleep(0.5)
 
 
-async def _until_accepted(etcd: EtcdCoordination, size: Size) -> None:
+async def _wait_until_accepted(etcd: EtcdCoordination, size: Size) -> None:
     prefix = names.key(size.env, "accepted", "")
     async with asyncio.timeout(_WITHIN_S):
         while len((await etcd.list(prefix)).items) < size.topics:
@@ -170,16 +170,16 @@ class Figures(NamedTuple):
         return statistics.median(self.cpu)
 
 
-async def measured(children: list[Child], options: argparse.Namespace) -> list[Figures]:
+async def measure(children: list[Child], options: argparse.Namespace) -> list[Figures]:
     cpu: list[list[float]] = [[] for _ in children]
     for number in range(options.rounds):
-        before = [(time.perf_counter(), await child.seen()) for child in children]
+        before = [(time.perf_counter(), await child.read_figures()) for child in children]
         await asyncio.sleep(options.seconds)
         for child, (began, (_, processor, _)), found in zip(children, before, cpu, strict=True):
-            _, now, _ = await child.seen()
+            _, now, _ = await child.read_figures()
             found.append(100 * (now - processor) / (time.perf_counter() - began))
         print_line(f"round {number + 1}: " + ", ".join(f"{each[-1]:.2f} %" for each in cpu))
-    grown = [(await child.seen())[2] - child.rss_before for child in children]
+    grown = [(await child.read_figures())[2] - child.rss_before for child in children]
     return [Figures(child.size, found, more) for child, found, more in zip(children, cpu, grown, strict=True)]
 
 
@@ -192,11 +192,11 @@ async def run(options: argparse.Namespace) -> list[Figures]:
         try:
             for size in options.sizes:
                 children.append(await Child.start(size, nats.url, server.endpoint))
-                await filled(children[-1], nats.url, server.endpoint, etcd)
+                await fill_queues(children[-1], nats.url, server.endpoint, etcd)
                 print_line(f"{size}: silent from now on, process {children[-1].pid}")
             await asyncio.sleep(options.settle)
             gc.collect()
-            return await measured(children, options)
+            return await measure(children, options)
         finally:
             await asyncio.gather(*(child.stop() for child in children))
             await etcd.close()

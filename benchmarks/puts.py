@@ -76,10 +76,10 @@ class Bench:
         chosen = self.options.only.split(",") if self.options.only else list(arms)
         for number in range(self.options.rounds):
             for name in chosen:
-                rate = await self._timed(name, arms[name])
+                rate = await self._time(name, arms[name])
                 print(f"round {number + 1}: {name} {rate:,.0f}/s", file=sys.stderr)
 
-    async def _timed(self, name: str, arm: Callable[[JetStreamStore, str, int], Awaitable[None]]) -> float:
+    async def _time(self, name: str, arm: Callable[[JetStreamStore, str, int], Awaitable[None]]) -> float:
         self._env += 1
         env = f"e{self._env}"
         store = JetStreamStore(NatsOptions((self.url,)), env, feeds_apart=False)

@@ -121,7 +121,7 @@ def document(ratios: Mapping[str, Spread]) -> dict[str, Any]:
     }
 
 
-def compared(now: Mapping[str, Spread], record: Record | None) -> Iterator[str]:
+def compare(now: Mapping[str, Spread], record: Record | None) -> Iterator[str]:
     """One sentence per ratio: its difference from the recorded one, relative to the noise of identical code."""
     if record is None:
         yield "Nothing is recorded yet: --record does."

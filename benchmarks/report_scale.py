@@ -34,11 +34,11 @@ PROJECTS = 300
 BEGAN = 1_767_225_600  # unix s
 
 
-def generated(spark: SparkSession, rows: int, queues: int) -> DataFrame:
+def generate(spark: SparkSession, rows: int, queues: int) -> DataFrame:
     """Rows of METER: each queue of a node in each record. Counters grow evenly, backlogs swing."""
     from pyspark.sql import functions as F  # noqa: N812, PLC0415
 
-    from evenlane.spark.reports.columns import shaped  # noqa: PLC0415
+    from evenlane.spark.reports.columns import shape  # noqa: PLC0415
 
     tick, queue = F.expr(f"id div {queues}"), F.col("id") % queues
     at = F.timestamp_seconds(F.lit(BEGAN) + F.col("tick") * INTERVAL_S)
@@ -63,7 +63,7 @@ def generated(spark: SparkSession, rows: int, queues: int) -> DataFrame:
     for name in METER.names:
         if name not in known:
             made = made.withColumn(name, F.lit(None))
-    return shaped(made, METER)
+    return shape(made, METER)
 
 
 def funnels(frame: DataFrame) -> list[str]:
@@ -105,7 +105,7 @@ def measure(spark: SparkSession, rows: int, queues: int, folder: Path) -> dict[s
     from evenlane.spark.reports.tenants import tenants  # noqa: PLC0415
 
     began, found = time.monotonic(), {}
-    made = grains(generated(spark, rows, queues), FINEST_S)
+    made = grains(generate(spark, rows, queues), FINEST_S)
     plans = [funnels(each) for each in made]
     for name, frame in zip(Grains._fields, made, strict=True):
         frame.write.parquet(str(folder / name))

@@ -6,7 +6,7 @@ import statistics
 import sys
 from typing import TYPE_CHECKING
 
-from benchmarks.ratios import BARS, RATIOS, Record, Spread, compared, document, ratios_of
+from benchmarks.ratios import BARS, RATIOS, Record, Spread, compare, document, ratios_of
 
 if TYPE_CHECKING:
     import argparse
@@ -29,7 +29,7 @@ class Result:
         for name, one in self.ratios.items():
             print(f"{name:34}{one!s:>26}   {'  '.join(f'{each:.2f}' for each in one.each)}")
         self._show_bars()
-        print("\n" + "\n".join(compared(self.ratios, Record.read())))
+        print("\n" + "\n".join(compare(self.ratios, Record.read())))
 
     def _show_bars(self) -> None:
         print(f"\n{'bar':34}{'median':>12}")

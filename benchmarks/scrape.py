@@ -115,33 +115,33 @@ async def backlog(nats: str, etcd: EtcdCoordination, endpoint: str, tenants: int
                 await asyncio.gather(*(producer.put(project, b"x", priority=priority) for project in specs))
 
 
-async def scraped(client: aiohttp.ClientSession, address: str) -> tuple[float, str]:
+async def scrape(client: aiohttp.ClientSession, address: str) -> tuple[float, str]:
     began = time.perf_counter()
     async with client.get(f"{address}/metrics", headers={"accept": ACCEPT}) as answer:
         text = await answer.text()
     return (time.perf_counter() - began) * 1e3, text
 
 
-async def all_there(client: aiohttp.ClientSession, address: str, waiting: int) -> None:
+async def wait_for_all(client: aiohttp.ClientSession, address: str, waiting: int) -> None:
     """Wait until the page shows the whole backlog."""
     async with asyncio.timeout(_WITHIN_S):
         while waiting > sum(
             sample.value
-            for family in parsed((await scraped(client, address))[1])
+            for family in parsed((await scrape(client, address))[1])
             for sample in family.samples
             if sample.name == metrics.BACKLOG
         ):
             await asyncio.sleep(1)
 
 
-async def measured(child: Child, options: argparse.Namespace) -> dict[str, float]:
+async def measure(child: Child, options: argparse.Namespace) -> dict[str, float]:
     found: dict[str, list[float]] = {"scrape": [], "held": [], "control": []}
     async with aiohttp.ClientSession() as client:
-        await all_there(client, child.address, 9 * options.tenants)
+        await wait_for_all(client, child.address, 9 * options.tenants)
         for _ in range(options.rounds):
             await asyncio.sleep(1)
             await child.held_ms()
-            took, text = await scraped(client, child.address)
+            took, text = await scrape(client, child.address)
             found["scrape"].append(took)
             found["held"].append(await child.held_ms())
             await asyncio.sleep(took / 1e3)
@@ -166,7 +166,7 @@ async def run(options: argparse.Namespace) -> dict[str, Any]:
             while await etcd.get(names.key("online", "leader")) is None:
                 await asyncio.sleep(0.1)
             await backlog(nats.url, etcd, server.endpoint, options.tenants)
-            return {"tenants": options.tenants, "labels": options.labels, **await measured(child, options)}
+            return {"tenants": options.tenants, "labels": options.labels, **await measure(child, options)}
         finally:
             await child.stop()
             await etcd.close()

@@ -112,7 +112,7 @@ class Bench:
                 await self._round(count, number + 2)
                 print(f"{count:,} a lane, round {number + 1}: {self._last(count)}", file=sys.stderr)
             if self.options.requests:
-                self.requests[count] = await self._listened(count, self.options.rounds + 2)
+                self.requests[count] = await self._listen(count, self.options.rounds + 2)
             await self._remove()
 
     def _last(self, count: int) -> dict[str, str]:
@@ -166,7 +166,7 @@ class Bench:
 
     # ---- requests
 
-    async def _listened(self, count: int, epoch: int) -> dict[str, float]:
+    async def _listen(self, count: int, epoch: int) -> dict[str, float]:
         """Kind of request -> number for each partition."""
         asked: Counter[str] = Counter()
         client = await nats.connect(self.url)

@@ -110,7 +110,7 @@ class Bench:
     # ---- the controls
 
     @asynccontextmanager
-    async def _filled_stream(self, count: int) -> AsyncIterator[tuple[nats.NATS, str]]:
+    async def _fill_stream(self, count: int) -> AsyncIterator[tuple[nats.NATS, str]]:
         self._env += 1
         name = f"BARE{self._env}"
         client = await nats.connect(self.url)
@@ -124,14 +124,14 @@ class Bench:
 
     async def bare(self, figure: str) -> None:
         count = self.options.messages // 2
-        async with self._filled_stream(count) as (client, stream):
+        async with self._fill_stream(count) as (client, stream):
             rate, cpu_us = await pull_and_ack(client, stream, count)
         self.note(figure, rate)
         self.note(f"{figure} us of CPU a message", cpu_us)
 
     async def fetch(self) -> None:
         count = self.options.messages // 4
-        async with self._filled_stream(count) as (client, stream):
+        async with self._fill_stream(count) as (client, stream):
             self.note("fetch", await fetch_and_ack(client, stream, count))
 
     # ---- the engine
@@ -175,7 +175,7 @@ class Bench:
         if pinned:
             heads = (lane_subject(env, p, "still", 0, "low") for p in range(self.cluster_config.partitions))
             await self._publish(store, ((s, ((p + 1) << 32) + n) for p, s in enumerate(heads) for n in range(pinned)))
-        node = await self._started(store, env, handle)
+        node = await self._start_node(store, env, handle)
         partitions = list(node.partitions.values())
         while node.backlog < pinned * len(partitions):
             await asyncio.sleep(0.05)
@@ -193,7 +193,7 @@ class Bench:
         await node.stop(10)
         await self._remove(store, env)
 
-    async def _started(self, store: JetStreamStore, env: str, handle) -> Node:
+    async def _start_node(self, store: JetStreamStore, env: str, handle) -> Node:
         def topic_of(project: str):
             accepted = self.topics.get(project)
             return accepted.topic if accepted else None
@@ -240,7 +240,7 @@ class Bench:
         async def handle(_message) -> None:
             """Receive nothing."""
 
-        node = await self._started(store, env, handle)
+        node = await self._start_node(store, env, handle)
         await asyncio.sleep(3)
         processor, server, start = time.process_time(), sum(self.server.cpu_times()[:2]), time.perf_counter()
         await asyncio.sleep(self.options.idle)

@@ -64,7 +64,7 @@ def specs_of(prefix: str, count: int) -> dict[str, dict[str, object]]:
     return {f"{prefix}-{number}": spec(number) for number in range(count)}
 
 
-async def made(etcd: EtcdCoordination, env: str, count: int) -> None:
+async def make_topics(etcd: EtcdCoordination, env: str, count: int) -> None:
     applying = ApplyPlan(etcd, env, CLUSTER_CONFIG)
     specs = {project: json.dumps(fields).encode() for project, fields in specs_of("customer", count).items()}
     outcome = await applying.carry_out(await applying.plan(PlannedTopic(specs, {})))
@@ -158,7 +158,7 @@ async def changes(endpoint: str, etcd: EtcdCoordination, options: argparse.Names
     }
 
 
-async def applied(endpoint: str, folder: Path, count: int) -> dict[str, float]:
+async def measure_apply(endpoint: str, folder: Path, count: int) -> dict[str, float]:
     path = folder / "topics.json"
     path.write_text(json.dumps(specs_of("filed", count)))
     async with leader(endpoint, "filed"):
@@ -180,7 +180,7 @@ async def applied(endpoint: str, folder: Path, count: int) -> dict[str, float]:
     return {"apply_topics": count, "apply_s": took, "apply_accepted": document["accepted"]}
 
 
-async def edited(endpoint: str, etcd: EtcdCoordination, count: int) -> dict[str, float]:
+async def measure_edit(endpoint: str, etcd: EtcdCoordination, count: int) -> dict[str, float]:
     key, done = names.key("edited", "topics", "acme"), asyncio.Event()
     async with leader(endpoint, "edited"), node(endpoint, "edited") as topic_cache:
         published = []
@@ -202,8 +202,8 @@ async def run(options: argparse.Namespace) -> dict[str, float]:
         await server.start()
         etcd = EtcdCoordination([server.endpoint])
         try:
-            await made(etcd, "few", FEW)
-            await made(etcd, "many", options.topics)
+            await make_topics(etcd, "few", FEW)
+            await make_topics(etcd, "many", options.topics)
             loads = [await in_child(server.endpoint, "many", "plain") for _ in range(options.rounds)]
             traced = await in_child(server.endpoint, "many", "traced")
             figures = {
@@ -213,9 +213,9 @@ async def run(options: argparse.Namespace) -> dict[str, float]:
                 "load_s": statistics.median(each["load_s"] for each in loads),
             }
             figures |= await changes(server.endpoint, etcd, options)
-            figures |= await edited(server.endpoint, etcd, options.edits)
+            figures |= await measure_edit(server.endpoint, etcd, options.edits)
             if options.apply:
-                figures |= await applied(server.endpoint, Path(folder), options.apply)
+                figures |= await measure_apply(server.endpoint, Path(folder), options.apply)
             return figures
         finally:
             await etcd.close()

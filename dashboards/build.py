@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 FOLDER = Path(__file__).parent / "grafana"
 
 
-def built() -> dict[str, str]:
+def build_files() -> dict[str, str]:
     """Return the text of each file, by name."""
     return {
         "fleet.json": _text(fleet.dashboard()),
@@ -41,7 +41,7 @@ def _text(dashboard: Dashboard) -> str:
 
 def main() -> None:
     FOLDER.mkdir(exist_ok=True)
-    for name, text in built().items():
+    for name, text in build_files().items():
         (FOLDER / name).write_text(text, encoding="utf-8")
 
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from evenlane.dashboards.frame import Section, framed, shelf
+from evenlane.dashboards.frame import Section, build_dashboard, shelf
 from evenlane.dashboards.panels import GraphLine, TableColumn, bars, course, density, figure, listing
 from evenlane.dashboards.queries import (
     ENDED,
     PRIORITIES,
     PROJECTS,
+    add_node_name,
     in_each_span,
     increase,
-    named,
     or_zero,
     over,
     quantile,
@@ -29,20 +29,20 @@ _ALL = (PROJECTS, PRIORITIES)
 
 
 def dashboard() -> Dashboard:
-    return framed(
+    return build_dashboard(
         "Delivery",
         "Retries, dead letters, expiries, duplicates, and missing messages.",
         (
-            Section("", (shelf(4, *_now()), shelf(9, _table()))),
-            Section("Attempts", (shelf(8, *_attempts()), shelf(8, *_failing()))),
-            Section("Given up", (shelf(8, *_expired_and_dropped()),)),
-            Section("Twice, or never", (shelf(8, *_twice()),)),
+            Section("", (shelf(4, *_build_current()), shelf(9, _table()))),
+            Section("Attempts", (shelf(8, *_attempts()), shelf(8, *_build_failures()))),
+            Section("Given up", (shelf(8, *_build_drops()),)),
+            Section("Twice, or never", (shelf(8, *_build_repeats()),)),
             Section("Times", (shelf(9, *_times()), shelf(8, *_quantiles()))),
         ),
     )
 
 
-def _now() -> tuple[Panel, ...]:
+def _build_current() -> tuple[Panel, ...]:
     return (
         figure(
             "Attempts that succeed",
@@ -65,16 +65,18 @@ def _now() -> tuple[Panel, ...]:
             steps=((1, "yellow"),),
             decimals=1,
         ),
-        _happened(
+        _build_outcome(
             "Dead letters",
             "dead",
             "Messages that failed finally in this time range; `evenlane dlq list` shows them.",
             "red",
         ),
-        _happened(
+        _build_outcome(
             "Expired", "expired", "Messages that outlived their ttl in this time range and aren't kept.", "yellow"
         ),
-        _happened("Dropped", "dropped", "Messages that people dropped in this time range, by purge or cancel.", "blue"),
+        _build_outcome(
+            "Dropped", "dropped", "Messages that people dropped in this time range, by purge or cancel.", "blue"
+        ),
         figure(
             "Maybe handled twice",
             "Messages in this time range whose handler had begun when its process died, hung, or lost its stream.",
@@ -99,7 +101,7 @@ def _now() -> tuple[Panel, ...]:
     )
 
 
-def _happened(title: str, outcome: str, description: str, colour: str) -> Panel:
+def _build_outcome(title: str, outcome: str, description: str, colour: str) -> Panel:
     expr = or_zero(total(increase(metric_names.OUTCOMES, *_ALL, f'outcome="{outcome}"')))
     return figure(title, description, expr, decimals=0, steps=((1, colour),))
 
@@ -159,7 +161,7 @@ def _attempts() -> tuple[Panel, ...]:
     )
 
 
-def _failing() -> tuple[Panel, ...]:
+def _build_failures() -> tuple[Panel, ...]:
     return tuple(
         course(
             title,
@@ -184,7 +186,7 @@ def _topmost(outcome: str) -> str:
     return f"topk(10, {by_project} > 0)"
 
 
-def _expired_and_dropped() -> tuple[Panel, ...]:
+def _build_drops() -> tuple[Panel, ...]:
     return tuple(
         bars(
             title,
@@ -213,8 +215,8 @@ def _expired_and_dropped() -> tuple[Panel, ...]:
     )
 
 
-def _twice() -> tuple[Panel, ...]:
-    pending = named(total(series(metric_names.PENDING_COPIES), "env", "instance"))
+def _build_repeats() -> tuple[Panel, ...]:
+    pending = add_node_name(total(series(metric_names.PENDING_COPIES), "env", "instance"))
     return (
         bars(
             "Maybe handled twice, by cause",

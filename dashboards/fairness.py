@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from evenlane.dashboards import records
-from evenlane.dashboards.frame import Section, framed, shelf
+from evenlane.dashboards.frame import Section, build_dashboard, shelf
 from evenlane.dashboards.panels import GraphLine, TableColumn, course, figure, listing
 from evenlane.dashboards.queries import (
     COMPETES,
@@ -34,11 +34,11 @@ _NOISY = f"({of_env(records.OWN_LIMIT)} > 0)"
 
 
 def dashboard() -> Dashboard:
-    return framed(
+    return build_dashboard(
         "Fairness",
         "Share got over share due, noisy neighbours, and the waits of others because of them.",
         (
-            Section("", (shelf(4, *_now()), shelf(10, _table()))),
+            Section("", (shelf(4, *_build_current()), shelf(10, _table()))),
             Section("Share got over share due", (shelf(9, *_shares()),)),
             Section("Noisy neighbours", (shelf(9, *_noisy()),)),
             Section("Those who keep to their quota", (shelf(9, *_victims()),)),
@@ -46,7 +46,7 @@ def dashboard() -> Dashboard:
     )
 
 
-def _now() -> tuple[Panel, ...]:
+def _build_current() -> tuple[Panel, ...]:
     return (*_shares_now(), *_neighbours_now())
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from evenlane.dashboards import fleet_nodes as nodes
 from evenlane.dashboards import records
-from evenlane.dashboards.frame import Section, framed, shelf
+from evenlane.dashboards.frame import Section, build_dashboard, shelf
 from evenlane.dashboards.panels import GraphLine, TableColumn, course, figure, listing
 from evenlane.dashboards.queries import (
     COMPETES,
@@ -35,11 +35,11 @@ def _of_latest(expr: str) -> str:
 
 
 def dashboard() -> Dashboard:
-    return framed(
+    return build_dashboard(
         "Fleet",
         "All nodes of an environment: rates, saturation, ownership and rebalances. Begin here.",
         (
-            Section("", (shelf(4, *_now()), shelf(8, *_attention(), widths=(8,)))),
+            Section("", (shelf(4, *_build_current()), shelf(8, *_attention(), widths=(8,)))),
             Section("Rates", (shelf(8, *_rates()), shelf(8, *_times()))),
             Section("What waits", (shelf(8, *_waits()),)),
             Section(
@@ -54,7 +54,7 @@ def dashboard() -> Dashboard:
     )
 
 
-def _now() -> tuple[Panel, ...]:
+def _build_current() -> tuple[Panel, ...]:
     return (
         figure(
             "Nodes",

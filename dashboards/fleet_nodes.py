@@ -8,11 +8,11 @@ from evenlane.dashboards.panels import GraphLine, TableColumn, bars, course, fig
 from evenlane.dashboards.queries import (
     PROCESS_CPU,
     PROCESS_MEMORY,
+    add_node_name,
     in_each_span,
     increase,
     least,
     most,
-    named,
     or_zero,
     over,
     rate,
@@ -33,7 +33,9 @@ def saturation() -> tuple[Panel, ...]:
             "Slots busy by node",
             "Handlers that run, of all a node may run; at 100 % for long add nodes or concurrency.",
             GraphLine(
-                named(over(total(series(metric_names.SLOTS_BUSY), *_EACH), total(series(metric_names.SLOTS), *_EACH))),
+                add_node_name(
+                    over(total(series(metric_names.SLOTS_BUSY), *_EACH), total(series(metric_names.SLOTS), *_EACH))
+                ),
                 "{{node}}",
             ),
             unit="percentunit",
@@ -45,7 +47,7 @@ def saturation() -> tuple[Panel, ...]:
             "Bytes of messages that a node holds ready, of its budget; full means that bodies are read again when their"
             " turn comes.",
             GraphLine(
-                named(
+                add_node_name(
                     over(
                         total(series(metric_names.PAYLOAD), *_EACH), total(series(metric_names.PAYLOAD_BUDGET), *_EACH)
                     )
@@ -58,7 +60,7 @@ def saturation() -> tuple[Panel, ...]:
         course(
             "Messages in the index",
             "Messages that a node knows of; it grows with the backlog, at 8 bytes each.",
-            GraphLine(named(total(series(metric_names.INDEX), *_EACH)), "{{node}}"),
+            GraphLine(add_node_name(total(series(metric_names.INDEX), *_EACH)), "{{node}}"),
         ),
     )
 
@@ -69,10 +71,10 @@ def behind() -> tuple[Panel, ...]:
             "Loop lag",
             "The longest delay of a node's event loop in the last 10 to 20 s; above 1 s a handler blocks it, which is"
             " counted from then on.",
-            GraphLine(named(most(series(metric_names.LOOP_LAG), *_EACH)), "{{node}}"),
-            GraphLine(named(most(in_each_span(metric_names.LOOP_BLOCKED), *_EACH)), "{{node}} blocked"),
+            GraphLine(add_node_name(most(series(metric_names.LOOP_LAG), *_EACH)), "{{node}}"),
+            GraphLine(add_node_name(most(in_each_span(metric_names.LOOP_BLOCKED), *_EACH)), "{{node}} blocked"),
             GraphLine(
-                named(most(in_each_span(metric_names.ENDED_BLOCKED), *_EACH)),
+                add_node_name(most(in_each_span(metric_names.ENDED_BLOCKED), *_EACH)),
                 "{{node}} took over from a blocked process",
             ),
             unit="s",
@@ -82,20 +84,20 @@ def behind() -> tuple[Panel, ...]:
             "Troubles",
             "Troubles of nodes, by kind: the event loop is blocked, etcd and the node differ about its partitions,"
             " or NATS can't write.",
-            GraphLine(named(most(series(metric_names.TROUBLE), *_EACH, "kind")), "{{node}} {{kind}}"),
+            GraphLine(add_node_name(most(series(metric_names.TROUBLE), *_EACH, "kind")), "{{node}} {{kind}}"),
             steps=((1, "red"),),
         ),
         course(
             "Settle lag by node",
             "How long the oldest result has not been durable; from about 1 s on a node starts nothing: look at NATS.",
-            GraphLine(named(most(series(metric_names.SETTLE_LAG), *_EACH)), "{{node}}"),
+            GraphLine(add_node_name(most(series(metric_names.SETTLE_LAG), *_EACH)), "{{node}}"),
             unit="s",
             steps=((1, "red"),),
         ),
         course(
             "Copies that wait to be stored",
             "Retries and dead letters that NATS hasn't stored yet; with 64 of one project nothing more of it starts.",
-            GraphLine(named(total(series(metric_names.PENDING_COPIES), *_EACH)), "{{node}}"),
+            GraphLine(add_node_name(total(series(metric_names.PENDING_COPIES), *_EACH)), "{{node}}"),
             steps=((64, "red"),),
         ),
     )
@@ -120,7 +122,7 @@ def process() -> tuple[Panel, ...]:
         course(
             "How late the figures are",
             "How long a node needs to look at all its queues once: gauges of projects are as old as that.",
-            GraphLine(named(most(series(metric_names.ROUND), *_EACH)), "{{node}}"),
+            GraphLine(add_node_name(most(series(metric_names.ROUND), *_EACH)), "{{node}}"),
             unit="s",
             steps=((30, "yellow"),),
         ),
@@ -153,7 +155,7 @@ def table() -> tuple[Panel, ...]:
             " present owner.",
             {"partition": "Partition", "node": "Node"},
             TableColumn(
-                "Epoch", most(named(most(series(metric_names.EPOCH), "partition", *_EACH)), "partition", "node")
+                "Epoch", most(add_node_name(most(series(metric_names.EPOCH), "partition", *_EACH)), "partition", "node")
             ),
             first="Partition",
             most_first=False,
@@ -166,7 +168,7 @@ def ownership() -> tuple[Panel, ...]:
         course(
             "Partitions owned",
             "Number of partitions by node; steps are rebalances, a gap is partitions without an owner.",
-            GraphLine(named(total(series(metric_names.OWNED), *_EACH)), "{{node}}"),
+            GraphLine(add_node_name(total(series(metric_names.OWNED), *_EACH)), "{{node}}"),
             stacked=True,
         ),
         bars(
@@ -179,14 +181,14 @@ def ownership() -> tuple[Panel, ...]:
             "Lease left",
             "How long a node may work without a renewal; it moves between half and whole, at 0 the node starts"
             " nothing.",
-            GraphLine(named(least(series(metric_names.LEASE_LEFT), *_EACH)), "{{node}}"),
+            GraphLine(add_node_name(least(series(metric_names.LEASE_LEFT), *_EACH)), "{{node}}"),
             unit="s",
         ),
         course(
             "Plan carried out",
             "The generation of the plan that each node has carried out; a node that stays behind can't acquire or"
             " release partitions.",
-            GraphLine(named(most(series(metric_names.GENERATION), *_EACH)), "{{node}}"),
+            GraphLine(add_node_name(most(series(metric_names.GENERATION), *_EACH)), "{{node}}"),
         ),
     )
 

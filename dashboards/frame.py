@@ -50,7 +50,7 @@ def shelf(height: int, *panels: Panel, widths: tuple[int, ...] = ()) -> PanelRow
     return PanelRow(height, panels, widths)
 
 
-def framed(
+def build_dashboard(
     title: str, description: str, parts: tuple[Section, ...], *, one_project: bool = False, projects: bool = True
 ) -> Dashboard:
     """Build a dashboard for one project, for the selected ones, or for all."""
@@ -70,7 +70,7 @@ def framed(
     built.templating.list_val = _variables(one_project=one_project, projects=projects or one_project)
     built.annotations.list_val = _marks()
     built.links = [_link(*other) for other in _OTHERS if other[1] != uid]
-    built.panels = _placed(parts)
+    built.panels = _place(parts)
     return built
 
 
@@ -80,12 +80,14 @@ def framed(
 def _variables(*, one_project: bool, projects: bool) -> list[VariableModel]:
     source = builders.DatasourceVariable("datasource").label("Prometheus").type("prometheus").build()
     env = _values("env", "Environment", f"label_values({metric_names.SLOTS}, env)")
-    node = _chosen(_values("instance", "Node", f'label_values({metric_names.SLOTS}{{env="$env"}}, instance)'))
+    node = _allow_several(_values("instance", "Node", f'label_values({metric_names.SLOTS}{{env="$env"}}, instance)'))
     project = _values("project", "Project", f'label_values({metric_names.BACKLOG}{{env="$env"}}, project)')
-    priority = _chosen(_values("priority", "Priority", f'label_values({metric_names.BACKLOG}{{env="$env"}}, priority)'))
+    priority = _allow_several(
+        _values("priority", "Priority", f'label_values({metric_names.BACKLOG}{{env="$env"}}, priority)')
+    )
     found = [source, env.build()]
     if projects:
-        found.append((project if one_project else _chosen(project)).build())
+        found.append((project if one_project else _allow_several(project)).build())
     return [*found, priority.build(), node.build()]
 
 
@@ -101,7 +103,7 @@ def _values(name: str, label: str, query: str) -> builders.QueryVariable:
     )
 
 
-def _chosen(variable: builders.QueryVariable) -> builders.QueryVariable:
+def _allow_several(variable: builders.QueryVariable) -> builders.QueryVariable:
     """Allow several values; initially all."""
     everything = VariableOption(selected=True, text="All", value="$__all")
     return variable.multi(True).include_all(True).all_value(".*").current(everything)
@@ -150,7 +152,7 @@ def _mark(name: str, expr: str, colour: str, text: str, title: str = "") -> Anno
 # ---- places
 
 
-def _placed(parts: tuple[Section, ...]) -> list[Panel | RowPanel]:
+def _place(parts: tuple[Section, ...]) -> list[Panel | RowPanel]:
     """Lay the panels out from the top, numbered from 1."""
     placed: list[Panel | RowPanel] = []
     y = 0

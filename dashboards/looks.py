@@ -63,7 +63,7 @@ def overrides(legend: str) -> list[DashboardFieldConfigSourceOverrides]:
     ]
 
 
-def dashed() -> list[DynamicConfigValue]:
+def dash_line() -> list[DynamicConfigValue]:
     return [
         DynamicConfigValue("custom.lineStyle", {"fill": "dash", "dash": [8, 8]}),
         DynamicConfigValue("custom.fillOpacity", 0),

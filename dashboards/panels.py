@@ -116,7 +116,7 @@ def course(
         for each in looks.overrides(line.legend):
             panel.with_override(each.matcher, each.properties)
         if line.dashed:
-            panel.override_by_query(ref, looks.dashed())
+            panel.override_by_query(ref, looks.dash_line())
     if stacked:
         panel.stacking(common.StackingConfig().group("A").mode(StackingMode.NORMAL))
     if steps:

@@ -14,12 +14,12 @@ PRIORITIES = 'priority=~"$priority"'
 
 def series(name: str, *matchers: str) -> str:
     """Select the series of the chosen nodes."""
-    return _selected(name, NODES, *matchers)
+    return _select(name, NODES, *matchers)
 
 
 def of_env(name: str, *matchers: str) -> str:
     """Select the series of all nodes, whichever are chosen. Results of recording rules belong to no node."""
-    return _selected(name, ENVIRONMENT, *matchers)
+    return _select(name, ENVIRONMENT, *matchers)
 
 
 def rate(name: str, *matchers: str) -> str:
@@ -31,23 +31,23 @@ def increase(name: str, *matchers: str, over: str = "$__range") -> str:
     return f"increase({series(name, *matchers)}[{over}])"
 
 
-def _selected(name: str, *matchers: str) -> str:
+def _select(name: str, *matchers: str) -> str:
     return f"{name}{{{','.join(matchers)}}}"
 
 
 def total(expr: str, *by: str) -> str:
-    return aggregated("sum", expr, *by)
+    return aggregate("sum", expr, *by)
 
 
 def most(expr: str, *by: str) -> str:
-    return aggregated("max", expr, *by)
+    return aggregate("max", expr, *by)
 
 
 def least(expr: str, *by: str) -> str:
-    return aggregated("min", expr, *by)
+    return aggregate("min", expr, *by)
 
 
-def aggregated(operator: str, expr: str, *by: str) -> str:
+def aggregate(operator: str, expr: str, *by: str) -> str:
     return f"{operator} by ({', '.join(by)}) ({expr})" if by else f"{operator}({expr})"
 
 
@@ -71,7 +71,7 @@ def in_each_span(name: str, *matchers: str) -> str:
     return increase(name, *matchers, over="$__interval")
 
 
-def named(expr: str) -> str:
+def add_node_name(expr: str) -> str:
     """Add the label `node`, which reads better than an address; `expr` has one series per instance."""
     return f"{expr} * on (env, instance) group_left (node) {series(metric_names.NODE)}"
 
@@ -81,7 +81,7 @@ def among(expr: str, few: str, *on: str) -> str:
     return f"{expr} and on ({', '.join(on)}) {few}"
 
 
-def capped(expr: str, cap: float) -> str:
+def clamp(expr: str, cap: float) -> str:
     return f"clamp_max({expr}, {cap})"
 
 

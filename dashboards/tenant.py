@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from evenlane.dashboards import looks, records
-from evenlane.dashboards.frame import Section, framed, shelf
+from evenlane.dashboards.frame import Section, build_dashboard, shelf
 from evenlane.dashboards.panels import GraphLine, bars, course, figure
 from evenlane.dashboards.queries import (
     COMPETES,
     PRIORITIES,
     PROJECTS,
-    capped,
+    clamp,
     in_each_span,
     least,
     most,
@@ -31,11 +31,11 @@ _MINE = (PROJECTS, PRIORITIES)
 
 
 def dashboard() -> Dashboard:
-    return framed(
+    return build_dashboard(
         "Tenant",
         "One project: backlog, age, rates, wait reasons, quota used, forecast. `evenlane why` says the same in words.",
         (
-            Section("", (shelf(4, *_now()),)),
+            Section("", (shelf(4, *_build_current()),)),
             Section("What waits, and for what", (shelf(8, *_backlog()), shelf(8, *_reasons()))),
             Section("Rates and quota", (shelf(8, *_rates()),)),
             Section("Time and share", (shelf(8, *_times()), shelf(8, *_slots()))),
@@ -45,7 +45,7 @@ def dashboard() -> Dashboard:
     )
 
 
-def _now() -> tuple[Panel, ...]:
+def _build_current() -> tuple[Panel, ...]:
     return (*_waits_now(), *_moves_now())
 
 
@@ -74,7 +74,7 @@ def _waits_now() -> tuple[Panel, ...]:
         figure(
             "Gone in",
             "When its backlog is gone at this rate; never means that more arrives than leaves, or a pause.",
-            or_zero(capped(most(series(metric_names.TIME_TO_EMPTY, *_MINE)), looks.FOR_EVER_S)),
+            or_zero(clamp(most(series(metric_names.TIME_TO_EMPTY, *_MINE)), looks.FOR_EVER_S)),
             unit="s",
             steps=((600, "yellow"), (3600, "red")),
             never=True,
@@ -140,7 +140,7 @@ def _backlog() -> tuple[Panel, ...]:
             "When the backlog of a priority is empty, at the rates of the last half minute; a line at one year means"
             " never.",
             GraphLine(
-                capped(most(series(metric_names.TIME_TO_EMPTY, *_MINE), "priority"), looks.FOR_EVER_S), "{{priority}}"
+                clamp(most(series(metric_names.TIME_TO_EMPTY, *_MINE), "priority"), looks.FOR_EVER_S), "{{priority}}"
             ),
             unit="s",
             log=True,

@@ -26,14 +26,14 @@ class Ageing:
         self._band = 0  # the lower band that had the last turn of theirs
 
     def choose(self, mask: int) -> int:
-        """The band whose turn it is; nothing changes until `taken`."""
+        """The band whose turn it is; nothing changes until `note_taken`."""
         lower = mask & (mask - 1)
         if not lower or self._debt + self.share < 1.0:
             return first(mask)
         after = lower >> (self._band + 1) << (self._band + 1)
         return first(after or lower)
 
-    def taken(self, mask: int, band: int) -> None:
+    def note_taken(self, mask: int, band: int) -> None:
         """A message of `band` was handed out while `mask` waited."""
         if mask & (mask - 1):
             self._debt += self.share

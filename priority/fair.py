@@ -106,11 +106,11 @@ class Line(Generic[F]):
         self._ticket += 1
         heappush(self.entries, self._entry(flow))
         if len(self.entries) > self._most:
-            self.entries[:] = [each for each in self.entries if self._counts(each)]
+            self.entries[:] = [each for each in self.entries if self._is_current(each)]
             heapify(self.entries)
             self._most = 2 * len(self.entries) + _FEW
 
-    def _counts(self, entry: tuple[int, int, F]) -> bool:
+    def _is_current(self, entry: tuple[int, int, F]) -> bool:
         _, ticket, flow = entry
         return flow.ticket == ticket and flow.entered is self
 
@@ -118,12 +118,12 @@ class Line(Generic[F]):
         flow.entered, flow.noted, flow.ticket = self, flow.start, self._ticket  # type: ignore[assignment]
         return flow.start, self._ticket, flow
 
-    def fell(self, flow: F) -> None:
+    def on_fall(self, flow: F) -> None:
         """A correction was in the flow's favour. If it exceeds a message's worth, the flow moves forward at once."""
         if flow.noted - flow.start > flow.mean * flow.scale:
             self._push(flow)
 
-    def charged(self, flow: F) -> None:
+    def on_charge(self, flow: F) -> None:
         """The flow's tag has grown; usually the flow is the first."""
         entries = self.entries
         if flow.line is self and entries[0][1] == flow.ticket:

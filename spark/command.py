@@ -79,9 +79,9 @@ def report(
 
     setup(settings.log_format, settings.log_level)
     _quiet_wire()
-    from evenlane.spark.installed import missing
+    from evenlane.spark.installed import find_missing
 
-    if (why := missing()) is not None:
+    if (why := find_missing()) is not None:
         raise EvenlaneError(why)
     from evenlane.spark.jobs.report import ReportRequest, ask, check
 
@@ -92,9 +92,9 @@ def report(
     )  # fmt: skip
     check(wanted)
     ask(wanted)
-    priorities, topics = _asked(given)
+    priorities, topics = _read_request(given)
     _check_targets(wanted.targets, priorities)
-    written = _made(wanted._replace(topics=topics), master)
+    written = _make_report(wanted._replace(topics=topics), master)
     content = written.document
     late = sum(tenant["late"] for tenant in content["tenants"])
     if as_json:
@@ -103,11 +103,11 @@ def report(
         return
     for name in written.files:
         print(out / name)  # noqa: T201
-    tenants, quotas = _counted(content["tenants"], "tenant"), _counted(content["quotas"], "quota")
+    tenants, quotas = _format_count(content["tenants"], "tenant"), _format_count(content["quotas"], "quota")
     print(f"{tenants}, {late:,} late, {quotas} to change")  # noqa: T201
 
 
-def _counted(things: Sized, word: str) -> str:
+def _format_count(things: Sized, word: str) -> str:
     count = len(things)
     return f"{count:,} {word}" if count == 1 else f"{count:,} {word}s"
 
@@ -118,7 +118,7 @@ def _quiet_wire() -> None:
     logging.getLogger().addFilter(lambda record: not record.getMessage().endswith("while sending command."))
 
 
-def _made(wanted: ReportRequest, master: str | None) -> ReportFiles:
+def _make_report(wanted: ReportRequest, master: str | None) -> ReportFiles:
     from evenlane.engine.cli.progress import ProgressDisplay
     from evenlane.spark.jobs.report import write
     from evenlane.spark.session import session
@@ -172,19 +172,19 @@ def _duration(text: str) -> float:
         raise ConfigError(f"--targets: {error}") from None
 
 
-def _asked(given: CommonOptions) -> tuple[Sequence[str], dict[str, dict[str, Any]] | None]:
+def _read_request(given: CommonOptions) -> tuple[Sequence[str], dict[str, dict[str, Any]] | None]:
     """Return the priorities, and the topics' specs: a recommended quota changes only their `qps`. Topics are None if
     etcd can't be reached; priorities are empty then, or if etcd doesn't know the environment.
     """
     import msgspec
 
-    from evenlane.engine.cli.topics.session import asked
+    from evenlane.engine.cli.topics.session import run_with_topics
 
     async def work(topics: TopicClient) -> tuple[Sequence[str], list[TopicStatus]]:
         return topics.priorities, await topics.all()
 
     try:
-        priorities, found = asked(given, work)
+        priorities, found = run_with_topics(given, work)
     except EvenlaneError as error:
         print(f"quotas.json is left out, as it holds whole topics: {error}", file=sys.stderr)  # noqa: T201
         return (), None

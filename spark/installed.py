@@ -7,7 +7,7 @@ from importlib.util import find_spec
 _NEEDED = ("pyspark", "pyarrow")  # PySpark doesn't depend on PyArrow, and misses it only in the middle of its work
 
 
-def missing() -> str | None:
+def find_missing() -> str | None:
     """Return a sentence on missing packages and their installation; None if none is missing."""
     lacking = [name for name in _NEEDED if find_spec(name) is None]
     if not lacking:

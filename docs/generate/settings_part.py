@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, get_type_hints
 from markup import joined, table
 
 from evenlane.engine.base.config.settings import CLUSTER_SETTINGS, Settings
-from evenlane.engine.base.durations import written
+from evenlane.engine.base.durations import format_duration
 from evenlane.engine.cluster.cluster_config import ClusterConfig
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ def _default(key: str, value: object) -> str:
         case list() | tuple():
             text = f"`{','.join(map(str, value))}`"
         case float() if key not in CLUSTER_SETTINGS:
-            text = f"`{written(value)}`"
+            text = f"`{format_duration(value)}`"
         case int() if key.endswith("budget"):
             text = _size(value)
         case int() | float():
@@ -101,9 +101,9 @@ def _allowed(parse: Any) -> str:
             return f"{_size(low)} to {_size(high)}"
         case "duration" | "zero_or_duration" | "whole_seconds":
             before = {"zero_or_duration": "0, or ", "whole_seconds": "whole seconds, "}.get(kind, "")
-            return f"{before}`{written(low)}` to `{written(high)}`"
+            return f"{before}`{format_duration(low)}` to `{format_duration(high)}`"
         case "choice":
             return ", ".join(f"`{each}`" for each in bounds["allowed"])
-        case "listed":
+        case "list_of":
             return f"{low} to {high} of {_allowed(bounds['parse_one'])}"
     return _ALLOWED[kind]

@@ -51,7 +51,7 @@ class AdminSession(NamedTuple):
 
 
 @asynccontextmanager
-async def reached(settings: Settings, project: str) -> AsyncIterator[AdminSession]:
+async def open_session(settings: Settings, project: str) -> AsyncIterator[AdminSession]:
     """Open a session. Raises InvalidName, ConfigError, Unreachable. Errors inside are translated as by
     `connections.translate_errors`.
     """
@@ -61,14 +61,14 @@ async def reached(settings: Settings, project: str) -> AsyncIterator[AdminSessio
         etcd = connections.etcd(settings)
         opened.push_async_callback(etcd.close)
         cluster_config = await read_config_or_defaults(etcd, settings.env)
-        accepted = await accepted_of(etcd, settings.env, project)
+        accepted = await read_accepted(etcd, settings.env, project)
         store = connections.store(settings, "evenlane backlog")
         await store.open()
         opened.push_async_callback(store.close)
         yield AdminSession(settings, project, etcd, store, cluster_config, accepted)
 
 
-async def accepted_of(etcd: Coordination, env: str, project: str) -> Accepted | None:
+async def read_accepted(etcd: Coordination, env: str, project: str) -> Accepted | None:
     """Return the accepted topic. A value that can't be read counts as none, as for the nodes."""
     found = await etcd.get(names.key(env, "accepted", project))
     try:

@@ -26,7 +26,7 @@ def parse_duration(value: str | float) -> float:
     """
     seconds = _seconds(value)
     if not math.isfinite(seconds) or not 0 <= seconds <= MAX_SECONDS:
-        raise ConfigError(f"{_shown(value)} is not a duration between 0 and 36500d")
+        raise ConfigError(f"{_format_value(value)} is not a duration between 0 and 36500d")
     return seconds
 
 
@@ -36,10 +36,12 @@ def _seconds(value: str | float) -> float:
             return float(match[1]) * _UNITS[match[2]]
         case int() | float() if not isinstance(value, bool):
             return float(min(value, MAX_SECONDS + 1)) if value > 0 else float(max(value, -1))
-    raise ConfigError(f"{_shown(value)} is not a duration: write 500ms, 5s, 10m, 2h or 3d, or a number of seconds")
+    raise ConfigError(
+        f"{_format_value(value)} is not a duration: write 500ms, 5s, 10m, 2h or 3d, or a number of seconds"
+    )
 
 
-def written(seconds: float) -> str:
+def format_duration(seconds: float) -> str:
     """Format a duration in the largest unit that gives a whole number, as `parse_duration` reads it: `90s`, `30d`."""
     for unit in ("d", "h", "m"):
         count = seconds / _UNITS[unit]
@@ -57,15 +59,15 @@ def parse_instant(text: str) -> int:
     match = _INSTANT.fullmatch(text.strip()) if isinstance(text, str) else None
     if match is None:
         raise ConfigError(
-            f"{_shown(text)} is not an RFC 3339 time: write 2026-01-31T08:00:00Z or 2026-01-31T08:00:00+01:00"
+            f"{_format_value(text)} is not an RFC 3339 time: write 2026-01-31T08:00:00Z or 2026-01-31T08:00:00+01:00"
         )
     day, clock, fraction, offset = match.groups()
     try:
         moment = datetime.fromisoformat(f"{day}T{clock}{offset.upper()}").astimezone(UTC)
     except (ValueError, OverflowError) as error:
-        raise ConfigError(f"{_shown(text)} is not a time that exists: {error}") from None
+        raise ConfigError(f"{_format_value(text)} is not a time that exists: {error}") from None
     if not _FIRST_YEAR <= moment.year <= _LAST_YEAR:
-        raise ConfigError(f"{_shown(text)} is not a time between 1970 and 2261")
+        raise ConfigError(f"{_format_value(text)} is not a time between 1970 and 2261")
     return int(moment.timestamp()) * _SECOND + int((fraction or "").ljust(9, "0"))
 
 
@@ -79,7 +81,7 @@ def parse_past(text: str, now: int) -> int:
         return parse_instant(text)
     except ConfigError:
         raise ConfigError(
-            f"{_shown(text)} is neither a time such as 2026-01-31T08:00:00Z nor how long ago, such as 6h"
+            f"{_format_value(text)} is neither a time such as 2026-01-31T08:00:00Z nor how long ago, such as 6h"
         ) from None
 
 
@@ -88,6 +90,6 @@ def instant(unix_ns: int) -> str:
     return datetime.fromtimestamp(unix_ns / _SECOND, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-def _shown(value: object) -> str:
+def _format_value(value: object) -> str:
     text = repr(value)
     return text if len(text) <= 80 else f"{text[:77]}..."

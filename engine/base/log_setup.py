@@ -49,7 +49,7 @@ def setup(log_format: LogFormat = "auto", level: LogLevel = "info") -> None:
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     console = log_format == "console" or (log_format == "auto" and sys.stderr.isatty())
     threshold = logging.getLevelNamesMapping()[level.upper()]
-    shared = _shared_processors()
+    shared = _build_processors()
     structlog.configure(
         processors=[*shared, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
         wrapper_class=structlog.make_filtering_bound_logger(threshold),
@@ -65,7 +65,7 @@ def to_stderr() -> None:
         structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
 
 
-def _shared_processors() -> list[Processor]:
+def _build_processors() -> list[Processor]:
     return [
         structlog.contextvars.merge_contextvars,
         structlog.stdlib.add_log_level,
@@ -81,7 +81,7 @@ def _formatter(shared: list[Processor], *, console: bool) -> logging.Formatter:
         render = [_discreet, structlog.dev.ConsoleRenderer(colors=colors, exception_formatter=plain)]
     else:
         json = structlog.processors.JSONRenderer(default=str)
-        render = [_discreet, _in_reading_order, json]
+        render = [_discreet, _sort_fields, json]
     return structlog.stdlib.ProcessorFormatter(
         foreign_pre_chain=[*shared, structlog.stdlib.add_logger_name, structlog.stdlib.ExtraAdder(), _cause],
         processors=[
@@ -101,7 +101,7 @@ def _discreet(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDi
     return event
 
 
-def _in_reading_order(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
+def _sort_fields(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
     first = {key: event.pop(key) for key in ("timestamp", "level", "event") if key in event}
     return first | dict(event)
 

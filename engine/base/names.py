@@ -32,7 +32,7 @@ BUSY = LaneId("busy", 0)
 """The stream of in-flight records."""
 
 
-def _checked(pattern: re.Pattern[str], what: str, value: str, rule: str) -> str:
+def _check(pattern: re.Pattern[str], what: str, value: str, rule: str) -> str:
     if not isinstance(value, str) or not pattern.fullmatch(value):
         shown = repr(value) if len(str(value)) <= 80 else f"{str(value)[:77]!r}..."
         raise InvalidName(f"{what} {shown} is not valid: {rule}")
@@ -40,7 +40,7 @@ def _checked(pattern: re.Pattern[str], what: str, value: str, rule: str) -> str:
 
 
 def check_project(name: str) -> str:
-    return _checked(_PROJECT, "project", name, "1 to 64 letters, digits, '_' or '-', the first a letter or digit")
+    return _check(_PROJECT, "project", name, "1 to 64 letters, digits, '_' or '-', the first a letter or digit")
 
 
 def is_project(name: str) -> bool:
@@ -52,23 +52,23 @@ def is_node(name: str) -> bool:
 
 
 def check_env(name: str) -> str:
-    return _checked(_PLAIN, "environment", name, "1 to 64 letters, digits or '-', the first a letter or digit")
+    return _check(_PLAIN, "environment", name, "1 to 64 letters, digits or '-', the first a letter or digit")
 
 
 def check_priority_name(name: str) -> str:
-    return _checked(_PLAIN, "priority", name, "1 to 64 letters, digits or '-', the first a letter or digit")
+    return _check(_PLAIN, "priority", name, "1 to 64 letters, digits or '-', the first a letter or digit")
 
 
 def check_node(name: str) -> str:
-    return _checked(_NODE, "node", name, "1 to 128 letters, digits, '.', '_' or '-', the first a letter or digit")
+    return _check(_NODE, "node", name, "1 to 128 letters, digits, '.', '_' or '-', the first a letter or digit")
 
 
 def check_id(value: str) -> str:
-    return _checked(_ID, "id", value, "1 to 200 printable ASCII characters without spaces")
+    return _check(_ID, "id", value, "1 to 200 printable ASCII characters without spaces")
 
 
 def check_key(value: str) -> str:
-    return _checked(_KEY, "key", value, "1 to 256 characters, none of them a control character")
+    return _check(_KEY, "key", value, "1 to 256 characters, none of them a control character")
 
 
 def is_key(value: str) -> bool:

@@ -18,10 +18,10 @@ def context(of: str, ca: str | None, cert: str | None, key: str | None) -> ssl.S
     """
     if ca is None and cert is None:
         return None
-    with _naming(f"{of}_ca: {ca} contains no readable certificates in PEM"):
+    with _translate_errors(f"{of}_ca: {ca} contains no readable certificates in PEM"):
         made = ssl.create_default_context(cafile=ca)
     if cert is not None:
-        with _naming(f"{of}_cert and {of}_key: {cert} and {key} are not a certificate and its key in PEM"):
+        with _translate_errors(f"{of}_cert and {of}_key: {cert} and {key} are not a certificate and its key in PEM"):
             made.load_cert_chain(cert, key, password=_no_password)
     return made
 
@@ -31,7 +31,7 @@ def _no_password() -> str:
 
 
 @contextmanager
-def _naming(what: str) -> Iterator[None]:
+def _translate_errors(what: str) -> Iterator[None]:
     try:
         yield
     except (OSError, ValueError) as error:

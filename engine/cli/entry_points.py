@@ -46,7 +46,7 @@ class RootGroup(CommandGroup):
         if self._has_all:
             return
         self._has_all = True
-        more = {name: _loaded(name, value) for name, value in found().items() if name not in self.commands}
+        more = {name: _load(name, value) for name, value in found().items() if name not in self.commands}
         own = list(self.commands.items())
         place = [name for name, _ in own].index(_BEFORE)
         self.commands = dict([*own[:place], *more.items(), *own[place:]])
@@ -59,12 +59,12 @@ def found() -> dict[str, str]:
     """
     commands: dict[str, str] = {}
     for folder in dict.fromkeys(sys.path):
-        for name, value in _in_folder(folder or "."):
+        for name, value in _scan_folder(folder or "."):
             commands.setdefault(name, value)
     return commands
 
 
-def _in_folder(folder: str) -> Iterator[tuple[str, str]]:
+def _scan_folder(folder: str) -> Iterator[tuple[str, str]]:
     try:
         distributions = sorted(entry for entry in os.listdir(folder) if entry.endswith(".dist-info"))  # noqa: PTH208
     except OSError:  # the folder doesn't exist, or is an archive
@@ -74,10 +74,10 @@ def _in_folder(folder: str) -> Iterator[tuple[str, str]]:
             text = Path(folder, distribution, "entry_points.txt").read_text(encoding="utf-8")
         except (OSError, ValueError):
             continue
-        yield from _in_section(text)
+        yield from _parse_section(text)
 
 
-def _in_section(text: str) -> Iterator[tuple[str, str]]:
+def _parse_section(text: str) -> Iterator[tuple[str, str]]:
     """Yield the entries of our group, in the format of the entry points specification."""
     section = ""
     for line in map(str.strip, text.splitlines()):
@@ -88,7 +88,7 @@ def _in_section(text: str) -> Iterator[tuple[str, str]]:
             yield name.strip(), value.partition("[")[0].strip()
 
 
-def _loaded(name: str, value: str) -> Any:
+def _load(name: str, value: str) -> Any:
     module, _, attribute = value.partition(":")
     try:
         target = reduce(getattr, attribute.split("."), import_module(module))

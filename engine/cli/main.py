@@ -61,10 +61,12 @@ def main() -> None:
 def run(arguments: Sequence[str]) -> int:
     """Run one command line. Returns the exit code."""
     options = arguments[: arguments.index("--")] if "--" in arguments else arguments
-    return ended(lambda: app(list(arguments), prog_name="evenlane", standalone_mode=False), debug="--debug" in options)
+    return run_reported(
+        lambda: app(list(arguments), prog_name="evenlane", standalone_mode=False), debug="--debug" in options
+    )
 
 
-def ended(command: Callable[[], object], *, debug: bool) -> int:
+def run_reported(command: Callable[[], object], *, debug: bool) -> int:
     """Run the command and report its errors. Returns the exit code."""
     try:
         code = command()

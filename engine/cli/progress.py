@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from time import monotonic
 from typing import TYPE_CHECKING, Self, TextIO
 
-from evenlane.engine.base.plural import counted
+from evenlane.engine.base.plural import format_count
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -99,8 +99,8 @@ class ProgressDisplay:
         if not self._unit:
             return f"{self._done:.0%}" if self._done else ""
         if self._total is None:
-            return counted(self._done, self._unit) if self._done else ""
-        return f"{self._done:,.0f} of {counted(self._total, self._unit)}"
+            return format_count(self._done, self._unit) if self._done else ""
+        return f"{self._done:,.0f} of {format_count(self._total, self._unit)}"
 
     def _update(self) -> None:
         if self._bar is not None:

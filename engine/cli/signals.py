@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-async def until_signal(work: Coroutine[Any, Any, T], *numbers: signal.Signals) -> T:
+async def run_until_signal(work: Coroutine[Any, Any, T], *numbers: signal.Signals) -> T:
     """Return the result of `work`, which one of these signals cancels. Raises Exit with 128 + the signal after that.
 
     An ignored signal stays ignored: `nohup` ignores SIGHUP.

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from evenlane.engine.base import names
 from evenlane.engine.errors import ConfigError, EvenlaneError, InvalidName
 from evenlane.quota.topics.fields import number, optional, whole
-from evenlane.quota.topics.strict_json import TopicError, read_object, shown, write_object
+from evenlane.quota.topics.strict_json import TopicError, format_value, read_object, write_object
 from evenlane.ring.coordination.ports import Absent, PutKey
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ def _read(raw: bytes, key: str) -> ClusterConfig:
 def _decode(values: Mapping[str, object]) -> ClusterConfig:
     for name in values:
         if name not in _RULES:
-            raise ConfigError(f"{shown(name)} is not a setting of a cluster: they are {', '.join(_RULES)}")
+            raise ConfigError(f"{format_value(name)} is not a setting of a cluster: they are {', '.join(_RULES)}")
     try:
         made = ClusterConfig(**{name: _RULES[name](name, value) for name, value in values.items()})
     except TopicError as error:
@@ -94,12 +94,12 @@ def _decode(values: Mapping[str, object]) -> ClusterConfig:
 
 
 def _plain(value: object) -> str:
-    return ",".join(value) if isinstance(value, tuple) else shown(value)
+    return ",".join(value) if isinstance(value, tuple) else format_value(value)
 
 
 def _priorities(field: str, value: object) -> tuple[str, ...]:
     if not isinstance(value, (list, tuple)) or not 1 <= len(value) <= _MOST_PRIORITIES:
-        raise TopicError(field, f"must be 1 to {_MOST_PRIORITIES} names, not {shown(value)}")
+        raise TopicError(field, f"must be 1 to {_MOST_PRIORITIES} names, not {format_value(value)}")
     try:
         listed = tuple(map(names.check_priority_name, value))
     except InvalidName as error:

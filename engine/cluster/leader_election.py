@@ -93,7 +93,7 @@ class LeaderElection:
     async def _run(self) -> None:
         while True:
             try:
-                await self._lead(await self._elected())
+                await self._lead(await self._wait_for_election())
             except CoordinationError as error:
                 _log.info("stands for election again", node=self._holder, reason=str(error))
             except Exception:  # noqa: BLE001 - whatever it was, it must not end the elections
@@ -102,7 +102,7 @@ class LeaderElection:
                 await self._give_up_lease()
             await asyncio.sleep(_PAUSE_S)
 
-    async def _elected(self) -> int:
+    async def _wait_for_election(self) -> int:
         """Wait until the key belongs to this process; return its epoch."""
         watch = self._coordination.watch(self.key)
         try:
@@ -110,7 +110,7 @@ class LeaderElection:
                 if epoch := self._ours_already(update):
                     return epoch
                 self._note_detached(update)
-                if self._created_at(update) == 0 and (epoch := await self._try()):
+                if self._read_created_at(update) == 0 and (epoch := await self._try()):
                     return epoch
             raise CoordinationError("the connection has been closed")
         finally:
@@ -140,7 +140,7 @@ class LeaderElection:
     async def _try(self) -> int:
         """Try to create the leader key. Return the epoch, or 0 if another process was quicker."""
         self._granted = asyncio.get_running_loop().time()
-        self._lease = await self._some_lease()
+        self._lease = await self._get_lease()
         result = await self._coordination.txn([Absent(self.key)], [PutKey(self.key, self._value(), self._lease)])
         if result.succeeded:
             return result.revision
@@ -150,7 +150,7 @@ class LeaderElection:
     def _value(self) -> bytes:
         return write_object({"id": self._holder, "since": datetime.now(UTC).isoformat(timespec="milliseconds")})
 
-    async def _some_lease(self) -> int:
+    async def _get_lease(self) -> int:
         if self._node_lease is None:
             return await self._coordination.grant(self._ttl_s)
         while not (lease := self._node_lease()):  # noqa: ASYNC110 - a node that rejoins sends no notification
@@ -160,7 +160,9 @@ class LeaderElection:
     async def _lead(self, epoch: int) -> None:
         _log.info("leads", node=self._holder, epoch=epoch)
         self.leading.set()
-        parts = [asyncio.ensure_future(part) for part in (self._renew(), self._lost(epoch), self._serve(epoch))]
+        parts = [
+            asyncio.ensure_future(part) for part in (self._renew(), self._wait_for_loss(epoch), self._serve(epoch))
+        ]
         try:
             ended, _ = await asyncio.wait(parts, return_when=asyncio.FIRST_COMPLETED)
             for part in ended:
@@ -174,7 +176,7 @@ class LeaderElection:
 
     async def _renew(self) -> None:
         """Return when the lease is gone or can no longer be trusted. With `node_lease`, never return: the node
-        keeps that lease, and `_lost` notices its end.
+        keeps that lease, and `_wait_for_loss` notices its end.
         """
         if self._node_lease is not None:
             await asyncio.get_running_loop().create_future()
@@ -191,7 +193,7 @@ class LeaderElection:
                 pause = min(_PAUSE_S, pause)
                 _log.info("the leader's lease was not renewed", reason=str(error))
 
-    async def _lost(self, epoch: int) -> None:
+    async def _wait_for_loss(self, epoch: int) -> None:
         """Return when the key no longer belongs to this process. A key that was put under no lease is attached to ours
         again.
 
@@ -201,7 +203,7 @@ class LeaderElection:
         try:
             async for update in watch:
                 item = self._item(update)
-                if self._created_at(update) not in (epoch, None):
+                if self._read_created_at(update) not in (epoch, None):
                     return
                 if item is not None and item.lease not in (0, self._lease):
                     return
@@ -231,7 +233,7 @@ class LeaderElection:
         items = update.items if isinstance(update, Listing) else (update.item,)
         return next((item for item in items if item.key == self.key), None)
 
-    def _created_at(self, update: Listing | Event) -> int | None:
+    def _read_created_at(self, update: Listing | Event) -> int | None:
         """Return the leader key's create-revision, 0 if there is no key, None if the update is about another key."""
         item = self._item(update)
         if item is None:

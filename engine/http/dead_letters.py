@@ -103,7 +103,7 @@ class DeadLetterRoutes:
         replay = asyncio.create_task(self._replay(project, sequence), name=f"replay of {project}")
         self._replays[project] = replay
         self._ends.pop(project, None)
-        replay.add_done_callback(lambda _: self._ended(project))
+        replay.add_done_callback(lambda _: self._on_end(project))
         await asyncio.wait([replay], timeout=self._soon_s)
         if replay.done():
             return _outcome(project, replay.result())
@@ -121,7 +121,7 @@ class DeadLetterRoutes:
             self._progress[project] = progress
 
         _log.info("dead letters are replayed by HTTP", project=project, sequence=sequence or "all")
-        async with self._opened() as dead_letters:
+        async with self._open() as dead_letters:
             done = await dead_letters.replay(project, sequence, on_progress=on_progress)
         _log.info(
             "dead letters were replayed by HTTP",
@@ -129,7 +129,7 @@ class DeadLetterRoutes:
         )  # fmt: skip
         return done
 
-    def _ended(self, project: str) -> None:
+    def _on_end(self, project: str) -> None:
         """Keep the result for later lists: after a long replay, its request has already been answered."""
         replay, progress = self._replays.pop(project), self._progress.pop(project, None)
         if replay.cancelled():
@@ -139,7 +139,7 @@ class DeadLetterRoutes:
             end = _outcome(project, replay.result())
         else:
             end = _outcome(
-                project, ReplayResult(progress.replayed if progress is not None else 0, [], _why(project, error))
+                project, ReplayResult(progress.replayed if progress is not None else 0, [], _explain(project, error))
             )
         self._ends[project] = end
         if len(self._ends) > _ENDS_KEPT:
@@ -149,17 +149,17 @@ class DeadLetterRoutes:
     async def _read(self) -> AsyncIterator[DeadLetterClient]:
         if self._asking.locked():
             raise EvenlaneError(f"{_AT_ONCE} requests are already reading dead letters: try again in a second")
-        async with self._asking, self._opened() as dead_letters:
+        async with self._asking, self._open() as dead_letters:
             yield dead_letters
 
     @asynccontextmanager
-    async def _opened(self) -> AsyncIterator[DeadLetterClient]:
+    async def _open(self) -> AsyncIterator[DeadLetterClient]:
         with connections.translate_errors():
             async with opened(self._settings) as dead_letters:
                 yield dead_letters
 
 
-def _why(project: str, error: BaseException) -> str:
+def _explain(project: str, error: BaseException) -> str:
     """Return one sentence. A defect is logged with all details."""
     if isinstance(error, EvenlaneError):
         _log.warning("dead letters could not be replayed", project=project, reason=str(error))

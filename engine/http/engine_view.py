@@ -57,13 +57,13 @@ class EngineView:
         if view.node is None or view.standing is None:
             return Readiness(view.id, not_ready=view.troubles.not_ready or _NOT_JOINED)
         partitions, generation = view.standing
-        return Readiness(view.id, partitions, generation, await self._not_ready())
+        return Readiness(view.id, partitions, generation, await self._explain_not_ready())
 
-    async def _not_ready(self) -> str:
+    async def _explain_not_ready(self) -> str:
         view = self._view
         if view.is_stopping:
             return "it is shutting down: it is draining"
-        if (missing := await self._probe.missing()) or view.node is None:
+        if (missing := await self._probe.find_missing()) or view.node is None:
             return missing or view.troubles.not_ready or "it is rejoining the cluster"
         if now_ns() >= view.node.trusted_until:
             return "its lease in etcd isn't renewed"

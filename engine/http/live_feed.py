@@ -72,7 +72,7 @@ class Viewer:
     async def _was(self) -> FeedUpdate:
         """Build the history event, and release the history, which becomes outdated while the viewer stays."""
         before, self._before = self._before, RecentHistory()
-        return await asyncio.to_thread(_past, before)
+        return await asyncio.to_thread(_build_past, before)
 
 
 class _Found(NamedTuple):
@@ -98,7 +98,7 @@ class LiveFeed:
         self._overview, self._every_s, self._most_viewers = overview, every_s, most_viewers
         self._history = RecentHistory()
         self._viewers: set[Viewer] = set()
-        self._shared = SingleFlight(self._looked, fresh_ns=fresh_ns)
+        self._shared = SingleFlight(self._sample, fresh_ns=fresh_ns)
         self._last: FeedUpdate | None = None
         self._watching: asyncio.Task[None] | None = None
         self._closed = False
@@ -116,11 +116,11 @@ class LiveFeed:
         if self._watching is None:
             self._last = None
             self._watching = asyncio.create_task(self._watch(), name="watching")
-        viewer = Viewer(self._history.copy(), self._last, self._left)
+        viewer = Viewer(self._history.copy(), self._last, self._on_leave)
         self._viewers.add(viewer)
         return viewer
 
-    def _left(self, viewer: Viewer) -> None:
+    def _on_leave(self, viewer: Viewer) -> None:
         self._viewers.discard(viewer)
         if not self._viewers and self._watching is not None:
             self._watching.cancel()
@@ -151,26 +151,26 @@ class LiveFeed:
             _log.exception("the cluster could not be looked at")
             return _trouble("the node could not get an overview of the cluster: see its log")
 
-    async def _looked(self) -> _Found:
+    async def _sample(self) -> _Found:
         document = await self._overview()
         self._history.add(document, time.time_ns())
         return await asyncio.to_thread(_found, document)
 
 
 def _found(document: dict[str, Any]) -> _Found:
-    body = _written(document)
+    body = _encode(document)
     return _Found(body, _update("overview", body))
 
 
-def _past(before: RecentHistory) -> FeedUpdate:
-    return _update("history", _written(before.document()))
+def _build_past(before: RecentHistory) -> FeedUpdate:
+    return _update("history", _encode(before.document()))
 
 
 def _trouble(sentence: str) -> FeedUpdate:
-    return _update("trouble", _written({"error": sentence}))
+    return _update("trouble", _encode({"error": sentence}))
 
 
-def _written(document: object) -> bytes:
+def _encode(document: object) -> bytes:
     return msgspec.json.encode(document)
 
 

@@ -28,17 +28,17 @@ class Readiness:
     not_ready: str = ""
 
     @property
-    def ready(self) -> bool:
+    def is_ready(self) -> bool:
         return not self.not_ready
 
     def document(self) -> dict[str, Any]:
         document = {
-            "ready": self.ready,
+            "ready": self.is_ready,
             "node": self.node,
             "partitions": self.partitions,
             "generation": self.generation,
         }
-        return document if self.ready else {**document, "error": self.not_ready}
+        return document if self.is_ready else {**document, "error": self.not_ready}
 
 
 class Probe:
@@ -55,15 +55,17 @@ class Probe:
         self._asking = asyncio.Lock()
         self._found, self._at = "", 0
 
-    async def missing(self) -> str:
+    async def find_missing(self) -> str:
         """Return which servers don't answer, in one sentence; empty if both do."""
         async with self._asking:
             if not self._at or now_ns() - self._at >= _FRESH_NS:
-                missing = await asyncio.gather(*(self._missing(name, probe) for name, probe in self._probes.items()))
+                missing = await asyncio.gather(
+                    *(self._find_missing(name, probe) for name, probe in self._probes.items())
+                )
                 self._found, self._at = "; ".join(filter(None, missing)), now_ns()
             return self._found
 
-    async def _missing(self, server: str, probe: Callable[[], Awaitable[object]]) -> str:
+    async def _find_missing(self, server: str, probe: Callable[[], Awaitable[object]]) -> str:
         try:
             async with asyncio.timeout(self._within_s):
                 await probe()

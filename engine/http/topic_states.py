@@ -24,7 +24,7 @@ async def change_state(coordination: Coordination, env: str, project: str, state
     with connections.translate_errors():
         topic_client = TopicClient(coordination, env, await read_config_or_defaults(coordination, env), by)
         status = await set_paused(topic_client, project, state, f"topics {VERBS[state]}")
-    _log.info("a topic was changed by HTTP", project=project, state=state, accepted=status.accepted)
+    _log.info("a topic was changed by HTTP", project=project, state=state, accepted=status.is_accepted)
     _check(status)
     return status.document()
 
@@ -33,7 +33,7 @@ def _check(status: TopicStatus) -> None:
     """Raise EvenlaneError if the written spec isn't in effect."""
     if status.problem is not None or status.damage is not None:
         raise InvalidTopic(f"the spec of topic {status.project} can't be accepted: {status.reason}")
-    if not status.accepted:
+    if not status.is_accepted:
         raise EvenlaneError(
             f"the change of topic {status.project} is written, but the leader has not accepted it yet: look again in"
             " a moment"

@@ -113,8 +113,8 @@ class Dispatcher:
         queue = message.queue
         while (
             queue.ready
-            and not (message.suspect or _is_suspect(queue.ready[0]))
-            and (grant := self._scheduler.again(queue, now)) is not None
+            and not (message.is_suspect or _is_suspect(queue.ready[0]))
+            and (grant := self._scheduler.grant_again(queue, now)) is not None
         ):
             another = self._hand_out(grant, now)
             if another is not None:
@@ -137,7 +137,7 @@ class Dispatcher:
     def _next_turn(self) -> None:
         self._gone = 0
         aside, self._aside = self._aside, []
-        self._ready.all_ready(aside)
+        self._ready.add_all(aside)
         self._signal.notify()
 
     def _hand_out(self, grant: Grant[Queue], now: int) -> Message | None:
@@ -152,7 +152,7 @@ class Dispatcher:
         self._limits.held -= size
         queue.ready_bytes -= size
         if self._memory.starved:
-            self._memory.freed()
+            self._memory.wake_reads()
         if queue.behind and len(ready) < rules.low and not queue.loading:
             self._reader.want(queue)
         mark, recorded = 0, False
@@ -163,7 +163,7 @@ class Dispatcher:
                 self._refuse(grant, now)
                 return None
         # Skipped for most messages: they are young, and have none of our headers.
-        if (special or 0 < rules.ttl <= now + self._clock.offset - at) and self._ends_here(grant, entry, now):
+        if (special or 0 < rules.ttl <= now + self._clock.offset - at) and self._must_end(grant, entry, now):
             self._refuse(grant, now)
             return None
         grant.commit(now)
@@ -172,7 +172,7 @@ class Dispatcher:
         message = Message(entry, queue, self._env, self._id, now, mark)
         if recorded:
             message.recorded = True
-            if message.suspect:
+            if message.is_suspect:
                 _log.warning("a process died with this message in flight: it is tried again", **message_fields(message))
         return message
 
@@ -191,26 +191,26 @@ class Dispatcher:
             self._eligibility.free(queue, place)
             return True
         if self._eligibility.defer(queue, entry, mark, now, recorded=recorded):
-            if self._eligibility.suspends(queue):
+            if self._eligibility.should_suspend(queue):
                 self._memory.unload(queue, now)
             return True
-        if not self._eligibility.killed_too_often(queue, entry, mark):
+        if not self._eligibility.has_killed_too_often(queue, entry, mark):
             return False
         message = Message(entry, queue, self._env, self._id, now, one_less(mark))
         queue.stats.dead += 1
         death = DeadLetterReason(f"{_end_of_process(lane, sequence)} in attempt {message.attempt}", "")
         _log.warning("a message has killed its process: it goes to the dead letters", **message_fields(message))
-        self._failures.dead(message, death, fall_back=False)
+        self._failures.dead_letter(message, death, fall_back=False)
         return True
 
-    def _ends_here(self, grant: Grant[Queue], entry: Entry, now: int) -> bool:
+    def _must_end(self, grant: Grant[Queue], entry: Entry, now: int) -> bool:
         """Whether the message ends without a handler: it has expired, or its expiry header is invalid."""
         queue = grant.queue
         if entry[6] and (refused := refusals(entry[3])):
             mark = entry[0].marks.of.get(entry[1], 0)
             message = Message(entry, queue, self._env, self._id, now, mark)
             for refusal in refused:
-                self._failure_log.refused(message, refusal)
+                self._failure_log.log_refusal(message, refusal)
             if refused[0].fatal:
                 self._bury(grant, entry, str(refused[0]), now)
                 return True
@@ -238,12 +238,12 @@ class Dispatcher:
         """
         queue = grant.queue
         grant.commit(now)
-        self._scheduler.done(queue, now, 0)
+        self._scheduler.finish(queue, now, 0)
         queue.stats.dead += 1
         mark = entry[0].marks.of.get(entry[1], 0)
         message = Message(entry, queue, self._env, self._id, now_ns(), mark)
         message.recorded = _is_recorded(queue, entry, mark)
-        if not self._failures.dead(message, DeadLetterReason(reason, "")):
+        if not self._failures.dead_letter(message, DeadLetterReason(reason, "")):
             self._eligibility.forgo(MessageRef(entry[0], entry[1]))
 
 

@@ -39,12 +39,12 @@ class Node(NodeParts):
             asyncio.create_task(self.owned.turn_hours(), name="hours"),
         ]
         for task in [*self._tasks, self.settler.start(), *self.pool.start()]:
-            task.add_done_callback(self._part_ended)
+            task.add_done_callback(self._on_part_end)
 
     def _is_ending(self) -> bool:
         return self.dispatcher.stopped or (self._owner is not None and self._owner.cancelling() > 0)
 
-    def _part_ended(self, task: asyncio.Task[None]) -> None:
+    def _on_part_end(self, task: asyncio.Task[None]) -> None:
         """Stop the node if one of its parts has failed. That is a defect: better a node that ends and logs it than one
         that does nothing.
         """
@@ -115,13 +115,13 @@ class Node(NodeParts):
         """The messages that a handler has, or is about to get."""
         return [*self.workers.running, *self.gate.messages]
 
-    def handled_by(self, task: asyncio.Task[Any]) -> list[Message]:
+    def find_messages(self, task: asyncio.Task[Any]) -> list[Message]:
         """The messages whose handler or fallback runs in a task; empty if it runs none. Thread-safe."""
-        return self.workers.handled_by(task) or self.failures.falling_back(task)
+        return self.workers.find_messages(task) or self.failures.find_fallback(task)
 
-    def out(self, lane: Lane) -> set[int]:
+    def list_out(self, lane: Lane) -> set[int]:
         """The lane's messages that a handler has, or is about to get, or whose copy isn't acknowledged yet."""
-        return {*self.workers.running_of(lane), *self.gate.recorded_of(lane), *self.failures.pending_of(lane)}
+        return {*self.workers.list_running(lane), *self.gate.list_recorded(lane), *self.failures.list_pending(lane)}
 
     @property
     def partitions(self) -> Mapping[int, Partition]:
@@ -133,31 +133,31 @@ class Node(NodeParts):
         """The number of waiting messages known, on all partitions, delayed ones included."""
         return self.queues.backlog + sum(len(partition.later.delayed) for partition in self.partitions.values())
 
-    def topic_changed(self, project: str, topic: Topic | None) -> None:
+    def on_topic_change(self, project: str, topic: Topic | None) -> None:
         """Apply a topic's new rules at once, to the existing backlog, too (X4)."""
         self.queues.shares.configure(project)
         known = self.queues.of_project(project)
         if known and (before := known[0].rules.topic) is not None and (topic is None or topic.push != before.push):
             self.pauses.end(project)  # the pause was for the old endpoint
         self.queues.apply_topic(project, topic)
-        self.withheld.rules_changed(project)
+        self.withheld.on_rules_change(project)
 
     # ---- NodeEvents
 
-    def message_missing(self, queue: Queue, lane: Lane, sequence: int, generation: int) -> None:
+    def on_message_missing(self, queue: Queue, lane: Lane, sequence: int, generation: int) -> None:
         self.settlement.unread(queue, lane, sequence, generation)
 
-    def records_changed(self) -> None:
-        self.eligibility.records_changed()
+    def on_records_change(self) -> None:
+        self.eligibility.on_records_change()
         self.signal.notify()
 
-    def records_idle(self) -> None:
-        self.eligibility.no_more_recorded()
+    def on_records_idle(self) -> None:
+        self.eligibility.on_recorded_gone()
 
-    def stream_replaced(self, lane: FedLane) -> None:
+    def on_stream_replaced(self, lane: FedLane) -> None:
         self.owned.feed_again(lane)
 
-    def fenced(self, lane: Lane, reason: str) -> None:
+    def on_fenced(self, lane: Lane, reason: str) -> None:
         if not self.dispatcher.stopped:  # or each lane of a lost lease would log it
             _log.warning("fenced: a newer owner settles", **lane_fields(lane), reason=reason)
         self._on_fenced(f"it can't settle {lane.id.kind} {lane.id.partition} any more: {reason}")

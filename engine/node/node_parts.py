@@ -177,7 +177,7 @@ class NodeParts(NodeEvents, ABC):
             context, self.lanes, self._owned_numbers, self.queues, self.dirty, self.failures, self.workers,
             self.counters, self.clock, self._on_unreadable,
         )  # fmt: skip
-        self._renewal = TrustRenewal(self.trusted, self.owned, self.settler, self.signal, self._part_ended)
+        self._renewal = TrustRenewal(self.trusted, self.owned, self.settler, self.signal, self._on_part_end)
 
     def _build_dispatcher(self) -> None:
         self.dispatcher = Dispatcher(
@@ -191,7 +191,7 @@ class NodeParts(NodeEvents, ABC):
         reporter = AttemptReporter(self._completion, self.gate, self.scheduler, self.times)
         self.pool = WorkerPool(
             self.workers, source, self._calls, reporter, self.scheduler, self.times, self.trusted, self.signal,
-            self._is_ending, self._part_ended, self._threads_hang,
+            self._is_ending, self._on_part_end, self._threads_hang,
         )  # fmt: skip
 
     @abstractmethod
@@ -199,7 +199,7 @@ class NodeParts(NodeEvents, ABC):
         """Whether tasks may be cancelled: the node stops, or the task that runs it is being cancelled."""
 
     @abstractmethod
-    def _part_ended(self, task: asyncio.Task[None]) -> None:
+    def _on_part_end(self, task: asyncio.Task[None]) -> None:
         """Called when a task of a part has ended."""
 
     @abstractmethod

@@ -31,7 +31,7 @@ class WaitRules:
     ) -> None:
         self._scheduler = scheduler
         self._rules: tuple[Callable[[Queue, int], str | None], ...] = (
-            lambda queue, _: queues.withheld(queue.project),
+            lambda queue, _: queues.explain_withheld(queue.project),
             lambda queue, _: "paused" if queue.rules.asleep else None,
             lambda _, now: trust.wait_reason(now),
             lambda queue, _: lanes.wait_reason(queue),

@@ -46,7 +46,7 @@ class WorkSource:
         on the way.
         """
         gate, signal = self._gate, self._signal
-        if gate.held and (recorded := self._recorded(now)) is not None:
+        if gate.held and (recorded := self._take_recorded(now)) is not None:
             return recorded
         take, batched, workers = self._take, self._calls.is_batched, self._workers
         while not signal.exhausted and workers.busy + gate.held < self._slots:
@@ -63,7 +63,7 @@ class WorkSource:
         gate.flush()
         return None
 
-    def _recorded(self, now: int) -> list[Message] | None:
+    def _take_recorded(self, now: int) -> list[Message] | None:
         """The next unit of the gate that may start.
 
         All units return to their queues when the lease has lapsed or no record can be written. A single unit returns if
@@ -89,8 +89,8 @@ class WorkSource:
 
     def _return(self, messages: list[Message], now: int) -> None:
         for message in reversed(messages):
-            self._gate.left(message)
-            self._completion.not_started(message)
+            self._gate.remove(message)
+            self._completion.on_not_started(message)
         self._scheduler.refund(messages[0].queue, now, len(messages))
         self._signal.exhausted = False
 

@@ -45,9 +45,9 @@ class TopicAutoCreate:
 
     def is_hopeless(self, project: str) -> bool:
         """Whether a topic is known not to exist and not to be created. Doesn't wait."""
-        return self._making.is_hopeless(project) and self._asked_just_now(project)
+        return self._making.is_hopeless(project) and self._should_skip(project)
 
-    async def made(self, project: str, refusal: UnknownProject) -> None:
+    async def ensure_topic(self, project: str, refusal: UnknownProject) -> None:
         """Return when the project has a topic. Raises `refusal`, or another UnknownProject with more detail."""
         try:
             if not await self._has_one(project) and not await self._making.make(project):
@@ -65,7 +65,7 @@ class TopicAutoCreate:
         async with self._one:
             if project in self._accepted or self._topics.get(project) is not None:
                 return True
-            if self._asked_just_now(project):
+            if self._should_skip(project):
                 return False
             if await self._coordination.get(names.key(self._env, "accepted", project)) is not None:
                 self._accepted.add(project)
@@ -73,7 +73,7 @@ class TopicAutoCreate:
             self._had_none[project] = monotonic()
             return False
 
-    def _asked_just_now(self, project: str) -> bool:
+    def _should_skip(self, project: str) -> bool:
         """Whether to skip the request: this project was asked for recently, etcd didn't answer, or too many projects
         were asked for.
         """

@@ -37,7 +37,7 @@ class LocalPuts:
         self._began = 0.0
         self.count = 0
 
-    def stored(self, sequence: int, now: float) -> None:
+    def add(self, sequence: int, now: float) -> None:
         self.count += 1
         steps = self._steps
         if steps and now - self._began < _STEP_S:
@@ -50,7 +50,7 @@ class LocalPuts:
             oldest = steps.popleft()
             steps[0] = [max(oldest[0], steps[0][0]), oldest[1] + steps[0][1]]
 
-    def covered(self, position: int) -> None:
+    def drop_covered(self, position: int) -> None:
         """Drop the puts up to this sequence, which a count covers."""
         while self._steps and self._steps[0][0] <= position:
             self.count -= self._steps.popleft()[1]
@@ -104,18 +104,18 @@ class BacklogEstimate:
 
     # ---- counts
 
-    def reported(self, entry: BacklogEntry, at: int, now: float) -> None:
+    def apply_report(self, entry: BacklogEntry, at: int, now: float) -> None:
         """Apply a node's count, unless it is older than the known one, as a previous owner's may be."""
         part = self._parts.get(entry.partition)
         if part is None or at < part.at:
             return
         self._count(entry.partition, entry.count, entry.lane, entry.later, at, now, self._tuning.reported_within_s)
 
-    def counted(self, partition: int, count: int, lane: int, later: int, at: int, now: float) -> None:
+    def apply_count(self, partition: int, count: int, lane: int, later: int, at: int, now: float) -> None:
         """Apply a count of the store."""
         self._count(partition, count, lane, later, at, now, self._tuning.counted_s)
 
-    def uncounted(self, now: float) -> None:
+    def note_no_count(self, now: float) -> None:
         """Note that the store doesn't answer: continue with the known counts until the next request."""
         for part in self._parts.values():
             if now >= part.fresh_until:
@@ -128,8 +128,8 @@ class BacklogEstimate:
         if part is None:
             return
         part.count, part.at = count, at
-        part.lane.covered(lane)
-        part.later.covered(later)
+        part.lane.drop_covered(lane)
+        part.later.drop_covered(later)
         part.fresh_until, part.usable_until = now + fresh_s, now + USABLE_S
         self._add_up()
 
@@ -141,7 +141,7 @@ class BacklogEstimate:
 
     # ---- own puts
 
-    def ended(self, subject: str, receipt: Receipt | None, now: float) -> None:
+    def note_outcome(self, subject: str, receipt: Receipt | None, now: float) -> None:
         """Note the outcome of a put: stored, not stored or unknown."""
         self.flying -= 1
         if receipt is None or receipt.duplicate:
@@ -149,5 +149,5 @@ class BacklogEstimate:
         kind, _, partition, _ = subject.split(".", 3)
         part = self._parts.get(int(partition))
         if part is not None:
-            (part.lane if kind == "lanes" else part.later).stored(receipt.sequence, now)
+            (part.lane if kind == "lanes" else part.later).add(receipt.sequence, now)
             self.known += 1

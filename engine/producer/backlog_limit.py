@@ -11,9 +11,9 @@ from time import monotonic
 from typing import TYPE_CHECKING
 
 from evenlane.engine.base.names import LaneId
-from evenlane.engine.base.plural import counted
+from evenlane.engine.base.plural import format_count
 from evenlane.engine.core.ports import Lost, Refused
-from evenlane.engine.core.wire.backlog_report import decoded, partitions_of, subject
+from evenlane.engine.core.wire.backlog_report import decode_report, partitions_of, subject
 from evenlane.engine.errors import BacklogFull, Unreachable
 from evenlane.engine.producer.backlog_estimate import BacklogEstimate
 from evenlane.engine.producer.tuning import DEFAULT, ProducerTuning
@@ -63,14 +63,14 @@ class BacklogLimiter:
         """Count a put in if its topic's backlog is known and has room. Raises BacklogFull."""
         if pending.backlog is not None or pending.accepted.topic.max_backlog is None:
             return True
-        backlog = self._of(pending)
+        backlog = self._get_estimate(pending)
         now = monotonic()
         if now >= backlog.fresh_until:
             self._ask(backlog, now)
         if now >= backlog.usable_until:
             return False
         if backlog.is_full:
-            waiting = counted(backlog.known + backlog.flying, "message", "waits", "wait")
+            waiting = format_count(backlog.known + backlog.flying, "message", "waits", "wait")
             raise BacklogFull(
                 f"the message for {pending.project} is not stored: {waiting} there, and its max_backlog is "
                 f"{backlog.limit:,}: put it again when fewer wait"
@@ -88,7 +88,7 @@ class BacklogLimiter:
             else:  # the next request isn't due yet
                 await asyncio.sleep(self._tuning.counted_s / 10)
 
-    def _of(self, pending: PendingPut) -> BacklogEstimate:
+    def _get_estimate(self, pending: PendingPut) -> BacklogEstimate:
         project, accepted = pending.project, pending.accepted
         backlog = self._backlogs.get(project)
         if backlog is None:
@@ -116,14 +116,14 @@ class BacklogLimiter:
                 return
 
     def _on_report(self, _subject: bytes, _reply: bytes, _headers: bytes, body: bytes) -> None:
-        report = decoded(body)
+        report = decode_report(body)
         if report is None or report.at > self._store.now() + _AHEAD:
             return
         now = monotonic()
         for entry in report.entries:
             backlog = self._backlogs.get(entry.project)
             if backlog is not None:
-                backlog.reported(entry, report.at, now)
+                backlog.apply_report(entry, report.at, now)
 
     # ---- store's counts
 
@@ -140,17 +140,17 @@ class BacklogLimiter:
             async with asyncio.timeout(self._tuning.count_within_s):
                 await asyncio.gather(*(self._count_in(backlog, number) for number in backlog.stale(now)))
         except (TimeoutError, Lost, Refused):
-            backlog.uncounted(monotonic())
+            backlog.note_no_count(monotonic())
 
     async def _count_in(self, backlog: BacklogEstimate, partition: int) -> None:
         async with self._asks:
             at = self._store.now()
             lane, later = await asyncio.gather(
-                self._store.held(LaneId("lanes", partition), backlog.project),
-                self._store.held(LaneId("later", partition), backlog.project),
+                self._store.count_held(LaneId("lanes", partition), backlog.project),
+                self._store.count_held(LaneId("later", partition), backlog.project),
             )
         waiting = sum(lane.counts.values()) + sum(later.counts.values())
-        backlog.counted(partition, waiting, lane.last, later.last, at, monotonic())
+        backlog.apply_count(partition, waiting, lane.last, later.last, at, monotonic())
 
     @staticmethod
     def _task(work: Coroutine[object, object, None], name: str) -> asyncio.Task[None]:

@@ -75,7 +75,7 @@ class BatchPut:
         if self._in_flight:
             self._pipeline.discard(self)
 
-    def completed(self, pending: PendingPut, outcome: Outcome) -> None:
+    def complete(self, pending: PendingPut, outcome: Outcome) -> None:
         self._in_flight -= 1
         if not self._in_flight and self._all_completed is not None and not self._all_completed.done():
             self._all_completed.set_result(None)

@@ -23,7 +23,7 @@ def due_of(put: Put, now: int) -> int:
     if put.delay is not None:
         if put.due is not None:
             raise InvalidPut("delay and due are both given: give only one of them")
-        return _ahead("delay", put.delay, now)
+        return _add_seconds("delay", put.delay, now)
     if put.due is None:
         return 0
     due = _instant(put.due)
@@ -44,20 +44,20 @@ def expiry_of(put: Put, due: int, now: int) -> int:
     """Return when the message expires, 0 if the topic decides. Raises InvalidPut."""
     if put.ttl is None:
         return 0
-    expires = _ahead("ttl", put.ttl, due or now)
+    expires = _add_seconds("ttl", put.ttl, due or now)
     if not expires:
         raise InvalidPut("ttl 0 would make the message expire at once: give more than 0 seconds")
     return expires
 
 
-def _ahead(what: str, seconds: float, start: int) -> int:
+def _add_seconds(what: str, seconds: float, start: int) -> int:
     """Return `start` + `seconds`; 0 for 0 seconds."""
     right = isinstance(seconds, int | float) and not isinstance(seconds, bool)
     if not right or not 0 <= seconds <= MAX_SECONDS:
-        raise InvalidPut(f"{what} {shown(seconds)} is not a number of seconds from 0 to {MAX_SECONDS:.0f}")
+        raise InvalidPut(f"{what} {format_value(seconds)} is not a number of seconds from 0 to {MAX_SECONDS:.0f}")
     nanoseconds = int(seconds * SECOND)
     if start + nanoseconds > _LAST:
-        raise InvalidPut(f"{what} {shown(seconds)} from then ends after the year 2262")
+        raise InvalidPut(f"{what} {format_value(seconds)} from then ends after the year 2262")
     return start + nanoseconds if nanoseconds else 0
 
 
@@ -70,7 +70,9 @@ def _instant(due: int | datetime) -> int:
             raise InvalidPut(f"due {due.isoformat()} is not between the years 1970 and 2262")
         return instant
     if isinstance(due, bool) or not isinstance(due, int) or not 0 <= due <= _LAST:
-        raise InvalidPut(f"due {shown(due)} is neither a whole number of ns since 1970 up to 2**63 - 1 nor a datetime")
+        raise InvalidPut(
+            f"due {format_value(due)} is neither a whole number of ns since 1970 up to 2**63 - 1 nor a datetime"
+        )
     return due
 
 
@@ -78,7 +80,7 @@ def _time(instant: int) -> str:
     return (_EPOCH + timedelta(microseconds=instant // 1_000)).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def shown(value: object) -> str:
+def format_value(value: object) -> str:
     """Format a value for an error message, at most 80 characters."""
     try:
         text = repr(value)

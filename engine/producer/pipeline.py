@@ -42,7 +42,7 @@ class PutPipeline:
         """Route a put, and admit it unless a limit makes it wait: then its state isn't ADMITTED, and `admit` must be
         awaited. Raises the put's error, or BacklogFull.
         """
-        pending = self._router.addressed(put)
+        pending = self._router.address(put)
         # skips a call per put for topics without max_backlog
         bounded = pending.accepted.topic.max_backlog is not None
         for limit in self._limits if bounded else self._limits_without_backlog:
@@ -59,7 +59,7 @@ class PutPipeline:
         """Create an unknown project's topic, then `prepare` the put. Raises `refusal`, or what `prepare` raises."""
         if self._auto_create is None:
             raise refusal
-        await self._auto_create.made(put.project, refusal)
+        await self._auto_create.ensure_topic(put.project, refusal)
         return self.prepare(put)
 
     async def admit(self, pending: PendingPut) -> None:

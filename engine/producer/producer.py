@@ -22,7 +22,7 @@ from evenlane.engine.producer.batch_put import BatchPut
 from evenlane.engine.producer.no_reply import ReplyTimeouts
 from evenlane.engine.producer.pipeline import PutPipeline
 from evenlane.engine.producer.put import Put
-from evenlane.engine.producer.rate_limit import RateLimiter, checked
+from evenlane.engine.producer.rate_limit import RateLimiter, check_admission
 from evenlane.engine.producer.router import Router
 from evenlane.engine.producer.sender import CLOSED, Sender
 from evenlane.engine.producer.tuning import DEFAULT
@@ -79,7 +79,7 @@ class Producer:
         self._topics, self._cluster_config = topics, facts
         self._protected = duplicate_protection
         self._timeout_s = self._settings.duplicate_window if timeout is None else timeout
-        self._factor, self._counts = checked(admission), counts
+        self._factor, self._counts = check_admission(admission), counts
         self._window_size = window_messages, window_bytes
         self.tuning = DEFAULT  # read by `open`
         self._open = AsyncExitStack()
@@ -98,8 +98,8 @@ class Producer:
     async def open(self) -> None:
         """Connect, and create missing streams. Raises Unreachable, ConfigError."""
         async with AsyncExitStack() as opened:
-            store, topics, facts = await self._connected(opened)
-            lanes = _all_lanes(facts)
+            store, topics, facts = await self._connect(opened)
+            lanes = _list_lanes(facts)
 
             async def restore() -> None:
                 await store.prepare(lanes, facts.max_queue_backlog or UNLIMITED)
@@ -140,7 +140,7 @@ class Producer:
             return None
         return lambda: connections.bus(self._settings, "evenlane producer counts")
 
-    async def _connected(self, opened: AsyncExitStack) -> tuple[Store, Topics, ClusterLayout]:
+    async def _connect(self, opened: AsyncExitStack) -> tuple[Store, Topics, ClusterLayout]:
         store, topics, facts = self._store, self._topics, self._cluster_config
         with connections.translate_errors():
             if topics is None or facts is None:
@@ -166,7 +166,7 @@ class Producer:
                 await own.open()
                 opened.push_async_callback(own.close)
                 store = own
-            await store.prepare(_all_lanes(facts), facts.max_queue_backlog or UNLIMITED)
+            await store.prepare(_list_lanes(facts), facts.max_queue_backlog or UNLIMITED)
         return store, topics, facts
 
     async def put(
@@ -189,7 +189,7 @@ class Producer:
         (nothing was sent); BacklogFull, PutRefused (not stored); NotAcknowledged (may be stored).
         """
         put = Put(project, body, priority, key, group, delay, due, ttl, id, headers)
-        return await self._opened_pipeline().deliver(put)
+        return await self._get_pipeline().deliver(put)
 
     async def put_many(self, puts: Iterable[Put] | AsyncIterable[Put]) -> list[Outcome]:
         """Put all messages concurrently. Returns in order, for each put, its Receipt or the error that
@@ -206,7 +206,7 @@ class Producer:
         Returns when all puts have their outcome. If it is cancelled or `puts` raises, puts in flight are abandoned:
         they may or may not be stored.
         """
-        batch = BatchPut(self._opened_pipeline(), done)
+        batch = BatchPut(self._get_pipeline(), done)
         try:
             if isinstance(puts, AsyncIterable):
                 async for put in puts:
@@ -220,7 +220,7 @@ class Producer:
         finally:
             batch.give_up()
 
-    def _opened_pipeline(self) -> PutPipeline:
+    def _get_pipeline(self) -> PutPipeline:
         if self._pipeline is None:
             raise ProducerClosed(CLOSED)
         return self._pipeline
@@ -237,5 +237,5 @@ def _settings(settings: Settings | None, given: Mapping[str, object]) -> Setting
     return replace(settings, **changes)
 
 
-def _all_lanes(facts: ClusterLayout) -> list[LaneId]:
+def _list_lanes(facts: ClusterLayout) -> list[LaneId]:
     return [LaneId(kind, number) for number in range(facts.partitions) for kind in ("lanes", "later")]

@@ -44,7 +44,7 @@ class Put(msgspec.Struct, eq=False, gc=False):
 class Completion(Protocol):
     """Receives the outcome of a put for its caller."""
 
-    def completed(self, pending: PendingPut, outcome: Outcome) -> None: ...
+    def complete(self, pending: PendingPut, outcome: Outcome) -> None: ...
 
 
 class Limit(Protocol):
@@ -113,7 +113,7 @@ class SinglePut:
     def __init__(self) -> None:
         self.outcome: asyncio.Future[Receipt] = asyncio.get_running_loop().create_future()
 
-    def completed(self, _sending: PendingPut, outcome: Outcome) -> None:
+    def complete(self, _sending: PendingPut, outcome: Outcome) -> None:
         if self.outcome.done():
             return
         if isinstance(outcome, Exception):

@@ -29,7 +29,7 @@ _MOST_ASIDE = 4_096  # messages of one topic
 _IN_A_ROW = 256  # before the event loop runs other tasks
 
 
-def checked(admission: float | None) -> float | None:
+def check_admission(admission: float | None) -> float | None:
     """Return a valid factor. Raises ConfigError."""
     right = isinstance(admission, int | float) and not isinstance(admission, bool)
     if admission is None or (right and isfinite(admission) and admission > 0):
@@ -66,18 +66,18 @@ class RateLimiter:
 
     def try_acquire(self, pending: PendingPut) -> bool:
         """Whether a put may be set aside."""
-        return pending.is_alone or not self._of(pending).is_full
+        return pending.is_alone or not self._get_limiter(pending).is_full
 
     async def acquire(self, pending: PendingPut) -> None:
         """Wait until a put may be set aside. Raises NotAcknowledged."""
-        await self._of(pending).room(pending)
+        await self._get_limiter(pending).room(pending)
 
     def send(self, pending: PendingPut) -> None:
         """Set a put aside; it is sent in its turn. Its `completion` gets the outcome, never during this call."""
         pending.deadline = pending.deadline or monotonic() + self._timeout_s
-        self._of(pending).add(pending)
+        self._get_limiter(pending).add(pending)
 
-    def _of(self, pending: PendingPut) -> TopicLimiter:
+    def _get_limiter(self, pending: PendingPut) -> TopicLimiter:
         limiter = self._topics.get(pending.project)
         if limiter is None:
             self._sweep()
@@ -148,7 +148,7 @@ class TopicLimiter:
                     self._room.clear()
                     await self._room.wait()
         except TimeoutError:
-            raise self._too_late(pending) from None
+            raise self._explain_too_late(pending) from None
 
     def add(self, pending: PendingPut) -> None:
         """Set a put aside until its turn."""
@@ -168,20 +168,20 @@ class TopicLimiter:
             await cancel_and_wait(self._passing)
         while self._aside:
             pending = self._aside.popleft()
-            self._sender.complete(pending, self._not_sent(pending, "the producer was closed while it waited"))
+            self._sender.complete(pending, self._explain_not_sent(pending, "the producer was closed while it waited"))
         self._room.set()
 
     async def _pass(self) -> None:
         passed = 0
         while self._aside:
             pending = self._aside[0]
-            if await self._admitted(pending):
+            if await self._wait_for_turn(pending):
                 await self._send(pending)
             passed += 1
             if passed % _IN_A_ROW == 0:
                 await asyncio.sleep(0)
 
-    async def _admitted(self, pending: PendingPut) -> bool:
+    async def _wait_for_turn(self, pending: PendingPut) -> bool:
         """Return whether the put's turn has come; False also after a check for a changed topic, or its deadline."""
         accepted = self._accepted_of(self._project)
         if accepted is not None and accepted is not self._accepted:
@@ -193,7 +193,7 @@ class TopicLimiter:
             return True
         now = monotonic()
         if now >= pending.deadline:
-            self._refuse(pending, self._too_late(pending))
+            self._refuse(pending, self._explain_too_late(pending))
             return False
         try:
             async with asyncio.timeout(min(self._look_s, pending.deadline - now)):
@@ -229,12 +229,12 @@ class TopicLimiter:
             self._room.set()
             self._sender.complete(pending, error)
 
-    def _too_late(self, pending: PendingPut) -> NotAcknowledged:
-        return self._not_sent(
+    def _explain_too_late(self, pending: PendingPut) -> NotAcknowledged:
+        return self._explain_not_sent(
             pending,
             f"admission limits its topic to {self._rate:,.10g}/s, and its turn did not come in {self._timeout_s:g} s",
         )
 
     @staticmethod
-    def _not_sent(pending: PendingPut, why: str) -> NotAcknowledged:
+    def _explain_not_sent(pending: PendingPut, why: str) -> NotAcknowledged:
         return NotAcknowledged(f"the message for {pending.project} was not sent and is not stored: {why}")

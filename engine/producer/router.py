@@ -12,7 +12,7 @@ from evenlane.engine.base import names
 from evenlane.engine.core.message import copies
 from evenlane.engine.core.wire import headers as h
 from evenlane.engine.errors import InvalidName, InvalidPut, PayloadTooLarge, TopicDraining, UnknownProject
-from evenlane.engine.producer.deadlines import HOUR, due_of, expiry_of, shown
+from evenlane.engine.producer.deadlines import HOUR, due_of, expiry_of, format_value
 from evenlane.engine.producer.put import PendingPut, Put
 from evenlane.ring.hashing import group_of, partition_of
 
@@ -35,7 +35,7 @@ class Route:
     def __init__(self, accepted: Accepted, turns: count[int]) -> None:
         self.accepted = accepted
         self.active = accepted.active
-        self.takes_puts = accepted.takes_puts
+        self.takes_puts = accepted.can_take_puts
         self.turns = turns  # round robin, for messages without a key
         self.subjects: dict[tuple[int, str], str] = {}  # of its lanes, by (group, priority)
 
@@ -63,7 +63,7 @@ class Router:
         self._ids = f"{token_hex(8)}-"
         self._numbers = 0
 
-    def addressed(self, put: Put) -> PendingPut:
+    def address(self, put: Put) -> PendingPut:
         """Route a put. Raises InvalidName, InvalidPut, UnknownProject, TopicDraining, PayloadTooLarge; TypeError for a
         body that isn't bytes.
         """
@@ -73,7 +73,7 @@ class Router:
         project, fresh, message_id = put.project, put.id is None, ""
         route = self._route(project)
         group = self._group(put, route)
-        priority = self._middle if put.priority is None else self._checked_priority(put.priority)
+        priority = self._middle if put.priority is None else self._check_priority(put.priority)
         if self._protected:
             self._numbers += 1
             message_id = f"{self._ids}{self._numbers}" if put.id is None else names.check_id(put.id)
@@ -116,17 +116,17 @@ class Router:
         if put.key is not None:
             names.check_key(put.key)
         if put.group is not None:
-            return _named_group(put.project, put.group, route.active)
+            return _check_group(put.project, put.group, route.active)
         if put.key is not None:
             return group_of(put.key, route.active)
         if put.id is not None:  # duplicates must meet in one stream, as each stream knows only its own ids
             return group_of(put.id, route.active)
         return next(route.turns) % route.active
 
-    def _checked_priority(self, priority: str) -> str:
+    def _check_priority(self, priority: str) -> str:
         if not isinstance(priority, str) or priority not in self._priorities:
             valid = ", ".join(self._cluster_config.priorities)
-            raise InvalidName(f"priority {shown(priority)} is not one of this cluster's: {valid}")
+            raise InvalidName(f"priority {format_value(priority)} is not one of this cluster's: {valid}")
         return priority
 
     def _subject(self, route: Route, project: str, group: int, priority: str, due: int) -> str:
@@ -157,9 +157,11 @@ def _headers(put: Put, message_id: str, due: int, expires: int) -> bytes:
     return f"NATS/1.0\r\n{''.join(lines)}\r\n".encode() if lines else b""
 
 
-def _named_group(project: str, group: int, active: int) -> int:
+def _check_group(project: str, group: int, active: int) -> int:
     if isinstance(group, bool) or not isinstance(group, int) or not 0 <= group < active:
-        raise InvalidPut(f"group {shown(group)} of project {project!r} is not one of its groups: 0 to {active - 1}")
+        raise InvalidPut(
+            f"group {format_value(group)} of project {project!r} is not one of its groups: 0 to {active - 1}"
+        )
     return group
 
 

@@ -124,7 +124,7 @@ class Sender:
         number = pending.tries + 1
         try:
             self._store.put_then(
-                pending.subject, pending.headers, pending.body, partial(self._answered, pending, number)
+                pending.subject, pending.headers, pending.body, partial(self._on_answer, pending, number)
             )
         except Lost as lost:
             self._defer(pending, str(lost))
@@ -134,7 +134,7 @@ class Sender:
         pending.state = IN_FLIGHT
         self._in_flight[pending] = None
 
-    def _answered(self, pending: PendingPut, number: int, answer: Receipt | Exception) -> None:
+    def _on_answer(self, pending: PendingPut, number: int, answer: Receipt | Exception) -> None:
         """Handle the answer to a try. A receipt always counts; an error counts only while its try is awaited."""
         if pending.state is DONE:
             return
@@ -144,11 +144,11 @@ class Sender:
             self.complete(pending, answer)
         elif number == pending.tries and pending.state is IN_FLIGHT:
             if isinstance(answer, Lost):
-                self._lost(pending, str(answer))
+                self._on_lost(pending, str(answer))
             else:
                 self.complete(pending, _refusal(pending, answer))
 
-    def _lost(self, pending: PendingPut, why: str) -> None:
+    def _on_lost(self, pending: PendingPut, why: str) -> None:
         del self._in_flight[pending]
         pause = _BACKOFF_S[min(pending.tries, len(_BACKOFF_S)) - 1]
         pending.next_try = monotonic() + uniform(pause / 2, pause)  # noqa: S311 - spreads load, hides no secret
@@ -172,11 +172,13 @@ class Sender:
         elif before is RETRYING:
             self.window.release(pending)
         if pending.backlog is not None:
-            pending.backlog.ended(pending.subject, outcome if isinstance(outcome, Receipt) else None, monotonic())
+            pending.backlog.note_outcome(
+                pending.subject, outcome if isinstance(outcome, Receipt) else None, monotonic()
+            )
         if outcome is None:
             pending.body = b""  # frees memory: the store may still wait for the answer
         elif pending.completion is not None:
-            pending.completion.completed(pending, outcome)
+            pending.completion.complete(pending, outcome)
 
     # ---- retries
 
@@ -190,7 +192,7 @@ class Sender:
             now = monotonic()
             self._ask_why(now)
             for pending in [each for each in self._in_flight if self._is_silent(each, now)]:
-                self._lost(pending, UNKNOWN)
+                self._on_lost(pending, UNKNOWN)
             if self._retrying:
                 self._go_through(now)
                 self._ask_to_restore(now)
@@ -212,14 +214,14 @@ class Sender:
         for pending in waiting:
             if pending.state is DONE:
                 continue
-            if now >= pending.deadline or self._too_late_to_try(pending, now):
+            if now >= pending.deadline or self._is_too_late(pending, now):
                 self.complete(pending, self._unknown(pending))
             elif not connected or now < pending.next_try or pending.subject in self._held:
                 self._defer(pending, pending.why)
             else:
                 self._try(pending, now)
 
-    def _too_late_to_try(self, pending: PendingPut, now: float) -> bool:
+    def _is_too_late(self, pending: PendingPut, now: float) -> bool:
         first_try = pending.deadline - self._timeout_s
         return pending.tries > 0 and now - first_try > self._last_try_s
 
@@ -232,9 +234,9 @@ class Sender:
             and (self._restoring is None or self._restoring.done())
         ):
             self._restored_at = now
-            self._restoring = asyncio.create_task(self._restored(), name="producer restores streams")
+            self._restoring = asyncio.create_task(self._try_restore(), name="producer restores streams")
 
-    async def _restored(self) -> None:
+    async def _try_restore(self) -> None:
         # A failure to create the streams also keeps messages from being stored, and their errors report it.
         with contextlib.suppress(Lost, Refused, EvenlaneError):
             await self._restore()

@@ -45,7 +45,7 @@ class Window:
     def try_acquire(self, message: WindowItem) -> bool:
         """Take room for a message if there is some and no other message waits for it."""
         size = message.size
-        if self._waiting or not self._fits(size):
+        if self._waiting or not self._has_room(size):
             return False
         self._taken += 1
         self._bytes += size
@@ -80,14 +80,14 @@ class Window:
             if not turn.done():
                 turn.set_exception(error)
 
-    def _fits(self, size: int) -> bool:
+    def _has_room(self, size: int) -> bool:
         return self._taken < self._messages and (self._bytes + size <= self._size or not self._taken)
 
     def _serve(self) -> None:
         while self._waiting:
             size, turn = self._waiting[0]
             if not turn.done():
-                if not self._fits(size):
+                if not self._has_room(size):
                     return
                 self._taken += 1
                 self._bytes += size

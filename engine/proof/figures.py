@@ -40,7 +40,7 @@ def spread(values: Iterable[float], name: str) -> Figures:
     }
 
 
-def most_within(times: Iterable[int], length: int = SECOND) -> int:
+def count_most_within(times: Iterable[int], length: int = SECOND) -> int:
     """The most of these instants within any half-open window of `length` ns."""
     ordered = sorted(times)
     most = first = 0
@@ -64,7 +64,7 @@ def dwell(trace: Trace, numbers: Iterable[int]) -> Figures:
     them that was handled in the load's time.
     """
     numbers = list(numbers)
-    served = [n for n in numbers if trace.handled(n)]
+    served = [n for n in numbers if trace.was_handled(n)]
     return {
         **spread(((trace.started[n] - trace.put[n]) / MILLISECOND for n in served), "wait"),
         **spread(((trace.ended[n] - trace.put[n]) / MILLISECOND for n in served), "dwell"),
@@ -73,7 +73,7 @@ def dwell(trace: Trace, numbers: Iterable[int]) -> Figures:
     }
 
 
-def since(trace: Trace, numbers: Iterable[int], start: int) -> list[int]:
+def measure_since(trace: Trace, numbers: Iterable[int], start: int) -> list[int]:
     """The messages among these that the load plans at or after `start` ns."""
     return [n for n in numbers if trace.load.at[n] >= start]
 
@@ -139,7 +139,7 @@ def _shares(trace: Trace, start: int, end: int, numbers: Iterable[int], weights:
 
 def worst_window(trace: Trace, numbers: Iterable[int], length: int = SECOND) -> int:
     """The most of these messages that started within any half-open window of `length` ns."""
-    return most_within((at for n in numbers if (at := trace.started[n]) != NEVER), length)
+    return count_most_within((at for n in numbers if (at := trace.started[n]) != NEVER), length)
 
 
 # ---- of what the handlers of a cluster wrote: times are ns since boot, put and due times unix ns, and `offset` is what
@@ -161,7 +161,7 @@ def waits(begun: Iterable[HandlerRecord], start: int, end: int, offset: int) -> 
     return sorted(found.values())
 
 
-def begun_again(records: Iterable[HandlerRecord]) -> int:
+def count_begun_again(records: Iterable[HandlerRecord]) -> int:
     """Begins of messages that had begun before."""
     counts = Counter(record.message for record in records if record.began)
     return counts.total() - len(counts)

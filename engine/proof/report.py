@@ -37,7 +37,7 @@ class Bar:
     scenario_limit: float | None = None
 
     @property
-    def ok(self) -> bool:
+    def is_met(self) -> bool:
         return self.value is not None and _HOLDS[self.sign](self.value, self.limit)
 
     def against(self, simulator: Bar) -> Bar:
@@ -50,7 +50,7 @@ class Bar:
     def document(self) -> dict[str, Any]:
         """For JSON; `limit` reads as in `value sign limit`."""
         shown: dict[str, Any] = {"name": self.name, "value": to_six_digits(self.value), "sign": self.sign}
-        shown |= {"limit": to_six_digits(self.limit), "ok": self.ok, "arm": self.arm}
+        shown |= {"limit": to_six_digits(self.limit), "ok": self.is_met, "arm": self.arm}
         if self.scenario_limit is not None:
             shown |= {"simulator": to_six_digits(self.simulator), "scenario_limit": self.scenario_limit}
         return shown
@@ -71,7 +71,7 @@ class Report:
     @property
     def has_passed(self) -> bool:
         """Whether the product holds its bars; a control that does well is shown, but is no failure."""
-        return all(bar.ok for bar in self.bars if bar.arm == "product")
+        return all(bar.is_met for bar in self.bars if bar.arm == "product")
 
     def document(self) -> dict[str, Any]:
         arms = {name: {key: to_six_digits(value) for key, value in of.items()} for name, of in self.arms.items()}
@@ -101,10 +101,10 @@ def worst(rounds: Sequence[Sequence[Bar]]) -> list[Bar]:
     """Return each bar with the round's value that misses it by most, or holds it by least; a missing value is the
     worst.
     """
-    return [max(each, key=_missed_by) for each in zip(*rounds, strict=True)]
+    return [max(each, key=_compute_miss) for each in zip(*rounds, strict=True)]
 
 
-def _missed_by(bar: Bar) -> float:
+def _compute_miss(bar: Bar) -> float:
     if bar.value is None:
         return inf
     return bar.value - bar.limit if bar.sign in ("<=", "<") else bar.limit - bar.value

@@ -79,11 +79,11 @@ class Scenario(ABC):
     def simulate(self, seed: int, rounds: int, progress: Progress) -> Report:
         """Without any server."""
         began = monotonic()
-        arms = medians(self.simulated(seed, rounds, progress))
+        arms = medians(self.simulate_rounds(seed, rounds, progress))
         progress(self.name, 1.0)
         return self._report("simulator", seed, rounds, arms, self.sim_bars(arms), began, self.sim_notes)
 
-    def simulated(self, seed: int, rounds: int, progress: Progress) -> list[Arms]:
+    def simulate_rounds(self, seed: int, rounds: int, progress: Progress) -> list[Arms]:
         """The arms of each round."""
         return [self.sim_round(seed + number, part(progress, number / rounds, 1 / rounds)) for number in range(rounds)]
 
@@ -91,7 +91,7 @@ class Scenario(ABC):
         """The simulator's report, with which the broker's is compared."""
         return self.simulate(seed, rounds, silent) if self.reference else None
 
-    async def on_broker(self, url: str, seed: int, rounds: int, progress: Progress) -> Report:
+    async def run_on_broker(self, url: str, seed: int, rounds: int, progress: Progress) -> Report:
         """On an otherwise unused nats-server. Raises EvenlaneError, CoordinationError."""
         began, load_average = monotonic(), os.getloadavg()[0]
         simulated = self.reference_report(seed, rounds, progress)
@@ -130,7 +130,7 @@ def silent(_what: str, _share: float) -> None:
     """A Progress that reports nothing."""
 
 
-def between(option: str, value: int, least: int, most: int) -> int:
+def check_between(option: str, value: int, least: int, most: int) -> int:
     """Raises ConfigError."""
     if not least <= value <= most:
         raise ConfigError(f"{option} must be from {least} to {most}, not {value}")

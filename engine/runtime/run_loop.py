@@ -28,7 +28,7 @@ def run_loop(work: Coroutine[Any, Any, T]) -> T:
     runner = asyncio.Runner(loop_factory=uvloop.new_event_loop)
     returned = False
     try:
-        result = runner.run(_noted(work, main))
+        result = runner.run(_run_noted(work, main))
         returned = True
     finally:
         if runner.get_loop().run_until_complete(_is_ignored(main)):
@@ -42,7 +42,7 @@ def run_loop(work: Coroutine[Any, Any, T]) -> T:
     return result
 
 
-async def _noted(work: Coroutine[Any, Any, T], main: set[asyncio.Task[Any]]) -> T:
+async def _run_noted(work: Coroutine[Any, Any, T], main: set[asyncio.Task[Any]]) -> T:
     if (task := asyncio.current_task()) is not None:
         main.add(task)
     return await work

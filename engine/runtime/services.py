@@ -47,7 +47,7 @@ class NodeServices:
         env = settings.env
         self.line: RequestBus | None = None
         self._questions = connect.questions(settings, f"{node.id} answers")
-        self._answering = WhyResponder(self._questions, env, node, tenants, lost=topic_cache.lost_topic)
+        self._answering = WhyResponder(self._questions, env, node, tenants, lost=topic_cache.find_lost)
         self._emptiness = GroupResponder(self._questions, env, node)
         self._showing = OverviewResponder(self._questions, env, node, tenants, topic_cache.get, condition)
         self._taking = QuotaBorrower(self._questions, env, node, topic_cache.on_change, on_lent)

@@ -26,7 +26,7 @@ class ServingStatus:
         self._has_plan = False
         self.current: tuple[int, int] | None = None
 
-    def carried_out(self, partitions: int, generation: int) -> None:
+    def on_carried_out(self, partitions: int, generation: int) -> None:
         """Note that the node owns the partitions assigned by the plan of this generation."""
         self._has_plan = True
         _log.info(

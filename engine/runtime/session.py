@@ -114,7 +114,7 @@ class Session:
         process, cluster = self._process, self._cluster
         store = process.connections.store(process.settings, process.id, feeds=True)
         resources.push_async_callback(store.close)
-        if not await self._unless_stopped(self._answered(store.open)):
+        if not await self._run_unless_stopped(self._wait_for_answer(store.open)):
             return False
         await cluster.prepare(store)
         node = self._build_node(store)
@@ -134,7 +134,7 @@ class Session:
         report.start()
         resources.callback(report.stop)
         resources.push_async_callback(self._give_lease_back, node, lease)
-        self.has_joined = await self._unless_stopped(self._register(lease))
+        self.has_joined = await self._run_unless_stopped(self._register(lease))
         return self.has_joined
 
     async def _serve(self, resources: AsyncExitStack) -> None:
@@ -147,13 +147,13 @@ class Session:
             process.coordination, process.settings.env, process.id, lease, node.owned,
             partitions=cluster.config.partitions, records=process.records, moves=process.moves,
             ownership=process.ownership,
-            on_plan=self._status.carried_out, on_lost=self._on_lost, on_fatal=self._on_fatal,
+            on_plan=self._status.on_carried_out, on_lost=self._on_lost, on_fatal=self._on_fatal,
         )  # fmt: skip
         node.trust(lease.trusted_until)
         await node.start()
         resources.push_async_callback(self._stop_node, node, membership)
         membership.start()
-        await self._until_over(membership)
+        await self._wait_until_over(membership)
         if not self._over.is_set():
             grace = process.settings.drain_grace
             _log.info("draining", grace=grace)
@@ -184,7 +184,7 @@ class Session:
     def _build_node(self, store: OpenStore) -> Node:
         process, cluster, settings = self._process, self._cluster, self._process.settings
         return Node(
-            store, cluster.config, process.handler, cluster.topics.topic, draining_of=cluster.topics.draining,
+            store, cluster.config, process.handler, cluster.topics.topic, draining_of=cluster.topics.list_draining,
             env=settings.env, node_id=process.id,
             concurrency=settings.concurrency, settle_interval=settings.settle_interval,
             push=process.pusher.push, fallback=process.fallback,
@@ -204,7 +204,7 @@ class Session:
             if self._is_rejoin:  # an etcd that was wiped may have lost the config
                 config = {name: getattr(self._cluster.config, name) for name in CLUSTER_SETTINGS}
                 await agree_cluster_config(process.coordination, process.settings.env, config)
-            await self._answered(lease.join)
+            await self._wait_for_answer(lease.join)
         except NodeIdInUse:
             raise
         except (CoordinationError, EvenlaneError) as error:
@@ -212,12 +212,12 @@ class Session:
                 raise
             raise Unreachable(str(error)) from error  # etcd may soon accept a request that it rejects now
 
-    async def _answered(self, probe: Callable[[], Awaitable[None]]) -> None:
+    async def _wait_for_answer(self, probe: Callable[[], Awaitable[None]]) -> None:
         """Wait for a server's answer, in the first session only. Raises Unreachable."""
         timeout = 0 if self._is_rejoin else self._process.settings.start_timeout
         await wait_until_answered(probe, timeout, _log.warning)
 
-    async def _unless_stopped(self, work: Coroutine[Any, Any, object]) -> bool:
+    async def _run_unless_stopped(self, work: Coroutine[Any, Any, object]) -> bool:
         """Return whether the work was done before `stop`. Raises the work's exceptions."""
         tasks = [asyncio.create_task(work), asyncio.create_task(self._stop.wait())]
         try:
@@ -230,11 +230,11 @@ class Session:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _until_over(self, membership: Membership) -> None:
+    async def _wait_until_over(self, membership: Membership) -> None:
         """Wait for the end of the session, or for `stop`."""
         standby = asyncio.get_running_loop().call_later(_STANDBY_AFTER_S, self._status.on_standby, membership)
         try:
-            await self._unless_stopped(self._over.wait())
+            await self._run_unless_stopped(self._over.wait())
         finally:
             standby.cancel()
 
@@ -243,7 +243,7 @@ class Session:
     def _on_trust(self, until: int) -> None:
         if self.node is not None and self.membership is not None and not self._over.is_set():
             self.node.trust(until)
-            self.membership.trusted(until)
+            self.membership.on_renewed(until)
 
     def _on_lost(self, reason: str) -> None:
         """End the session: no handler starts from now on."""

@@ -56,11 +56,11 @@ class NodeTopics:
         """Return the project's topic; None if it has none yet."""
         found = self.cache.get(project)
         if found is None:
-            self._unknown.seen(project)
+            self._unknown.note_project(project)
             return None
         return found.topic
 
-    def draining(self, project: str) -> tuple[int, ...]:
+    def list_draining(self, project: str) -> tuple[int, ...]:
         """Return the groups that take no more puts and are being emptied."""
         found = self.cache.get(project)
         return found.draining if found is not None else ()
@@ -70,9 +70,9 @@ class NodeTopics:
 
     def _on_change(self, project: str, accepted: Accepted | None) -> None:
         if accepted is None:
-            self._unknown.seen(project)
+            self._unknown.note_project(project)
         if self._node is not None:
-            self._node.topic_changed(project, accepted.topic if accepted is not None else None)
+            self._node.on_topic_change(project, accepted.topic if accepted is not None else None)
 
     def _on_lost(self, lost: LostTopics) -> None:
         """Report topics lost in an etcd rollback: they stay in effect here, but a node that joins has none of them."""

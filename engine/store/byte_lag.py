@@ -23,7 +23,7 @@ class ByteLag:
         self._left = self._messages = 0  # bytes, and messages, left in the stream since the last second
         self._calm = 0  # seconds
 
-    def came(self, messages: int, size: int, pending: int) -> bool:
+    def note_pull(self, messages: int, size: int, pending: int) -> bool:
         """A pull has brought `messages` messages of `size` bytes together, and `pending` more wait behind them."""
         if self.leaves_bodies or not messages:
             return False
@@ -31,12 +31,12 @@ class ByteLag:
         self._lagging = self._lagging + 1 if mean >= _LARGE and mean * pending >= LAG_BYTES else 0
         return self._lagging >= _LAGGING_PULLS and self._decide(leaves_bodies=True)
 
-    def left(self, size: int) -> None:
+    def note_left(self, size: int) -> None:
         """The body of a message, of `size` bytes, was left in the stream."""
         self._left += size
         self._messages += 1
 
-    def second_passed(self) -> bool:
+    def on_second(self) -> bool:
         """Call this once per second."""
         if not self.leaves_bodies:
             return False

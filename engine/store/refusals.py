@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from evenlane.engine.base.durations import written
+from evenlane.engine.base.durations import format_duration
 from evenlane.engine.core.ports import Refused, TooLarge
 
 _SECOND = 1_000_000_000
@@ -16,5 +16,7 @@ def too_large(size: int, limit: int) -> TooLarge | None:
 def check_retention(stream: str, seconds: float, window: int) -> int:
     """The retention in ns. Raises Refused if it is shorter than the stream's duplicate window (ns)."""
     if (age := int(seconds * _SECOND)) < window:
-        raise Refused(f"stream {stream} has a duplicate window of {written(window / _SECOND)}, and keeps what it holds")
+        raise Refused(
+            f"stream {stream} has a duplicate window of {format_duration(window / _SECOND)}, and keeps what it holds"
+        )
     return age

@@ -51,14 +51,14 @@ class LoopLag:
 
     def open(self) -> None:
         self._due = now_ns() + int(_EVERY_S * _SECOND)
-        self._timer = asyncio.get_running_loop().call_later(_EVERY_S, self._fired)
+        self._timer = asyncio.get_running_loop().call_later(_EVERY_S, self._on_timer)
 
     def close(self) -> None:
         """Stop. No effect if never opened."""
         if self._timer is not None:
             self._timer.cancel()
 
-    def _fired(self) -> None:
+    def _on_timer(self) -> None:
         now = now_ns()
         self.beats += 1
         self._worst.note(max(0, now - self._due), now)

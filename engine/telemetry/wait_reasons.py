@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from evenlane.engine.base import names
-from evenlane.engine.core.stats.forecast import figure, is_stopped, spoken
+from evenlane.engine.core.stats.forecast import figure, format_spoken, is_stopped
 
 if TYPE_CHECKING:
     from evenlane.engine.core.queue.queue import Queue
@@ -20,7 +20,7 @@ _HOUR = 3_600_000_000_000  # ns
 # ---- on a node
 
 
-def not_due(node: Node, queue: Queue) -> tuple[int, int]:
+def count_not_due(node: Node, queue: Queue) -> tuple[int, int]:
     """Return the number of delayed messages of a queue, and when the next is due (unix ns); (0, 0) if there are none.
 
     A subject names the hour; hours up to the next one are loaded.
@@ -31,7 +31,7 @@ def not_due(node: Node, queue: Queue) -> tuple[int, int]:
     hour, count, nearest = node.store.now() // _HOUR, 0, 0
     for each in (hour - 1, hour, hour + 1):
         name = names.later_subject(node.env, queue.partition, queue.project, queue.group, queue.priority, each)
-        some, due = partition.later.delayed.delayed_of(name.encode())
+        some, due = partition.later.delayed.count_delayed(name.encode())
         count += some
         nearest = min(due, nearest) if nearest and due else due or nearest
     return count, nearest
@@ -58,9 +58,9 @@ def sentence(reason: str, part: QueueCount, about: ReasonContext) -> str:
     """Describe a reason for a person."""
     topic = about.topic
     if reason == "paused":
-        return _paused(about)
+        return _explain_paused(about)
     if reason == "not_due":
-        due = f", the next in {spoken(part.next_due_s)}" if part.next_due_s is not None else ""
+        due = f", the next in {format_spoken(part.next_due_s)}" if part.next_due_s is not None else ""
         return f"{part.delayed:,} are not due yet{due}"
     if reason == "quota" and topic is not None:
         return f"the {_rate(topic, about.may_use)} msg/s{_parts(topic, about)} are used up"
@@ -90,7 +90,7 @@ def _most(topic: Topic) -> int | None:
     return min((cap for cap in (topic.concurrency, pushed) if cap is not None), default=None)
 
 
-def _paused(about: ReasonContext) -> str:
+def _explain_paused(about: ReasonContext) -> str:
     project = about.project
     if about.unknown and (about.topic is None or not is_stopped(about.topic)):
         return "a node on which it waits doesn't know its topic, as etcd has lost topics"

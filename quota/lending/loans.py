@@ -46,7 +46,7 @@ class _Account:
             self.borrowed = 0.0
         return bool(over) or ended
 
-    def lent(self, but: int | None = None) -> float:
+    def sum_lent(self, but: int | None = None) -> float:
         """The part lent to all leaders, or to all but one; for each leader its largest promise."""
         most: dict[int, float] = {}
         for (epoch, _), (part, _until) in self.promises.items():
@@ -78,21 +78,21 @@ class Loans:
     def part(self, project: str, own: float) -> float:
         """The part that the node may use, if its groups bring along `own`."""
         account = self._accounts.get(project)
-        return own if account is None else max(0.0, own - account.lent()) + account.borrowed
+        return own if account is None else max(0.0, own - account.sum_lent()) + account.borrowed
 
     def totals(self, project: str) -> tuple[float, float]:
         """The lent part, and the borrowed part."""
         account = self._accounts.get(project)
-        return (0.0, 0.0) if account is None else (account.lent(), account.borrowed)
+        return (0.0, 0.0) if account is None else (account.sum_lent(), account.borrowed)
 
-    def owing(self, project: str, own: float, now: int) -> int:
+    def compute_owing(self, project: str, own: float, now: int) -> int:
         """The time (ns) for which other nodes may still use a part that the node no longer owns; 0 if there is none."""
         account = self._accounts.get(project)
-        if account is None or account.lent() <= own:
+        if account is None or account.sum_lent() <= own:
             return 0
         return max((until for _, until in account.promises.values()), default=now) - now
 
-    def lent(self) -> dict[str, int]:
+    def list_lent(self) -> dict[str, int]:
         """The projects of which a part is lent, each with the time at which its last promise expires."""
         return {
             project: max(until for _, until in account.promises.values())
@@ -100,9 +100,9 @@ class Loans:
             if account.promises
         }
 
-    def lent_until(self) -> int:
+    def find_lent_until(self) -> int:
         """The time at which the last promise expires; 0 if there is none."""
-        return max(self.lent().values(), default=0)
+        return max(self.list_lent().values(), default=0)
 
     @property
     def projects(self) -> Iterable[str]:
@@ -111,7 +111,7 @@ class Loans:
 
     # ---- requests of the leader
 
-    def reports(self, epoch: int, number: int, now: int) -> bool:
+    def begin_report(self, epoch: int, number: int, now: int) -> bool:
         """Note that the leader's request of this round is answered now; False if a newer round has been seen."""
         if not self._is_current(epoch, number):
             return False
@@ -125,7 +125,7 @@ class Loans:
         if not self._is_current(epoch, number):
             return 0.0
         account = self._accounts.setdefault(project, _Account())
-        promised = max(0.0, min(part, own - account.lent(but=epoch)))
+        promised = max(0.0, min(part, own - account.sum_lent(but=epoch)))
         if promised > 0:
             account.promises[epoch, number] = promised, until
         self._tidy(project)

@@ -4,10 +4,10 @@ The nodes' side is `evenlane.quota.lending.loans`.
 
 A round takes place about once per second, and covers only topics that are short on some node:
 
-1. `begin`: all nodes are asked. Each reports its own part of these topics, and what it wants (`reported`). 2. `loans`
+1. `begin`: all nodes are asked. Each reports its own part of these topics, and what it wants (`on_report`). 2. `loans`
 divides the topics: how much of its own part each node must leave unused, and how much each borrower may keep. Nodes
-comply, and confirm (`confirmed`). 3. `grants`: parts confirmed to be unused are granted to nodes that are short. A
-borrower that hasn't confirmed a reduction is counted with everything that it may still use.
+comply, and confirm (`on_confirmation`). 3. `grants`: parts confirmed to be unused are granted to nodes that are short.
+A borrower that hasn't confirmed a reduction is counted with everything that it may still use.
 
 At any instant, the grants in effect thus never exceed the promises of the newest confirmed round. Promises of earlier
 rounds are then void (`freed`), and lenders that want more again can have it.
@@ -85,7 +85,7 @@ class LendingRounds:
         self._states, self._loans, self._confirmed = {}, {}, {}
         return self.number
 
-    def reported(self, node: str, number: int, states: Mapping[str, PartDemand]) -> None:
+    def on_report(self, node: str, number: int, states: Mapping[str, PartDemand]) -> None:
         if number == self.number:
             for project, state in states.items():
                 self._states.setdefault(project, {})[node] = state
@@ -94,12 +94,12 @@ class LendingRounds:
         """Node -> topic -> loan, for all nodes that have reported."""
         made: dict[str, dict[str, Loan]] = {}
         for project, states in self._states.items():
-            self._loans[project] = _divided(states)
+            self._loans[project] = _divide(states)
             for node, loan in self._loans[project].items():
                 made.setdefault(node, {})[project] = loan
         return made
 
-    def confirmed(self, node: str, number: int, reported: Mapping[str, NodeLoans]) -> None:
+    def on_confirmation(self, node: str, number: int, reported: Mapping[str, NodeLoans]) -> None:
         if number == self.number:
             for project, node_loans in reported.items():
                 if node in self._loans.get(project, {}):
@@ -109,14 +109,14 @@ class LendingRounds:
         """The grants by node; `now` in ns."""
         made: dict[str, Grants] = {}
         for project in self._loans:
-            parts, freed = self._granted(project, now)
+            parts, freed = self._grant(project, now)
             for node, part in parts.items():
                 made.setdefault(node, Grants({}, [])).parts[project] = part
             for node in freed:
                 made.setdefault(node, Grants({}, [])).freed.append(project)
         return made
 
-    def lasting(self, now: int) -> set[str]:
+    def list_lasting(self, now: int) -> set[str]:
         """The topics of which a part is borrowed at `now`, ns."""
         for project in list(self._most):
             self._most[project] = {node: most for node, most in self._most[project].items() if most.until > now}
@@ -124,7 +124,7 @@ class LendingRounds:
                 del self._most[project]
         return set(self._most)
 
-    def _granted(self, project: str, now: int) -> tuple[dict[str, float], list[str]]:
+    def _grant(self, project: str, now: int) -> tuple[dict[str, float], list[str]]:
         """The parts of borrowers, and the nodes that may drop older promises."""
         reported, loans = self._confirmed.get(project, {}), self._loans[project]
         most = self._most.setdefault(project, {})
@@ -150,7 +150,7 @@ class LendingRounds:
         return {node: part for node, part in parts.items() if part}, [*reported] if covered else []
 
 
-def _divided(states: Mapping[str, PartDemand]) -> dict[str, Loan]:
+def _divide(states: Mapping[str, PartDemand]) -> dict[str, Loan]:
     """The loans of one topic. If no node is short of its own part, each has just that."""
     if all(state.want <= state.own for state in states.values()):
         return dict.fromkeys(states, Loan(0.0, 0.0))

@@ -42,17 +42,17 @@ class Pace:
         self.idle = (burst - 1) * one
         self.late = max(self.idle, one)
 
-    def woken(self, at: int, now: int) -> int:
+    def wake(self, at: int, now: int) -> int:
         """`at` when a message arrives after an idle period."""
         floor = now - self.idle
         return at if at > floor else floor
 
-    def spent(self, at: int, now: int) -> int:
+    def spend(self, at: int, now: int) -> int:
         """`at` after one message at `now`."""
         floor = now - self.late
         return (at if at > floor else floor) + self.interval
 
-    def retuned(self, at: int, now: int, before: Pace) -> int:
+    def retune(self, at: int, now: int, before: Pace) -> int:
         """`at` of a bucket that had the pace `before`. Its debt or credit stays the same number of messages, so that an
         earlier slow rate doesn't hold up a fast one (X4), and a rising rate creates no credit (Q).
         """

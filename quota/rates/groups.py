@@ -112,21 +112,21 @@ class TopicQuota(Generic[G]):
         self._rests = True
 
     def _retune(self, known: list[G], now: int, whole: Pace, guarantee: Pace, cap: Pace | None) -> None:
-        self.at = self._pace.retuned(self.at, now, whole)
+        self.at = self._pace.retune(self.at, now, whole)
         for group in known:
-            group.at = self._guarantee.retuned(group.at, now, guarantee)
+            group.at = self._guarantee.retune(group.at, now, guarantee)
             if self._cap and cap:  # (messages within the guarantee may exceed the maximum by far: that is dropped)
-                group.cap_at = min(self._cap.retuned(group.cap_at, now, cap), now + self._cap.interval)
+                group.cap_at = min(self._cap.retune(group.cap_at, now, cap), now + self._cap.interval)
             else:
                 group.cap_at = 0
 
     def enter(self, group: G, now: int) -> None:
         """The group has messages again."""
         if self.ready == 0:
-            self.at = self._pace.woken(self.at, now)
+            self.at = self._pace.wake(self.at, now)
         self.ready += 1
         group.ready = True
-        group.at = self._guarantee.woken(group.at, now)
+        group.at = self._guarantee.wake(group.at, now)
         if not group.listed:
             self._list(group)
         if self._line is not None and not group.in_line:
@@ -170,7 +170,7 @@ class TopicQuota(Generic[G]):
         self.wakes_at = self._later[0][0] if self._later else NEVER
         return self._borrower(now) if self._borrow else None
 
-    def admits(self, group: G, now: int) -> bool:
+    def may_admit(self, group: G, now: int) -> bool:
         """Whether `group` may have one more message right after its last one, for a batch."""
         if self.at > now:
             return False
@@ -185,7 +185,7 @@ class TopicQuota(Generic[G]):
         """Charge one message of `group`."""
         topic_at, at = self.at, group.at
         self.spent += 1
-        # (`Pace.spent` twice, inlined to save two calls per message)
+        # (`Pace.spend` twice, inlined to save two calls per message)
         own = self._pace
         floor = now - own.late
         self.at = (topic_at if topic_at > floor else floor) + own.interval
@@ -197,7 +197,7 @@ class TopicQuota(Generic[G]):
         elif self._line and self._line[0] is group:
             self._line.rotate(-1)
         if self._cap is not None:
-            group.cap_at = self._cap.spent(group.cap_at, now)
+            group.cap_at = self._cap.spend(group.cap_at, now)
 
     def refund(self, group: G, count: int) -> None:
         """Refund `count` messages of `group` that were charged in vain. Borrowed ones become part of its guarantee.

@@ -6,7 +6,7 @@ from typing import Any
 
 from evenlane.quota.rates.backoff import Backoff
 from evenlane.quota.topics import push
-from evenlane.quota.topics.strict_json import TopicError, shown
+from evenlane.quota.topics.strict_json import TopicError, format_value
 
 Rule = Callable[[str, object], Any]  # (field, value) -> the value in its own type; raises TopicError
 
@@ -19,7 +19,7 @@ _YEARS_10 = 315_360_000  # s
 def number(low: float, high: float) -> Rule:
     def check(field: str, value: object) -> float:
         if isinstance(value, bool) or not isinstance(value, (int, float)) or not low <= value <= high:
-            raise TopicError(field, f"must be a number from {low:,} to {high:,}, not {shown(value)}")
+            raise TopicError(field, f"must be a number from {low:,} to {high:,}, not {format_value(value)}")
         return float(value)
 
     return check
@@ -29,7 +29,7 @@ def whole(low: int, high: int) -> Rule:
     def check(field: str, value: object) -> int:
         wrong = isinstance(value, bool) or not isinstance(value, (int, float))
         if wrong or not low <= value <= high or value != int(value):  # type: ignore[operator, call-overload]
-            raise TopicError(field, f"must be a whole number from {low:,} to {high:,}, not {shown(value)}")
+            raise TopicError(field, f"must be a whole number from {low:,} to {high:,}, not {format_value(value)}")
         return int(value)  # type: ignore[call-overload, no-any-return]
 
     return check
@@ -41,13 +41,13 @@ def optional(rule: Rule) -> Rule:
 
 def flag(field: str, value: object) -> bool:
     if not isinstance(value, bool):
-        raise TopicError(field, f"must be true or false, not {shown(value)}")
+        raise TopicError(field, f"must be true or false, not {format_value(value)}")
     return value
 
 
 def state(field: str, value: object) -> str:
     if not isinstance(value, str) or value not in STATES:
-        raise TopicError(field, f"must be one of {', '.join(STATES)}, not {shown(value)}")
+        raise TopicError(field, f"must be one of {', '.join(STATES)}, not {format_value(value)}")
     return value
 
 
@@ -64,7 +64,7 @@ def parts(field: str, value: object, known: Mapping[str, Rule]) -> list[tuple[st
     if isinstance(value, Backoff):
         value = asdict(value)
     if not isinstance(value, Mapping):
-        raise TopicError(field, f"must be an object with {', '.join(known)}, not {shown(value)}")
+        raise TopicError(field, f"must be an object with {', '.join(known)}, not {format_value(value)}")
     for name in value:
         if name not in known:
             raise TopicError(f"{field}.{name}", f"is unknown: the fields are {', '.join(known)}")

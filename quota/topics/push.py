@@ -6,7 +6,7 @@ from ipaddress import AddressValueError, IPv4Address, IPv6Address
 from typing import Any
 from urllib.parse import SplitResult, urlsplit
 
-from evenlane.quota.topics.strict_json import TopicError, shown
+from evenlane.quota.topics.strict_json import TopicError, format_value
 
 DEFAULTS: Mapping[str, Any] = {"timeout": 10.0, "secret_ref": None, "headers": {}, "concurrency": None}
 """Defaults of all settings but `url`, which is required. `timeout` in seconds."""
@@ -35,31 +35,31 @@ _SECRET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 def url(field: str, value: object) -> str:
     """An absolute http or https URL, kept unchanged. Raises TopicError."""
     if not isinstance(value, str):
-        raise TopicError(field, f"must be a string such as https://example.com/hook, not {shown(value)}")
+        raise TopicError(field, f"must be a string such as https://example.com/hook, not {format_value(value)}")
     if len(value) > MOST_URL:
         raise TopicError(field, f"has {len(value):,} characters: at most {MOST_URL:,} are allowed")
     if not _OF_A_URL.fullmatch(value):
-        raise TopicError(field, f"must be an address in ASCII, with %XX for the rest, not {_seen(value)}")
+        raise TopicError(field, f"must be an address in ASCII, with %XX for the rest, not {_format(value)}")
     try:
         parts = urlsplit(value)
         port = parts.port
     except ValueError:  # an invalid port, or unbalanced brackets
-        raise TopicError(field, f"must have a valid host and port, not {_seen(value)}") from None
+        raise TopicError(field, f"must have a valid host and port, not {_format(value)}") from None
     _check_parts(field, value, parts)
     if port == 0:
-        raise TopicError(field, f"must have a port from 1 to 65535, not {_seen(value)}")
+        raise TopicError(field, f"must have a port from 1 to 65535, not {_format(value)}")
     return value
 
 
 def _check_parts(field: str, value: str, parts: SplitResult) -> None:
     if parts.scheme not in ("http", "https") or not value.lower().startswith(f"{parts.scheme}://"):
-        raise TopicError(field, f"must begin with http:// or https://, not be {_seen(value)}")
+        raise TopicError(field, f"must begin with http:// or https://, not be {_format(value)}")
     if "@" in parts.netloc:
         raise TopicError(field, "must have no user or password in it: a header may carry them")
     if "#" in value:
-        raise TopicError(field, f"must have no fragment (#...), as none is ever sent: {_seen(value)}")
+        raise TopicError(field, f"must have no fragment (#...), as none is ever sent: {_format(value)}")
     if not _is_host(parts):
-        raise TopicError(field, f"must have a host such as example.com, not {_seen(value)}")
+        raise TopicError(field, f"must have a host such as example.com, not {_format(value)}")
 
 
 def _is_host(parts: SplitResult) -> bool:
@@ -76,23 +76,25 @@ def _is_host(parts: SplitResult) -> bool:
     return bool(_HOST.fullmatch(host))
 
 
-def _seen(value: str) -> str:
+def _format(value: str) -> str:
     """The URL for an error text, without a password."""
-    return shown(_USER.sub("//***@", value))
+    return format_value(_USER.sub("//***@", value))
 
 
 def secret_ref(field: str, value: object) -> str:
     """A plain file name, so that it can't lead out of the node's folder. Raises TopicError."""
     if not isinstance(value, str) or not _SECRET.fullmatch(value):
         rule = "letters, digits, '.', '_' and '-', the first a letter or digit"
-        raise TopicError(field, f"must be the name of a file in the node's push_secrets ({rule}), not {shown(value)}")
+        raise TopicError(
+            field, f"must be the name of a file in the node's push_secrets ({rule}), not {format_value(value)}"
+        )
     return value
 
 
 def headers(field: str, value: object) -> dict[str, str]:
     """Raises TopicError, which never shows values: they may be credentials."""
     if not isinstance(value, Mapping):
-        raise TopicError(field, f"must be an object of names and strings, not {shown(value)}")
+        raise TopicError(field, f"must be an object of names and strings, not {format_value(value)}")
     if len(value) > MOST_HEADERS:
         raise TopicError(field, f"has {len(value)} headers: at most {MOST_HEADERS} are allowed")
     seen: set[str] = set()

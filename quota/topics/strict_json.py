@@ -58,7 +58,7 @@ def read_object(raw: bytes, most_bytes: int, *, example: str = '{"qps": 100}') -
     try:
         read = json.loads(
             raw.decode("utf-8"),
-            object_pairs_hook=_without_duplicates,
+            object_pairs_hook=_refuse_duplicates,
             parse_float=real,
             parse_int=_integer,
             parse_constant=float,
@@ -70,7 +70,7 @@ def read_object(raw: bytes, most_bytes: int, *, example: str = '{"qps": 100}') -
     except RecursionError:
         raise TopicError("", "is nested too deeply") from None
     if not isinstance(read, dict):
-        raise TopicError("", f"must be a JSON object such as {example}, not {shown(read)}")
+        raise TopicError("", f"must be a JSON object such as {example}, not {format_value(read)}")
     return read
 
 
@@ -79,7 +79,7 @@ def write_object(fields: Mapping[str, object]) -> bytes:
     return json.dumps(fields, separators=(",", ":"), allow_nan=False).encode()
 
 
-def shown(value: object) -> str:
+def format_value(value: object) -> str:
     """A value for an error text: as in JSON, shortened."""
     if isinstance(value, Mapping):
         return "an object"
@@ -94,7 +94,7 @@ def shown(value: object) -> str:
     return text if len(text) <= 40 else text[:37] + "..."
 
 
-def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _refuse_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     made = dict(pairs)
     if len(made) < len(pairs):
         names = [name for name, _ in pairs]

@@ -11,10 +11,10 @@ from collections.abc import Iterable, Mapping
 import msgspec
 
 from evenlane.quota.topics.fields import FIELDS, whole
-from evenlane.quota.topics.strict_json import TopicError, read_object, shown, write_object
+from evenlane.quota.topics.strict_json import TopicError, format_value, read_object, write_object
 from evenlane.quota.topics.topic import MOST_BYTES, merge, parse_spec
 
-__all__ = ["DEFAULT_LIMIT", "Template", "best", "parse_template", "template_merged"]
+__all__ = ["DEFAULT_LIMIT", "Template", "best", "merge_template", "parse_template"]
 
 DEFAULT_LIMIT = 1_000
 _LIMIT = whole(1, 1_000_000)
@@ -30,7 +30,7 @@ class Template(msgspec.Struct, frozen=True, kw_only=True):
     topic: bytes
     limit: int = DEFAULT_LIMIT
 
-    def matches(self, project: str) -> bool:
+    def is_match(self, project: str) -> bool:
         pattern = re.escape(self.match).replace(r"\*", ".*").replace(r"\?", ".")
         return re.fullmatch(pattern, project) is not None
 
@@ -42,7 +42,7 @@ class Template(msgspec.Struct, frozen=True, kw_only=True):
 
 def best(templates: Iterable[Template], project: str) -> Template | None:
     """The most specific template that matches; of equal ones the first by name. None if none matches."""
-    matching = (each for each in templates if each.matches(project))
+    matching = (each for each in templates if each.is_match(project))
     return min(matching, key=lambda each: (-each.literal, each.name), default=None)
 
 
@@ -51,7 +51,7 @@ def parse_template(name: str, raw: bytes) -> Template:
     return _template(name, read_object(raw, MOST_BYTES))
 
 
-def template_merged(name: str, old: bytes | None, fields: Mapping[str, object], topic: Mapping[str, object]) -> bytes:
+def merge_template(name: str, old: bytes | None, fields: Mapping[str, object], topic: Mapping[str, object]) -> bytes:
     """The present template with the given changes; None as a value of `topic` restores the default.
 
     Raises TopicError, also if `match` or `topic`'s `qps` are given neither here nor there.
@@ -73,7 +73,7 @@ def _template(name: str, read: Mapping[str, object]) -> Template:
         raise TopicError("match", 'is missing: it says which projects the template is for, as in "dev-*"')
     topic = read.get("topic")
     if not isinstance(topic, Mapping):
-        raise TopicError("topic", f'must be an object such as {{"qps": 10}}, not {shown(topic)}')
+        raise TopicError("topic", f'must be an object such as {{"qps": 10}}, not {format_value(topic)}')
     for field in topic:
         if field not in FIELDS:
             raise TopicError(f"topic.{field}", f"is not a field of a topic: the fields are {', '.join(FIELDS)}")
@@ -100,6 +100,7 @@ def _match(value: object) -> str:
     if not isinstance(value, str) or not _MATCH.fullmatch(value):
         raise TopicError(
             "match",
-            f"must be 1 to 64 letters, digits, '_' or '-', '*' for any of them and '?' for one, not {shown(value)}",
+            f"must be 1 to 64 letters, digits, '_' or '-', '*' for any of them and '?' for one,"
+            f" not {format_value(value)}",
         )
     return value

@@ -19,7 +19,7 @@ from evenlane.quota.topics.fields import BACKOFF, FIELDS, MOST_GROUPS, flag, par
 from evenlane.quota.topics.strict_json import TopicError, read_object, write_object
 
 __all__ = ["Accepted", "ClusterLimits", "Topic", "TopicError", "TopicSpec", "accept", "complete", "decode_accepted"]
-__all__ += ["delete", "encode", "merge", "moves_keys", "parse_spec", "without"]
+__all__ += ["delete", "encode", "merge", "parse_spec", "without", "would_move_keys"]
 
 MOST_BYTES = 65_536  # of a spec
 _MOST_ACCEPTED_BYTES = 1_048_576
@@ -91,7 +91,7 @@ class Accepted(msgspec.Struct, frozen=True, kw_only=True):
     deleted: bool = False
 
     @property
-    def takes_puts(self) -> bool:
+    def can_take_puts(self) -> bool:
         return not self.deleted and self.topic.state != "draining"
 
 
@@ -107,8 +107,8 @@ def complete(spec: TopicSpec, limits: ClusterLimits, before: Accepted | None = N
     numbers, a key's next messages would overtake those that wait.
     """
     given = spec.given
-    kept = before if before is not None and _keeps_its_keys(given, before.topic) else None
-    groups = _groups(given["qps"], given.get("groups"), limits) if kept is None else _kept_groups(given, limits, kept)
+    kept = before if before is not None and _must_keep_keys(given, before.topic) else None
+    groups = _groups(given["qps"], given.get("groups"), limits) if kept is None else _keep_groups(given, limits, kept)
     spread = given.get("spread", max(1, limits.partitions // 10) if kept is None else kept.topic.spread)
     if kept is not None and spread != kept.topic.spread:
         raise TopicError("spread", f"of an ordered topic stays {kept.topic.spread:,} until it is drained{_DRAIN}")
@@ -129,7 +129,7 @@ def accept(topic: Topic, revision: int, before: Accepted | None) -> Accepted:
     return after if before is None else replace(after, number=_next_number(before, after))
 
 
-def moves_keys(before: Accepted | None, after: Topic) -> bool:
+def would_move_keys(before: Accepted | None, after: Topic) -> bool:
     """Whether keys of an ordered topic move to other groups than those where their messages may wait. This can happen
     only when the topic resumes from draining, and must be refused as long as any message waits.
     """
@@ -173,11 +173,11 @@ def decode_accepted(raw: bytes) -> Accepted:
         if field not in read and field not in _LATER:
             raise TopicError(field, "is missing")
     topic = Topic(**{field: rule(field, read[field]) for field, rule in FIELDS.items() if field in read})
-    topic = _shared(topic) if topic.push is None else topic
+    topic = _intern(topic) if topic.push is None else topic
     return Accepted(
         topic=topic,
         active=whole(1, MOST_GROUPS)("active", read["active"]),
-        draining=_draining(read["draining"]),
+        draining=_parse_draining(read["draining"]),
         revision=whole(1, _MOST_REVISION)("revision", read["revision"]),
         number=whole(0, _MOST_REVISION)("number", read.get("number", 0)),
         deleted=flag("deleted", read.get("deleted", False)),
@@ -234,7 +234,7 @@ def _groups(qps: float, given: int | None, limits: ClusterLimits) -> int:
 
 
 @lru_cache(4096)
-def _shared(topic: Topic) -> Topic:
+def _intern(topic: Topic) -> Topic:
     """The same object for equal topics: a node keeps tens of thousands, few of which differ."""
     return topic
 
@@ -247,12 +247,12 @@ def _burst(qps: float) -> int:
 _DRAIN = ": drain it, wait until its backlog is empty, and change it as you resume it"
 
 
-def _keeps_its_keys(given: Mapping[str, Any], before: Topic) -> bool:
+def _must_keep_keys(given: Mapping[str, Any], before: Topic) -> bool:
     comes_back = before.state == "draining" and given.get("state", "active") != "draining"
     return before.ordered and bool(given.get("ordered", False)) and not comes_back
 
 
-def _kept_groups(given: Mapping[str, Any], limits: ClusterLimits, before: Accepted) -> int:
+def _keep_groups(given: Mapping[str, Any], limits: ClusterLimits, before: Accepted) -> int:
     groups = before.active
     if given.get("groups", groups) != groups:
         raise TopicError("groups", f"of an ordered topic stay {groups:,} until it is drained{_DRAIN}")
@@ -271,7 +271,7 @@ def _share_out(qps: float, most: float) -> int:
     return groups if qps / groups <= most else groups + 1
 
 
-def _draining(value: object) -> tuple[int, ...]:
+def _parse_draining(value: object) -> tuple[int, ...]:
     if not isinstance(value, list):
         raise TopicError("draining", "must be a list of group numbers")
     return tuple(whole(0, MOST_GROUPS)("draining", group) for group in value)

@@ -37,7 +37,7 @@ class KeyRevisions:
         """Take in an item of the watch, and return whether it shows that etcd was rolled back since."""
         if isinstance(update, Listing):
             items = [item for item in update.items if _UNREADABLE not in item.key]
-            gone_back = update.revision < self._newest or any(map(self._contradicts, items))
+            gone_back = update.revision < self._newest or any(map(self._is_contradicted, items))
             self._newest = update.revision
             self._keys = {item.key: _of(item) for item in items}
             return gone_back
@@ -48,7 +48,7 @@ class KeyRevisions:
             self._keys.pop(update.item.key, None)
         return False
 
-    def _contradicts(self, item: KeyValue) -> bool:
+    def _is_contradicted(self, item: KeyValue) -> bool:
         """Whether a listed key contradicts the known revisions. A key of the newest revision itself proves nothing,
         because a watch may break off in the middle of a transaction.
         """

@@ -49,17 +49,17 @@ class Claims(dict[int, Claim]):
         """The epoch of each partition whose owner key is ours."""
         return {partition: claim.epoch for partition, claim in self.items() if claim.stage is not ClaimStage.ASKING}
 
-    def served(self) -> frozenset[int]:
+    def list_served(self) -> frozenset[int]:
         """The partitions whose owner keys exist unless etcd has lost them. Thread-safe."""
         claims = self.copy()
         return frozenset(partition for partition, claim in claims.items() if claim.stage in _SERVED)
 
-    def asking(self, partition: int) -> Claim | None:
+    def find_asking(self, partition: int) -> Claim | None:
         """The partition's claim if its owner key is being acquired."""
         claim = self.get(partition)
         return claim if claim is not None and claim.stage is ClaimStage.ASKING else None
 
-    def of_epoch(self, partition: int, epoch: int) -> Claim | None:
+    def find_of_epoch(self, partition: int, epoch: int) -> Claim | None:
         claim = self.get(partition)
         return claim if claim is not None and claim.epoch == epoch else None
 

@@ -49,7 +49,7 @@ class Departures:
         """The partition stays, or is lost."""
         self._waiting.pop(partition, None)
 
-    def arrived(self, partition: int) -> None:
+    def note_arrival(self, partition: int) -> None:
         """The new owner serves the partition."""
         self._moving.pop(partition, None)
 

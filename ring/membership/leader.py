@@ -86,7 +86,7 @@ class Leader:
 
     def begin(self, generation: int, plans: Mapping[str, PlanRecord], owners: Mapping[int, str], now: int) -> None:
         """Take in etcd's content at the beginning of the term; `owners` are from the owner keys."""
-        self._plans = _resolved(plans)
+        self._plans = _resolve(plans)
         self._spoilt = {name for name, record in plans.items() if record.partitions != self._plans[name]}
         self._owners = dict(owners)
         self.generation = max([generation, *(record.generation for record in plans.values())])
@@ -95,15 +95,15 @@ class Leader:
 
     def nodes(self, records: Mapping[str, NodeRecord], now: int) -> None:
         """Take in all registered nodes."""
-        self.only(records.keys(), now)
+        self.keep_only(records.keys(), now)
         for name, record in records.items():
             self.node(name, record, now)
 
-    def only(self, names: Collection[str], now: int) -> None:
+    def keep_only(self, names: Collection[str], now: int) -> None:
         """No other nodes are registered."""
         self._knows_nodes = True
         for name in self._nodes.keys() - names:
-            self.node_gone(name, now)
+            self.on_node_gone(name, now)
 
     def node(self, name: str, record: NodeRecord, now: int) -> None:
         before, self._nodes[name] = self._nodes.get(name), record
@@ -111,21 +111,21 @@ class Leader:
         if fit and not record.is_fit:
             self._soon(now, GONE_NS)
         elif record.is_fit and not fit:
-            self._came(now)
+            self._note_arrival(now)
 
-    def node_spoilt(self, name: str, now: int) -> None:
+    def on_node_spoilt(self, name: str, now: int) -> None:
         """The node lives, but its record is invalid: its last valid record holds."""
         self.node(name, self._nodes.get(name, NodeRecord()), now)
 
-    def node_gone(self, name: str, now: int) -> None:
+    def on_node_gone(self, name: str, now: int) -> None:
         if self._nodes.pop(name, None) is not None:
             self._soon(now, GONE_NS)
 
-    def load_changed(self, now: int) -> None:
+    def on_load_change(self, now: int) -> None:
         self._loads_since = now if self._loads_since is None else self._loads_since
         self._loads_due = min(now + self.load_ns, self._loads_since + LOAD_AT_LATEST_NS)
 
-    def plan_seen(self, name: str, record: PlanRecord | None, now: int) -> bool:
+    def on_plan(self, name: str, record: PlanRecord | None, now: int) -> bool:
         """Another process has changed a plan key (None: deleted, or not valid). Returns whether it must be
         written again.
         """
@@ -162,7 +162,7 @@ class Leader:
 
         Without any fit node, the partitions of living nodes stay where they are: moving them would help nobody.
         """
-        desired = self._desired(placement)
+        desired = self._compute_desired(placement)
         gone = sorted((self._plans.keys() | self._spoilt) - self._nodes.keys())
         plans = {
             name: partitions
@@ -175,7 +175,7 @@ class Leader:
         self._spoilt = set()  # keys spoilt from now on aren't repaired by this draft
         return self._drafted
 
-    def _desired(self, placement: Sequence[str | None]) -> dict[str, list[int]]:
+    def _compute_desired(self, placement: Sequence[str | None]) -> dict[str, list[int]]:
         desired: dict[str, list[int]] = {name: [] for name in sorted(self._nodes)}
         if not any(placement):
             return {name: [] if self._nodes[name].leaving else self._plans.get(name, []) for name in desired}
@@ -184,7 +184,7 @@ class Leader:
                 desired[name].append(partition)
         return desired
 
-    def written(self, now: int) -> None:
+    def on_written(self, now: int) -> None:
         """The draft is stored in etcd."""
         draft = self._drafted
         if draft is None:
@@ -198,7 +198,7 @@ class Leader:
         if self._spoilt:
             self._soon(now, GONE_NS)
 
-    def not_written(self, now: int) -> None:
+    def on_not_written(self, now: int) -> None:
         """Note that an unknown part of the draft is stored in etcd: the next plan writes everything."""
         draft, self._drafted = self._drafted, None
         if draft is not None:
@@ -210,14 +210,14 @@ class Leader:
         self._nodes_since = now if self._nodes_since is None else self._nodes_since
         self._nodes_due = min(now + pause, self._nodes_due or now + pause)
 
-    def _came(self, now: int) -> None:
+    def _note_arrival(self, now: int) -> None:
         """Defer the plan while more nodes come, but not for ever, and not if it is due for another reason."""
         self._nodes_since = now if self._nodes_since is None else self._nodes_since
         if self._nodes_due is None or self._nodes_due > now + GONE_NS:
             self._nodes_due = min(now + CAME_NS, self._nodes_since + CAME_AT_LATEST_NS)
 
 
-def _resolved(plans: Mapping[str, PlanRecord]) -> dict[str, list[int]]:
+def _resolve(plans: Mapping[str, PlanRecord]) -> dict[str, list[int]]:
     """The plans with each partition in only the newest plan that names it."""
     newest: dict[int, tuple[int, str]] = {}
     for name in sorted(plans):

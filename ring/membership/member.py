@@ -70,7 +70,7 @@ class Member:
         return self._claims.epochs()
 
     @property
-    def busy(self) -> bool:
+    def is_busy(self) -> bool:
         """Whether some partition is neither open nor given up."""
         return any(p in self._claims for p in self.plan.pending)
 
@@ -82,7 +82,7 @@ class Member:
     @property
     def served(self) -> frozenset[int]:
         """The partitions whose owner keys are this node's, and exist unless etcd has lost them. Thread-safe."""
-        return self._claims.served()
+        return self._claims.list_served()
 
     def phase(self, now: int) -> Phase:
         if now >= self.trusted_until:
@@ -101,11 +101,11 @@ class Member:
 
     # ---- the lease and the plan
 
-    def renewed(self, trusted_until: int, now: int) -> list[Action]:
+    def on_renewed(self, trusted_until: int, now: int) -> list[Action]:
         self.trusted_until = trusted_until
         return self._decide(now, list(self.plan.pending))
 
-    def planned(self, revision: int, generation: int, partitions: Collection[int], now: int) -> list[Action]:
+    def on_plan(self, revision: int, generation: int, partitions: Collection[int], now: int) -> list[Action]:
         """The node's plan key was put. A plan of an older generation than the present one is ignored (Z5)."""
         if not self.plan.accept(revision, generation):
             return []
@@ -123,27 +123,27 @@ class Member:
 
     # ---- owner keys, as the watch reports them
 
-    def listed(self, revision: int, owners: Mapping[int, Owner], now: int) -> list[Action]:
+    def on_listing(self, revision: int, owners: Mapping[int, Owner], now: int) -> list[Action]:
         """All owner keys, as of this revision."""
         self.knows_owners, self._listed = True, revision
         gone = [p for p in {*self._owners, *self._claims} if p not in owners]
         self._owners.clear()
-        actions = [action for p in gone for action in self._gone(p, revision)]
+        actions = [action for p in gone for action in self._on_owner_gone(p, revision)]
         for partition, owner in owners.items():
-            actions += self._seen(partition, owner, now)
+            actions += self._on_owner(partition, owner, now)
         return actions + self._decide(now, sorted(self.plan.desired | self.plan.pending | self._claims.keys()))
 
-    def owner_seen(self, partition: int, owner: Owner, now: int) -> list[Action]:
-        return self._seen(partition, owner, now) + self._decide(now, (partition,))
+    def on_owner_put(self, partition: int, owner: Owner, now: int) -> list[Action]:
+        return self._on_owner(partition, owner, now) + self._decide(now, (partition,))
 
-    def owner_gone(self, partition: int, revision: int, now: int) -> list[Action]:
+    def on_owner_delete(self, partition: int, revision: int, now: int) -> list[Action]:
         """The owner key was deleted at this revision."""
-        return self._gone(partition, revision) + self._decide(now, (partition,))
+        return self._on_owner_gone(partition, revision) + self._decide(now, (partition,))
 
-    def _seen(self, partition: int, owner: Owner, now: int) -> list[Action]:
+    def _on_owner(self, partition: int, owner: Owner, now: int) -> list[Action]:
         self._owners.see(partition, owner, now)
         if owner.lease != self.lease and owner.revision > owner.epoch:
-            self._departures.arrived(partition)  # (an owner writes its key again once it serves)
+            self._departures.note_arrival(partition)  # (an owner writes its key again once it serves)
         claim = self._claims.get(partition)
         if owner.lease == self.lease:
             if not self._claims.has_ended(partition, owner.epoch) and (
@@ -151,20 +151,22 @@ class Member:
             ):
                 return self._ours(partition, owner.epoch)
             if claim is not None and owner.epoch < claim.epoch <= self._listed:
-                return self._lost(partition, claim)  # etcd was rolled back to an earlier claim, and has advanced since
+                return self._on_lost(
+                    partition, claim
+                )  # etcd was rolled back to an earlier claim, and has advanced since
         elif claim is not None and claim.epoch == owner.epoch and not owner.lease:
             if claim.stage is ClaimStage.RELEASING:
                 return []  # the release will delete it
             return [Mark(partition, claim.epoch)]  # detached from the lease: our death would go unnoticed
         elif claim is not None and 0 < claim.epoch <= owner.epoch:  # epochs can be equal after an etcd rollback
-            return self._lost(partition, claim)
+            return self._on_lost(partition, claim)
         return []
 
     def _ours(self, partition: int, epoch: int) -> list[Action]:
         self._claims[partition] = Claim(ClaimStage.OPENING, epoch)
         return [Open(partition, epoch)]
 
-    def _gone(self, partition: int, revision: int) -> list[Action]:
+    def _on_owner_gone(self, partition: int, revision: int) -> list[Action]:
         self._owners.remove(partition)
         claim = self._claims.get(partition)
         if claim is None or claim.stage is ClaimStage.ASKING or revision <= claim.epoch:
@@ -172,9 +174,9 @@ class Member:
         if claim.stage is ClaimStage.RELEASING:
             self._end(partition)
             return []
-        return self._lost(partition, claim)
+        return self._on_lost(partition, claim)
 
-    def _lost(self, partition: int, claim: Claim) -> list[Action]:
+    def _on_lost(self, partition: int, claim: Claim) -> list[Action]:
         self._end(partition)
         return [Drop(partition, claim.epoch)]
 
@@ -184,9 +186,9 @@ class Member:
 
     # ---- answers
 
-    def acquired(self, partition: int, epoch: int, now: int) -> list[Action]:
+    def on_acquired(self, partition: int, epoch: int, now: int) -> list[Action]:
         """The answer to the transaction of `Acquire`; epoch 0: refused."""
-        claim = self._claims.asking(partition)
+        claim = self._claims.find_asking(partition)
         if claim is None or (epoch and self._claims.has_ended(partition, epoch)):
             return []  # the watch was faster, or this answers an earlier request
         if epoch == 0:  # the key or the plan has changed; the watch reports it, or has done so already
@@ -201,33 +203,33 @@ class Member:
 
     def unsure(self, partition: int, now: int) -> list[Action]:
         """No answer came: whether the key was created is unknown."""
-        if self._claims.asking(partition) is not None:
+        if self._claims.find_asking(partition) is not None:
             self._claims.retry(partition, now)
         return []
 
-    def opened(self, partition: int, epoch: int, now: int) -> list[Action]:
-        claim = self._claims.of_epoch(partition, epoch)
+    def on_opened(self, partition: int, epoch: int, now: int) -> list[Action]:
+        claim = self._claims.find_of_epoch(partition, epoch)
         if claim is not None and claim.stage is ClaimStage.OPENING:
             claim.stage = ClaimStage.OPEN
         return self._decide(now, (partition,))
 
-    def withdrawn(self, partition: int, epoch: int) -> list[Action]:
+    def on_withdrawn(self, partition: int, epoch: int) -> list[Action]:
         """The partition can't be taken over under this epoch: release the key, and acquire it again."""
         return self._release(partition, epoch, ClaimStage.OPENING)
 
-    def closed(self, partition: int, epoch: int) -> list[Action]:
+    def on_closed(self, partition: int, epoch: int) -> list[Action]:
         return self._release(partition, epoch, ClaimStage.CLOSING)
 
     def _release(self, partition: int, epoch: int, stage: ClaimStage) -> list[Action]:
-        claim = self._claims.of_epoch(partition, epoch)
+        claim = self._claims.find_of_epoch(partition, epoch)
         if claim is None or claim.stage is not stage:
             return []
         claim.stage = ClaimStage.RELEASING
         return [Release(partition, epoch)]
 
-    def released(self, partition: int, epoch: int, now: int) -> list[Action]:
+    def on_released(self, partition: int, epoch: int, now: int) -> list[Action]:
         """The transaction was answered, either way: the key isn't ours any more."""
-        claim = self._claims.of_epoch(partition, epoch)
+        claim = self._claims.find_of_epoch(partition, epoch)
         if claim is not None and claim.stage is ClaimStage.RELEASING:
             self._end(partition)
         return self._decide(now, (partition,))

@@ -29,7 +29,7 @@ class NodePlan:
     stale: int = 0  # plans that were ignored
 
     @property
-    def expects_more(self) -> bool:
+    def is_expecting(self) -> bool:
         """Whether the plan gives the node a partition that isn't open."""
         return bool(self.desired) and any(p in self.desired for p in self.pending)
 

@@ -149,7 +149,7 @@ class HeldRecord(msgspec.Struct, frozen=True, kw_only=True):
     blocked: dict[str, BlockedLane] = {}
 
     @property
-    def running(self) -> bool:
+    def is_running(self) -> bool:
         return any(lane.running for lane in self.lanes.values())
 
 

@@ -88,13 +88,13 @@ def is_better(before: tuple[Strain, Strain], after: tuple[Strain, Strain], grain
     It is if the worse load improves by a grain, or both loads get within bounds; or if no load gets worse and the
     numbers of partitions improve. This order makes moves come to an end: the sorted strains of all nodes only fall.
     """
-    load_before, load_after = _falling(before, 0), _falling(after, 0)
+    load_before, load_after = _sort_key(before, 0), _sort_key(after, 0)
     worst = load_after[0] + grain if load_after[0] else 1
     if worst <= load_before[0]:
         return True
-    return load_after <= load_before and _falling(after, 1) < _falling(before, 1)
+    return load_after <= load_before and _sort_key(after, 1) < _sort_key(before, 1)
 
 
-def _falling(strains: tuple[Strain, Strain], part: int) -> tuple[int, int]:
+def _sort_key(strains: tuple[Strain, Strain], part: int) -> tuple[int, int]:
     one, other = strains[0][part], strains[1][part]
     return (one, other) if one >= other else (other, one)

@@ -57,7 +57,7 @@ def weights_of(loads: Sequence[float]) -> list[int]:
 def bounds_of(weights: Sequence[int], nodes: int) -> Bounds:
     """The bounds for these weights on `nodes` nodes (1 or more)."""
     mean = sum(weights) // nodes
-    rest, left = _shared(weights, nodes)
+    rest, left = _share(weights, nodes)
     level = sum(rest) // left
     slack = mean // 20
     lightest, heaviest = _longest_first(rest, left)
@@ -83,7 +83,7 @@ def bounds_of(weights: Sequence[int], nodes: int) -> Bounds:
     )
 
 
-def _shared(weights: Sequence[int], nodes: int) -> tuple[list[int], int]:
+def _share(weights: Sequence[int], nodes: int) -> tuple[list[int], int]:
     """The weights without those that fill a node each, heaviest first, and the number of nodes left for them."""
     falling = sorted(weights, reverse=True)
     total = sum(falling)

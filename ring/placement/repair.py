@@ -38,10 +38,10 @@ class Repair:
         self._ring = ring
 
     def run(self) -> None:
-        while sum(self._relieve(node) for node in self._strained()):
+        while sum(self._relieve(node) for node in self._list_strained()):
             pass
 
-    def _strained(self) -> list[int]:
+    def _list_strained(self) -> list[int]:
         """Nodes outside their bounds, emptiest first: partitions that they pull need no other place."""
         made = self._made
         strained = [node for node in made.nodes if any(made.strain(node))]
@@ -79,9 +79,9 @@ class Repair:
         for harmless in (True, False):
             for donor in donors:
                 for offer in self._offers(donor, weight):
-                    if harmless and self._robs(offer):
+                    if harmless and self._would_rob(offer):
                         continue
-                    if self._worth(offer, node) or self._evens(offer, node):
+                    if self._is_worth(offer, node) or self._would_even(offer, node):
                         return offer
         return NOBODY
 
@@ -101,19 +101,19 @@ class Repair:
         offers = self._about(donor, weight)
         if excess:
             offers = list(dict.fromkeys((*offers, *self._about(donor, max(weight, excess)))))
-            offers.sort(key=lambda each: (self._left_by(each), abs(made.weights[each] - weight), each))
+            offers.sort(key=lambda each: (self._compute_rest(each), abs(made.weights[each] - weight), each))
         return offers
 
-    def _left_by(self, partition: int) -> int:
+    def _compute_rest(self, partition: int) -> int:
         return self._made.strain(self._made.owner[partition], minus=partition).load
 
-    def _robs(self, partition: int) -> bool:
+    def _would_rob(self, partition: int) -> bool:
         """Whether its owner would be underfull without it."""
         made, bounds = self._made, self._made.bounds
         donor = made.owner[partition]
         return made.load[donor] - made.weights[partition] < bounds.least_load or made.count(donor) <= bounds.least
 
-    def _evens(self, partition: int, node: int) -> bool:
+    def _would_even(self, partition: int, node: int) -> bool:
         """Whether the move harms neither node, and the giver still has more than the taker."""
         made = self._made
         donor, piece = made.owner[partition], made.weighs(partition)
@@ -145,12 +145,12 @@ class Repair:
         lightest = sorted(made.nodes, key=lambda each: (made.pressure(each), each))[:_PARTNERS]
         for _, partition in made.held[node]:
             for rank, taker in enumerate((*self._ring.near(partition), *lightest)):
-                if taker != node and self._worth(partition, taker):
+                if taker != node and self._is_worth(partition, taker):
                     giver, got = made.strain(node, minus=partition), made.strain(taker, plus=partition)
                     load, count = giver.load + got.load, giver.partitions + got.partitions
                     yield _Step(load, count, rank, ((partition, taker),))
 
-    def _worth(self, partition: int, taker: int) -> bool:
+    def _is_worth(self, partition: int, taker: int) -> bool:
         made, giver = self._made, self._made.owner[partition]
         before = made.strain(giver), made.strain(taker)
         after = made.strain(giver, minus=partition), made.strain(taker, plus=partition)

@@ -54,7 +54,7 @@ def write_batch(meter: DataFrame, folder: Folder, batch: str) -> None:
     staging, staged, laid = f"{_STAGING}/{batch}", progress(batch, whole=False), progress(batch, whole=True)
     done = folder.read(PROGRESS)
     if done not in (staged, laid):
-        _stage(meter, folder.at(staging))
+        _stage(meter, folder.path_of(staging))
         folder.write(PROGRESS, staged)
     if done != laid:
         for name in folder.names(f"{staging}/day=*/hour=*/*.parquet"):
@@ -83,7 +83,7 @@ def main(arguments: Sequence[str]) -> None:
     command_line.every()
     given, source = command_line.parse(arguments)
     with session("evenlane archive") as spark:
-        run(spark, source, given.archive, given.every, streams.printed)
+        run(spark, source, given.archive, given.every, streams.print_line)
 
 
 if __name__ == "__main__":

@@ -38,7 +38,7 @@ class Folder:
         place.check_name(self.path)
 
     @contextlib.contextmanager
-    def alone(self) -> Iterator[None]:
+    def lock(self) -> Iterator[None]:
         """Hold a lock on the folder. Raises Busy while another process on this machine holds it. Folders that aren't
         local can't be locked.
         """
@@ -50,7 +50,7 @@ class Folder:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise EvenlaneError(f"{folder} can't be a folder to write to: {error.strerror}") from error
-        with place.alone(folder, f"another process is writing to {folder}: only one can at a time"):
+        with place.lock(folder, f"another process is writing to {folder}: only one can at a time"):
             yield
 
     def refuse_other(self, env: str) -> None:
@@ -59,39 +59,39 @@ class Folder:
         if whose is not None:
             check_environment(self.path.removeprefix("file:"), whose, env)
 
-    def at(self, name: str) -> str:
+    def path_of(self, name: str) -> str:
         return f"{self.path}/{name}"
 
     def names(self, pattern: str) -> list[str]:
         """Return the existing names that match a shell pattern, sorted."""
-        found = self._files.globStatus(self._path_of(self.at(pattern))) or ()
+        found = self._files.globStatus(self._path_of(self.path_of(pattern))) or ()
         return sorted(each.getPath().toString().removeprefix(f"{self.path}/") for each in found)
 
     def delete(self, name: str) -> None:
         """Delete a file, or a folder with its content; no effect if it doesn't exist."""
-        self._files.delete(self._path_of(self.at(name)), True)
+        self._files.delete(self._path_of(self.path_of(name)), True)
 
     def rename(self, name: str, to: str) -> None:
         """Rename, creating the folder of `to` if needed. Raises OSError, for example if `to` exists."""
-        target = self._path_of(self.at(to))
+        target = self._path_of(self.path_of(to))
         self._files.mkdirs(target.getParent())
-        if not self._files.rename(self._path_of(self.at(name)), target):
-            raise OSError(f"{self.at(name)} can't be renamed to {to}")
+        if not self._files.rename(self._path_of(self.path_of(name)), target):
+            raise OSError(f"{self.path_of(name)} can't be renamed to {to}")
 
-    def kept(self, frame: DataFrame, name: str) -> DataFrame:
+    def keep(self, frame: DataFrame, name: str) -> DataFrame:
         """Write the frame as a table and read it back, which cuts off its plan. Otherwise Spark would process that at
         each step (a report took twice as long with `persist`).
         """
-        frame.write.mode("overwrite").parquet(self.at(name))
-        return self._spark.read.schema(frame.schema).parquet(self.at(name))
+        frame.write.mode("overwrite").parquet(self.path_of(name))
+        return self._spark.read.schema(frame.schema).parquet(self.path_of(name))
 
-    def kept_grains(self, grains: Grains, name: str) -> Grains:
+    def keep_grains(self, grains: Grains, name: str) -> Grains:
         """Keep the grains as tables in a folder of that name."""
-        return Grains(*(self.kept(frame, f"{name}/{part}") for part, frame in grains._asdict().items()))
+        return Grains(*(self.keep(frame, f"{name}/{part}") for part, frame in grains._asdict().items()))
 
     def read(self, name: str) -> str | None:
         """Return a small text file; None if it doesn't exist."""
-        file = self._path_of(self.at(name))
+        file = self._path_of(self.path_of(name))
         if not self._files.exists(file):
             return None
         stream = self._files.open(file)
@@ -104,13 +104,13 @@ class Folder:
         """Replace a text file atomically: readers see all of the old text, or all of the new one."""
         if self.path.startswith("file:"):
             # Hadoop renames a file's checksum after the file: a kill between the two would make it unreadable.
-            file = Path(self.at(name).removeprefix("file:"))
+            file = Path(self.path_of(name).removeprefix("file:"))
             file.parent.mkdir(parents=True, exist_ok=True)
             new_file = file.with_name(f"_new-{file.name}")
             new_file.write_text(text, encoding="utf-8")
             new_file.replace(file)
             return
-        new = self._path_of(self.at(f"_new-{name}"))
+        new = self._path_of(self.path_of(f"_new-{name}"))
         out = self._files.create(new, True)
         try:
             out.write(bytearray(text, "utf-8"))
@@ -120,4 +120,4 @@ class Folder:
         overwrite = self._jvm.org.apache.hadoop.fs.Options.Rename.OVERWRITE
         options = self._jvm.java.lang.reflect.Array.newInstance(overwrite.getClass(), 1)
         self._jvm.java.lang.reflect.Array.set(options, 0, overwrite)
-        context.rename(new, self._path_of(self.at(name)), options)
+        context.rename(new, self._path_of(self.path_of(name)), options)

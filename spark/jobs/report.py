@@ -100,8 +100,8 @@ def make(spark: SparkSession, wanted: ReportRequest, announce: Callable[[str, fl
     """Make a report in a running session. The previous report stays in the folder until the new one is complete.
     `announce` is called at each step with its name and the share done. Raises EvenlaneError.
     """
-    with place.staged(wanted.out, _FILES) as staging:
-        return _made(spark, wanted, staging, announce)
+    with place.stage(wanted.out, _FILES) as staging:
+        return _make(spark, wanted, staging, announce)
 
 
 def write(
@@ -110,11 +110,11 @@ def write(
     """Make a report in a session of its own. The session ends before the scratch folder is cleaned up, since its
     interrupted tasks would still write there.
     """
-    with place.staged(wanted.out, _FILES) as staging, opened as spark:
-        return _made(spark, wanted, staging, announce)
+    with place.stage(wanted.out, _FILES) as staging, opened as spark:
+        return _make(spark, wanted, staging, announce)
 
 
-def _made(
+def _make(
     spark: SparkSession, wanted: ReportRequest, staging: place.Staging, announce: Callable[[str, float], None]
 ) -> ReportFiles:
     with explained():
@@ -128,12 +128,12 @@ def _made(
         span = SPANS[wanted.window]
         # The stream grows meanwhile and is read more than once. Without an end, the reads would differ.
         meter = _meter(spark, wanted, since - timedelta(seconds=LEAD_S), until)
-        known = Folder(spark, place.url(staging.scratch)).kept_grains(grains(meter, span.grain_s), "grains")
+        known = Folder(spark, place.url(staging.scratch)).keep_grains(grains(meter, span.grain_s), "grains")
         records = known.records.count()
         announce(f"working out windows from {records:,} records", 0.5)
         folder = staging.new if "parquet" in wanted.formats else staging.scratch
         found = tenants(known, _dead(spark, wanted, since, until), span, wanted.targets, since).hint("rebalance")
-        found = Folder(spark, place.url(folder)).kept(found, "tenants.parquet")
+        found = Folder(spark, place.url(folder)).keep(found, "tenants.parquet")
         made = DocumentInput(found, noisy(found), quality(known, found, span, since, None if wanted.until else now))
         about = ReportProperties(wanted.env, now, wanted.window, timedelta(seconds=span.window_s), wanted.targets)
         content = document(made, about)

@@ -11,7 +11,7 @@ import time
 from typing import TYPE_CHECKING
 
 from evenlane.spark.failures import explained
-from evenlane.spark.session import hushed
+from evenlane.spark.session import hush
 from evenlane.spark.source.archive import ENVIRONMENT
 from evenlane.spark.source.options import parse
 
@@ -32,7 +32,7 @@ repeated anyway.
 """
 
 
-def printed(line: str) -> None:
+def print_line(line: str) -> None:
     """Print a job's progress."""
     print(line, flush=True)  # noqa: T201
 
@@ -63,29 +63,29 @@ def run(
         write(frame, f"{query}-{number:08}")
         announce(f"batch {number}: {time.monotonic() - began:.0f} s")
 
-    with explained(), folder.alone():
+    with explained(), folder.lock():
         folder.refuse_other(env)
         rows = spark.readStream.format("evenlane").options(**source, what="meter").load()
-        writer = rows.writeStream.foreachBatch(each).option("checkpointLocation", folder.at(_CHECKPOINT))
+        writer = rows.writeStream.foreachBatch(each).option("checkpointLocation", folder.path_of(_CHECKPOINT))
         _run(spark, writer.trigger(processingTime=every) if every else writer.trigger(availableNow=True))
 
 
 def _run(spark: SparkSession, writer: DataStreamWriter) -> None:
     query = writer.start()
     try:
-        with _asked_to_end() as ended:
-            whole = _followed(query, ended)
+        with _catch_signals() as ended:
+            whole = _follow(query, ended)
         if ended.is_set():
             if not whole:
                 print("evenlane: ended in the middle of a batch: the next run repeats it", file=sys.stderr)  # noqa: T201
-                hushed(spark)
+                hush(spark)
             sys.exit(128 + signal.SIGTERM)
     finally:
         with contextlib.suppress(Exception):  # Java may have ended
             query.stop()
 
 
-def _followed(query: StreamingQuery, ended: threading.Event) -> bool:
+def _follow(query: StreamingQuery, ended: threading.Event) -> bool:
     """Wait for the query's end or the event; return whether no batch was interrupted."""
     try:
         while not ended.is_set() and not query.awaitTermination(_LOOKS_EVERY_S):
@@ -101,7 +101,7 @@ def _followed(query: StreamingQuery, ended: threading.Event) -> bool:
 
 
 @contextlib.contextmanager
-def _asked_to_end() -> Iterator[threading.Event]:
+def _catch_signals() -> Iterator[threading.Event]:
     """Yield an event that SIGTERM sets. An exception during a call to Java would leave the call's answer to the next
     call, which would then wait forever. After SIGTERM, stderr is discarded, so that PySpark's threads can't report that
     Java has ended.

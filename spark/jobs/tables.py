@@ -20,7 +20,7 @@ from evenlane.engine.errors import ConfigError, EvenlaneError
 from evenlane.spark.jobs import streams
 from evenlane.spark.jobs.arguments import Arguments, run
 from evenlane.spark.jobs.folders import Folder
-from evenlane.spark.reports.grains import Grains, grains, together
+from evenlane.spark.reports.grains import Grains, grains, union_grains
 from evenlane.spark.reports.noisy import noisy
 from evenlane.spark.reports.quality import quality
 from evenlane.spark.reports.schemas import LEAD_S
@@ -63,19 +63,19 @@ class ReportTables:
         if previous["batch"] == batch:
             return
         before = [self._grains(name).records for name in previous["grains"]]
-        self.folder.kept_grains(grains(meter, FINEST_S, before), f"grains/{batch}")
+        self.folder.keep_grains(grains(meter, FINEST_S, before), f"grains/{batch}")
         parts = [*previous["grains"], f"grains/{batch}"]
         if len(parts) > _MOST_PARTS:
-            known = together(*map(self._grains, parts))
-            enough = _since(known, self._first(known) - timedelta(seconds=LEAD_S))
-            self.folder.kept_grains(enough, f"grains/{batch}-whole")
+            known = union_grains(*map(self._grains, parts))
+            enough = _filter_since(known, self._first(known) - timedelta(seconds=LEAD_S))
+            self.folder.keep_grains(enough, f"grains/{batch}-whole")
             parts = [f"grains/{batch}-whole"]
-        self._write_tables(together(*map(self._grains, parts)), batch)
+        self._write_tables(union_grains(*map(self._grains, parts)), batch)
         self.folder.write(_CURRENT, json.dumps({"batch": batch, "grains": parts}))
         self._tidy(previous, parts, batch)
 
     def _grains(self, name: str) -> Grains:
-        return Grains(*(self._spark.read.parquet(self.folder.at(f"{name}/{part}")) for part in Grains._fields))
+        return Grains(*(self._spark.read.parquet(self.folder.path_of(f"{name}/{part}")) for part in Grains._fields))
 
     def _first(self, known: Grains) -> datetime:
         """Return the first time that is kept, relative to the newest record."""
@@ -83,12 +83,12 @@ class ReportTables:
         return datetime.fromtimestamp(newest or 0, UTC) - self._keep
 
     def _write_tables(self, known: Grains, batch: str) -> None:
-        kept = self.folder.kept_grains(known, _SCRATCH)
+        kept = self.folder.keep_grains(known, _SCRATCH)
         since = self._first(kept)
         for window, span in SPANS.items():
-            found = self.folder.kept(tenants(kept, self._dead(since), span, since=since), f"tenants/{batch}/{window}")
-            self.folder.kept(noisy(found), f"noisy/{batch}/{window}")
-            self.folder.kept(quality(kept, found, span, since), f"quality/{batch}/{window}")
+            found = self.folder.keep(tenants(kept, self._dead(since), span, since=since), f"tenants/{batch}/{window}")
+            self.folder.keep(noisy(found), f"noisy/{batch}/{window}")
+            self.folder.keep(quality(kept, found, span, since), f"quality/{batch}/{window}")
         self.folder.delete(_SCRATCH)
 
     def _dead(self, since: datetime) -> DataFrame:
@@ -114,7 +114,7 @@ class ReportTables:
                     self.folder.delete(name)
 
 
-def _since(known: Grains, first: datetime) -> Grains:
+def _filter_since(known: Grains, first: datetime) -> Grains:
     return Grains(*(frame.where(F.col("grain") >= F.lit(first)) for frame in known))
 
 
@@ -128,7 +128,7 @@ def read(spark: SparkSession, path: str, table: str, window: str) -> DataFrame:
     batch = tables.current()["batch"]
     if batch is None:
         raise EvenlaneError(f"{path} has no tables yet: evenlane.spark.jobs.tables hasn't finished a batch there")
-    return spark.read.parquet(tables.folder.at(f"{table}/{batch}/{window}"))
+    return spark.read.parquet(tables.folder.path_of(f"{table}/{batch}/{window}"))
 
 
 def keep_current(
@@ -148,7 +148,7 @@ def main(arguments: Sequence[str]) -> None:
     command_line.every()
     given, source = command_line.parse(arguments)
     with session("evenlane tables") as spark:
-        keep_current(spark, source, given.tables, given.every, streams.printed)
+        keep_current(spark, source, given.tables, given.every, streams.print_line)
 
 
 if __name__ == "__main__":

@@ -66,7 +66,7 @@ def document(made: DocumentInput, about: ReportProperties, most_points: int = MO
     for row in rows:
         row["priorities"] = sorted(row["priorities"] or (), key=lambda each: (each["target_s"], each["priority"]))
     noticed = attention(rows, about.targets, about.env)
-    shown = _shown(rows, [item["project"] for item in noticed], most_points // len(windows))
+    shown = _choose_shown(rows, [item["project"] for item in noticed], most_points // len(windows))
     return content | {
         "from": plain(windows[0] - about.length),
         "to": plain(latest),
@@ -107,7 +107,7 @@ def _windows(tenants: DataFrame, about: ReportProperties) -> list[datetime]:
     return [row.window_end for row in covered if not enough or row.window_end <= enough[-1]]
 
 
-def _shown(rows: Sequence[Row], noticed: Sequence[str], most: int) -> list[str]:
+def _choose_shown(rows: Sequence[Row], noticed: Sequence[str], most: int) -> list[str]:
     """Return the projects whose history is included: those that need attention, then the busiest."""
     busiest = sorted(rows, key=lambda row: (-row["backlog"], -(row["arrived"] or 0)))
     return list(dict.fromkeys([*noticed, *(row["project"] for row in busiest)]))[: max(1, most)]
@@ -129,15 +129,15 @@ def _columns(series: Sequence[Any]) -> Row:
 
     return {
         "waiting": column("backlog"),
-        "backlog": _nested(series, "priorities", "priority", "backlog"),
+        "backlog": _nest(series, "priorities", "priority", "backlog"),
         "p50": column("wait_p50_s"), "p95": column("wait_p95_s"), "p99": column("wait_p99_s"),
         "arrival": column("arrival_rate"), "drain": column("drain_rate"), "quota": column("qps"),
-        "waited": _nested(series, "causes", "cause", "share"),
+        "waited": _nest(series, "causes", "cause", "share"),
         "dead": column("dead"),
     }  # fmt: skip
 
 
-def _nested(series: Sequence[Any], array: str, key: str, value: str) -> dict[str, list[Any]]:
+def _nest(series: Sequence[Any], array: str, key: str, value: str) -> dict[str, list[Any]]:
     """Turn arrays of structs into a column per key; 0 where a window has only other keys."""
     counts = [None if row is None else {each[key]: plain(each[value]) for each in row[array] or ()} for row in series]
     keys = dict.fromkeys(name for each in counts if each for name in each)

@@ -36,14 +36,14 @@ def page(document: Mapping[str, Any]) -> str:
     """Render `document`, the content of report.json. Nothing in it is interpreted as HTML, and only our scripts run."""
     style = "\n".join(map(_text, _STYLES))
     plots = f"/*\n{_text(_LICENCE).strip()}\n*/\n{_text(_PLOTS)}"
-    script = _bundled()
+    script = _read_bundle()
     parts = {
         "POLICY": _policy([plots, script], style),
         "TITLE": escape(f"Evenlane: {document['env']}, {document['to'] or 'no data'}"),
         "STYLE": style,
         "PLOTS": plots,
         "SCRIPT": script,
-        "REPORT": _embedded(document),
+        "REPORT": _embed(document),
     }
     return re.sub(
         "|".join(f"@{name}@" for name in parts),
@@ -52,18 +52,18 @@ def page(document: Mapping[str, Any]) -> str:
     )
 
 
-def _bundled() -> str:
+def _read_bundle() -> str:
     """Join all modules into one script, each after its imports, in a scope that hides everything except its exports."""
-    return '"use strict";\n(() => {\n' + "".join(_scoped(_text(name)) for name in _SCRIPTS) + "})();\n"
+    return '"use strict";\n(() => {\n' + "".join(_scope(_text(name)) for name in _SCRIPTS) + "})();\n"
 
 
-def _scoped(module: str) -> str:
+def _scope(module: str) -> str:
     exports = ", ".join(_EXPORT.findall(module))
     body = _EXPORT.sub("", _IMPORT.sub("", module))
     return f"const {{ {exports} }} = (() => {{\n{body}return {{ {exports} }};\n}})();\n"
 
 
-def _embedded(document: Mapping[str, Any]) -> str:
+def _embed(document: Mapping[str, Any]) -> str:
     """Escape JSON for an HTML element: it has no `<`, so it can't end the element."""
     text = json.dumps(document, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     return text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")

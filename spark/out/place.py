@@ -60,7 +60,7 @@ def url(folder: Path) -> str:
 
 
 @contextlib.contextmanager
-def staged(folder: Path, ours: Iterable[str] = ()) -> Iterator[Staging]:
+def stage(folder: Path, ours: Iterable[str] = ()) -> Iterator[Staging]:
     """Yield folders. If the block succeeds, content of `new` replaces entries of the same names in `folder`, and
     entries in `ours` that `new` lacks are removed, as they would be outdated.
 
@@ -69,7 +69,7 @@ def staged(folder: Path, ours: Iterable[str] = ()) -> Iterator[Staging]:
     """
     folder = folder.absolute()  # Spark's working directory may differ
     folder.mkdir(parents=True, exist_ok=True)
-    with alone(folder, f"another report is being written to {folder}: wait until it is done, or name another folder"):
+    with lock(folder, f"another report is being written to {folder}: wait until it is done, or name another folder"):
         for left in folder.glob(f"{_PREFIX}*"):  # left by a process that was killed
             _put_back(left / "scratch" / _PREVIOUS, folder)
             shutil.rmtree(left)
@@ -108,7 +108,7 @@ def _replace(new: Path, old: Path, aside: Path) -> None:
 
 
 @contextlib.contextmanager
-def alone(folder: Path, otherwise: str) -> Iterator[None]:
+def lock(folder: Path, otherwise: str) -> Iterator[None]:
     """Hold a lock on the folder. Raises Busy, with the sentence `otherwise`, while another process holds it."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:

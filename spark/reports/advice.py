@@ -37,7 +37,7 @@ _WORDS = {
 }
 
 
-def rounded(rate: Column) -> Column:
+def round_rate(rate: Column) -> Column:
     """Round up to two digits."""
     unit = F.pow(F.lit(10.0), F.floor(F.log10(F.greatest(rate, F.lit(_SLOWEST)))) - 1)
     return F.round(F.ceil(rate / unit - 1e-9) * unit, 6)  # (0.1 * 12 is slightly more than 1.2)
@@ -56,7 +56,7 @@ def calm(window_s: int) -> dict[str, Column]:
 def need(empty_target_s: float) -> Column:
     """Return the needed rate, in messages per second."""
     clearing = F.col("arrival_rate") + F.col("backlog") / empty_target_s
-    return rounded(HEADROOM * F.greatest(F.col("arrival_peak"), clearing))
+    return round_rate(HEADROOM * F.greatest(F.col("arrival_peak"), clearing))
 
 
 def advice(window_s: int) -> Column:
@@ -137,7 +137,7 @@ def _hardly_used() -> Column:
 
 
 def _lowered() -> Column:
-    return F.greatest(F.lit(LEAST_QPS), rounded(F.greatest(F.col("qps") / 2, F.col("calm_peak") * 2)))
+    return F.greatest(F.lit(LEAST_QPS), round_rate(F.greatest(F.col("qps") / 2, F.col("calm_peak") * 2)))
 
 
 def _wait() -> Column:

@@ -29,7 +29,7 @@ def floor_to(time: Column, length_s: int) -> Column:
     return F.timestamp_seconds(F.floor(seconds(time) / length_s) * length_s)
 
 
-def later(time: Column, by_s: int) -> Column:
+def add_seconds(time: Column, by_s: int) -> Column:
     return time + F.expr(f"INTERVAL {by_s} SECONDS")
 
 
@@ -43,6 +43,6 @@ def ratio(part: Column, whole: Column) -> Column:
     return F.when(whole > 0, part / whole)
 
 
-def shaped(frame: DataFrame, schema: StructType) -> DataFrame:
+def shape(frame: DataFrame, schema: StructType) -> DataFrame:
     """Select exactly the schema's columns, with its types and order."""
     return frame.select(*(F.col(field.name).cast(field.dataType).alias(field.name) for field in schema))

@@ -8,7 +8,7 @@ from pyspark.sql import Window
 from pyspark.sql import functions as F  # noqa: N812
 
 from evenlane.spark.reports import forecast
-from evenlane.spark.reports.columns import floor_to, later, seconds, total
+from evenlane.spark.reports.columns import add_seconds, floor_to, seconds, total
 from evenlane.spark.reports.flows import ENDED, SUMS, flows
 from evenlane.spark.reports.waits import wait_times
 from evenlane.spark.reports.window_levels import covered, extent, heads, topics, windows
@@ -38,7 +38,7 @@ def figures(grains: Grains, span: Span, targets: Targets) -> DataFrame:
         .join(wait_times(grains, span.window_s), [*_KEY], "left")
         .join(topics(grains.levels, span.window_s), ["project", "window_start"], "left")
     )
-    return _foreseen(_rates(_held(found, span, targets), span))
+    return _foreseen(_rates(_measure_held(found, span, targets), span))
 
 
 def _in_windows(grown: DataFrame, ends: DataFrame, span: Span) -> DataFrame:
@@ -50,7 +50,7 @@ def _in_windows(grown: DataFrame, ends: DataFrame, span: Span) -> DataFrame:
     levels = (
         grown.withColumns({name: F.sum(name).over(so_far) for name in _LEVELS})
         .crossJoin(F.broadcast(ends))
-        .withColumn("grain_end", F.least(later(F.col("grain"), span.grain_s), F.col("data_end")))
+        .withColumn("grain_end", F.least(add_seconds(F.col("grain"), span.grain_s), F.col("data_end")))
     )
     reported_s = seconds(F.col("grain_end")) - seconds(F.greatest("grain", "data_start"))
     # rates over a few seconds are arbitrary, so a grain that is cut off counts as at least half a grain
@@ -70,11 +70,11 @@ def _in_windows(grown: DataFrame, ends: DataFrame, span: Span) -> DataFrame:
     )
 
 
-def _held(found: DataFrame, span: Span, targets: Targets) -> DataFrame:
+def _measure_held(found: DataFrame, span: Span, targets: Targets) -> DataFrame:
     """Carry levels over to windows without reports, and set their growth to 0."""
     order = Window.partitionBy("project", "priority").orderBy("window_start")
     so_far = order.rowsBetween(Window.unboundedPreceding, Window.currentRow)
-    end = later(F.col("window_start"), span.window_s)
+    end = add_seconds(F.col("window_start"), span.window_s)
     held = {name: F.last(name, ignorenulls=True).over(so_far) for name in (*_LEVELS, "qps", "weight")}
     found = found.withColumns(held).fillna(dict.fromkeys((*_FLOWS, *_LEVELS), 0))
     return found.withColumns(

@@ -130,10 +130,10 @@ def changes(grains: Grains) -> DataFrame:
             "base": counts_from_0(F.first("first_number").over(so_far)),
         }
     )
-    return _grown(columns, order)
+    return _compute_growth(columns, order)
 
 
-def _grown(columns: DataFrame, order: WindowSpec) -> DataFrame:
+def _compute_growth(columns: DataFrame, order: WindowSpec) -> DataFrame:
     columns = columns.withColumn("waiting", F.col("backlog") + F.col("in_flight"))
 
     def growth(name: str) -> Column:

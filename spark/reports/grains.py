@@ -1,7 +1,7 @@
 """Reduces METER to the last report of each queue per grain of time, and the records that contained it.
 
 The output may be appended to a table, more than once and in any order: counters never decrease within an epoch and
-records are numbered, so `merged` finds the last report again.
+records are numbered, so `merge_grains` finds the last report again.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from pyspark.sql import functions as F  # noqa: N812
 
-from evenlane.spark.reports.columns import floor_to, seconds, shaped
+from evenlane.spark.reports.columns import floor_to, seconds, shape
 from evenlane.spark.reports.schemas import CUMULATIVE, LEVELS, QUEUE, RECORDS, TOPIC, WAIT_LEVELS
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def grains(meter: DataFrame, grain_s: int, before: Iterable[DataFrame] = ()) -> 
     levels = reported.withColumn("first_number", F.col("number")).withColumn("last_at", F.col("event"))
     each = F.explode("waits").alias("each")
     waits = levels.select("*", each).withColumns({"bucket": F.col("each.bucket"), "count": F.col("each.count")})
-    return merged(Grains(levels, waits, timed))
+    return merge_grains(Grains(levels, waits, timed))
 
 
 def delay_s() -> Column:
@@ -71,12 +71,12 @@ def _behind(reported: Iterable[DataFrame]) -> DataFrame:
     return quickest.where(F.col("quickest_s") > SKEW_S).select("node", "run", F.lit(True).alias("behind"))
 
 
-def merged(grains: Grains, grain_s: int | None = None) -> Grains:
+def merge_grains(grains: Grains, grain_s: int | None = None) -> Grains:
     """Merge rows so that each grain, queue and record occurs once; optionally into longer grains. Idempotent."""
     levels, waits, records = (_longer(each, grain_s) for each in grains)
     return Grains(
-        shaped(levels.groupBy("grain", *EPOCH).agg(*_last_word()), LEVELS),
-        shaped(
+        shape(levels.groupBy("grain", *EPOCH).agg(*_last_word()), LEVELS),
+        shape(
             waits.groupBy("grain", *EPOCH, "bucket").agg(
                 F.min("since").alias("since"),
                 F.min("first_number").alias("first_number"),
@@ -84,13 +84,13 @@ def merged(grains: Grains, grain_s: int | None = None) -> Grains:
             ),
             WAIT_LEVELS,
         ),
-        shaped(_once(records), RECORDS),
+        shape(_once(records), RECORDS),
     )
 
 
-def together(*parts: Grains) -> Grains:
+def union_grains(*parts: Grains) -> Grains:
     """Merge several parts."""
-    return merged(
+    return merge_grains(
         Grains(*(reduce(lambda one, other: one.unionByName(other), frames) for frames in zip(*parts, strict=True)))
     )
 

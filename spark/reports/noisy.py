@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F  # noqa: N812
 
-from evenlane.spark.reports.columns import ratio, shaped
+from evenlane.spark.reports.columns import ratio, shape
 from evenlane.spark.reports.schemas import NOISY
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ def noisy(tenants: DataFrame) -> DataFrame:
     others = judged.where(~F.col("noisy")).groupBy("window_start").agg(*_quiet())
     found = judged.where("noisy").drop("late").join(others, "window_start", "left")
     found = found.fillna(dict.fromkeys(("quiet", "quiet_late", "quiet_crowded"), 0)).fillna({"suffered": False})
-    return shaped(found.withColumn("sentence", _sentence()), NOISY)
+    return shape(found.withColumn("sentence", _sentence()), NOISY)
 
 
 def _due() -> Column:

@@ -8,9 +8,9 @@ from pyspark.sql import Window
 from pyspark.sql import functions as F  # noqa: N812
 
 from evenlane.engine.core.wire.meter_record import VERSION
-from evenlane.spark.reports.columns import floor_to, later, seconds, shaped
+from evenlane.spark.reports.columns import add_seconds, floor_to, seconds, shape
 from evenlane.spark.reports.flows import epochs
-from evenlane.spark.reports.grains import delay_s, is_skewed, merged
+from evenlane.spark.reports.grains import delay_s, is_skewed, merge_grains
 from evenlane.spark.reports.schemas import QUALITY
 from evenlane.spark.reports.window_levels import extent
 
@@ -36,11 +36,11 @@ def quality(
     now: dt.datetime | None = None,
 ) -> DataFrame:
     """Compute QUALITY for the windows of `tenants`. Without `now`, a node is silent if others have continued."""
-    known = merged(grains, span.grain_s)
+    known = merge_grains(grains, span.grain_s)
     uncounted = tenants.groupBy("window_start").agg(F.sum("uncounted").alias("uncounted"))
     found = (
         _of_records(known.records, span.window_s)
-        .join(_killed(known.levels, span.window_s), "window_start", "left")
+        .join(_count_killed(known.levels, span.window_s), "window_start", "left")
         .join(_silent(known, span.window_s, now), "window_start", "left")
         .join(uncounted, "window_start", "left")
     )
@@ -48,12 +48,12 @@ def quality(
         found = found.where(F.col("window_start") >= F.lit(since))
     found = found.fillna(dict.fromkeys(_COUNTS, 0)).withColumns(
         {
-            "window_end": later(F.col("window_start"), span.window_s),
+            "window_end": add_seconds(F.col("window_start"), span.window_s),
             "killed": F.coalesce("killed", F.array()),
             "silent": F.coalesce("silent", F.array()),
         }
     )
-    return shaped(found.withColumn("sentence", _sentence()), QUALITY)
+    return shape(found.withColumn("sentence", _sentence()), QUALITY)
 
 
 def _of_records(records: DataFrame, window_s: int) -> DataFrame:
@@ -87,7 +87,7 @@ def _of_records(records: DataFrame, window_s: int) -> DataFrame:
     )
 
 
-def _killed(levels: DataFrame, window_s: int) -> DataFrame:
+def _count_killed(levels: DataFrame, window_s: int) -> DataFrame:
     ended = epochs(levels).where(F.col("named") & F.col("superseded").isNotNull() & ~F.col("handed_over"))
     window = floor_to(F.col("superseded"), window_s).alias("window_start")
     return ended.groupBy(window).agg(F.array_sort(F.collect_set(F.struct("node", "partition"))).alias("killed"))

@@ -9,10 +9,10 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from evenlane.engine.core.wire.reason_codes import REASONS
 from evenlane.spark.reports import advice
-from evenlane.spark.reports.columns import floor_to, ratio, shaped, total
+from evenlane.spark.reports.columns import floor_to, ratio, shape, total
 from evenlane.spark.reports.figures import figures
 from evenlane.spark.reports.flows import WHOLE
-from evenlane.spark.reports.grains import merged
+from evenlane.spark.reports.grains import merge_grains
 from evenlane.spark.reports.schemas import PRIORITY, RECOMMENDED, TENANTS
 from evenlane.spark.reports.targets import Targets
 from evenlane.spark.schemas import WAITED
@@ -40,11 +40,11 @@ def tenants(
 
     Each grain is used several times: keep them (`persist`, or a table) unless they are few.
     """
-    found = _in_one_row(figures(merged(grains, span.grain_s), span, targets))
+    found = _in_one_row(figures(merge_grains(grains, span.grain_s), span, targets))
     joined = found.withColumns(_all_tenants()).join(dead_letters(dead, span.window_s), [*_KEY], "left")
     if since is not None:
         joined = joined.where(F.col("window_start") >= F.lit(since))
-    return shaped(_judged(joined, span, targets), TENANTS)
+    return shape(_judge(joined, span, targets), TENANTS)
 
 
 def recommended(tenants: DataFrame) -> DataFrame:
@@ -52,7 +52,7 @@ def recommended(tenants: DataFrame) -> DataFrame:
     named = ["window_start", "qps", "recommended_qps", "reason", "advice"]
     latest = tenants.groupBy("project").agg(F.max_by(F.struct(*named), "window_start").alias("last"))
     changed = latest.select("project", "last.*").where(F.col("advice").isin("raise", "lower"))
-    return shaped(changed, RECOMMENDED)
+    return shape(changed, RECOMMENDED)
 
 
 def dead_letters(dead: DataFrame, window_s: int) -> DataFrame:
@@ -103,7 +103,7 @@ def _all_tenants() -> dict[str, Column]:
     }
 
 
-def _judged(found: DataFrame, span: Span, targets: Targets) -> DataFrame:
+def _judge(found: DataFrame, span: Span, targets: Targets) -> DataFrame:
     allowed = F.col("qps") * F.col("covered_s")
     found = found.withColumns(
         {

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import Window
 from pyspark.sql import functions as F  # noqa: N812
 
-from evenlane.spark.reports.columns import floor_to, instant, later, ratio, seconds
+from evenlane.spark.reports.columns import add_seconds, floor_to, instant, ratio, seconds
 from evenlane.spark.reports.flows import WHOLE, epochs, queues
 from evenlane.spark.reports.grains import EPOCH, SPELL
 
@@ -27,7 +27,7 @@ def extent(records: DataFrame) -> DataFrame:
 def covered(window_s: int) -> Column:
     """Return the seconds of a window that are covered by records, for a frame with `extent` and `window_start`."""
     start = F.greatest("window_start", "data_start")
-    end = F.least(later(F.col("window_start"), window_s), F.col("data_end"))
+    end = F.least(add_seconds(F.col("window_start"), window_s), F.col("data_end"))
     return F.greatest(F.lit(0.0), seconds(end) - seconds(start))
 
 
@@ -66,8 +66,10 @@ def heads(grains: Grains, ends: DataFrame, window_s: int) -> DataFrame:
     )
     # The windows from the one of the report up to, but not including, the one where another report holds.
     holds_to = F.least(
-        F.coalesce(F.lead("window_start").over(order), later(floor_to(F.col("data_end"), window_s), window_s)),
-        F.coalesce(floor_to(F.col("superseded"), window_s), later(floor_to(F.col("data_end"), window_s), window_s)),
+        F.coalesce(F.lead("window_start").over(order), add_seconds(floor_to(F.col("data_end"), window_s), window_s)),
+        F.coalesce(
+            floor_to(F.col("superseded"), window_s), add_seconds(floor_to(F.col("data_end"), window_s), window_s)
+        ),
     )
     return (
         grouped.withColumn("holds_to", holds_to)

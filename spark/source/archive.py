@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 from evenlane.engine.errors import ConfigError, EvenlaneError
 from evenlane.spark.schemas import METER
 from evenlane.spark.source.columns import arrow_schema
-from evenlane.spark.source.filters import ReadFilter, both
+from evenlane.spark.source.filters import ReadFilter, intersect
 from evenlane.spark.source.options import TimeRange
 
 if TYPE_CHECKING:
@@ -107,10 +107,10 @@ def _marker(system: pafs.FileSystem, root: str) -> tuple[str, bool]:
         raise EvenlaneError(f"{root}/{PROGRESS} can't be read: {error}") from error
 
 
-def after(paths: Sequence[str], narrow: ReadFilter) -> ReadFilter:
+def filter_after(paths: Sequence[str], narrow: ReadFilter) -> ReadFilter:
     """Narrow the stream to records after the last one in the archive. Reports tolerate records that are read twice."""
     last = max((_last_stored(path) for path in paths[-_NEWEST:]), default=0)
-    return replace(narrow, span=both(narrow.span, TimeRange(since=last + 1_000))) if last else narrow
+    return replace(narrow, span=intersect(narrow.span, TimeRange(since=last + 1_000))) if last else narrow
 
 
 def batches(path: str, span: TimeRange) -> Iterator[pa.RecordBatch]:

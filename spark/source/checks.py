@@ -28,7 +28,7 @@ _LONG_BYTES = 6
 _NANOSECONDS = ("since",)
 
 
-def alike(one: MeterRecord, other: MeterRecord) -> bool:
+def is_alike(one: MeterRecord, other: MeterRecord) -> bool:
     """Whether rows of one record may refer to the other's lanes, topics and priorities."""
     return (
         one.lanes == other.lanes

@@ -69,7 +69,7 @@ def _array(words: bytes | bytearray, rows: int) -> pa.Array:
     return pa.Array.from_buffers(pa.int64(), rows, [None, pa.py_buffer(words)])
 
 
-def repeated(ends: Sequence[int]) -> pa.Array:
+def repeat(ends: Sequence[int]) -> pa.Array:
     """Return 0 up to the first end, then 1 up to the second, and so on."""
     runs = pa.RunEndEncodedArray.from_arrays(pa.array(ends, pa.int64()), pa.array(range(len(ends)), pa.int64()))
     return pc.run_end_decode(runs)
@@ -79,7 +79,7 @@ def seconds(column: pa.Array, unit_s: float) -> pa.Array:
     return pc.multiply(pc.cast(column, pa.float64()), unit_s)
 
 
-def known(column: pa.Array, offset: int, unit: float) -> pa.Array:
+def keep_known(column: pa.Array, offset: int, unit: float) -> pa.Array:
     """Return (x - offset) * unit; null where x is 0."""
     value = pc.multiply(pc.cast(pc.subtract(column, offset), pa.float64()), unit)
     return pc.if_else(pc.equal(column, 0), pa.scalar(None, pa.float64()), value)

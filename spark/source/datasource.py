@@ -10,7 +10,7 @@ from evenlane.engine.admin.export.client import StreamReader
 from evenlane.engine.errors import ConfigError
 from evenlane.spark import schemas
 from evenlane.spark.source import archive
-from evenlane.spark.source.filters import ReadFilter, narrowed
+from evenlane.spark.source.filters import ReadFilter, narrow
 from evenlane.spark.source.options import Options, parse
 from evenlane.spark.source.plan import Task, file_tasks, tasks
 from evenlane.spark.source.ranges import ranges
@@ -63,7 +63,7 @@ class EvenlaneReader(DataSourceReader):
             planned += file_tasks(files, options.partitions)
             if options.live:
                 archive.refuse_other(options.archive, options.settings.env)
-                narrow = archive.after(files, narrow)
+                narrow = archive.filter_after(files, narrow)
         if options.live:
             with StreamReader(options.settings) as server:
                 planned += tasks(ranges(server, options, narrow), options.partitions)
@@ -79,5 +79,5 @@ class NarrowingReader(EvenlaneReader):
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 - Spark's name
         """Narrow the read by the filters. All are returned, as Spark must still check each row."""
-        self._narrow = narrowed(filters, self._narrow)
+        self._narrow = narrow(filters, self._narrow)
         return filters

@@ -32,7 +32,7 @@ class ReadFilter:
     node: frozenset[Any] | None = None
 
 
-def narrowed(filters: Iterable[Filter], narrow: ReadFilter) -> ReadFilter:
+def narrow(filters: Iterable[Filter], narrow: ReadFilter) -> ReadFilter:
     """Narrow by all filters; those that don't help are ignored."""
     for each in filters:
         narrow = _by(each, narrow)
@@ -48,7 +48,7 @@ def _by(given: Filter, narrow: ReadFilter) -> ReadFilter:
         found: dict[str, Any] = {name: values if before is None else values & before}
         return replace(narrow, **found)
     if name in _TIMES and isinstance(getattr(given, "value", None), datetime):
-        return replace(narrow, span=both(narrow.span, _span(given, _TIMES[name])))
+        return replace(narrow, span=intersect(narrow.span, _span(given, _TIMES[name])))
     return narrow
 
 
@@ -61,7 +61,7 @@ def _span(given: Filter, slack: int) -> TimeRange:
     return TimeRange(at - slack, at + slack + 1_000) if isinstance(given, EqualTo) else TimeRange()
 
 
-def both(one: TimeRange, other: TimeRange) -> TimeRange:
+def intersect(one: TimeRange, other: TimeRange) -> TimeRange:
     """Return the intersection."""
     since = [each.since for each in (one, other) if each.since is not None]
     until = [each.until for each in (one, other) if each.until is not None]

@@ -18,8 +18,8 @@ from evenlane.engine.core.wire.meter_record import (
 )
 from evenlane.engine.core.wire.reason_codes import REASONS
 from evenlane.spark.schemas import METER
-from evenlane.spark.source.checks import BUCKET, QUEUE, alike, bare_lanes, check
-from evenlane.spark.source.columns import ColumnTables, arrow_schema, batch, known, repeated, seconds, times
+from evenlane.spark.source.checks import BUCKET, QUEUE, bare_lanes, check, is_alike
+from evenlane.spark.source.columns import ColumnTables, arrow_schema, batch, keep_known, repeat, seconds, times
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -42,7 +42,7 @@ def batches(pages: Iterable[Iterable[Stored]]) -> Iterator[pa.RecordBatch]:
     for page in pages:
         for stored in page:
             gathered.add_record(stored)
-            if gathered.full:
+            if gathered.is_full:
                 yield from gathered.batches()
                 gathered = _Gathered()
     yield from gathered.batches()
@@ -65,14 +65,14 @@ class _Gathered:
         self._bare: list[dict[str, Any]] = []  # rows without a queue
 
     @property
-    def full(self) -> bool:
+    def is_full(self) -> bool:
         return self._queues.rows + len(self._bare) >= ROWS or self._buckets.rows >= _BUCKETS
 
     def add_record(self, stored: Stored) -> None:
         try:
             record = decode(stored.body)
             before, starts = self._before.get(record.node, (None, (0, 0, 0)))
-            same = before is not None and alike(before, record)
+            same = before is not None and is_alike(before, record)
             check(record, shared=same)
         except ValueError as error:  # includes Unreadable
             self._bare.append(_unreadable(stored, str(error)))
@@ -109,7 +109,7 @@ class _Gathered:
     def _columns(self) -> dict[str, pa.Array]:
         queue, lanes, topics = self._queues.columns(), self._lanes.columns(), self._topics.columns()
         values = dict(zip(_RECORD, zip(*self._records, strict=True), strict=True))
-        record_of = repeated(values["end"])
+        record_of = repeat(values["end"])
         lane, topic, band = (
             pc.add(queue[name], pc.take(pa.array(values[f"{name}_start"], pa.int64()), record_of))
             for name in ("lane", "topic", "band")
@@ -121,11 +121,11 @@ class _Gathered:
                 for name in _RECORD if name in _SCHEMA.names
             },
             **lanes, "since": times(lanes["since"]), "closed": pc.not_equal(lanes["closed"], 0),
-            **{name: known(pc.take(column, topic), 1_000, 0.001) for name, column in topics.items()},
+            **{name: keep_known(pc.take(column, topic), 1_000, 0.001) for name, column in topics.items()},
             "project": pc.take(pa.array(self._projects, pa.string()), topic),
             "priority": pc.take(pa.array(self._priorities, pa.string()), band),
             "group": queue["group"], "backlog": queue["backlog"], "in_flight": queue["in_flight"],
-            "oldest_s": known(queue["oldest"], 1, 0.01), "longest_s": seconds(queue["longest"], _MS),
+            "oldest_s": keep_known(queue["oldest"], 1, 0.01), "longest_s": seconds(queue["longest"], _MS),
             **{name: queue[name] for name in _COUNTED},
             "dwelt_s": seconds(queue["dwelt"], _MS), "ran_s": seconds(queue["ran"], _MS),
             **{f"waited_{reason}_s": seconds(queue[WAITED + reason], _TENTH) for reason in REASONS},

@@ -68,11 +68,11 @@ def parse(given: Mapping[str, str], default_partitions: int = 4) -> Options:
         what=what,
         span=_span(options),
         partitions=_whole(options, "partitions", default_partitions, _MOST_PARTITIONS),
-        payload=_flag(options, "payload"),
+        payload=_parse_flag(options, "payload"),
         archive=archive,
         live=archive is None or "nats" in options,
-        pushdown=_flag(options, "pushdown"),
-        missing_ok=_missing_ok(options),
+        pushdown=_parse_flag(options, "pushdown"),
+        missing_ok=_may_be_missing(options),
         max_messages=_whole(options, "max_messages", 0, 2**53) or None,
     )
 
@@ -100,14 +100,14 @@ def _whole(options: Mapping[str, str], name: str, default: int, most: int) -> in
     return int(text)
 
 
-def _missing_ok(options: Mapping[str, str]) -> bool:
+def _may_be_missing(options: Mapping[str, str]) -> bool:
     text = options.get("missing", "error").lower()
     if text not in ("error", "empty"):
         raise ConfigError(f"option missing: {options['missing']!r} is neither error nor empty")
     return text == "empty"
 
 
-def _flag(options: Mapping[str, str], name: str) -> bool:
+def _parse_flag(options: Mapping[str, str], name: str) -> bool:
     text = options.get(name, "false").lower()
     if text not in ("true", "false"):
         raise ConfigError(f"option {name}: {options[name]!r} is neither true nor false")

@@ -43,22 +43,22 @@ def ranges(server: StreamReader, options: Options, narrow: ReadFilter) -> list[R
     env, span = options.settings.env, narrow.span
     found = []
     for stream in present(server, options):
-        if not stream.messages or not _wanted(stream, env, narrow):
+        if not stream.messages or not _is_wanted(stream, env, narrow):
             continue
         first, last = stream.first, stream.last
         if span.since is not None and (first := max(first, server.sequence_at(stream.name, span.since))) > last:
             continue
         if span.until is not None:
             last = min(last, server.sequence_at(stream.name, span.until) - 1)
-        found.append(Range(stream.name, first, last, _subjects(stream, options, narrow), bodies(options)))
+        found.append(Range(stream.name, first, last, _subjects(stream, options, narrow), needs_bodies(options)))
     return found
 
 
-def bodies(options: Options) -> bool:
+def needs_bodies(options: Options) -> bool:
     return options.payload or options.what == "meter"
 
 
-def _wanted(stream: Stream, env: str, narrow: ReadFilter) -> bool:
+def _is_wanted(stream: Stream, env: str, narrow: ReadFilter) -> bool:
     lane = lane_of(stream.name, env)
     if lane is None:
         return True

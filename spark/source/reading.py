@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from evenlane.engine.admin.export.client import StreamReader
-from evenlane.engine.admin.export.messages import dead, lane_of, waiting
+from evenlane.engine.admin.export.messages import build_rows, dead, lane_of
 from evenlane.spark import schemas
 from evenlane.spark.source import archive, messages, meter
 
@@ -30,14 +30,14 @@ def rows(options: Options, task: Task, *, settled: bool = False) -> Iterator[pa.
         return
     with StreamReader(options.settings) as server:
         if options.what == "meter":
-            yield from meter.batches(_stored(server, task))
+            yield from meter.batches(_read_stored(server, task))
         elif options.what == "dead":
             yield from messages.batches(_dead(server, options, task), schemas.DEAD)
         else:
-            yield from messages.batches(_waiting(server, options, task, settled=settled), schemas.LANES)
+            yield from messages.batches(_read_waiting(server, options, task, settled=settled), schemas.LANES)
 
 
-def _stored(server: StreamReader, task: Task) -> Iterator[list[Stored]]:
+def _read_stored(server: StreamReader, task: Task) -> Iterator[list[Stored]]:
     for wanted in task.ranges:
         for page in server.read(wanted):
             yield [each.stored for each in page]
@@ -49,7 +49,7 @@ def _dead(server: StreamReader, options: Options, task: Task) -> Iterator[tuple[
             yield from dead(page, options.settings.env, bodies=options.payload)
 
 
-def _waiting(server: StreamReader, options: Options, task: Task, *, settled: bool) -> Iterator[tuple[Any, ...]]:
+def _read_waiting(server: StreamReader, options: Options, task: Task, *, settled: bool) -> Iterator[tuple[Any, ...]]:
     env = options.settings.env
     for wanted in task.ranges:
         lane = lane_of(wanted.stream, env)
@@ -57,7 +57,7 @@ def _waiting(server: StreamReader, options: Options, task: Task, *, settled: boo
         view = None if settled else server.view(lane)
         # messages below the watermark are removed, or about to be
         for page in server.read(wanted if view is None else _above(wanted, view.settled.watermark)):
-            yield from waiting(page, lane, view, env, bodies=options.payload)
+            yield from build_rows(page, lane, view, env, bodies=options.payload)
 
 
 def _above(wanted: Range, watermark: int) -> Range:

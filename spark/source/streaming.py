@@ -15,7 +15,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 from evenlane.engine.admin.export.client import StreamReader
 from evenlane.engine.core.export_port import Range
 from evenlane.spark.source.plan import Task, tasks
-from evenlane.spark.source.ranges import bodies, present
+from evenlane.spark.source.ranges import needs_bodies, present
 from evenlane.spark.source.reading import rows
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ class EvenlaneStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: N802
         latest = self._target or self._now()
-        return advanced(start, latest, limit.max_rows if isinstance(limit, ReadMaxRows) else None)
+        return advance(start, latest, limit.max_rows if isinstance(limit, ReadMaxRows) else None)
 
     def reportLatestOffset(self) -> Offset:  # noqa: N802
         return self._now()
@@ -67,7 +67,7 @@ class EvenlaneStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         with StreamReader(self._options.settings) as server:
             there = {name: stream.created for name in end if (stream := server.stream(name)) is not None}
         wanted = [
-            Range(name, read_from(start, name, created), last, (), bodies(self._options))
+            Range(name, read_from(start, name, created), last, (), needs_bodies(self._options))
             for name, (created, last) in sorted(end.items())
             if there.get(name) == created  # otherwise a repeated batch could have messages of a recreated stream
         ]
@@ -96,7 +96,7 @@ def read_from(start: Offset, name: str, created: str) -> int:
     return before[1] + 1 if before is not None and before[0] == created else 1
 
 
-def advanced(start: Offset, latest: Offset, most: int | None) -> Offset:
+def advance(start: Offset, latest: Offset, most: int | None) -> Offset:
     """Advance from `start` towards `latest`, by at most `most` messages, distributed by the streams' remaining
     messages. Deleted streams keep their offset, as they may return.
     """

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.ratios import NOISE, RECORDED, Record, Spread, compared, noise_of, ratios_of
+from benchmarks.ratios import NOISE, RECORDED, Record, Spread, compare, noise_of, ratios_of
 
 
 def test_a_ratio_is_taken_round_by_round():
@@ -33,16 +33,16 @@ def record(median: float, noise: float) -> Record:
 def test_a_difference_is_judged_by_the_larger_noise_of_both_runs(now, again, words):
     """P1"""
     ratios = {"node / bare": Spread((now,)), NOISE: Spread((again,))}
-    *_, sentence = compared(ratios, record(0.8, 0.05))
+    *_, sentence = compare(ratios, record(0.8, 0.05))
     assert f"node / bare: {now:.2f}, recorded 0.80, {words}" == sentence
 
 
 def test_no_verdict_without_the_pair_of_identical_arms():
     """P1"""
     then = Record.of({"node / bare": Spread((0.8,))})
-    *_, sentence = compared({"node / bare": Spread((0.8,))}, then)
+    *_, sentence = compare({"node / bare": Spread((0.8,))}, then)
     assert "node / bare: 0.80, recorded 0.80, +0%; the noise is unknown without the arms bare and again." == sentence
-    assert ["Nothing is recorded yet: --record does."] == list(compared({}, None))
+    assert ["Nothing is recorded yet: --record does."] == list(compare({}, None))
 
 
 def test_a_record_is_read_as_it_was_written(tmp_path: Path):

@@ -6,7 +6,7 @@ import pytest
 import typer
 
 from evenlane.engine import errors
-from evenlane.engine.cli.main import ended, run
+from evenlane.engine.cli.main import run, run_reported
 from evenlane.engine.cli.options import CommonOptions, common, instant, seconds
 from evenlane.engine.cli.output import new_app
 
@@ -34,18 +34,18 @@ def failing(error: BaseException):
     ],
 )
 def test_error_is_one_sentence_with_exit_code_by_kind(kind, code, capsys):
-    assert code == ended(failing(kind("the disk\n is full")), debug=False)
+    assert code == run_reported(failing(kind("the disk\n is full")), debug=False)
     assert ("", "evenlane: the disk is full\n") == capsys.readouterr()
 
 
 def test_unexpected_error_names_the_debug_option(capsys):
-    assert 1 == ended(failing(RuntimeError("boom\nbang")), debug=False)
+    assert 1 == run_reported(failing(RuntimeError("boom\nbang")), debug=False)
     expected = "evenlane: unexpected RuntimeError: boom bang; this is a defect, --debug shows the traceback\n"
     assert ("", expected) == capsys.readouterr()
 
 
 def test_debug_prints_traceback_before_the_sentence(capsys):
-    assert 1 == ended(failing(KeyError("k")), debug=True)
+    assert 1 == run_reported(failing(KeyError("k")), debug=True)
     lines = capsys.readouterr().err.splitlines()
     assert "Traceback (most recent call last):" in lines[0]
     assert lines[-1].startswith("evenlane: unexpected KeyError: 'k'")
@@ -61,12 +61,12 @@ def test_debug_is_an_option_anywhere_but_after_double_dash(capsys):
 
 def test_expected_error_of_an_exception_group_is_reported(capsys):
     group = ExceptionGroup("g", [ValueError("follows"), ExceptionGroup("h", [errors.Unreachable("no NATS at a:1")])])
-    assert 1 == ended(failing(group), debug=False)
+    assert 1 == run_reported(failing(group), debug=False)
     assert "evenlane: no NATS at a:1\n" == capsys.readouterr().err
 
 
 def test_os_error_is_not_called_a_defect(capsys):
-    assert 1 == ended(failing(FileNotFoundError(2, "No such file or directory", "x.jsonl")), debug=False)
+    assert 1 == run_reported(failing(FileNotFoundError(2, "No such file or directory", "x.jsonl")), debug=False)
     err = capsys.readouterr().err
     assert err.startswith("evenlane: [Errno 2] No such file or directory: 'x.jsonl';")
     assert "defect" not in err
@@ -86,7 +86,7 @@ def test_wrong_use_is_one_sentence(transcript):
 
 
 def test_ctrl_c_ends_with_130_and_a_message(capsys):
-    assert 130 == ended(failing(KeyboardInterrupt()), debug=False)
+    assert 130 == run_reported(failing(KeyboardInterrupt()), debug=False)
     assert ("", "evenlane: interrupted\n") == capsys.readouterr()
 
 
@@ -97,7 +97,7 @@ def test_exit_code_of_command_is_kept(capsys):
     def some_refused() -> None:
         raise typer.Exit(1)
 
-    assert 1 == ended(lambda: app([], standalone_mode=False), debug=False)
+    assert 1 == run_reported(lambda: app([], standalone_mode=False), debug=False)
     assert ("", "") == capsys.readouterr()
 
 
@@ -112,7 +112,7 @@ def test_invalid_duration_or_instant_names_its_option(capsys):
         typer.echo(f"{delay} {due}")
 
     def ran(*arguments: str) -> int:
-        return ended(lambda: app(arguments, standalone_mode=False, prog_name="put"), debug=False)
+        return run_reported(lambda: app(arguments, standalone_mode=False, prog_name="put"), debug=False)
 
     assert 0 == ran("--delay", "500ms", "--due", "1970-01-01T00:00:01Z")
     assert "0.5 1000000000\n" == capsys.readouterr().out

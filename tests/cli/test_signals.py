@@ -7,7 +7,7 @@ import signal
 import pytest
 import typer
 
-from evenlane.engine.cli.signals import until_signal
+from evenlane.engine.cli.signals import run_until_signal
 
 
 class Work:
@@ -37,7 +37,7 @@ async def received(*numbers: int) -> None:
 
 async def exit_code(first: int, *more: int) -> int:
     work = Work()
-    task = asyncio.create_task(until_signal(work.run(), signal.SIGTERM, signal.SIGHUP))
+    task = asyncio.create_task(run_until_signal(work.run(), signal.SIGTERM, signal.SIGHUP))
     await asyncio.sleep(0)
     os.kill(os.getpid(), first)
     await asyncio.wait_for(work.ending.wait(), 30)
@@ -71,7 +71,7 @@ def nohup():
 async def test_ignored_signal_stays_ignored():
     work = Work()
     work.free.set()
-    task = asyncio.create_task(until_signal(work.run(), signal.SIGTERM, signal.SIGHUP))
+    task = asyncio.create_task(run_until_signal(work.run(), signal.SIGTERM, signal.SIGHUP))
     await asyncio.sleep(0)
     assert signal.SIG_IGN is signal.getsignal(signal.SIGHUP)
     os.kill(os.getpid(), signal.SIGHUP)
@@ -86,14 +86,14 @@ async def test_work_that_ends_returns_its_result_and_restores_signals():
         return 7
 
     before = signal.getsignal(signal.SIGTERM)
-    assert 7 == await until_signal(work(), signal.SIGTERM)
+    assert 7 == await run_until_signal(work(), signal.SIGTERM)
     assert before == signal.getsignal(signal.SIGTERM)
 
 
 async def test_other_cancellation_propagates():
     work = Work()
     work.free.set()
-    task = asyncio.create_task(until_signal(work.run(), signal.SIGTERM))
+    task = asyncio.create_task(run_until_signal(work.run(), signal.SIGTERM))
     await asyncio.sleep(0)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):

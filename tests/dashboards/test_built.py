@@ -15,7 +15,7 @@ from tests.dashboards.files import GRAFANA, dashboards
 def test_committed_dashboards_equal_the_build():
     """`python -m evenlane.dashboards.build` writes them."""
     committed = {path.name: path.read_text(encoding="utf-8") for path in GRAFANA}
-    assert committed == build.built(), "run python -m evenlane.dashboards.build"
+    assert committed == build.build_files(), "run python -m evenlane.dashboards.build"
 
 
 def test_users_need_no_sdk():

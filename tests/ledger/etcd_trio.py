@@ -37,7 +37,7 @@ class Trio:
     async def __aexit__(self, *_: object) -> None:
         for process in self._processes.values():
             process.kill()
-            await child.exited(process)
+            await child.wait_for_exit(process)
 
     async def start(self, *members: int) -> None:
         for member in members:
@@ -53,7 +53,7 @@ class Trio:
     async def kill(self, *members: int) -> None:
         for member in members:
             self._processes[member].kill()
-            await child.exited(self._processes[member])
+            await child.wait_for_exit(self._processes[member])
 
     def send(self, member: int, number: signal.Signals) -> None:
         self._processes[member].send_signal(number)

@@ -158,7 +158,7 @@ async def test_totals_miss_only_the_last_interval_of_a_killed_node(tmp_path, req
         assert set(cluster.projects) == {row.project for row in tenants}
         for what in (*ENDED, "attempts"):
             assert reported_totals.ended[what] == sum(row[what] for row in tenants), what
-        assert reported_totals.arrived == sum(row.arrived - row.uncounted for row in tenants)
+        assert reported_totals.arrived == sum(row.arrived - row.note_no_count for row in tenants)
         assert [] == [row for row in tenants if row.backlog + row.in_flight]
         assert reported_totals.unclosed == {(each.node, each.partition) for row in quality for each in row.killed}
         assert any("a ended without a last word" in row.sentence for row in quality)
@@ -168,6 +168,6 @@ def reported(spark, cluster):
     """The report: rows of all tenants, and rows of data quality."""
     folder = Folder(spark, str(cluster.folder / "report"))
     meter = spark.read.format("evenlane").options(nats=cluster.servers.nats.url).load()
-    known = folder.kept_grains(grains(meter, FINEST_S), "grains")
-    found = folder.kept(tenants(known, spark.createDataFrame([], DEAD), SPANS["1d"]), "tenants")
+    known = folder.keep_grains(grains(meter, FINEST_S), "grains")
+    found = folder.keep(tenants(known, spark.createDataFrame([], DEAD), SPANS["1d"]), "tenants")
     return found.collect(), quality(known, found, SPANS["1d"]).collect()

@@ -63,7 +63,7 @@ class ProcessWorld:
             if node.running:
                 await node.kill()
         for server in (self.servers.nats, self.servers.etcd):
-            if not server.running:  # clients can't close without their server
+            if not server.is_running:  # clients can't close without their server
                 await server.start()
         await self._open.aclose()
 

@@ -51,7 +51,7 @@ class Prometheus(Server):
             "scrape_configs": [{"job_name": "evenlane", "static_configs": [{"targets": addresses}]}],
         }  # fmt: skip
 
-    async def _answers(self) -> bool:
+    async def _is_answering(self) -> bool:
         try:
             async with aiohttp.ClientSession() as client:
                 if (await _got(client, f"{self.url}/-/ready"))[0] != 200:

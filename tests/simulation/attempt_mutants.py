@@ -52,14 +52,14 @@ def _key_freed_before_the_retry() -> Iterator[None]:
 @contextmanager
 def _attempts_not_logged() -> Iterator[None]:
     """The attempts of messages that keep their place in the lane are counted only in memory."""
-    real = AttemptMarks.failed
+    real = AttemptMarks.mark_failed
 
     def failed(self: AttemptMarks, *of: Any) -> None:
         unsynced = set(self.unsynced)
         real(self, *of)
         self.unsynced = unsynced
 
-    with patch.object(AttemptMarks, "failed", failed):
+    with patch.object(AttemptMarks, "mark_failed", failed):
         yield
 
 
@@ -110,7 +110,7 @@ def _waiting_suspects_lost() -> Iterator[None]:
         if self._running == place:
             self._running = None
 
-    with patch.object(Suspects, "ended", ended):
+    with patch.object(Suspects, "on_end", ended):
         yield
 
 

@@ -99,7 +99,7 @@ class HandWrittenHistory:
     def starts(self, uid: str, node: Actor, attempt: int = 1, project: str = "shop", *, suspect: bool = False) -> Any:
         message: Any = SimpleNamespace(
             id=uid, stream="LANES_online_0", sequence=self._at[uid], partition=0, epoch=self.epoch, attempt=attempt,
-            project=project, suspect=suspect,
+            project=project, is_suspect=suspect,
         )  # fmt: skip
         run = node.context.run(self.promises.starts, message)
 

@@ -69,8 +69,8 @@ class SimEtcd(MemoryKeyValueStore):
     def lease_ids(self) -> list[int]:
         return list(self._leases)
 
-    def _done(self, op: Op, revision: int) -> Event | None:
-        event = super()._done(op, revision)
+    def _carry_out(self, op: Op, revision: int) -> Event | None:
+        event = super()._carry_out(op, revision)
         if event is not None:
             self.on_event(event)
             for link in self.links:

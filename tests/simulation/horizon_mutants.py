@@ -114,7 +114,7 @@ def _clean_while_it_runs() -> Iterator[None]:
     records: list[SettleRecord] = []
 
     def next_append(self: Lane, now: int, *, fence: bool = False) -> Append | None:
-        early = self.handoff is not None and not self.ended and self.log.has_begun
+        early = self.handoff is not None and not self.has_ended and self.log.has_begun
         if early:
             self.log.checkpoint_due = True
         append = real(self, now, fence=fence)

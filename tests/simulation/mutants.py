@@ -143,7 +143,7 @@ def _copy_not_awaited() -> Iterator[None]:
     real = FailureHandler._put
 
     def put(self: FailureHandler, outcome: Any) -> None:
-        self._settlement.copied(outcome.lane, outcome.sequence, outcome.generation, outcome.message)
+        self._settlement.settle_copied(outcome.lane, outcome.sequence, outcome.generation, outcome.message)
         real(self, outcome)
 
     with patch.object(FailureHandler, "_put", put):
@@ -153,7 +153,7 @@ def _copy_not_awaited() -> Iterator[None]:
 @contextmanager
 def _dead_nodes_planned_for() -> Iterator[None]:
     """The leader doesn't notice that a node has gone."""
-    with patch.object(Leader, "node_gone", lambda *_: None):
+    with patch.object(Leader, "on_node_gone", lambda *_: None):
         yield
 
 

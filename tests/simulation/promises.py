@@ -221,7 +221,7 @@ class Promises:
         if self._repeats.check(what, line, message.stream, item, attempt, in_place=item.chain is not None):
             self.counts["duplicates"] += 1
             self._note("duplicate", what=what, runs=item.runs)
-        self.attempts.starts(what, item.uid, message.project, attempt, run, suspect=message.suspect)
+        self.attempts.starts(what, item.uid, message.project, attempt, run, suspect=message.is_suspect)
         self._order.starts(what, item, run)
         if not self.faults:
             self._check_times(what, message, item, run)

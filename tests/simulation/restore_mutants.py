@@ -37,7 +37,7 @@ def _not_compared() -> Iterator[None]:
 @contextmanager
 def _not_waited_for() -> Iterator[None]:
     """No node waits for an owner that etcd has lost."""
-    with patch.object(RolledBackOwners, "until", lambda *_: 0):
+    with patch.object(RolledBackOwners, "find_deadline", lambda *_: 0):
         yield
 
 
@@ -85,10 +85,10 @@ def _other_leaders_not_seen() -> Iterator[None]:
 
     async def lost(self: LeaderElection, epoch: int) -> None:
         async for update in self._coordination.watch(self.key):
-            if self._created_at(update) not in (epoch, None):
+            if self._read_created_at(update) not in (epoch, None):
                 return
 
-    with patch.object(LeaderElection, "_lost", lost):
+    with patch.object(LeaderElection, "_wait_for_loss", lost):
         yield
 
 

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from evenlane.spark.installed import missing
+from evenlane.spark.installed import find_missing
 from tests.support import ROOT
 
 _CLI = ("-c", "from evenlane.engine.cli.main import main; main()", "report", "--out", "report")
@@ -24,7 +24,7 @@ def _sentence(lacking):
 def test_missing_packages_are_named_with_the_command(monkeypatch, names, lacking):
     for name in names:
         monkeypatch.setitem(sys.modules, name, None)
-    assert _sentence(lacking) == missing()
+    assert _sentence(lacking) == find_missing()
 
 
 @pytest.mark.parametrize(

@@ -28,7 +28,7 @@ def _fake(home: Path, version: str, code: int = 0) -> Path:
 
 @pytest.fixture
 def no_wheel(monkeypatch):
-    monkeypatch.setattr(java, "_of_the_wheel", lambda: None)
+    monkeypatch.setattr(java, "_find_in_wheel", lambda: None)
 
 
 @pytest.mark.parametrize(
@@ -66,7 +66,7 @@ def test_unusable_java_home_is_skipped_with_a_log_line(tmp_path, no_wheel, caplo
 
 def test_java_of_the_wheel_comes_last(tmp_path, monkeypatch):
     wheel, path = _fake(tmp_path / "wheel", "25"), _fake(tmp_path / "path", "17.0.1")
-    monkeypatch.setattr(java, "_of_the_wheel", lambda: wheel / "bin" / "java")
+    monkeypatch.setattr(java, "_find_in_wheel", lambda: wheel / "bin" / "java")
     assert path / "bin" / "java" == find({"PATH": str(path / "bin")}).program
     assert wheel / "bin" / "java" == find({"PATH": ""}).program
 

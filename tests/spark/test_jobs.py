@@ -160,7 +160,7 @@ def test_interrupted_batch_of_the_archive_is_completed_without_the_stream(tmp_pa
 )
 def test_sigterm_ends_a_continuous_job_in_order(capsys, monkeypatch, java_too, text):
     """Also if the signal went to the whole group, and Java has ended."""
-    monkeypatch.setattr(streams, "hushed", lambda _: None)  # it silences a process that is about to end
+    monkeypatch.setattr(streams, "hush", lambda _: None)  # it silences a process that is about to end
     ends = []
 
     class Query:

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 class Host(NamedTuple):
-    """A host. `open_queue` finds a queue; `queue_ready` is called when one gets its first message."""
+    """A host. `open_queue` finds a queue; `on_queue_ready` is called when one gets its first message."""
 
     open_queue: Callable[..., Any] = lambda *_: None
-    queue_ready: Callable[..., Any] = lambda _: None
+    on_queue_ready: Callable[..., Any] = lambda _: None

@@ -126,14 +126,14 @@ class Owner:
     def read(self, subject: bytes, count: int, *, fails: bool = False) -> None:
         """Load the next messages of a queue. Missing ones are settled (E12)."""
         queue, lane = self.queues[subject], self.lane
-        if not queue.unread and lane.lacks(subject):
+        if not queue.unread and lane.is_lacking(subject):
             return
         if not queue.unread and queue.spilled:
             self._refill(queue, subject, count)
         read = queue.next_to_read(count)
-        assert queue.was_read(read)
+        assert queue.finish_read(read)
         if fails:
-            queue.read_failed(read)
+            queue.fail_read(read)
             return
         for sequence in read.sequences:
             if sequence in self.stream.held:
@@ -174,6 +174,6 @@ class Owner:
         """Read in the log whether an append without an ack was stored."""
         fold = settle_record.fold(self.log)
         if (fold.epoch, fold.number) == (self.lane.epoch, append.record.number):
-            self.lane.log.acknowledged(append)
+            self.lane.log.on_append(append)
         else:
             self.lane.log.withdraw(append)

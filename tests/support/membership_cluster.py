@@ -40,8 +40,8 @@ class Client(MemoryCoordination):
         """Its watches receive nothing."""
 
     @property
-    def answers(self):
-        return super().answers and not self.deaf
+    def is_answering(self):
+        return super().is_answering and not self.deaf
 
     def peer(self) -> Client:
         return Client(self.store)
@@ -90,7 +90,7 @@ class RecordingHost:
         self.durable = True
 
     def expect(self, *, more):
-        self.expects_more = more
+        self.is_expecting = more
 
     async def open(self, number, epoch, held=(), known=None, lease=0):
         self.calls.append(("open", number))
@@ -99,7 +99,7 @@ class RecordingHost:
         self.cluster.check(number)
         self.open_now[number] = epoch
 
-    def owed(self, number):
+    def list_owed(self, number):
         return self.lent.get(number, {})
 
     def stop_partition(self, number):
@@ -114,17 +114,17 @@ class RecordingHost:
     async def drop_partition(self, number, epoch):
         self.calls.append(("drop", number))
 
-    def held_changed(self, number, record):
+    def on_held_change(self, number, record):
         self.changed.append(record)
 
-    def held_released(self, number, record):
-        self.held_gone(number, record)
+    def on_held_release(self, number, record):
+        self.on_held_gone(number, record)
 
-    def held_gone(self, number, record):
-        if record.running:
+    def on_held_gone(self, number, record):
+        if record.is_running:
             self.gone.append(record)
 
-    def held_durable(self, number, record):
+    def is_held_durable(self, number, record):
         return self.durable
 
     def run(self, number, *sequences):
@@ -159,7 +159,7 @@ class Node:
 
     def _trust(self, until):
         if self.membership is not None:
-            self.membership.trusted(until)
+            self.membership.on_renewed(until)
 
     async def start(self):
         await self.lease.join()

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import msgspec
 from starlette.requests import Request
 
-from evenlane.engine.admin.export.messages import dead, waiting
+from evenlane.engine.admin.export.messages import build_rows, dead
 from evenlane.engine.admin.why import client
 from evenlane.engine.base.names import LaneId, due_hour, number
 from evenlane.engine.cluster import cluster_config
@@ -26,11 +26,11 @@ from evenlane.engine.core.queue.expiry import is_expired
 from evenlane.engine.core.queue.queue_head import since, waits_since
 from evenlane.engine.core.wire import backlog_report, header_values, meter_record, queue_subjects, share_messages
 from evenlane.engine.core.wire import headers as h
-from evenlane.engine.core.wire.subjects import UnroutableSubject, queue_named
+from evenlane.engine.core.wire.subjects import UnroutableSubject, parse_queue
 from evenlane.engine.errors import ConfigError
 from evenlane.engine.http.routes import params
 from evenlane.engine.store.jetstream.api import responses
-from evenlane.engine.store.jetstream.client.replies import ApiError, Reply, answered, read_as
+from evenlane.engine.store.jetstream.client.replies import ApiError, Reply, decode_response, read_as
 from evenlane.engine.store.jetstream.scan import head_of
 from evenlane.quota.topics.template import parse_template
 from evenlane.quota.topics.topic import TopicError, decode_accepted, encode, merge, parse_spec
@@ -73,7 +73,7 @@ def from_dead_letters(block):
 
 def reports(block):
     page = [Read(Stored(1, AT, "lanes.online.3.acme.0.mid", block, b""), 0)]
-    return [*waiting(page, LANE, None, "online", bodies=False), *dead(page, "online", bodies=False)]
+    return [*build_rows(page, LANE, None, "online", bodies=False), *dead(page, "online", bodies=False)]
 
 
 def item(raw, key="/evenlane/online/history/acme/1"):
@@ -94,7 +94,7 @@ def counter_in_etcd(raw):
         etcd = MemoryCoordination()
         counter = CreatedTopicCounter(etcd, "online")
         await etcd.put(counter.key("t"), raw)
-        return (await counter.made("t", 10)).topics
+        return (await counter.read_count("t", 10)).topics
 
     count = asyncio.run(read())
     assert 0 <= count < 10
@@ -115,7 +115,7 @@ def received(raw):
 
 def api_answer(kind, raw):
     """A response of JetStream's API; tests/unit/store/jetstream/api/test_answers.py reads all kinds."""
-    return read_as(kind, "STREAM.INFO.S", answered("STREAM.INFO.S", Reply(b"", raw)))
+    return read_as(kind, "STREAM.INFO.S", decode_response("STREAM.INFO.S", Reply(b"", raw)))
 
 
 def posted(raw):
@@ -160,8 +160,10 @@ ACK = b'{"stream":"LANES_online_3","seq":7,"error":{"err_code":10077,"descriptio
 block, document = hostile.blocks, hostile.documents
 READERS = {
     "header value": (block, lambda raw: [h.value(raw, name) for name in hostile.NAMES], ()),
-    "headers": (block, lambda raw: (h.decode(raw), h.decode_user(raw), h.carried(h.decode(raw))), ()),
-    "headers that the server adds": (block, lambda raw: [h.added_number(raw, name, 0) for name in hostile.NAMES], ()),
+    "headers": (block, lambda raw: (h.decode(raw), h.decode_user(raw), h.select_carried(h.decode(raw))), ()),
+    "headers that the server adds": (
+        block, lambda raw: [h.read_added_number(raw, name, 0) for name in hostile.NAMES], (),
+    ),
     "header refusals": (block, header_values.refusals, ()),
     "message": (block, lambda raw: all_of(message(raw)), ()),
     "stray": (block, lambda raw: copies.unroutable("a\nb", "S", 1, AT, raw, b"", "online", "why\x00"), ()),
@@ -172,16 +174,18 @@ READERS = {
     "dead letter": (block, from_dead_letters, NotReplayable),
     "messages in reports": (block, reports, ()),
     "direct get": (
-        block, lambda raw: responses.has_message(Reply(raw, b"")) and responses.stored(Reply(raw, b"")), Lost
+        block, lambda raw: responses.has_message(Reply(raw, b"")) and responses.read_stored(Reply(raw, b"")), Lost
     ),
     "reply subject of a consumer": (
         hostile.subjects("$JS.ACK", 7), lambda raw: head_of(raw.split(b"."), b""), (ValueError, IndexError)
     ),
-    "acknowledgement": (document | hostile.spoilt(ACK), lambda raw: responses.checked(Reply(b"", raw), lambda _: None),
-                        (Lost, LogMoved, Refused)),
+    "acknowledgement": (
+        document | hostile.spoilt(ACK), lambda raw: responses.check_ack(Reply(b"", raw), lambda _: None),
+        (Lost, LogMoved, Refused),
+    ),
     "response of JetStream's API": (
         document | hostile.spoilt(b'{"error":{"code":404,"err_code":10059,"description":"x"}}'),
-        lambda raw: answered("STREAM.INFO", Reply(b"", raw)), (ApiError, Disconnected),
+        lambda raw: decode_response("STREAM.INFO", Reply(b"", raw)), (ApiError, Disconnected),
     ),
     **{
         f"JetStream's {kind.__name__}": (
@@ -191,10 +195,10 @@ READERS = {
         for kind, sample in SAMPLES.items()
     },
     "subject of a lane": (
-        hostile.subjects("lanes.online.3", 3), lambda raw: queue_named(raw, "lanes", BANDS), UnroutableSubject
+        hostile.subjects("lanes.online.3", 3), lambda raw: parse_queue(raw, "lanes", BANDS), UnroutableSubject
     ),
     "subject of a delay stream": (
-        hostile.subjects("later.online.3", 4), lambda raw: queue_named(raw, "later", BANDS), UnroutableSubject
+        hostile.subjects("later.online.3", 4), lambda raw: parse_queue(raw, "later", BANDS), UnroutableSubject
     ),
     "subjects of a backlog": (
         hostile.subjects("later.online.3", 4),
@@ -211,8 +215,8 @@ READERS = {
     ),
     "meter record": (document | document.map(lambda raw: b"\x01z" + raw), meter_record.decode, meter_record.Unreadable),
     "quota share reports": (document, share_messages.decode_for_leader, ()),
-    "quota share requests": (document, share_messages.asked, ()),
-    "backlog report": (document, backlog_report.decoded, ()),
+    "quota share requests": (document, share_messages.decode_request, ()),
+    "backlog report": (document, backlog_report.decode_report, ()),
     "answer of why": (document, received, ()),
     "body of a request": (document | hostile.spoilt(b'{"seq": 7, "all": false}'), posted, ConfigError),
     "parameters of a request": (document.map(lambda raw: b"limit=" + raw) | document, parameters, ConfigError),
@@ -222,7 +226,7 @@ READERS = {
     ),
     "spec": (document | hostile.spoilt(JSON_TOPIC), parse_spec, TopicError),
     "merged spec": (document | hostile.spoilt(JSON_TOPIC), lambda raw: merge(raw, {"qps": 5}), TopicError),
-    "shown spec": (document | hostile.spoilt(JSON_TOPIC), status.written, ()),
+    "shown spec": (document | hostile.spoilt(JSON_TOPIC), status.describe_spec, ()),
     "accepted topic": (document | hostile.spoilt(ACCEPTED), decode_accepted, TopicError),
     "template": (
         document | hostile.spoilt(*TEMPLATES),

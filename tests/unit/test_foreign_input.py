@@ -84,7 +84,7 @@ def test_server_headers_of_a_stored_message_count(first, own):
     """E12, F4: nats-server adds its headers behind those of the sender, whatever these are."""
     reply = Reply(b"%b\r\n%b%b" % (first, own, SERVER_HEADERS), b"body")
     assert responses.has_message(reply)
-    stored = responses.stored(reply)
+    stored = responses.read_stored(reply)
     assert (17, "lanes.online.3.acme.0.mid", b"body") == (stored.sequence, stored.subject, stored.body)
 
 

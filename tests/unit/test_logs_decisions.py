@@ -90,9 +90,9 @@ class TestLease:
 class TestPlans:
     def test_confirmed_plan_is_logged(self, log):
         status = ServingStatus("online", lambda _partitions, _generation: None)
-        status.carried_out(64, 7)
+        status.on_carried_out(64, 7)
         logged(log, "serving", env="online", partitions=64, generation=7)
-        status.carried_out(0, 8)
+        status.on_carried_out(0, 8)
         logged(log, "standing by", env="online", partitions=0, generation=8)
 
     async def test_written_plan_is_logged(self, log):

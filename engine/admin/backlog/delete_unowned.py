@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from evenlane.engine.admin.backlog.scan import views, waiting
+from evenlane.engine.admin.backlog.scan import iter_waiting, views
 from evenlane.engine.cluster.owners import read_handoffs
 from evenlane.engine.core.ports import Lost
 
@@ -34,7 +34,7 @@ async def delete_waiting(
     deleted = 0
     for subject in subjects:
         view = known[subject.lane]
-        async for page in waiting(outside.store, subject, view):
+        async for page in iter_waiting(outside.store, subject, view):
             mine = [head.sequence for head in page if head.sequence not in theirs[subject.lane.kind]]
             await delete(outside.store, view, mine)
             deleted += len(mine)

@@ -126,7 +126,7 @@ class DropTask:
         waits = [place.sequence for place in places if place.lane is main and place.sequence <= last]
         self._drop(main, waits, queue)
         self._drop(later, [place.sequence for place in places if place.lane is later], queue)
-        for place in self._node.eligibility.resting(queue):
+        for place in self._node.eligibility.list_resting(queue):
             self._drop(place.lane, [place.sequence], queue)
             place.lane.dropped.add(place.sequence)
             self._node.eligibility.free(queue, place)  # later messages of its key need not wait for it
@@ -155,7 +155,7 @@ class DropTask:
         while True:
             self._check(later)
             try:
-                held = await self._node.store.held(later.id, self._project)
+                held = await self._node.store.count_held(later.id, self._project)
                 return list(parse(later.id, held.counts, held.last, self._node.cluster_config.priorities))
             except (Lost, Refused):
                 await asyncio.sleep(_PAUSE_S)
@@ -174,7 +174,7 @@ class DropTask:
                 _log.debug("scanning again", subject=subject, error=str(error))
                 await asyncio.sleep(_PAUSE_S)
                 continue
-            waits = await self._waiting(lane, [sequence for sequence in page if sequence <= last])
+            waits = await self._list_waiting(lane, [sequence for sequence in page if sequence <= last])
             self._drop(lane, waits, self._queue_of(lane, subject))
             if len(page) < PAGE:
                 return
@@ -183,17 +183,17 @@ class DropTask:
                 await asyncio.sleep(_POLL_S)
                 self._check(lane)
 
-    async def _waiting(self, lane: FedLane, sequences: list[int]) -> list[int]:
+    async def _list_waiting(self, lane: FedLane, sequences: list[int]) -> list[int]:
         """Return the sequences that are neither settled nor being handled; valid until the next await."""
         while True:
             self._check(lane)
-            out, dropped = self._node.out(lane), self._dropped[lane]
+            out, dropped = self._node.list_out(lane), self._dropped[lane]
             sequences = [
                 sequence
                 for sequence in sequences
                 if not (sequence in dropped or sequence in lane.settled or sequence in lane.held or sequence in out)
             ]
-            if not lane.log.awaits(sequences):
+            if not lane.log.is_awaiting(sequences):
                 return sequences
             await asyncio.sleep(_POLL_S)  # a completion is being settled; its result is known soon
 
@@ -203,7 +203,7 @@ class DropTask:
             self._dropped[lane].add_sorted(rising)
             self._latest[lane] = rising
             self._node.queues.activity.note(queue)
-            self.word.dropped += self._node.settlement.dropped(lane, rising, queue)
+            self.word.dropped += self._node.settlement.drop(lane, rising, queue)
 
     def _queue_of(self, lane: FedLane, subject: str) -> Queue:
         """Return the queue of a subject. A delayed message may not have one yet."""
@@ -214,7 +214,7 @@ class DropTask:
 
     async def _durable(self, lane: FedLane) -> None:
         """Wait until the log has all drops. The last batch is in the last record."""
-        while lane.log.awaits(self._latest.get(lane, ())):
+        while lane.log.is_awaiting(self._latest.get(lane, ())):
             self._check(lane)
             await asyncio.sleep(_POLL_S)
 
@@ -241,8 +241,8 @@ class DropTask:
         (stored,) = await self._node.store.get(lane.id, [target.sequence])
         sequence = target.sequence
         self._dropped.setdefault(lane, SettledSet())
-        mine = await self._waiting(lane, [sequence])
-        if sequence in lane.held or sequence in self._node.out(lane):
+        mine = await self._list_waiting(lane, [sequence])
+        if sequence in lane.held or sequence in self._node.list_out(lane):
             self.word.busy += 1
         elif stored is None or stored.at != target.at or not mine:
             self.word.gone += 1

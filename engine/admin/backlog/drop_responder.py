@@ -36,14 +36,14 @@ class DropResponder:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def listen(self) -> None:
-        self._connection.listen(subject(self._env, "*"), self._asked)
+        self._connection.listen(subject(self._env, "*"), self._on_request)
 
     async def close(self) -> None:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    def _asked(self, asked: bytes, reply: bytes, _headers: bytes, body: bytes) -> None:
+    def _on_request(self, asked: bytes, reply: bytes, _headers: bytes, body: bytes) -> None:
         if not reply.startswith(INBOX.encode()) or not self._node.partitions or len(self._tasks) >= _AT_ONCE:
             return
         try:

@@ -11,8 +11,8 @@ from datetime import UTC, datetime
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from evenlane.engine.admin.backlog.scan import count_waiting, each, list_subjects, views, waiting
-from evenlane.engine.admin.session import reached
+from evenlane.engine.admin.backlog.scan import count_waiting, each, iter_waiting, list_subjects, views
+from evenlane.engine.admin.session import open_session
 from evenlane.engine.base import names
 from evenlane.engine.core.wire import header_values
 from evenlane.engine.core.wire import headers as h
@@ -51,7 +51,7 @@ async def peek(settings: Settings, project: str, priority: str | None, limit: in
 
     Raises InvalidName, UnknownProject, Unreachable.
     """
-    async with reached(settings, project) as outside:
+    async with open_session(settings, project) as outside:
         ttl = outside.accepted.topic.ttl if outside.accepted is not None else 0.0
         parts = await list_next(
             outside.store, settings.env, outside.cluster_config, project, outside.priorities(priority), limit, ttl
@@ -80,7 +80,7 @@ async def list_next(
     known = await views(store, subjects)
 
     def heads(subject: Subject) -> AsyncIterator[list[Head]]:
-        return waiting(store, subject, known[subject.lane])
+        return iter_waiting(store, subject, known[subject.lane])
 
     found = []
     for priority in priorities:
@@ -107,7 +107,7 @@ async def _first(env: str, subjects: list[Subject], limit: int, heads: Heads) ->
     async def of_lane(subject: Subject) -> list[WaitingMessage]:
         found: list[WaitingMessage] = []
         async for page in heads(subject):
-            found += [_waiting(env, subject, head) for head in page[: limit - len(found)]]
+            found += [_build_message(env, subject, head) for head in page[: limit - len(found)]]
             if len(found) == limit:
                 break
         return found
@@ -115,26 +115,26 @@ async def _first(env: str, subjects: list[Subject], limit: int, heads: Heads) ->
     async def of_hour(subject: Subject) -> list[WaitingMessage]:
         found: list[WaitingMessage] = []
         async for page in heads(subject):
-            found = heapq.nsmallest(limit, [*found, *(_waiting(env, subject, head) for head in page)])
+            found = heapq.nsmallest(limit, [*found, *(_build_message(env, subject, head) for head in page)])
         return found
 
     first: list[WaitingMessage] = []
     due = [subject for subject in subjects if subject.lane.kind == "lanes"]
     for start in range(0, len(due), _QUEUES_AT_ONCE):
-        first = _merged(limit, first, await each(due[start : start + _QUEUES_AT_ONCE], of_lane))
+        first = _merge(limit, first, await each(due[start : start + _QUEUES_AT_ONCE], of_lane))
     later = sorted((each for each in subjects if each.lane.kind == "later"), key=lambda each: each.hour)
     for hour, of_one in groupby(later, key=lambda each: each.hour):
         if len(first) == limit and first[-1].turn < hour * HOUR:
             break
-        first = _merged(limit, first, await each(of_one, of_hour))
+        first = _merge(limit, first, await each(of_one, of_hour))
     return first
 
 
-def _merged(limit: int, first: list[WaitingMessage], more: Iterable[list[WaitingMessage]]) -> list[WaitingMessage]:
+def _merge(limit: int, first: list[WaitingMessage], more: Iterable[list[WaitingMessage]]) -> list[WaitingMessage]:
     return heapq.nsmallest(limit, [*first, *(message for part in more for message in part)])
 
 
-def _waiting(env: str, subject: Subject, head: Head) -> WaitingMessage:
+def _build_message(env: str, subject: Subject, head: Head) -> WaitingMessage:
     turn = instant(head.headers, h.DUE, head.at)
     return WaitingMessage(turn, names.stream(env, subject.lane), head.sequence, subject.lane, subject.group, head)
 

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from evenlane.engine.admin.backlog.delete_unowned import delete, delete_waiting
 from evenlane.engine.admin.backlog.drop_client import DropRequest, DropTarget, gather
-from evenlane.engine.admin.backlog.scan import each, list_subjects, views, waiting
-from evenlane.engine.admin.session import reached
+from evenlane.engine.admin.backlog.scan import each, iter_waiting, list_subjects, views
+from evenlane.engine.admin.session import open_session
 from evenlane.engine.base import names
-from evenlane.engine.base.plural import counted
+from evenlane.engine.base.plural import format_count
 from evenlane.engine.cluster import connections
 from evenlane.engine.cluster.owners import read_handoffs, read_owners
 from evenlane.engine.core.wire.header_values import message_id
@@ -91,7 +91,7 @@ async def purge(
 
     Raises InvalidName, UnknownProject, Unreachable; EvenlaneError if some of the backlog couldn't be dropped.
     """
-    async with reached(settings, project) as outside:
+    async with open_session(settings, project) as outside:
         subjects = await list_subjects(outside.store, outside.cluster_config, project, outside.priorities(priority))
         if not subjects and outside.accepted is None:
             raise outside.unknown()
@@ -107,8 +107,8 @@ async def purge(
         await _rounds(outside, tally, DropRequest(priority), alone)
         if tally.left:
             were = "was" if tally.dropped == 1 else "were"
-            dropped = f"{counted(tally.dropped, 'message')} of {project} {were} dropped"
-            raise EvenlaneError(f"{dropped}, but {_what_is_left(tally)}")
+            dropped = f"{format_count(tally.dropped, 'message')} of {project} {were} dropped"
+            raise EvenlaneError(f"{dropped}, but {_describe_rest(tally)}")
         return {
             "project": project, "env": settings.env, "priority": priority, "dropped": tally.dropped,
             "by_nodes": tally.by_nodes, "by_command": tally.by_command, "in_flight": tally.in_flight,
@@ -121,7 +121,7 @@ async def cancel(settings: Settings, project: str, given_id: str) -> dict[str, A
     Raises InvalidName, UnknownProject, Unreachable; EvenlaneError if the message doesn't wait.
     """
     names.check_id(given_id)
-    async with reached(settings, project) as outside:
+    async with open_session(settings, project) as outside:
         found = await _find(outside, given_id)
         tally = PurgeTally({each.subject.lane.partition for each in found})
 
@@ -131,7 +131,7 @@ async def cancel(settings: Settings, project: str, given_id: str) -> dict[str, A
 
         await _rounds(outside, tally, DropRequest(targets=[each.target for each in found]), alone)
         if not tally.dropped:
-            raise _not_cancelled(outside, given_id, tally)
+            raise _explain_not_cancelled(outside, given_id, tally)
         return {"project": project, "env": settings.env, "id": given_id, "cancelled": True, "messages": tally.dropped}
 
 
@@ -193,7 +193,7 @@ async def _find(outside: AdminSession, given_id: str) -> list[CancelTarget]:
 
     async def one(subject: Subject) -> list[CancelTarget]:
         view, stream = known[subject.lane], names.stream(outside.env, subject.lane)
-        pages = waiting(store, subject, view)
+        pages = iter_waiting(store, subject, view)
         return [CancelTarget(subject, view, head) async for page in pages for head in page if is_it(stream, head)]
 
     return [found for some in await each(subjects, one) for found in some]
@@ -210,20 +210,20 @@ async def _cancel_unowned(outside: AdminSession, partition: int, found: list[Can
             tally.by_command += 1
 
 
-def _not_cancelled(outside: AdminSession, given_id: str, tally: PurgeTally) -> EvenlaneError:
+def _explain_not_cancelled(outside: AdminSession, given_id: str, tally: PurgeTally) -> EvenlaneError:
     message = f"message {given_id!r} of {outside.project}"
     if tally.in_flight:
         where = ", ".join(sorted(node for node, count in tally.busy.items() if count))
         return EvenlaneError(f"{message} is being handled by {where} and can't be cancelled any more")
     if tally.left:
-        return EvenlaneError(f"{message} was not cancelled: {_what_is_left(tally)}")
+        return EvenlaneError(f"{message} was not cancelled: {_describe_rest(tally)}")
     return EvenlaneError(
         f"{message} isn't waiting in environment {outside.env!r}: it was handled, dropped or dead-lettered,"
         " or was never put"
     )
 
 
-def _what_is_left(tally: PurgeTally) -> str:
+def _describe_rest(tally: PurgeTally) -> str:
     shown = ", ".join(map(str, sorted(tally.left)[:8])) + (", ..." if len(tally.left) > 8 else "")
     why = "; ".join(sorted({each for each in tally.left.values() if each})) or "their owners kept changing"
     return f"partitions {shown} could not be processed ({why}): try again"

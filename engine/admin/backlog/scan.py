@@ -49,7 +49,7 @@ async def list_subjects(
     numbers = range(cluster_config.partitions) if partitions is None else partitions
 
     async def one(lane: LaneId) -> list[Subject]:
-        held = await store.held(lane, project)
+        held = await store.count_held(lane, project)
         return list(parse(lane, held.counts, held.last, priorities))
 
     lanes = [LaneId(kind, number) for number in numbers for kind in _KINDS]
@@ -84,7 +84,7 @@ async def pages(store: Store, subject: Subject, start: int, last: int) -> AsyncI
         start = page[-1].sequence + 1
 
 
-async def waiting(store: Store, subject: Subject, view: LaneView) -> AsyncIterator[list[Head]]:
+async def iter_waiting(store: Store, subject: Subject, view: LaneView) -> AsyncIterator[list[Head]]:
     """Yield the messages that waited, or were being handled, when the subject was counted."""
     settled = view.settled
     async for page in pages(store, subject, settled.watermark + 1, subject.last):

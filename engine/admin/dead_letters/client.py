@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from evenlane.engine.admin.dead_letters.replay import Replay
 from evenlane.engine.base import names
-from evenlane.engine.base.durations import written
+from evenlane.engine.base.durations import format_duration
 from evenlane.engine.cluster import connections
 from evenlane.engine.cluster.cluster_config import agree_cluster_config
 from evenlane.engine.cluster.topics.topic_cache import TopicCache
@@ -156,20 +156,20 @@ class DeadLetterClient:
         """
         if sequence is not None:
             dead_letters, total = _one(await self.get(project, sequence)), 1
-            self._taking(project)
+            self._find_open_topic(project)
         else:
             total = await self._some(project)
-            topic = self._taking(project).topic
+            topic = self._find_open_topic(project).topic
             # At most one second's worth: dead letters that were read but not yet replayed may be dropped meanwhile.
             ahead = max(1, int(topic.qps if rate is None else rate))
             dead_letters = self._all(project, await self._last(), min(self._at_once(), ahead))
         replay = Replay(
-            self._store, self._env, self, lambda: self._taking(project), self._cluster_config, total=total, rate=rate,
-            timeout_s=self._timeout_s, on_progress=on_progress,
+            self._store, self._env, self, lambda: self._find_open_topic(project), self._cluster_config, total=total,
+            rate=rate, timeout_s=self._timeout_s, on_progress=on_progress,
         )  # fmt: skip
         return await replay.run(dead_letters)
 
-    async def exists(self, sequence: int) -> bool:
+    async def is_stored(self, sequence: int) -> bool:
         [stored] = await self._read([sequence])
         return stored is not None
 
@@ -189,13 +189,13 @@ class DeadLetterClient:
     def _subject(self, project: str) -> str:
         return names.dead_subject(self._env, project)
 
-    def _taking(self, project: str) -> Accepted:
+    def _find_open_topic(self, project: str) -> Accepted:
         """Return the project's topic. Raises UnknownProject, TopicDraining."""
         accepted = self._topics.get(project)
         stay = ", so its dead letters stay where they are"
         if accepted is None:
             raise UnknownProject.of(project, self._env, stay)
-        if not accepted.takes_puts:
+        if not accepted.can_take_puts:
             raise TopicDraining.of(project, self._env, stay, deleted=accepted.deleted)
         return accepted
 
@@ -210,7 +210,7 @@ class DeadLetterClient:
 
     async def _time(self) -> str:
         kept = await self.kept()
-        return f" ({written(kept)})" if kept else ""
+        return f" ({format_duration(kept)})" if kept else ""
 
     def _at_once(self) -> int:
         return max(1, min(_READ_AT_ONCE, _READ_BYTES // self._store.max_payload))

@@ -70,7 +70,7 @@ class ReplayResult:
 class DeadLetterSource(Protocol):
     """Storage of dead letters."""
 
-    async def exists(self, sequence: int) -> bool: ...
+    async def is_stored(self, sequence: int) -> bool: ...
 
     async def remove(self, sequence: int) -> None: ...
 
@@ -131,7 +131,7 @@ class Replay:
         """Replay the dead letters. If cancelled, puts in flight have two seconds to end."""
         try:
             await self._start_all(dead_letters)
-            await self._ended()
+            await self._wait_for_puts()
         finally:
             self._over.set()
             if self._running:
@@ -147,7 +147,7 @@ class Replay:
         pace = ReplayRate()
         try:
             async for dead_letter in dead_letters:
-                if not self._fits(dead_letter):
+                if not self._has_queue(dead_letter):
                     continue
                 await pace.turn(self._rate or self._topic().topic.qps)
                 if not self._window.try_acquire(dead_letter):
@@ -157,21 +157,21 @@ class Replay:
                     return
                 task = asyncio.create_task(self._carry(dead_letter))
                 self._running.add(task)
-                task.add_done_callback(self._carried)
+                task.add_done_callback(self._on_carried)
         except (*_NO_TOPIC, Lost) as error:
             self._stop(str(error))
 
-    def _carried(self, task: asyncio.Task[None]) -> None:
+    def _on_carried(self, task: asyncio.Task[None]) -> None:
         self._running.discard(task)
         if not task.cancelled() and (defect := task.exception()) is not None:
             self._defect = self._defect or defect
             self._over.set()
 
-    async def _ended(self) -> None:
+    async def _wait_for_puts(self) -> None:
         while self._running:
             await asyncio.wait(self._running)
 
-    def _fits(self, dead_letter: DeadLetter) -> bool:
+    def _has_queue(self, dead_letter: DeadLetter) -> bool:
         """Report a dead letter that belongs to no queue before its turn, so that it takes none of the rate."""
         try:
             self._copy(dead_letter)
@@ -214,26 +214,26 @@ class Replay:
                 async with asyncio.timeout(_FULL_S[min(tries, len(_FULL_S) - 1)]):
                     await self._over.wait()
                 return False
-            if not await self._shelf.exists(dead_letter.sequence):
+            if not await self._shelf.is_stored(dead_letter.sequence):
                 return False
             tries += 1
 
     async def _put_counted(self, dead_letter: DeadLetter) -> None:
-        """Put within the topic's `max_backlog`, like a producer. Raises BacklogFull, and what `_stored` raises."""
+        """Put within the topic's `max_backlog`, like a producer. Raises BacklogFull, and what `_store_copy` raises."""
         copy, accepted = self._copy(dead_letter), self._topic()
         if accepted.topic.max_backlog is None:
-            await self._stored(copy)
+            await self._store_copy(copy)
             return
         counted = PendingPut(dead_letter.project, "", False, *copy, dead_letter.size, accepted=accepted)
         await self._backlog.acquire(counted)
         receipt = None
         try:
-            receipt = await self._stored(copy)
+            receipt = await self._store_copy(copy)
         finally:
             if counted.backlog is not None:
-                counted.backlog.ended(copy.subject, receipt, monotonic())
+                counted.backlog.note_outcome(copy.subject, receipt, monotonic())
 
-    async def _stored(self, copy: Copy) -> Receipt:
+    async def _store_copy(self, copy: Copy) -> Receipt:
         """Put until acknowledged. Raises NotAcknowledged, Refused, Full."""
         loop = asyncio.get_running_loop()
         # a try in flight when the store forgets the id could be stored a second time

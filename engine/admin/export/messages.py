@@ -70,17 +70,17 @@ def lane_of(stream: str, env: str) -> LaneId | None:
     return None
 
 
-def waiting(
+def build_rows(
     page: Iterable[Read], lane: LaneId, view: LaneView | None, env: str, *, bodies: bool
 ) -> Iterator[WaitingRow]:
     """Yield the messages of a page that aren't settled; all of them without a `view`."""
     stream = names.stream(env, lane)
     for stored, size in page:
         if view is None or stored.sequence not in view.settled:
-            yield _waiting(stored, size, stream, lane, bodies=bodies)
+            yield _build_row(stored, size, stream, lane, bodies=bodies)
 
 
-def _waiting(stored: Stored, size: int, stream: str, lane: LaneId, *, bodies: bool) -> WaitingRow:
+def _build_row(stored: Stored, size: int, stream: str, lane: LaneId, *, bodies: bool) -> WaitingRow:
     project, group, priority = _queue(stored.subject)
     block, sequence, at = stored.headers, stored.sequence, stored.at
     return WaitingRow(

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 _ASIDE = {"higher_priority", "not_due"}  # these reasons don't explain why the whole waits
 
 
-def together(bands: Iterable[Band]) -> Band:
+def merge_bands(bands: Iterable[Band]) -> Band:
     """Return the sum. A group is on one node and has one priority, so counts add up. A figure that is unknown for one
     band is unknown for the sum. The order of the bands makes no difference.
     """
@@ -23,11 +23,11 @@ def together(bands: Iterable[Band]) -> Band:
         backlog=sum([band.backlog for band in each]),
         in_flight=sum([band.in_flight for band in each]),
         oldest_s=max([band.oldest_s for band in each if band.oldest_s is not None], default=None),
-        arriving=added([band.arriving for band in each]),
-        leaving=added([band.leaving for band in each]),
+        arriving=add_rates([band.arriving for band in each]),
+        leaving=add_rates([band.leaving for band in each]),
         gone_s=None if never else _last([band.gone_s for band in each]),
         never=never,
-        reasons=_counted([band.reasons for band in each if band.reasons]),
+        reasons=_count_reasons([band.reasons for band in each if band.reasons]),
     )
 
 
@@ -36,7 +36,7 @@ def main_reason(reasons: Mapping[str, int]) -> str | None:
     return min(reasons, key=lambda reason: (reason in _ASIDE, -reasons[reason], reason), default=None)
 
 
-def added(rates: Sequence[float | None]) -> float | None:
+def add_rates(rates: Sequence[float | None]) -> float | None:
     """Return the sum, None if a rate is unknown: the others' sum would be too low."""
     known = [rate for rate in rates if rate is not None]
     return fsum(known) if len(known) == len(rates) else None
@@ -47,7 +47,7 @@ def _last(seconds: Sequence[float | None]) -> float | None:
     return max(known, default=0.0) if len(known) == len(seconds) else None
 
 
-def _counted(reasons: Iterable[Mapping[str, int]]) -> dict[str, int]:
+def _count_reasons(reasons: Iterable[Mapping[str, int]]) -> dict[str, int]:
     counts: dict[str, int] = {}
     for each in reasons:
         for reason, queues in each.items():

@@ -59,7 +59,7 @@ async def gather(
     """Return the raw answers of these nodes that arrive within `timeout` seconds, in the order of their ids. A thread
     decodes them, as decoding would block a node's event loop for too long. Raises Unreachable.
     """
-    answers = await scatter(connection, subject(env), nodes, _signed, timeout)
+    answers = await scatter(connection, subject(env), nodes, _read_sender, timeout)
     return [answers[node] for node in sorted(answers)]
 
 
@@ -69,7 +69,7 @@ class _Signed(msgspec.Struct):
     node: str
 
 
-def _signed(body: bytes) -> tuple[str, bytes]:
+def _read_sender(body: bytes) -> tuple[str, bytes]:
     return msgspec.json.decode(body, type=_Signed).node, body
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from evenlane.engine.admin.overview.aggregate import main_reason, together
-from evenlane.engine.admin.overview.merge import merged, of_node, partly_reported
+from evenlane.engine.admin.overview.aggregate import main_reason, merge_bands
+from evenlane.engine.admin.overview.merge import merge_overviews, of_node, partly_reported
 from evenlane.engine.admin.overview.messages import Band
 from evenlane.engine.admin.overview.rows import MOST
 from evenlane.engine.base.durations import instant
@@ -25,16 +25,16 @@ _NAMED = 10  # nodes per sentence
 
 def document(cluster: ClusterSnapshot, answers: Sequence[NodeOverview], at: int, most: int = MOST) -> dict[str, Any]:
     """Build the document. `answers` are those that arrived from the cluster's nodes; `at` is in unix ns."""
-    whole = merged(answers, most)
+    whole = merge_overviews(answers, most)
     return {
         "env": cluster.env,
         "at": instant(at),
         "priorities": [*cluster.priorities],
         "tenants": [_tenant(tenant, cluster.priorities) for tenant in whole.tenants],
-        "left_out": None if whole.rest is None else _left_out(whole.rest, cluster.priorities),
+        "left_out": None if whole.rest is None else _describe_rest(whole.rest, cluster.priorities),
         "nodes": _nodes(cluster, answers),
         "partitions": cluster.partitions,
-        "unowned": _unowned(cluster),
+        "unowned": _list_unowned(cluster),
         "totals": {"projects": whole.projects, **_moves(whole.whole)},
         "notes": [*_notes(cluster, answers, whole)],
     }
@@ -54,10 +54,10 @@ def _tenant(tenant: TenantOverview, priorities: Sequence[str]) -> dict[str, Any]
     }
 
 
-def _left_out(rest: Rest, priorities: Sequence[str]) -> dict[str, Any]:
+def _describe_rest(rest: Rest, priorities: Sequence[str]) -> dict[str, Any]:
     return {
         "projects": rest.projects,
-        **_moves(together(rest.bands)),
+        **_moves(merge_bands(rest.bands)),
         "priorities": _priorities(rest.bands, priorities),
     }
 
@@ -132,7 +132,7 @@ def _answer(overview: NodeOverview | None) -> dict[str, Any]:
     }
 
 
-def _unowned(cluster: ClusterSnapshot) -> list[int]:
+def _list_unowned(cluster: ClusterSnapshot) -> list[int]:
     return [partition for partition in range(cluster.partitions) if partition not in cluster.owners]
 
 
@@ -148,9 +148,9 @@ def _notes(cluster: ClusterSnapshot, answers: Sequence[NodeOverview], whole: Mer
         return
     if silent := sorted(cluster.nodes.keys() - {answer.node for answer in answers}):
         what = "its figures are" if len(silent) == 1 else "their figures are"
-        yield f"{_named(silent)} did not answer: {what} missing"
+        yield f"{_name_nodes(silent)} did not answer: {what} missing"
     yield from sentences({node: record.troubles for node, record in cluster.nodes.items()})
-    if unowned := _unowned(cluster):
+    if unowned := _list_unowned(cluster):
         yield f"{len(unowned)} of {cluster.partitions} partitions have no owner: their backlog isn't known"
     for answer in sorted(answers, key=lambda answer: answer.node):
         if answer.reading:
@@ -161,12 +161,12 @@ def _notes(cluster: ClusterSnapshot, answers: Sequence[NodeOverview], whole: Mer
     if len(answers) > 1 and (partly := partly_reported(answers, whole.tenants)):
         counts, their = ("counts", "its") if len(partly) == 1 else ("count", "their")
         yield (
-            f"{_named(partly)} {counts} {their} least busy projects together: a project shown here may have more"
+            f"{_name_nodes(partly)} {counts} {their} least busy projects together: a project shown here may have more"
             " messages there, which are left out"
         )
 
 
-def _named(nodes: Collection[str]) -> str:
+def _name_nodes(nodes: Collection[str]) -> str:
     listed = [*nodes]
     if len(listed) == 1:
         return f"node {listed[0]}"

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
-from evenlane.engine.admin.overview.aggregate import added, together
+from evenlane.engine.admin.overview.aggregate import add_rates, merge_bands
 from evenlane.engine.admin.overview.messages import Rest
 from evenlane.engine.admin.overview.rows import of_many
 
@@ -32,7 +32,7 @@ class TenantOverview:
 
     @cached_property
     def whole(self) -> Band:
-        return together(self.bands)
+        return merge_bands(self.bands)
 
 
 class MergedOverview(NamedTuple):
@@ -50,7 +50,7 @@ class MergedOverview(NamedTuple):
         return len(self.tenants) + (self.rest.projects if self.rest else 0)
 
 
-def merged(answers: Sequence[NodeOverview], most: int) -> MergedOverview:
+def merge_overviews(answers: Sequence[NodeOverview], most: int) -> MergedOverview:
     """Merge into at most `most` tenants, whatever the order of the answers. If a node counts a project in its rest,
     that part stays in the rest: `rest.projects` may therefore count a project more than once, and a tenant's figures
     may be too low by that part.
@@ -72,7 +72,7 @@ def merged(answers: Sequence[NodeOverview], most: int) -> MergedOverview:
 def of_node(answer: NodeOverview) -> Band:
     """Return the sum of the node's figures."""
     rest = answer.rest.bands if answer.rest is not None else []
-    return together([*(band for row in answer.rows for band in row.bands), *rest])
+    return merge_bands([*(band for row in answer.rows for band in row.bands), *rest])
 
 
 def partly_reported(answers: Iterable[NodeOverview], tenants: Iterable[TenantOverview]) -> list[str]:
@@ -92,8 +92,8 @@ def _tenant(project: str, parts: Sequence[Row]) -> TenantOverview:
         project,
         newest.state,
         newest.qps,
-        added(quotas) if quotas and newest.state is not None else None,
-        [together(column) for column in zip(*(row.bands for row in parts), strict=True)],
+        add_rates(quotas) if quotas and newest.state is not None else None,
+        [merge_bands(column) for column in zip(*(row.bands for row in parts), strict=True)],
         newest.deleted,
     )
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import structlog
 
 from evenlane.engine.admin.overview.messages import subject
-from evenlane.engine.admin.overview.rows import encoded, snapshot
+from evenlane.engine.admin.overview.rows import encode_rows, snapshot
 from evenlane.engine.base.clock import now_ns
 from evenlane.engine.core.ports import Disconnected
 from evenlane.engine.core.request_bus import INBOX
@@ -60,7 +60,7 @@ class OverviewResponder:
         self._task: asyncio.Task[None] | None = None
 
     def listen(self) -> None:
-        self._connection.listen(subject(self._env), self._asked)
+        self._connection.listen(subject(self._env), self._on_request)
 
     async def close(self) -> None:
         """Close. No effect if it never listened."""
@@ -68,15 +68,15 @@ class OverviewResponder:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
 
-    def _asked(self, _subject: bytes, reply: bytes, _headers: bytes, _body: bytes) -> None:
+    def _on_request(self, _subject: bytes, reply: bytes, _headers: bytes, _body: bytes) -> None:
         name = reply.decode("ascii", "replace")
-        if not name.startswith(INBOX) or not name.isascii() or not name.isprintable() or self._crowded(now_ns()):
+        if not name.startswith(INBOX) or not name.isascii() or not name.isprintable() or self._is_crowded(now_ns()):
             return
         self._replies.append(name)
         if self._task is None:
             self._task = asyncio.create_task(self._answer(), name="overview")
 
-    def _crowded(self, now: int) -> bool:
+    def _is_crowded(self, now: int) -> bool:
         if now - self._since >= self._fresh_ns:
             self._since, self._counted = now, 0
         self._counted += 1
@@ -86,7 +86,7 @@ class OverviewResponder:
         """Build an answer if needed, and send it to all clients that have asked by then."""
         try:
             if not self._body or now_ns() - self._made_at >= self._fresh_ns:
-                self._body = await self._made()
+                self._body = await self._build_answer()
                 self._made_at = now_ns()
             while self._replies:
                 self._connection.send(self._replies.pop(), self._body)
@@ -98,12 +98,12 @@ class OverviewResponder:
             self._replies.clear()
             self._task = None
 
-    async def _made(self) -> bytes:
+    async def _build_answer(self) -> bytes:
         most_bytes = min(_MOST_BYTES, self._node.store.max_payload // 2)
-        seen, condition = snapshot(self._tenants, self._reading()), self._condition()
-        return await asyncio.to_thread(encoded, self._node.id, seen, condition, self._topic_of, most_bytes)
+        seen, condition = snapshot(self._tenants, self._count_unread()), self._condition()
+        return await asyncio.to_thread(encode_rows, self._node.id, seen, condition, self._topic_of, most_bytes)
 
-    def _reading(self) -> int:
+    def _count_unread(self) -> int:
         """Count partitions whose backlog isn't fully known: all of them before the session's first round."""
         node = self._node
         if not self._tenants.table and node.queues.projects:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 from msgspec.structs import replace
 
-from evenlane.engine.admin.overview.aggregate import together
+from evenlane.engine.admin.overview.aggregate import merge_bands
 from evenlane.engine.admin.overview.messages import Band, NodeOverview, ProcessVitals, Rest, Row
 from evenlane.engine.base.rounding import to_thousandths
 from evenlane.engine.telemetry.metric_names import OTHER
@@ -43,7 +43,7 @@ def snapshot(tenants: TenantRegistry, reading: int = 0) -> NodeReading:
     return NodeReading(len(tenants.priorities), tenants.table.copy(), tenants.quotas.copy(), tenants.left_out, reading)
 
 
-def encoded(
+def encode_rows(
     node: str,
     seen: NodeReading,
     condition: Condition | None,
@@ -53,7 +53,7 @@ def encoded(
     """Encode the answer with as many rows as fit."""
     most, vital = MOST, _vital(condition)
     while True:
-        busiest, rest = chosen(seen, most)
+        busiest, rest = choose_projects(seen, most)
         rows = [_row(project, bands, seen, topic_of(project)) for project, bands in busiest]
         body = msgspec.json.encode(NodeOverview(node, rows, rest, vital, seen.reading))
         if len(body) <= most_bytes or not rows:
@@ -61,7 +61,7 @@ def encoded(
         most = len(rows) // 2
 
 
-def chosen(seen: NodeReading, most: int) -> tuple[list[tuple[str, list[Band]]], Rest | None]:
+def choose_projects(seen: NodeReading, most: int) -> tuple[list[tuple[str, list[Band]]], Rest | None]:
     """Return up to `most` projects with their bands, busiest first, and the sum of all others, if any."""
     tenant_backlogs: dict[str, list[TenantBacklog | None]] = {}
     for (label, band), tenant_backlog in seen.table.items():
@@ -79,7 +79,7 @@ def chosen(seen: NodeReading, most: int) -> tuple[list[tuple[str, list[Band]]], 
 
 def of_many(bands: Iterable[Band]) -> Band:
     """Sum bands of several projects, for which no forecast is made."""
-    return replace(together(bands), gone_s=None, never=False)
+    return replace(merge_bands(bands), gone_s=None, never=False)
 
 
 def _rank(label: str, tenant_backlogs: Sequence[TenantBacklog | None]) -> tuple[int, float, str]:

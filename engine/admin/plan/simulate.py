@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from random import Random
 from typing import TYPE_CHECKING, Any, Literal
 
-from evenlane.engine.base.plural import counted
+from evenlane.engine.base.plural import format_count
 from evenlane.engine.cluster.cluster_config import ClusterConfig
 from evenlane.engine.errors import ConfigError
 from evenlane.quota.topics.topic import TopicSpec, complete
@@ -46,9 +46,9 @@ class Fleet:
     strategy: str = STRATEGIES[0]
 
     def __post_init__(self) -> None:
-        _within("--nodes", self.nodes, 1, MOST_NODES)
-        _within("--projects", self.projects, 0, MOST_PROJECTS)
-        _within("--partitions", self.partitions, 1, MOST_PARTITIONS)
+        _check_range("--nodes", self.nodes, 1, MOST_NODES)
+        _check_range("--projects", self.projects, 0, MOST_PROJECTS)
+        _check_range("--partitions", self.partitions, 1, MOST_PARTITIONS)
         if self.strategy not in STRATEGIES:
             raise ConfigError(f"--strategy must be one of {', '.join(STRATEGIES)}, not {self.strategy!r}")
         if self.change == "leave" and self.nodes == 1:
@@ -71,7 +71,7 @@ def simulate(fleet: Fleet) -> dict[str, Any]:
     all_demands = demands(fleet.projects, fleet.partitions, fleet.seed)
     names = [f"node-{number}" for number in range(fleet.nodes)]
     before = place(names, partition_loads(all_demands, fleet.partitions), {}, fleet.strategy)
-    after_names = _changed(names, fleet)
+    after_names = _change_nodes(names, fleet)
     preference.cache_clear()
     partition_of.cache_clear()
     began = time.perf_counter()
@@ -83,7 +83,7 @@ def simulate(fleet: Fleet) -> dict[str, Any]:
         **asdict(fleet), "groups": sum(demand.groups for demand in all_demands),
         "max_over_mean": _evenness(after_names, after, loads),
         "count_max_over_mean": _evenness(after_names, after, [1.0] * fleet.partitions),
-        "moved": moved, "moved_over_ideal": _over_ideal(moved, fleet, before), "seconds": round(seconds, 4),
+        "moved": moved, "moved_over_ideal": _compute_over_ideal(moved, fleet, before), "seconds": round(seconds, 4),
         "blast_radius": _blast_radius(all_demands, after, len(after_names)),
     }  # fmt: skip
 
@@ -92,7 +92,7 @@ def warnings(fleet: Fleet) -> Iterator[str]:
     """Yield warnings about too few partitions."""
     nodes = fleet.nodes + (fleet.change == "join")
     if fleet.partitions < 2 * nodes:
-        yield too_few(fleet.partitions, nodes)
+        yield explain_too_few(fleet.partitions, nodes)
     elif fleet.partitions < FINE * nodes:
         yield (
             f"{fleet.partitions:,} partitions are fewer than {FINE} for each of {nodes:,} nodes, so their load can't"
@@ -100,11 +100,11 @@ def warnings(fleet: Fleet) -> Iterator[str]:
         )
 
 
-def too_few(partitions: int, nodes: int) -> str:
+def explain_too_few(partitions: int, nodes: int) -> str:
     """Return the warning of P1 as a sentence."""
-    are_fewer = counted(partitions, "partition", "is fewer", "are fewer")
+    are_fewer = format_count(partitions, "partition", "is fewer", "are fewer")
     return (
-        f"{are_fewer} than twice the {counted(nodes, 'node')}: some nodes will have far more work than others,"
+        f"{are_fewer} than twice the {format_count(nodes, 'node')}: some nodes will have far more work than others,"
         f" or none; at least {2 * nodes:,} are needed, and {FINE * nodes:,} for an even load"
     )
 
@@ -120,7 +120,7 @@ def _demand(project: str, qps: float, cluster_config: ClusterConfig) -> Demand:
     return Demand(project, topic.qps, topic.groups, topic.spread)
 
 
-def _changed(names: list[str], fleet: Fleet) -> list[str]:
+def _change_nodes(names: list[str], fleet: Fleet) -> list[str]:
     if fleet.change == "join":
         return [*names, f"node-{fleet.nodes}"]
     return names[:-1] if fleet.change == "leave" else names
@@ -130,7 +130,7 @@ def _present(plan: Plan) -> dict[int, str]:
     return {partition: owner for partition, owner in enumerate(plan) if owner is not None}
 
 
-def _over_ideal(moved: int, fleet: Fleet, before: Plan) -> float:
+def _compute_over_ideal(moved: int, fleet: Fleet, before: Plan) -> float:
     """Return moves divided by the necessary ones: a new node needs its even share, and a leaving node's partitions must
     move. 0 if nothing has to move.
     """
@@ -160,6 +160,6 @@ def _blast_radius(all_demands: Sequence[Demand], plan: Plan, nodes: int) -> dict
     return {"mean": round(math.fsum(shares) / len(shares), 4), "max": round(max(shares), 4)}
 
 
-def _within(flag: str, value: int, least: int, most: int) -> None:
+def _check_range(flag: str, value: int, least: int, most: int) -> None:
     if not least <= value <= most:
         raise ConfigError(f"{flag} must be {least:,} to {most:,}, not {value:,}")

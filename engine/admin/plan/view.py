@@ -46,8 +46,8 @@ async def read(settings: Settings) -> PlanView:
 def view(env: str, cluster_config: ClusterConfig, values: Mapping[str, bytes]) -> PlanView:
     """Build the view. `values` are those of the environment's keys, without their common prefix."""
     seen = _Keys(env, values)
-    nodes = {name: seen.record(NodeRecord, "nodes", name) or NodeRecord() for name in seen.under("nodes")}
-    plans = {name: found for name in seen.under("plan") if (found := seen.record(PlanRecord, "plan", name))}
+    nodes = {name: seen.record(NodeRecord, "nodes", name) or NodeRecord() for name in seen.list_under("nodes")}
+    plans = {name: found for name in seen.list_under("plan") if (found := seen.record(PlanRecord, "plan", name))}
     owners = seen.owners(cluster_config.partitions)
     demands = seen.demands()
     newest = seen.record(GenerationRecord, "generation")
@@ -61,8 +61,8 @@ def view(env: str, cluster_config: ClusterConfig, values: Mapping[str, bytes]) -
     )
     rows = []
     for name, node in nodes.items():
-        planned = seen.known(plans[name].partitions, cluster_config.partitions, name) if name in plans else []
-        done = cluster.done(plans.get(name), seen.record(DoneRecord, "done", name))
+        planned = seen.list_known(plans[name].partitions, cluster_config.partitions, name) if name in plans else []
+        done = cluster.find_done_generation(plans.get(name), seen.record(DoneRecord, "done", name))
         rows.append(cluster.row(name, node, planned, done))
     document = {
         "env": env, "generation": generation, "leader": leader.id if leader else None,
@@ -81,7 +81,7 @@ class _ClusterState(NamedTuple):
     queues: list[int]
     owners: dict[int, str]
 
-    def done(self, plan: PlanRecord | None, done: DoneRecord | None) -> int:
+    def find_done_generation(self, plan: PlanRecord | None, done: DoneRecord | None) -> int:
         """Return the generation that a node has carried out. Generations that don't change its plan key count as
         carried out together with that key's.
         """
@@ -110,7 +110,7 @@ class _Keys:
         self._values = values
         self._records = RecordReader(env, self.problems.append)
 
-    def under(self, folder: str) -> list[str]:
+    def list_under(self, folder: str) -> list[str]:
         prefix = f"{folder}/"
         return sorted(key.removeprefix(prefix) for key in self._values if key.startswith(prefix))
 
@@ -120,10 +120,10 @@ class _Keys:
 
     def owners(self, partitions: int) -> dict[int, str]:
         return self._records.owners(
-            ((name, self._values[f"owners/{name}"]) for name in self.under("owners")), partitions
+            ((name, self._values[f"owners/{name}"]) for name in self.list_under("owners")), partitions
         )
 
-    def known(self, planned: Iterable[int], partitions: int, node: str) -> list[int]:
+    def list_known(self, planned: Iterable[int], partitions: int, node: str) -> list[int]:
         """Return the existing partitions among the planned ones."""
         listed = set(planned)
         found = sorted(partition for partition in listed if 0 <= partition < partitions)
@@ -134,7 +134,7 @@ class _Keys:
 
     def demands(self) -> list[Demand]:
         found = []
-        for project in self.under("accepted"):
+        for project in self.list_under("accepted"):
             try:
                 topic = decode_accepted(self._values[f"accepted/{project}"]).topic
             except (TopicError, msgspec.MsgspecError) as error:

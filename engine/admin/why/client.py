@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from evenlane.engine.admin.scatter import NodesClient, scatter
-from evenlane.engine.admin.session import accepted_of
+from evenlane.engine.admin.session import read_accepted
 from evenlane.engine.admin.why.document import Question, document
 from evenlane.engine.admin.why.responder import MEASURE_S, subject
 from evenlane.engine.base import names
@@ -43,7 +43,7 @@ class ClusterView:
     troubles: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
     @property
-    def goes_back(self) -> bool:
+    def is_rolled_back(self) -> bool:
         """Whether a node reports that etcd has lost topics or owners: etcd may then have lost this project, too."""
         return self.has_lost_topics or any("ownership" in its for its in self.troubles.values())
 
@@ -51,7 +51,7 @@ class ClusterView:
     def has_lost_topics(self) -> bool:
         return any("topics" in its for its in self.troubles.values())
 
-    def unserved(self, project: str, answers: Iterable[NodeAnswer] = ()) -> int:
+    def count_unserved(self, project: str, answers: Iterable[NodeAnswer] = ()) -> int:
         """Return the number of the project's groups in partitions that no node owns, or whose owner, by its own answer,
         doesn't serve them. If etcd doesn't know the project, its groups may be in any partition.
         """
@@ -74,7 +74,7 @@ async def why(
     with connections.translate_errors():
         etcd = connections.etcd(settings)
         try:
-            return await WhyClient(etcd, settings.env, partial(_connected, settings)).why(project, priority, within)
+            return await WhyClient(etcd, settings.env, partial(_connect, settings)).why(project, priority, within)
         finally:
             await etcd.close()
 
@@ -100,20 +100,20 @@ class WhyClient(NodesClient):
             raise InvalidName(f"priority {priority!r} is not one of this cluster's: {known}")
         nodes = sorted(set(cluster.owners.values()))
         if not nodes:
-            raise _nobody(project, cluster)
+            raise _explain_no_owner(project, cluster)
         async with self._line() as line:
             answers = await gather(line, self._env, project, nodes, self.timeout_s)
         if not answers:
-            raise _no_answer(project, nodes, cluster, self.timeout_s)
+            raise _explain_no_answer(project, nodes, cluster, self.timeout_s)
         silent = sorted(set(nodes) - {answer.node for answer in answers})
         has_trace = cluster.accepted is not None or any(answer.queues or answer.lost is not None for answer in answers)
-        if not has_trace and not cluster.goes_back:
+        if not has_trace and not cluster.is_rolled_back:
             raise _unknown(project, self._env, silent)
         return document(_question(project, cluster, answers, silent, priority, within), answers)
 
     async def _cluster(self, project: str) -> ClusterView:
         cluster_config = await read_config_or_defaults(self._etcd, self._env)
-        accepted = await accepted_of(self._etcd, self._env, project)
+        accepted = await read_accepted(self._etcd, self._env, project)
         owned = await read_owners(self._etcd, self._env, cluster_config.partitions)
         return ClusterView(self._env, cluster_config, accepted, owned, await read_troubles(self._etcd, self._env))
 
@@ -133,12 +133,14 @@ def _question(
         project=project, env=cluster.env, at=time.time_ns(), priorities=cluster_config.priorities,
         topic=topic, lost=accepted is None and (bool(known) or cluster.has_lost_topics),
         deleted=accepted is not None and accepted.deleted,
-        max_group_qps=cluster_config.max_group_qps, unserved=cluster.unserved(project, answers),
-        silent=silent, only=priority, within=within, troubles=[*sentences(_but_lost_topics(cluster.troubles, known))],
+        max_group_qps=cluster_config.max_group_qps, unserved=cluster.count_unserved(project, answers),
+        silent=silent, only=priority, within=within, troubles=[*sentences(_omit_lost_topics(cluster.troubles, known))],
     )  # fmt: skip
 
 
-def _but_lost_topics(troubles: Mapping[str, Mapping[str, str]], nodes: Collection[str]) -> dict[str, Mapping[str, str]]:
+def _omit_lost_topics(
+    troubles: Mapping[str, Mapping[str, str]], nodes: Collection[str]
+) -> dict[str, Mapping[str, str]]:
     """Leave out reports of lost topics from nodes whose answer already says so."""
     return {
         node: {kind: its_fields for kind, its_fields in its.items() if kind != "topics" or node not in nodes}
@@ -158,7 +160,7 @@ def _read(body: bytes) -> tuple[str, NodeAnswer]:
 
 
 @asynccontextmanager
-async def _connected(settings: Settings) -> AsyncIterator[RequestBus]:
+async def _connect(settings: Settings) -> AsyncIterator[RequestBus]:
     connection = connections.bus(settings, "evenlane why")
     try:
         await connection.open()
@@ -167,7 +169,7 @@ async def _connected(settings: Settings) -> AsyncIterator[RequestBus]:
         await connection.close()
 
 
-def _nobody(project: str, cluster: ClusterView) -> EvenlaneError:
+def _explain_no_owner(project: str, cluster: ClusterView) -> EvenlaneError:
     if cluster.accepted is None:
         nobody = ", and no node is running there, so its backlog isn't known"
         error = UnknownProject.of(project, cluster.env, nobody)
@@ -178,7 +180,7 @@ def _nobody(project: str, cluster: ClusterView) -> EvenlaneError:
     )
 
 
-def _no_answer(project: str, nodes: list[str], cluster: ClusterView, timeout_s: float) -> EvenlaneError:
+def _explain_no_answer(project: str, nodes: list[str], cluster: ClusterView, timeout_s: float) -> EvenlaneError:
     problem = f"no answer came within {timeout_s:g} s from {', '.join(nodes)}: only they know why {project} waits"
     return EvenlaneError("; ".join([problem, *sentences(cluster.troubles)]))
 

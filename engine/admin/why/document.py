@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING, Any
 
 from evenlane.engine.base.durations import instant
 from evenlane.engine.base.rounding import to_thousandths
-from evenlane.engine.core.stats.backlog_tally import count, merged, ranked
+from evenlane.engine.core.stats.backlog_tally import count, merge_counts, rank_reasons
 from evenlane.engine.core.stats.forecast import (
     MEASURED_AGAIN,
     UNKNOWN,
     ForecastInput,
     QuotaForecast,
     Rates,
+    add_rates,
     clears,
     figure,
-    gone_in,
-    once_resumed,
-    together,
+    predict_end,
+    predict_resumption,
 )
 from evenlane.engine.errors import hint
 from evenlane.engine.telemetry.wait_reasons import ReasonContext, sentence
@@ -58,17 +58,18 @@ class Question:
 def document(question: Question, answers: Sequence[NodeAnswer]) -> dict[str, Any]:
     """Build the answer in JSON types. Totals and forecast cover the project, whichever priority is shown."""
     wholes = {
-        name: merged(answer.parts[name] for answer in answers if name in answer.parts) for name in question.priorities
+        name: merge_counts(answer.parts[name] for answer in answers if name in answer.parts)
+        for name in question.priorities
     }
-    missing = _missing(question)
-    load = _load(question, answers, wholes, UNKNOWN if missing else together(answer.rates for answer in answers))
+    missing = _explain_missing(question)
+    load = _load(question, answers, wholes, UNKNOWN if missing else add_rates(answer.rates for answer in answers))
     if question.unserved:
         for part in wholes.values():
             count(part, "no_owner", question.unserved, None)
     shown = [question.only] if question.only else question.priorities
     nodes = sum(answer.queues > 0 for answer in answers)
     unknown = question.lost and any(answer.queues and answer.lost is None for answer in answers)
-    about = ReasonContext(question.project, question.topic, question.deleted, nodes, _may_use(answers), unknown)
+    about = ReasonContext(question.project, question.topic, question.deleted, nodes, _read_allowance(answers), unknown)
     return {
         "project": question.project,
         "env": question.env,
@@ -76,7 +77,7 @@ def document(question: Question, answers: Sequence[NodeAnswer]) -> dict[str, Any
         "state": None if question.topic is None else question.topic.state,
         "deleted": question.deleted,
         "backlog": load.waiting,
-        "oldest_seconds": to_thousandths(merged(wholes.values()).oldest_s),
+        "oldest_seconds": to_thousandths(merge_counts(wholes.values()).oldest_s),
         "in_flight": sum(part.in_flight for part in wholes.values()),
         "waited_over_seconds": to_thousandths(max((answer.waited_s for answer in answers), default=0.0)),
         "priorities": [_priority(question, name, wholes[name], about) for name in shown],
@@ -90,7 +91,7 @@ def document(question: Question, answers: Sequence[NodeAnswer]) -> dict[str, Any
 def _load(
     question: Question, answers: Sequence[NodeAnswer], wholes: Mapping[str, QueueCount], rates: Rates
 ) -> ForecastInput:
-    everything = merged(wholes.values()).reasons
+    everything = merge_counts(wholes.values()).reasons
     for other in ("not_due", "higher_priority"):  # these reasons don't explain why the whole waits
         everything.pop(other, None)
     return ForecastInput(
@@ -98,7 +99,7 @@ def _load(
         deepest=max((answer.deepest for answer in answers), default=0),
         rates=rates,
         topic=question.topic,
-        reason=next((reason for reason, _ in ranked(everything)), None),
+        reason=next((reason for reason, _ in rank_reasons(everything)), None),
         max_group_qps=question.max_group_qps,
     )
 
@@ -119,13 +120,13 @@ def _priority(question: Question, name: str, part: QueueCount, about: ReasonCont
                 "messages": found.messages,
                 "sentence": sentence(reason, part, about),
             }
-            for reason, found in ranked(part.reasons)
+            for reason, found in rank_reasons(part.reasons)
         ],
-        "waited": _waited(part),
+        "waited": _list_waits(part),
     }
 
 
-def _waited(part: QueueCount) -> list[dict[str, Any]]:
+def _list_waits(part: QueueCount) -> list[dict[str, Any]]:
     longest_first = sorted(part.waited.items(), key=lambda item: (-item[1], item[0]))
     return [{"reason": reason, "seconds": to_thousandths(seconds)} for reason, seconds in longest_first]
 
@@ -148,11 +149,11 @@ def _flow(rates: Rates, limit: str, missing: str) -> str:
 
 
 def _forecast(question: Question, load: ForecastInput, missing: str) -> dict[str, Any]:
-    seconds, gone_sentence = gone_in(load)
+    seconds, gone_sentence = predict_end(load)
     if missing:
         seconds, gone_sentence = None, f"not known: at least {load.waiting:,} wait, and {missing}"
     reported: dict[str, Any] = {"gone_in_seconds": to_thousandths(seconds), "sentence": gone_sentence}
-    if (resumed := once_resumed(load, question.deleted)) is not None:
+    if (resumed := predict_resumption(load, question.deleted)) is not None:
         reported["resumed_gone_in_seconds"] = to_thousandths(resumed.seconds)
         reported["resumed_sentence"] = resumed.sentence
     if question.within is not None:
@@ -166,7 +167,7 @@ def _forecast(question: Question, load: ForecastInput, missing: str) -> dict[str
     return reported
 
 
-def _missing(question: Question) -> str:
+def _explain_missing(question: Question) -> str:
     """Return which part of the answer is missing, empty if none is."""
     if not question.silent and not question.unserved:
         return ""
@@ -174,7 +175,7 @@ def _missing(question: Question) -> str:
     return f"the backlog {where} isn't reported"
 
 
-def _may_use(answers: Sequence[NodeAnswer]) -> float | None:
+def _read_allowance(answers: Sequence[NodeAnswer]) -> float | None:
     """Return the sum in messages per second over the nodes with a backlog, None if one is unknown."""
     known = [answer.may_use for answer in answers if any(part.waiting for part in answer.parts.values())]
     reported = [each for each in known if each is not None]
@@ -198,7 +199,7 @@ def _notes(question: Question, answers: Sequence[NodeAnswer], failed: float) -> 
     for answer in answers:
         notes += [f"node {answer.node}: {note}" for note in answer.notes]
     if question.lost:
-        notes.append(_lost(question, [answer.node for answer in answers if answer.lost is not None]))
+        notes.append(_explain_lost(question, [answer.node for answer in answers if answer.lost is not None]))
     elif question.topic is None:
         makes = hint(f"topics set {question.project} --qps 100", question.env)
         notes.append(f"the project has no topic: {makes} creates one")
@@ -207,7 +208,7 @@ def _notes(question: Question, answers: Sequence[NodeAnswer], failed: float) -> 
     return notes
 
 
-def _lost(question: Question, nodes: Sequence[str]) -> str:
+def _explain_lost(question: Question, nodes: Sequence[str]) -> str:
     """Return the note on a lost topic. `topics set` would recreate the topic without its other fields."""
     back = f"{hint('topics apply FILE', question.env)} restores it from the last file of `evenlane topics export`"
     if nodes:

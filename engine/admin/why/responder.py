@@ -16,12 +16,12 @@ import structlog
 from evenlane.engine.admin.backlog.drop_responder import DropResponder
 from evenlane.engine.base import names
 from evenlane.engine.base.clock import now_ns
-from evenlane.engine.base.plural import counted
+from evenlane.engine.base.plural import format_count
 from evenlane.engine.core.ports import Disconnected, Lost, Refused
 from evenlane.engine.core.queue.queue_head import place_of_head, queue_head, waits_since
 from evenlane.engine.core.request_bus import INBOX
 from evenlane.engine.core.stats.backlog_tally import NodeAnswer, QueueView, Tally
-from evenlane.engine.core.stats.forecast import UNKNOWN, Rates, Sample, SampleHistory, between
+from evenlane.engine.core.stats.forecast import UNKNOWN, Rates, Sample, SampleHistory, measure_rates
 from evenlane.engine.errors import InvalidName
 from evenlane.engine.node.partitions.stable_streams import stable_streams
 from evenlane.engine.telemetry import wait_reasons
@@ -79,7 +79,7 @@ class WhyResponder:
     async def open(self) -> None:
         """Open the connection and listen. Raises Unreachable."""
         await self._connection.open()
-        self._connection.listen(subject(self._env, "*"), self._asked)
+        self._connection.listen(subject(self._env, "*"), self._on_request)
         self._drops.listen()
 
     async def close(self) -> None:
@@ -89,7 +89,7 @@ class WhyResponder:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._connection.close()
 
-    def _asked(self, asked: bytes, reply: bytes, _headers: bytes, _body: bytes) -> None:
+    def _on_request(self, asked: bytes, reply: bytes, _headers: bytes, _body: bytes) -> None:
         if not reply.startswith(INBOX.encode()) or not self._node.partitions or len(self._tasks) >= _AT_ONCE:
             return
         try:
@@ -102,7 +102,7 @@ class WhyResponder:
 
     async def _answer(self, project: str, reply: str) -> None:
         try:
-            answer = await self._looking.at(project)
+            answer = await self._looking.inspect(project)
             self._connection.send(reply, msgspec.json.encode(answer))
         except Disconnected:
             _log.debug("whoever asked is out of reach", project=project)
@@ -127,7 +127,7 @@ class QueueInspector:
         self._node, self._measure_s, self._tenants, self._lost = node, measure_s, tenants, lost
         self._histories: OrderedDict[str, tuple[Circumstances, SampleHistory]] = OrderedDict()
 
-    async def at(self, project: str) -> NodeAnswer:
+    async def inspect(self, project: str) -> NodeAnswer:
         rates = await self._rates(project)
         node = self._node
         tally = Tally(node.store.now())
@@ -141,15 +141,15 @@ class QueueInspector:
                 _note_head(queue, unread)
         for message in node.in_flight:
             if message.project == project:
-                tally.running(message.priority)
+                tally.add_running(message.priority)
         for priority, at in await self._ages(unread):
-            tally.came(priority, at)
+            tally.add_waiting(priority, at)
         over_s = self._lately(project, tally)
         queues = len(node.queues.of_project(project))
-        served = [number for number in node.partitions if node.lanes.serves(number)]
+        served = [number for number in node.partitions if node.lanes.is_served(number)]
         return NodeAnswer(
             node.id, queues, tally.parts, tally.deepest, rates, self._notes(project, reading), over_s,
-            self._may_use(project), served, self._lost(project),
+            self._compute_allowance(project), served, self._lost(project),
         )  # fmt: skip
 
     async def _queues(self, project: str) -> AsyncIterator[Queue]:
@@ -159,7 +159,7 @@ class QueueInspector:
                 await asyncio.sleep(0)
 
     def _view(self, queue: Queue, at: int | None) -> QueueView:
-        delayed, next_due = wait_reasons.not_due(self._node, queue)
+        delayed, next_due = wait_reasons.count_not_due(self._node, queue)
         reason = self._node.wait_rules.reason(queue) if queue.backlog else None
         return QueueView(queue.priority, queue.group, queue.backlog, delayed, next_due, at, reason)
 
@@ -169,7 +169,7 @@ class QueueInspector:
             return 0.0
         waited, over_s = self._tenants.waits.lately(project, now_ns())
         for (band, reason), seconds in waited.items():
-            tally.waited(self._node.cluster_config.priorities[band], reason, seconds)
+            tally.add_wait(self._node.cluster_config.priorities[band], reason, seconds)
         return over_s
 
     # ---- age of heads that aren't loaded
@@ -202,7 +202,7 @@ class QueueInspector:
             return UNKNOWN
         history = self._history(project, fed)
         last = await self._sample(project)
-        first = history.before(last.at)
+        first = history.find_before(last.at)
         if first is None:
             history.add(last)
             await asyncio.sleep(self._measure_s)
@@ -210,7 +210,7 @@ class QueueInspector:
         if self._streams() != fed:
             return UNKNOWN
         history.add(last)
-        return between(first, last)
+        return measure_rates(first, last)
 
     def _streams(self) -> Streams | None:
         return stable_streams(self._node.partitions, now_ns(), round(_QUIET * self._measure_s * _SECOND))
@@ -236,7 +236,7 @@ class QueueInspector:
 
     # ---- reasons that hold up the whole node
 
-    def _may_use(self, project: str) -> float | None:
+    def _compute_allowance(self, project: str) -> float | None:
         """Return messages per second, including lent and borrowed quota."""
         parts = self._node.queues.shares.parts_of(project)
         return None if parts is None else parts[0].qps * parts[2]
@@ -248,7 +248,7 @@ class QueueInspector:
     def _settle_notes(self, project: str) -> list[str]:
         """Return reasons why the whole node starts nothing, or a failed message isn't retried."""
         node, notes = self._node, []
-        stuck, why = node.failures.stuck_of(project)
+        stuck, why = node.failures.count_stuck(project)
         if stuck:
             notes.append(f"{stuck} of its failed messages stay: their retries or dead letters can't be stored ({why})")
         if node.settler.lagging:
@@ -269,15 +269,15 @@ class QueueInspector:
         numbers = {queue.partition for queue in node.queues.of_project(project)}
         opening = sum(not partition.opened for partition in node.partitions.values())
         if opening:
-            notes.append(f"it is still taking over {counted(opening, 'partition')}: more may wait there")
+            notes.append(f"it is still taking over {format_count(opening, 'partition')}: more may wait there")
         mine = [partition for number, partition in node.partitions.items() if number in numbers]
         if catching_up := sum(partition.lane.is_catching_up for partition in mine):
-            partitions = counted(catching_up, "partition")
+            partitions = format_count(catching_up, "partition")
             notes.append(f"it is still reading the backlog of {partitions}: more messages wait than reported")
         if reading and node.ready.memory.starved:
-            notes.append(f"the heads of {counted(reading, 'queue')} wait to be read: no room for more payloads")
+            notes.append(f"the heads of {format_count(reading, 'queue')} wait to be read: no room for more payloads")
         elif reading:
-            notes.append(f"the heads of {counted(reading, 'queue')} are being read from the store")
+            notes.append(f"the heads of {format_count(reading, 'queue')} are being read from the store")
         return notes
 
 

@@ -59,7 +59,7 @@ class LoopThread:
         self._thread: threading.Thread | None = None
 
     async def run(self, work: Coroutine[Any, Any, T]) -> T:
-        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self._started()))
+        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self._ensure_loop()))
 
     def notify(self, callback: Callable[..., object], *args: object) -> None:
         """Call back from the thread. No effect after the end of the node's loop."""
@@ -80,7 +80,7 @@ class LoopThread:
         self._loop.close()
         self._loop = self._thread = None
 
-    def _started(self) -> asyncio.AbstractEventLoop:
+    def _ensure_loop(self) -> asyncio.AbstractEventLoop:
         if self._loop is None:
             self._node_loop = asyncio.get_running_loop()
             self._loop = asyncio.new_event_loop()

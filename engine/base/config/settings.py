@@ -32,14 +32,14 @@ class Settings:
     """
 
     # ---- Servers and environment
-    nats: Annotated[tuple[str, ...], values.listed(values.nats_url)] = ("nats://127.0.0.1:4222",)
+    nats: Annotated[tuple[str, ...], values.list_of(values.nats_url)] = ("nats://127.0.0.1:4222",)
     """The NATS servers, separated by commas."""
     store: Annotated[tuple[str, ...] | None, values.store] = None
     """The store of messages: NATS servers, as in `nats`; or the memory of one process, for tests and trials. No other
     process can reach a store in memory, neither nodes nor commands, and it ends with its process. If `nats` is set as
     well, the setting from the source with the higher precedence counts for both.
     """
-    etcd: Annotated[tuple[str, ...], values.listed(values.host_port)] = ("127.0.0.1:2379",)
+    etcd: Annotated[tuple[str, ...], values.list_of(values.host_port)] = ("127.0.0.1:2379",)
     """The members of the etcd cluster, separated by commas."""
     env: Annotated[str, values.name(names.check_env)] = "online"
     """The environment. Each has streams, keys and topics of its own."""
@@ -178,7 +178,7 @@ class Settings:
 
     def shown(self) -> dict[str, object]:
         """All values in JSON's types, credentials masked."""
-        return {key: _shown(getattr(self, key)) for key in KEYS}
+        return {key: _format(getattr(self, key)) for key in KEYS}
 
 
 KEYS: tuple[str, ...] = tuple(each.name for each in fields(Settings))
@@ -215,7 +215,7 @@ def load(
     parsed: dict[str, Any] = {}
     origins = dict.fromkeys(KEYS, "default")
     for key, value, origin in _SOURCES.values(flags or {}, environ, config):
-        parsed[key] = _parsed(key, value, origin)
+        parsed[key] = _parse(key, value, origin)
         origins[key] = origin
     _choose_store(parsed, origins)
     settings = Settings(**parsed)
@@ -223,7 +223,7 @@ def load(
     return LoadedSettings(settings, origins)
 
 
-def _parsed(key: str, value: object, origin: str) -> object:
+def _parse(key: str, value: object, origin: str) -> object:
     try:
         return _PARSERS[key](value)
     except (ValueError, EvenlaneError) as error:
@@ -277,9 +277,9 @@ def _secret(key: str, path: Path | None, what: str = "password") -> str | None:
     return secret
 
 
-def _shown(value: object) -> object:
+def _format(value: object) -> object:
     if isinstance(value, tuple):
-        return [_shown(each) for each in value]
+        return [_format(each) for each in value]
     if isinstance(value, Path):
         return str(value)
-    return values.masked(value) if isinstance(value, str) else value
+    return values.mask_secrets(value) if isinstance(value, str) else value

@@ -20,13 +20,13 @@ _NUMBER = re.compile(r"[+-]?[0-9]{1,18}(\.[0-9]{1,18})?", re.ASCII)
 _HOST_PORT = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):([0-9]{1,5})", re.ASCII)
 
 
-def masked(text: str) -> str:
+def mask_secrets(text: str) -> str:
     """Return the text with all users, passwords and tokens in URLs replaced by `***`."""
     return re.sub(r"((?:^|,)(?:[A-Za-z+]*://)?)[^\s,]*@", r"\1***@", text)
 
 
-def shown(value: object) -> str:
-    text = masked(value) if isinstance(value, str) else str(value)
+def format_value(value: object) -> str:
+    text = mask_secrets(value) if isinstance(value, str) else str(value)
     return repr(text if len(text) <= 80 else f"{text[:77]}...")
 
 
@@ -34,7 +34,7 @@ def whole(low: int, high: int) -> Parser:
     def parse(value: object) -> int:
         number = int(value) if isinstance(value, str) and _WHOLE.fullmatch(value.strip()) else value
         if isinstance(number, bool) or not isinstance(number, int) or not low <= number <= high:
-            raise ValueError(f"{shown(value)} is not a whole number from {low} to {high}")
+            raise ValueError(f"{format_value(value)} is not a whole number from {low} to {high}")
         return number
 
     return parse
@@ -44,7 +44,7 @@ def rate(value: object) -> float:
     """Messages per second, above 0."""
     number = float(value) if isinstance(value, str) and _NUMBER.fullmatch(value.strip()) else value
     if isinstance(number, bool) or not isinstance(number, int | float) or not 0 < number <= 1e9:
-        raise ValueError(f"{shown(value)} is not a number of messages a second above 0 and up to 1e9")
+        raise ValueError(f"{format_value(value)} is not a number of messages a second above 0 and up to 1e9")
     return float(number)
 
 
@@ -55,7 +55,7 @@ def size(low: int, high: int) -> Parser:
             number = int(match[1]) * _SIZES[match[2]]
         if isinstance(number, bool) or not isinstance(number, int) or not low <= number <= high:
             limits = f"from {low // 2**20}MiB to {high // 2**20}MiB"
-            raise ValueError(f"{shown(value)} is not a size {limits}, as a number of bytes or like 64MiB")
+            raise ValueError(f"{format_value(value)} is not a size {limits}, as a number of bytes or like 64MiB")
         return number
 
     return parse
@@ -67,7 +67,7 @@ def duration(low: float, high: float) -> Parser:
     def parse(value: object) -> float:
         seconds = parse_duration(value)  # type: ignore[arg-type]  # it rejects other types
         if not low <= seconds <= high:
-            raise ValueError(f"{shown(value)} is not a duration from {low:g}s to {high:g}s")
+            raise ValueError(f"{format_value(value)} is not a duration from {low:g}s to {high:g}s")
         return seconds
 
     return parse
@@ -79,7 +79,7 @@ def whole_seconds(low: int, high: int) -> Parser:
     def parse(value: object) -> float:
         seconds = duration(low, high)(value)
         if not isinstance(seconds, float) or not math.floor(seconds) == seconds:
-            raise ValueError(f"{shown(value)} is not a whole number of seconds")
+            raise ValueError(f"{format_value(value)} is not a whole number of seconds")
         return seconds
 
     return parse
@@ -91,7 +91,7 @@ def zero_or_duration(low: float, high: float) -> Parser:
     def parse(value: object) -> float:
         seconds = parse_duration(value)  # type: ignore[arg-type]  # it rejects other types
         if seconds and not low <= seconds <= high:
-            raise ValueError(f"{shown(value)} is neither 0 nor a duration from {low:g}s to {high:g}s")
+            raise ValueError(f"{format_value(value)} is neither 0 nor a duration from {low:g}s to {high:g}s")
         return seconds
 
     return parse
@@ -100,7 +100,7 @@ def zero_or_duration(low: float, high: float) -> Parser:
 def choice(*allowed: str) -> Parser:
     def parse(value: object) -> str:
         if not isinstance(value, str) or value.lower() not in allowed:
-            raise ValueError(f"{shown(value)} is not one of {', '.join(allowed)}")
+            raise ValueError(f"{format_value(value)} is not one of {', '.join(allowed)}")
         return value.lower()
 
     return parse
@@ -108,7 +108,7 @@ def choice(*allowed: str) -> Parser:
 
 def text(value: object) -> str:
     if not isinstance(value, str) or not value.strip():
-        raise ValueError(f"{shown(value)} is not a string")
+        raise ValueError(f"{format_value(value)} is not a string")
     return value.strip()
 
 
@@ -122,14 +122,14 @@ def name(check: Callable[[str], str]) -> Parser:
 def file(value: object) -> Path:
     path = Path(text(value)).expanduser()
     if not path.is_file():
-        raise ValueError(f"{shown(value)} is not a file")
+        raise ValueError(f"{format_value(value)} is not a file")
     return path
 
 
 def folder(value: object) -> Path:
     path = Path(text(value)).expanduser()
     if not path.is_dir():
-        raise ValueError(f"{shown(value)} is not a folder")
+        raise ValueError(f"{format_value(value)} is not a folder")
     return path
 
 
@@ -137,22 +137,22 @@ def flag(value: object) -> bool:
     if isinstance(value, bool):
         return value
     if not isinstance(value, str) or value.strip().lower() not in ("true", "false"):
-        raise ValueError(f"{shown(value)} is not true or false")
+        raise ValueError(f"{format_value(value)} is not true or false")
     return value.strip().lower() == "true"
 
 
-def listed(parse_one: Parser, low: int = 1, high: int = 64) -> Callable[[object], tuple[object, ...]]:
+def list_of(parse_one: Parser, low: int = 1, high: int = 64) -> Callable[[object], tuple[object, ...]]:
     """Parse `a,b` or an array: each element once, in the given order."""
 
     def parse(value: object) -> tuple[object, ...]:
         parts = value.split(",") if isinstance(value, str) else value
         if not isinstance(parts, Sequence):
-            raise ValueError(f"{shown(value)} is neither a list nor a string like a,b")  # noqa: TRY004
+            raise ValueError(f"{format_value(value)} is neither a list nor a string like a,b")  # noqa: TRY004
         found = tuple(parse_one(part) for part in parts)
         if not low <= len(found) <= high:
-            raise ValueError(f"{shown(value)} has {len(found)} elements instead of {low} to {high}")
+            raise ValueError(f"{format_value(value)} has {len(found)} elements instead of {low} to {high}")
         if len(set(found)) != len(found):
-            raise ValueError(f"{shown(value)} names an element twice")
+            raise ValueError(f"{format_value(value)} names an element twice")
         return found
 
     return parse
@@ -169,7 +169,7 @@ def nats_url(value: object) -> str:
     except ValueError:
         wrong = True
     if wrong or any(c.isspace() for c in url):
-        raise ValueError(f"{shown(value)} is not a NATS address: write nats://HOST:PORT or tls://HOST:PORT")
+        raise ValueError(f"{format_value(value)} is not a NATS address: write nats://HOST:PORT or tls://HOST:PORT")
     return url.rstrip("/")
 
 
@@ -179,9 +179,9 @@ _MEMORY = re.compile(r"memory://[A-Za-z0-9_-]{0,64}", re.ASCII)
 
 def store(value: object) -> tuple[object, ...]:
     """`memory://` or `memory://NAME`, or NATS servers as in `nats`."""
-    found = listed(_store_url)(value)
+    found = list_of(_store_url)(value)
     if len(found) > 1 and any(str(url).startswith(MEMORY) for url in found):
-        raise ValueError(f"{shown(value)} names several stores: {MEMORY} can't be combined with others")
+        raise ValueError(f"{format_value(value)} names several stores: {MEMORY} can't be combined with others")
     return found
 
 
@@ -190,7 +190,9 @@ def _store_url(value: object) -> str:
     if not url.startswith("memory:"):
         return nats_url(url)
     if not _MEMORY.fullmatch(url):
-        raise ValueError(f"{shown(value)} is not a store: write {MEMORY} or {MEMORY}NAME, of letters, digits, _ and -")
+        raise ValueError(
+            f"{format_value(value)} is not a store: write {MEMORY} or {MEMORY}NAME, of letters, digits, _ and -"
+        )
     return url
 
 
@@ -198,8 +200,8 @@ def host_port(value: object) -> str:
     address = text(value)
     match = _HOST_PORT.fullmatch(address)
     if not match or not 0 < int(match[2]) < 65_536:
-        raise ValueError(f"{shown(value)} is not an etcd address: write HOST:PORT, such as 127.0.0.1:2379")
+        raise ValueError(f"{format_value(value)} is not an etcd address: write HOST:PORT, such as 127.0.0.1:2379")
     return address
 
 
-PRIORITIES = listed(name(names.check_priority_name), high=8)
+PRIORITIES = list_of(name(names.check_priority_name), high=8)

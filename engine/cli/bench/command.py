@@ -66,7 +66,7 @@ def bench(
       evenlane bench all --json > figures.json
     """
     del debug
-    scenarios = _chosen(name, nodes, backlog)
+    scenarios = _choose(name, nodes, backlog)
     from evenlane.engine.base.log_setup import setup
     from evenlane.engine.cli.bench.table import show
     from evenlane.engine.cli.progress import ProgressDisplay
@@ -86,7 +86,7 @@ def bench(
         raise typer.Exit(1)
 
 
-def _chosen(name: str, nodes: int | None, backlog: int | None) -> Sequence[Scenario]:
+def _choose(name: str, nodes: int | None, backlog: int | None) -> Sequence[Scenario]:
     """Return the chosen scenarios. Raises ConfigError."""
     from evenlane.engine.proof.registry import SCENARIOS
 
@@ -119,20 +119,20 @@ def _run(scenario: Scenario, shown: ProgressDisplay, seed: int, rounds: int | No
 
         tune_gc()
         return scenario.simulate(seed, rounds or scenario.sim_rounds, progress)
-    return _on_broker(scenario, progress, seed, rounds or scenario.broker_rounds)
+    return _run_on_broker(scenario, progress, seed, rounds or scenario.broker_rounds)
 
 
-def _on_broker(scenario: Scenario, progress: Progress, seed: int, rounds: int) -> Report:
+def _run_on_broker(scenario: Scenario, progress: Progress, seed: int, rounds: int) -> Report:
     import signal
 
-    from evenlane.engine.cli.signals import until_signal
+    from evenlane.engine.cli.signals import run_until_signal
     from evenlane.engine.runtime.run_loop import run_loop
 
-    report: Report = run_loop(until_signal(_served(scenario, progress, seed, rounds), signal.SIGTERM))
+    report: Report = run_loop(run_until_signal(_run_with_server(scenario, progress, seed, rounds), signal.SIGTERM))
     return report
 
 
-async def _served(scenario: Scenario, progress: Progress, seed: int, rounds: int) -> Report:
+async def _run_with_server(scenario: Scenario, progress: Progress, seed: int, rounds: int) -> Report:
     import logging
     import tempfile
     from pathlib import Path
@@ -144,7 +144,7 @@ async def _served(scenario: Scenario, progress: Progress, seed: int, rounds: int
         progress("starting NATS", 0.0)
         try:
             await server.start()
-            return await scenario.on_broker(server.url, seed, rounds, progress)
+            return await scenario.run_on_broker(server.url, seed, rounds, progress)
         except BaseException:
             # Arms may still be connected while the server stops; their log entries would be noise.
             logging.getLogger("nats").setLevel(logging.CRITICAL)

@@ -38,13 +38,13 @@ def demo(
     import signal
 
     from evenlane.engine.base.log_setup import setup
-    from evenlane.engine.cli.signals import until_signal
+    from evenlane.engine.cli.signals import run_until_signal
     from evenlane.engine.proof.demo.story import Demo
     from evenlane.engine.runtime.run_loop import run_loop
 
     setup("auto", "error")
     story = Demo(seconds, projects, quiet=as_json)
-    result: Result = run_loop(until_signal(story.run(), signal.SIGTERM))  # servers and files are gone, too, by then
+    result: Result = run_loop(run_until_signal(story.run(), signal.SIGTERM))  # servers and files are gone, too, by then
     if as_json:
         print_json(result.document())
     else:
@@ -56,9 +56,9 @@ def demo(
 def _show(result: Result) -> None:
     from rich.console import Console
 
-    from evenlane.engine.proof.demo.table import closing
+    from evenlane.engine.proof.demo.table import render_closing
 
-    Console(highlight=False).print(closing(result))
+    Console(highlight=False).print(render_closing(result))
 
 
 demo.__doc__ = with_examples(demo.__doc__)

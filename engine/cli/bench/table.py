@@ -49,24 +49,24 @@ def _figures(report: Report, width: int) -> list[Table]:
 def _table(arms: Mapping[str, Figures], heading: int) -> Table:
     table = Table()
     table.add_column("", no_wrap=True)
-    for lines in _headed(arms, heading):
+    for lines in _wrap_headings(arms, heading):
         table.add_column("\n".join(lines), justify="right", no_wrap=True)
     for name in _names(arms):
-        table.add_row(_shown(name), *(_number(figures.get(name)) for figures in arms.values()))
+        table.add_row(_format_name(name), *(_number(figures.get(name)) for figures in arms.values()))
     return table
 
 
 def _width(arms: Mapping[str, Figures], heading: int) -> int:
     """Return the table's width, including the three columns that rich puts around each cell."""
-    names = max((len(_shown(name)) for name in _names(arms)), default=0)
+    names = max((len(_format_name(name)) for name in _names(arms)), default=0)
     cells = [
         max(len(cell) for cell in (*lines, *map(_number, figures.values())))
-        for lines, figures in zip(_headed(arms, heading), arms.values(), strict=True)
+        for lines, figures in zip(_wrap_headings(arms, heading), arms.values(), strict=True)
     ]
     return 1 + sum(3 + each for each in (names, *cells))
 
 
-def _headed(arms: Mapping[str, Figures], heading: int) -> list[list[str]]:
+def _wrap_headings(arms: Mapping[str, Figures], heading: int) -> list[list[str]]:
     """Wrap the arms' names to about this length, without breaking words."""
     return [wrap(arm, heading, break_long_words=False, break_on_hyphens=False) for arm in arms]
 
@@ -75,7 +75,7 @@ def _names(arms: Mapping[str, Figures]) -> list[str]:
     return list(dict.fromkeys(name for figures in arms.values() for name in figures))
 
 
-def _shown(name: str) -> str:
+def _format_name(name: str) -> str:
     return name.replace("_", " ")
 
 
@@ -96,7 +96,7 @@ def _bars(report: Report) -> Table:
 
 def _verdict(bar: Bar) -> Text:
     """Return the verdict. For a control, ok means that it fails where the product must not."""
-    if bar.ok:
+    if bar.is_met:
         return Text("ok", style="green")
     return Text("missed", style="bold red" if bar.arm == "product" else "yellow")
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from evenlane.engine.base.plural import counted
+from evenlane.engine.base.plural import format_count
 from evenlane.engine.cli.options import CommonOptions, Json, common, number
 from evenlane.engine.cli.output import new_app, print_json, print_table
 from evenlane.engine.errors import ConfigError
@@ -84,7 +84,7 @@ def purge(
     if as_json:
         print_json(result)
     else:
-        dropped, on = counted(result["dropped"], "message"), result["in_flight"]
+        dropped, on = format_count(result["dropped"], "message"), result["in_flight"]
         ends = "is being handled and will finish" if on == 1 else "are being handled and will finish"
         typer.echo(f"dropped {dropped} of {project}{f'; {on:,} {ends}' if on else ''}")
 

@@ -77,7 +77,7 @@ def list_(
         total = await dead_letters.count(project)
         return total, await dead_letters.kept(), await dead_letters.oldest(project, limit) if total else []
 
-    total, kept, found = _asked(given, work)
+    total, kept, found = _run_with_client(given, work)
     if as_json:
         documents = [dead_letter.document(body=False) for dead_letter in found]
         print_json({"project": project, "total": total, "keep_seconds": kept or None, "letters": documents})
@@ -107,7 +107,7 @@ def show(
     """
     _check(project)
 
-    dead_letter: DeadLetter = _asked(given, lambda dead_letters: dead_letters.get(project, seq))
+    dead_letter: DeadLetter = _run_with_client(given, lambda dead_letters: dead_letters.get(project, seq))
     if as_json:
         print_json(dead_letter.document(body=True))
         return
@@ -139,7 +139,7 @@ def replay(
       evenlane dlq replay acme --all --rate 50
     """
     _check(project)
-    _one_or_all("replay", project, seq, everything=everything)
+    _check_one_or_all("replay", project, seq, everything=everything)
     if project == "_stray":
         raise ConfigError(
             "_stray holds messages that no queue had, so there is none to replay them into: "
@@ -153,7 +153,7 @@ def replay(
         shown.update(far.replayed + far.failed, far.total, ", ".join(filter(None, [failed, waits])))
 
     with ProgressDisplay("replaying", "letter", plain=True) as shown:
-        result: ReplayResult = _asked(
+        result: ReplayResult = _run_with_client(
             given, lambda dead_letters: dead_letters.replay(project, seq, rate=rate, on_progress=on_progress)
         )
     if as_json:
@@ -183,12 +183,14 @@ def drop(
       evenlane dlq drop acme --all
     """
     _check(project)
-    _one_or_all("drop", project, seq, everything=everything)
+    _check_one_or_all("drop", project, seq, everything=everything)
 
     from evenlane.engine.cli.progress import ProgressDisplay
 
     with ProgressDisplay("dropping", "letter") as shown:
-        dropped: int = _asked(given, lambda dead_letters: dead_letters.drop(project, seq, on_progress=shown.update))
+        dropped: int = _run_with_client(
+            given, lambda dead_letters: dead_letters.drop(project, seq, on_progress=shown.update)
+        )
     if as_json:
         print_json({"dropped": dropped})
     else:
@@ -218,15 +220,15 @@ def keep(
         await dead_letters.keep(duration)
         return before
 
-    before: float = _asked(given, work)
+    before: float = _run_with_client(given, work)
     env = given.load().settings.env
     if as_json:
         print_json({"env": env, "keep_seconds": duration, "before_seconds": before or None})
         return
-    from evenlane.engine.base.durations import written
+    from evenlane.engine.base.durations import format_duration
 
-    was = written(before) if before else "forever"
-    print(f"dead letters in {env} are kept for {written(duration)}; previously: {was}")  # noqa: T201
+    was = format_duration(before) if before else "forever"
+    print(f"dead letters in {env} are kept for {format_duration(duration)}; previously: {was}")  # noqa: T201
 
 
 def _check(project: str) -> None:
@@ -237,7 +239,7 @@ def _check(project: str) -> None:
         check_project(project)
 
 
-def _one_or_all(what: str, project: str, seq: int | None, *, everything: bool) -> None:
+def _check_one_or_all(what: str, project: str, seq: int | None, *, everything: bool) -> None:
     if (seq is None) == (not everything):
         raise ConfigError(
             f"{what} needs either --seq or --all: "
@@ -255,12 +257,12 @@ def _print_result(result: ReplayResult) -> None:
     print(f"replayed {result.replayed}{failed}")  # noqa: T201
 
 
-def _asked(given: CommonOptions, work: Callable[[DeadLetterClient], Awaitable[T]]) -> T:
+def _run_with_client(given: CommonOptions, work: Callable[[DeadLetterClient], Awaitable[T]]) -> T:
     settings = given.load_shared().settings
     import signal
 
     from evenlane.engine.base.log_setup import setup
-    from evenlane.engine.cli.signals import until_signal
+    from evenlane.engine.cli.signals import run_until_signal
     from evenlane.engine.runtime.run_loop import run_loop
 
     setup(settings.log_format, settings.log_level)
@@ -270,5 +272,5 @@ def _asked(given: CommonOptions, work: Callable[[DeadLetterClient], Awaitable[T]
         async with opened(settings) as dead_letters:
             return await work(dead_letters)
 
-    found: T = run_loop(until_signal(ask(), signal.SIGTERM, signal.SIGHUP))
+    found: T = run_loop(run_until_signal(ask(), signal.SIGTERM, signal.SIGHUP))
     return found

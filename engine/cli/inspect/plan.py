@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from evenlane.engine.base.plural import counted
+from evenlane.engine.base.plural import format_count
 from evenlane.engine.cli.options import CommonOptions, Json, common, number
 from evenlane.engine.cli.output import CommandGroup, new_app, print_json, print_table, with_examples
 from evenlane.engine.errors import ConfigError
@@ -61,9 +61,9 @@ def show(given: CommonOptions, *, as_json: Json = False) -> None:
     document, problems = run_loop(view.read(settings))
     _warn(f"{problem} (skipped)" for problem in problems)
     if document["partitions"] < 2 * len(document["nodes"]):
-        from evenlane.engine.admin.plan.simulate import too_few
+        from evenlane.engine.admin.plan.simulate import explain_too_few
 
-        _warn([too_few(document["partitions"], len(document["nodes"]))])
+        _warn([explain_too_few(document["partitions"], len(document["nodes"]))])
     if as_json:
         print_json(document)
     else:
@@ -129,7 +129,7 @@ def _warn(sentences: Iterable[str]) -> None:
 def _print_plan(document: dict[str, Any]) -> None:
     leader = f"led by {document['leader']}" if document["leader"] else "no leader"
     nodes, count, env = document["nodes"], document["partitions"], document["env"]
-    what = f"{counted(count, 'partition')}, {counted(len(nodes), 'node')}"
+    what = f"{format_count(count, 'partition')}, {format_count(len(nodes), 'node')}"
     print(f"{env}: {what}, generation {document['generation']}, {leader}")  # noqa: T201
     if nodes:
         header = ("NODE", "PLANNED", "OWNS", "QPS", "QUEUES", "DONE", "CPU", "PROJECTS", "IN FLIGHT", "HOST")
@@ -140,7 +140,7 @@ def _print_plan(document: dict[str, Any]) -> None:
     if unowned:
         named = ", ".join(map(str, unowned[:_MOST_NAMED])) + (", ..." if len(unowned) > _MOST_NAMED else "")
         are = "is" if len(unowned) == 1 else "are"
-        print(f"{len(unowned)} of {counted(count, 'partition')} {are} without an owner at this moment: {named}")  # noqa: T201
+        print(f"{len(unowned)} of {format_count(count, 'partition')} {are} without an owner at this moment: {named}")  # noqa: T201
 
 
 def _row(node: dict[str, Any]) -> tuple[str, ...]:

@@ -64,10 +64,10 @@ def why(
 def _show(answer: dict[str, Any]) -> None:
     from rich.console import Console
 
-    from evenlane.engine.core.stats.forecast import spoken
+    from evenlane.engine.core.stats.forecast import format_spoken
 
     oldest = answer["oldest_seconds"]
-    since = f", the oldest for {spoken(oldest)}" if oldest is not None else ""
+    since = f", the oldest for {format_spoken(oldest)}" if oldest is not None else ""
     console = Console(highlight=False, markup=False, emoji=False)
     if not console.is_terminal:
         console.width = _PIPE_WIDTH
@@ -84,7 +84,7 @@ def _table(answer: dict[str, Any]) -> Table:
     from rich import box
     from rich.table import Table
 
-    from evenlane.engine.core.stats.forecast import spoken
+    from evenlane.engine.core.stats.forecast import format_spoken
 
     table = Table(box=box.SIMPLE, pad_edge=False)
     for column in ("PRIORITY", "WAITING", "OLDEST", "IN FLIGHT", "NOT DUE", "WAITS FOR (GROUPS)"):
@@ -94,7 +94,7 @@ def _table(answer: dict[str, Any]) -> Table:
         oldest = part["oldest_seconds"]
         reasons = ", ".join(f"{each['reason']} ({each['groups']:,})" for each in part["reasons"])
         table.add_row(
-            part["priority"], f"{part['waiting']:,}", "-" if oldest is None else spoken(oldest),
+            part["priority"], f"{part['waiting']:,}", "-" if oldest is None else format_spoken(oldest),
             f"{part['in_flight']:,}", f"{part['delayed']:,}", reasons or "-",
         )  # fmt: skip
     return table
@@ -109,7 +109,7 @@ def _lines(answer: dict[str, Any]) -> Iterator[str]:
             elif each["reason"] not in explained:
                 explained.add(each["reason"])
                 yield f"{each['reason']}: {each['sentence']}"
-    yield from _waited(answer)
+    yield from _format_waits(answer)
     forecast = answer["forecast"]
     yield f"rates: {answer['rates']['sentence']}"
     yield f"forecast: {forecast['sentence']}"
@@ -123,11 +123,11 @@ def _lines(answer: dict[str, Any]) -> Iterator[str]:
         yield f"note: {note}"
 
 
-def _waited(answer: dict[str, Any]) -> Iterator[str]:
-    from evenlane.engine.core.stats.forecast import spoken
+def _format_waits(answer: dict[str, Any]) -> Iterator[str]:
+    from evenlane.engine.core.stats.forecast import format_spoken
 
     for part in answer["priorities"]:
         if part["waited"]:
-            reasons = ", ".join(f"{spoken(each['seconds'])} for {each['reason']}" for each in part["waited"])
-            over = spoken(answer["waited_over_seconds"])
+            reasons = ", ".join(f"{format_spoken(each['seconds'])} for {each['reason']}" for each in part["waited"])
+            over = format_spoken(answer["waited_over_seconds"])
             yield f"waited ({part['priority']}): {reasons}, summed over all queue heads, in the last {over}"

@@ -170,11 +170,11 @@ def _put_file(settings: Settings, file: str, admission: float | None, *, as_json
     """Put the file's messages. Raises Exit if a line was refused."""
     import signal
 
-    from evenlane.engine.cli.signals import until_signal
+    from evenlane.engine.cli.signals import run_until_signal
     from evenlane.engine.runtime.run_loop import run_loop
 
     work = _many(settings, file, admission, as_json=as_json)
-    tally: PutTally = run_loop(until_signal(work, signal.SIGTERM, signal.SIGHUP))
+    tally: PutTally = run_loop(run_until_signal(work, signal.SIGTERM, signal.SIGHUP))
     if as_json:
         print_json(tally.document())
     else:
@@ -186,20 +186,20 @@ def _put_file(settings: Settings, file: str, admission: float | None, *, as_json
 async def _many(settings: Settings, file: str, admission: float | None, *, as_json: bool) -> PutTally:
     import asyncio
 
-    from evenlane.engine.base.plural import counted
+    from evenlane.engine.base.plural import format_count
     from evenlane.engine.cli.progress import Stderr
     from evenlane.engine.cli.put.jsonl import PutTally, put_lines, put_progress
     from evenlane.engine.producer.producer import Producer
 
     tally = PutTally(None if as_json else Stderr())
-    descriptor = _opened(file)
+    descriptor = _open_file(file)
     try:
         with put_progress(descriptor, tally) as far:
             async with Producer(settings=settings, admission=admission) as producer:
                 await put_lines(producer, descriptor, tally, far.update)
     except asyncio.CancelledError:
         print(  # noqa: T201
-            f"evenlane: {counted(tally.put, 'message', 'is', 'are')} stored, and those in transit may or may not"
+            f"evenlane: {format_count(tally.put, 'message', 'is', 'are')} stored, and those in transit may or may not"
             " be: if you put them again, only those with an id are stored once",
             file=sys.stderr,
         )
@@ -210,7 +210,7 @@ async def _many(settings: Settings, file: str, admission: float | None, *, as_js
     return tally
 
 
-def _opened(file: str) -> int:
+def _open_file(file: str) -> int:
     if file == "-":
         return sys.stdin.fileno()
     try:

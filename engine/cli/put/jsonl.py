@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 import msgspec
 
 from evenlane.engine.base.durations import parse_duration, parse_instant
-from evenlane.engine.base.plural import counted
+from evenlane.engine.base.plural import format_count
 from evenlane.engine.cli.progress import ProgressDisplay
 from evenlane.engine.errors import ConfigError
 from evenlane.engine.producer.put import Put
@@ -58,7 +58,7 @@ class PutTally:
         self._live = live
         self._listed: list[dict[str, object]] = []
 
-    def refused(self, line: int, error: object) -> None:
+    def add_refusal(self, line: int, error: object) -> None:
         self.refusals += 1
         text = " ".join(str(error).split())
         if self._live is not None:
@@ -83,29 +83,29 @@ async def put_lines(
     puts_made = count()
 
     async def puts() -> AsyncIterator[Put]:
-        async for number, raw in numbered(descriptor, tally):
+        async for number, raw in read_lines(descriptor, tally):
             try:
-                put = parsed(raw)
+                put = parse_line(raw)
             except ConfigError as error:
-                tally.refused(number, error)
+                tally.add_refusal(number, error)
             else:
                 lines[next(puts_made)] = number
                 yield put
 
-    def done(number: int, outcome: Outcome) -> None:
+    def count_outcome(number: int, outcome: Outcome) -> None:
         line = lines.pop(number)
         if isinstance(outcome, Exception):
-            tally.refused(line, outcome)
+            tally.add_refusal(line, outcome)
         elif outcome.duplicate:
             tally.duplicates += 1
         else:
             tally.put += 1
         on_outcome()
 
-    await producer.put_each(puts(), done)
+    await producer.put_each(puts(), count_outcome)
 
 
-def parsed(raw: bytes) -> Put:
+def parse_line(raw: bytes) -> Put:
     """Parse a line. Raises ConfigError with the error in the line."""
     if has_bom(raw):
         raise ConfigError(f"it {BOM}")
@@ -172,7 +172,7 @@ def _body(line: JsonLine) -> bytes:
         raise ConfigError("`body_base64` is not base64") from None
 
 
-async def numbered(descriptor: int, tally: PutTally) -> AsyncIterator[tuple[int, bytes]]:
+async def read_lines(descriptor: int, tally: PutTally) -> AsyncIterator[tuple[int, bytes]]:
     """Yield the non-blank lines with their numbers from 1; a line that is too long is refused."""
     number, parts, size = 1, [], 0  # `parts` are those of an incomplete line
     while chunk := await _read(descriptor):
@@ -183,12 +183,12 @@ async def numbered(descriptor: int, tally: PutTally) -> AsyncIterator[tuple[int,
             parts = []  # skip to the line's end without keeping it
         for following in more:
             if size > LONGEST_LINE:
-                tally.refused(number, f"it is longer than {LONGEST_LINE:,} bytes")
+                tally.add_refusal(number, f"it is longer than {LONGEST_LINE:,} bytes")
             elif (raw := b"".join(parts)) and not raw.isspace():
                 yield number, raw
             number, parts, size = number + 1, [following], len(following)
     if size > LONGEST_LINE:
-        tally.refused(number, f"it is longer than {LONGEST_LINE:,} bytes")
+        tally.add_refusal(number, f"it is longer than {LONGEST_LINE:,} bytes")
     elif (raw := b"".join(parts)) and not raw.isspace():
         yield number, raw
 
@@ -236,7 +236,7 @@ class PutProgress:
         done, refused = tally.put + tally.duplicates, f"{tally.refusals:,} refused" if tally.refusals else ""
         if self._size:
             read = os.lseek(self._descriptor, 0, os.SEEK_CUR)
-            note = ", ".join(filter(None, [counted(done, "message"), refused]))
+            note = ", ".join(filter(None, [format_count(done, "message"), refused]))
             self._shown.update(min(1.0, read / self._size), note=note)
         else:
             self._shown.update(done, note=refused)

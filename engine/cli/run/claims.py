@@ -56,12 +56,12 @@ class Claimant:
         self._place, self._claims = place, claims
 
 
-def shared() -> int:
-    """Return a descriptor of shared memory without claims, for `Claimant` and `claimed`."""
+def create_shared_memory() -> int:
+    """Return a descriptor of shared memory without claims, for `Claimant` and `read_claims`."""
     return os.memfd_create("evenlane-claims")
 
 
-def claimed(descriptor: int) -> ProcessClaims:
+def read_claims(descriptor: int) -> ProcessClaims:
     """Return the claims of a process that has ended."""
     header = os.pread(descriptor, _HEADER.size, 0)
     if not header:

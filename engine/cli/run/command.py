@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, cast
 import typer
 
 from evenlane.engine.base.config.values import whole
-from evenlane.engine.base.plural import counted
+from evenlane.engine.base.plural import format_count
 from evenlane.engine.cli.options import CommonOptions, common
 from evenlane.engine.errors import ConfigError
 
@@ -50,8 +50,8 @@ def _count(text: str) -> int:
     cores = os.cpu_count() or 1
     if count > (most := max(_ANYWHERE, _FOR_EACH_CORE * cores)):
         raise typer.BadParameter(
-            f"{count:,} are too many for one machine with {counted(cores, 'core')}: at most {most:,} can run here, and"
-            " nodes on other machines share the work"
+            f"{count:,} are too many for one machine with {format_count(cores, 'core')}: at most {most:,} can run here,"
+            " and nodes on other machines share the work"
         )
     return count
 
@@ -170,7 +170,7 @@ def _run_one(handler: str, fallback: str | None, settings: Settings, lifeline: i
 
     engine = Engine(call, fallback=instead, settings=settings, on_ready=ready, supervision=claimant)
     try:
-        clean = run_loop(_guarded(engine, line.joined if line is not None else None))
+        clean = run_loop(_run_guarded(engine, line.report_joined if line is not None else None))
     except (SystemExit, KeyboardInterrupt, CancelledError, RuntimeError) as error:
         cause = _of_handler(error)
         if not cause or (engine.is_stopping and isinstance(error, KeyboardInterrupt)):  # a second Ctrl-C
@@ -213,12 +213,12 @@ def _run_many(settings: Settings, count: int, flags: dict[str, object]) -> bool:
         return await nodes.run(print_ready)
 
     async def print_ready(ready_nodes: Mapping[str, NodeReady]) -> None:
-        _print_ready(node, await _together(settings, ready_nodes), ready_nodes.values())
+        _print_ready(node, await _join_ready(settings, ready_nodes), ready_nodes.values())
 
     return run_loop(work())
 
 
-async def _together(settings: Settings, ready_nodes: Mapping[str, NodeReady]) -> NodeReady:
+async def _join_ready(settings: Settings, ready_nodes: Mapping[str, NodeReady]) -> NodeReady:
     """Return what the nodes own together once all are ready, otherwise the sum of their own reports."""
     from evenlane.engine.cli.run.lifeline import NodeReady
     from evenlane.engine.cli.run.readiness import wait_until_ready
@@ -243,7 +243,7 @@ def _print_ready(node: str, ready: NodeReady, each: Iterable[NodeReady]) -> None
     print(f"ready node={node} {owns}{addresses(each)}", flush=True)  # noqa: T201
 
 
-async def _guarded(engine: Engine, joined: Callable[[], None] | None) -> bool:
+async def _run_guarded(engine: Engine, joined: Callable[[], None] | None) -> bool:
     from evenlane.engine.cli.progress import ProgressDisplay
     from evenlane.engine.cli.run.watchdog import Watchdog
     from evenlane.engine.runtime.serve import serve

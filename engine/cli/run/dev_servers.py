@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 @asynccontextmanager
-async def starting(servers: Servers) -> AsyncIterator[None]:
+async def run_servers(servers: Servers) -> AsyncIterator[None]:
     """Run the servers until the block ends."""
     async with AsyncExitStack() as opened:
         with ProgressDisplay("starting NATS and etcd"):

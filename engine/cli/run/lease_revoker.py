@@ -48,13 +48,13 @@ class Revoker:
         try:
             coordination = self._connect()
             try:
-                await _Death(coordination, self._env, node, claims).revoked()
+                await _Death(coordination, self._env, node, claims).revoke()
             finally:
                 await coordination.close()
         except (CoordinationError, EvenlaneError) as error:
             _log.warning("a dead node's lease can't be revoked: it will end by itself", node=node, error=str(error))
         else:
-            leases, after_s = [*map(_named, claims.leases)], round((now_ns() - gone) / _SECOND, 3)
+            leases, after_s = [*map(_format_lease, claims.leases)], round((now_ns() - gone) / _SECOND, 3)
             _log.info("a dead node's lease is revoked", node=node, leases=leases, after_s=after_s)
 
 
@@ -65,13 +65,13 @@ class _Death:
         self._coordination, self._env, self._node, self._claims = coordination, env, node, claims
         self._is_silent = False
 
-    async def revoked(self) -> None:
-        if self._lent():
-            await self._answered(self._keep_loans)
+    async def revoke(self) -> None:
+        if self._list_lent():
+            await self._call_until_answered(self._keep_loans)
         for lease in self._claims.leases:
-            await self._answered(lambda lease=lease: self._coordination.revoke(lease))  # type: ignore[misc]
+            await self._call_until_answered(lambda lease=lease: self._coordination.revoke(lease))  # type: ignore[misc]
 
-    def _lent(self) -> dict[str, float]:
+    def _list_lent(self) -> dict[str, float]:
         """Return the projects whose quota share other nodes may still use, and for how many s."""
         now = now_ns()
         return {project: (until - now) / _SECOND for project, until in self._claims.lent.items() if until > now}
@@ -81,15 +81,15 @@ class _Death:
         (docs/adr/0019), so its partitions are released with a record of the loans, as the process itself would have
         done. If that fails, its leases are kept until the loans have ended.
         """
-        owners = [item for item in await self._under_lease("owners") if names.number(_last(item)) is not None]
-        released = await asyncio.gather(*(self._released(item) for item in owners))
+        owners = [item for item in await self._list_under_lease("owners") if names.number(_last(item)) is not None]
+        released = await asyncio.gather(*(self._release(item) for item in owners))
         # An earlier release by the process itself left a record that would expire with the lease.
-        if not all(released) or await self._under_lease("held"):
-            await asyncio.sleep(max(self._lent().values(), default=0.0))
+        if not all(released) or await self._list_under_lease("held"):
+            await asyncio.sleep(max(self._list_lent().values(), default=0.0))
 
-    async def _released(self, owner: KeyValue) -> bool:
+    async def _release(self, owner: KeyValue) -> bool:
         epoch = _epoch(owner)
-        record = HeldRecord(id=self._node, epoch=epoch, lent=self._lent())
+        record = HeldRecord(id=self._node, epoch=epoch, lent=self._list_lent())
         value = encode(record)
         if len(value) > MOST_BYTES:
             return False
@@ -99,11 +99,11 @@ class _Death:
         )
         return result.succeeded
 
-    async def _under_lease(self, kind: str) -> list[KeyValue]:
+    async def _list_under_lease(self, kind: str) -> list[KeyValue]:
         listing = await self._coordination.list(names.key(self._env, kind, ""))
         return [item for item in listing.items if item.lease in self._claims.leases]
 
-    async def _answered(self, ask: Callable[[], Awaitable[None]]) -> None:
+    async def _call_until_answered(self, ask: Callable[[], Awaitable[None]]) -> None:
         while True:
             try:
                 return await ask()
@@ -126,6 +126,6 @@ def _epoch(owner: KeyValue) -> int:
     return owner.create_revision
 
 
-def _named(lease: int) -> str:
+def _format_lease(lease: int) -> str:
     """Format a lease like `etcdctl lease list`."""
     return f"{lease:016x}"

@@ -41,7 +41,7 @@ class Lifeline:
         self._kill_after_s = drain_grace_s + KILL_AFTER_S
         threading.Thread(target=self._outlive_nobody, name="lifeline", daemon=True).start()
 
-    def joined(self) -> None:
+    def report_joined(self) -> None:
         """Report that settings, handler and cluster are valid. Later errors are specific to this node."""
         self._send(_JOINED)
 
@@ -63,7 +63,7 @@ class Lifeline:
         os.kill(os.getpid(), signal.SIGKILL)
 
 
-def understood(line: bytes) -> NodeReady | None:
+def parse_message(line: bytes) -> NodeReady | None:
     """Parse a node's message: NodeReady, or None for "joined"."""
     match line.decode().split():
         case [word, partitions, generation, *http] if word == _READY:

@@ -36,12 +36,14 @@ async def wait_until_ready(coordination: Coordination, env: str, nodes: Collecti
         done = dict(await _records(coordination, env, "done", DoneRecord))
         owners = dict(await _records(coordination, env, "owners", OwnerRecord))
         owned = sum(owner.id in nodes for owner in owners.values())
-        if loop.time() >= deadline or _settled(planned, done, nodes, owned):
+        if loop.time() >= deadline or _is_settled(planned, done, nodes, owned):
             return NodeReady(owned, max((done[node].generation for node in nodes if node in done), default=0))
         await asyncio.sleep(_PAUSE_S)
 
 
-def _settled(planned: dict[str, PlanRecord], done: dict[str, DoneRecord], nodes: Collection[str], owned: int) -> bool:
+def _is_settled(
+    planned: dict[str, PlanRecord], done: dict[str, DoneRecord], nodes: Collection[str], owned: int
+) -> bool:
     return all(
         node in planned and node in done and done[node].generation >= planned[node].generation for node in nodes
     ) and owned == sum(len(planned[node].partitions) for node in nodes)

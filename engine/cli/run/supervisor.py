@@ -21,10 +21,10 @@ import typer
 from evenlane.engine.base import names
 from evenlane.engine.cli.errors import FAILED, WRONG_USE
 from evenlane.engine.cli.run.claims import FLAG as CLAIMS
-from evenlane.engine.cli.run.claims import ProcessClaims, claimed, shared
-from evenlane.engine.cli.run.lifeline import FLAG, KILL_AFTER_S, NodeReady, understood
+from evenlane.engine.cli.run.claims import ProcessClaims, create_shared_memory, read_claims
+from evenlane.engine.cli.run.lifeline import FLAG, KILL_AFTER_S, NodeReady, parse_message
 from evenlane.engine.errors import EvenlaneError
-from evenlane.engine.runtime.embedded.child import exited
+from evenlane.engine.runtime.embedded.child import wait_for_exit
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping, Sequence
@@ -53,7 +53,7 @@ def pause_after(last_s: float, ready_s: float) -> float:
     return min(2 * last_s, LONGEST_PAUSE_S)
 
 
-def how(code: int) -> str:
+def describe_exit(code: int) -> str:
     """Describe a child's exit code."""
     if code >= 0:
         return f"exit code {code}"
@@ -74,7 +74,7 @@ class ChildProcess:
 
     def __init__(self, command: Sequence[str], environ: Mapping[str, str]) -> None:
         self._line, theirs = socket.socketpair()
-        self._claims = shared()
+        self._claims = create_shared_memory()
         passed = theirs.fileno(), self._claims
         with theirs:
             try:
@@ -113,7 +113,7 @@ class ChildProcess:
         reader, writer = await asyncio.open_connection(sock=self._line.dup())
         try:
             while line := await reader.readline():
-                ready = understood(line)
+                ready = parse_message(line)
                 if ready is not None:
                     self._ready_at = asyncio.get_running_loop().time()
                 on_message(ready)
@@ -122,15 +122,15 @@ class ChildProcess:
 
     async def end(self) -> int:
         """Wait for its end; return the exit code, or minus the signal's number."""
-        return await exited(self._process)
+        return await wait_for_exit(self._process)
 
-    def claimed(self) -> ProcessClaims:
-        """Return its claims. After `end` or `stopped` they are final: the kernel reports an exit status once the last
-        thread has ended, and none for a process that is only stopped (SIGSTOP).
+    def read_claims(self) -> ProcessClaims:
+        """Return its claims. After `end` or `stop_within` they are final: the kernel reports an exit status once the
+        last thread has ended, and none for a process that is only stopped (SIGSTOP).
         """
-        return claimed(self._claims)
+        return read_claims(self._claims)
 
-    async def stopped(self, within_s: float) -> int:
+    async def stop_within(self, within_s: float) -> int:
         """End it in order, by SIGKILL after `within_s`. Returns the exit code."""
         self._process.send_signal(signal.SIGTERM)
         self._process.send_signal(signal.SIGCONT)  # a process under SIGSTOP doesn't receive SIGTERM
@@ -203,13 +203,13 @@ class Supervisor:
         return all(clean)
 
     async def _notify_when_ready(self, on_ready: _OnReady) -> None:
-        if not await self._stopped_before(self._all_ready.wait()):
-            await self._stopped_before(on_ready({node: self._ready[node] for node in self._ids}))
+        if not await self._run_unless_stopped(self._all_ready.wait()):
+            await self._run_unless_stopped(on_ready({node: self._ready[node] for node in self._ids}))
 
     async def _keep(self, node: str) -> bool:
         """Run a node repeatedly; return whether its last process ended clean."""
         # The first node starts alone, so that errors in settings, handler or cluster are reported once.
-        if node != self._ids[0] and await self._stopped_before(self._joined.wait()):
+        if node != self._ids[0] and await self._run_unless_stopped(self._joined.wait()):
             return True
         pause_s = 0.0
         while True:
@@ -221,8 +221,8 @@ class Supervisor:
                 self._fail(node, code)
                 return False
             pause_s = pause_after(pause_s, ready_s)
-            _log.warning("a node has ended: it is started again", node=node, ended=how(code), after_s=pause_s)
-            if await self._stopped_before(asyncio.sleep(pause_s)):
+            _log.warning("a node has ended: it is started again", node=node, ended=describe_exit(code), after_s=pause_s)
+            if await self._run_unless_stopped(asyncio.sleep(pause_s)):
                 return clean
 
     async def _life(self, node: str) -> tuple[int, float, bool]:
@@ -234,7 +234,7 @@ class Supervisor:
             own = [f"--node={node}", *self._http[self._ids.index(node)]]
             with ChildProcess([*self._command, *own], self._environ) as life:
                 code = await self._live(node, life)
-                return code, life.ready_s, bool(life.claimed().leases)
+                return code, life.ready_s, bool(life.read_claims().leases)
         except OSError as error:
             _log.warning("a node can't be started", node=node, error=str(error))
             return FAILED, 0.0, False
@@ -243,19 +243,19 @@ class Supervisor:
         """Wait for the end of this process, by itself or by `stop`; return its exit code."""
         listening = asyncio.create_task(life.listen(lambda ready: self._on_message(node, ready)))
         try:
-            if not await self._stopped_before(life.end()):
-                self._gone(node, life)
+            if not await self._run_unless_stopped(life.end()):
+                self._on_exit(node, life)
                 await asyncio.wait({listening}, timeout=_LAST_WORDS_S)
                 return await life.end()
-            code = await life.stopped(self._stop_within_s)
-            self._gone(node, life)
+            code = await life.stop_within(self._stop_within_s)
+            self._on_exit(node, life)
             return code
         finally:
             listening.cancel()
 
-    def _gone(self, node: str, life: ChildProcess) -> None:
+    def _on_exit(self, node: str, life: ChildProcess) -> None:
         """Revoke the leases of a process that has ended. A process that ended in order has none left."""
-        claims = life.claimed()
+        claims = life.read_claims()
         if claims.leases and self._revoke is not None:
             task = asyncio.create_task(self._revoke(node, claims), name=f"revoke {node}")
             self._revoking.add(task)
@@ -275,11 +275,11 @@ class Supervisor:
             self._failure = (
                 typer.Exit(WRONG_USE)
                 if is_wrong_use
-                else EvenlaneError(f"node {node} ended with {how(code)} before it was ready")
+                else EvenlaneError(f"node {node} ended with {describe_exit(code)} before it was ready")
             )
         self.stop()
 
-    async def _stopped_before(self, work: Coroutine[object, object, object]) -> bool:
+    async def _run_unless_stopped(self, work: Coroutine[object, object, object]) -> bool:
         """Return whether `stop` came before the end of `work`, which is then cancelled."""
         working, stopping = asyncio.create_task(work), asyncio.create_task(self._stop.wait())
         try:

@@ -73,7 +73,7 @@ def up(
     work: _Work
     if processes is not None:
         flags = given._asdict() | {"handler": handler, "fallback": fallback, "concurrency": concurrency}
-        work = partial(_nodes, count=processes, ports=ports, flags=flags)
+        work = partial(_run_nodes, count=processes, ports=ports, flags=flags)
     else:
         work = _node_of(handler, fallback)
     from evenlane.engine.runtime.embedded.pair import Servers
@@ -131,7 +131,7 @@ def _node_of(handler: str | None, fallback: str | None) -> _Work:
     from evenlane.engine.node.handlers.handler import load
 
     call = load(handler) if handler is not None else None
-    return partial(_node, call=call, fallback=load(fallback, "fallback") if fallback is not None else None)
+    return partial(_run_node, call=call, fallback=load(fallback, "fallback") if fallback is not None else None)
 
 
 async def _up(servers: Servers, settings: Settings, ports: Sequence[int], work: _Work, data_dir: Path) -> bool:
@@ -139,14 +139,14 @@ async def _up(servers: Servers, settings: Settings, ports: Sequence[int], work: 
     import contextlib
     from dataclasses import replace
 
-    from evenlane.engine.cli.run.dev_servers import starting
+    from evenlane.engine.cli.run.dev_servers import run_servers
     from evenlane.engine.http.server.listen import check
     from evenlane.engine.runtime.serve import on_signals
 
     await check(settings.http_host, ports)
     stop = asyncio.Event()
     on_signals(stop.set)
-    async with starting(servers):
+    async with run_servers(servers):
         settings = replace(settings, nats=(servers.nats.url,), store=None, etcd=(servers.etcd.endpoint,))
         if ports and settings.http_token_file is None:
             settings = replace(settings, http_token_file=http_token(data_dir))
@@ -169,7 +169,7 @@ def _line(servers: Servers, nodes: Iterable[NodeReady]) -> str:
     return f"ready nats={servers.nats.url} etcd={servers.etcd.endpoint}{addresses(nodes)}"
 
 
-async def _nodes(
+async def _run_nodes(
     servers: Servers, settings: Settings, stop: asyncio.Event, *, count: int, ports: Sequence[int],
     flags: dict[str, object],
 ) -> bool:  # fmt: skip
@@ -199,7 +199,7 @@ async def _nodes(
         waiting.cancel()
 
 
-async def _node(servers: Servers, settings: Settings, stop: asyncio.Event, *, call: Any, fallback: Any) -> bool:
+async def _run_node(servers: Servers, settings: Settings, stop: asyncio.Event, *, call: Any, fallback: Any) -> bool:
     """Run a node if there is a handler, otherwise only prepare the streams for producers and `topics`."""
     import asyncio
 

@@ -13,7 +13,7 @@ from textual.geometry import Size
 from textual.widgets import Footer, Input, OptionList, Static
 from textual.worker import WorkerFailed
 
-from evenlane.engine.base.plural import counted
+from evenlane.engine.base.plural import format_count
 from evenlane.engine.cli.top import view_state as chosen
 from evenlane.engine.cli.top.dialogs import ConfirmDialog, HelpDialog
 from evenlane.engine.cli.top.list_widget import TenantList
@@ -158,7 +158,7 @@ class TopApp(App[None]):
         self._show_tenants(width)
         nodes = table(NODES, document["nodes"][:_NODES_SHOWN], width)
         hidden = len(document["nodes"]) - _NODES_SHOWN
-        below = [f"and {counted(hidden, 'node')} more"] if hidden > 0 else []
+        below = [f"and {format_count(hidden, 'node')} more"] if hidden > 0 else []
         shown = self._with_nodes and not self._asked_why and document["nodes"] and height >= _HIGH
         self._put("nodes", "\n".join([nodes.header, *nodes.lines, *below]) if shown else "")
 

@@ -71,7 +71,7 @@ def top(
     setup(settings.log_format, settings.log_level)
     if as_json:
         _json(settings, choice)
-    elif plain or once or count is not None or not _on_terminal():
+    elif plain or once or count is not None or not _is_on_terminal():
         _plain(settings, choice, interval, 1 if once else count)
     else:
         _live(settings, choice, interval)
@@ -94,21 +94,21 @@ def _check(interval: float, count: int | None) -> None:
         raise ConfigError(f"--count must be at least 1, not {count}")
 
 
-def _on_terminal() -> bool:
+def _is_on_terminal() -> bool:
     """Whether all three streams are terminals: the live app reads keys, and draws on stderr."""
     return all(stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr))
 
 
 def _json(settings: Settings, choice: ViewState) -> None:
     from evenlane.engine.cli.top.source import connect_source
-    from evenlane.engine.cli.top.view_state import check, narrowed
+    from evenlane.engine.cli.top.view_state import check, narrow
     from evenlane.engine.runtime.run_loop import run_loop
 
     async def work() -> object:
         async with connect_source(settings, "") as source:
             document = await source.overview()
         check(choice, document)
-        return narrowed(document, choice)
+        return narrow(document, choice)
 
     print_json(run_loop(work()))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from evenlane.engine.core.stats.forecast import figure, spoken
+from evenlane.engine.core.stats.forecast import figure, format_spoken
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -34,7 +34,7 @@ def age(figures: Mapping[str, Any]) -> str:
     return UNKNOWN if seconds is None else short(seconds)
 
 
-def gone(figures: Mapping[str, Any]) -> str:
+def format_gone(figures: Mapping[str, Any]) -> str:
     """Format the forecast in how much time the backlog is empty."""
     if not figures["backlog"]:
         return NOTHING
@@ -65,4 +65,4 @@ def seconds(value: float | None) -> str:
 
 def short(value: float) -> str:
     """Format seconds, no finer than the sampling interval justifies."""
-    return spoken(value) if value >= 0.005 else "0s"
+    return format_spoken(value) if value >= 0.005 else "0s"

@@ -32,10 +32,12 @@ class TenantList(OptionList):
         self._shown_lines: Sequence[TenantLine] = []
 
     def show(self, lines: Sequence[TenantLine], texts: Sequence[str]) -> None:
-        marked, top = self._marked(), self.scroll_y
+        marked, top = self._find_marked(), self.scroll_y
         self._shown_lines = lines
         names = [_name(line) for line in lines]
-        options = [Option(styled(text, line), id=name) for text, line, name in zip(texts, lines, names, strict=True)]
+        options = [
+            Option(style_line(text, line), id=name) for text, line, name in zip(texts, lines, names, strict=True)
+        ]
         with self.app.batch_update():
             self.set_options(options)
             if names:
@@ -52,12 +54,12 @@ class TenantList(OptionList):
         at = self.highlighted
         return self._shown_lines[at].tenant if at is not None and at < len(self._shown_lines) else None
 
-    def _marked(self) -> str | None:
+    def _find_marked(self) -> str | None:
         at = self.highlighted
         return _name(self._shown_lines[at]) if at is not None and at < len(self._shown_lines) else None
 
 
-def styled(text: str, line: TenantLine) -> Content:
+def style_line(text: str, line: TenantLine) -> Content:
     """Style a line: dim without activity, yellow if it needs intervention."""
     figures = line.figures
     if figures["reason"] in _STUCK:

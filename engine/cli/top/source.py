@@ -80,7 +80,7 @@ class RemoteSource:
         with connections.translate_errors():
             topic_client = TopicClient(self._etcd, self._env, await read_config(self._etcd, self._env), self._by)
             status = await set_paused(topic_client, project, STATES[verb], f"top: {verb}")
-        if not status.accepted:
+        if not status.is_accepted:
             return f"{project}: the spec is written but not in effect: {status.reason}"
         return f"{project}: {STATES[verb]}, accepted"
 

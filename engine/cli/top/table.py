@@ -43,7 +43,7 @@ TENANTS = (
     Column("IN FLIGHT", lambda line: formatting.count(line.figures["in_flight"]), "in-flight", spare=4),
     Column("IN/S", lambda line: formatting.rate(line.figures["arriving"]), "arriving", spare=3),
     Column("OUT/S", lambda line: formatting.rate(line.figures["leaving"]), "rate"),
-    Column("GONE IN", lambda line: formatting.gone(line.figures), "gone", spare=5),
+    Column("GONE IN", lambda line: formatting.format_gone(line.figures), "gone", spare=5),
     Column("QUOTA", lambda line: formatting.quota(line.tenant) if line.first else "", "quota", spare=2),
     Column("WAITS FOR", lambda line: line.figures["reason"] or formatting.NOTHING, right=False),
 )
@@ -82,7 +82,7 @@ def table(
         max(*map(len, column), (least or {}).get(each.name, 0))
         for each, column in zip(columns, zip(*cells, strict=True), strict=True)
     ]
-    kept = _kept(columns, widths, room)
+    kept = _choose_columns(columns, widths, room)
     if room is not None:
         widths[0] += min(0, room - _width(widths, kept))
         widths[0] = max(widths[0], min(_LEAST, max(len(line[0]) for line in cells)))
@@ -123,7 +123,7 @@ def _many(number: int, what: str) -> str:
     return f"{number:,} {what}{'' if number == 1 else 's'}"
 
 
-def _kept(columns: Sequence[Column], widths: Sequence[int], room: int | None) -> list[int]:
+def _choose_columns(columns: Sequence[Column], widths: Sequence[int], room: int | None) -> list[int]:
     kept = [*range(len(columns))]
     spare = sorted((each for each in kept if columns[each].spare), key=lambda each: -columns[each].spare)
     shortest = [min(widths[0], 2 * _LEAST), *widths[1:]]

@@ -16,7 +16,7 @@ ALL = "all"
 """The priority of a line for all priorities."""
 
 
-def _known(name: str) -> Callable[[Figures], float]:
+def _read_figure(name: str) -> Callable[[Figures], float]:
     def value(figures: Figures) -> float:
         found = figures[name]
         return -1.0 if found is None else float(found)
@@ -24,18 +24,18 @@ def _known(name: str) -> Callable[[Figures], float]:
     return value
 
 
-def _gone(figures: Figures) -> float:
-    return float("inf") if figures["never_gone"] else _known("gone_in_seconds")(figures)
+def _read_gone(figures: Figures) -> float:
+    return float("inf") if figures["never_gone"] else _read_figure("gone_in_seconds")(figures)
 
 
 SORTS: Mapping[str, Callable[[Figures], float]] = {
-    "backlog": _known("backlog"),
-    "oldest": _known("oldest_seconds"),
-    "in-flight": _known("in_flight"),
-    "arriving": _known("arriving"),
-    "rate": _known("leaving"),
-    "gone": _gone,
-    "quota": _known("qps"),
+    "backlog": _read_figure("backlog"),
+    "oldest": _read_figure("oldest_seconds"),
+    "in-flight": _read_figure("in_flight"),
+    "arriving": _read_figure("arriving"),
+    "rate": _read_figure("leaving"),
+    "gone": _read_gone,
+    "quota": _read_figure("qps"),
     "name": lambda _figures: 0.0,
 }
 """Sort orders: by name ascending, by others descending; unknown values come last, equal ones are in name order."""
@@ -81,12 +81,12 @@ def tenants(document: Mapping[str, Any], choice: ViewState) -> list[Figures]:
     part = choice.project.casefold()
     found = [tenant for tenant in document["tenants"] if part in tenant["project"].casefold()]
     if choice.priority is not None:
-        found = [tenant for tenant in found if _moves(_shown(tenant, choice))]
+        found = [tenant for tenant in found if _is_active(_select_figures(tenant, choice))]
     by_name = choice.sort == "name"
     found.sort(key=lambda tenant: tenant["project"], reverse=by_name and choice.reverse)
     if not by_name:
         value = SORTS[choice.sort]
-        found.sort(key=lambda tenant: value(_shown(tenant, choice)), reverse=not choice.reverse)
+        found.sort(key=lambda tenant: value(_select_figures(tenant, choice)), reverse=not choice.reverse)
     return found[: choice.limit]
 
 
@@ -95,14 +95,14 @@ def lines(document: Mapping[str, Any], choice: ViewState) -> list[TenantLine]:
     found: list[TenantLine] = []
     for tenant in tenants(document, choice):
         if choice.totals or choice.priority is not None:
-            found.append(TenantLine(tenant, _shown(tenant, choice)))
+            found.append(TenantLine(tenant, _select_figures(tenant, choice)))
             continue
-        busy = [band for band in tenant["priorities"] if _moves(band)] or [whole(tenant)]
+        busy = [band for band in tenant["priorities"] if _is_active(band)] or [whole(tenant)]
         found += [TenantLine(tenant, band, first=number == 0) for number, band in enumerate(busy)]
     return found
 
 
-def narrowed(document: Mapping[str, Any], choice: ViewState) -> dict[str, Any]:
+def narrow(document: Mapping[str, Any], choice: ViewState) -> dict[str, Any]:
     """Return the document with only the chosen tenants and priority; figures of the whole are unchanged."""
     chosen = tenants(document, choice)
     if choice.priority is not None:
@@ -122,7 +122,7 @@ def whole(tenant: Figures) -> Figures:
     return {**tenant, "priority": ALL, "never_gone": never, "gone_in_seconds": max(gone) if known else None}
 
 
-def _shown(tenant: Figures, choice: ViewState) -> Figures:
+def _select_figures(tenant: Figures, choice: ViewState) -> Figures:
     """Return the figures that the tenant is sorted by, with its quota."""
     if choice.priority is None:
         return whole(tenant)
@@ -130,7 +130,7 @@ def _shown(tenant: Figures, choice: ViewState) -> Figures:
     return {**band, "qps": tenant["qps"]}
 
 
-def _moves(figures: Figures) -> bool:
+def _is_active(figures: Figures) -> bool:
     """Whether there is any activity; delayed messages count, although they aren't in the backlog."""
     return figures["reason"] is not None or any(
         figures[name] for name in ("backlog", "in_flight", "arriving", "leaving")

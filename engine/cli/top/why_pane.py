@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from evenlane.engine.core.stats.forecast import spoken
+from evenlane.engine.core.stats.forecast import format_spoken
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 def why_lines(answer: Mapping[str, Any]) -> Iterator[str]:
     """Yield lines from a document of `evenlane why`."""
     oldest = answer["oldest_seconds"]
-    since = f", the oldest for {spoken(oldest)}" if oldest is not None else ""
+    since = f", the oldest for {format_spoken(oldest)}" if oldest is not None else ""
     yield f"{answer['project']}: {answer['backlog']:,} wait{since}; {answer['in_flight']:,} in flight"
     sentences: dict[str, str] = {}
     for part in answer["priorities"]:
@@ -33,7 +33,7 @@ def _priority(part: Mapping[str, Any]) -> Iterator[str]:
         return
     figures = [f"{part['waiting']:,} wait"]
     if part["oldest_seconds"] is not None:
-        figures.append(f"the oldest for {spoken(part['oldest_seconds'])}")
+        figures.append(f"the oldest for {format_spoken(part['oldest_seconds'])}")
     figures.append(f"{part['in_flight']:,} in flight")
     if part["delayed"]:
         figures.append(f"{part['delayed']:,} not due")

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from evenlane.engine.base.plural import counted
+from evenlane.engine.base.plural import format_count
 from evenlane.engine.cli.options import CommonOptions, Json, common
 from evenlane.engine.cli.output import print_json, print_table
 from evenlane.engine.cli.topics.fields import row_line
-from evenlane.engine.cli.topics.session import By, connected, count_waiting, current_author
+from evenlane.engine.cli.topics.session import By, count_waiting, current_author, run_with_etcd
 from evenlane.engine.errors import EvenlaneError, InvalidTopic, Unreachable, hint
 
 if TYPE_CHECKING:
@@ -59,21 +59,21 @@ def apply(
 
     author = current_author(by)
     described = load_manifest(file)
-    rows = _planned(given, described)
+    rows = _plan(given, described)
     if not as_json:
         _show_plan(rows)
     wrong = [row for row in rows if row.action == "wrong"]
     held = [row for row in rows if row.action == "held"]
     due = sum(row.action in DUE for row in rows)
-    if wrong or dry_run or not due or not (yes or _agreed(due, given.load().settings.env)):
+    if wrong or dry_run or not due or not (yes or _confirm(due, given.load().settings.env)):
         if as_json:
             print_json(_document(rows, None))
         if wrong:
-            raise InvalidTopic(f"{name(file)}: {_those(wrong, 'wrong')}: nothing was written")
+            raise InvalidTopic(f"{name(file)}: {_select_rows(wrong, 'wrong')}: nothing was written")
         if held:
-            raise EvenlaneError(f"{name(file)}: {_those(held, 'held')}")
+            raise EvenlaneError(f"{name(file)}: {_select_rows(held, 'held')}")
         return
-    outcome = _carried_out(given, rows, due, author)
+    outcome = _carry_out(given, rows, due, author)
     if as_json:
         print_json(_document(rows, outcome))
     else:
@@ -82,7 +82,7 @@ def apply(
     _complain(outcome, due + len(held), given.load().settings.env)
 
 
-def _planned(given: CommonOptions, described: PlannedTopic) -> list[PlanRow]:
+def _plan(given: CommonOptions, described: PlannedTopic) -> list[PlanRow]:
     from evenlane.engine.control.topics.plan import plan_changes
 
     async def work(etcd: Coordination, settings: Settings, cluster_config: ClusterConfig) -> list[PlanRow]:
@@ -96,7 +96,7 @@ def _planned(given: CommonOptions, described: PlannedTopic) -> list[PlanRow]:
 
     try:
         with ProgressDisplay("comparing with the present topics"):
-            rows: list[PlanRow] = connected(given, work)
+            rows: list[PlanRow] = run_with_etcd(given, work)
     except Unreachable:
         if not described.wrong:
             raise
@@ -106,7 +106,7 @@ def _planned(given: CommonOptions, described: PlannedTopic) -> list[PlanRow]:
     return rows
 
 
-def _carried_out(given: CommonOptions, rows: list[PlanRow], due: int, by: str) -> ApplyOutcome:
+def _carry_out(given: CommonOptions, rows: list[PlanRow], due: int, by: str) -> ApplyOutcome:
     from evenlane.engine.cli.progress import ProgressDisplay
 
     async def work(etcd: Coordination, settings: Settings, cluster_config: ClusterConfig) -> ApplyOutcome:
@@ -118,7 +118,7 @@ def _carried_out(given: CommonOptions, rows: list[PlanRow], due: int, by: str) -
         )
 
     with ProgressDisplay("writing", "topic") as shown:
-        outcome: ApplyOutcome = connected(given, work, writes=True)
+        outcome: ApplyOutcome = run_with_etcd(given, work, writes=True)
     return outcome
 
 
@@ -137,11 +137,11 @@ def _line(row: PlanRow) -> tuple[str, str, str]:
     return action if row.effect is None else f"{action}, {row.effect}", project, what
 
 
-def _agreed(due: int, env: str) -> bool:
+def _confirm(due: int, env: str) -> bool:
     """Ask for confirmation. Without a terminal it goes on, as the file was written on purpose."""
     if not sys.stdin.isatty():
         return True
-    if typer.confirm(f"Write {counted(due, 'topic')} into environment {env!r}?", err=True):
+    if typer.confirm(f"Write {format_count(due, 'topic')} into environment {env!r}?", err=True):
         return True
     raise EvenlaneError("nothing was written")
 
@@ -163,12 +163,12 @@ def _document(rows: list[PlanRow], outcome: ApplyOutcome | None) -> dict[str, An
     }
 
 
-def _those(rows: list[PlanRow], what: str) -> str:
-    listed = _listed((f"{project}: {why}") for _, project, why in map(row_line, rows))
+def _select_rows(rows: list[PlanRow], what: str) -> str:
+    listed = _format_list((f"{project}: {why}") for _, project, why in map(row_line, rows))
     return f"{len(rows):,} {'topic is' if len(rows) == 1 else 'topics are'} {what}{listed}"
 
 
-def _listed(lines: Iterable[str]) -> str:
+def _format_list(lines: Iterable[str]) -> str:
     """Return a single line as part of the sentence; print several on lines of their own before it."""
     several = [*lines]
     if len(several) == 1:
@@ -184,12 +184,14 @@ def _complain(outcome: ApplyOutcome, due: int, env: str) -> None:
     """Raise EvenlaneError unless all is written and in effect."""
     if outcome.broken:
         raise EvenlaneError(
-            f"{len(outcome.written):,} of {counted(due, 'topic', 'is', 'are')} known to be written, then:"
+            f"{len(outcome.written):,} of {format_count(due, 'topic', 'is', 'are')} known to be written, then:"
             f" {outcome.broken}: run the same command again to continue"
         )
     if outcome.refused:
-        listed = _listed(f"{project}: {why}" for project, why in outcome.refused.items())
-        raise EvenlaneError(f"{len(outcome.refused):,} of {counted(due, 'topic', 'is', 'are')} not written{listed}")
+        listed = _format_list(f"{project}: {why}" for project, why in outcome.refused.items())
+        raise EvenlaneError(
+            f"{len(outcome.refused):,} of {format_count(due, 'topic', 'is', 'are')} not written{listed}"
+        )
     if outcome.waiting:
         named = ", ".join(outcome.waiting[:_MOST_NAMED])
         raise EvenlaneError(f"{len(outcome.waiting):,} not accepted yet: {named}: {hint('topics list', env)} shows why")

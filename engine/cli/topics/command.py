@@ -12,7 +12,15 @@ from evenlane.engine.cli.output import new_app, print_json, print_table
 from evenlane.engine.cli.topics.apply import apply
 from evenlane.engine.cli.topics.export import export
 from evenlane.engine.cli.topics.fields import entry_line, from_flags, line, rows
-from evenlane.engine.cli.topics.session import By, IfRevision, asked, change, current_author, note, print_change
+from evenlane.engine.cli.topics.session import (
+    By,
+    IfRevision,
+    change,
+    current_author,
+    note,
+    print_change,
+    run_with_topics,
+)
 
 if TYPE_CHECKING:
     from evenlane.engine.control.topics.history import ChangeHistory
@@ -159,7 +167,7 @@ def delete(
     Example:
       evenlane topics delete acme
     """
-    status: TopicStatus = asked(
+    status: TopicStatus = run_with_topics(
         given,
         lambda topic_client: topic_client.delete(project, if_revision=if_revision, via="topics delete"),
         by=current_author(by),
@@ -176,7 +184,7 @@ def get(given: CommonOptions, project: Project, *, as_json: Json = False) -> Non
       evenlane topics get acme
       evenlane topics get acme --json
     """
-    status: TopicStatus = asked(given, lambda topic_client: topic_client.get(project))
+    status: TopicStatus = run_with_topics(given, lambda topic_client: topic_client.get(project))
     if as_json:
         print_json(status.document())
         return
@@ -193,7 +201,7 @@ def list_(given: CommonOptions, *, as_json: Json = False) -> None:
       evenlane topics list
       evenlane topics list --env sandbox --json
     """
-    statuses: list[TopicStatus] = asked(given, lambda topic_client: topic_client.all())
+    statuses: list[TopicStatus] = run_with_topics(given, lambda topic_client: topic_client.all())
     if as_json:
         print_json({"topics": [each.document() for each in statuses]})
         return
@@ -221,7 +229,7 @@ def history(
     if limit < 1:
         raise typer.BadParameter(f"--limit must be at least 1, not {limit}")
 
-    found: ChangeHistory = asked(given, lambda topic_client: topic_client.history(project))
+    found: ChangeHistory = run_with_topics(given, lambda topic_client: topic_client.history(project))
     entries = found.entries[:limit]
     if as_json:
         import msgspec

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from evenlane.engine.base.plural import counted
+from evenlane.engine.base.plural import format_count
 from evenlane.engine.cli.options import CommonOptions, common
-from evenlane.engine.cli.topics.session import asked
+from evenlane.engine.cli.topics.session import run_with_topics
 from evenlane.engine.errors import ConfigError, EvenlaneError
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def export(given: CommonOptions, *, file: _File = _STDOUT) -> None:
 
     _check(file)
 
-    found: Export = export_topics(asked(given, lambda client: client.all()))
+    found: Export = export_topics(run_with_topics(given, lambda client: client.all()))
     _print_notes(found.notes)
     if file == _STDOUT:
         print(format_export(found).decode(), end="")  # noqa: T201
@@ -54,7 +54,7 @@ def export(given: CommonOptions, *, file: _File = _STDOUT) -> None:
     if not found.topics:
         raise EvenlaneError(f"environment {given.load().settings.env!r} has no topics: {file} is left unchanged")
     _replace(file, format_export(found))
-    print(f"exported {counted(len(found.topics), 'topic')} to {file}")  # noqa: T201
+    print(f"exported {format_count(len(found.topics), 'topic')} to {file}")  # noqa: T201
 
 
 def _check(file: Path) -> None:

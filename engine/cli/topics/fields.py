@@ -93,10 +93,10 @@ def line(status: TopicStatus) -> tuple[str, ...]:
     """Return one line of the list."""
     document = status.document()
     shown: Mapping[str, Any] = document["in_force"] or _spec_of(document)
-    how = "yes" if status.accepted else f"no: {status.reason}"
-    if status.accepted and status.spec is None:
+    how = "yes" if status.is_accepted else f"no: {status.reason}"
+    if status.is_accepted and status.spec is None:
         how = "deleted, removed once its backlog is empty"
-    return (_shown_project(status.project), *(words(shown.get(field)) for field in _SHOWN), how)
+    return (_format_project(status.project), *(words(shown.get(field)) for field in _SHOWN), how)
 
 
 def _spec_of(document: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -104,7 +104,7 @@ def _spec_of(document: Mapping[str, Any]) -> Mapping[str, Any]:
     return document["wish"] if isinstance(document["wish"], dict) else {}
 
 
-def _shown_project(project: str) -> str:
+def _format_project(project: str) -> str:
     """Escape and cut a project's name, which anybody may have written in a file or in etcd."""
     return (project if project.isprintable() and project else repr(project))[:80]
 
@@ -123,7 +123,7 @@ def row_line(row: PlanRow) -> tuple[str, str, str]:
     """Return one line of a plan."""
     return (
         row.action,
-        _shown_project(row.project),
+        _format_project(row.project),
         row.problem or changes_words(row.changes, "default", arrows=row.action != "new"),
     )
 
@@ -135,12 +135,12 @@ def changes_words(changes: Mapping[str, tuple[Any, Any]], nothing: str, *, arrow
         return nothing if value is None else words(value)
 
     return ", ".join(
-        f"{_shown_name(field)} {side(before)} -> {side(after)}" if arrows else f"{_shown_name(field)} {side(after)}"
+        f"{_format_name(field)} {side(before)} -> {side(after)}" if arrows else f"{_format_name(field)} {side(after)}"
         for field, (before, after) in changes.items()
     )
 
 
-def _shown_name(field: str) -> str:
+def _format_name(field: str) -> str:
     return field if field.isprintable() and field.isascii() else json.dumps(field)
 
 

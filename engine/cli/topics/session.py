@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
-from evenlane.engine.base.plural import counted
+from evenlane.engine.base.plural import format_count
 from evenlane.engine.cli.options import CommonOptions, number
 from evenlane.engine.cli.output import print_json
 from evenlane.engine.errors import ConfigError, EvenlaneError, hint
@@ -49,7 +49,7 @@ IfRevision = Annotated[
 def current_author(by: str | None) -> str:
     """Return the named author, or this process's user on this host. Raises ConfigError."""
     if by is not None:
-        return _checked(by)
+        return _check_author(by)
     import getpass
     import os
     import socket
@@ -61,7 +61,7 @@ def current_author(by: str | None) -> str:
     return f"{user}@{socket.gethostname()}"
 
 
-def _checked(by: str) -> str:
+def _check_author(by: str) -> str:
     from evenlane.engine.control.topics.history import MOST_TEXT
 
     if not 0 < len(by) <= MOST_TEXT:
@@ -71,7 +71,7 @@ def _checked(by: str) -> str:
     return by
 
 
-def asked(given: CommonOptions, work: Callable[[TopicClient], Awaitable[T]], *, by: str | None = None) -> T:
+def run_with_topics(given: CommonOptions, work: Callable[[TopicClient], Awaitable[T]], *, by: str | None = None) -> T:
     """Run the work with a topic client. `by` is the author of changes; None if the work only reads."""
 
     async def with_topic_client(etcd: Coordination, settings: Settings, cluster_config: ClusterConfig) -> T:
@@ -79,10 +79,10 @@ def asked(given: CommonOptions, work: Callable[[TopicClient], Awaitable[T]], *, 
 
         return await work(TopicClient(etcd, settings.env, cluster_config, by))
 
-    return connected(given, with_topic_client, writes=by is not None)
+    return run_with_etcd(given, with_topic_client, writes=by is not None)
 
 
-def connected(
+def run_with_etcd(
     given: CommonOptions, work: Callable[[Coordination, Settings, ClusterConfig], Awaitable[T]], *, writes: bool = False
 ) -> T:
     """Run the work with a connection to etcd. Only with `writes` is a missing environment created."""
@@ -127,7 +127,7 @@ def change(
     named = current_author(by)
 
     async def work(topic_client: TopicClient) -> TopicStatus:
-        if await topic_client.moves_keys(project, changes, known=known):
+        if await topic_client.would_move_keys(project, changes, known=known):
             await _check_drained(given.load().settings, project)
         begins = changes.get("ordered") is True and await topic_client.is_unordered(project)
         status = await topic_client.change(project, changes, known=known, if_revision=if_revision, via=via)
@@ -135,7 +135,7 @@ def change(
             await _note_what_waits(given.load().settings, project)
         return status
 
-    print_change(given, asked(given, work, by=named), as_json=as_json)
+    print_change(given, run_with_topics(given, work, by=named), as_json=as_json)
 
 
 def print_change(given: CommonOptions, status: TopicStatus, *, as_json: bool) -> None:
@@ -150,32 +150,32 @@ def print_change(given: CommonOptions, status: TopicStatus, *, as_json: bool) ->
     if as_json:
         print_json(status.document())
     elif status.spec is None:
-        print(f"{status.project}: deleted{_what_becomes(status, env)}")  # noqa: T201
-    elif status.accepted and status.in_effect is not None:
+        print(f"{status.project}: deleted{_explain_effect(status, env)}")  # noqa: T201
+    elif status.is_accepted and status.in_effect is not None:
         topic = status.in_effect.topic
-        print(f"{status.project}: {topic.qps:g} QPS in {counted(topic.groups, 'group')}, {topic.state}, accepted")  # noqa: T201
-    if not status.accepted and (status.in_effect, status.spec, status.damage) != (None, None, None):
-        raise EvenlaneError(_why_not(status, env))
+        print(f"{status.project}: {topic.qps:g} QPS in {format_count(topic.groups, 'group')}, {topic.state}, accepted")  # noqa: T201
+    if not status.is_accepted and (status.in_effect, status.spec, status.damage) != (None, None, None):
+        raise EvenlaneError(_explain_refusal(status, env))
 
 
 def note(given: CommonOptions, status: TopicStatus) -> None:
     """Print a note on stderr about facts that a table doesn't show."""
     env = given.load().settings.env
-    if not status.accepted:
-        print(f"note: {_why_not(status, env)}", file=sys.stderr)  # noqa: T201
+    if not status.is_accepted:
+        print(f"note: {_explain_refusal(status, env)}", file=sys.stderr)  # noqa: T201
     elif status.spec is None:
-        print(f"note: {status.project} was deleted{_what_becomes(status, env)}", file=sys.stderr)  # noqa: T201
+        print(f"note: {status.project} was deleted{_explain_effect(status, env)}", file=sys.stderr)  # noqa: T201
 
 
-def _what_becomes(status: TopicStatus, env: str) -> str:
-    from evenlane.engine.control.topics.status import what_becomes
+def _explain_effect(status: TopicStatus, env: str) -> str:
+    from evenlane.engine.control.topics.status import explain_effect
 
-    if status.in_effect is None or not status.accepted:
+    if status.in_effect is None or not status.is_accepted:
         return ""
-    return f"; {what_becomes(status.project, status.in_effect, env)}"
+    return f"; {explain_effect(status.project, status.in_effect, env)}"
 
 
-def _why_not(status: TopicStatus, env: str) -> str:
+def _explain_refusal(status: TopicStatus, env: str) -> str:
     project = status.project
     if status.problem is not None:
         return f"the spec of topic {project} can't be accepted: {status.reason}"
@@ -190,19 +190,19 @@ def _why_not(status: TopicStatus, env: str) -> str:
 
 async def _check_drained(settings: Settings, project: str) -> None:
     """Raise EvenlaneError if messages wait, as an ordered topic is about to get other groups."""
-    from evenlane.engine.control.topics.status import not_drained
+    from evenlane.engine.control.topics.status import explain_not_drained
 
     if waiting := await count_waiting(settings, project):
-        raise EvenlaneError(not_drained(project, waiting))
+        raise EvenlaneError(explain_not_drained(project, waiting))
 
 
 async def _note_what_waits(settings: Settings, project: str) -> None:
     """Print a note about messages that wait from before the topic was ordered."""
     if waiting := await count_waiting(settings, project):
         print(  # noqa: T201
-            f"note: {counted(waiting, 'message')} of {project} {'waits' if waiting == 1 else 'wait'} from before it was"
-            " ordered: if its groups have changed since then, messages of one key may be in two groups, each with an"
-            " order of its own",
+            f"note: {format_count(waiting, 'message')} of {project} {'waits' if waiting == 1 else 'wait'} from before"
+            " it was ordered: if its groups have changed since then, messages of one key may be in two groups, each"
+            " with an order of its own",
             file=sys.stderr,
         )
 

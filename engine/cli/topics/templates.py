@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
-from evenlane.engine.base.plural import counted
+from evenlane.engine.base.plural import format_count
 from evenlane.engine.cli.options import CommonOptions, Json, common, number
 from evenlane.engine.cli.output import new_app, print_json, print_table
 from evenlane.engine.cli.topics.command import set_ as set_topic
 from evenlane.engine.cli.topics.fields import from_flags, words
-from evenlane.engine.cli.topics.session import connected
+from evenlane.engine.cli.topics.session import run_with_etcd
 from evenlane.engine.errors import InvalidTopic
 from evenlane.quota.topics.fields import FIELDS
 
@@ -81,12 +81,14 @@ def set_(
     named = {field: value for field, value in (("match", match), ("limit", limit)) if value is not None}
     changes = _changes(name, named, fields)
 
-    shown: TemplateStatus = _asked(given, lambda templates: templates.change(name, named, changes), writes=True)
+    shown: TemplateStatus = _run_with_templates(
+        given, lambda templates: templates.change(name, named, changes), writes=True
+    )
     if as_json:
         print_json(shown.document())
     elif shown.template is not None:
         document = shown.document()
-        most = counted(document["limit"], "topic")
+        most = format_count(document["limit"], "topic")
         print(f"{name}: {document['topic']['qps']:g} QPS for {document['match']}, at most {most}")  # noqa: T201
 
 
@@ -98,7 +100,7 @@ def get(given: CommonOptions, name: Name, *, as_json: Json = False) -> None:
     Example:
       evenlane topics template get dev
     """
-    document = _asked(given, lambda templates: templates.get(name)).document()
+    document = _run_with_templates(given, lambda templates: templates.get(name)).document()
     if as_json:
         print_json(document)
         return
@@ -114,7 +116,7 @@ def list_(given: CommonOptions, *, as_json: Json = False) -> None:
     Example:
       evenlane topics template list
     """
-    documents = [shown.document() for shown in _asked(given, lambda templates: templates.all())]
+    documents = [shown.document() for shown in _run_with_templates(given, lambda templates: templates.all())]
     if as_json:
         print_json({"templates": documents})
         return
@@ -129,7 +131,7 @@ def delete(given: CommonOptions, name: Name, *, as_json: Json = False) -> None:
     Example:
       evenlane topics template delete dev
     """
-    _asked(given, lambda templates: templates.delete(name))
+    _run_with_templates(given, lambda templates: templates.delete(name))
     if as_json:
         print_json({"name": name, "deleted": True})
     else:
@@ -147,7 +149,7 @@ def _line(document: dict[str, Any]) -> tuple[str, ...]:
 def _changes(name: str, named: Mapping[str, object], fields: dict[str, object]) -> dict[str, object]:
     """Return the topic's fields that the flags change. Raises InvalidTopic for errors found without etcd."""
     from evenlane.engine.cluster.topics.template_cache import check_name
-    from evenlane.quota.topics.template import template_merged
+    from evenlane.quota.topics.template import merge_template
     from evenlane.quota.topics.topic import TopicError
 
     check_name(name)
@@ -156,7 +158,7 @@ def _changes(name: str, named: Mapping[str, object], fields: dict[str, object]) 
     try:
         given = any(value is not None for value in fields.values())
         changes = from_flags(name, **flags, backoff=backoff) if given or not named else {}
-        template_merged(name, None, {"match": "*", **named}, {"qps": 1, **changes})
+        merge_template(name, None, {"match": "*", **named}, {"qps": 1, **changes})
     except InvalidTopic as error:
         raise InvalidTopic(f"template {str(error).removeprefix('topic ')}") from None
     except TopicError as error:
@@ -164,10 +166,12 @@ def _changes(name: str, named: Mapping[str, object], fields: dict[str, object]) 
     return changes
 
 
-def _asked(given: CommonOptions, work: Callable[[TemplateClient], Awaitable[T]], *, writes: bool = False) -> T:
+def _run_with_templates(
+    given: CommonOptions, work: Callable[[TemplateClient], Awaitable[T]], *, writes: bool = False
+) -> T:
     async def with_stored(etcd: Coordination, settings: Settings, cluster_config: ClusterConfig) -> T:
         from evenlane.engine.control.templates.client import TemplateClient
 
         return await work(TemplateClient(etcd, settings.env, cluster_config))
 
-    return connected(given, with_stored, writes=writes)
+    return run_with_etcd(given, with_stored, writes=writes)

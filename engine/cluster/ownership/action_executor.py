@@ -87,7 +87,7 @@ class ActionExecutor:
             self._timer.cancel()
         for partition, epoch in self.epochs.items():
             self._note_lost(partition, epoch)
-        self._ownership.left()
+        self._ownership.end()
         tasks = list(self._tasks)
         for task in tasks:
             task.cancel()
@@ -100,7 +100,7 @@ class ActionExecutor:
         """Epochs of this node's partitions: those that are open, being opened, or not yet released."""
         return {partition: self.keys.epoch(partition, created) for partition, created in self._member.epochs.items()}
 
-    def went_back(self, revision: int) -> None:
+    def on_rollback(self, revision: int) -> None:
         """End the session, which relies on changes that etcd has lost. The next one starts from etcd's state."""
         reason = f"etcd is at revision {revision}, and owner keys are as they were before {self.keys.seen_revision}"
         self._ownership.differs(reason)
@@ -117,7 +117,7 @@ class ActionExecutor:
                     self.keys.mark(partition, created, 0)
                 case Open(partition, created):
                     self.keys.note_owned(partition, created)
-                    self.opener.claimed(partition)
+                    self.opener.note_claim(partition)
                     self._opening[partition] = self.spawn(self._open(action), f"open {partition}")
                 case Close(partition):
                     self.spawn(self._close(action, self._stop(partition)), f"close {partition}")
@@ -128,7 +128,7 @@ class ActionExecutor:
                     self.spawn(self._drop(action, self._stop(partition)), f"drop {partition}")
                 case ConfirmGeneration(generation):
                     self.spawn(self._confirm(generation), "confirm")
-        self._host.expect(more=self._member.plan.expects_more)
+        self._host.expect(more=self._member.plan.is_expecting)
         self._arm()
 
     def spawn(self, work: Coroutine[object, object, None], name: str) -> asyncio.Task[None]:
@@ -184,14 +184,14 @@ class ActionExecutor:
             async with self._acquiring.turn(), self._concurrency:
                 created = await self.keys.claim(partition, action.plan_revision)
         except WentBack as error:
-            self.went_back(error.revision)
+            self.on_rollback(error.revision)
         except LeaseGone:
             self._on_lost(_LEASE_ENDED)
         except CoordinationError as error:
             _log.info("whether a partition was acquired is unknown", partition=partition, error=str(error))
             self.execute(self._member.unsure(partition, now_ns()))
         else:
-            self.execute(self._member.acquired(partition, created, now_ns()))
+            self.execute(self._member.on_acquired(partition, created, now_ns()))
 
     async def _open(self, action: Open) -> None:
         partition, created = action
@@ -200,7 +200,7 @@ class ActionExecutor:
         try:
             held = await self.opener.open(partition, epoch)
         except UnknownEpoch:
-            self.execute(self._member.withdrawn(partition, created))
+            self.execute(self._member.on_withdrawn(partition, created))
             return
         except Fenced as error:
             self._on_lost(str(error))
@@ -213,8 +213,8 @@ class ActionExecutor:
             took_s=round((now_ns() - began) / _SECOND, 3),
         )  # fmt: skip
         self.keys.mark(partition, created, self._lease)  # shows the previous owner that the partition is served
-        self.execute(self._member.opened(partition, created, now_ns()))
-        if not self._member.busy and not self._member.plan.expects_more:
+        self.execute(self._member.on_opened(partition, created, now_ns()))
+        if not self._member.is_busy and not self._member.plan.is_expecting:
             self._ownership.agrees()  # perhaps under a plan that was carried out earlier
 
     async def _close(self, action: Close, opening: asyncio.Task[None] | None) -> None:
@@ -223,14 +223,14 @@ class ActionExecutor:
         if opening is not None:
             await asyncio.gather(opening, return_exceptions=True)
         self._handed_over[HandoffId(partition, epoch)] = await self._host.hand_off(partition, epoch)
-        self.execute(self._member.closed(partition, created))
+        self.execute(self._member.on_closed(partition, created))
 
     async def _release(self, action: Release) -> None:
         partition, created = action
         epoch = self.keys.epoch(partition, created)
         handoff = HandoffId(partition, epoch)
         lanes = self._handed_over.get(handoff, {})
-        puts = self.publisher.record_put(handoff, lanes, self._host.owed(partition))
+        puts = self.publisher.record_put(handoff, lanes, self._host.list_owed(partition))
         try:
             revision = await self.keys.release(partition, created, puts)
         except LeaseGone:
@@ -244,7 +244,7 @@ class ActionExecutor:
             held=sum(len(lane.running) for lane in lanes.values()),
         )  # fmt: skip
         self.keys.discard(partition, created)
-        self.execute(self._member.released(partition, created, now_ns()))
+        self.execute(self._member.on_released(partition, created, now_ns()))
 
     async def _drop(self, action: Drop, opening: asyncio.Task[None] | None) -> None:
         if opening is not None:

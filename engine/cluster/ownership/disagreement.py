@@ -54,7 +54,7 @@ class OwnershipDisagreement:
         if self._waiting.pop(partition, None) is not None:
             self._show()
 
-    def left(self) -> None:
+    def end(self) -> None:
         """End the session: the node no longer waits for any owner."""
         self._waiting.clear()
         self._show()

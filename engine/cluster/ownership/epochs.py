@@ -93,7 +93,9 @@ class Epochs:
         condition = ModifiedAt(key, last.revision) if last.revision else Absent(key)
         return EpochClaim(last.base, before, condition, self._put(partition, last.base, self._lease, before))
 
-    def claimed(self, partition: int, base: int, revision: int, lease: int, before: Sequence[PastOwner] = ()) -> None:
+    def note_claim(
+        self, partition: int, base: int, revision: int, lease: int, before: Sequence[PastOwner] = ()
+    ) -> None:
         """Note that an owner key was created at this revision, by a claim under this lease with these owners `before`
         it. A rewrite of a known key changes nothing.
         """
@@ -110,7 +112,7 @@ class Epochs:
         """Make the next claim, by any node, get a higher epoch than this one."""
         self._above[partition] = epoch
 
-    def raising(self, partition: int) -> list[PutKey]:
+    def build_raise(self, partition: int) -> list[PutKey]:
         """Return the puts that raise the base, for the transaction that releases the claim whose epoch was too low.
 
         In the same transaction, so that no node takes the settle log's epoch for that of the released claim.

@@ -61,7 +61,7 @@ class HandoffPublisher:
         if not lanes and not lent:
             return []
         record = self._releasing[held] = self._record(held, lanes, lent)
-        if record.running:  # before the transaction: the watch may report the key before the answer arrives
+        if record.is_running:  # before the transaction: the watch may report the key before the answer arrives
             self._running.add(held)
             self._all_published.clear()
         return [self._put(held, record)]
@@ -70,7 +70,7 @@ class HandoffPublisher:
         return handoff_record(self._id, held.epoch, lanes, lent, self._lease)
 
     def _put(self, held: HandoffId, record: HeldRecord) -> PutKey:
-        return PutKey(handoff_key(self._env, held), encode(record), self._lease if record.running else 0)
+        return PutKey(handoff_key(self._env, held), encode(record), self._lease if record.is_running else 0)
 
     async def follow(self, held: HandoffId, lanes: Mapping[Kind, HandoffState], revision: int) -> None:
         """Publish how the handlers end, now that the partition is released.
@@ -78,10 +78,10 @@ class HandoffPublisher:
         `revision` is the key's create-revision, 0 if the release's answer was lost.
         """
         released = self._releasing.get(held)
-        if released is None or not released.running:
+        if released is None or not released.is_running:
             self._releasing.pop(held, None)
             return
-        revision = revision or await self._created_at(held)
+        revision = revision or await self._read_created_at(held)
         self._followed[held] = _Followed(lanes, released.lent, revision)
         del self._releasing[held]
         changed = asyncio.Event()
@@ -94,7 +94,7 @@ class HandoffPublisher:
         )
         task.add_done_callback(self._on_end)
 
-    async def _created_at(self, held: HandoffId) -> int:
+    async def _read_created_at(self, held: HandoffId) -> int:
         """Return the key's create-revision, 0 if there is no key."""
         while True:
             try:
@@ -116,7 +116,7 @@ class HandoffPublisher:
                 await changed.wait()
                 changed.clear()
                 record = self._record(held, lanes, released.lent)
-                if not await self._publish(held, record, revision) or not record.running:
+                if not await self._publish(held, record, revision) or not record.is_running:
                     self._followed.pop(held, None)
                     return
         finally:
@@ -142,7 +142,7 @@ class HandoffPublisher:
         """Held keys that etcd may have under this node's lease. Thread-safe."""
         return frozenset(handoff_key(self._env, held) for held in {*self._releasing, *self._followed, *self._tasks})
 
-    async def all_published(self, within_s: float) -> bool:
+    async def wait_until_published(self, within_s: float) -> bool:
         """Wait until all held handlers have ended and their ends are published, `within_s` seconds at most. Returns
         whether they have.
         """

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from evenlane.engine.base import names
 from evenlane.engine.base.aio.single_flight import SingleFlight
-from evenlane.engine.cluster.ownership.handoff import handoff_key, not_ended, parse_handoff
+from evenlane.engine.cluster.ownership.handoff import handoff_key, parse_handoff, subtract_ended
 from evenlane.engine.cluster.prefix_watch import PrefixWatch
 from evenlane.ring.coordination.ports import CoordinationError, DeleteKey, ModifiedAt
 from evenlane.ring.membership.records import HeldRecord
@@ -92,17 +92,17 @@ class HandoffReceiver:
             async for update in items:
                 if update.whole:
                     there = {parse_handoff(name) for name in update.changed}
-                    await self._missing([held for held in self._known if held not in there])
+                    await self._on_missing([held for held in self._known if held not in there])
                 for name, item in update.changed.items():
-                    self._changed(name, item)
+                    self._on_change(name, item)
                 for gone in map(parse_handoff, update.gone):
                     if gone is not None and gone in self._known:
-                        self._gone(gone)
+                        self._on_gone(gone)
                 if not self._known:
                     self._watching = None
                     return
 
-    async def _missing(self, missing: Iterable[HandoffId]) -> None:
+    async def _on_missing(self, missing: Iterable[HandoffId]) -> None:
         """Handle keys that are missing from a listing. Either their owners' handlers or leases have ended, or etcd was
         rolled back.
 
@@ -110,7 +110,7 @@ class HandoffReceiver:
         """
         for held in missing:
             if held in self._known and await self._is_still_ours(held.partition):
-                self._gone(held)
+                self._on_gone(held)
 
     async def _is_still_ours(self, partition: int) -> bool:
         while self._is_owned is not None:
@@ -120,7 +120,7 @@ class HandoffReceiver:
                 await asyncio.sleep(_PAUSE_S)
         return True
 
-    def _changed(self, name: str, item: KeyValue) -> None:
+    def _on_change(self, name: str, item: KeyValue) -> None:
         held = parse_handoff(name)
         if held is None or held not in self._known:
             return
@@ -128,17 +128,17 @@ class HandoffReceiver:
         if record is None:
             return
         before, self._known[held] = self._known[held], record
-        self._taker.held_changed(held.partition, record)
-        self._taker.held_released(held.partition, not_ended(before, record))
-        if not record.running and held not in self._ending:
+        self._taker.on_held_change(held.partition, record)
+        self._taker.on_held_release(held.partition, subtract_ended(before, record))
+        if not record.is_running and held not in self._ending:
             self._ending[held] = self._spawn(self._end(held, record, item.mod_revision), f"end {held}")
 
-    def _gone(self, held: HandoffId) -> None:
+    def _on_gone(self, held: HandoffId) -> None:
         record = self._known.get(held)
         if record is None:
             return  # the partition was lost meanwhile
         self._drop(held)
-        self._taker.held_gone(held.partition, record)
+        self._taker.on_held_gone(held.partition, record)
 
     def _drop(self, held: HandoffId) -> None:
         self._known.pop(held, None)
@@ -147,7 +147,7 @@ class HandoffReceiver:
 
     async def _end(self, held: HandoffId, record: HeldRecord, revision: int) -> None:
         """Wait until all messages of a record without running handlers are settled here, then delete its key."""
-        while not self._taker.held_durable(held.partition, record):  # noqa: ASYNC110 - the log sends no notification
+        while not self._taker.is_held_durable(held.partition, record):  # noqa: ASYNC110 - the log sends no notification
             await asyncio.sleep(_LOOK_S)
         self._known.pop(held, None)
         self._ending.pop(held, None)
@@ -164,7 +164,7 @@ class HandoffReceiver:
         record = self._records.read(HeldRecord, item.key, item.value)
         if record is None:
             return None
-        return record if item.lease or not record.running else _ended(record)
+        return record if item.lease or not record.is_running else _drop_running(record)
 
     def _spawn(self, work: Coroutine[object, object, None], name: str) -> asyncio.Task[None]:
         task = asyncio.create_task(work, name=name)
@@ -172,7 +172,7 @@ class HandoffReceiver:
         return task
 
 
-def _ended(record: HeldRecord) -> HeldRecord:
+def _drop_running(record: HeldRecord) -> HeldRecord:
     """Return the record without running handlers, so that their messages are handled again."""
     lanes = {kind: replace(lane, running=[]) for kind, lane in record.lanes.items()}
     return replace(record, lanes=lanes)

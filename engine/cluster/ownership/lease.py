@@ -129,9 +129,9 @@ class NodeLease:
             asyncio.create_task(self._report(), name="report"),
         ]
         for task in self._tasks:
-            task.add_done_callback(self._ended)
+            task.add_done_callback(self._on_end)
 
-    def _ended(self, task: asyncio.Task[None]) -> None:
+    def _on_end(self, task: asyncio.Task[None]) -> None:
         """Report a failed task as a loss of the lease: it is a defect, and the node must not hang silently."""
         if not task.cancelled() and (error := task.exception()) is not None:
             _log.error("a part of the registration has failed", part=task.get_name(), exc_info=error)
@@ -197,12 +197,12 @@ class NodeLease:
     async def _keep(self) -> None:
         pause, fenced, failing, differing = self._every, False, False, False
         while True:
-            await self._paused(pause)
+            await self._pause(pause)
             sent = now_ns()
             try:
-                difference = await self._renewed()
+                difference = await self._renew()
             except LeaseGone:
-                self._lose(self._gone())
+                self._lose(self._explain_loss())
                 return
             except CoordinationError as error:
                 if not failing:
@@ -226,7 +226,7 @@ class NodeLease:
             self._trust(sent)
             pause = max(0.0, self._every - (now_ns() - sent) / _SECOND)
 
-    async def _renewed(self) -> str:
+    async def _renew(self) -> str:
         """Renew the lease. Returns how its keys differ from the node's, empty if they don't. Raises LeaseGone."""
         served, known = self._served(), self._known()
         if await self._coordination.keep_alive(self.id) == 0:
@@ -241,7 +241,7 @@ class NodeLease:
             return f"etcd has {len(strange)} keys of this node that it doesn't know, {min(strange)} among them"
         return ""
 
-    def _gone(self) -> str:
+    def _explain_loss(self) -> str:
         if now_ns() >= self.trusted_until:
             return ""
         ago_s = (now_ns() - self.renewed_at) / _SECOND
@@ -253,7 +253,7 @@ class NodeLease:
             self._on_difference(difference)
         self._runner.notify(self._on_lost, difference or "its lease in etcd has ended")
 
-    async def _paused(self, seconds: float) -> None:
+    async def _pause(self, seconds: float) -> None:
         """Wait until it is time to renew, or `look` is called."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
@@ -266,7 +266,7 @@ class NodeLease:
         due = clock() + self._every
         while True:
             await asyncio.sleep(min(_LOOK_S, self._every))
-            if clock() < due and _same(self._record(), self._published):
+            if clock() < due and _is_same(self._record(), self._published):
                 continue
             try:
                 await self._publish()
@@ -282,6 +282,6 @@ class NodeLease:
         self._runner.notify(self._on_trust, self.trusted_until)
 
 
-def _same(now: NodeRecord, published: NodeRecord | None) -> bool:
+def _is_same(now: NodeRecord, published: NodeRecord | None) -> bool:
     """Whether the fields that others act on at once are unchanged."""
     return published is None or (now.is_fit == published.is_fit and now.troubles == published.troubles)

@@ -89,10 +89,10 @@ class Membership:
         """Allow the next owners to handle messages left running. Called after `end`, once the node has stopped."""
         await self._executor.publisher.publish_release()
 
-    def trusted(self, until: int) -> None:
+    def on_renewed(self, until: int) -> None:
         """Note that the lease was renewed, and is trusted until this time (monotonic ns)."""
         self.member.serving = self._lease.has_store
-        self._executor.execute(self.member.renewed(until, now_ns()))
+        self._executor.execute(self.member.on_renewed(until, now_ns()))
 
     # ---- state for other parts
 
@@ -113,7 +113,7 @@ class Membership:
     @property
     def is_empty(self) -> bool:
         """Whether the node owns no partition and is assigned none."""
-        return not (self.member.plan.desired or self.member.busy or self.member.owned)
+        return not (self.member.plan.desired or self.member.is_busy or self.member.owned)
 
     # ---- leaving
 
@@ -128,12 +128,12 @@ class Membership:
         with contextlib.suppress(CoordinationError):
             await self._lease.publish()
             if await self._has_successor():
-                await self._until(lambda: not self.member.plan.desired, min(deadline, clock() + plan_s))
+                await self._wait_until(lambda: not self.member.plan.desired, min(deadline, clock() + plan_s))
                 if not self.member.plan.desired:  # partitions are released in steps
-                    await self._until(lambda: self.is_empty, (clock() + deadline) / 2)
+                    await self._wait_until(lambda: self.is_empty, (clock() + deadline) / 2)
         self._executor.execute(self.member.leave(now_ns()))
-        await self._until(lambda: self.is_empty, deadline)
-        return await self._executor.publisher.all_published(deadline - clock()) and self.is_empty
+        await self._wait_until(lambda: self.is_empty, deadline)
+        return await self._executor.publisher.wait_until_published(deadline - clock()) and self.is_empty
 
     async def _has_successor(self) -> bool:
         """Whether any other node can serve this node's partitions. Raises CoordinationError."""
@@ -145,7 +145,7 @@ class Membership:
         return False
 
     @staticmethod
-    async def _until(reached: Callable[[], bool], deadline: float) -> None:
+    async def _wait_until(reached: Callable[[], bool], deadline: float) -> None:
         clock = asyncio.get_running_loop().time
         while clock() < deadline and not reached():  # noqa: ASYNC110 - many events lead there
             await asyncio.sleep(_LOOK_S)
@@ -158,16 +158,16 @@ class Membership:
             async for update in updates:
                 item = update.changed.get("")  # the prefix also matches ids that begin with ours
                 if item is not None and (record := self._records.read(PlanRecord, item.key, item.value)) is not None:
-                    self._planned(item.mod_revision, record)
+                    self._on_plan(item.mod_revision, record)
 
-    def _planned(self, revision: int, record: PlanRecord) -> None:
+    def _on_plan(self, revision: int, record: PlanRecord) -> None:
         stale = self.member.plan.stale
         if self._stale is not None:
             self._stale.cancel()
             self._stale = None
         self.member.serving = self._lease.has_store
         desired = [p for p in record.partitions if 0 <= p < self._partitions]
-        self._executor.execute(self.member.planned(revision, record.generation, desired, now_ns()))
+        self._executor.execute(self.member.on_plan(revision, record.generation, desired, now_ns()))
         if self.member.plan.stale != stale:
             # A leader writes the plan again. After an etcd rollback, however, it doesn't know how high generations
             # were.
@@ -189,28 +189,28 @@ class Membership:
                 if update.whole and self.member.knows_owners:
                     self._lease.look()  # etcd was unreachable, and may have been replaced or restored meanwhile
                 if update.gone_back:
-                    self._executor.went_back(update.revision)
+                    self._executor.on_rollback(update.revision)
                     return
-                self._owners_changed(update)
+                self._on_owners_change(update)
 
-    def _owners_changed(self, update: WatchUpdate) -> None:
+    def _on_owners_change(self, update: WatchUpdate) -> None:
         """Apply a change of owner keys. Only a key's create-revision and lease count, whatever its value says."""
         now = now_ns()
         self._keys.seen_revision = update.revision
         seen = {p: item for name, item in update.changed.items() if (p := self._partition(name)) is not None}
         others = {p: item for p, item in seen.items() if item.lease != self._lease.id}
-        self._executor.opener.claimed_elsewhere(others)
+        self._executor.opener.note_claims_elsewhere(others)
         self._keys.observe(others)
         owners = {p: Owner(item.create_revision, item.lease, item.mod_revision) for p, item in seen.items()}
         execute = self._executor.execute
         if update.whole:
-            execute(self.member.listed(update.revision, owners, now))
+            execute(self.member.on_listing(update.revision, owners, now))
             return
         for partition, owner in owners.items():
-            execute(self.member.owner_seen(partition, owner, now))
+            execute(self.member.on_owner_put(partition, owner, now))
         for gone in map(self._partition, update.gone):
             if gone is not None:
-                execute(self.member.owner_gone(gone, update.revision, now))
+                execute(self.member.on_owner_delete(gone, update.revision, now))
 
     def _partition(self, name: str) -> int | None:
         return self._records.partition(name, self._partitions)

@@ -107,14 +107,14 @@ class OwnerKeys:
         for partition, item in seen.items():
             record = self._records.read(OwnerRecord, item.key, item.value)
             base, before = (record.base, record.before) if record is not None else (0, ())
-            self._epochs.claimed(partition, base, item.create_revision, item.lease, before)
+            self._epochs.note_claim(partition, base, item.create_revision, item.lease, before)
 
     def note_owned(self, partition: int, created: int) -> None:
         """Note that the key belongs to this node."""
         claim = self._claims.get(partition)
         base, before = (claim.base, claim.before) if claim is not None else (0, ())
         self._bases[partition, created] = base
-        self._epochs.claimed(partition, base, created, self._lease, before)
+        self._epochs.note_claim(partition, base, created, self._lease, before)
 
     def discard(self, partition: int, created: int) -> None:
         """Note that the key no longer belongs to this node."""
@@ -162,7 +162,7 @@ class OwnerKeys:
         revision, 0 if the key didn't exist. Raises LeaseGone.
         """
         key, epoch = self.key(partition), self.epoch(partition, created)
-        ops: list[Op] = [*handoff, DeleteKey(key), *self._epochs.raising(partition)]
+        ops: list[Op] = [*handoff, DeleteKey(key), *self._epochs.build_raise(partition)]
         result, lease = None, self._lease
         while result is None:  # only the answer says where the handoff record is, whatever the watch reports meanwhile
             try:

@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 class HandoffSink(Protocol):
     """Callbacks of a new owner for changes of previous owners' handoff records."""
 
-    def held_changed(self, number: int, record: HeldRecord) -> None: ...
+    def on_held_change(self, number: int, record: HeldRecord) -> None: ...
 
-    def held_released(self, number: int, record: HeldRecord) -> None: ...
+    def on_held_release(self, number: int, record: HeldRecord) -> None: ...
 
-    def held_gone(self, number: int, record: HeldRecord) -> None: ...
+    def on_held_gone(self, number: int, record: HeldRecord) -> None: ...
 
-    def held_durable(self, number: int, record: HeldRecord) -> bool: ...
+    def is_held_durable(self, number: int, record: HeldRecord) -> bool: ...
 
 
 class PartitionHost(HandoffSink, Protocol):
@@ -43,7 +43,7 @@ class PartitionHost(HandoffSink, Protocol):
     def stop_partition(self, number: int) -> None:
         """Start no more handlers of the partition, effective at once."""
 
-    def owed(self, number: int) -> Mapping[str, float]:
+    def list_owed(self, number: int) -> Mapping[str, float]:
         """Return projects whose quota share other nodes may still use, and for how many s; after `stop_partition`."""
 
     async def hand_off(self, number: int, epoch: int) -> Mapping[Kind, HandoffState]:

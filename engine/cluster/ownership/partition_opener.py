@@ -50,14 +50,14 @@ class PartitionOpener:
         self._is_owned, self._concurrency, self._lease = is_owned, concurrency, lease
         self._rolled_back_owners = RolledBackOwners(ttl)
 
-    def claimed(self, partition: int) -> None:
+    def note_claim(self, partition: int) -> None:
         """Note this node's claim: an owner that etcd has lost may serve the partition for one more lease TTL."""
         self._rolled_back_owners.begin(partition, now_ns())
 
-    def claimed_elsewhere(self, partitions: Iterable[int]) -> None:
+    def note_claims_elsewhere(self, partitions: Iterable[int]) -> None:
         """Note that other nodes own these partitions."""
         for partition in partitions:
-            self._rolled_back_owners.taken(partition)
+            self._rolled_back_owners.note_taken(partition)
 
     async def open(self, partition: int, epoch: int) -> dict[HandoffId, HeldRecord]:
         """Open the partition; return the handoff records of its previous owners.
@@ -66,8 +66,8 @@ class PartitionOpener:
         that.
         """
         while True:
-            held = await self._held_of(partition)
-            known = self._rolled_back_owners.known(partition, self._keys.previous(partition))
+            held = await self._read_held(partition)
+            known = self._rolled_back_owners.list_known(partition, self._keys.previous(partition))
             try:
                 await self._host.open(partition, epoch, held.values(), known, self._lease)
                 return held
@@ -80,7 +80,7 @@ class PartitionOpener:
                     raise
                 await self._outlive(partition, PastOwner(error.epoch, error.lease))
 
-    async def _held_of(self, partition: int) -> dict[HandoffId, HeldRecord]:
+    async def _read_held(self, partition: int) -> dict[HandoffId, HeldRecord]:
         while True:
             try:
                 async with self._concurrency:
@@ -94,7 +94,7 @@ class PartitionOpener:
         node still owns it.
         """
         self._ownership.waits(partition, owner.epoch)
-        await asyncio.sleep(max(0.0, (self._rolled_back_owners.until(partition) - now_ns()) / _SECOND))
+        await asyncio.sleep(max(0.0, (self._rolled_back_owners.find_deadline(partition) - now_ns()) / _SECOND))
         while True:
             try:
                 if await self._is_owned(partition):

@@ -38,11 +38,11 @@ class RolledBackOwners:
         """Note that this node will claim the partition again: the time since its first claim still counts."""
         self._withdrawn.add(partition)
 
-    def taken(self, partition: int) -> None:
+    def note_taken(self, partition: int) -> None:
         """Note that another node has claimed the partition: only the time since this node's next claim counts."""
         self._withdrawn.discard(partition)
 
-    def until(self, partition: int) -> int:
+    def find_deadline(self, partition: int) -> int:
         """Return the time until which another owner may serve the partition."""
         return self._since[partition] + self._ttl_ns
 
@@ -50,7 +50,7 @@ class RolledBackOwners:
         """Note that this owner no longer serves the partition."""
         self._ended.setdefault(partition, set()).add(owner)
 
-    def known(self, partition: int, before: Iterable[PastOwner]) -> frozenset[PastOwner]:
+    def list_known(self, partition: int, before: Iterable[PastOwner]) -> frozenset[PastOwner]:
         """Return the owners that no longer serve the partition: those `before`, which etcd knows, and those that were
         outlived.
 

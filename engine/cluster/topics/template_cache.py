@@ -51,7 +51,7 @@ class StoredTemplate(NamedTuple):
 
 
 class TemplateCache:
-    """Cache of all templates. Doesn't access etcd before `opened`.
+    """Cache of all templates. Doesn't access etcd before `open`.
 
     `on_change()` is called after templates have changed. An invalid value is skipped with one warning. Invariant: a
     name is in `_templates` or in `_bad`, never in both.
@@ -66,13 +66,13 @@ class TemplateCache:
         self._listed = asyncio.Event()
 
     @property
-    def listed(self) -> bool:
+    def is_listed(self) -> bool:
         """Whether all templates are known."""
         return self._listed.is_set()
 
-    async def opened(self) -> None:
+    async def open(self) -> None:
         """Start following templates and wait until all are known. Raises CoordinationError if etcd doesn't answer."""
-        if self.listed:
+        if self.is_listed:
             return
         if self._following is None:
             await self._coordination.get(names.key(self._env, "settings"))  # a watch would wait silently for etcd

@@ -78,7 +78,7 @@ class TopicCache:
         """Projects whose topics etcd has lost in a rollback. They stay in effect here."""
         return self._lost.all()
 
-    def lost_topic(self, project: str) -> Topic | None:
+    def find_lost(self, project: str) -> Topic | None:
         """Return the project's topic if etcd has lost it."""
         return self._topics[project].topic if project in self._lost else None
 

@@ -48,11 +48,11 @@ class _Project:
 
     def follow(self, accepted: Accepted, now: int) -> None:
         self.accepted = accepted
-        groups = _leaving(accepted)
+        groups = _list_leaving(accepted)
         self.since = {group: self.since.get(group, now) for group in groups}
         self.times = {group: self.times.get(group, 0) for group in groups}
 
-    def found(self, looked: Collection[int], full: Collection[int] | None, *, deep: bool) -> bool:
+    def note_answer(self, looked: Collection[int], full: Collection[int] | None, *, deep: bool) -> bool:
         """Note an answer; return whether a deep question is worthwhile. `full` is None if an answer is missing."""
         for group in looked:
             empty = deep and full is not None and group not in full
@@ -61,7 +61,7 @@ class _Project:
             return False  # a deleted topic is collected as a whole
         return any(group not in full and self.times[group] < _TIMES for group in looked)
 
-    def going(self) -> tuple[int, ...]:
+    def list_empty(self) -> tuple[int, ...]:
         return tuple(sorted(group for group, times in self.times.items() if times >= _TIMES))
 
 
@@ -72,9 +72,9 @@ class GroupCandidates:
         self._known, self._every, self._longest = known, every, longest
         self._projects: dict[str, _Project] = {}
 
-    def changed(self, project: str, accepted: Accepted | None, now: int) -> None:
+    def on_change(self, project: str, accepted: Accepted | None, now: int) -> None:
         """Note a change of the accepted topic; None if it was deleted."""
-        if accepted is None or not _leaving(accepted):
+        if accepted is None or not _list_leaving(accepted):
             self._projects.pop(project, None)
             return
         each = self._projects.get(project)
@@ -96,7 +96,7 @@ class GroupCandidates:
         return min((each.at for each in self._projects.values()), default=None)
 
     def questions(self, now: int, *, deep: bool) -> tuple[GroupQuestion, ...]:
-        """Return the questions that are due, longest overdue first. Each ends with `answered`."""
+        """Return the questions that are due, longest overdue first. Each ends with `on_answer`."""
         ready = [name for name, each in self._projects.items() if each.at <= now and each.deep == deep]
         chosen: list[GroupQuestion] = []
         room = _MOST_GROUPS
@@ -109,7 +109,7 @@ class GroupCandidates:
             chosen.append(GroupQuestion(name, groups))
         return tuple(chosen)
 
-    def answered(
+    def on_answer(
         self, question: GroupQuestion, full: Collection[int] | None, now: int, *, deep: bool
     ) -> EmptyGroup | None:
         """Note the answer to a question; return the groups that can be collected, if any.
@@ -119,15 +119,15 @@ class GroupCandidates:
         project = self._projects.get(question.project)
         if project is None:
             return None
-        project.deep = project.found(project.since.keys() & set(question.groups), full, deep=deep)
-        going = project.going()
+        project.deep = project.note_answer(project.since.keys() & set(question.groups), full, deep=deep)
+        going = project.list_empty()
         if not (project.deep or going):
             project.pause = min(2 * project.pause, self._longest)
         project.at = now + (self._every if project.deep or going else project.pause)
         return EmptyGroup(question.project, going, project.accepted.number) if going else None
 
 
-def _leaving(accepted: Accepted) -> tuple[int, ...]:
+def _list_leaving(accepted: Accepted) -> tuple[int, ...]:
     """Return the groups that take no puts and are collected once empty."""
     active = range(accepted.active) if accepted.deleted else ()
     return (*active, *accepted.draining)

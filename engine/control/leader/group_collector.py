@@ -69,17 +69,17 @@ class GroupCollector:
         self._number = 0
         self._replies: dict[str, GroupReply] = {}
         self._reply_arrived = asyncio.Event()
-        topic_cache.on_change.append(self._changed)
+        topic_cache.on_change.append(self._on_change)
 
-    def _changed(self, project: str, accepted: Accepted | None) -> None:
-        self._candidates.changed(project, accepted, now_ns())
+    def _on_change(self, project: str, accepted: Accepted | None) -> None:
+        self._candidates.on_change(project, accepted, now_ns())
         self._wake.set()
 
     async def serve(self, _fence: CreatedAt) -> None:
         """Collect groups without end. Writes carry the topic controller's own fence. Raises CoordinationError."""
         self._candidates.begin()
         while True:
-            await self._until_due()
+            await self._wait_until_due()
             connection = self._connect()
             try:
                 await self._ask_on(connection)
@@ -89,7 +89,7 @@ class GroupCollector:
             finally:
                 await connection.close()
 
-    async def _until_due(self) -> None:
+    async def _wait_until_due(self) -> None:
         while (due := self._candidates.due()) is None or due > now_ns():
             self._wake.clear()
             try:
@@ -104,7 +104,7 @@ class GroupCollector:
         inbox = f"{INBOX}{token_hex(11)}"
         connection.listen(inbox, self._on_reply)
         while True:
-            await self._until_due()
+            await self._wait_until_due()
             for deep in (False, True):
                 if questions := self._candidates.questions(now_ns(), deep=deep):
                     await self._round(connection, inbox, questions, deep=deep)
@@ -112,16 +112,16 @@ class GroupCollector:
     async def _round(
         self, connection: RequestBus, inbox: str, questions: tuple[GroupQuestion, ...], *, deep: bool
     ) -> None:
-        full = await self._asked(connection, inbox, questions, deep=deep)
+        full = await self._ask_owners(connection, inbox, questions, deep=deep)
         for each in questions:
             held = None if full is None else full.get(each.project, set())
-            empty = self._candidates.answered(each, held, now_ns(), deep=deep)
+            empty = self._candidates.on_answer(each, held, now_ns(), deep=deep)
             if empty is not None and await self._remove_groups(*empty):
                 _log.info("groups are empty and taken away", project=empty.project, groups=len(empty.groups))
 
     # ---- one question
 
-    async def _asked(
+    async def _ask_owners(
         self, connection: RequestBus, inbox: str, questions: tuple[GroupQuestion, ...], *, deep: bool
     ) -> dict[str, set[int]] | None:
         """Ask all owners; return non-empty groups by project, None if the answer for any partition is missing."""
@@ -133,7 +133,7 @@ class GroupCollector:
         connection.send(subject(self._env), msgspec.json.encode(GroupRequest(self._number, inbox, questions, deep)))
         try:
             async with asyncio.timeout(self._answer_s):
-                while not self._complete(owners):
+                while not self._is_complete(owners):
                     self._reply_arrived.clear()
                     await self._reply_arrived.wait()
         except TimeoutError:
@@ -144,7 +144,7 @@ class GroupCollector:
                 full.setdefault(project, set()).update(groups)
         return full
 
-    def _complete(self, owners: dict[int, tuple[str, int]]) -> bool:
+    def _is_complete(self, owners: dict[int, tuple[str, int]]) -> bool:
         """Whether the owner of each partition has examined it, under the epoch under which it owns the partition."""
         return all(
             (reply := self._replies.get(node)) is not None and reply.epochs.get(partition) == epoch

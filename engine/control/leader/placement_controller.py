@@ -74,7 +74,7 @@ class PlacementController:
         self._sent: dict[str, bytes | None] = {}  # value last written under each plan key
         self._sent_at: dict[str, int] = {}  # revision of that write
         self._changed: set[str] = set()  # plans that others have changed; logged once they are rewritten
-        topic_cache.on_change.append(self._topic_changed)
+        topic_cache.on_change.append(self._on_topic_change)
 
     async def serve(self, fence: CreatedAt) -> None:
         """Return when another process leads. Raises CoordinationError."""
@@ -104,14 +104,14 @@ class PlacementController:
                 found = {name: self._read_node(item) for name, item in update.changed.items()}
                 gone = {*update.gone, *(name for name, item in update.changed.items() if not item.lease)}
                 if update.whole:
-                    self._leader.only(update.changed.keys() - gone, now)
+                    self._leader.keep_only(update.changed.keys() - gone, now)
                 for name, record in found.items():
                     if record is not None:
                         self._leader.node(name, record, now)
                     elif name not in gone:
-                        self._leader.node_spoilt(name, now)
+                        self._leader.on_node_spoilt(name, now)
                 for name in sorted(gone):
-                    self._leader.node_gone(name, now)
+                    self._leader.on_node_gone(name, now)
                 self._wake.set()
 
     def _read_node(self, item: KeyValue) -> NodeRecord | None:
@@ -147,7 +147,7 @@ class PlacementController:
         good = {name: record for name, record in read.items() if record is not None}
         self._leader.begin(generation, good, owners, now_ns())
         for name in read.keys() - good.keys():
-            self._leader.plan_seen(name, PlanRecord(generation=0, partitions=[]), now_ns())
+            self._leader.on_plan(name, PlanRecord(generation=0, partitions=[]), now_ns())
 
     async def _generation(self) -> int:
         key = names.key(self._env, "generation")
@@ -168,7 +168,7 @@ class PlacementController:
         newer = record is not None and record.generation > self._leader.generation
         if revision <= self._sent_at.get(name, 0) and not newer:
             return  # overwritten by now; but a node that has seen a newer generation ignores ours
-        if self._leader.plan_seen(name, record or PlanRecord(generation=0, partitions=[]), now_ns()):
+        if self._leader.on_plan(name, record or PlanRecord(generation=0, partitions=[]), now_ns()):
             self._changed.add(name)
         self._wake.set()
 
@@ -182,15 +182,15 @@ class PlacementController:
             item = update.changed.get(name)
             at, raw = (update.revision, None) if item is None else (item.mod_revision, item.value)
             if at <= written_at and raw != self._sent.get(name):
-                self._leader.plan_seen(name, None, now_ns())
+                self._leader.on_plan(name, None, now_ns())
                 self._wake.set()
 
     def _read_plan(self, name: str, raw: bytes) -> PlanRecord | None:
         return self._records.read(PlanRecord, names.key(self._env, "plan", name), raw)
 
-    def _topic_changed(self, _project: str, _accepted: Accepted | None) -> None:
+    def _on_topic_change(self, _project: str, _accepted: Accepted | None) -> None:
         self._changes += 1
-        self._leader.load_changed(now_ns())
+        self._leader.on_load_change(now_ns())
         self._wake.set()
 
     # ---- plan
@@ -203,7 +203,7 @@ class PlacementController:
                 await self._pause(due)
                 continue
             nodes, present = self._leader.placement_input()
-            placement = await self._placed(nodes, present)
+            placement = await self._place(nodes, present)
             draft = self._leader.draft(placement)
             if draft is not None and not await self._write(draft, fence):
                 return
@@ -216,7 +216,7 @@ class PlacementController:
         except TimeoutError:
             pass
 
-    async def _placed(self, nodes: list[str], present: dict[int, str]) -> list[str | None]:
+    async def _place(self, nodes: list[str], present: dict[int, str]) -> list[str | None]:
         topics, changes = self._topic_cache.all(), self._changes
 
         def compute() -> tuple[list[float], list[str | None]]:
@@ -247,14 +247,14 @@ class PlacementController:
                 if not result.succeeded:
                     return False
         except CoordinationError:
-            self._leader.not_written(now_ns())
+            self._leader.on_not_written(now_ns())
             raise
         for name in draft.plans:
             self._sent_at[name] = result.revision
         for name in draft.gone:
             self._sent.pop(name, None)
             self._sent_at.pop(name, None)
-        self._leader.written(now_ns())
+        self._leader.on_written(now_ns())
         _log.info(
             "planned", generation=draft.generation, epoch=fence.revision, nodes=len(self._leader.fit),
             changed=len(draft.plans), gone=len(draft.gone),

@@ -76,7 +76,7 @@ class QuotaLender:
         if self._rounds_of != self._epoch:
             self._rounds, self._rounds_of = LendingRounds(int(self._seconds * _SECOND)), self._epoch
         self._nodes, self._answered = {}, set()
-        connection = self._connection = await self._opened()
+        connection = self._connection = await self._open_bus()
         try:
             connection.listen(to_leader(self._env), self._on_message)
             while True:
@@ -86,7 +86,7 @@ class QuotaLender:
             self._epoch = 0
             await connection.close()
 
-    async def _opened(self) -> RequestBus:
+    async def _open_bus(self) -> RequestBus:
         """Open a connection, retrying: an unreachable NATS must not end the leader's other duties."""
         while True:
             connection = self._connect()
@@ -117,10 +117,10 @@ class QuotaLender:
         self._newly_short.clear()
 
     async def _round(self) -> None:
-        projects = self._due()
+        projects = self._list_due()
         number = self._rounds.begin()
         self._send(to_all(self._env), ShareRequest(self._epoch, number, projects))
-        known = self._known()
+        known = self._list_known()
         await self._answers(lambda: known)
         loans = self._rounds.loans()
         for node, parts in loans.items():
@@ -128,9 +128,9 @@ class QuotaLender:
         await self._answers(lambda: {*loans})
         for node, (given, freed) in self._rounds.grants(now_ns()).items():
             self._send(to_node(self._env, node), BorrowGrant(node, self._epoch, number, self._seconds, given, freed))
-        self._short.update(dict.fromkeys(self._rounds.lasting(now_ns()) - self._short.keys()))
+        self._short.update(dict.fromkeys(self._rounds.list_lasting(now_ns()) - self._short.keys()))
 
-    def _due(self) -> list[str]:
+    def _list_due(self) -> list[str]:
         """Take the topics of this round out of `_short`. A topic leaves the rounds if no node reports it again and no
         loan of it remains.
         """
@@ -142,7 +142,7 @@ class QuotaLender:
         self._last = {*due}
         return due
 
-    def _known(self) -> set[str]:
+    def _list_known(self) -> set[str]:
         """Return the nodes whose answers to wait for. Before the first round the nodes are unknown."""
         known = {node for node, last in self._nodes.items() if self._rounds.number - last <= _SILENT}
         return known or {_SOMEBODY}
@@ -173,9 +173,9 @@ class QuotaLender:
             return
         if isinstance(word, ShareReport):
             self._nodes[word.node] = word.number
-            self._rounds.reported(word.node, word.number, word.states)
+            self._rounds.on_report(word.node, word.number, word.states)
         elif isinstance(word, ShareConfirmation):
-            self._rounds.confirmed(word.node, word.number, word.standings)
+            self._rounds.on_confirmation(word.node, word.number, word.standings)
         self._answered.add(word.node)
         self._change.set()
 

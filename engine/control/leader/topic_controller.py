@@ -153,7 +153,7 @@ class TopicController:
 
     async def _publish(self, batch: Batch, writer: AcceptedWriter) -> bool:
         """Publish a batch. Returns False if another process leads or has written there; part of it may be written."""
-        unaccepted = self._reconciler.unaccepted(batch.specs)
+        unaccepted = self._reconciler.find_unaccepted(batch.specs)
         numbers = await next_numbers(self._coordination, self._env, unaccepted)
         changes = self._reconciler.changes(batch.specs, numbers)
         if not await writer.publish(changes):

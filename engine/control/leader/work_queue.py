@@ -57,7 +57,7 @@ class WorkQueue:
 
     async def wait(self) -> bool:
         """Wait for something to take. Returns False when a watch has ended."""
-        while not (self._specs.ended or self._accepted.ended):
+        while not (self._specs.has_ended or self._accepted.has_ended):
             if self._specs.updates or self._accepted.updates or self._asked:
                 return True
             self._arrived.clear()
@@ -83,7 +83,7 @@ class _Latest:
         self._reading = asyncio.create_task(self._read(), name=name)
 
     @property
-    def ended(self) -> bool:
+    def has_ended(self) -> bool:
         """Whether the watch has ended. Raises the watch's exception."""
         if self._reading.done():
             self._reading.result()

@@ -10,7 +10,7 @@ from evenlane.engine.cluster.topics.template_cache import check_name, key
 from evenlane.engine.control.templates.counter import CreatedTopicCounter
 from evenlane.engine.control.topics.spec_writer import SpecWriter
 from evenlane.engine.errors import EvenlaneError, InvalidName, InvalidTopic, hint
-from evenlane.quota.topics.template import parse_template, template_merged
+from evenlane.quota.topics.template import merge_template, parse_template
 from evenlane.quota.topics.topic import TopicError, parse_spec
 from evenlane.ring.coordination.ports import Absent, ModifiedAt, PutKey
 
@@ -58,7 +58,7 @@ class TemplateClient:
         for _ in range(_TRIES):
             found = await self._coordination.get(place)
             try:
-                raw = template_merged(name, None if found is None else found.value, fields, topic)
+                raw = merge_template(name, None if found is None else found.value, fields, topic)
                 problem = self._unfit(parse_template(name, raw))
             except TopicError as error:
                 raise InvalidTopic(f"template {name}: {error}") from None
@@ -74,30 +74,30 @@ class TemplateClient:
         found = await self._coordination.get(key(self._env, check_name(name)))
         if found is None:
             raise self._none(name)
-        return await self._shown(name, found)
+        return await self._build_status(name, found)
 
     async def all(self) -> list[TemplateStatus]:
         """Return all templates by name."""
         prefix = key(self._env, "")
         items = (await self._coordination.list(prefix)).items
-        return [await self._shown(item.key.removeprefix(prefix), item) for item in items]
+        return [await self._build_status(item.key.removeprefix(prefix), item) for item in items]
 
     async def delete(self, name: str) -> None:
         """Delete a template. Topics created from it stay. Raises EvenlaneError if it doesn't exist."""
         if not await self._coordination.delete(key(self._env, check_name(name))):
             raise self._none(name)
 
-    async def _shown(self, name: str, found: KeyValue) -> TemplateStatus:
+    async def _build_status(self, name: str, found: KeyValue) -> TemplateStatus:
         try:
             template = parse_template(check_name(name), found.value)
         except (TopicError, InvalidName) as error:
             return TemplateStatus(name, None, 0, str(error))
-        return TemplateStatus(name, template, await self._counter.counted(name), self._unfit(template))
+        return TemplateStatus(name, template, await self._counter.recount(name), self._unfit(template))
 
     def _unfit(self, template: Template) -> str | None:
         """Return why this cluster can't carry out the template's topics, None if it can."""
         try:
-            SpecWriter(self._coordination, self._env, self._cluster_config).completed("?", template.topic, None)
+            SpecWriter(self._coordination, self._env, self._cluster_config).complete_spec("?", template.topic, None)
         except InvalidTopic as error:
             return str(error).removeprefix("topic ?: ")
         return None

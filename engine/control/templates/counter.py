@@ -34,7 +34,7 @@ class _Record(msgspec.Struct, frozen=True):
     made: Annotated[int, msgspec.Meta(ge=0)]
 
 
-def created_by(name: str) -> str:
+def format_author(name: str) -> str:
     """Return the author name of specs that a template has written."""
     return f"template {name}"
 
@@ -45,25 +45,25 @@ class CreatedTopicCounter:
     def __init__(self, coordination: Coordination, env: str) -> None:
         self._coordination, self._env = coordination, env
 
-    async def made(self, name: str, limit: int) -> CreatedTopics:
+    async def read_count(self, name: str, limit: int) -> CreatedTopics:
         """Return the counter's value; recounted, and thus exact, if it has reached the limit."""
         read = await self._coordination.get(self.key(name))
         count = _count(read)
         if count is None or count >= limit:
-            count = await self.counted(name)
+            count = await self.recount(name)
         return CreatedTopics(count, read)
 
-    async def counted(self, name: str) -> int:
+    async def recount(self, name: str) -> int:
         """Count the specs whose last author is the template."""
-        authors, specs = await asyncio.gather(self._listed("authors"), self._listed("topics"))
+        authors, specs = await asyncio.gather(self._list("authors"), self._list("topics"))
         authors_by_spec = (author_of(authors.get(project), spec.mod_revision) for project, spec in specs.items())
-        return sum(author is not None and author.by == created_by(name) for author in authors_by_spec)
+        return sum(author is not None and author.by == format_author(name) for author in authors_by_spec)
 
-    async def _listed(self, kind: str) -> dict[str, KeyValue]:
+    async def _list(self, kind: str) -> dict[str, KeyValue]:
         prefix = names.key(self._env, kind, "")
         return {item.key.removeprefix(prefix): item for item in (await self._coordination.list(prefix)).items}
 
-    def raised(self, name: str, made: CreatedTopics) -> tuple[Compare, PutKey]:
+    def build_raise(self, name: str, made: CreatedTopics) -> tuple[Compare, PutKey]:
         """Return the condition and the put that raise the counter by one topic."""
         key = self.key(name)
         compare = Absent(key) if made.read is None else ModifiedAt(key, made.read.mod_revision)

@@ -12,7 +12,7 @@ import structlog
 from evenlane.engine.base import names
 from evenlane.engine.base.clock import now_ns
 from evenlane.engine.cluster.topics.template_cache import TemplateCache, key
-from evenlane.engine.control.templates.counter import CreatedTopicCounter, created_by
+from evenlane.engine.control.templates.counter import CreatedTopicCounter, format_author
 from evenlane.engine.control.topics import wait
 from evenlane.engine.control.topics.spec_writer import SpecChange, SpecWriter
 from evenlane.engine.core.message.error_text import refusal
@@ -74,7 +74,7 @@ class TopicProvisioner:
 
     def is_hopeless(self, project: str) -> bool:
         """Whether the known templates rule out a topic for this project. Doesn't access etcd."""
-        return self._template_cache.listed and self._template_cache.best(project) is None
+        return self._template_cache.is_listed and self._template_cache.best(project) is None
 
     async def make(self, project: str) -> bool:
         """Create the project's topic, unless it has one, and wait until it is accepted. Returns False if no template
@@ -83,13 +83,13 @@ class TopicProvisioner:
         Raises InvalidName, CoordinationError; UnknownProject if the template has reached its limit.
         """
         names.check_project(project)
-        await self._template_cache.opened()
+        await self._template_cache.open()
         async with self._one:
             for _ in range(self._tuning.tries):
                 found = self._template_cache.best(project)
                 if found is None or self._is_unfit(project, found):
                     return False
-                revision = await self._made(project, found)
+                revision = await self._write_spec(project, found)
                 if revision is not None:
                     break
                 await asyncio.sleep(uniform(0, _PAUSE_S))  # noqa: S311 - jitter, so that competing processes diverge
@@ -101,7 +101,7 @@ class TopicProvisioner:
             )
         return True
 
-    async def _made(self, project: str, found: StoredTemplate) -> int | None:
+    async def _write_spec(self, project: str, found: StoredTemplate) -> int | None:
         """Write the spec. Returns its revision, 0 if it need not be waited for, None after a conflict."""
         template = found.template
         self._check_room(project, found)
@@ -113,14 +113,14 @@ class TopicProvisioner:
             return 0
         if spec is not None:
             return spec.mod_revision
-        made = await self._counter.made(template.name, template.limit)
+        made = await self._counter.read_count(template.name, template.limit)
         if made.topics >= template.limit:
             self._full[template.name] = found.revision, now_ns() + int(self._tuning.full_s * _SECOND)
-            raise self._refused(project, template)
-        same, raised = self._counter.raised(template.name, made)
+            raise self._explain_refusal(project, template)
+        same, raised = self._counter.build_raise(template.name, made)
         unchanged = ModifiedAt(key(self._env, template.name), found.revision)
         free = Absent(names.key(self._env, "accepted", project))
-        writing = SpecWriter(self._coordination, self._env, self._cluster_config, created_by(template.name))
+        writing = SpecWriter(self._coordination, self._env, self._cluster_config, format_author(template.name))
         intended = SpecChange(project, template.topic, None, None)
         done = await writing.write([intended], self._via, only_if=[unchanged, free, same], also=[raised])
         if done is None:
@@ -132,9 +132,9 @@ class TopicProvisioner:
         """Raise UnknownProject while the template is known to be full."""
         revision, until = self._full.get(found.template.name, (0, 0))
         if revision == found.revision and now_ns() < until:
-            raise self._refused(project, found.template)
+            raise self._explain_refusal(project, found.template)
 
-    def _refused(self, project: str, template: Template) -> UnknownProject:
+    def _explain_refusal(self, project: str, template: Template) -> UnknownProject:
         return UnknownProject(
             f"project {project!r} has no topic in environment {self._env!r}, and template {template.name!r} creates"
             f" none for it, as it has reached its limit of {template.limit:,} topics:"
@@ -145,7 +145,7 @@ class TopicProvisioner:
         """Whether this cluster can't carry out the template; logged once per revision."""
         template = found.template
         try:
-            SpecWriter(self._coordination, self._env, self._cluster_config).completed(project, template.topic, None)
+            SpecWriter(self._coordination, self._env, self._cluster_config).complete_spec(project, template.topic, None)
         except InvalidTopic as error:
             if self._unfit.get(template.name) != found.revision:
                 self._unfit[template.name] = found.revision

@@ -48,14 +48,14 @@ class AcceptedView:
             self.unreadable[project] = str(error)
             self.damaged[project] = None
 
-    def compared(self, part: Iterable[Op]) -> Iterator[Compare]:
+    def build_compares(self, part: Iterable[Op]) -> Iterator[Compare]:
         """Yield the conditions under which nobody else has written the keys of these operations."""
         for op in part:
             if op.key.startswith(self._prefix):
                 revision = self._revisions.get(op.key)
                 yield Absent(op.key) if revision is None else ModifiedAt(op.key, revision)
 
-    def written(self, part: Iterable[Op], revision: int) -> None:
+    def note_written(self, part: Iterable[Op], revision: int) -> None:
         for op in part:
             if not op.key.startswith(self._prefix):
                 continue

@@ -85,9 +85,9 @@ class AcceptedWriter:
 
     async def _write(self, part: Sequence[Op]) -> bool:
         """Write in one transaction. Returns False, with nothing written, if the fence or a revision differs."""
-        done = await self._coordination.txn([self._fence, *self._view.compared(part)], part)
+        done = await self._coordination.txn([self._fence, *self._view.build_compares(part)], part)
         if done.succeeded:
-            self._view.written(part, done.revision)
+            self._view.note_written(part, done.revision)
         return done.succeeded
 
     async def _authors(self, changes: Sequence[TopicChange]) -> dict[str, ChangeAuthor]:

@@ -9,7 +9,7 @@ from evenlane.engine.base import names
 from evenlane.engine.control.topics import wait
 from evenlane.engine.control.topics.plan import DUE, plan_changes
 from evenlane.engine.control.topics.spec_writer import AT_ONCE, SpecChange, SpecWriter
-from evenlane.engine.control.topics.status import not_drained
+from evenlane.engine.control.topics.status import explain_not_drained
 from evenlane.engine.errors import EvenlaneError, InvalidTopic, Unreachable
 from evenlane.ring.coordination.ports import CoordinationError
 
@@ -70,8 +70,10 @@ class ApplyPlan:
         """Return the plan's rows. An ordered topic that would move keys to other groups is held while messages wait.
         Raises CoordinationError.
         """
-        specs, accepted = await asyncio.gather(self._under("topics"), self._under("accepted"))
-        return [await self._drained(row) for row in plan_changes(described, specs, accepted, self._cluster_config)]
+        specs, accepted = await asyncio.gather(self._list_under("topics"), self._list_under("accepted"))
+        return [
+            await self._hold_undrained(row) for row in plan_changes(described, specs, accepted, self._cluster_config)
+        ]
 
     async def carry_out(
         self, rows: Iterable[PlanRow], on_progress: Callable[[int, int], None] = lambda _written, _waiting: None
@@ -120,10 +122,10 @@ class ApplyPlan:
                 self._written |= revisions
                 self._pending |= {} if written.in_effect else revisions
                 return
-            part = [still for each in part if (still := await self._again(each)) is not None]
+            part = [still for each in part if (still := await self._rebuild(each)) is not None]
         self._refused |= {each.project: "others keep changing it at the same time" for each in part}
 
-    async def _again(self, each: SpecChange) -> SpecChange | None:
+    async def _rebuild(self, each: SpecChange) -> SpecChange | None:
         """Update the change after a conflict. Returns None if it may not be written any more."""
         spec, accepted = await asyncio.gather(self._get("topics", each.project), self._get("accepted", each.project))
         planned, now = (0 if found is None else found.mod_revision for found in (each.spec, spec))
@@ -135,7 +137,7 @@ class ApplyPlan:
             return None
         still = each._replace(accepted=accepted)
         try:
-            problem = await self._held(each.project) if self._writing.moves_keys(still) else None
+            problem = await self._explain_held(each.project) if self._writing.would_move_keys(still) else None
         except InvalidTopic as error:
             problem = str(error)
         if problem is not None:
@@ -143,17 +145,17 @@ class ApplyPlan:
             return None
         return still
 
-    async def _drained(self, row: PlanRow) -> PlanRow:
-        problem = await self._held(row.project) if row.moves_keys else None
+    async def _hold_undrained(self, row: PlanRow) -> PlanRow:
+        problem = await self._explain_held(row.project) if row.moves_keys else None
         return row if problem is None else row._replace(action="held", problem=problem)
 
-    async def _held(self, project: str) -> str | None:
+    async def _explain_held(self, project: str) -> str | None:
         """Return why this ordered topic may not get other groups now, None if it may."""
         try:
             waiting = await self._count(project)
         except EvenlaneError as why:
             return f"topic {project} is ordered and gets other groups only when its backlog is known to be empty: {why}"
-        return not_drained(project, waiting) if waiting else None
+        return explain_not_drained(project, waiting) if waiting else None
 
     async def _count(self, project: str) -> int:
         if self._silent is not None:
@@ -167,7 +169,7 @@ class ApplyPlan:
     async def _get(self, kind: str, project: str) -> KeyValue | None:
         return await self._coordination.get(names.key(self._env, kind, project))
 
-    async def _under(self, kind: str) -> dict[str, KeyValue]:
+    async def _list_under(self, kind: str) -> dict[str, KeyValue]:
         prefix = names.key(self._env, kind, "")
         return {item.key.removeprefix(prefix): item for item in (await self._coordination.list(prefix)).items}
 

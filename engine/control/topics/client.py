@@ -14,7 +14,7 @@ from evenlane.engine.cluster.cluster_config import ClusterConfig, agree_cluster_
 from evenlane.engine.control.topics import wait
 from evenlane.engine.control.topics.history import ChangeHistory, author_of, read_history
 from evenlane.engine.control.topics.spec_writer import SpecChange, SpecWriter
-from evenlane.engine.control.topics.status import TopicStatus, checked, decoded, read_status, what_becomes
+from evenlane.engine.control.topics.status import TopicStatus, explain_effect, make_checked, read_status, try_decode
 from evenlane.engine.errors import EvenlaneError, InvalidTopic, UnknownProject, hint
 from evenlane.quota.topics.strict_json import write_object
 from evenlane.quota.topics.topic import TopicSpec, complete, merge
@@ -74,7 +74,7 @@ class TopicClient:
 
     async def all(self) -> list[TopicStatus]:
         """Return all topics' status by name."""
-        specs, accepted = await asyncio.gather(self._under("topics"), self._under("accepted"))
+        specs, accepted = await asyncio.gather(self._list_under("topics"), self._list_under("accepted"))
         return [
             read_status(project, specs.get(project), accepted.get(project), self._cluster_config)
             for project in sorted({*specs, *accepted})
@@ -104,9 +104,9 @@ class TopicClient:
         Raises EvenlaneError if the spec isn't at `if_revision` (0: there is none).
         """
         names.check_project(project)
-        return await self._carried_out(
+        return await self._carry_out(
             project,
-            lambda spec, accepted: self._changed(project, changes, spec, accepted, known=known),
+            lambda spec, accepted: self._change(project, changes, spec, accepted, known=known),
             if_revision,
             via,
         )
@@ -119,28 +119,28 @@ class TopicClient:
 
         def none(spec: KeyValue | None, accepted: KeyValue | None) -> _Made:
             if spec is None:
-                raise self._unknown(project) if accepted is None else self._gone_already(project, accepted)
+                raise self._unknown(project) if accepted is None else self._explain_gone(project, accepted)
             return _Made(None)
 
-        return await self._carried_out(project, none, if_revision, via)
+        return await self._carry_out(project, none, if_revision, via)
 
     async def is_unordered(self, project: str) -> bool:
         """Whether the project has a topic in effect that isn't ordered."""
-        before = decoded((await self._read(project))[1])
+        before = try_decode((await self._read(project))[1])
         return before is not None and not before.topic.ordered
 
-    async def moves_keys(self, project: str, changes: Mapping[str, object], *, known: bool = False) -> bool:
+    async def would_move_keys(self, project: str, changes: Mapping[str, object], *, known: bool = False) -> bool:
         """Whether this change of an ordered topic sends keys to groups other than those where their messages may wait.
         This happens only on return from draining (docs/explanation/delivery-guarantees.md).
         """
         spec, accepted = await self._read(project)
-        before = decoded(accepted)
+        before = try_decode(accepted)
         if before is None or not before.topic.ordered:
             return False
-        raw = self._changed(project, changes, spec, accepted, known=known).raw
-        return self._writing.moves_keys(SpecChange(project, raw, spec, accepted))
+        raw = self._change(project, changes, spec, accepted, known=known).raw
+        return self._writing.would_move_keys(SpecChange(project, raw, spec, accepted))
 
-    async def _carried_out(
+    async def _carry_out(
         self,
         project: str,
         make: Callable[[KeyValue | None, KeyValue | None], _Made],
@@ -151,7 +151,7 @@ class TopicClient:
         for _ in range(_TRIES):
             spec, accepted = await self._read(project)
             if if_revision not in (None, _revision(spec)):
-                raise await self._other_revision(project, spec, if_revision)
+                raise await self._explain_revision(project, spec, if_revision)
             raw, replaces = make(spec, accepted)
             written = await self._writing.write([SpecChange(project, raw, spec, accepted)], via)
             if written is not None:
@@ -163,7 +163,7 @@ class TopicClient:
                 )
         raise EvenlaneError(f"topic {project}: others keep changing it at the same time: try again")
 
-    def _changed(
+    def _change(
         self,
         project: str,
         changes: Mapping[str, object],
@@ -173,17 +173,17 @@ class TopicClient:
         known: bool,
     ) -> _Made:
         old, replaces = None if spec is None else spec.value, None
-        before = decoded(accepted)
+        before = try_decode(accepted)
         if known and old is None:
             if before is None:
                 raise self._unknown(project)
             if changes.get("state") == "paused":
-                raise InvalidTopic(f"topic {project} was deleted and is paused: {_reviving(project, self._env)}")
+                raise InvalidTopic(f"topic {project} was deleted and is paused: {_explain_revival(project, self._env)}")
             old = self._as_spec(before)
         elif before is not None and not before.deleted:
             replaces = read_status(project, spec, accepted, self._cluster_config).problem
             old = old if replaces is None else self._as_spec(before)
-        return _Made(checked(project, partial(merge, old, changes)), replaces)
+        return _Made(make_checked(project, partial(merge, old, changes)), replaces)
 
     def _as_spec(self, before: Accepted) -> bytes:
         """Convert an accepted topic to a spec that names only fields that differ from their defaults."""
@@ -191,7 +191,7 @@ class TopicClient:
         fields = msgspec.to_builtins(before.topic)
         return write_object({name: fields[name] for name in fields if name == "qps" or fields[name] != usual[name]})
 
-    async def _other_revision(self, project: str, spec: KeyValue | None, expected: int | None) -> EvenlaneError:
+    async def _explain_revision(self, project: str, spec: KeyValue | None, expected: int | None) -> EvenlaneError:
         author = author_of(await self._coordination.get(names.key(self._env, "authors", project)), _revision(spec))
         if spec is None:
             state = "there is no spec for it"
@@ -204,12 +204,12 @@ class TopicClient:
             f" {hint(f'topics get {project}', self._env)} and decide again"
         )
 
-    def _gone_already(self, project: str, accepted: KeyValue) -> EvenlaneError:
-        before = decoded(accepted)
+    def _explain_gone(self, project: str, accepted: KeyValue) -> EvenlaneError:
+        before = try_decode(accepted)
         if before is None:
             why = "its accepted value can't be read"
         elif before.deleted:
-            why = what_becomes(project, before, self._env)
+            why = explain_effect(project, before, self._env)
         else:
             why = "the leader has not yet accepted that"
         return EvenlaneError(f"topic {project} was already deleted: {why}")
@@ -221,7 +221,7 @@ class TopicClient:
         )
         return spec, accepted
 
-    async def _under(self, kind: str) -> dict[str, KeyValue]:
+    async def _list_under(self, kind: str) -> dict[str, KeyValue]:
         prefix = names.key(self._env, kind, "")
         items: Iterable[KeyValue] = (await self._coordination.list(prefix)).items
         return {item.key.removeprefix(prefix): item for item in items}
@@ -244,7 +244,7 @@ def _revision(spec: KeyValue | None) -> int:
     return 0 if spec is None else spec.mod_revision
 
 
-def _reviving(project: str, env: str) -> str:
+def _explain_revival(project: str, env: str) -> str:
     return (
         f"{hint(f'topics resume {project}', env)} restores it as it was, "
         f"{hint(f'topics drain {project}', env)} has its backlog handled"

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import msgspec
 
-from evenlane.engine.control.topics.status import decoded, written
+from evenlane.engine.control.topics.status import describe_spec, try_decode
 from evenlane.quota.topics.fields import FIELDS
 from evenlane.quota.topics.strict_json import TopicError
-from evenlane.quota.topics.topic import complete, moves_keys, parse_spec
+from evenlane.quota.topics.topic import complete, parse_spec, would_move_keys
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -86,7 +86,7 @@ def _row(
     project: str, raw: bytes, spec: KeyValue | None, accepted: KeyValue | None, cluster_config: ClusterConfig
 ) -> PlanRow:
     try:
-        parsed, in_effect = parse_spec(raw), decoded(accepted)
+        parsed, in_effect = parse_spec(raw), try_decode(accepted)
         topic = complete(parsed, cluster_config, in_effect)
     except TopicError as error:
         return PlanRow(project, "wrong", {}, str(error))
@@ -100,7 +100,15 @@ def _row(
     if action == "unchanged":
         return PlanRow(project, action, changes, None, raw, spec, accepted)
     return PlanRow(
-        project, action, changes, None, raw, spec, accepted, _effect(in_effect, topic), moves_keys(in_effect, topic)
+        project,
+        action,
+        changes,
+        None,
+        raw,
+        spec,
+        accepted,
+        _effect(in_effect, topic),
+        would_move_keys(in_effect, topic),
     )
 
 
@@ -119,7 +127,7 @@ def _present(spec: KeyValue | None) -> dict[str, Any]:
     try:
         return _plain(parse_spec(spec.value).given)
     except TopicError:
-        found = written(spec.value)
+        found = describe_spec(spec.value)
     return found if isinstance(found, dict) else {}
 
 

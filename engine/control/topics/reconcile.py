@@ -73,7 +73,7 @@ class TopicReconciler:
         self._cluster_config = cluster_config
         self._bad: dict[str, _Refused] = {}
 
-    def unaccepted(self, updates: Iterable[Listing | Event]) -> set[str]:
+    def find_unaccepted(self, updates: Iterable[Listing | Event]) -> set[str]:
         """Return the projects among these updates that have a spec but no accepted topic. Invalid names are left out,
         as they are never accepted.
         """
@@ -96,11 +96,11 @@ class TopicReconciler:
         last: dict[str, Event] = {}
         for each in updates:
             if isinstance(each, Listing):
-                last = self._listed(each)
+                last = self._convert_listing(each)
             else:
                 last[self._project(each.item)] = each
         first = {} if numbers is None else numbers
-        decided = (self._decided(project, event, first.get(project, 0)) for project, event in last.items())
+        decided = (self._decide(project, event, first.get(project, 0)) for project, event in last.items())
         return [change for change in decided if change is not None]
 
     def remove_groups(self, project: str, groups: Collection[int], number: int | None = None) -> TopicChange | None:
@@ -115,35 +115,35 @@ class TopicReconciler:
             return None
         after = without(before, groups)
         if after is None:
-            return self._gone(project, before)
+            return self._restore_deleted(project, before)
         if after == before:
             return None
         self.accepted[project] = after
         return TopicChange(project, before, after, 0)
 
-    def _gone(self, project: str, before: Accepted) -> TopicChange:
+    def _restore_deleted(self, project: str, before: Accepted) -> TopicChange:
         del self.accepted[project]
         refused = self._bad.get(project)
-        reconsidered = None if refused is None else self._judged(project, refused.spec, None)
+        reconsidered = None if refused is None else self._judge(project, refused.spec, None)
         if refused is None or reconsidered is None:
             return TopicChange(project, before, None, 0)
         self.accepted[project] = after = replace(reconsidered, number=before.number + 1)
         return TopicChange(project, before, after, refused.spec.mod_revision, refused.replaced)
 
-    def _listed(self, listing: Listing) -> dict[str, Event]:
+    def _convert_listing(self, listing: Listing) -> dict[str, Event]:
         """Convert a listing to events: a put per spec, and a delete per known project that is missing."""
         specs = {self._project(item): Event("put", item) for item in listing.items}
         gone = sorted({*self.accepted, *self.alarms} - specs.keys())
         return {**{project: Event("delete", KeyValue(project, b"", 0, 0, 0)) for project in gone}, **specs}
 
-    def _decided(self, project: str, event: Event, first: int) -> TopicChange | None:
+    def _decide(self, project: str, event: Event, first: int) -> TopicChange | None:
         before, revision, replaced = self.accepted.get(project), event.item.mod_revision, self._last_judged(project)
         if event.kind == "delete":
-            after = self._dropped(project, before)
+            after = self._drop(project, before)
         elif revision == replaced or (before is not None and revision == before.revision):
             return None  # repeated by a listing
         else:
-            after = self._judged(project, event.item, before)
+            after = self._judge(project, event.item, before)
         if after is None:
             return None
         self.accepted[project] = after = after if before is not None else replace(after, number=first)
@@ -156,7 +156,7 @@ class TopicReconciler:
         before = self.accepted.get(project)
         return 0 if before is None or before.deleted else before.revision
 
-    def _judged(self, project: str, spec: KeyValue, before: Accepted | None) -> Accepted | None:
+    def _judge(self, project: str, spec: KeyValue, before: Accepted | None) -> Accepted | None:
         try:
             names.check_project(project)
             topic = complete(parse_spec(spec.value), self._cluster_config, before)
@@ -166,7 +166,7 @@ class TopicReconciler:
         self._calm(project)
         return accept(topic, spec.mod_revision, before)
 
-    def _dropped(self, project: str, before: Accepted | None) -> Accepted | None:
+    def _drop(self, project: str, before: Accepted | None) -> Accepted | None:
         self._calm(project)
         return None if before is None or before.deleted else delete(before)
 

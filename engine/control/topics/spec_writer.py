@@ -15,8 +15,8 @@ from evenlane.engine.base import names
 from evenlane.engine.control.topics.accepted_writer import now, ops
 from evenlane.engine.control.topics.history import ChangeAuthor, author_put, next_numbers
 from evenlane.engine.control.topics.reconcile import TopicChange
-from evenlane.engine.control.topics.status import checked, decoded, read_status
-from evenlane.quota.topics.topic import accept, complete, delete, moves_keys, parse_spec
+from evenlane.engine.control.topics.status import make_checked, read_status, try_decode
+from evenlane.quota.topics.topic import accept, complete, delete, parse_spec, would_move_keys
 from evenlane.ring.coordination.ports import Absent, DeleteKey, ModifiedAt, PutKey
 
 if TYPE_CHECKING:
@@ -70,25 +70,27 @@ class SpecWriter:
         nobody_leads = await self._coordination.get(leader) is None
         if nobody_leads:
             compare += [Absent(leader), *(self._as_read("accepted", each.project, each.accepted) for each in intended)]
-            new = [each.project for each in intended if each.raw is not None and decoded(each.accepted) is None]
+            new = [each.project for each in intended if each.raw is not None and try_decode(each.accepted) is None]
             numbers = await next_numbers(self._coordination, self._env, new)
-            then += [op for each in intended for op in self._published(each, via, numbers.get(each.project, 0))]
+            then += [op for each in intended for op in self._build_ops(each, via, numbers.get(each.project, 0))]
         done = await self._coordination.txn(compare, then)
         return WriteResult(done.revision, nobody_leads) if done.succeeded else None
 
-    def completed(self, project: str, raw: bytes, before: Accepted | None) -> Topic:
+    def complete_spec(self, project: str, raw: bytes, before: Accepted | None) -> Topic:
         """Return the complete topic of a spec. Raises InvalidTopic."""
-        return checked(project, partial(self._complete, raw, before))
+        return make_checked(project, partial(self._complete, raw, before))
 
     def check(self, project: str, raw: bytes | None, accepted: KeyValue | None) -> None:
         """Raise InvalidTopic if this spec can't be accepted after the present topic."""
         if raw is not None:
-            self.completed(project, raw, decoded(accepted))
+            self.complete_spec(project, raw, try_decode(accepted))
 
-    def moves_keys(self, intended: SpecChange) -> bool:
+    def would_move_keys(self, intended: SpecChange) -> bool:
         """Whether keys of an ordered topic would move to other groups. Raises InvalidTopic for an unacceptable spec."""
-        before = decoded(intended.accepted)
-        return intended.raw is not None and moves_keys(before, self.completed(intended.project, intended.raw, before))
+        before = try_decode(intended.accepted)
+        return intended.raw is not None and would_move_keys(
+            before, self.complete_spec(intended.project, intended.raw, before)
+        )
 
     def _complete(self, raw: bytes, before: Accepted | None) -> Topic:
         return complete(parse_spec(raw), self._cluster_config, before)
@@ -104,11 +106,11 @@ class SpecWriter:
         if author is not None:
             yield author_put(self._env, each.project, author)
 
-    def _published(self, each: SpecChange, via: str, first: int) -> list[Op]:
+    def _build_ops(self, each: SpecChange, via: str, first: int) -> list[Op]:
         """Return the operations that a leader would publish. `first` is the number of a new topic."""
-        before = decoded(each.accepted)
+        before = try_decode(each.accepted)
         if each.raw is not None:
-            after = accept(self.completed(each.project, each.raw, before), _BEFORE_ANY, before)
+            after = accept(self.complete_spec(each.project, each.raw, before), _BEFORE_ANY, before)
             after = after if before is not None else replace(after, number=first)
         elif before is not None:
             after = delete(before)
@@ -120,7 +122,7 @@ class SpecWriter:
     def _was_in_force(self, each: SpecChange) -> bool:
         """Whether the spec to change was accepted: otherwise part of the change is another author's."""
         found = read_status(each.project, each.spec, each.accepted, self._cluster_config)
-        return found.accepted or (found.spec is None and found.in_effect is None)
+        return found.is_accepted or (found.spec is None and found.in_effect is None)
 
     def _as_read(self, kind: str, project: str, found: KeyValue | None) -> Compare:
         key = names.key(self._env, kind, project)

@@ -10,7 +10,7 @@ import msgspec
 
 from evenlane.engine.base import names
 from evenlane.engine.errors import InvalidName, InvalidTopic, hint
-from evenlane.quota.topics.strict_json import read_object, shown
+from evenlane.quota.topics.strict_json import format_value, read_object
 from evenlane.quota.topics.topic import MOST_BYTES, TopicError, complete, decode_accepted, encode, parse_spec
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ class TopicStatus:
     replaced: str | None = None
 
     @property
-    def accepted(self) -> bool:
+    def is_accepted(self) -> bool:
         if self.problem is not None or self.in_effect is None:
             return False
         if self.spec is None or self.in_effect.deleted:
@@ -66,7 +66,7 @@ class TopicStatus:
         in_effect = None if self.in_effect is None else msgspec.json.decode(encode(self.in_effect))
         return {
             "project": self.project,
-            "accepted": self.accepted,
+            "accepted": self.is_accepted,
             "problem": self.problem,
             "damage": self.damage,
             "revision": self.revision,
@@ -86,7 +86,7 @@ def read_status(
         parsed = parse_spec(spec.value)
         desired = complete(parsed, cluster_config, in_effect)
     except (TopicError, InvalidName) as error:
-        return TopicStatus(project, written(spec.value), None, in_effect, str(error), spec.mod_revision, damage)
+        return TopicStatus(project, describe_spec(spec.value), None, in_effect, str(error), spec.mod_revision, damage)
     return TopicStatus(project, dict(parsed.given), desired, in_effect, None, spec.mod_revision, damage)
 
 
@@ -101,7 +101,7 @@ def _read(project: str, accepted: KeyValue | None) -> tuple[Accepted | None, str
         return None, str(error)
 
 
-def decoded(accepted: KeyValue | None) -> Accepted | None:
+def try_decode(accepted: KeyValue | None) -> Accepted | None:
     """Decode an accepted value. Returns None if it can't be read, as the leader does."""
     try:
         return None if accepted is None else decode_accepted(accepted.value)
@@ -109,7 +109,7 @@ def decoded(accepted: KeyValue | None) -> Accepted | None:
         return None
 
 
-def written(raw: bytes) -> dict[str, Any] | str:
+def describe_spec(raw: bytes) -> dict[str, Any] | str:
     """Return an invalid spec in a form fit for a terminal and JSON: its fields, or its text if it is no object."""
     try:
         read = read_object(raw, MOST_BYTES)
@@ -125,11 +125,11 @@ def _presentable(value: Any) -> Any:
     try:
         size = len(json.dumps(value, ensure_ascii=False, allow_nan=False).encode())
     except (ValueError, RecursionError):  # NaN, or an unpaired surrogate
-        return shown(value)
-    return value if size <= _MOST_VALUE else shown(value)
+        return format_value(value)
+    return value if size <= _MOST_VALUE else format_value(value)
 
 
-def what_becomes(project: str, in_effect: Accepted, env: str) -> str:
+def explain_effect(project: str, in_effect: Accepted, env: str) -> str:
     """Return what happens to the backlog of a deleted topic."""
     if in_effect.topic.state == "draining":
         return "puts are refused, waiting messages are still handled, and the topic is removed with the last one"
@@ -139,7 +139,7 @@ def what_becomes(project: str, in_effect: Accepted, env: str) -> str:
     )
 
 
-def not_drained(project: str, waiting: int) -> str:
+def explain_not_drained(project: str, waiting: int) -> str:
     """Return, in one sentence, why an ordered topic may not get other groups yet."""
     return (
         f"topic {project} is ordered and {waiting:,} of its messages still wait or are being handled: with other"
@@ -147,7 +147,7 @@ def not_drained(project: str, waiting: int) -> str:
     )
 
 
-def checked(project: str, make: Callable[[], T]) -> T:
+def make_checked(project: str, make: Callable[[], T]) -> T:
     """Call `make`. Raises InvalidTopic for a TopicError."""
     try:
         return make()

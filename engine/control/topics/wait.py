@@ -7,7 +7,7 @@ import contextlib
 from typing import TYPE_CHECKING
 
 from evenlane.engine.base import names
-from evenlane.engine.control.topics.status import decoded
+from evenlane.engine.control.topics.status import try_decode
 from evenlane.ring.coordination.ports import Listing
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ async def _some(watch: Watch, waiting: dict[str, int], prefix: str) -> None:
 
 
 def _is_done(item: KeyValue | None, revision: int) -> bool:
-    found = decoded(item)
+    found = try_decode(item)
     if not revision:
         return item is None or (found is not None and found.deleted)
     return found is not None and found.revision >= revision

@@ -37,7 +37,7 @@ def due(mark: int) -> int:
     return (mark >> _DUE & _LATEST) * _SECOND
 
 
-def held_under(mark: int) -> int:
+def holder_of(mark: int) -> int:
     """The epoch of the previous owner that still handles the message, as far as is known; 0: none."""
     return mark >> _HELD
 
@@ -70,12 +70,12 @@ class AttemptMarks:
         self.of: dict[int, int] = known or {}
         self.unsynced: set[int] = set()
 
-    def failed(self, sequence: int, again_at: int) -> None:
+    def mark_failed(self, sequence: int, again_at: int) -> None:
         """Count an attempt that has failed while its process lives on; the next one is due at `again_at` (unix ns)."""
         mark = _one_more(self.of.get(sequence, 0)) & ~(SUSPECT | CONFIRMED)
         self._set(sequence, mark | min(-(-again_at // _SECOND), _LATEST) << _DUE)
 
-    def died(self, sequence: int, *, counts: bool, confirmed: bool) -> None:
+    def mark_died(self, sequence: int, *, counts: bool, confirmed: bool) -> None:
         """Mark a message that was in flight when its process died. `counts` says whether that counts as an attempt."""
         mark = own(self.of.get(sequence, 0))
         mark = (_one_more(mark) if counts else mark) | SUSPECT
@@ -92,7 +92,7 @@ class AttemptMarks:
     def hold(self, sequence: int, epoch: int) -> None:
         """Note that a previous owner, of this epoch, still handles the message."""
         mark = self.of.get(sequence, 0)
-        if held_under(mark) != epoch:
+        if holder_of(mark) != epoch:
             self._set(sequence, own(mark) | epoch << _HELD)
 
     def release(self, sequence: int) -> None:
@@ -105,14 +105,14 @@ class AttemptMarks:
         for sequence in [sequence for sequence, mark in self.of.items() if mark > _OWN]:
             self.release(sequence)
 
-    def is_due(self, sequence: int) -> None:
+    def clear_due(self, sequence: int) -> None:
         """Clear the due time of a message whose next attempt is due. Nothing is written: the log's due time is rounded
         up anyway.
         """
         if (mark := self.of.get(sequence)) is not None:
             self.of[sequence] = mark & (1 << _DUE) - 1
 
-    def cleared(self, sequence: int) -> None:
+    def mark_cleared(self, sequence: int) -> None:
         """Clear the suspicion of a message that was handled again while its process lived on."""
         if (mark := self.of.get(sequence, 0)) & SUSPECT:
             self._set(sequence, mark & ~(SUSPECT | CONFIRMED))

@@ -31,32 +31,32 @@ class CatchUp:
         """The sequence up to which a subject was read ahead of the feed; 0 if it wasn't."""
         return self._ahead[subject][0] if subject in self._ahead else 0
 
-    def came_ahead(self, subject: bytes, sequence: int) -> None:
+    def note_ahead(self, subject: bytes, sequence: int) -> None:
         """Count a message that was read ahead of the feed. The feed will skip it, and all earlier messages
         of the subject.
         """
         read = self._ahead.get(subject, [0, 0])[1]
         self._ahead[subject] = [sequence, read + 1]
-        self._came(subject)
+        self._note_arrival(subject)
 
-    def all_came(self, subject: bytes) -> None:
+    def mark_complete(self, subject: bytes) -> None:
         """Complete a subject's backlog; the feed will skip the rest of it."""
         self._ahead[subject] = [self.last, 0]
         self.incomplete.pop(subject, None)
 
-    def passes_over(self, subject: bytes, sequence: int) -> bool:
+    def should_skip(self, subject: bytes, sequence: int) -> bool:
         """Whether to skip a message of the feed, because it or a later one of its subject was read ahead."""
         ahead = self._ahead.get(subject)
         if ahead is None or sequence > ahead[0]:
-            self._came(subject)
+            self._note_arrival(subject)
             return False
         if ahead[1]:
-            ahead[1] -= 1  # counted already by `came_ahead`
+            ahead[1] -= 1  # counted already by `note_ahead`
         else:
-            self._came(subject)
+            self._note_arrival(subject)
         return True
 
-    def _came(self, subject: bytes) -> None:
+    def _note_arrival(self, subject: bytes) -> None:
         left = self.incomplete.get(subject, 0) - 1
         if left > 0:
             self.incomplete[subject] = left

@@ -56,11 +56,11 @@ class HandoffState:
     over: bool = False
     on_change: Callable[[], None] = lambda: None
 
-    def runs(self, sequence: int, generation: int) -> bool:
+    def is_running(self, sequence: int, generation: int) -> bool:
         """Whether a message of this generation was started before the handoff and hasn't ended."""
         return generation == self.generation and sequence in self.running
 
-    def settled(self, sequence: int) -> bool:
+    def settle(self, sequence: int) -> bool:
         """End a message with a final outcome. True if the next owner must settle it."""
         self.running.discard(sequence)
         if not self.over:
@@ -69,15 +69,15 @@ class HandoffState:
         self.on_change()
         return True
 
-    def has_failed(self, sequence: int, mark: int) -> None:
+    def mark_failed(self, sequence: int, mark: int) -> None:
         """End an attempt that failed; the message stays in its lane. The next owner learns of it from the log, or from
         this state.
         """
         if self.over:
             self.failed.append((sequence, mark))
-        self.untouched(sequence)
+        self.give_back(sequence)
 
-    def untouched(self, sequence: int) -> None:
+    def give_back(self, sequence: int) -> None:
         """Return a message: it isn't handled here any more, and the next owner may start it."""
         self.running.discard(sequence)
         self.on_change()

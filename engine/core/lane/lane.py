@@ -55,9 +55,9 @@ class Lane:
         # Messages that blocked a previous owner's event loop until its process ended itself, and for how many s.
         self.blocked: dict[int, float] = {}
         self.dropped: set[int] = set()  # dropped one by one, by command: settled, but a queue may still have them
-        self._settled_before(SettledSet(), AttemptMarks())
+        self._init_settled(SettledSet(), AttemptMarks())
 
-    def _settled_before(self, settled: SettledSet, marks: AttemptMarks) -> None:
+    def _init_settled(self, settled: SettledSet, marks: AttemptMarks) -> None:
         self.settled, self.marks = settled, marks
         self.removal = Truncation(self.id.kind, settled)
         self.log.begin(settled, marks, self.removal)
@@ -81,7 +81,7 @@ class Lane:
         if not is_same_stream(log.created, log.high, 0, state):
             return False
         self.horizon = horizon
-        self._settled_before(log.settled, AttemptMarks(log.marks))
+        self._init_settled(log.settled, AttemptMarks(log.marks))
         self.removal.take_over(state.first)
         if state.last == log.high:
             self.high_at = state.at or log.high_at
@@ -122,20 +122,20 @@ class Lane:
         self.handoff = HandoffState(self.generation, self.seen, set(running))
         self._end()
 
-    def left(self) -> None:
+    def drop_running(self) -> None:
         """Drop the running handlers: the process ends, and they have killed nothing."""
         if self.handoff is not None:
             self.handoff.running.clear()
 
     @property
-    def ended(self) -> bool:
+    def has_ended(self) -> bool:
         """Whether no message of the lane runs here any more, nor will."""
         return self.handoff is not None and not self.handoff.running
 
     @property
     def must_close(self) -> bool:
         """Whether the log still lacks the record of a clean end."""
-        return self.ended and self.log.has_begun and not self.log.closed and not self.fenced
+        return self.has_ended and self.log.has_begun and not self.log.closed and not self.fenced
 
     def _end(self) -> None:
         self.generation += 1
@@ -144,19 +144,19 @@ class Lane:
         """Stop appending: results that aren't durable yet, and later ones, are for the next owner to settle."""
         self.fenced = True
         if self.handoff is not None:
-            done, marked = self.log.not_durable()
+            done, marked = self.log.list_unsynced()
             failed = [(sequence, own(self.marks.of.get(sequence, 0))) for sequence in sorted(marked - done)]
             self.handoff.cut_off(done, failed)
 
-    def untouched(self, sequence: int, generation: int) -> None:
+    def return_unstarted(self, sequence: int, generation: int) -> None:
         """Return a message that was handed out before `stop` and not handled: the next owner may start it."""
-        if self.handoff is not None and self.handoff.runs(sequence, generation):
-            self.handoff.untouched(sequence)
+        if self.handoff is not None and self.handoff.is_running(sequence, generation):
+            self.handoff.give_back(sequence)
 
     def is_current(self, sequence: int, generation: int) -> bool:
         """Whether the result of a message handed out in this generation is still accepted."""
         over = self.handoff
-        return generation == self.generation or (over is not None and over.runs(sequence, generation))
+        return generation == self.generation or (over is not None and over.is_running(sequence, generation))
 
     # ---- messages held by a previous owner
 
@@ -185,7 +185,7 @@ class Lane:
                 fed.append((subject, sequence))
         return fed
 
-    def keeps(self, subject: bytes, sequence: int) -> bool:
+    def must_keep_out(self, subject: bytes, sequence: int) -> bool:
         """Whether an arriving message must not enter a queue: it is settled, dropped, or held."""
         if sequence in self.held:
             self.held[sequence] = subject
@@ -202,24 +202,24 @@ class Lane:
         """
         if generation != self.generation:
             over = self.handoff
-            if over is None or not over.runs(sequence, generation):
+            if over is None or not over.is_running(sequence, generation):
                 return False
-            if over.settled(sequence):
+            if over.settle(sequence):
                 return True
         if not self.unsynced:
             self.log.note(now)
         self.unsynced.append(sequence)
         return True
 
-    def failed_late(self, sequence: int, generation: int, again_at: int, now: int) -> bool:
+    def mark_failed_late(self, sequence: int, generation: int, again_at: int, now: int) -> bool:
         """Mark a failed attempt as `SettleLog.mark_failed` does, after `stop`. The next owner learns of it from the
         log, or from the handoff. False if the message doesn't belong to this lane's owner any more.
         """
         over = self.handoff
-        if over is None or not over.runs(sequence, generation):
+        if over is None or not over.is_running(sequence, generation):
             return False
         self.log.mark_failed(sequence, again_at, now)
-        over.has_failed(sequence, self.marks.of[sequence])
+        over.mark_failed(sequence, self.marks.of[sequence])
         return True
 
     def next_append(self, now: int, *, fence: bool = False) -> Append | None:
@@ -228,4 +228,4 @@ class Lane:
         """
         if self.fenced:
             return None
-        return self.log.next_append(self.seen, now, horizon=self.horizon, fence=fence, last=self.ended)
+        return self.log.next_append(self.seen, now, horizon=self.horizon, fence=fence, last=self.has_ended)

@@ -23,7 +23,7 @@ _MOST_MARKS = 1_000  # changed marks in one record, so that it fits a message
 
 
 class Append(NamedTuple):
-    """One record to append to the log. `Lane.next_append` makes it, `SettleLog.acknowledged` or `SettleLog.withdraw`
+    """One record to append to the log. `Lane.next_append` makes it, `SettleLog.on_append` or `SettleLog.withdraw`
     ends it.
 
     `sequences` are the messages that it settles, `marked` those whose marks it carries; `since` (monotonic ns) is the
@@ -84,7 +84,7 @@ class SettleLog:
         (unix ns).
         """
         self.note(now)
-        self._marks.failed(sequence, again_at)
+        self._marks.mark_failed(sequence, again_at)
 
     def merge_mark(self, sequence: int, mark: int, now: int) -> None:
         """Merge a mark that a previous owner reports and hadn't logged."""
@@ -95,12 +95,12 @@ class SettleLog:
     def mark_died(self, sequence: int, now: int, *, counts: bool, confirmed: bool) -> None:
         """Mark a message that was in flight when its process died."""
         self.note(now)
-        self._marks.died(sequence, counts=counts, confirmed=confirmed)
+        self._marks.mark_died(sequence, counts=counts, confirmed=confirmed)
 
     def mark_cleared(self, sequence: int, now: int) -> None:
         """Clear a suspect that has ended while its process lives on."""
         self.note(now)
-        self._marks.cleared(sequence)
+        self._marks.mark_cleared(sequence)
 
     # ---- changes that aren't durable yet
 
@@ -116,16 +116,16 @@ class SettleLog:
             return self._sending.since
         return self._since if self.unsynced or self._marks.unsynced else None
 
-    def not_durable(self) -> tuple[set[int], set[int]]:
+    def list_unsynced(self) -> tuple[set[int], set[int]]:
         """The messages with changes that aren't durable: those that are settled, and those whose mark has changed."""
         sending = self._sending
         if sending is None:
             return {*self.unsynced}, {*self._marks.unsynced}
         return {*self.unsynced, *sending.sequences}, {*self._marks.unsynced, *sending.marked}
 
-    def awaits(self, sequences: Iterable[int]) -> bool:
+    def is_awaiting(self, sequences: Iterable[int]) -> bool:
         """Whether any of these messages has changes that aren't durable."""
-        done, marked = self.not_durable()
+        done, marked = self.list_unsynced()
         return not (done | marked).isdisjoint(sequences)
 
     # ---- one record after another
@@ -146,7 +146,7 @@ class SettleLog:
         watermark = self._removal.durable_watermark
         if sequences and sequences[0] <= watermark:
             sequences = [s for s in sequences if s > watermark]
-        spans = self._removal.unerased(sequences) if self.checkpoint_due else runs(sequences)
+        spans = self._removal.list_unerased(sequences) if self.checkpoint_due else runs(sequences)
         marked, marks = self._marks_to_write(watermark)
         self.number += 1
         self._sending = Append(
@@ -169,7 +169,7 @@ class SettleLog:
         sequences = {*marked, *marks.of} if self.checkpoint_due else marked
         return marked, settle_record.pack_marks(marks.pairs(sorted(s for s in sequences if s > watermark)), watermark)
 
-    def acknowledged(self, append: Append) -> None:
+    def on_append(self, append: Append) -> None:
         """The append is stored: its messages will not be handled again."""
         if append is not self._sending:
             return
@@ -181,7 +181,7 @@ class SettleLog:
             self._marks.drop(append.sequences)
         self._appends = 0 if append.record.checkpoint else self._appends + 1
         self.checkpoint_due = self._appends >= CHECKPOINT_EVERY
-        self._removal.settled(append.sequences)
+        self._removal.note_settled(append.sequences)
 
     def withdraw(self, append: Append) -> None:
         """The append wasn't stored: its messages go into the next record."""

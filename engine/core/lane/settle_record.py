@@ -202,7 +202,7 @@ def fold(records: Iterable[bytes], epoch: int = 0) -> LogState:
             record = decode(raw)
             spans = unpack(record.runs, record.watermark)
             marks = unpack_marks(record.marks, record.watermark)
-            room = _left(room, spans)
+            room = _count_left(room, spans)
         except ValueError:
             state.unreadable += 1
             continue
@@ -225,7 +225,7 @@ def fold(records: Iterable[bytes], epoch: int = 0) -> LogState:
     return state
 
 
-def _left(room: int, spans: list[tuple[int, int]]) -> int:
+def _count_left(room: int, spans: list[tuple[int, int]]) -> int:
     """The number of sequences that a log may still name; raises ValueError if it names more than any stream
     can have.
     """

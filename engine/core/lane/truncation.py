@@ -55,21 +55,21 @@ class Truncation:
         """
         return 0 if self._later else self._settled.watermark
 
-    def settled(self, sequences: list[int]) -> None:
+    def note_settled(self, sequences: list[int]) -> None:
         """Note newly settled messages, durable in the log."""
         if self._erased_to > self._settled.watermark:
             self.stragglers += [s for s in sequences if s <= self._erased_to]
 
-    def unerased(self, unsynced: list[int]) -> list[tuple[int, int]]:
+    def list_unerased(self, unsynced: list[int]) -> list[tuple[int, int]]:
         """The runs that a checkpoint must repeat: all settled messages, `unsynced` included, that are still in
         the stream.
         """
         spans = [] if self._later else list(self._settled.above(self._erased_to + 1))
-        return sorted([*spans, *runs(sorted(self._above_watermark())), *runs(unsynced)])
+        return sorted([*spans, *runs(sorted(self._list_above_watermark())), *runs(unsynced)])
 
-    def to_erase(self, count: int) -> list[int]:
-        """Up to `count` settled messages above the watermark, to be deleted one by one. `erased` ends each batch."""
-        found = self._above_watermark()[:count]
+    def choose_erasable(self, count: int) -> list[int]:
+        """Up to `count` settled messages above the watermark, to be deleted singly. `note_erased` ends each batch."""
+        found = self._list_above_watermark()[:count]
         if self._later:
             return found
         for first, last in self._settled.above(self._erased_to + 1):
@@ -78,7 +78,7 @@ class Truncation:
             found += range(first, min(last, first + count - len(found) - 1) + 1)
         return found
 
-    def erased(self, sequences: list[int]) -> None:
+    def note_erased(self, sequences: list[int]) -> None:
         """Note deleted messages: checkpoints needn't name them any more."""
         gone = set(sequences)
         self.stragglers = [s for s in self.stragglers if s not in gone]
@@ -93,7 +93,7 @@ class Truncation:
                 break
             self.stragglers += [s for s in range(first, min(last, self._erased_to) + 1) if s not in gone]
 
-    def _above_watermark(self) -> list[int]:
+    def _list_above_watermark(self) -> list[int]:
         """The stragglers, without those that a purge removes anyway."""
         floor = self.durable_watermark
         self.stragglers = [s for s in self.stragglers if s > floor]

@@ -63,7 +63,7 @@ def unroutable(
     subject: str, stream: str, sequence: int, at: int, block: bytes, body: bytes, env: str, reason: str
 ) -> Copy:
     """The dead letter of an unroutable message, which is thus neither dropped nor left in the way."""
-    headers = {name: one_line(text) for name, text in h.carried(h.decode_user(block)).items()}
+    headers = {name: one_line(text) for name, text in h.select_carried(h.decode_user(block)).items()}
     headers |= {
         h.ID: f"{UNROUTABLE_PROJECT}:{stream}:{sequence}:{at}",
         h.ORIGIN: f"{stream}:{sequence}",
@@ -78,7 +78,7 @@ def one_line(text: str) -> str:
 
 
 def _base(message: Message) -> dict[str, str]:
-    headers = h.carried(h.decode(message.raw_headers))
+    headers = h.select_carried(h.decode(message.raw_headers))
     if message.key is None:
         headers.pop(h.KEY, None)
     headers[h.ID] = f"{message.project}:{message.id}:{message.stream}:{message.sequence}:{message.attempt}"

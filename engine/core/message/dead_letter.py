@@ -121,7 +121,7 @@ def replay(dead_letter: DeadLetter, env: str, topic: Accepted, cluster_config: C
 
 def _headers_of_replay(dead_letter: DeadLetter, env: str, now: int) -> dict[str, str]:
     stream = names.dead_stream(env)
-    kept = {name: text for name, text in h.carried(dead_letter.all_headers).items() if name not in _OF_ITS_END}
+    kept = {name: text for name, text in h.select_carried(dead_letter.all_headers).items() if name not in _OF_ITS_END}
     if dead_letter.expires <= now:  # it would expire at once: the topic's own ttl applies, from now on
         kept.pop(h.EXPIRES, None)
     return kept | {

@@ -8,7 +8,7 @@ _LONGEST_TEXT = 4_096  # characters of an exception's text
 _LONGEST = 200  # characters of text from outside
 
 
-def described(error: BaseException) -> str:
+def describe_error(error: BaseException) -> str:
     """Type and text of a handler's exception; safe even if its `__str__` fails."""
     try:
         text = str(error)[:_LONGEST_TEXT]
@@ -34,7 +34,7 @@ def refusal(error: Exception) -> str:
     return shorten(str(error))
 
 
-def raised_at(error: BaseException) -> str:
+def find_origin(error: BaseException) -> str:
     """File and line of the innermost frame, as the type alone doesn't lead there."""
     trace = error.__traceback__
     while trace is not None and trace.tb_next is not None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from evenlane.engine.base.names import stream
 from evenlane.engine.core.lane.attempts import SUSPECT, attempts
-from evenlane.engine.core.message.error_text import described
+from evenlane.engine.core.message.error_text import describe_error
 from evenlane.engine.core.wire import header_values
 from evenlane.engine.core.wire import headers as h
 
@@ -54,7 +54,7 @@ class Pause(Exception):
         super().__init__(reason or f"asked for a pause of {after:g} s")
 
 
-def well_formed(error: BaseException) -> BaseException:
+def check_form(error: BaseException) -> BaseException:
     """The handler's exception; or a TypeError in place of a Retry, Reject or Pause whose attributes are invalid: a
     subclass may omit them, and anyone can overwrite them.
     """
@@ -64,7 +64,7 @@ def well_formed(error: BaseException) -> BaseException:
         elif isinstance(error, Reject):
             str(error.reason)
     except BaseException as wrong:  # noqa: BLE001 - its attributes may be code of the user's own
-        return TypeError(f"the handler raised a {type(error).__name__} that is not valid: {described(wrong)}")
+        return TypeError(f"the handler raised a {type(error).__name__} that is not valid: {describe_error(wrong)}")
     return error
 
 
@@ -132,7 +132,7 @@ class Message:
         return self._entry
 
     @property
-    def suspect(self) -> bool:
+    def is_suspect(self) -> bool:
         """Whether it was in flight when a process died, and hasn't been handled since."""
         return bool(self._mark & SUSPECT)
 

@@ -20,7 +20,7 @@ def unload(queue: Queue, limits: MemoryBudget) -> None:
     entries = _take_ready(queue, limits)
     read, queue.read = queue.read, None
     if read is not None:
-        queue.read_failed(read)
+        queue.fail_read(read)
     if queue.order is not None:
         queue.order.drop_payloads(limits)
         turns = [place for entry in entries if queue.order.is_out(place := MessageRef(*entry[:2]))]
@@ -39,7 +39,7 @@ def drain(queue: Queue, main: Lane, later: Lane, limits: MemoryBudget) -> list[M
     if queue.order is not None:
         places += queue.order.drain(limits)
         for place in places:  # free the keys of these, too: nothing waits behind them any more
-            queue.order.ended(place, limits)
+            queue.order.free_key(place, limits)
     queue.behind = bool(queue.spilled)
     return places
 

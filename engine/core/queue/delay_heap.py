@@ -88,7 +88,7 @@ class DelayHeap:
         for subject, heap in self._heaps.items():
             yield subject, (entry & _SEQUENCE for entry in heap)
 
-    def delayed_of(self, subject: bytes) -> tuple[int, int]:
+    def count_delayed(self, subject: bytes) -> tuple[int, int]:
         """The number of messages of a subject that aren't due yet, and the earliest due time; (0, 0) if
         there are none.
         """

@@ -34,7 +34,7 @@ class LaneHost(Protocol):
         """
 
     @property
-    def queue_ready(self) -> Callable[[Queue], None]:
+    def on_queue_ready(self) -> Callable[[Queue], None]:
         """Callback for a queue that has gained its first ready message, or has messages to read."""
 
 
@@ -59,7 +59,7 @@ class FedLane(Lane):
         host: LaneHost,
         lease: int = 0,
     ) -> None:
-        self._limits, self._queue_ready = limits, host.queue_ready
+        self._limits, self._queue_ready = limits, host.on_queue_ready
         self._open_queue: Callable[[FedLane, bytes, Entry | None], Queue | None] = host.open_queue
         self.queues: dict[bytes, Queue] = {}
         self.missing = 0  # sequences that the feed skipped because the stream no longer has them (E12)
@@ -107,9 +107,9 @@ class FedLane(Lane):
         self.position = sequence
         if sequence > self.high:
             self.high, self.high_at = sequence, at
-        if self.catch_up is not None and self.catch_up.passes_over(subject, sequence):
+        if self.catch_up is not None and self.catch_up.should_skip(subject, sequence):
             return
-        if sequence <= self.recovered and self.keeps(subject, sequence):
+        if sequence <= self.recovered and self.must_keep_out(subject, sequence):
             return
         # (`entry_of`, inlined: this runs for each message)
         special = _E in headers and h.PREFIX in headers
@@ -124,7 +124,7 @@ class FedLane(Lane):
         if catch_up is None:
             return  # the stream was replaced meanwhile
         self._tail_came_to(catch_up, sequence, at)
-        if sequence <= self.recovered and self.keeps(subject, sequence):
+        if sequence <= self.recovered and self.must_keep_out(subject, sequence):
             return
         entry = entry_of(self, sequence, at, headers, body)
         queue = self.queue_of(subject, entry)
@@ -165,9 +165,9 @@ class FedLane(Lane):
         else:
             if sequence <= self.position:
                 return True
-            self._came_to(sequence, at)
-            is_skipped, incomplete = catch_up is not None and catch_up.passes_over(subject, sequence), False
-        if is_skipped or (sequence <= self.recovered and self.keeps(subject, sequence)):
+            self._advance_to(sequence, at)
+            is_skipped, incomplete = catch_up is not None and catch_up.should_skip(subject, sequence), False
+        if is_skipped or (sequence <= self.recovered and self.must_keep_out(subject, sequence)):
             return True
         if incomplete:
             self._spill(queue, sequence)
@@ -175,7 +175,7 @@ class FedLane(Lane):
             self._queue_ready(queue)
         return True
 
-    def _came_to(self, sequence: int, at: int) -> None:
+    def _advance_to(self, sequence: int, at: int) -> None:
         """Advance the main feed's position; `take_in` has the same code inlined."""
         if sequence != self.position + 1:
             self.missing += sequence - self.position - 1
@@ -198,7 +198,7 @@ class FedLane(Lane):
         start = self.settled.next_open(max(self.position, catch_up.ahead(subject)) + 1)
         if start <= catch_up.last:
             return start
-        catch_up.all_came(subject)
+        catch_up.mark_complete(subject)
         return None
 
     def take_ahead(self, subject: bytes, found: Iterable[Stored]) -> Queue | None:
@@ -210,12 +210,12 @@ class FedLane(Lane):
             return None
         there = [each for each in found if each.sequence <= catch_up.last]
         if not there:
-            catch_up.all_came(subject)
+            catch_up.mark_complete(subject)
         for each in there:
             if each.sequence <= self.position:
                 continue  # the feed has delivered it meanwhile
-            catch_up.came_ahead(subject, each.sequence)
-            if not self.keeps(subject, each.sequence):
+            catch_up.note_ahead(subject, each.sequence)
+            if not self.must_keep_out(subject, each.sequence):
                 queue.arrive(entry_of(self, each.sequence, each.at, each.headers, each.body), self._limits)
         return queue
 
@@ -234,7 +234,7 @@ class FedLane(Lane):
         """Whether part of the backlog hasn't been delivered yet."""
         return self.catch_up is not None
 
-    def lacks(self, subject: bytes) -> bool:
+    def is_lacking(self, subject: bytes) -> bool:
         """Whether part of a subject's backlog hasn't been delivered yet."""
         return self.catch_up is not None and subject in self.catch_up.incomplete
 
@@ -271,11 +271,11 @@ class FedLane(Lane):
         """
         if sequence > self.high:
             self.high, self.high_at = sequence, at
-        if self.keeps(subject, sequence):
+        if self.must_keep_out(subject, sequence):
             return
         if subject not in self.queues and self.queue_of(subject, entry_of(self, sequence, at, headers, body)) is None:
             return
-        self.queues[subject].sized(len(headers) + len(body))
+        self.queues[subject].note_size(len(headers) + len(body))
         self.delayed.add(subject, sequence, instant(headers, h.DUE, at))
 
     def release_due(self, store_now: int, limit: int) -> list[Queue]:

@@ -87,7 +87,7 @@ class KeyOrder:
         """Whether this message is out, or goes out next."""
         return place in self._key_of
 
-    def ended(self, place: MessageRef, limits: MemoryBudget) -> Entry | MessageRef | None:
+    def free_key(self, place: MessageRef, limits: MemoryBudget) -> Entry | MessageRef | None:
         """Free the key of a message whose outcome is final. Returns the key's next message, whose turn it is now; None
         if there is none, or if the message wasn't out.
         """
@@ -99,7 +99,7 @@ class KeyOrder:
             del self._keys[key]
             return None
         following = known.behind.pop(0)
-        self._left(following, limits)
+        self._remove_waiting(following, limits)
         if self.waiting <= limits.index - max(1, min(_ROOM, limits.index // 8)):
             self.full = False
         known.turn = _place(following)
@@ -139,7 +139,7 @@ class KeyOrder:
         for known in self._keys.values():
             for number, each in enumerate(known.behind):
                 if not isinstance(each, MessageRef):
-                    self._gone(each, limits)
+                    self._uncount(each, limits)
                     known.behind[number] = _place(each)
 
     def discard(self, lane: Lane, limits: MemoryBudget) -> list[Entry | MessageRef]:
@@ -150,18 +150,18 @@ class KeyOrder:
             gone = [each for each in known.behind if each[0] is lane]
             known.behind = [each for each in known.behind if each[0] is not lane]
             for each in gone:
-                self._left(each, limits)
+                self._remove_waiting(each, limits)
         self.full = False
         self.next = [place for place in self.next if place.lane is not lane]
         stale = [place for place in self._key_of if place.lane is lane]
-        return [following for place in stale if (following := self.ended(place, limits)) is not None]
+        return [following for place in stale if (following := self.free_key(place, limits)) is not None]
 
     def drain(self, limits: MemoryBudget) -> list[MessageRef]:
         """Remove all waiting messages and return them by sequence. Messages that are out stay out."""
         places = []
         for known in self._keys.values():
             for each in known.behind:
-                self._left(each, limits)
+                self._remove_waiting(each, limits)
                 places.append(_place(each))
             known.behind = []
         places += self.next
@@ -169,11 +169,11 @@ class KeyOrder:
         self.full = False
         return sorted(places, key=lambda place: place.sequence)
 
-    def _left(self, each: Entry | MessageRef, limits: MemoryBudget) -> None:
+    def _remove_waiting(self, each: Entry | MessageRef, limits: MemoryBudget) -> None:
         self.waiting -= 1
-        self._gone(each, limits)
+        self._uncount(each, limits)
 
-    def _gone(self, each: Entry | MessageRef, limits: MemoryBudget) -> None:
+    def _uncount(self, each: Entry | MessageRef, limits: MemoryBudget) -> None:
         if not isinstance(each, MessageRef):
             self._payloads -= 1
             limits.held -= each[5]

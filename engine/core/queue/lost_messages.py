@@ -26,20 +26,20 @@ def count_gone(lane: FedLane, state: LaneState, resting: Callable[[Queue], Itera
     """
     end = state.last if state.created == lane.created else 0
 
-    def missing(sequences: Iterable[int]) -> int:
+    def count_missing(sequences: Iterable[int]) -> int:
         return sum(sequence > end and sequence not in lane.dropped for sequence in sequences)
 
     gone: Counter[Queue] = Counter()
     for queue in lane.queues.values():
         if queue not in gone:  # (a delay stream has one subject per hour for the same queue)
-            gone[queue] = missing(_known(queue, lane)) + _spilled(queue, lane, end)
-            gone[queue] += missing(place.sequence for place in resting(queue) if place.lane is lane)
+            gone[queue] = count_missing(_iter_known(queue, lane)) + _count_spilled(queue, lane, end)
+            gone[queue] += count_missing(place.sequence for place in resting(queue) if place.lane is lane)
     for subject, sequences in lane.delayed.sequences():
-        gone[lane.queues[subject]] += missing(sequences)
+        gone[lane.queues[subject]] += count_missing(sequences)
     return +gone
 
 
-def _known(queue: Queue, lane: FedLane) -> Iterator[int]:
+def _iter_known(queue: Queue, lane: FedLane) -> Iterator[int]:
     """The sequences of a lane that wait in a queue, except those in the spill."""
     yield from (entry[1] for entry in queue.ready if entry[0] is lane)
     if queue.read is not None and queue.read.delayed == lane.later:
@@ -51,6 +51,6 @@ def _known(queue: Queue, lane: FedLane) -> Iterator[int]:
         yield from (place.sequence for place in queue.order.waits_in(lane))
 
 
-def _spilled(queue: Queue, lane: FedLane, end: int) -> int:
+def _count_spilled(queue: Queue, lane: FedLane, end: int) -> int:
     """The size of the spill less the messages that may lie up to the stream's end."""
     return 0 if lane.later else max(0, queue.spilled - max(0, end - queue.spill_from + 1))

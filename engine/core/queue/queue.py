@@ -44,7 +44,7 @@ class Queue:
       messages then queue behind them, so that the order of the stream is kept.
     - Messages of the main stream are taken in the order `ready`, `waiting`, spill. While `spilled` isn't 0, every
       arrival from the sequence `spill_from` on is spilled.
-    - The sequences of `read`, the read under way, are in no other part until `was_read` or `read_failed`. Replacing
+    - The sequences of `read`, the read under way, are in no other part until `finish_read` or `fail_read`. Replacing
       `read` cancels it: identity decides.
 
     The waiting messages are attributes of the queue, not of a part of their own: each message passes them twice, and
@@ -128,7 +128,7 @@ class Queue:
             self.ready_bytes += size
             ready.append(entry)
             return len(ready) == 1
-        self.sized(size)
+        self.note_size(size)
         if len(self.waiting) < limits.index:
             self.waiting.append(entry[1])
             self.behind = True
@@ -142,7 +142,7 @@ class Queue:
         if self.spilled and sequence >= self.spill_from:
             self.spilled += 1
             return False
-        self.sized(size)
+        self.note_size(size)
         if len(self.waiting) < limits.index:
             self.waiting.append(sequence)
             self.behind = True
@@ -150,7 +150,7 @@ class Queue:
             self.spill(sequence)
         return not self.ready and not self.loading
 
-    def sized(self, size: int) -> None:
+    def note_size(self, size: int) -> None:
         """Note the size (bytes) of a payload that was unloaded and will be read again."""
         self.mean_size += (size - self.mean_size) >> 3 if self.mean_size else size
 
@@ -183,7 +183,7 @@ class Queue:
         return entry
 
     def next_to_read(self, count: int) -> PendingRead:
-        """Take the next sequences to read, up to `count`. They are kept in `read` until `was_read` or `read_failed`."""
+        """Take the next sequences to read, up to `count`. They stay in `read` until `finish_read` or `fail_read`."""
         if self.order is not None and self.order.next:
             turns = self.order.take_next(count)
             delayed = turns[0].lane.id.kind == "later"
@@ -194,14 +194,14 @@ class Queue:
             self.read = PendingRead(False, self.waiting.take(count))
         return self.read
 
-    def was_read(self, read: PendingRead) -> bool:
+    def finish_read(self, read: PendingRead) -> bool:
         """End a read, and return whether it still holds; if not, its messages were requeued meanwhile."""
         holds = self.read is read
         if holds:
             self.read = None
         return holds
 
-    def read_failed(self, read: PendingRead) -> None:
+    def fail_read(self, read: PendingRead) -> None:
         """Requeue the sequences that `next_to_read` returned."""
         if read.turns and self.order is not None:
             self.order.next[:0] = read.turns

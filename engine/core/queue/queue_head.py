@@ -21,13 +21,13 @@ def queue_head(queue: Queue) -> int | None:
 
     In an ordered topic with messages behind keys, the oldest of those counts as the head.
     """
-    behind = _behind(queue)
+    behind = _find_behind(queue)
     if behind is None:
         return since(queue.ready[0]) if queue.ready else None
     return None if isinstance(behind, MessageRef) else since(behind)
 
 
-def _behind(queue: Queue) -> Entry | MessageRef | None:
+def _find_behind(queue: Queue) -> Entry | MessageRef | None:
     return queue.order.oldest() if queue.order is not None and queue.order.waiting else None
 
 
@@ -47,7 +47,7 @@ def place_of_head(queue: Queue) -> tuple[LaneId, int] | None:
     In the spill, the message at the returned sequence may belong to another queue; it is only a little older than the
     head.
     """
-    if (behind := _behind(queue)) is not None:
+    if (behind := _find_behind(queue)) is not None:
         return behind[0].id, behind[1]
     if queue.read is not None and queue.read.sequences:
         return LaneId("later" if queue.read.delayed else "lanes", queue.partition), queue.read.sequences[0]

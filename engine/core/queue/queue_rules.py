@@ -36,7 +36,7 @@ class QueueRules:
     ordered: bool = False
     careful: bool = False
 
-    def sleeping(self) -> QueueRules:
+    def without_prefetch(self) -> QueueRules:
         """The same rules for a queue that must not prefetch any more."""
         return replace(self, asleep=True)
 
@@ -51,7 +51,7 @@ def rules_of(topic: Topic | None, max_group_qps: float, most_ahead: int, *, asle
     if topic is None:
         return NO_TOPIC
     single = topic.max_attempts == 1
-    ahead = min(most_ahead, _needed_soon(topic, max_group_qps))
+    ahead = min(most_ahead, _count_needed(topic, max_group_qps))
     return QueueRules(
         topic=topic,
         asleep=asleep or topic.state == "paused",
@@ -71,7 +71,7 @@ def low_mark(ahead: int) -> int:
     return min(_LOW, max(1, ahead // 2))
 
 
-def _needed_soon(topic: Topic, max_group_qps: float) -> int:
+def _count_needed(topic: Topic, max_group_qps: float) -> int:
     """The number of messages of one queue that may start within about a second: there is no need to prefetch more."""
     rate = min(topic.qps, max_group_qps) if topic.borrow else topic.qps / topic.groups
     return max(_LEAST_AHEAD, ceil(rate) + topic.burst)

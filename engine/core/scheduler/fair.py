@@ -153,26 +153,26 @@ class FairScheduler(TenantPlaces[Q]):
         elif tenant.concurrency is not None:
             self._place(tenant, now)
         else:
-            self._line.charged(tenant)
+            self._line.on_charge(tenant)
             if not tenant.heavy:  # one more slot can't make a heavy tenant light
                 self._slots.recount(tenant, now)
 
     def _cancel(self) -> None:
         self._granted = None
 
-    def again(self, queue: Q, now: int) -> Grant[Q] | None:
+    def grant_again(self, queue: Q, now: int) -> Grant[Q] | None:
         group = queue.slot
         if not isinstance(group, QueueGroup) or not group.mask or group.band() != queue.band:
             return None
         tenant = group.tenant
-        if not tenant.open or tenant.is_full or not tenant.quota.admits(group, now):
+        if not tenant.open or tenant.is_full or not tenant.quota.may_admit(group, now):
             return None
         self._granted, self._band = group, queue.band
         self._grant_again.queue = queue
         return self._grant_again
 
     def _commit_again(self, now: int) -> None:
-        """Charge the grant of `again`: one more message, in a slot that is charged already."""
+        """Charge the grant of `grant_again`: one more message, in a slot that is charged already."""
         group = self._granted
         if group is None:
             raise RuntimeError(_ENDED)
@@ -183,14 +183,14 @@ class FairScheduler(TenantPlaces[Q]):
     def _charge(self, tenant: Tenant[Q], group: QueueGroup[Q], band: int, now: int) -> None:
         first = tenant
         if tenant.reserve is not None and tenant.reserve_at <= now:
-            tenant.reserve_at = tenant.reserve.spent(tenant.reserve_at, now)
+            tenant.reserve_at = tenant.reserve.spend(tenant.reserve_at, now)
             first = self._line.first() or tenant
         if group.ageing is not None:
-            group.ageing.taken(group.mask, band)
+            group.ageing.note_taken(group.mask, band)
         self._virtual.charge(tenant, first)
         tenant.quota.spend(group, now)
 
-    def done(self, queue: Q, now: int, service: int, count: int = 1) -> None:
+    def finish(self, queue: Q, now: int, service: int, count: int = 1) -> None:
         group = queue.slot
         if not isinstance(group, QueueGroup):
             return
@@ -208,7 +208,7 @@ class FairScheduler(TenantPlaces[Q]):
             self._place(tenant, now)
             return
         if tenant.start < tenant.noted:
-            self._line.fell(tenant)
+            self._line.on_fall(tenant)
         if tenant.in_flight or not tenant.heavy:
             self._slots.recount(tenant, now)
 
@@ -231,7 +231,7 @@ class FairScheduler(TenantPlaces[Q]):
             tenant.line.enter(tenant)
         self._settle_down(tenant, now)
 
-    def used(self, project: str, now: int) -> QuotaUse:
+    def measure_use(self, project: str, now: int) -> QuotaUse:
         tenant = self._tenants.get(project)
         if tenant is None:
             return NOTHING_USED
@@ -248,15 +248,15 @@ class FairScheduler(TenantPlaces[Q]):
             return "paused"
         if group.mask & ((1 << queue.band) - 1):
             return "higher_priority"
-        return self._why(tenant, group, now)
+        return self._explain(tenant, group, now)
 
-    def _why(self, tenant: Tenant[Q], group: QueueGroup[Q], now: int) -> str:
+    def _explain(self, tenant: Tenant[Q], group: QueueGroup[Q], now: int) -> str:
         if tenant.is_full:
             return "concurrency"
-        if tenant.parked > now or not tenant.quota.admits(group, now):
+        if tenant.parked > now or not tenant.quota.may_admit(group, now):
             return "quota"
         slots = self._slots
-        if slots.all_taken:
+        if slots.is_full:
             return "fairness" if slots.busy > 1 and slots.is_heavy(tenant) else "handlers_busy"
         if not slots.has_room(tenant, now):
             return "headroom"

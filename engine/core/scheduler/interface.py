@@ -1,8 +1,8 @@
 """The scheduler port: the calls that a node makes.
 
 The node reports which queues have a message ready (`ready`, `empty`), asks for the next one (`next`), commits the grant
-that it gets once the message may start, and reports the message's end (`done`). A scheduler charges at the commit and
-corrects in `done` or `refund`. It reads no clock: `now` is the node's monotonic time in ns, and `wake_at` returns the
+that it gets once the message may start, and reports the message's end (`finish`). A scheduler charges at the commit and
+corrects in `finish` or `refund`. It reads no clock: `now` is the node's monotonic time in ns, and `wake_at` returns the
 next instant at which an answer changes by itself.
 """
 
@@ -81,16 +81,16 @@ class Scheduler(Protocol[Q]):
         free slot.
         """
 
-    def again(self, queue: Q, now: int) -> Grant[Q] | None:
+    def grant_again(self, queue: Q, now: int) -> Grant[Q] | None:
         """Grant one more message of this queue for a batch, in the same slot; None if it may not have one."""
 
-    def done(self, queue: Q, now: int, service: int, count: int = 1) -> None:
+    def finish(self, queue: Q, now: int, service: int, count: int = 1) -> None:
         """Free a slot: its `count` messages of this queue took `service` ns together, whatever their outcome."""
 
     def refund(self, queue: Q, now: int, count: int = 1) -> None:
         """Free a slot: its `count` messages of this queue did not start, and will be handed out again."""
 
-    def used(self, project: str, now: int) -> QuotaUse:
+    def measure_use(self, project: str, now: int) -> QuotaUse:
         """The quota use of a project; all zero for an unknown one."""
 
     def wake_at(self) -> int | None:

@@ -48,7 +48,7 @@ class Slots:
         self._light = Average(0)  # slots of all light tenants
 
     @property
-    def all_taken(self) -> bool:
+    def is_full(self) -> bool:
         return self.in_flight >= self.count
 
     def reweigh(self, tenant: Tenant[Any], weight: float) -> None:
@@ -124,7 +124,7 @@ class Slots:
         count = tenant.in_flight
         heavy = tenant.heavy
         if tenant.line is None:
-            heavy = heavy and self._holds_much(tenant, now)
+            heavy = heavy and self._has_much(tenant, now)
         elif (count + 1) * self._active_weights > self.count * tenant.weight:
             heavy = heavy or count > 0
         elif 2 * count * self._active_weights < self.count * tenant.weight:
@@ -163,7 +163,7 @@ class Slots:
         opens = NEVER if wait is None else now + max(wait, _SOON)
         return min(opens, self.leaving[0][0]) if self.leaving else opens
 
-    def _holds_much(self, tenant: Tenant[Any], now: int) -> bool:
+    def _has_much(self, tenant: Tenant[Any], now: int) -> bool:
         """Whether the slots of a heavy tenant that is idle for a moment would look like those of many light ones.
 
         They do if they are at least half its fair share and that is two slots or more; or, for a tenant that headroom

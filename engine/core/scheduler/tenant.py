@@ -134,7 +134,7 @@ class Tenant(Flow, Generic[Q]):
         if self.reserve is None:
             self.reserve_at = NEVER
         else:
-            self.reserve_at = self.reserve.retuned(self.reserve_at, now, before) if before else now
+            self.reserve_at = self.reserve.retune(self.reserve_at, now, before) if before else now
         if topic.ageing != self.ageing:
             self.ageing = topic.ageing
             for group in groups:

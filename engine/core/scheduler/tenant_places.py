@@ -118,7 +118,7 @@ class TenantPlaces(Generic[Q]):
     def _settle_down(self, tenant: Tenant[Q], now: int) -> None:
         if tenant.line is self._line:
             if tenant.start < tenant.noted:
-                self._line.fell(tenant)
+                self._line.on_fall(tenant)
             if tenant.in_flight or not tenant.heavy:
                 self._slots.recount(tenant, now)
         else:

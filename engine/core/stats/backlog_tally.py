@@ -92,19 +92,19 @@ class Tally:
         if view.reason is not None:
             count(part, view.reason, 1, view.backlog)
         if view.head_at is not None:
-            self.came(view.priority, view.head_at)
+            self.add_waiting(view.priority, view.head_at)
 
-    def came(self, priority: str, at: int) -> None:
+    def add_waiting(self, priority: str, at: int) -> None:
         """A message of this priority has been waiting since `at`."""
         part = self.part(priority)
         part.oldest_s = _most(part.oldest_s, max(0.0, (self._now - at) / _SECOND))
 
-    def waited(self, priority: str, reason: str, seconds: float) -> None:
+    def add_wait(self, priority: str, reason: str, seconds: float) -> None:
         """Heads of this priority have waited for this reason, in seconds."""
         found = self.part(priority).waited
         found[reason] = found.get(reason, 0.0) + seconds
 
-    def running(self, priority: str) -> None:
+    def add_running(self, priority: str) -> None:
         """Count one message that is being handled."""
         self.part(priority).in_flight += 1
 
@@ -114,7 +114,7 @@ class Tally:
         return self.parts[priority]
 
 
-def merged(parts: Iterable[QueueCount]) -> QueueCount:
+def merge_counts(parts: Iterable[QueueCount]) -> QueueCount:
     """The sum over several nodes for one priority. A group is on one node, so groups add up."""
     whole = QueueCount()
     for part in parts:
@@ -130,7 +130,7 @@ def merged(parts: Iterable[QueueCount]) -> QueueCount:
     return whole
 
 
-def ranked(reasons: Mapping[str, Count]) -> list[tuple[str, Count]]:
+def rank_reasons(reasons: Mapping[str, Count]) -> list[tuple[str, Count]]:
     """The reasons, most frequent first: by groups, then by messages."""
     return sorted(reasons.items(), key=lambda item: (-item[1].groups, -(item[1].messages or 0), item[0]))
 

@@ -62,7 +62,7 @@ class Rates(msgspec.Struct, frozen=True):
 UNKNOWN = Rates()
 
 
-def between(first: Sample, last: Sample) -> Rates:
+def measure_rates(first: Sample, last: Sample) -> Rates:
     """The rates between two samples. Raises ValueError if the second isn't later."""
     if last.at <= first.at:
         raise ValueError(f"a rate needs two instants, not {first.at} and {last.at}")
@@ -75,7 +75,7 @@ def between(first: Sample, last: Sample) -> Rates:
     )
 
 
-def together(rates: Iterable[Rates]) -> Rates:
+def add_rates(rates: Iterable[Rates]) -> Rates:
     """The sum over several nodes; `seconds` is the shortest measurement. Unknown if one node's rates are: a partial sum
     would be too low.
     """
@@ -103,14 +103,14 @@ class SampleHistory:
         if not self._samples or sample.at - self._samples[-1].at >= self._apart:
             self._samples.append(sample)
 
-    def rested(self, until: int) -> None:
+    def note_rest(self, until: int) -> None:
         """No counter has changed since the last sample: fill in the samples that would have been taken until then."""
         if self._samples:
             last = self._samples[-1]
             for at in range(max(last.at + self._apart, until - LONGEST), until + 1, self._apart):
                 self._samples.append(last._replace(at=at))
 
-    def before(self, now: int, longest: int = LONGEST) -> Sample | None:
+    def find_before(self, now: int, longest: int = LONGEST) -> Sample | None:
         """The oldest sample of the last `longest` ns, if it is old enough to measure from; None if there is none. Older
         samples are dropped.
         """
@@ -155,7 +155,7 @@ def is_stopped(topic: Topic | None) -> bool:
     return topic is None or topic.state == "paused"
 
 
-def leaving(load: ForecastInput) -> float:
+def predict_rate(load: ForecastInput) -> float:
     """The rate (msg/s) at which the backlog will shrink, as far as it can be predicted."""
     topic, measured = load.topic, load.rates.leaving
     if topic is None or is_stopped(topic):
@@ -165,9 +165,9 @@ def leaving(load: ForecastInput) -> float:
     return min(measured, topic.qps)
 
 
-def gone_in(load: ForecastInput) -> tuple[float | None, str]:
+def predict_end(load: ForecastInput) -> tuple[float | None, str]:
     """The time (s) until no message waits, None if never at this rate or unknown; and a sentence."""
-    arriving, left = load.rates.arriving, leaving(load)
+    arriving, left = load.rates.arriving, predict_rate(load)
     if not load.waiting:
         return 0.0, "nothing waits"
     if load.topic is None:
@@ -179,11 +179,11 @@ def gone_in(load: ForecastInput) -> tuple[float | None, str]:
     flow = f"{load.waiting:,} wait, {_rate(arriving)} arrive and {_rate(left)} are taken"
     seconds = load.waiting / (left - arriving) if left > arriving else math.inf
     if math.isfinite(seconds):
-        return seconds, f"gone in {spoken(seconds)} at this rate: {flow}"
+        return seconds, f"gone in {format_spoken(seconds)} at this rate: {flow}"
     return None, f"never at this rate: {flow}"
 
 
-def once_resumed(load: ForecastInput, deleted: bool = False) -> ResumeForecast | None:
+def predict_resumption(load: ForecastInput, deleted: bool = False) -> ResumeForecast | None:
     """The effect that a paused topic's quota would have on its backlog; None if the topic isn't paused, nothing waits,
     or it is unknown.
     """
@@ -196,12 +196,12 @@ def once_resumed(load: ForecastInput, deleted: bool = False) -> ResumeForecast |
         return ResumeForecast(None, f"{when}, never at {quota}: {_rate(arriving)} arrive")
     alone = load.max_group_qps if topic.borrow else min(load.max_group_qps, topic.qps / topic.groups)
     seconds = max(load.waiting / (topic.qps - arriving), load.deepest / alone)
-    return ResumeForecast(seconds, f"{when}, gone in {spoken(seconds)} at {quota}, if nothing else holds it up")
+    return ResumeForecast(seconds, f"{when}, gone in {format_spoken(seconds)} at {quota}, if nothing else holds it up")
 
 
 def clears(load: ForecastInput, within: float) -> QuotaForecast:
     """The quota with which no message waits after `within` seconds (more than 0)."""
-    topic, time = load.topic, spoken(within)
+    topic, time = load.topic, format_spoken(within)
     if not load.waiting:
         return QuotaForecast(None, "", "nothing waits: no other quota is needed")
     if not load.rates.is_known:
@@ -223,7 +223,7 @@ def clears(load: ForecastInput, within: float) -> QuotaForecast:
 def _too_deep(load: ForecastInput, time: str) -> str:
     return (
         f"no quota clears it within {time}: one group holds {load.deepest:,} messages and may have"
-        f" at most {figure(load.max_group_qps)} QPS, which takes {spoken(load.deepest / load.max_group_qps)}"
+        f" at most {figure(load.max_group_qps)} QPS, which takes {format_spoken(load.deepest / load.max_group_qps)}"
     )
 
 
@@ -259,7 +259,7 @@ def figure(number: float) -> str:
 _UNITS = (("d", 86_400), ("h", 3_600), ("m", 60), ("s", 1))
 
 
-def spoken(seconds: float) -> str:
+def format_spoken(seconds: float) -> str:
     """A duration in at most two units, as people say it: `3m 20s`, `0.4s`."""
     if seconds < 9.95:
         return f"{seconds:.{1 if seconds >= 0.95 else 2}f}".rstrip("0").rstrip(".") + "s"

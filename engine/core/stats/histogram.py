@@ -34,5 +34,5 @@ class Histogram:
         self.counts = [0] * (len(BOUNDS) + 1)
         self.sum = 0
 
-    def seen(self) -> BucketCounts:
+    def copy_counts(self) -> BucketCounts:
         return BucketCounts(tuple(self.counts), self.sum / _SECOND)

@@ -49,7 +49,7 @@ class LatencyStats:
         self.add_up()
         return self._handling
 
-    def ended(self, message: Message, now: int) -> None:
+    def note_end(self, message: Message, now: int) -> None:
         """Note the end of an attempt. `now` is monotonic ns."""
         started, entry = message.started, message._entry  # noqa: SLF001 - saves property calls
         waited = started + self.offset - (since(entry) if entry[0].later else entry[2])
@@ -58,14 +58,14 @@ class LatencyStats:
         if len(noted) >= _AT_ONCE:
             self.add_up()
 
-    def batch_ended(self, messages: Sequence[Message], now: int) -> None:
+    def note_batch_end(self, messages: Sequence[Message], now: int) -> None:
         """Note the end of an attempt at several messages that one handler received together."""
         first = messages[0]
         queue, at = first.queue, first.started + self.offset
-        self.ended(first, now)
+        self.note_end(first, now)
         self._noted += [(queue, _ANOTHER, 0, at - since(message.entry)) for message in messages[1:]]
 
-    def running(self, messages: Sequence[Message], now: int) -> None:
+    def note_running(self, messages: Sequence[Message], now: int) -> None:
         """Count the time of a running handler up to now; otherwise long ones would show only at their end."""
         first = messages[0]
         first.queue.stats.ran += now - first.ran_to

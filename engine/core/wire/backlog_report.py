@@ -49,14 +49,14 @@ def subject(env: str, node: str) -> str:
     return f"backlog.{env}.{node.replace('.', '_')}"
 
 
-def encoded(node: str, number: int, at: int, entries: Sequence[BacklogEntry]) -> Iterator[bytes]:
+def encode_report(node: str, number: int, at: int, entries: Sequence[BacklogEntry]) -> Iterator[bytes]:
     """The reports, in as many messages as needed, each complete in itself."""
     for start in range(0, len(entries), _MOST_ENTRIES):
         yield msgspec.json.encode(BacklogReport(node, number, at, list(entries[start : start + _MOST_ENTRIES])))
         number += 1
 
 
-def decoded(body: bytes) -> BacklogReport | None:
+def decode_report(body: bytes) -> BacklogReport | None:
     """None for bytes that no node has written."""
     try:
         return _reports.decode(body)

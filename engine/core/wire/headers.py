@@ -76,7 +76,7 @@ def decode_user(block: bytes) -> dict[str, str]:
     return {name: text for name, text in decode(block).items() if not name.lower().startswith(_RESERVED)}
 
 
-def carried(found: Mapping[str, str]) -> dict[str, str]:
+def select_carried(found: Mapping[str, str]) -> dict[str, str]:
     """The headers that a message's copies keep, in a form that can be sent: none of the server's, which might make it
     refuse the copy (`Nats-Expected-Stream`), and nothing that would break the block.
     """
@@ -87,7 +87,7 @@ def carried(found: Mapping[str, str]) -> dict[str, str]:
     }
 
 
-def added(block: bytes, name: str) -> str | None:
+def read_added(block: bytes, name: str) -> str | None:
     """The value of a header that the server has added behind the sender's own headers, which may include the same name;
     None if absent.
     """
@@ -95,9 +95,9 @@ def added(block: bytes, name: str) -> str | None:
     return value(block[start:], name) if start >= 0 else None
 
 
-def added_number(block: bytes, name: str, default: int) -> int:
-    """`added` as an integer; `default` if it is absent or not a number."""
-    return _number(added(block, name), default)
+def read_added_number(block: bytes, name: str, default: int) -> int:
+    """`read_added` as an integer; `default` if it is absent or not a number."""
+    return _number(read_added(block, name), default)
 
 
 def check_user(values: Mapping[str, str]) -> None:

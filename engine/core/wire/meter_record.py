@@ -205,11 +205,11 @@ def encode(
         lanes=len(lanes),
         lane_columns=_columns(LANE_COLUMNS, list(zip(*lanes, strict=True))),
         projects=[*ready.projects, *rest.projects],
-        topic_columns=_joined(ready.topic_columns, len(ready.projects), rest.topic_columns, len(rest.projects)),
+        topic_columns=_join(ready.topic_columns, len(ready.projects), rest.topic_columns, len(rest.projects)),
         queues=ready.queues + rest.queues,
-        queue_columns=_joined(ready.queue_columns, ready.queues, rest.queue_columns, rest.queues),
+        queue_columns=_join(ready.queue_columns, ready.queues, rest.queue_columns, rest.queues),
         buckets=ready.buckets + rest.buckets,
-        bucket_columns=_joined(ready.bucket_columns, ready.buckets, rest.bucket_columns, rest.buckets),
+        bucket_columns=_join(ready.bucket_columns, ready.buckets, rest.bucket_columns, rest.buckets),
     )
     plain = msgspec.msgpack.encode(record)
     if len(plain) < _SMALL:
@@ -241,7 +241,7 @@ def decode(body: bytes) -> MeterRecord:
     if not body or body[0] != VERSION:
         raise Unreadable(f"version {body[0] if body else 'none'} isn't known", newer=bool(body) and body[0] > VERSION)
     try:
-        record = _decoder.decode(_unpacked(body[1:2], body[2:]))
+        record = _decoder.decode(_unpack(body[1:2], body[2:]))
     except (zlib.error, lzma.LZMAError, *UNREADABLE) as error:
         raise Unreadable(str(error)) from error
     if not all(0 <= rows <= _MOST_ROWS for rows in (record.queues, record.lanes, record.buckets)):
@@ -249,7 +249,7 @@ def decode(body: bytes) -> MeterRecord:
     return record
 
 
-def _unpacked(how: bytes, packed: bytes) -> bytes:
+def _unpack(how: bytes, packed: bytes) -> bytes:
     if how == b"z":
         return zlib.decompressobj().decompress(packed, _MOST_BYTES)
     if how == b"x":
@@ -274,7 +274,7 @@ def _topic_columns(topics: Sequence[TopicRow]) -> dict[str, bytes]:
     return _columns(TOPIC_COLUMNS, [[*map(_thousandths, each)] for each in zip(*topics, strict=True)][1:])
 
 
-def _joined(first: Mapping[str, bytes], count: int, second: Mapping[str, bytes], more: int) -> dict[str, bytes]:
+def _join(first: Mapping[str, bytes], count: int, second: Mapping[str, bytes], more: int) -> dict[str, bytes]:
     """The columns of two tables, concatenated."""
     if not count or not more:
         return {**first, **second}

@@ -101,15 +101,15 @@ def to_node(env: str, node: str) -> str:
 
 def decode_for_leader(body: bytes) -> ForLeader | None:
     """None for bytes that no node has written."""
-    return _decoded(_for_leader, body)
+    return _decode(_for_leader, body)
 
 
-def asked(body: bytes) -> Asked | None:
+def decode_request(body: bytes) -> Asked | None:
     """None for bytes that no leader has written."""
-    return _decoded(_asked, body)
+    return _decode(_asked, body)
 
 
-def _decoded(decoder: msgspec.json.Decoder[T], body: bytes) -> T | None:
+def _decode(decoder: msgspec.json.Decoder[T], body: bytes) -> T | None:
     try:
         return decoder.decode(body)
     except UNREADABLE:

@@ -20,7 +20,7 @@ class UnroutableSubject(ValueError):
     """The subject names no queue; the text says why."""
 
 
-def queue_named(subject: bytes, kind: Kind, bands: Mapping[str, int]) -> tuple[str, int, int]:
+def parse_queue(subject: bytes, kind: Kind, bands: Mapping[str, int]) -> tuple[str, int, int]:
     """Project, group and band of a subject in this kind of stream; `bands` maps priorities to bands. Raises
     UnroutableSubject.
     """

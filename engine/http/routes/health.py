@@ -24,7 +24,7 @@ class HealthRoutes:
 
     async def ready(self, _request: Request) -> Response:
         found = await self._node.readiness()
-        status = HTTPStatus.OK if found.ready else HTTPStatus.SERVICE_UNAVAILABLE
+        status = HTTPStatus.OK if found.is_ready else HTTPStatus.SERVICE_UNAVAILABLE
         return JSONResponse(found.document(), status)
 
     async def metrics(self, request: Request) -> Response:

@@ -24,16 +24,16 @@ class WriteRoutes:
 
     async def replay(self, request: Request) -> Response:
         """Replay dead letters. Answers 202 if the replay continues in the background."""
-        self._access.may_change(request)
+        self._access.check_change(request)
         outcome = await self._node.replay(request.path_params["project"], await params.replay_of(request))
         return JSONResponse(outcome, HTTPStatus.ACCEPTED if outcome["running"] else HTTPStatus.OK)
 
     async def pause(self, request: Request) -> Response:
-        self._access.may_change(request)
+        self._access.check_change(request)
         params.parse_params(request, ())
         return JSONResponse(await self._node.change_state(request.path_params["project"], "paused"))
 
     async def resume(self, request: Request) -> Response:
-        self._access.may_change(request)
+        self._access.check_change(request)
         params.parse_params(request, ())
         return JSONResponse(await self._node.change_state(request.path_params["project"], "active"))

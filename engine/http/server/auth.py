@@ -41,16 +41,16 @@ class AccessControl:
     def __init__(self, token: Callable[[], str | None]) -> None:
         self._token = token
 
-    def may_read(self, request: HTTPConnection) -> None:
+    def check_read(self, request: HTTPConnection) -> None:
         """Raise HTTPException without read access. A browser may give the token as a password, since users can't make
         it send a header.
         """
         if is_local(request):
             return
-        given = _bearer(request.headers) or ("" if _for_another_page(request) else _basic(request.headers))
+        given = _bearer(request.headers) or ("" if _is_for_another_page(request) else _basic(request.headers))
         self._check(given, _READING, _ASKS_A_BROWSER)
 
-    def may_change(self, request: HTTPConnection) -> None:
+    def check_change(self, request: HTTPConnection) -> None:
         """Raise HTTPException without write access. A password isn't accepted: browsers send it on their own, even for
         requests that another page caused.
         """
@@ -75,13 +75,13 @@ class AccessControl:
 
 def is_local(request: HTTPConnection) -> bool:
     """Whether the request comes from this machine, under a name that can't mean another."""
-    if request.client is None or any(name in request.headers for name in _OF_PROXIES) or _for_another_page(request):
+    if request.client is None or any(name in request.headers for name in _OF_PROXIES) or _is_for_another_page(request):
         return False
     hosts = request.headers.getlist("host")
-    return _is_loopback(request.client.host) and len(hosts) == 1 and _names_loopback(hosts[0])
+    return _is_loopback(request.client.host) and len(hosts) == 1 and _is_loopback_host(hosts[0])
 
 
-def _for_another_page(request: HTTPConnection) -> bool:
+def _is_for_another_page(request: HTTPConnection) -> bool:
     """Whether a browser requests this for another site's page; it would add a password. Programs don't say so."""
     headers = request.headers
     if headers.get("sec-fetch-site", "none") in {"none", "same-origin"}:
@@ -89,7 +89,7 @@ def _for_another_page(request: HTTPConnection) -> bool:
     return not (request.url.path == "/" and headers.get("sec-fetch-mode") == "navigate")
 
 
-def _names_loopback(host: str) -> bool:
+def _is_loopback_host(host: str) -> bool:
     try:
         parts = urlsplit(f"//{host}")
         name, _ = parts.hostname, parts.port

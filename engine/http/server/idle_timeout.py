@@ -32,7 +32,7 @@ class IdleTimeout(H11Protocol):
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
-        if self._asks():
+        if self._is_in_request():
             self._wait_no_more()
         else:
             self._wait()
@@ -47,7 +47,7 @@ class IdleTimeout(H11Protocol):
         if self.flow.write_paused:
             self.loop.call_later(_FAREWELL_S, self.transport.abort)
 
-    def _asks(self) -> bool:
+    def _is_in_request(self) -> bool:
         return self.cycle is not None and not self.cycle.response_complete
 
     def _wait(self) -> None:
@@ -62,5 +62,5 @@ class IdleTimeout(H11Protocol):
 
     def _give_up(self) -> None:
         self._timer = None
-        if not self._asks():
+        if not self._is_in_request():
             self.transport.close()

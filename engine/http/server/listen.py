@@ -16,11 +16,11 @@ _FLAG = "--http-port"
 _WAITING = 128  # connections that aren't accepted yet
 
 
-async def listening(host: str, port: int, takes_within_s: float) -> socket.socket:
+async def listen(host: str, port: int, takes_within_s: float) -> socket.socket:
     """Return a listening socket; port 0 is any free one. Clients that don't read their answer for `takes_within_s`
     seconds are disconnected. Raises PortUnavailable.
     """
-    listener = await _bound(host, port)
+    listener = await _bind(host, port)
     try:
         # The kernel's timeout includes data that uvicorn has already written, and connections that it has closed.
         # Connections inherit it.
@@ -37,7 +37,7 @@ async def check(host: str, ports: Sequence[int]) -> None:
     """Raise PortUnavailable unless all these ports could be served now."""
     for port in ports:
         try:
-            (await _bound(host, port)).close()
+            (await _bind(host, port)).close()
         except PortUnavailable as error:
             if len(ports) == 1:
                 raise
@@ -46,7 +46,7 @@ async def check(host: str, ports: Sequence[int]) -> None:
             ) from error
 
 
-async def _bound(host: str, port: int) -> socket.socket:
+async def _bind(host: str, port: int) -> socket.socket:
     try:
         found = await asyncio.get_running_loop().getaddrinfo(
             host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE

@@ -11,7 +11,7 @@ import structlog
 import uvicorn
 
 from evenlane.engine.http.server.idle_timeout import IdleTimeout
-from evenlane.engine.http.server.listen import listening
+from evenlane.engine.http.server.listen import listen
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
@@ -58,7 +58,7 @@ class HttpServer:
 
     async def open(self) -> None:
         """Start serving. `address` is then the server's URL. Raises PortUnavailable."""
-        listener = await listening(self._host, self._port, self._tuning.takes_within_s)
+        listener = await listen(self._host, self._port, self._tuning.takes_within_s)
         host, port = listener.getsockname()[:2]
         self.address = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
         self._serving = asyncio.create_task(self._server.serve([listener]), name="http")

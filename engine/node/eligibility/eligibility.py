@@ -51,11 +51,11 @@ class Eligibility:
         self._retries.stop()
         self._suspects.stop()
 
-    def resting(self, queue: Queue) -> list[MessageRef]:
+    def list_resting(self, queue: Queue) -> list[MessageRef]:
         """The messages of a queue that wait for their next attempt, or for another suspect's end."""
-        return [*self._retries.waiting_of(queue), *self._suspects.waiting_of(queue)]
+        return [*self._retries.list_waiting(queue), *self._suspects.list_waiting(queue)]
 
-    def retrying(self) -> Iterator[Queue]:
+    def iter_retrying(self) -> Iterator[Queue]:
         """The queue of each message that waits for its next attempt."""
         return self._retries.queues()
 
@@ -72,7 +72,7 @@ class Eligibility:
         if mark and (wait := due(mark) - self._store_now()) > 0:  # it failed under a previous owner
             self._retries.add(now + wait, queue, place, entry[0].generation)
             return True
-        if not recorded or self.killed_too_often(queue, entry, mark):
+        if not recorded or self.has_killed_too_often(queue, entry, mark):
             return False
         suspect = bool(mark & SUSPECT)
         last = suspect and _attempts_left(queue, entry, mark) <= 1
@@ -82,41 +82,41 @@ class Eligibility:
         return verdict is not Verdict.START
 
     @staticmethod
-    def killed_too_often(queue: Queue, entry: Entry, mark: int) -> bool:
+    def has_killed_too_often(queue: Queue, entry: Entry, mark: int) -> bool:
         """Whether a suspect has used all its attempts, and certainly caused the last death."""
         return bool(mark & CONFIRMED) and _attempts_left(queue, entry, mark) <= 0
 
-    def suspends(self, queue: Queue) -> bool:
+    def should_suspend(self, queue: Queue) -> bool:
         """Whether the queue should hand out no messages until some of those that wait here have returned."""
         return queue in self._ready.suspended or (queue.order is not None and queue.order.full)
 
-    def records_changed(self) -> None:
+    def on_records_change(self) -> None:
         """The store refuses in-flight records, or accepts them again."""
         self._suspects.bring_back()
 
-    def no_more_recorded(self) -> None:
+    def on_recorded_gone(self) -> None:
         """No recorded message is in flight any more."""
-        self._suspects.no_more_recorded()
+        self._suspects.on_recorded_gone()
 
     # ---- after an attempt
 
-    def over(self, message: Message) -> None:
+    def on_end(self, message: Message) -> None:
         """Clear a suspect: the process has survived an attempt at it."""
-        if message.suspect:
+        if message.is_suspect:
             lane, sequence = message.place
             if message.generation == lane.generation:
                 lane.log.mark_cleared(sequence, now_ns())
                 self._dirty.mark(lane)
-            self._suspects.ended(MessageRef(lane, sequence))
+            self._suspects.on_end(MessageRef(lane, sequence))
 
-    def returned(self, message: Message) -> None:
+    def give_back(self, message: Message) -> None:
         """The message wasn't handled after all."""
-        if message.suspect:
+        if message.is_suspect:
             self.forgo(MessageRef(*message.place))
 
     def forgo(self, place: MessageRef) -> None:
         """A suspect that was about to be handled won't be."""
-        self._suspects.ended(place)
+        self._suspects.on_end(place)
 
     def discard_stale(self) -> None:
         """Drop messages of lanes that were handed over or replaced."""
@@ -130,11 +130,11 @@ class Eligibility:
         if order is None:
             return
         was_full = order.full
-        following = order.ended(place, self._limits)
+        following = order.free_key(place, self._limits)
         if following is not None:
             queue.requeue(following, self._limits)
         if following is not None or (was_full and not order.full):
-            self._ready.queue_ready(queue)
+            self._ready.on_queue_ready(queue)
 
     def try_again(self, message: Message, after_s: float) -> None:
         """Schedule the next attempt of an ordered topic's message: it stays in its lane, and its key waits."""
@@ -142,7 +142,7 @@ class Eligibility:
         now, after = now_ns(), int(after_s * _SECOND)
         again_at = self._store_now() + after
         if message.generation != lane.generation:  # the lane is being handed over
-            lane.failed_late(sequence, message.generation, again_at, now)
+            lane.mark_failed_late(sequence, message.generation, again_at, now)
             self._dirty.mark(lane)
             return
         lane.log.mark_failed(sequence, again_at, now)
@@ -150,13 +150,13 @@ class Eligibility:
         self._retries.add(now + after, message.queue, MessageRef(lane, sequence), message.generation)
 
     def _due(self, queue: Queue, place: MessageRef, generation: int) -> None:
-        place.lane.marks.is_due(place.sequence)
+        place.lane.marks.clear_due(place.sequence)
         self._again(queue, place, generation)
 
     def _again(self, queue: Queue, place: MessageRef, generation: int) -> None:
         if place.lane.generation == generation:
             queue.requeue(place, self._limits)
-            self._ready.queue_ready(queue)
+            self._ready.on_queue_ready(queue)
 
 
 def _attempts_left(queue: Queue, entry: Entry, mark: int) -> int:

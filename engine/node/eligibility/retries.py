@@ -45,9 +45,9 @@ class InPlaceRetries:
 
     def queues(self) -> Iterator[Queue]:
         """The queue of each waiting message."""
-        return (queue for queue in self._of for _ in self.waiting_of(queue))
+        return (queue for queue in self._of for _ in self.list_waiting(queue))
 
-    def waiting_of(self, queue: Queue) -> list[MessageRef]:
+    def list_waiting(self, queue: Queue) -> list[MessageRef]:
         """The waiting messages of a queue, without stale ones."""
         return [place for place, known in self._of.get(queue, {}).items() if place.lane.generation == known]
 

@@ -75,10 +75,10 @@ class Suspects:
         self._last: MessageRef | None = None
         self._waiting: _Aside | None = None
         self._until = 0
-        self._alarm = WakeTimer(self._rung)
+        self._alarm = WakeTimer(self._on_timer)
         self._aside: list[_Aside] = []
 
-    def waiting_of(self, queue: Queue) -> list[MessageRef]:
+    def list_waiting(self, queue: Queue) -> list[MessageRef]:
         """The messages of a queue that are set aside."""
         aside = [*self._aside, *([self._waiting] if self._waiting is not None else [])]
         return [each.place for each in aside if each.queue is queue and not each.is_stale]
@@ -108,7 +108,7 @@ class Suspects:
     def _may_be_last(self, queue: Queue, place: MessageRef, now: int) -> bool:
         if self._last is None:
             self._last, self._until = place, now + queue.rules.ack_wait + _SECOND
-        if self._gate.busy and now < self._until:
+        if self._gate.is_busy and now < self._until:
             self._waiting = _Aside(queue, place, place.lane.generation)
             self._alarm.set(self._until, now)
             return False
@@ -117,14 +117,14 @@ class Suspects:
 
     # ---- after an attempt
 
-    def ended(self, place: MessageRef) -> None:
+    def on_end(self, place: MessageRef) -> None:
         """A suspect has ended, or won't be handled now."""
         if self._running == place:
             self._running = None
             self._end_last(place)
             self.bring_back()
 
-    def no_more_recorded(self) -> None:
+    def on_recorded_gone(self) -> None:
         """No recorded message is in flight any more."""
         self._begin_last()
 
@@ -155,7 +155,7 @@ class Suspects:
             self._alarm.set(self._until + _TURN, self._until)
             self._on_return(*waiting)
 
-    def _rung(self) -> None:
+    def _on_timer(self) -> None:
         if self._waiting is not None:
             self._begin_last()
         elif self._last is not None and self._running != self._last:

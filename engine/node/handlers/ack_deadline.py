@@ -51,7 +51,7 @@ class AckDeadline:
         on_hung: Callable[[int], None],
     ) -> None:
         self._workers, self._on_timed_out, self._on_hung = workers, on_timed_out, on_hung
-        self._throttle = LogThrottle(_MOST_LOGGED, _more)
+        self._throttle = LogThrottle(_MOST_LOGGED, _log_more)
         self.looked_at = now_ns()
         """The time of the last check (monotonic ns); it advances every 0.1 s while the event loop runs."""
 
@@ -99,5 +99,5 @@ class AckDeadline:
             _log.warning(what, **message_fields(message), ack_wait_s=message.queue.rules.ack_wait / _SECOND)
 
 
-def _more(count: int, projects: dict[str, int], others: int) -> None:
+def _log_more(count: int, projects: dict[str, int], others: int) -> None:
     _log.warning("more handlers gave no sign of life", count=count, projects=projects, others=others)

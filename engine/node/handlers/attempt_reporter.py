@@ -8,7 +8,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from evenlane.engine.base.clock import now_ns
-from evenlane.engine.core.message.message import Pause, well_formed
+from evenlane.engine.core.message.message import Pause, check_form
 from evenlane.engine.node.handlers import fork_guard
 from evenlane.engine.node.handlers.ack_deadline import HandlerTimedOut
 from evenlane.engine.node.handlers.invoke import Untrusted, is_of_handler
@@ -32,38 +32,38 @@ class AttemptReporter:
 
     def __init__(self, ends: AttemptEnds, gate: InFlightGate, scheduler: Scheduler[Queue], times: LatencyStats) -> None:
         self._ends, self._gate, self._scheduler, self._times = ends, gate, scheduler, times
-        self.succeeded: Callable[[Message, int], None] = ends.succeeded
+        self.succeeded: Callable[[Message, int], None] = ends.on_success
 
-    def forked(self) -> None:
+    def on_fork(self) -> None:
         """Disable reports in a child process that a handler forked: the child ends where the handler returns."""
         self.succeeded = lambda _message, _now: fork_guard.end_child()
 
-    def timed_out_in_thread(self, message: Message, error: BaseException) -> None:
+    def on_thread_timeout(self, message: Message, error: BaseException) -> None:
         """Fail the attempt, though its thread runs on: the message's copy is handled from now on."""
-        self._ends.failed(message, error)
-        self._gate.left(message)
+        self._ends.on_failure(message, error)
+        self._gate.remove(message)
 
-    def ended_well(self, worker: Worker, messages: list[Message], now: int) -> None:
+    def on_return(self, worker: Worker, messages: list[Message], now: int) -> None:
         """Report a handler that returned."""
         for message in messages:
             # a message that timed out in a thread has left the gate already
             if message.recorded and not (message.timed_out and worker.threaded):
-                self._gate.left(message)
+                self._gate.remove(message)
             if message.timed_out:
-                self._ended_late(worker, message, now)
+                self._on_late_end(worker, message, now)
             else:
                 self.succeeded(message, now)
-        self._times.batch_ended(messages, now)
+        self._times.note_batch_end(messages, now)
         first = messages[0]
-        self._scheduler.done(first.queue, now, now - first.started, len(messages))
+        self._scheduler.finish(first.queue, now, now - first.started, len(messages))
 
-    def _ended_late(self, worker: Worker, message: Message, now: int) -> None:
+    def _on_late_end(self, worker: Worker, message: Message, now: int) -> None:
         if not worker.threaded:  # it was cancelled, and returned nevertheless
             if worker.task is not None and worker.task.cancelling():
                 worker.task.uncancel()
             self.succeeded(message, now)
 
-    def ended_badly(self, worker: Worker, error: BaseException, *, stopping: bool, may_cancel: bool) -> None:
+    def on_error(self, worker: Worker, error: BaseException, *, stopping: bool, may_cancel: bool) -> None:
         """Report a handler that raised, or was cancelled.
 
         Re-raises the error if it isn't the handler's. `stopping`: the node is ending its workers. `may_cancel`: if the
@@ -90,20 +90,20 @@ class AttemptReporter:
         for message in worker.messages:
             self._report_one(worker, message, error)
             if message.recorded and not (message.timed_out and worker.threaded):
-                self._gate.left(message)  # after the report, because a fallback may follow
+                self._gate.remove(message)  # after the report, because a fallback may follow
         if not isinstance(error, Untrusted):  # that is, the handler was started
-            self._times.batch_ended(worker.messages, now)
+            self._times.note_batch_end(worker.messages, now)
         first = worker.messages[0]
-        self._scheduler.done(first.queue, now, now - first.started, len(worker.messages))
+        self._scheduler.finish(first.queue, now, now - first.started, len(worker.messages))
 
     def _report_one(self, worker: Worker, message: Message, error: BaseException) -> None:
         fork_guard.end_child()
-        error = well_formed(error)
+        error = check_form(error)
         if isinstance(error, Untrusted):
-            self._ends.not_started(message)
+            self._ends.on_not_started(message)
         elif message.timed_out and worker.threaded:
             pass  # its failure was reported when it timed out
         elif isinstance(error, Pause):
-            self._ends.paused(message, error)
+            self._ends.on_pause(message, error)
         else:
-            self._ends.failed(message, error)
+            self._ends.on_failure(message, error)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
 from evenlane.engine.base.clock import now_ns
-from evenlane.engine.core.message.error_text import described
+from evenlane.engine.core.message.error_text import describe_error
 from evenlane.engine.errors import ConfigError
 from evenlane.engine.node.handlers.ack_deadline import HandlerTimedOut
 from evenlane.engine.node.handlers.handler import name_of
@@ -42,7 +42,7 @@ class Fallback:
         self._threads = Threads(_AT_ONCE)
         self._running: dict[asyncio.Task[None], Message] = {}
 
-    def handled_by(self, task: asyncio.Task[Any]) -> list[Message]:
+    def find_messages(self, task: asyncio.Task[Any]) -> list[Message]:
         """The message whose fallback runs in a task; empty if none does. Thread-safe."""
         message = self._running.get(task)
         return [message] if message is not None else []
@@ -67,19 +67,19 @@ class Fallback:
             try:
                 if message.recorded:  # if it kills the process, that counts as an attempt
                     self._gate.add(message)
-                    await self._gate.named()
+                    await self._gate.wait_until_named()
                 if not may_start():
                     self.expect(message)
                     return False
-                await self._watched(message)
+                await self._watch(message)
                 return True
             finally:
-                self._gate.left(message)
+                self._gate.remove(message)
 
     def close(self) -> None:
         self._threads.close()
 
-    async def _watched(self, message: Message) -> None:
+    async def _watch(self, message: Message) -> None:
         message.alive_at = now_ns()
         task = asyncio.create_task(self._call(message), name="fallback")
         self._running[task] = message
@@ -104,4 +104,4 @@ class Fallback:
         except (SystemExit, KeyboardInterrupt) as error:  # they would end the loop
             if not is_of_handler(error, asyncio.current_task(), stopping=False):
                 raise
-            raise RuntimeError(f"the fallback raised {described(error)}") from error
+            raise RuntimeError(f"the fallback raised {describe_error(error)}") from error

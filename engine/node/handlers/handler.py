@@ -70,19 +70,19 @@ def load(spec: str, what: str = "handler") -> Callable[[Any], Any]:
             raise ConfigError(
                 f"{what} {spec!r}: there is no module {error.name!r} here ({here}) or among the installed packages"
             ) from error
-        raise ConfigError(f"{what} {spec!r}: importing {module_name} failed: {_shown(error)}") from error
+        raise ConfigError(f"{what} {spec!r}: importing {module_name} failed: {_format_error(error)}") from error
     except (Exception, SystemExit) as error:
-        raise ConfigError(f"{what} {spec!r}: importing {module_name} failed: {_shown(error)}") from error
+        raise ConfigError(f"{what} {spec!r}: importing {module_name} failed: {_format_error(error)}") from error
     found: Any = module
     for part in path.split("."):
         if not hasattr(found, part):
-            raise ConfigError(f"{what} {spec!r}: module {module_name} has no {path!r}{_near(module, path)}")
+            raise ConfigError(f"{what} {spec!r}: module {module_name} has no {path!r}{_suggest(module, path)}")
         found = getattr(found, part)
     call: Callable[[Any], Any] = found
     return call
 
 
-def _shown(error: BaseException) -> str:
+def _format_error(error: BaseException) -> str:
     text = " ".join(str(error).split())
     where = ""
     trace = error.__traceback__
@@ -92,7 +92,7 @@ def _shown(error: BaseException) -> str:
     return f"{type(error).__name__}{': ' + text if text else ''}{where}"
 
 
-def _near(module: Any, name: str) -> str:
+def _suggest(module: Any, name: str) -> str:
     from difflib import get_close_matches  # noqa: PLC0415
 
     near = get_close_matches(name, [n for n in vars(module) if not n.startswith("_")], 1)

@@ -41,7 +41,7 @@ class InFlightGate:
     - `_in_flight` names all messages that are in the gate, or have started and not ended. `_reserved` has those between
       an attempt and its fallback: in flight, yet named by no record.
     - `_by_place` has the current message of each place. A later attempt may have the same place, and so may another
-      message after a rollback; `left` ignores messages that were replaced.
+      message after a rollback; `remove` ignores messages that were replaced.
 
     `events` is notified when the store refuses records or accepts them again, and when no recorded message is in flight
     any more; `signal`, when units may start.
@@ -72,7 +72,7 @@ class InFlightGate:
         return self._failures > 0
 
     @property
-    def busy(self) -> bool:
+    def is_busy(self) -> bool:
         """Whether any recorded message has started, or may start."""
         return self._in_flight.count > 0 or bool(self._reserved)
 
@@ -84,7 +84,7 @@ class InFlightGate:
     def _units(self) -> list[list[Message]]:
         return [*self.open, *(self._sending or ()), *self._waiting]
 
-    def recorded_of(self, lane: Lane) -> frozenset[int]:
+    def list_recorded(self, lane: Lane) -> frozenset[int]:
         """The recorded messages of a lane that have started or may start."""
         return self._in_flight.in_lane(lane)
 
@@ -104,8 +104,8 @@ class InFlightGate:
         """End `reserve`: the fallback won't run here after all. No effect if it has run, or none was reserved."""
         if message.place in self._reserved:
             self._reserved.discard(message.place)
-            if not self.busy:
-                self._events.records_idle()
+            if not self.is_busy:
+                self._events.on_records_idle()
 
     def add(self, message: Message) -> None:
         """Name the message in the next record."""
@@ -113,7 +113,7 @@ class InFlightGate:
         lane, sequence = message.place
         self._by_place[message.place] = message
         self._in_flight.add(lane, sequence)
-        if message.suspect:
+        if message.is_suspect:
             self._in_flight.suspect = message.place
 
     def pop(self) -> list[Message] | None:
@@ -133,7 +133,7 @@ class InFlightGate:
         self.held = 0
         return units
 
-    def left(self, message: Message) -> None:
+    def remove(self, message: Message) -> None:
         """Remove a message that has ended, or won't start. No effect if its place belongs to another message by now."""
         if self._by_place.get(message.place) is not message:
             return
@@ -144,8 +144,8 @@ class InFlightGate:
             self._in_flight.suspect = None
         self._dirty = True
         self._clean_later()
-        if not self.busy:
-            self._events.records_idle()
+        if not self.is_busy:
+            self._events.on_records_idle()
 
     def close(self) -> None:
         """Write no more records."""
@@ -160,7 +160,7 @@ class InFlightGate:
         if self._waiting:
             self._write()
 
-    async def named(self) -> None:
+    async def wait_until_named(self) -> None:
         """Wait until all messages added so far are named by a stored record."""
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._named.append(future)
@@ -189,25 +189,25 @@ class InFlightGate:
             return
         self._dirty = False
         put = self._store.put(self._subject, b"", self._in_flight.record())
-        put.add_done_callback(self._answered)
+        put.add_done_callback(self._on_answer)
 
-    def _answered(self, future: asyncio.Future[Receipt]) -> None:
+    def _on_answer(self, future: asyncio.Future[Receipt]) -> None:
         if future.cancelled():
             return
         error = future.exception()
         if error is None:
             self._safe()
         elif isinstance(error, Lost | Refused):
-            self._refused(error)
+            self._on_refusal(error)
         else:
             raise error
 
-    def _refused(self, error: BaseException) -> None:
+    def _on_refusal(self, error: BaseException) -> None:
         self._failures += 1
         if self._failures == 1 or self._failures % 50 == 0:
             _log.warning("the in-flight record can't be written: messages that need one wait", error=str(error))
         if self._failures == 1:
-            self._events.records_changed()
+            self._events.on_records_change()
         asyncio.get_running_loop().call_later(_PAUSE_S, self._send)
 
     def _safe(self) -> None:
@@ -219,7 +219,7 @@ class InFlightGate:
             if not each.done():
                 each.set_result(None)
         if recovered:
-            self._events.records_changed()
+            self._events.on_records_change()
         if opened:
             self._signal.notify()
         if self._waiting or self._named:

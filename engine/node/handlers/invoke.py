@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from evenlane.engine.base.clock import now_ns
-from evenlane.engine.core.message.error_text import described
+from evenlane.engine.core.message.error_text import describe_error
 from evenlane.engine.node.handlers.threads import Threads
 
 if TYPE_CHECKING:
@@ -68,9 +68,9 @@ class HandlerInvoker:
         if self._handler.is_async:
             await self._handler.call(given)
         else:
-            await self.in_thread(partial(self._called, self._handler.call, given))
+            await self.run_in_thread(partial(self._call, self._handler.call, given))
 
-    async def in_thread(self, call: Callable[[], None]) -> None:
+    async def run_in_thread(self, call: Callable[[], None]) -> None:
         """Run `call` in a thread. A thread that timed out keeps its slot until it returns."""
         if self._pool is None:
             self._pool = Threads(self._count)
@@ -80,7 +80,7 @@ class HandlerInvoker:
         if self._pool is not None:
             self._pool.close()
 
-    def _called(self, call: Callable[[Any], Any], given: Any) -> None:
+    def _call(self, call: Callable[[Any], Any], given: Any) -> None:
         """Runs in a thread."""
         if now_ns() >= self._trust.until:
             raise Untrusted
@@ -98,7 +98,7 @@ def plainly(call: Callable[[Any], Any], given: Any) -> None:
                 result.close()
             raise TypeError(f"the handler returned a {type(result).__name__} that is never run: make it `async def`")
     except (StopIteration, asyncio.CancelledError, SystemExit, KeyboardInterrupt, GeneratorExit) as error:
-        raise RuntimeError(f"the handler raised {described(error)}") from error
+        raise RuntimeError(f"the handler raised {describe_error(error)}") from error
 
 
 def is_of_handler(error: BaseException, task: asyncio.Task[None] | None, *, stopping: bool) -> bool:

@@ -18,14 +18,14 @@ class MessageSource(Protocol):
 class AttemptEnds(Protocol):
     """Acts on the end of an attempt."""
 
-    def succeeded(self, message: Message, now: int) -> None:
+    def on_success(self, message: Message, now: int) -> None:
         """The handler returned."""
 
-    def failed(self, message: Message, error: BaseException) -> None:
+    def on_failure(self, message: Message, error: BaseException) -> None:
         """The handler raised, or timed out."""
 
-    def not_started(self, message: Message) -> None:
+    def on_not_started(self, message: Message) -> None:
         """The lease lapsed just before the handler's start."""
 
-    def paused(self, message: Message, pause: Pause) -> None:
+    def on_pause(self, message: Message, pause: Pause) -> None:
         """The handler asked for a pause of the topic; the message wasn't handled."""

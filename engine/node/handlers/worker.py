@@ -39,7 +39,7 @@ class Workers:
         """The messages that are being handled now."""
         return [message for worker in self.all for message in worker.messages]
 
-    def running_of(self, lane: Lane) -> list[int]:
+    def list_running(self, lane: Lane) -> list[int]:
         """The lane's messages whose handlers haven't ended. One in a hung thread has failed already."""
         return [
             message.sequence
@@ -50,6 +50,6 @@ class Workers:
             and not (message.timed_out and worker.threaded)
         ]
 
-    def handled_by(self, task: asyncio.Task[Any]) -> list[Message]:
+    def find_messages(self, task: asyncio.Task[Any]) -> list[Message]:
         """The messages that the worker in a task handles. Thread-safe."""
         return next((worker.messages for worker in self.all if worker.task is task), [])

@@ -57,7 +57,7 @@ class WorkerPool:
     ) -> None:
         self._workers, self._source, self._calls, self._reporter = workers, source, calls, reporter
         self._scheduler, self._times, self._trust, self._signal = scheduler, times, trust, signal
-        self._deadline = AckDeadline(workers.all, reporter.timed_out_in_thread, on_hung)
+        self._deadline = AckDeadline(workers.all, reporter.on_thread_timeout, on_hung)
         self._slice = LoopSlice(signal, self._deadline)
         self._is_ending, self._on_end = is_ending, on_end
         self._stopping = False
@@ -67,7 +67,7 @@ class WorkerPool:
         """Count the time of running handlers up to now."""
         for worker in self._workers.all:
             if worker.messages:
-                self._times.running(worker.messages, now)
+                self._times.note_running(worker.messages, now)
 
     def start(self) -> list[asyncio.Task[None]]:
         """Start the workers. Returns the other tasks, which must run as long as the node does."""
@@ -75,15 +75,15 @@ class WorkerPool:
         for worker in self._workers.all:
             self._begin(worker)
         self._sweeper = asyncio.create_task(self._deadline.watch(), name="ack_wait")
-        fork_guard.watch(self._reporter.forked, asyncio.get_running_loop())
+        fork_guard.watch(self._reporter.on_fork, asyncio.get_running_loop())
         return [self._sweeper]
 
     def _begin(self, worker: Worker) -> None:
         number = self._workers.all.index(worker)
         worker.task = asyncio.create_task(self._work(worker), name=f"worker {number}")
-        worker.task.add_done_callback(partial(self._worker_ended, worker))
+        worker.task.add_done_callback(partial(self._on_worker_end, worker))
 
-    def _worker_ended(self, worker: Worker, task: asyncio.Task[None]) -> None:
+    def _on_worker_end(self, worker: Worker, task: asyncio.Task[None]) -> None:
         """Replace a worker whose task was cancelled by its handler."""
         if self._may_cancel() or (not task.cancelled() and task.exception() is not None):
             self._on_end(task)
@@ -112,7 +112,7 @@ class WorkerPool:
             self._sweeper.cancel()
         if unfinished:
             await asyncio.wait(unfinished, timeout=0.5)
-        fork_guard.unwatch(self._reporter.forked)
+        fork_guard.unwatch(self._reporter.on_fork)
         self._calls.close()
         return stuck
 
@@ -120,7 +120,7 @@ class WorkerPool:
         calls, plain, workers, source = self._calls, self._calls.plain, self._workers, self._source
         reporter, trust, slice_, signal = self._reporter, self._trust, self._slice, self._signal
         take, waiting, wait = source.next, signal.waiting, slice_.wait
-        times, done = self._times, self._scheduler.done
+        times, done = self._times, self._scheduler.finish
         task = asyncio.current_task()
         assert task is not None
         now = now_ns()
@@ -150,15 +150,15 @@ class WorkerPool:
                 else:
                     await calls.run(messages)
             except BaseException as error:  # noqa: BLE001 - SystemExit of a handler must not end the node
-                reporter.ended_badly(worker, error, stopping=self._stopping, may_cancel=self._may_cancel())
+                reporter.on_error(worker, error, stopping=self._stopping, may_cancel=self._may_cancel())
                 now = now_ns()
             else:
                 now = now_ns()
                 if len(messages) > 1 or first.recorded or first.timed_out:
-                    reporter.ended_well(worker, messages, now)
-                else:  # (`ended_well` for one message, inlined)
+                    reporter.on_return(worker, messages, now)
+                else:  # (`on_return` for one message, inlined)
                     reporter.succeeded(first, now)
-                    times.ended(first, now)
+                    times.note_end(first, now)
                     done(first._queue, now, now - first.started)  # noqa: SLF001
             finally:
                 workers.busy -= 1

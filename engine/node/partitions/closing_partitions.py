@@ -38,7 +38,7 @@ class ClosingPartitions:
     def begin(self, partition: Partition) -> None:
         self._closing[partition.number, partition.lane.epoch] = partition
         for lane in partition.both:
-            lane.stop([*self._workers.running_of(lane), *self._failures.pending_of(lane)])
+            lane.stop([*self._workers.list_running(lane), *self._failures.list_pending(lane)])
 
     def remove(self, number: int, epoch: int) -> Partition | None:
         return self._closing.pop((number, epoch), None)
@@ -54,7 +54,7 @@ class ClosingPartitions:
         if partition is None:
             return {}  # it was never opened
         deadline = asyncio.get_running_loop().time() + wait_s
-        await asyncio.gather(partition.close(), *(self._closed(lane, deadline) for lane in partition.both))
+        await asyncio.gather(partition.close(), *(self._close(lane, deadline) for lane in partition.both))
         handoffs: dict[Kind, HandoffState] = {}
         for lane in partition.both:
             lane.cut_off()
@@ -65,12 +65,12 @@ class ClosingPartitions:
                 )
         return handoffs if self.remove(number, epoch) is not None else {}  # {}: it was lost meanwhile
 
-    async def _closed(self, lane: FedLane, deadline: float) -> None:
+    async def _close(self, lane: FedLane, deadline: float) -> None:
         """Write the clean end to the log. Handlers have until `deadline` to end, and the log a second more
         to answer.
         """
         loop = asyncio.get_running_loop()
-        while lane.must_close or (not lane.ended and loop.time() < deadline):
+        while lane.must_close or (not lane.has_ended and loop.time() < deadline):
             if loop.time() >= deadline + _CLEAN_END_S:
                 return
             self._settler.flush(lane)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import structlog
 
 from evenlane.engine.base.clock import now_ns
-from evenlane.engine.core.lane.attempts import held_under
+from evenlane.engine.core.lane.attempts import holder_of
 from evenlane.engine.core.lane.in_flight_record import InFlightListing, list_in_flight
 from evenlane.engine.core.message.log_fields import lane_fields
 
@@ -25,7 +25,7 @@ _log = structlog.get_logger(__name__)
 _CLOCKS = 1_000_000_000  # ns; the largest difference assumed between the clocks of two servers
 
 
-def died(log: LogState, released: Collection[int], *, clean: bool) -> dict[int, set[int] | None]:
+def find_dead(log: LogState, released: Collection[int], *, clean: bool) -> dict[int, set[int] | None]:
     """The epochs whose owners have died as far as the log shows, oldest first, each with the sequences in question
     (None: all).
 
@@ -34,7 +34,7 @@ def died(log: LogState, released: Collection[int], *, clean: bool) -> dict[int, 
     """
     held: dict[int, set[int]] = {}
     for sequence, mark in log.marks.items():
-        if (epoch := held_under(mark)) and epoch not in released:
+        if (epoch := holder_of(mark)) and epoch not in released:
             held.setdefault(epoch, set()).add(sequence)
     last = {} if clean else {log.epoch: None}
     return {**dict(sorted(held.items())), **last}
@@ -72,13 +72,13 @@ async def read_in_flight(
     return sorted([*found, *(each for each in among if not each.counts)])
 
 
-def blocked(held: Iterable[HeldRecord], kind: str, created: str) -> dict[int, BlockedLane]:
+def find_blocked(held: Iterable[HeldRecord], kind: str, created: str) -> dict[int, BlockedLane]:
     """By epoch, the messages that blocked previous owners of a stream until their processes ended themselves."""
     found = {record.epoch: part for record in held if (part := record.blocked.get(kind)) is not None}
     return {epoch: part for epoch, part in found.items() if part.created == created}
 
 
-def accused(
+def choose_accused(
     blockers: Mapping[int, BlockedLane], dead: Collection[int], found: Iterable[InFlightListing]
 ) -> list[InFlightListing]:
     """The messages that blocked owners which have `died`, and which the log doesn't accuse yet.

@@ -79,7 +79,7 @@ class DelayFeed:
 
     def _take_in(self, subject: bytes, sequence: int, at: int, headers: bytes, body: bytes) -> None:
         self._lane.take_in_later(subject, sequence, at, headers, body)
-        self._due.delayed(self._lane.queues.get(subject))
+        self._due.on_delayed(self._lane.queues.get(subject))
 
     async def _resume(self, last: int) -> int:
         generation = self._lane.generation

@@ -24,7 +24,7 @@ class DueReleaser:
         self._store, self._lanes, self._ready, self._activity = store, lanes, ready, activity
         self._due = asyncio.Event()
 
-    def delayed(self, queue: Queue | None) -> None:
+    def on_delayed(self, queue: Queue | None) -> None:
         """A delayed message of `queue` arrived, which may be due before all others; None: of any queue."""
         if queue is not None:
             self._activity.note(queue)

@@ -30,7 +30,7 @@ _AHEAD_AT_MOST = 200  # queues read ahead per partition
 _FIRST = 4  # queues read ahead before `catch_up`, so that each partition has messages as soon as it is open
 
 
-def _nothing() -> None:
+def _do_nothing() -> None:
     """The catch-up of a lane without one."""
 
 
@@ -57,7 +57,7 @@ class LaneFeed:
         self._catch_up_priority, self._ahead = catch_up_priority, ahead
         self._reading: asyncio.Task[None] | None = None
         self.feeds: list[Feed] = []
-        self._catch_up: Callable[[], None] = _nothing
+        self._catch_up: Callable[[], None] = _do_nothing
 
     async def begin(self, state: LaneState) -> None:
         """Feed new messages, and the backlog; a large backlog only after `catch_up`. Raises Lost."""
@@ -72,7 +72,7 @@ class LaneFeed:
             catch_up_priority.expect_anything()
             self._feed_all(state.last)
             if backlog > self._tuning.small:
-                self._apart(self._find_out(), "find out")
+                self._start_apart(self._find_out(), "find out")
             return
         generation, counts = lane.generation, await self._store.counts(lane.id)
         if lane.generation != generation:
@@ -87,7 +87,7 @@ class LaneFeed:
             if self._lane.generation == generation:
                 self._catch_up_priority.narrow(subject.encode() for subject in counts)
 
-    def _apart(self, work: Coroutine[object, object, None], name: str) -> None:
+    def _start_apart(self, work: Coroutine[object, object, None], name: str) -> None:
         self._reading = asyncio.create_task(work, name=f"{name} {self._lane.id}")
         self._reading.add_done_callback(log_failure)
 
@@ -118,7 +118,7 @@ class LaneFeed:
         lane = self._lane
         start, generation = lane.position, lane.generation
         lane.expect_backlog(counts, last)
-        ahead = self._to_read_ahead(last - start)
+        ahead = self._choose_read_ahead(last - start)
         self._catch_up_priority.expect(lane.lacking - {*ahead})
         tail = self._store.feed(lane.id, last + 1, lane.take_in_tail, self._resume_tail, on_head=lane.take_in_head)
 
@@ -128,14 +128,14 @@ class LaneFeed:
             tail.sink = lane.take_in
             self._catch_up_priority.end()
             for queue in by_band(behind):
-                self._ready.queue_ready(queue)
+                self._ready.on_queue_ready(queue)
 
         released = asyncio.Event()  # set by `catch_up`
 
         async def read_ahead() -> None:
-            await self._ahead.read(lane, ahead[:_FIRST], self._ready.queue_ready)
+            await self._ahead.read(lane, ahead[:_FIRST], self._ready.on_queue_ready)
             await released.wait()
-            await self._ahead.read(lane, ahead[_FIRST:], self._ready.queue_ready)
+            await self._ahead.read(lane, ahead[_FIRST:], self._ready.on_queue_ready)
 
         def catch_up() -> None:
             if lane.generation == generation:
@@ -147,10 +147,10 @@ class LaneFeed:
                 self._catch_up_priority.begin()
                 released.set()
 
-        self._apart(read_ahead(), "read ahead")
+        self._start_apart(read_ahead(), "read ahead")
         self.feeds, self._catch_up = [tail], catch_up
 
-    def _to_read_ahead(self, backlog: int) -> list[bytes]:
+    def _choose_read_ahead(self, backlog: int) -> list[bytes]:
         """The subjects of small queues, most urgent first."""
         lane = self._lane
         few = lane.smallest(min(_AHEAD_AT_MOST, backlog // self._tuning.for_each))
@@ -162,7 +162,7 @@ class LaneFeed:
         first: a catch-up takes most of the event loop's time.
         """
         self._catch_up()
-        self._catch_up = _nothing
+        self._catch_up = _do_nothing
 
     async def begin_again(self) -> None:
         """Feed a stream that was replaced. Raises Lost, Refused."""

@@ -123,12 +123,12 @@ class OwnedPartitions:
         for record in held:
             self._queues.shares.defer(number, record.lent)
         self.mine.add(number)
-        self._queues.shares.partition_acquired()
+        self._queues.shares.on_partition_acquired()
         partition = await self._opener.open(number, epoch, held, known, lease)
         self._tend(partition)
-        self._queues.shares.more_partitions()
-        await self._completed(partition)
-        self._due.delayed(None)
+        self._queues.shares.on_more_partitions()
+        await self._complete(partition)
+        self._due.on_delayed(None)
         self._spawn(self._look_again(partition), f"look again {number}")
 
     async def _look_again(self, partition: Partition) -> None:
@@ -158,7 +158,7 @@ class OwnedPartitions:
             if lane.removal.stragglers or lane.removal.durable_watermark > lane.removal.purged:
                 self._settler.tend(lane)
 
-    async def _completed(self, partition: Partition) -> None:
+    async def _complete(self, partition: Partition) -> None:
         while self.partitions.has(partition):
             try:
                 await partition.complete()
@@ -169,9 +169,9 @@ class OwnedPartitions:
 
     # ---- handoff
 
-    def owed(self, number: int) -> dict[str, float]:
+    def list_owed(self, number: int) -> dict[str, float]:
         """See `QuotaShares.owed`."""
-        return self._queues.shares.owed(number)
+        return self._queues.shares.list_owed(number)
 
     def stop_partition(self, number: int) -> None:
         """Begin the handoff: hand out no more messages of the partition. Running handlers may end."""
@@ -208,27 +208,27 @@ class OwnedPartitions:
             for lane in partition.both:
                 if lane.handoff is None:
                     lane.stop([])
-                lane.left()
+                lane.drop_running()
                 if lane.log.has_begun:  # otherwise its takeover was interrupted: there is nothing to write
                     self._dirty.mark(lane)
 
     # ---- messages held by previous owners
 
-    def held_changed(self, number: int, record: HeldRecord) -> None:
+    def on_held_change(self, number: int, record: HeldRecord) -> None:
         """Some held messages have ended at their holder."""
         if (partition := self.partitions.get(number)) is not None:
-            partition.previous_owners.changed(record)
+            partition.previous_owners.on_change(record)
             for lane in partition.both:
                 self._dirty.mark(lane)
 
-    def held_released(self, number: int, record: HeldRecord) -> None:
+    def on_held_release(self, number: int, record: HeldRecord) -> None:
         """The holder lives, and won't handle these messages after all: hand them out here."""
         if (partition := self.partitions.get(number)) is not None:
             partition.previous_owners.release(record)
             for lane in partition.both:
                 self._dirty.mark(lane)
 
-    def held_gone(self, number: int, record: HeldRecord) -> None:
+    def on_held_gone(self, number: int, record: HeldRecord) -> None:
         """The holder is gone without ending these messages: hand them out here."""
         if (partition := self.partitions.get(number)) is not None:
             self._spawn(self._release_held(partition, record), f"release {number}")
@@ -236,7 +236,7 @@ class OwnedPartitions:
     async def _release_held(self, partition: Partition, record: HeldRecord) -> None:
         while self.partitions.has(partition):
             try:
-                await partition.previous_owners.gone(record)
+                await partition.previous_owners.on_gone(record)
                 for lane in partition.both:
                     self._dirty.mark(lane)
                 return
@@ -244,7 +244,7 @@ class OwnedPartitions:
                 _log.debug("not released yet", partition=partition.number, error=str(error))
             await asyncio.sleep(_PAUSE_S)
 
-    def held_durable(self, number: int, record: HeldRecord) -> bool:
+    def is_held_durable(self, number: int, record: HeldRecord) -> bool:
         """Whether all held messages that have ended are durably settled, and all lent parts have expired. Until then
         the next owner needs the record, in case this node dies.
         """
@@ -252,5 +252,5 @@ class OwnedPartitions:
         return (
             partition is not None
             and partition.previous_owners.is_durable(record)
-            and not self._queues.shares.waits_for(number)
+            and not self._queues.shares.must_wait_for(number)
         )

@@ -71,7 +71,7 @@ class Partition:
         self._store, self._verifier = store, context.verifier
         self.lane = FedLane(LaneId("lanes", number), epoch, limits, context.resolver, lease)
         self.later = FedLane(LaneId("later", number), epoch, limits, context.resolver, lease)
-        self.catch_up_priority = CatchUpPriority(ready.queue_ready, context.bands, context.tuning.backlog_wait_s)
+        self.catch_up_priority = CatchUpPriority(ready.on_queue_ready, context.bands, context.tuning.backlog_wait_s)
         self.previous_owners = PreviousOwners(store, self.both, context.busy, ready, context.eligibility)
         self._lane_feeds = LaneFeed(
             store, self.lane, ready, context.verifier, self.catch_up_priority, context.ahead, context.tuning
@@ -101,7 +101,7 @@ class Partition:
         `repeated`: see `recover`. Raises Fenced, Lost.
         """
         held = list(held)
-        recovered = await _all(
+        recovered = await _gather_all(
             recover(self._store, lane, self._context.busy, held, known, repeated=repeated) for lane in self.both
         )
         for lane, (_, parts) in zip(self.both, recovered, strict=True):
@@ -178,7 +178,7 @@ class Partition:
             await self._verifier.verify(lane)
 
 
-async def _all(work: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
+async def _gather_all(work: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
     """The results of all. If some fail, raises one of the errors once all have ended."""
     ends = await asyncio.gather(*work, return_exceptions=True)
     for end in ends:

@@ -66,7 +66,7 @@ class PartitionOpener:
                 partition = await self._take_over(number, epoch, held, known, lease)
             self._table.serve(partition)
             self._backlogs.add(partition)
-            self._queues.opened(number, self._context.ready.queue_ready)
+            self._queues.report_ready(number, self._context.ready.on_queue_ready)
             return partition
         finally:
             self._on_unreadable(number, "")

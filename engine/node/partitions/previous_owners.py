@@ -78,7 +78,7 @@ class PreviousOwners:
         for sequence, mark in failed:
             lane.log.merge_mark(sequence, mark, now_ns())
 
-    def changed(self, record: HeldRecord) -> None:
+    def on_change(self, record: HeldRecord) -> None:
         """Settle held messages that have ended at their holder."""
         for lane in self._lanes:
             if (part := record.lanes.get(lane.id.kind)) is not None:
@@ -95,13 +95,13 @@ class PreviousOwners:
     def _release(self, lane: FedLane, sequences: list[int]) -> None:
         self._freed[lane].update(sequences)
         for queue in requeue(lane, sequences, now_ns()):
-            self._ready.queue_ready(queue)
+            self._ready.on_queue_ready(queue)
 
-    async def gone(self, record: HeldRecord) -> None:
+    async def on_gone(self, record: HeldRecord) -> None:
         """Release messages whose holder is gone without ending them. They become suspects, for the holder may have died
         of them. Raises Lost.
         """
-        if not record.running:
+        if not record.is_running:
             return
         records = await self._busy()
         for lane in self._lanes:
@@ -114,7 +114,7 @@ class PreviousOwners:
     def is_durable(self, record: HeldRecord) -> bool:
         """Whether all that a holder has ended or released is durably settled."""
         return not any(
-            lane.log.awaits([*part.done, *(failed for failed, _ in part.failed), *self._freed[lane]])
+            lane.log.is_awaiting([*part.done, *(failed for failed, _ in part.failed), *self._freed[lane]])
             for lane in self._lanes
             if (part := record.lanes.get(lane.id.kind)) is not None
         )

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from evenlane.engine.base import names
 from evenlane.engine.core.message import copies
-from evenlane.engine.core.wire.subjects import UnroutableSubject, queue_named
+from evenlane.engine.core.wire.subjects import UnroutableSubject, parse_queue
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -34,14 +34,14 @@ class QueueResolver:
     ) -> None:
         self._env, self._bands, self._queues = env, bands, queues
         self._failures, self._failure_log = failures, failure_log
-        self.queue_ready = ready.queue_ready
+        self.on_queue_ready = ready.on_queue_ready
 
     def open_queue(self, lane: FedLane, subject: bytes, entry: Entry | None) -> Queue | None:
         """The queue of a subject that is seen for the first time. None if it is unroutable; a message passed as `entry`
         is then dead-lettered.
         """
         try:
-            project, group, band = queue_named(subject, lane.id.kind, self._bands)
+            project, group, band = parse_queue(subject, lane.id.kind, self._bands)
         except UnroutableSubject as error:
             if entry is not None:  # None: only the subject was looked up
                 self._bury(lane, subject.decode("utf-8", "replace"), entry, str(error))

@@ -63,5 +63,5 @@ class ReadAhead:
             on_ready(queue)
             if found and queue.ready and most == 1 and found[-1].sequence < lane.high - _NEAR:
                 return
-        if not lane.lacks(subject) and (known := lane.queues.get(subject)) is not None and known.behind:
+        if not lane.is_lacking(subject) and (known := lane.queues.get(subject)) is not None and known.behind:
             on_ready(known)  # messages that the tail feed has delivered may start now

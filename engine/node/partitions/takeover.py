@@ -17,7 +17,13 @@ from evenlane.engine.core.lane.settle_record import is_same_lease
 from evenlane.engine.core.message.log_fields import lane_fields
 from evenlane.engine.core.ports import LogMoved
 from evenlane.engine.errors import UnknownEpoch
-from evenlane.engine.node.partitions.crash_suspects import accused, blocked, died, read_in_flight, suspect
+from evenlane.engine.node.partitions.crash_suspects import (
+    choose_accused,
+    find_blocked,
+    find_dead,
+    read_in_flight,
+    suspect,
+)
 from evenlane.engine.node.settle.settle_log_reader import read_settle_log, report_unreadable
 from evenlane.engine.node.settle.stream_verifier import time_of
 
@@ -56,13 +62,13 @@ async def recover(
     while True:
         incarnation = store.incarnation
         log, position, state = await _read(store, lane)
-        released = _released(held, lane.id, log)
+        released = _list_released(held, lane.id, log)
         high_at = await time_of(store, lane.id, log.high, state)
-        parts = await _speaking(store, lane.id, held, state)
+        parts = await _list_held(store, lane.id, held, state)
         repeated = repeated or lane.log.may_have_begun
         clean = has_ended_cleanly(log, state, lane.epoch if repeated else -1, released)
         _check_owner(lane, log, known, clean=clean, repeated=repeated)
-        dead = died(log, released, clean=clean)
+        dead = find_dead(log, released, clean=clean)
         _check_holders(lane, dead.keys() - {log.epoch}, known)
         recorded = await busy() if dead else []
         found = [
@@ -70,18 +76,18 @@ async def recover(
             for epoch, among in dead.items()
             for each in await read_in_flight(store, lane.id, recorded, epoch, among)
         ]
-        blockers = blocked(held, lane.id.kind, state.created)
+        blockers = find_blocked(held, lane.id.kind, state.created)
         # From here to the append nothing is awaited: a cancellation in between would leave half of it unlogged.
         if lane.recover(log, state, high_at, horizon_of(log, state, clean=clean)):
             lane.marks.release_all()
-            suspect(lane, [*found, *accused(blockers, dead, found)])
+            suspect(lane, [*found, *choose_accused(blockers, dead, found)])
             lane.blocked |= {each: part.seconds for part in blockers.values() for each in part.sequences}
         else:
             _log.warning("the settle log speaks of another stream: all of it is fed again", **lane_fields(lane))
         for epoch, part in parts.items():
             lane.hold(epoch, part.running, part.done)
         lane.verified = incarnation
-        if await _fenced(store, lane, position):
+        if await _fence(store, lane, position):
             return state, [*parts.values()]
 
 
@@ -96,7 +102,7 @@ async def _read(store: Store, lane: Lane) -> tuple[settle_record.LogState, int, 
     return log, position, state
 
 
-def _released(held: Iterable[HeldRecord], lane: LaneId, log: settle_record.LogState) -> set[int]:
+def _list_released(held: Iterable[HeldRecord], lane: LaneId, log: settle_record.LogState) -> set[int]:
     """The epochs whose owners released the partition and left a key that names the messages still running.
 
     A key with loans alone is written by the supervisor of a process that died (engine/cli/run/lease_revoker.py): an
@@ -140,7 +146,7 @@ def _check_holders(lane: Lane, epochs: Iterable[int], known: Collection[PastOwne
             )
 
 
-async def _fenced(store: Store, lane: Lane, position: int) -> bool:
+async def _fence(store: Store, lane: Lane, position: int) -> bool:
     """Append the first record of this epoch. False if the log that was read is out of date, or another owner is still
     writing.
     """
@@ -156,11 +162,11 @@ async def _fenced(store: Store, lane: Lane, position: int) -> bool:
         )
     except LogMoved:
         return False
-    lane.log.acknowledged(append)
+    lane.log.on_append(append)
     return True
 
 
-async def _speaking(store: Store, lane: LaneId, held: Iterable[HeldRecord], state: LaneState) -> dict[int, HeldLane]:
+async def _list_held(store: Store, lane: LaneId, held: Iterable[HeldRecord], state: LaneState) -> dict[int, HeldLane]:
     """The messages that previous owners hold, by epoch, from the records about this very stream."""
     found: dict[int, HeldLane] = {}
     for record in held:

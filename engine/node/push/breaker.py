@@ -33,8 +33,8 @@ class BreakerRules:
 
 
 class Breaker:
-    """Ask `wait`; if it returns 0, call `begin`, and report the end with its token: `succeeded`, `failed`, or
-    `abandoned`.
+    """Ask `wait`; if it returns 0, call `begin`, and report the end with its token: `note_success`, `note_failure`, or
+    `abandon`.
 
     Invariant: `_term` grows with each change of state. A token is the term in which its request began; if the state has
     changed since, the request says nothing about the present state, and its token is ignored.
@@ -66,7 +66,7 @@ class Breaker:
             self._turn(BreakerState.HALF_OPEN)
         return self._term
 
-    def succeeded(self, token: int) -> None:
+    def note_success(self, token: int) -> None:
         if token != self._term:
             return
         self._failures = 0
@@ -74,7 +74,7 @@ class Breaker:
             self._pause = 0
             self._turn(BreakerState.CLOSED)
 
-    def failed(self, token: int, now: int) -> None:
+    def note_failure(self, token: int, now: int) -> None:
         if token != self._term:
             return
         self._failures += 1
@@ -83,7 +83,7 @@ class Breaker:
             self._until = now + self._pause
             self._turn(BreakerState.OPEN)
 
-    def abandoned(self, token: int) -> None:
+    def abandon(self, token: int) -> None:
         """The request was cancelled, or its end says nothing: the next one decides."""
         if token == self._term and self.state is BreakerState.HALF_OPEN:
             self._turn(BreakerState.OPEN)

@@ -65,7 +65,7 @@ class Client:
             auto_decompress=False,
             read_bufsize=MOST_ANSWER,
             skip_auto_headers=("User-Agent", "Accept-Encoding", "Content-Type"),
-            trace_configs=[_tracing()],
+            trace_configs=[_build_tracing()],
             trust_env=False,  # a proxy would connect where it likes
         )  # fmt: skip
 
@@ -73,28 +73,28 @@ class Client:
         """POST a message. `within` (s) is the time from the DNS lookup to the status. Raises PushFailed."""
         try:
             async with asyncio.timeout(within):
-                response = await self._sent(url, headers, body)
+                response = await self._send(url, headers, body)
         except TimeoutError:
             raise PushFailed(f"no answer from {where} within {within:g} s", is_outage=True) from None
         except (aiohttp.ClientError, OSError, ValueError) as error:
-            raise PushFailed(f"{_described(error)}: {where}", is_outage=True) from error
+            raise PushFailed(f"{_describe(error)}: {where}", is_outage=True) from error
         try:
             start = await _start_of(response, self._tuning.rest_s)
         finally:
             response.close()  # no effect if the body was read to its end: the connection is back in the pool
         return PushResponse(response.status, response.headers.get("Retry-After"), start)
 
-    async def _sent(self, url: URL, headers: dict[str, str], body: bytes) -> aiohttp.ClientResponse:
+    async def _send(self, url: URL, headers: dict[str, str], body: bytes) -> aiohttp.ClientResponse:
         """Retry if a kept connection was closed by the other side, which may happen at the very moment of its use."""
         while True:
             seen = SimpleNamespace(reused=False)
             try:
-                return await self._once(url, headers, body, seen)
+                return await self._send_once(url, headers, body, seen)
             except _GONE:
                 if not seen.reused:
                     raise
 
-    async def _once(
+    async def _send_once(
         self, url: URL, headers: dict[str, str], body: bytes, seen: SimpleNamespace
     ) -> aiohttp.ClientResponse:
         if self._sockets.count >= self._tuning.kept:
@@ -119,13 +119,13 @@ async def _start_of(response: aiohttp.ClientResponse, within_s: float) -> bytes:
     return bytes(read[:MOST_ANSWER])
 
 
-def _tracing() -> aiohttp.TraceConfig:
+def _build_tracing() -> aiohttp.TraceConfig:
     tracing = aiohttp.TraceConfig()
 
-    async def reused(_session: object, context: SimpleNamespace, _params: object) -> None:
+    async def on_reused(_session: object, context: SimpleNamespace, _params: object) -> None:
         context.trace_request_ctx.reused = True
 
-    tracing.on_connection_reuseconn.append(reused)
+    tracing.on_connection_reuseconn.append(on_reused)
     return tracing
 
 
@@ -140,7 +140,7 @@ def tls(ca: Path | None) -> ssl.SSLContext:
     return context
 
 
-def _described(error: Exception) -> str:
+def _describe(error: Exception) -> str:
     """The error in words; none of them reveals more than host and port."""
     for kind, words in _WORDS:
         if isinstance(error, kind):

@@ -50,9 +50,9 @@ class Pusher:
 
     async def open(self) -> None:
         """Open the client in the event loop that will push; otherwise the first push does it."""
-        self._opened()
+        self._open_client()
 
-    def _opened(self) -> Client:
+    def _open_client(self) -> Client:
         if self._client is None:
             self._client = Client(private=self._private, context=self._tls, tuning=self._tuning)
         return self._client
@@ -79,12 +79,12 @@ class Pusher:
             answer = await self._post(endpoint, secret, message)
             self._judge(endpoint, secret, answer)
         except PushFailed as error:
-            self._failed(endpoint, token, error)
+            self._on_failure(endpoint, token, error)
             raise
         except BaseException:  # a requested pause, or the node's end: no verdict on the endpoint
-            endpoint.breaker.abandoned(token)
+            endpoint.breaker.abandon(token)
             raise
-        self._succeeded(endpoint, token)
+        self._on_success(endpoint, token)
 
     def _secret(self, endpoint: Endpoint, now: int) -> Secret:
         """Raises Pause: a secret that is missing here is no fault of the message."""
@@ -107,7 +107,7 @@ class Pusher:
             message.headers, endpoint.headers, identity=identity, timestamp=timestamp, attempt=message.attempt,
             signature=signature(secret.keys, identity, timestamp, message.body) or None,
         )  # fmt: skip
-        return await self._opened().post(endpoint.url, headers, message.body, timeout, endpoint.where)
+        return await self._open_client().post(endpoint.url, headers, message.body, timeout, endpoint.where)
 
     def _judge(self, endpoint: Endpoint, secret: Secret, answer: PushResponse) -> None:
         """Raises PushFailed, Pause."""
@@ -120,18 +120,18 @@ class Pusher:
             self._log_once(endpoint, "a Retry-After is neither seconds nor a date: passed over")
         raise failure(answer, endpoint.where, (*endpoint.confidential, *secret.texts))
 
-    def _succeeded(self, endpoint: Endpoint, token: int) -> None:
+    def _on_success(self, endpoint: Endpoint, token: int) -> None:
         was = endpoint.breaker.state
-        endpoint.breaker.succeeded(token)
+        endpoint.breaker.note_success(token)
         if was is not BreakerState.CLOSED and endpoint.breaker.state is BreakerState.CLOSED:
             _log.info("endpoint answers again", project=endpoint.project, endpoint=endpoint.where)
 
-    def _failed(self, endpoint: Endpoint, token: int, error: PushFailed) -> None:
+    def _on_failure(self, endpoint: Endpoint, token: int, error: PushFailed) -> None:
         if not error.is_outage:
-            self._succeeded(endpoint, token)  # the endpoint is up: it has answered
+            self._on_success(endpoint, token)  # the endpoint is up: it has answered
             return
         was, now = endpoint.breaker.state, now_ns()
-        endpoint.breaker.failed(token, now)
+        endpoint.breaker.note_failure(token, now)
         if was is not BreakerState.OPEN and endpoint.breaker.state is BreakerState.OPEN:
             seconds = endpoint.breaker.wait(now) / _SECOND
             _log.warning(

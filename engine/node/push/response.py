@@ -42,11 +42,11 @@ def failure(answer: PushResponse, where: str, confidential: Iterable[str]) -> Pu
     what = f"HTTP {answer.status} from {where}"
     if 300 <= answer.status < 400:
         return PushFailed(f"{what}: redirects are not followed", is_outage=False)
-    excerpt = quoted(answer.start, confidential)
+    excerpt = quote(answer.start, confidential)
     return PushFailed(what, is_outage=answer.status >= 500, excerpt=excerpt)
 
 
-def quoted(start: bytes, confidential: Iterable[str]) -> str:
+def quote(start: bytes, confidential: Iterable[str]) -> str:
     """The first 200 bytes of a response in one line, without confidential texts."""
     text = start.decode("utf-8", "replace")
     for secret in sorted(confidential, key=len, reverse=True):

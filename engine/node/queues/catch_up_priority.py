@@ -7,7 +7,7 @@ import contextlib
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
-from evenlane.engine.core.wire.subjects import UnroutableSubject, queue_named
+from evenlane.engine.core.wire.subjects import UnroutableSubject, parse_queue
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -25,7 +25,7 @@ def most_urgent(subjects: Iterable[bytes], bands: Mapping[str, int]) -> dict[tup
     found: dict[tuple[str, int], int] = {}
     for subject in subjects:
         with contextlib.suppress(UnroutableSubject):
-            project, group, band = queue_named(subject, "lanes", bands)
+            project, group, band = parse_queue(subject, "lanes", bands)
             found[project, group] = min(band, found.get((project, group), band))
     return found
 

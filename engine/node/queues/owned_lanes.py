@@ -29,7 +29,7 @@ class OwnedLanes:
         self.lanes.pop(number, None)
         self._serving.pop(number, None)
 
-    def serves(self, number: int) -> bool:
+    def is_served(self, number: int) -> bool:
         """Whether messages of the partition may start."""
         return number in self._serving
 

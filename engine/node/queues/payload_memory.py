@@ -31,14 +31,14 @@ class PayloadMemory:
         self._reserved = 0
         self._freed = asyncio.Event()
         self.starved = 0
-        """Reads that wait for room. While it isn't 0, whatever takes a payload must call `freed`."""
+        """Reads that wait for room. While it isn't 0, whatever takes a payload must call `wake_reads`."""
 
     @property
     def free(self) -> int:
         """Memory for further reads (bytes); may be negative."""
         return self.limits.payload_bytes - self.limits.held - self._reserved
 
-    def freed(self) -> None:
+    def wake_reads(self) -> None:
         """Wake the reads that wait for room: a payload was taken or unloaded."""
         self._freed.set()
 
@@ -60,7 +60,7 @@ class PayloadMemory:
             try:
                 async with asyncio.timeout(_WAIT_S):
                     await self._freed.wait()
-            except TimeoutError:  # (the reset of a lane frees memory without calling `freed`)
+            except TimeoutError:  # (the reset of a lane frees memory without calling `wake_reads`)
                 if self._used >= most:
                     return False
             finally:
@@ -75,7 +75,7 @@ class PayloadMemory:
         """Unload the queue's ready payloads; they are read again when their turn comes."""
         clear.unload(queue, self.limits)
         self._scheduler.empty(queue, now)
-        self.freed()
+        self.wake_reads()
 
     def reclaim(self, queues: Iterable[Queue]) -> list[Queue]:
         """Unload queues, largest first, until half of the memory is free. Returns those queues."""

@@ -98,7 +98,7 @@ class PayloadReader:
             lanes = self._lanes.lanes.get(queue.partition)
             if lanes is None:
                 return False
-            if not queue.unread and lanes[0].lacks(self._subject_of(queue).encode()):
+            if not queue.unread and lanes[0].is_lacking(self._subject_of(queue).encode()):
                 return False  # the backlog is still being delivered: the end of the catch-up asks again
             try:
                 if not queue.unread and queue.spilled:
@@ -130,10 +130,10 @@ class PayloadReader:
             if None in found and lane.verified != incarnation:
                 raise Lost("the lane's identity isn't verified yet")  # noqa: TRY301 - handled like a failed read
         except BaseException:
-            if queue.was_read(read) and lane.generation == generation:
-                queue.read_failed(read)
+            if queue.finish_read(read) and lane.generation == generation:
+                queue.fail_read(read)
             raise
-        if not queue.was_read(read) or lane.generation != generation:
+        if not queue.finish_read(read) or lane.generation != generation:
             return
         for sequence, stored in zip(read.sequences, found, strict=True):
             if stored is None:
@@ -153,7 +153,7 @@ class PayloadReader:
         if lane.generation != generation or queue.refills != refills:
             return
         known = [s for s in found if s <= position]
-        queue.waiting.extend([s for s in known if not lane.keeps(subject.encode(), s)])
+        queue.waiting.extend([s for s in known if not lane.must_keep_out(subject.encode(), s)])
         if len(found) == _REFILL and len(known) == len(found):
             queue.spilled = max(1, queue.spilled - len(known))
             queue.spill_from = known[-1] + 1

@@ -110,11 +110,11 @@ class QuotaShares:
 
     # ---- partitions come and go
 
-    def partition_acquired(self) -> None:
+    def on_partition_acquired(self) -> None:
         """The node's parts grow from now on; the scheduler learns of it when the partition is open."""
         self.revision += 1
 
-    def more_partitions(self) -> None:
+    def on_more_partitions(self) -> None:
         """A partition is open: recompute the node's parts in a moment."""
         self._all_due = True
         self._arm(self._tuning.shares_after_s)
@@ -126,7 +126,7 @@ class QuotaShares:
         self._all_due = True
         self._arm(0)
 
-    def changed(self, projects: Iterable[str]) -> None:
+    def on_change(self, projects: Iterable[str]) -> None:
         """Loans of these projects have changed."""
         for project in projects:
             self.revision += 1
@@ -149,42 +149,42 @@ class QuotaShares:
 
     # ---- partitions whose previous owner has lent its part
 
-    def owed(self, partition: int) -> dict[str, float]:
+    def list_owed(self, partition: int) -> dict[str, float]:
         """For a partition that is being released: the projects whose part other nodes may still use, and
         for how long (s).
         """
         now = now_ns()
         untils = {project: later[partition] for project, later in self._later.items() if partition in later}
         for project in self.loans.projects:
-            until = now + self.loans.owing(project, self.own(project), now)
+            until = now + self.loans.compute_owing(project, self.own(project), now)
             untils[project] = max(until, untils.get(project, 0))
         return {project: (until - now) / _SECOND for project, until in untils.items() if until > now}
 
     def defer(self, partition: int, owed: Mapping[str, float]) -> None:
-        """For a partition that was taken over: count it only after the times that `owed` reported."""
+        """For a partition that was taken over: count it only after the times that `list_owed` reported."""
         for project, seconds in owed.items():
             until = now_ns() + int(seconds * _SECOND)
             later = self._later.setdefault(project, {})
             until = later[partition] = max(until, later.get(partition, 0))
-            asyncio.get_running_loop().call_later(seconds, self._over, project, partition, until)
+            asyncio.get_running_loop().call_later(seconds, self._on_expiry, project, partition, until)
 
-    def waits_for(self, partition: int) -> bool:
+    def must_wait_for(self, partition: int) -> bool:
         """Whether other nodes may still use parts of the partition."""
         return any(partition in later for later in self._later.values())
 
-    def _over(self, project: str, partition: int, until: int) -> None:
+    def _on_expiry(self, project: str, partition: int, until: int) -> None:
         later = self._later.get(project, {})
         if later.get(partition) == until:
             del later[partition]
             if not later:
                 del self._later[project]
-            self.changed([project])
+            self.on_change([project])
 
     async def repaid(self) -> None:
         """Wait until all lent parts have expired. A lease that expires by itself lasts longer than that. One that is
         revoked before its partitions were released must wait, too, because their next owners don't learn of the loans.
         """
-        await asyncio.sleep(max(0, self.loans.lent_until() - now_ns()) / _SECOND)
+        await asyncio.sleep(max(0, self.loans.find_lent_until() - now_ns()) / _SECOND)
 
     # ---- passes over all projects
 

@@ -26,7 +26,7 @@ _RECLAIMED_S = 1.0  # how long a queue whose payloads were reclaimed isn't read 
 
 
 class ReadyQueues:
-    """A queue's way to the scheduler: `queue_ready` is called whenever the queue may have a message to start.
+    """A queue's way to the scheduler: `on_queue_ready` is called whenever the queue may have a message to start.
 
     Invariants:
     - The scheduler has a queue as ready only if it has a ready message and `lanes` doesn't defer it.
@@ -47,9 +47,11 @@ class ReadyQueues:
         self.memory, self.lanes, self._scheduler, self._signal = memory, lanes, scheduler, signal
         self._activity, self._noted = activity, activity.noted
         self.suspended: dict[Queue, None] = {}
-        self.reader = PayloadReader(store, memory, lanes, env, self.queue_ready, events.message_missing, self._reclaim)
+        self.reader = PayloadReader(
+            store, memory, lanes, env, self.on_queue_ready, events.on_message_missing, self._reclaim
+        )
 
-    def queue_ready(self, queue: Queue) -> None:
+    def on_queue_ready(self, queue: Queue) -> None:
         """The queue has its first ready message, or messages to read."""
         if queue not in self._noted:
             self._activity.note(queue)
@@ -63,24 +65,24 @@ class ReadyQueues:
         if not queue.ready or (queue.order is not None and queue.order.next):
             self.reader.want(queue)
 
-    def all_ready(self, queues: Iterable[Queue]) -> None:
-        """`queue_ready` for several queues, in this order."""
+    def add_all(self, queues: Iterable[Queue]) -> None:
+        """`on_queue_ready` for several queues, in this order."""
         for queue in queues:
-            self.queue_ready(queue)
+            self.on_queue_ready(queue)
 
     def became_due(self, queue: Queue) -> None:
         """The queue has gained delayed messages that are due."""
         if queue.ready:
             self.reader.want(queue)
         else:
-            self.queue_ready(queue)
+            self.on_queue_ready(queue)
 
-    def rules_changed(self, queue: Queue) -> None:
+    def on_rules_change(self, queue: Queue) -> None:
         """The queue has been put to sleep, or woken up."""
         if queue.rules.asleep:
             self.memory.unload(queue, now_ns())
         else:
-            self.queue_ready(queue)
+            self.on_queue_ready(queue)
 
     def suspend(self, queue: Queue) -> None:
         """Read nothing for the queue until `resume_all`."""
@@ -89,7 +91,7 @@ class ReadyQueues:
     def resume_all(self) -> None:
         """Resume all suspended queues."""
         queues, self.suspended = self.suspended, {}
-        self.all_ready(queues)
+        self.add_all(queues)
 
     def drain(self, queue: Queue) -> list[MessageRef]:
         """Remove and return all messages of the queue whose sequence is known; none if its partition isn't
@@ -100,11 +102,11 @@ class ReadyQueues:
             return []
         found = clear.drain(queue, *lanes, self.memory.limits)
         self._scheduler.empty(queue, now_ns())
-        self.memory.freed()
+        self.memory.wake_reads()
         return found
 
     def _reclaim(self) -> None:
         """Reads have found no room for a second: unload large queues."""
         reclaimed = self.memory.reclaim(self._noted)
         # (let other queues read first)
-        asyncio.get_running_loop().call_later(_RECLAIMED_S, self.all_ready, reclaimed)
+        asyncio.get_running_loop().call_later(_RECLAIMED_S, self.add_all, reclaimed)

@@ -88,7 +88,7 @@ class QueueRegistry:
         """The project's queues. A live view, which may grow."""
         return self._by_project.get(project, ())
 
-    def by_priority(self, project: str) -> list[Queue]:
+    def list_by_priority(self, project: str) -> list[Queue]:
         """The project's queues, most urgent first, so that their payloads are read first."""
         return sorted(self.of_project(project), key=_band)
 
@@ -109,7 +109,7 @@ class QueueRegistry:
         """The number of messages that wait in all queues."""
         return sum(queue.backlog for queue in self.activity.noted)
 
-    def opened(self, partition: int, on_ready: Callable[[Queue], None]) -> None:
+    def report_ready(self, partition: int, on_ready: Callable[[Queue], None]) -> None:
         """Report the partition's queues that have messages: they may be handed out from now on."""
         for queue in sorted(self._by_partition.get(partition, {}).values(), key=_band):
             if queue.ready or queue.behind:
@@ -123,7 +123,7 @@ class QueueRegistry:
             notify(gone.values())
         self.activity.discard(gone.values())
         for queue in gone.values():
-            queue.rules = queue.rules.sleeping()  # stops reads under way
+            queue.rules = queue.rules.without_prefetch()  # stops reads under way
             self._scheduler.empty(queue, now)
         projects = {queue.project for queue in gone.values()}
         self.shares.fewer_partitions(sorted(projects))
@@ -151,7 +151,7 @@ class QueueRegistry:
         self.shares.configure(project)
         self.apply_topic(project, topic)
 
-    def withheld(self, project: str) -> str | None:
+    def explain_withheld(self, project: str) -> str | None:
         """The reason why the project is withheld; None if it isn't."""
         reasons = self._withheld.get(project)
         return min(reasons) if reasons else None

@@ -29,13 +29,13 @@ class WakeTimer:
         self.cancel()
         self._at = at
         wait = ceil((at - now) / _MILLISECOND) / 1000
-        self._timer = asyncio.get_running_loop().call_later(max(0.0, wait), self._rung)
+        self._timer = asyncio.get_running_loop().call_later(max(0.0, wait), self._on_timer)
 
     def cancel(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
 
-    def _rung(self) -> None:
+    def _on_timer(self) -> None:
         self._timer = None
         self._on_wake()

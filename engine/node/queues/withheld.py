@@ -19,10 +19,10 @@ class WithheldProjects:
     def withhold(self, project: str, reason: str, on: bool, *, for_long: bool = True) -> None:
         """Withhold a project for this reason, or end that. Unless it is `for_long`, payloads stay in memory."""
         self._queues.withhold(project, reason, on, asleep=on and for_long)
-        self.rules_changed(project)
+        self.on_rules_change(project)
 
-    def rules_changed(self, project: str) -> None:
+    def on_rules_change(self, project: str) -> None:
         """Act at once on new rules of the project's queues."""
-        for queue in self._queues.by_priority(project):
-            self._ready.rules_changed(queue)
+        for queue in self._queues.list_by_priority(project):
+            self._ready.on_rules_change(queue)
         self._signal.notify()

@@ -17,7 +17,7 @@ import structlog
 from evenlane.engine.base import names
 from evenlane.engine.base.names import LaneId
 from evenlane.engine.core.ports import Disconnected, Lost, Refused
-from evenlane.engine.core.wire.backlog_report import BacklogEntry, encoded, partitions_of, subject
+from evenlane.engine.core.wire.backlog_report import BacklogEntry, encode_report, partitions_of, subject
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -55,14 +55,14 @@ class BacklogReporter:
         """Raises Unreachable."""
         await self._connection.open()
         for project, accepted in self._topic_cache.all().items():
-            self._tally.topic_changed(project, accepted)
-        self._topic_cache.on_change.append(self._tally.topic_changed)
+            self._tally.on_topic_change(project, accepted)
+        self._topic_cache.on_change.append(self._tally.on_topic_change)
         self._reporting = asyncio.create_task(self._keep_reporting(), name="backlog counts")
 
     async def close(self) -> None:
         """Harmless when it was never opened."""
-        if self._tally.topic_changed in self._topic_cache.on_change:
-            self._topic_cache.on_change.remove(self._tally.topic_changed)
+        if self._tally.on_topic_change in self._topic_cache.on_change:
+            self._topic_cache.on_change.remove(self._tally.on_topic_change)
         if self._reporting is not None:
             self._reporting.cancel()
             await asyncio.gather(self._reporting, return_exceptions=True)
@@ -81,7 +81,7 @@ class BacklogReporter:
     async def _report(self) -> None:
         at = self._node.store.now()
         entries = await self._tally.entries()
-        for message in encoded(self._node.id, self._number, at, entries):
+        for message in encode_report(self._node.id, self._number, at, entries):
             self._connection.send(self._subject, message)
             self._number += 1
 
@@ -94,7 +94,7 @@ class PartitionTally:
         self._limited: dict[str, tuple[int, ...]] = {}  # project -> its partitions, on any node
         self._later: dict[tuple[str, int], SubjectCounts] = {}  # (project, partition) -> delayed messages, oldest first
 
-    def topic_changed(self, project: str, accepted: Accepted | None) -> None:
+    def on_topic_change(self, project: str, accepted: Accepted | None) -> None:
         if accepted is None or accepted.topic.max_backlog is None:
             self._limited.pop(project, None)
         else:
@@ -110,7 +110,7 @@ class PartitionTally:
             (message.project, message.partition) for message in self._node.in_flight if message.project in self._limited
         )
         running.update(
-            (q.project, q.partition) for q in self._node.eligibility.retrying() if q.project in self._limited
+            (q.project, q.partition) for q in self._node.eligibility.iter_retrying() if q.project in self._limited
         )
         found: list[BacklogEntry] = []
         by_project: dict[str, list[int]] = {}
@@ -138,7 +138,7 @@ class PartitionTally:
         counts = Counter({number: running[project, number] for number in numbers})
         async for queue in self._queues(project):
             if queue.partition in positions:
-                counts[queue.partition] += queue.backlog + self._due_soon(queue, mine[queue.partition])
+                counts[queue.partition] += queue.backlog + self._count_due_soon(queue, mine[queue.partition])
         hour = self._node.store.now() // _HOUR
         entries = []
         for number in numbers:
@@ -154,7 +154,7 @@ class PartitionTally:
             if number % _SLICE == 0:
                 await asyncio.sleep(0)
 
-    def _due_soon(self, queue: Queue, partition: Partition) -> int:
+    def _count_due_soon(self, queue: Queue, partition: Partition) -> int:
         """Messages delayed to this hour or, if late, to the previous one. The store counts those of later hours."""
         delayed = partition.later.delayed
         if delayed.next_due() is None:
@@ -163,7 +163,7 @@ class PartitionTally:
         count = 0
         for each in (hour - 1, hour):
             name = names.later_subject(node.env, queue.partition, queue.project, queue.group, queue.priority, each)
-            count += delayed.delayed_of(name.encode())[0]
+            count += delayed.count_delayed(name.encode())[0]
         return count
 
     async def _ask_for_later(self, needed: dict[tuple[str, int], None]) -> None:
@@ -173,7 +173,7 @@ class PartitionTally:
         try:
             async with asyncio.timeout(_HELD_S):
                 for project, number in asked:
-                    held = await self._node.store.held(LaneId("later", number), project)
+                    held = await self._node.store.count_held(LaneId("later", number), project)
                     self._later.pop((project, number), None)
                     self._later[project, number] = held
         except (TimeoutError, Lost, Refused):

@@ -35,13 +35,13 @@ class GroupInspector:
     def __init__(self, node: Node) -> None:
         self._node = node
 
-    async def at(self, ask: GroupRequest) -> GroupReply:
+    async def inspect(self, ask: GroupRequest) -> GroupReply:
         requested = {each.project: frozenset(each.groups) for each in ask.wanted}
         partitions = {n: each for n, each in self._node.partitions.items() if each.opened}
-        full = await self._known(requested)
+        full = await self._find_known(requested)
         left = {project: groups - full[project] for project, groups in requested.items()}
         left = {project: groups for project, groups in left.items() if groups}
-        looked = await self._stored(partitions, left, full) if ask.deep and left else partitions
+        looked = await self._inspect_streams(partitions, left, full) if ask.deep and left else partitions
         epochs = {n: partition.lane.epoch for n, partition in looked.items() if self._is_mine(n, partition)}
         return GroupReply(
             ask.number, self._node.id, epochs, {name: sorted(groups) for name, groups in full.items() if groups}
@@ -53,7 +53,7 @@ class GroupInspector:
 
     # ---- the node's memory
 
-    async def _known(self, requested: Mapping[str, frozenset[int]]) -> dict[str, set[int]]:
+    async def _find_known(self, requested: Mapping[str, frozenset[int]]) -> dict[str, set[int]]:
         full: dict[str, set[int]] = {project: set() for project in requested}
         for message in self._node.in_flight:
             if message.group in requested.get(message.project, ()):
@@ -68,7 +68,7 @@ class GroupInspector:
 
     # ---- the streams
 
-    async def _stored(
+    async def _inspect_streams(
         self, partitions: Mapping[int, Partition], requested: Mapping[str, frozenset[int]], full: dict[str, set[int]]
     ) -> dict[int, Partition]:
         """Inspect streams and add the groups found to `full`. Returns the partitions that could be inspected."""
@@ -94,7 +94,7 @@ class GroupInspector:
             project, group = words[3], names.number(words[4])
             if group is None or group not in requested.get(project, ()) or group in full[project] or not count:
                 continue
-            if count > _MOST_SETTLED or not await self._all_settled(lane, subject, count):
+            if count > _MOST_SETTLED or not await self._is_all_settled(lane, subject, count):
                 full[project].add(group)
         if lane.fenced or lane.generation != generation:
             raise Lost("the lane was handed off or replaced")
@@ -105,10 +105,10 @@ class GroupInspector:
             return await store.counts(lane.id)
         counts: dict[str, int] = {}
         for project in requested:
-            counts |= (await store.held(lane.id, project)).counts
+            counts |= (await store.count_held(lane.id, project)).counts
         return counts
 
-    async def _all_settled(self, lane: Lane, subject: str, count: int) -> bool:
+    async def _is_all_settled(self, lane: Lane, subject: str, count: int) -> bool:
         """Whether all messages of a subject are settled. False if fewer are found than were counted: a replica lags, or
         some were removed just now. The next look will tell.
         """

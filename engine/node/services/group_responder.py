@@ -34,14 +34,14 @@ class GroupResponder:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def listen(self) -> None:
-        self._connection.listen(subject(self._env), self._asked)
+        self._connection.listen(subject(self._env), self._on_request)
 
     async def close(self) -> None:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    def _asked(self, _subject: bytes, _reply: bytes, _headers: bytes, body: bytes) -> None:
+    def _on_request(self, _subject: bytes, _reply: bytes, _headers: bytes, body: bytes) -> None:
         if not self._node.partitions or len(self._tasks) >= _AT_ONCE:
             return
         try:
@@ -57,7 +57,7 @@ class GroupResponder:
 
     async def _answer(self, ask: GroupRequest) -> None:
         try:
-            reply = await self._looking.at(ask)
+            reply = await self._looking.inspect(ask)
             self._connection.send(ask.reply, msgspec.json.encode(reply))
         except Disconnected:
             _log.debug("whoever asked is out of reach")

@@ -19,7 +19,7 @@ from evenlane.engine.core.wire.share_messages import (
     ShareReport,
     ShareRequest,
     Shortage,
-    asked,
+    decode_request,
     to_all,
     to_leader,
     to_node,
@@ -81,16 +81,16 @@ class QuotaBorrower:
     def open(self) -> None:
         self._connection.listen(to_all(self._env), self._on_message)
         self._connection.listen(to_node(self._env, self._node.id), self._on_message)
-        self._on_change.append(self._topic_changed)
-        self._node.queues.on_gone.append(self._gone)
+        self._on_change.append(self._on_topic_change)
+        self._node.queues.on_gone.append(self._on_queues_gone)
         self._looking = asyncio.create_task(self._look(), name="shares")
 
     async def close(self) -> None:
         if self._ending is not None:
             self._ending.cancel()
         if self._looking is not None:
-            self._on_change.remove(self._topic_changed)
-            self._node.queues.on_gone.remove(self._gone)
+            self._on_change.remove(self._on_topic_change)
+            self._node.queues.on_gone.remove(self._on_queues_gone)
             self._looking.cancel()
             await asyncio.gather(self._looking, return_exceptions=True)
             self._looking = None
@@ -121,7 +121,7 @@ class QuotaBorrower:
             return False
         return True
 
-    def _topic_changed(self, project: str, _accepted: Accepted | None) -> None:
+    def _on_topic_change(self, project: str, _accepted: Accepted | None) -> None:
         self._changed.add(project)
         self._change.set()
 
@@ -143,9 +143,9 @@ class QuotaBorrower:
         for queue in self._watch.take_changed():
             if queue.project not in self._active:
                 self._active.add(queue.project)
-                self._demand.rested(queue.project, self._looked)
+                self._demand.note_rest(queue.project, self._looked)
 
-    def _gone(self, queues: Iterable[Queue]) -> None:
+    def _on_queues_gone(self, queues: Iterable[Queue]) -> None:
         """These queues are about to belong to another node: look at their projects again."""
         self._active.update(queue.project for queue in queues)
 
@@ -187,10 +187,10 @@ class QuotaBorrower:
         if project not in self._active:
             return PartDemand(own, 0.0)
         now = now_ns()
-        seen = QueueDemand(self._node.scheduler.used(project, now), topic.qps, own, part)
-        return PartDemand(own, self._demand.want(project, seen, now, lambda: self._waiting(project)))
+        seen = QueueDemand(self._node.scheduler.measure_use(project, now), topic.qps, own, part)
+        return PartDemand(own, self._demand.want(project, seen, now, lambda: self._count_waiting(project)))
 
-    def _waiting(self, project: str) -> tuple[int, float]:
+    def _count_waiting(self, project: str) -> tuple[int, float]:
         """The number of messages waiting, and the highest rate (msg/s) that their groups may have."""
         queues = [queue for queue in self._node.queues.of_project(project) if queue.backlog]
         groups = len({queue.group for queue in queues})
@@ -199,7 +199,7 @@ class QuotaBorrower:
     # ---- requests of the leader
 
     def _on_message(self, _subject: bytes, _reply: bytes, _headers: bytes, body: bytes) -> None:
-        word = asked(body)
+        word = decode_request(body)
         if isinstance(word, ShareRequest):
             self._report(word)
         elif word is None or word.node != self._node.id:
@@ -210,7 +210,7 @@ class QuotaBorrower:
             self._borrow(word)
 
     def _report(self, ask: ShareRequest) -> None:
-        if not self._shares.loans.reports(ask.epoch, ask.number, now_ns()):
+        if not self._shares.loans.begin_report(ask.epoch, ask.number, now_ns()):
             return
         found = {project: self._state(project) for project in ask.projects}
         states = {project: state for project, state in found.items() if state is not None}
@@ -230,8 +230,8 @@ class QuotaBorrower:
             node_loans[project] = NodeLoans(lent, borrowed)
             if loans.totals(project) != before:
                 _log.debug("lends", project=project, part=lent, borrowed=borrowed, epoch=word.epoch)
-                self._shares.changed([project])
-        self._on_lent(loans.lent())
+                self._shares.on_change([project])
+        self._on_lent(loans.list_lent())
         self._send(ShareConfirmation(self._node.id, word.epoch, word.number, node_loans))
         self._arm()
 
@@ -245,7 +245,7 @@ class QuotaBorrower:
         changed.update(project for project in word.freed if loans.free(project, word.epoch, word.number))
         for project in changed:
             _log.debug("borrows", project=project, part=word.parts.get(project, 0.0), epoch=word.epoch)
-        self._shares.changed(changed)
+        self._shares.on_change(changed)
         self._arm()
 
     # ---- the end of loans
@@ -260,7 +260,7 @@ class QuotaBorrower:
             self._ending = asyncio.get_running_loop().call_later(after, self._end)
 
     def _end(self) -> None:
-        self._shares.changed(self._shares.loans.expire(now_ns()))
+        self._shares.on_change(self._shares.loans.expire(now_ns()))
         self._arm()
 
     def _send(self, word: Shortage | ShareReport | ShareConfirmation) -> None:

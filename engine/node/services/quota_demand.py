@@ -62,7 +62,7 @@ class QuotaDemand:
         look = self._looks.get(project)
         return look is not None and look.rate == 0.0 and not look.seen.used.has
 
-    def rested(self, project: str, until: int) -> None:
+    def note_rest(self, project: str, until: int) -> None:
         """Record that the project was at rest until that instant (ns), as a look at that time would have found."""
         look = self._looks.get(project)
         if look is not None and look.at < until:
@@ -73,9 +73,9 @@ class QuotaDemand:
         look = self._look(project, seen, now)
         rate = look.rate
         if not seen.used.waits:
-            return seen.own if rate is None else _using(rate, seen)
+            return seen.own if rate is None else _compute_use(rate, seen)
         if rate is not None and rate + 1 < _NEARLY_ALL * look.allowed:
-            return _using(rate, seen)
+            return _compute_use(rate, seen)
         count, most = waiting()
         rate = rate or 0.0
         return min(1.0, min(rate + count, max(rate, most)) / seen.qps)
@@ -97,7 +97,7 @@ class QuotaDemand:
         return look
 
 
-def _using(rate: float, seen: QueueDemand) -> float:
+def _compute_use(rate: float, seen: QueueDemand) -> float:
     """The demand for a topic that isn't held up by its part."""
     wants = min(1.0, (rate + sqrt(rate)) / seen.qps)
     return max(wants, min(seen.own, 1 / seen.qps)) if seen.used.has else wants

@@ -54,7 +54,7 @@ class StoreWatch:
         for stream, after_s in ended:
             _log.info("a stream can be written again", stream=stream, after_s=round(after_s, 1))
         if sentence := self._failures.sentence:
-            self._troubles.begin("store", sentence, ready=self._failures.settles)
+            self._troubles.begin("store", sentence, ready=self._failures.can_settle)
         else:
             self._troubles.end("store")
 

@@ -38,9 +38,9 @@ class UnknownProjectWatcher:
         self._all_at: float | None = None  # when to examine all of them (the loop's time, s)
         self._wake = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
-        template_cache.on_change = self._templates_changed
+        template_cache.on_change = self._on_templates_change
 
-    def seen(self, project: str) -> None:
+    def note_project(self, project: str) -> None:
         """Note a project; cheap. Call it on the event loop."""
         if project in self._projects or len(self._projects) >= _MOST:
             return
@@ -57,7 +57,7 @@ class UnknownProjectWatcher:
             self._task = None
         await self._template_cache.close()
 
-    def _templates_changed(self) -> None:
+    def _on_templates_change(self) -> None:
         self._all_at = 0.0
         self._wake.set()
 
@@ -73,14 +73,14 @@ class UnknownProjectWatcher:
             some, self._fresh = self._fresh, []
             if self._all_at is not None and self._all_at <= clock():
                 some, self._all_at = list(self._projects), None
-            if await self._again(some) and self._all_at is None:
+            if await self._retry(some) and self._all_at is None:
                 self._all_at = clock() + _AGAIN_S
 
-    async def _again(self, projects: list[str]) -> bool:
+    async def _retry(self, projects: list[str]) -> bool:
         """Try to create topics. True if some projects may have one later."""
         again = False
         try:
-            await self._template_cache.opened()
+            await self._template_cache.open()
             for number, project in enumerate(projects, start=1):
                 again = await self._look(project) or again
                 if number % _IN_A_ROW == 0:

@@ -59,7 +59,7 @@ class WriteFailures:
         return began, ended
 
     @property
-    def settles(self) -> bool:
+    def can_settle(self) -> bool:
         return self._settle_log not in self._found
 
     @property
@@ -67,17 +67,17 @@ class WriteFailures:
         """The failure as a clause to follow the node's name; empty if all streams can be written."""
         if not self._found:
             return ""
-        what = "can't write all of its streams" if self.settles else "can't settle"
+        what = "can't write all of its streams" if self.can_settle else "can't settle"
         tail = _RESTART if any(failure.restart for failure in self._found.values()) else ""
-        return f"{what}: {self._reason()} ({self._named()}){tail}"
+        return f"{what}: {self._reason()} ({self._format_streams()}){tail}"
 
     def _reason(self) -> str:
         """The settle log's reason, or else the most frequent one."""
-        if not self.settles:
+        if not self.can_settle:
             return self._found[self._settle_log].why
         return Counter(failure.why for failure in self._found.values()).most_common(1)[0][0]
 
-    def _named(self) -> str:
+    def _format_streams(self) -> str:
         """The first streams by name, the settle log first."""
         names = sorted(self._found, key=lambda stream: (stream != self._settle_log, stream))
         more = len(names) - _NAMED

@@ -42,7 +42,7 @@ class CompletionHandler:
         self._eligibility, self._pauses, self._settlement = eligibility, pauses, settlement
         self._failures, self._failure_log = failures, failure_log
 
-    def succeeded(self, message: Message, now: int) -> None:
+    def on_success(self, message: Message, now: int) -> None:
         """The handler returned."""
         entry, queue = message._entry, message._queue  # noqa: SLF001 - saves property calls for each message
         lane = entry[0]
@@ -56,20 +56,20 @@ class CompletionHandler:
             self._dirty.mark(lane)
         else:
             self._counters.void += 1
-            self._ended(message, queue)
+            self._end(message, queue)
             return
         self._counters.handled += 1
         queue.stats.handled += 1
         if message.recorded or queue.order is not None:
-            self._ended(message, queue)
+            self._end(message, queue)
 
-    def _ended(self, message: Message, queue: Queue) -> None:
+    def _end(self, message: Message, queue: Queue) -> None:
         if message._mark:  # noqa: SLF001
             self._settlement.attempt_over(message)
         if queue.order is not None:
             self._eligibility.free(queue, MessageRef(*message.place))
 
-    def failed(self, message: Message, error: BaseException) -> None:
+    def on_failure(self, message: Message, error: BaseException) -> None:
         """The attempt ended with `error`."""
         self._counters.failed += 1
         if message.timed_out:
@@ -78,12 +78,12 @@ class CompletionHandler:
             self._counters.void += 1
             self._settlement.attempt_over(message)
             return
-        decided = self._failures.decided(message, error)
+        decided = self._failures.decide(message, error)
         follows = decided.reason if isinstance(decided, DeadLetterReason) else f"again in {decided:.3g} s"
-        self._failure_log.failed(message, error, follows)
+        self._failure_log.log_failure(message, error, follows)
         if isinstance(decided, DeadLetterReason):
             message.queue.stats.dead += 1
-            if not self._failures.dead(message, decided):
+            if not self._failures.dead_letter(message, decided):
                 self._settlement.attempt_over(message)
             return
         message.queue.stats.retried += 1
@@ -93,20 +93,20 @@ class CompletionHandler:
             self._failures.retry(message, decided)
         self._settlement.attempt_over(message)
 
-    def not_started(self, message: Message) -> None:
+    def on_not_started(self, message: Message) -> None:
         """Return a message that wasn't handled, because the lease had lapsed, say. It waits for the lease
         to be renewed.
         """
         lane = message.lane
         if message.generation == lane.generation:
             message.queue.requeue(message.entry, self._limits)
-            self._ready.queue_ready(message.queue)
+            self._ready.on_queue_ready(message.queue)
         else:
-            lane.untouched(message.sequence, message.generation)
-        self._eligibility.returned(message)
+            lane.return_unstarted(message.sequence, message.generation)
+        self._eligibility.give_back(message)
 
-    def paused(self, message: Message, pause: Pause) -> None:
+    def on_pause(self, message: Message, pause: Pause) -> None:
         """The handler asked for a pause of the topic."""
         if self._pauses.begin(message.project, max(pause.after, _SHORTEST_PAUSE_S), str(pause)):
-            self._failure_log.paused(message.project, pause)
-        self.not_started(message)
+            self._failure_log.log_pause(message.project, pause)
+        self.on_not_started(message)

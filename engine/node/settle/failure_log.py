@@ -8,7 +8,7 @@ import structlog
 
 from evenlane.engine.base.log_throttle import LogThrottle
 from evenlane.engine.core.message.copies import UNROUTABLE_PROJECT
-from evenlane.engine.core.message.error_text import failure, raised_at, shorten
+from evenlane.engine.core.message.error_text import failure, find_origin, shorten
 from evenlane.engine.core.message.log_fields import lane_fields, message_fields
 
 if TYPE_CHECKING:
@@ -27,21 +27,21 @@ class FailureLog:
     """
 
     def __init__(self) -> None:
-        self._failed = LogThrottle(1, _more_failed)
-        self._dead = LogThrottle(_MOST_DEAD_LETTERS, _more_dead)
-        self._refused = LogThrottle(1, _more_refused)
-        self._paused = LogThrottle(1, _more_paused)
-        self._missing = LogThrottle(_MOST_DEAD_LETTERS, _more_missing)
-        self._stuck = LogThrottle(1, _more_stuck)
+        self._failed = LogThrottle(1, _log_more_failed)
+        self._dead = LogThrottle(_MOST_DEAD_LETTERS, _log_more_dead)
+        self._refused = LogThrottle(1, _log_more_refused)
+        self._paused = LogThrottle(1, _log_more_paused)
+        self._missing = LogThrottle(_MOST_DEAD_LETTERS, _log_more_missing)
+        self._stuck = LogThrottle(1, _log_more_stuck)
 
-    def failed(self, message: Message, error: BaseException, follows: str) -> None:
+    def log_failure(self, message: Message, error: BaseException, follows: str) -> None:
         """An attempt ended with `error`."""
         if self._failed.may_log(message.project, type(error).__name__):
             _log.warning(
                 "an attempt failed",
                 **message_fields(message),
                 error=failure(error),
-                where=raised_at(error),
+                where=find_origin(error),
                 then=follows,
             )
 
@@ -50,7 +50,7 @@ class FailureLog:
         if self._dead.may_log(message.project):
             _log.warning("dead-lettered", **message_fields(message), reason=reason)
 
-    def refused(self, message: Message, refusal: Refusal) -> None:
+    def log_refusal(self, message: Message, refusal: Refusal) -> None:
         """A header of the message is invalid: its sender publishes to NATS directly."""
         if self._refused.may_log(message.project, refusal.header):
             _log.warning(
@@ -67,7 +67,7 @@ class FailureLog:
                 **lane_fields(lane), subject=shorten(subject), reason=reason,
             )  # fmt: skip
 
-    def missing(self, lane: Lane, sequence: int, project: str | None) -> None:
+    def log_missing(self, lane: Lane, sequence: int, project: str | None) -> None:
         """A message whose sequence was known isn't in its stream."""
         if self._missing.may_log(project or ""):
             _log.warning(
@@ -75,7 +75,7 @@ class FailureLog:
                 project=project, **lane_fields(lane), sequence=sequence,
             )  # fmt: skip
 
-    def stuck(self, lane: Lane, project: str, error: BaseException, tries: int, waiting: int) -> None:
+    def log_stuck(self, lane: Lane, project: str, error: BaseException, tries: int, waiting: int) -> None:
         """A copy of the message can't be put."""
         if self._stuck.may_log(project):
             _log.warning(
@@ -83,7 +83,7 @@ class FailureLog:
                 tries=tries, error=str(error), waiting=waiting,
             )  # fmt: skip
 
-    def paused(self, project: str, pause: Pause) -> None:
+    def log_pause(self, project: str, pause: Pause) -> None:
         """A handler asked for a pause. Its reason is for people who ask `why`."""
         if self._paused.may_log(project):
             _log.info("a topic pauses", project=project, seconds=round(pause.after, 3), reason=shorten(str(pause)))
@@ -97,25 +97,25 @@ class FailureLog:
         self._stuck.stop()
 
 
-def _more_failed(count: int, projects: dict[str, int], others: int) -> None:
+def _log_more_failed(count: int, projects: dict[str, int], others: int) -> None:
     _log.warning("more attempts failed", count=count, projects=projects, others=others)
 
 
-def _more_paused(count: int, projects: dict[str, int], others: int) -> None:
+def _log_more_paused(count: int, projects: dict[str, int], others: int) -> None:
     _log.info("topics paused more often", count=count, projects=projects, others=others)
 
 
-def _more_dead(count: int, projects: dict[str, int], others: int) -> None:
+def _log_more_dead(count: int, projects: dict[str, int], others: int) -> None:
     _log.warning("more were dead-lettered", count=count, projects=projects, others=others)
 
 
-def _more_refused(count: int, projects: dict[str, int], others: int) -> None:
+def _log_more_refused(count: int, projects: dict[str, int], others: int) -> None:
     _log.warning("more headers are not valid", count=count, projects=projects, others=others)
 
 
-def _more_missing(count: int, projects: dict[str, int], others: int) -> None:
+def _log_more_missing(count: int, projects: dict[str, int], others: int) -> None:
     _log.warning("more messages are gone from their streams", count=count, projects=projects, others=others)
 
 
-def _more_stuck(count: int, projects: dict[str, int], others: int) -> None:
+def _log_more_stuck(count: int, projects: dict[str, int], others: int) -> None:
     _log.warning("more copies can't be put", count=count, projects=projects, others=others)

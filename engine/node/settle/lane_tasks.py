@@ -29,15 +29,15 @@ class LaneTasks:
     def run(self, lane: Lane, work: Coroutine[object, object, None], name: str) -> None:
         """Start `work`; the lane has no task. `name` is for the log."""
         task = self.by_lane[lane] = asyncio.create_task(work, name=f"{name} {lane.id}")
-        task.add_done_callback(lambda task: self._ended(lane, task))
+        task.add_done_callback(lambda task: self._on_end(lane, task))
 
-    def _ended(self, lane: Lane, task: asyncio.Task[None]) -> None:
+    def _on_end(self, lane: Lane, task: asyncio.Task[None]) -> None:
         if self.by_lane.get(lane) is task:
             del self.by_lane[lane]
         if not task.cancelled() and (error := task.exception()) is not None and not lane.fenced:
             _log.error("a part of the settler has failed", part=task.get_name(), exc_info=error)
             lane.fenced = True
-            self._events.fenced(lane, f"its task {task.get_name()!r} has failed: {type(error).__name__}: {error}")
+            self._events.on_fenced(lane, f"its task {task.get_name()!r} has failed: {type(error).__name__}: {error}")
 
     def cancel(self, lane: Lane) -> None:
         """Cancel the lane's task, if it has one."""

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import structlog
 
 from evenlane.engine.core.message import copies
-from evenlane.engine.core.message.error_text import described
+from evenlane.engine.core.message.error_text import describe_error
 from evenlane.engine.core.message.message import Reject, Retry
 from evenlane.engine.core.ports import Lost, Refused
 from evenlane.engine.node.queues.project_limit import ProjectLimit
@@ -108,12 +108,12 @@ class FailureHandler:
     def pending(self) -> int:
         return len(self._open)
 
-    def stuck_of(self, project: str) -> tuple[int, str]:
+    def count_stuck(self, project: str) -> tuple[int, str]:
         """The number of the project's copies that have failed more than once, and the last error."""
         stuck = [each for each in self._open.values() if each.project == project and each.tries > 1]
         return len(stuck), stuck[-1].refused if stuck else ""
 
-    def pending_of(self, lane: Lane) -> list[int]:
+    def list_pending(self, lane: Lane) -> list[int]:
         """Messages of this lane whose copies aren't acknowledged yet. Unroutable messages are left out: the lane's next
         feed finds them again.
         """
@@ -125,11 +125,11 @@ class FailureHandler:
             and outcome.project != copies.UNROUTABLE_PROJECT
         ]
 
-    def falling_back(self, task: asyncio.Task[Any]) -> list[Message]:
+    def find_fallback(self, task: asyncio.Task[Any]) -> list[Message]:
         """The message whose fallback runs in a task. Thread-safe."""
-        return self._fallback.handled_by(task) if self._fallback is not None else []
+        return self._fallback.find_messages(task) if self._fallback is not None else []
 
-    def decided(self, message: Message, error: BaseException) -> DeadLetterReason | float:
+    def decide(self, message: Message, error: BaseException) -> DeadLetterReason | float:
         """Decide what follows an attempt that ended with `error`: the dead letters, or another attempt
         after a delay (s).
         """
@@ -139,7 +139,7 @@ class FailureHandler:
             return DeadLetterReason("rejected", str(error.reason))
         if attempt >= (topic.max_attempts if topic is not None else 5):
             reason = f"failed {attempt} times" if attempt > 1 else "failed once, and may not be retried"
-            return DeadLetterReason(reason, described(error))
+            return DeadLetterReason(reason, describe_error(error))
         if isinstance(error, Retry):
             return error.after
         return retry_delay_s(topic.backoff, attempt, self._random()) if topic is not None else 1.0
@@ -149,7 +149,7 @@ class FailureHandler:
         due = self._store.now() + int(after_s * _SECOND)
         self._put(self._outcome(message, copies.retry(message, self._env, due), "retried"))
 
-    def dead(self, message: Message, death: DeadLetterReason, *, fall_back: bool = True) -> bool:
+    def dead_letter(self, message: Message, death: DeadLetterReason, *, fall_back: bool = True) -> bool:
         """Dead-letter a message, or pass it to the fallback handler. True if the fallback has it: the attempt is then
         over only when the fallback has ended.
         """
@@ -171,7 +171,7 @@ class FailureHandler:
         lane, sequence, generation = outcome.lane, outcome.sequence, outcome.generation
         try:
             while not await self._fallback.handle(
-                message, lambda: self._trust.holds() and lane.is_current(sequence, generation)
+                message, lambda: self._trust.is_held() and lane.is_current(sequence, generation)
             ):
                 await asyncio.sleep(_UNTRUSTED_S)
                 if not lane.is_current(sequence, generation):
@@ -182,14 +182,14 @@ class FailureHandler:
         except BaseException as error:  # noqa: BLE001 - SystemExit of a handler must not end the node
             self._settlement.attempt_over(message)
             # (some of both: error texts are cut at 512 characters)
-            text = f"{death.error[:240]}; its fallback failed, too: {described(error)[:240]}"
+            text = f"{death.error[:240]}; its fallback failed, too: {describe_error(error)[:240]}"
             outcome.copy = copies.dead_letter(message, self._env, death.reason, text)
             self._put(outcome)
         else:
             self._settlement.attempt_over(message)
             if lane.is_current(sequence, generation):
                 self._counters.fallen_back += 1
-                self._settlement.copied(lane, sequence, generation, message)
+                self._settlement.settle_copied(lane, sequence, generation, message)
             self._end(outcome)
         finally:
             self._fallback.forgo(message)
@@ -235,37 +235,37 @@ class FailureHandler:
             self._end(outcome)
             return
         self._enter(outcome)
-        if not self._trust.holds():
+        if not self._trust.is_held():
             self._timers[id(outcome)] = asyncio.get_running_loop().call_later(_UNTRUSTED_S, self._put, outcome)
             return
         future = self._store.put(*outcome.copy)
-        future.add_done_callback(partial(self._answered, outcome))
+        future.add_done_callback(partial(self._on_answer, outcome))
 
-    def _answered(self, outcome: _Outcome, future: asyncio.Future[Receipt]) -> None:
+    def _on_answer(self, outcome: _Outcome, future: asyncio.Future[Receipt]) -> None:
         if future.cancelled():
             self._end(outcome)
             return
         error = future.exception()
         if error is None:
             setattr(self._counters, outcome.counter, getattr(self._counters, outcome.counter) + 1)
-            self._settlement.copied(outcome.lane, outcome.sequence, outcome.generation, outcome.message)
+            self._settlement.settle_copied(outcome.lane, outcome.sequence, outcome.generation, outcome.message)
             if outcome.reason and outcome.message is not None:
                 self._failure_log.dead(outcome.message, outcome.reason)
             self._end(outcome)
         elif isinstance(error, Lost | Refused):
-            self._again(outcome, error)
+            self._retry(outcome, error)
         else:
             self._end(outcome)
             raise error
 
-    def _again(self, outcome: _Outcome, error: BaseException) -> None:
+    def _retry(self, outcome: _Outcome, error: BaseException) -> None:
         outcome.tries += 1
         outcome.refused = str(error)
         if outcome.tries == 1:
             self._stuck.add(outcome.project)
         stuck = self._stuck.count(outcome.project)
         if (outcome.tries == 1 and stuck == 1) or outcome.tries % 20 == 0:
-            self._failure_log.stuck(outcome.lane, outcome.project, error, outcome.tries, stuck)
+            self._failure_log.log_stuck(outcome.lane, outcome.project, error, outcome.tries, stuck)
         slowest = _SLOWEST_S[Lost if isinstance(error, Lost) else Refused]
         delay = min(slowest, 0.25 * 2 ** min(outcome.tries, 8)) * (0.75 + self._random() / 2)
         loop = asyncio.get_running_loop()

@@ -50,7 +50,7 @@ class MessageSettlement:
         if lane.settle(sequence, generation, now_ns()):
             self._dirty.mark(lane)
 
-    def copied(self, lane: Lane, sequence: int, generation: int, message: Message | None) -> None:
+    def settle_copied(self, lane: Lane, sequence: int, generation: int, message: Message | None) -> None:
         """Settle a message whose copy is stored, for another attempt or among the dead letters."""
         self.settle(lane, sequence, generation)
         if message is not None:
@@ -58,10 +58,10 @@ class MessageSettlement:
 
     def attempt_over(self, message: Message) -> None:
         """The process has survived an attempt at the message."""
-        self._counters.suspects += message.suspect
-        self._eligibility.over(message)
+        self._counters.suspects += message.is_suspect
+        self._eligibility.on_end(message)
 
-    def dropped(self, lane: Lane, sequences: Iterable[int], queue: Queue) -> int:
+    def drop(self, lane: Lane, sequences: Iterable[int], queue: Queue) -> int:
         """Drop waiting messages of `queue` by command, and return their number. A queue that still has them skips them
         later.
         """
@@ -79,20 +79,20 @@ class MessageSettlement:
             lane.dropped.discard(sequence)
         else:
             queue.stats.missing += 1
-            self.missing(lane, sequence, generation, queue.project)
+            self.settle_missing(lane, sequence, generation, queue.project)
         self._eligibility.free(queue, MessageRef(lane, sequence))
 
-    def missing(self, lane: Lane, sequence: int, generation: int, project: str | None = None) -> None:
+    def settle_missing(self, lane: Lane, sequence: int, generation: int, project: str | None = None) -> None:
         """Settle a message whose sequence was known and which isn't in its stream. `project` is None if the caller
         doesn't know it.
         """
         self._counters.missing += 1
-        self._failure_log.missing(lane, sequence, project)
+        self._failure_log.log_missing(lane, sequence, project)
         self.settle(lane, sequence, generation)
 
-    def replaced(self, lane: FedLane, state: LaneState) -> None:
+    def count_replaced(self, lane: FedLane, state: LaneState) -> None:
         """Count the messages that are lost because a lane's stream was replaced. Call it before the lane is reset."""
-        gone = count_gone(lane, state, self._eligibility.resting)
+        gone = count_gone(lane, state, self._eligibility.list_resting)
         for queue, count in gone.items():
             queue.stats.missing += count
             self._activity.note(queue)

@@ -173,7 +173,7 @@ class Settler:
         if lane in self._appending.by_lane or lane.fenced:
             return
         if lane.verified != self._store.incarnation:
-            self._spawn(lane, partial(self._verified, lane))
+            self._spawn(lane, partial(self._verify, lane))
             return
         append = lane.next_append(now, fence=fence)
         if append is None:
@@ -185,18 +185,18 @@ class Settler:
             lane.log.defer_checkpoint()
             return
         future = self._store.append_log(lane.id, raw, lane.log.position, checkpoint=append.record.checkpoint)
-        future.add_done_callback(partial(self._answered, lane, append))
+        future.add_done_callback(partial(self._on_answer, lane, append))
 
     def _spawn(self, lane: Lane, work: Callable[[], Coroutine[object, object, None]]) -> None:
         self._appending.run(lane, work(), "settle")
 
-    async def _verified(self, lane: Lane) -> None:
+    async def _verify(self, lane: Lane) -> None:
         try:
             await self._verifier.verify(lane)
         except (Lost, Refused):
             await asyncio.sleep(_PAUSE_S)
 
-    def _answered(self, lane: Lane, append: Append, future: asyncio.Future[int]) -> None:
+    def _on_answer(self, lane: Lane, append: Append, future: asyncio.Future[int]) -> None:
         if lane.fenced:  # it was handed over meanwhile: the handoff has the content of this append as well
             future.cancelled() or future.exception()
             return
@@ -212,7 +212,7 @@ class Settler:
 
     def _durable(self, lane: Lane, append: Append) -> None:
         before = lane.removal.durable_watermark
-        lane.log.acknowledged(append)
+        lane.log.on_append(append)
         self._ease()
         self.truncator.watch(lane, moved=lane.removal.durable_watermark > before)
 
@@ -228,7 +228,7 @@ class Settler:
             except settle_record.UnknownVersion as error:  # from a higher epoch: presumably a newer owner
                 if not lane.fenced:
                     lane.fenced = True
-                    self._events.fenced(lane, str(error))
+                    self._events.on_fenced(lane, str(error))
                 return
         if lane.fenced:
             return  # it was handed over meanwhile
@@ -238,7 +238,7 @@ class Settler:
         same = log.epoch == lane.epoch and settle_record.is_same_lease(log.lease, lane.lease)
         if log.epoch >= lane.epoch and not same:  # epochs can be equal after an etcd rollback
             lane.fenced = True
-            self._events.fenced(lane, "a newer owner has taken over")
+            self._events.on_fenced(lane, "a newer owner has taken over")
         elif same and log.number == append.record.number:
             self._durable(lane, append)
         else:

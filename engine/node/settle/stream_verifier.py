@@ -46,10 +46,10 @@ class StreamVerifier:
                 known_to=lane.high,
             )  # fmt: skip
             fed = cast("FedLane", lane)  # all lanes of a node are; the settling parts use the base class only
-            self._settlement.replaced(fed, state)
+            self._settlement.count_replaced(fed, state)
             fed.reset(state)
             fed.verified = incarnation
-            self._events.stream_replaced(fed)
+            self._events.on_stream_replaced(fed)
         lane.verified = incarnation
 
 

@@ -80,7 +80,7 @@ class StreamTruncator:
                 if now - lane.removal.last_purge >= self._purge_interval:
                     self._remove(lane, partial(self._purge, lane, now))
             elif lane.id.kind == "later" or now - since > self.pinned_for:
-                if erasable := lane.removal.to_erase(_DELETES_AT_ONCE * 4):
+                if erasable := lane.removal.choose_erasable(_DELETES_AT_ONCE * 4):
                     self._remove(lane, partial(self._erase, lane, erasable))
                 elif lane.removal.last_probe < since and lane.id.kind == "lanes":
                     self._remove(lane, partial(self._probe, lane, now))
@@ -97,7 +97,7 @@ class StreamTruncator:
             try:
                 lane.verified = -1
                 await self._verifier.verify(lane)
-                if self._is_same(lane, generation) and self._trust.holds():  # else a newer owner may remove
+                if self._is_same(lane, generation) and self._trust.is_held():  # else a newer owner may remove
                     await work()
             except (Lost, Refused) as error:
                 _log.debug("removal put off", **lane_fields(lane), error=str(error))
@@ -125,7 +125,7 @@ class StreamTruncator:
             await asyncio.gather(*(self._store.delete(lane.id, sequence) for sequence in part))
             if lane.generation != generation:
                 return
-            lane.removal.erased(part)
+            lane.removal.note_erased(part)
 
     async def _probe(self, lane: Lane, now: int) -> None:
         """Ask for the message that pins the watermark: it may be gone, deleted by hand while it was spilled (E12)."""
@@ -135,4 +135,4 @@ class StreamTruncator:
             return
         found = (await self._store.get(lane.id, [sequence]))[0]
         if found is None and self._is_same(lane, generation):
-            self._settlement.missing(lane, sequence, generation)
+            self._settlement.settle_missing(lane, sequence, generation)

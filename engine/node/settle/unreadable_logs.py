@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from evenlane.engine.base.plural import counted
+from evenlane.engine.base.plural import format_count
 
 if TYPE_CHECKING:
     from evenlane.engine.base.troubles import Troubles
@@ -33,5 +33,5 @@ class UnreadableLogs:
             return
         first = min(self._reasons)
         others = len(self._reasons) - 1
-        more = f" (and {counted(others, 'partition')} more)" if others else ""
+        more = f" (and {format_count(others, 'partition')} more)" if others else ""
         self._troubles.begin(_KIND, f"can't take over partition {first}{more}: {self._reasons[first]}")

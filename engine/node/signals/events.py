@@ -13,17 +13,17 @@ if TYPE_CHECKING:
 class NodeEvents(Protocol):
     """Implemented by the node, which passes each event on to the parts that act on it."""
 
-    def message_missing(self, queue: Queue, lane: Lane, sequence: int, generation: int) -> None:
+    def on_message_missing(self, queue: Queue, lane: Lane, sequence: int, generation: int) -> None:
         """A message whose sequence was known is not in its stream."""
 
-    def records_changed(self) -> None:
+    def on_records_change(self) -> None:
         """The store refuses in-flight records, or accepts them again."""
 
-    def records_idle(self) -> None:
+    def on_records_idle(self) -> None:
         """No recorded message is in flight any more."""
 
-    def stream_replaced(self, lane: FedLane) -> None:
+    def on_stream_replaced(self, lane: FedLane) -> None:
         """A lane was reset because its stream was replaced: it must be fed from the start."""
 
-    def fenced(self, lane: Lane, reason: str) -> None:
+    def on_fenced(self, lane: Lane, reason: str) -> None:
         """A newer owner writes to the lane's settle log."""

@@ -19,7 +19,7 @@ class LeaseTrust:
     def __init__(self) -> None:
         self.until = _ALWAYS
 
-    def holds(self) -> bool:
+    def is_held(self) -> bool:
         """Whether the node may act as an owner now."""
         return now_ns() < self.until
 

@@ -27,19 +27,19 @@ class RulelessScheduler(Generic[Q]):
     def configure(self, project: str, topic: Topic | None, now: int, whole: float | None = None) -> None:
         """There are no rules."""
 
-    def done(self, queue: Q, now: int, service: int, count: int = 1) -> None:
+    def finish(self, queue: Q, now: int, service: int, count: int = 1) -> None:
         """Nothing was charged."""
 
     def refund(self, queue: Q, now: int, count: int = 1) -> None:
         """Nothing was charged."""
 
-    def used(self, project: str, now: int) -> QuotaUse:  # noqa: ARG002
+    def measure_use(self, project: str, now: int) -> QuotaUse:  # noqa: ARG002
         return NOTHING_USED
 
     def wake_at(self) -> int | None:
         return None
 
-    def _granted(self, queue: Q) -> Grant[Q]:
+    def _fill_grant(self, queue: Q) -> Grant[Q]:
         self._grant.queue = queue
         return self._grant
 
@@ -83,10 +83,10 @@ class FifoScheduler(RulelessScheduler[Q]):
             place = queue.slot
             if isinstance(place, _QueueSlot) and place.ready and place.entry == entry:
                 self._taken = queue
-                return self._granted(queue)
+                return self._fill_grant(queue)
         return None
 
-    def again(self, queue: Q, now: int) -> Grant[Q] | None:
+    def grant_again(self, queue: Q, now: int) -> Grant[Q] | None:
         raise NotImplementedError("the control takes no batches")
 
     def wait_reason(self, queue: Q, now: int) -> str | None:  # noqa: ARG002
@@ -164,17 +164,17 @@ class PlainScheduler(RulelessScheduler[Q]):
             mask = group.mask
             if mask and group.tenant.active:
                 turn.rotate(-1)
-                return self._granted(group.bands[(mask & -mask).bit_length() - 1])
+                return self._fill_grant(group.bands[(mask & -mask).bit_length() - 1])
             turn.popleft()
             group.queued = False
         return None
 
-    def again(self, queue: Q, now: int) -> Grant[Q] | None:  # noqa: ARG002
+    def grant_again(self, queue: Q, now: int) -> Grant[Q] | None:  # noqa: ARG002
         group = queue.slot
         if not isinstance(group, _Group) or not group.tenant.active:
             return None
         lowest = group.mask & -group.mask
-        return self._granted(queue) if lowest == 1 << queue.band else None
+        return self._fill_grant(queue) if lowest == 1 << queue.band else None
 
     def wait_reason(self, queue: Q, now: int) -> str | None:  # noqa: ARG002
         group = queue.slot
@@ -226,11 +226,11 @@ class ScanningScheduler(RulelessScheduler[Q]):
             self._turn = (self._turn + 1) % len(self._queues)
             queue = self._queues[self._turn]
             if id(queue) in self._ready:
-                return self._granted(queue)
+                return self._fill_grant(queue)
         return None
 
-    def again(self, queue: Q, now: int) -> Grant[Q] | None:  # noqa: ARG002
-        return self._granted(queue) if id(queue) in self._ready else None
+    def grant_again(self, queue: Q, now: int) -> Grant[Q] | None:  # noqa: ARG002
+        return self._fill_grant(queue) if id(queue) in self._ready else None
 
     def wait_reason(self, queue: Q, now: int) -> str | None:  # noqa: ARG002
         return "handlers_busy" if id(queue) in self._ready else None

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 @asynccontextmanager
-async def in_background(*works: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
+async def run_in_background(*works: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
     """Run these coroutines concurrently, and cancel them when the block ends. Then raises an error that one of them
     raised.
     """

@@ -71,7 +71,7 @@ class ModuleProcess(ABC):
     async def _send(self, record: Any) -> None:
         assert self._process is not None
         assert self._process.stdin is not None
-        self._process.stdin.write(_packed(record))
+        self._process.stdin.write(_pack(record))
         await self._process.stdin.drain()
 
     async def _receive(self, kind: type[T]) -> T:
@@ -99,11 +99,11 @@ def read_record(kind: type[T]) -> T:
 
 
 def write_record(record: Any) -> None:
-    left = memoryview(_packed(record))
+    left = memoryview(_pack(record))
     while left:  # with PYTHONUNBUFFERED, `sys.stdout` would make a single partial write, and drop the rest
         left = left[os.write(sys.stdout.fileno(), left) :]
 
 
-def _packed(record: Any) -> bytes:
+def _pack(record: Any) -> bytes:
     raw = msgspec.msgpack.encode(record)
     return SIZE.pack(len(raw)) + raw

@@ -37,7 +37,7 @@ class Environment:
         self.name, self._cluster_config, self._topic_of, self._store = name, cluster_config, topic_of, store
 
     @asynccontextmanager
-    async def serving(
+    async def serve(
         self,
         handle: Callable[[Message], Awaitable[None]],
         scheduler: Scheduler[Queue],

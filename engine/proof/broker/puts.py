@@ -39,7 +39,9 @@ class Puts:
 
 
 @asynccontextmanager
-async def putting(url: str, env: str, cluster_config: ClusterConfig, spreads: Mapping[str, int]) -> AsyncIterator[Puts]:
+async def open_puts(
+    url: str, env: str, cluster_config: ClusterConfig, spreads: Mapping[str, int]
+) -> AsyncIterator[Puts]:
     """Connect for a block. `spreads` are those of the projects. The streams must exist. Raises Unreachable."""
     async with open_store(url, env) as store:
         yield Puts(store, env, cluster_config, spreads)

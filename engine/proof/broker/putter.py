@@ -21,9 +21,9 @@ from evenlane.engine.base.log_setup import setup
 from evenlane.engine.cluster.cluster_config import ClusterConfig  # noqa: TC001 - msgspec reads the annotations
 from evenlane.engine.core.ports import Lost
 from evenlane.engine.errors import EvenlaneError
-from evenlane.engine.proof.broker.background import in_background
+from evenlane.engine.proof.broker.background import run_in_background
 from evenlane.engine.proof.broker.child import ModuleProcess, read_record, write_record
-from evenlane.engine.proof.broker.puts import putting
+from evenlane.engine.proof.broker.puts import open_puts
 from evenlane.engine.proof.load.arrivals import SECOND
 
 if TYPE_CHECKING:
@@ -84,11 +84,11 @@ class Putter(ModuleProcess):
         await self._send(origin)
         return array("q", (await self._report()).sent)
 
-    def putting(self, origin: int) -> AbstractAsyncContextManager[None]:
+    def put_during(self, origin: int) -> AbstractAsyncContextManager[None]:
         """Put the load as long as the block runs. Raises EvenlaneError, as well if the load ends before the block."""
-        return in_background(self._outlasting(origin))
+        return run_in_background(self._put_to_end(origin))
 
-    async def _outlasting(self, origin: int) -> None:
+    async def _put_to_end(self, origin: int) -> None:
         await self.put(origin)
         raise EvenlaneError(f"the scenario was aborted: it was slower than its load of {self._lasts_s:g} s")
 
@@ -137,15 +137,15 @@ class Schedule:
             if len(waiting) == _WINDOW:
                 await asyncio.wait([waiting[_WINDOW // 2][0]])  # sent one by one, each would be a packet of its own
                 while waiting and waiting[0][0].done():
-                    await self._taken(*waiting.popleft())
+                    await self._await_receipt(*waiting.popleft())
             self._sent[number] = now_ns() - self._origin
             body = b"%d %d" % (number, self._service[number]) if self._service else b"%d" % number
             message = (project, self._group[number], self._band[number], number, body)
             waiting.append((self._puts.put(*message), message))
         for each in waiting:
-            await self._taken(*each)
+            await self._await_receipt(*each)
 
-    async def _taken(self, answer: Future[Receipt], message: _Message) -> None:
+    async def _await_receipt(self, answer: Future[Receipt], message: _Message) -> None:
         """Wait until the store has it. A server that has to sync much may answer late; it drops what it has."""
         for _ in range(_TRIES):
             try:
@@ -158,7 +158,7 @@ class Schedule:
 
 async def _carry_out(order: PutOrder) -> PutReport:
     spreads = dict(zip(order.projects, order.spreads, strict=True))
-    async with putting(order.url, order.env, order.cluster_config, spreads) as puts:
+    async with open_puts(order.url, order.env, order.cluster_config, spreads) as puts:
         write_record(PutReport())
         origin = await asyncio.to_thread(read_record, int)
         return PutReport(sent=(await Schedule(order, puts, origin).carry_out()).tobytes())

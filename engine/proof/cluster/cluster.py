@@ -15,7 +15,7 @@ from evenlane.engine.proof.broker.puts import Puts
 from evenlane.engine.proof.cluster.history import OwnershipHistory
 from evenlane.engine.proof.cluster.node import NODE, NodeProcess
 from evenlane.engine.proof.cluster.records import SERVICE_S, HandlerRecords
-from evenlane.engine.proof.cluster.topics import accepted_topics
+from evenlane.engine.proof.cluster.topics import accept_topics
 from evenlane.engine.runtime.embedded import child
 from evenlane.engine.runtime.embedded.etcd import EtcdServer
 from evenlane.quota.topics.topic import encode
@@ -58,7 +58,7 @@ class Cluster:
         self.handlers = HandlerRecords(self.records_folder)
         self._watches: list[asyncio.Task[None]] = []
 
-    async def stored(self) -> int:
+    async def count_stored(self) -> int:
         """The number of messages that all lanes have ever taken. Raises Lost."""
         lanes = [LaneId("lanes", partition) for partition in range(self._partitions)]
         return sum(state.last for state in [await self._store.state(lane) for lane in lanes])
@@ -72,25 +72,27 @@ class Cluster:
         return node
 
     async def _watch(self, node: NodeProcess) -> None:
-        status = await node.ended()
+        status = await node.wait_for_end()
         if not node.is_ending:
-            self.history.break_off(f"{node.name} ended {child.how(status)}; its last output was: {node.last_words()}")
+            self.history.break_off(
+                f"{node.name} ended {child.describe_exit(status)}; its last output was: {node.last_words()}"
+            )
 
     async def start(self, *names: str, program: str = NODE) -> None:
         """Start nodes concurrently. Returns when everything is owned as planned. Raises EvenlaneError."""
         nodes = [await self.spawn(name, program) for name in names]
         await asyncio.gather(*(node.ready() for node in nodes))
-        await self.until_carried_out(*names)
+        await self.wait_until_carried_out(*names)
 
-    async def until_carried_out(self, *names: str) -> None:
+    async def wait_until_carried_out(self, *names: str) -> None:
         """Wait until these nodes own everything as planned, and there are no others. Raises EvenlaneError."""
-        await self.history.until(
+        await self.history.wait_until(
             lambda: self.history.is_carried_out(set(names), self._partitions),
             PATIENCE_S,
             f"{', '.join(names)} to own all",
         )
 
-    async def seen(self, matches: Callable[[HandlerRecord], bool], what: str) -> None:
+    async def wait_for_record(self, matches: Callable[[HandlerRecord], bool], what: str) -> None:
         """Wait for a record that hasn't been read yet. Raises EvenlaneError, which says `what` was waited for."""
         try:
             async with asyncio.timeout(PATIENCE_S):
@@ -140,7 +142,7 @@ async def _accept(endpoint: str, env: str, cluster_config: ClusterConfig, specs:
     """Accept the topics before any node starts, so that the first plan knows all loads."""
     coordination = EtcdCoordination((endpoint,))
     try:
-        async with accepted_topics(coordination, env, cluster_config, specs):
+        async with accept_topics(coordination, env, cluster_config, specs):
             pass
     finally:
         await coordination.close()

@@ -70,7 +70,7 @@ class OwnershipHistory:
         if self._broken:
             raise EvenlaneError(f"the scenario was aborted: {self._broken}")
 
-    async def until(self, holds: Callable[[], bool], within_s: float, what: str) -> None:
+    async def wait_until(self, holds: Callable[[], bool], within_s: float, what: str) -> None:
         """Wait until a change in etcd makes it true. Raises EvenlaneError, which says `what` was waited for."""
         try:
             async with asyncio.timeout(within_s):
@@ -89,7 +89,7 @@ class OwnershipHistory:
 
     @property
     def nodes(self) -> set[str]:
-        return self._named("nodes")
+        return self._list_names("nodes")
 
     @property
     def generation(self) -> int:
@@ -98,7 +98,7 @@ class OwnershipHistory:
     @property
     def plan(self) -> dict[int, str]:
         """The planned owner of each partition."""
-        return {p: node for node in self._named("plan") for p in self._value(f"plan/{node}").get("partitions", [])}
+        return {p: node for node in self._list_names("plan") for p in self._value(f"plan/{node}").get("partitions", [])}
 
     @property
     def owners(self) -> dict[int, str]:
@@ -106,12 +106,12 @@ class OwnershipHistory:
 
     def is_carried_out(self, nodes: set[str], partitions: int) -> bool:
         """Whether exactly these nodes are alive, and everything is planned, owned as planned, and confirmed."""
-        if nodes != self.nodes or nodes != self._named("plan") or len(self.plan) < partitions:
+        if nodes != self.nodes or nodes != self._list_names("plan") or len(self.plan) < partitions:
             return False
         done = all(self._value(f"plan/{n}")["generation"] == self._value(f"done/{n}").get("generation") for n in nodes)
         return done and self.plan == self.owners
 
-    def _named(self, kind: str) -> set[str]:
+    def _list_names(self, kind: str) -> set[str]:
         return {key.partition("/")[2] for key in self._keys if key.startswith(f"{kind}/")}
 
     def _value(self, key: str) -> dict[str, Any]:

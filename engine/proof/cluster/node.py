@@ -78,20 +78,22 @@ class NodeProcess:
 
     async def leave(self) -> None:
         """End the process by SIGTERM. Raises EvenlaneError unless its exit code is 0."""
-        if (status := await self._ended_by(signal.SIGTERM)) != 0:
-            raise EvenlaneError(f"the scenario was aborted: {self.name} ended {child.how(status)} after SIGTERM")
+        if (status := await self._end_by(signal.SIGTERM)) != 0:
+            raise EvenlaneError(
+                f"the scenario was aborted: {self.name} ended {child.describe_exit(status)} after SIGTERM"
+            )
 
     async def kill(self) -> None:
-        await self._ended_by(signal.SIGKILL)
+        await self._end_by(signal.SIGKILL)
 
-    async def _ended_by(self, number: signal.Signals) -> int:
+    async def _end_by(self, number: signal.Signals) -> int:
         """Its exit status."""
         assert self._process is not None
         self.is_ending = True
         self._process.send_signal(number)
-        return await self.ended()
+        return await self.wait_for_end()
 
-    async def ended(self) -> int:
+    async def wait_for_end(self) -> int:
         """Wait for its exit status."""
         assert self._process is not None
         return await self._process.wait()

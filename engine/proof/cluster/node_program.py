@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from evenlane.engine.base.clock import now_ns
 from evenlane.engine.base.log_setup import setup
 from evenlane.engine.core.wire import headers as h
-from evenlane.engine.proof.cluster.records import HELD, SERVICE, SERVICE_S, VARIABLE, HandlerRecord, packed
+from evenlane.engine.proof.cluster.records import HELD, SERVICE, SERVICE_S, VARIABLE, HandlerRecord, pack_record
 from evenlane.engine.runtime.engine import Engine
 from evenlane.engine.runtime.run_loop import run_loop
 from evenlane.engine.runtime.serve import serve
@@ -44,7 +44,7 @@ async def handle(message: Message) -> None:
 def _write(record: HandlerRecord) -> None:
     if not _files:
         _files.append(os.open(os.environ[VARIABLE], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600))
-    os.write(_files[0], packed(record))
+    os.write(_files[0], pack_record(record))
 
 
 def run_node(handle: Callable[[Message], Awaitable[None]], **parts: Any) -> None:

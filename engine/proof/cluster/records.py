@@ -51,7 +51,7 @@ class HandlerRecord(NamedTuple):
         return self.project.partition("-")[0]
 
 
-def packed(record: HandlerRecord) -> bytes:
+def pack_record(record: HandlerRecord) -> bytes:
     """Encode everything but the node, which the file names. `attempt` and `band` are at most 255; of `project`, 16
     bytes.
     """
@@ -60,7 +60,7 @@ def packed(record: HandlerRecord) -> bytes:
     return _FORM.pack(*numbers, min(record.attempt, 255), record.band, flags, record.project.encode())
 
 
-def unpacked(raw: bytes, node: str) -> list[HandlerRecord]:
+def unpack_records(raw: bytes, node: str) -> list[HandlerRecord]:
     """Decode whole records."""
     return [
         HandlerRecord(
@@ -92,7 +92,7 @@ class HandlerRecords:
                 raw = file.read()
             whole = len(raw) // _FORM.size * _FORM.size
             self._read_to[path.name] = start + whole
-            fresh += unpacked(raw[:whole], path.name)
+            fresh += unpack_records(raw[:whole], path.name)
         self.records += fresh
         for record in fresh:
             if not record.began:

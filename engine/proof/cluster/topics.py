@@ -23,7 +23,7 @@ _TIMEOUT_S = 60.0
 
 
 @asynccontextmanager
-async def accepted_topics(
+async def accept_topics(
     coordination: Coordination, env: str, cluster_config: ClusterConfig, specs: Mapping[str, bytes]
 ) -> AsyncIterator[TopicCache]:
     """The topics of these specs, by project, accepted as a leader would. Raises CoordinationError, UnknownProject."""

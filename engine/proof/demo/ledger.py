@@ -51,7 +51,7 @@ class Ledger:
         return asdict(self)
 
 
-async def waiting(store: Store, partitions: int) -> set[int]:
+async def find_waiting(store: Store, partitions: int) -> set[int]:
     """Return the numbers (the bodies) of the messages in the streams that the settle log doesn't settle.
 
     It reads no counter: as no node runs, the next node would find exactly these messages.
@@ -60,12 +60,12 @@ async def waiting(store: Store, partitions: int) -> set[int]:
 
     async def one(lane: LaneId) -> set[int]:
         async with gate:
-            return await _waiting(store, lane)
+            return await _find_in_lane(store, lane)
 
     return set().union(*await asyncio.gather(*map(one, lanes(partitions))))
 
 
-async def _waiting(store: Store, lane: LaneId) -> set[int]:
+async def _find_in_lane(store: Store, lane: LaneId) -> set[int]:
     settled = (await read_settle_log(store, lane)).state.settled
     state = await store.state(lane)
     maybe = [sequence for sequence in range(max(1, state.first), state.last + 1) if sequence not in settled]

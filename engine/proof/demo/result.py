@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
-from evenlane.engine.base.plural import counted
+from evenlane.engine.base.plural import format_count
 from evenlane.engine.base.rounding import to_six_digits
 from evenlane.engine.proof.demo.ledger import Ledger
 from evenlane.engine.proof.demo.plan import ARMS, BURST, HOT_RATE, QUOTA
@@ -89,8 +89,8 @@ class Result:
         victims, lost = document["victims"], document["ledger"]["lost"]
         if lost:
             return (
-                f"{counted(lost, 'message', 'is', 'are')} lost: acknowledged, but neither handled nor dead-lettered nor"
-                " waiting"
+                f"{format_count(lost, 'message', 'is', 'are')} lost: acknowledged, but neither handled nor"
+                " dead-lettered nor waiting"
             )
         if victims["p99_ratio"] is None:
             return "the isolation isn't shown: too few of the victims' messages were handled to determine their p99"

@@ -16,10 +16,10 @@ from evenlane.engine.base.aio.cancellation import cancel_and_wait
 from evenlane.engine.base.config.settings import Settings
 from evenlane.engine.cluster import connections
 from evenlane.engine.errors import EvenlaneError
-from evenlane.engine.proof.cluster.topics import accepted_topics
+from evenlane.engine.proof.cluster.topics import accept_topics
 from evenlane.engine.proof.demo.plan import ARMS, CLUSTER_CONFIG, HOT, SPEC, Plan
 from evenlane.engine.proof.demo.result import Result
-from evenlane.engine.proof.demo.table import intro, preparing, running
+from evenlane.engine.proof.demo.table import intro, render_preparing, render_running
 from evenlane.engine.proof.demo.turn import Turn
 from evenlane.engine.runtime.embedded.pair import Servers
 
@@ -48,14 +48,14 @@ class Demo:
         self._print("starting NATS and etcd ...")
         with tempfile.TemporaryDirectory(prefix="evenlane-demo-") as folder:
             async with Servers(Path(folder)) as servers:
-                await _unless_ended(servers, self._story(servers))
+                await _run_unless_ended(servers, self._story(servers))
         self._result.seconds = monotonic() - started
         return self._result
 
     async def _story(self, servers: Servers) -> None:
         async with AsyncExitStack() as opened:
             self._print(intro(self._result.plan))
-            live = Live(preparing(self._result.plan), console=self._console, auto_refresh=False, transient=True)
+            live = Live(render_preparing(self._result.plan), console=self._console, auto_refresh=False, transient=True)
             if self._console.is_terminal:
                 opened.enter_context(live)
             with connections.translate_errors():
@@ -74,7 +74,7 @@ class Demo:
             coordination = connections.etcd(settings)
             opened.push_async_callback(coordination.close)
             self._settings[arm] = settings
-            topics = accepted_topics(coordination, settings.env, CLUSTER_CONFIG, dict.fromkeys(projects, SPEC))
+            topics = accept_topics(coordination, settings.env, CLUSTER_CONFIG, dict.fromkeys(projects, SPEC))
             self._caches[arm] = await opened.enter_async_context(topics)
 
     async def _take_turn(self, arm: Arm, number: int, live: Live) -> None:
@@ -88,7 +88,7 @@ class Demo:
 
     async def _show(self, turn: Turn, number: int, live: Live) -> None:
         while live.is_started:
-            live.update(running(self._result, turn, number), refresh=True)
+            live.update(render_running(self._result, turn, number), refresh=True)
             await asyncio.sleep(_REFRESH_S)
 
     def _print(self, text: str) -> None:
@@ -96,7 +96,7 @@ class Demo:
             self._console.print(text)
 
 
-async def _unless_ended(servers: Servers, story: Coroutine[Any, Any, None]) -> None:
+async def _run_unless_ended(servers: Servers, story: Coroutine[Any, Any, None]) -> None:
     """Run the story to its end. Raises EvenlaneError as soon as a server ends."""
     story_task = asyncio.create_task(story)
     ending = asyncio.create_task(servers.wait())

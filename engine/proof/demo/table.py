@@ -31,11 +31,11 @@ def intro(plan: Plan) -> str:
     )
 
 
-def preparing(plan: Plan) -> RenderableType:
+def render_preparing(plan: Plan) -> RenderableType:
     return Text(f"{plan.projects:,} topics are written to etcd for each arm ...")
 
 
-def running(result: Result, turn: Turn, number: int) -> RenderableType:
+def render_running(result: Result, turn: Turn, number: int) -> RenderableType:
     """`turn` is that of round `number`, from 0."""
     plan = result.plan
     done = sum(map(len, result.turns.values()))
@@ -44,7 +44,7 @@ def running(result: Result, turn: Turn, number: int) -> RenderableType:
     return Group(_arms(result, turn), now)
 
 
-def closing(result: Result) -> RenderableType:
+def render_closing(result: Result) -> RenderableType:
     failure = result.failure()
     verdict = Text(result.verdict(), style="green") if failure is None else Text(_sentence(failure), style="bold red")
     return Group(_arms(result), _notes(result), _ledger(result), Text(), verdict)

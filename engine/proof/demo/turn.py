@@ -10,7 +10,7 @@ from evenlane.engine.core.queue.entry import MemoryBudget
 from evenlane.engine.producer.producer import Producer
 from evenlane.engine.producer.put import Put
 from evenlane.engine.proof.broker.environment import environment, open_store
-from evenlane.engine.proof.demo.ledger import Ledger, dead_letters, waiting
+from evenlane.engine.proof.demo.ledger import Ledger, dead_letters, find_waiting
 from evenlane.engine.proof.demo.plan import CLUSTER_CONFIG, HOT, SLOTS, scheduler
 from evenlane.engine.proof.figures import percentile, worst_window
 from evenlane.engine.proof.load.trace import NEVER
@@ -64,9 +64,9 @@ class Turn(Run):
         ):
             producer = Producer(settings=settings, store=store, topics=cache, facts=CLUSTER_CONFIG)
             limits = MemoryBudget()
-            async with producer, made.serving(self.handle, own, slots=SLOTS, limits=limits, on_stop=self.fail):
+            async with producer, made.serve(self.handle, own, slots=SLOTS, limits=limits, on_stop=self.fail):
                 await self.through(lambda _origin: self._put_all(producer))
-            self._close(await dead.numbers(), await waiting(store, CLUSTER_CONFIG.partitions))
+            self._close(await dead.numbers(), await find_waiting(store, CLUSTER_CONFIG.partitions))
 
     @property
     def elapsed_s(self) -> float:
@@ -94,7 +94,7 @@ class Turn(Run):
     def on_handled(self, number: int) -> None:
         hot, trace = self.load.tenant[number] == self._hot, self.trace
         self._handled[hot] += 1
-        if not hot and trace.handled(number):
+        if not hot and trace.was_handled(number):
             insort(self._dwell_ms, (trace.ended[number] - trace.put[number]) / _MILLISECOND)
 
     async def _put_all(self, producer: Producer) -> array[int]:

@@ -36,15 +36,15 @@ class Placement:
         return found
 
 
-def on_one(cluster_config: ClusterConfig) -> Placement:
+def place_on_one(cluster_config: ClusterConfig) -> Placement:
     """Place all groups on one node."""
     return Placement(cluster_config, [0] * cluster_config.partitions, 1)
 
 
-def placed(load: Load, nodes: int) -> Placement:
+def place_groups(load: Load, nodes: int) -> Placement:
     """Place the groups as a leader would with these topics, if all nodes joined at once."""
     if nodes == 1:
-        return on_one(load.cluster_config)
+        return place_on_one(load.cluster_config)
     owners = place(NAMES[:nodes], partition_loads_of(load.tenants, load.cluster_config.partitions), {})
     return Placement(load.cluster_config, [NAMES.index(owner) for owner in owners if owner is not None], nodes)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from array import array
 from typing import TYPE_CHECKING
 
-from evenlane.engine.proof.load.placement import on_one
+from evenlane.engine.proof.load.placement import place_on_one
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -25,7 +25,7 @@ class Trace:
     """
 
     def __init__(self, load: Load, put: array[int] | None = None, where: Placement | None = None) -> None:
-        self.load, self.where = load, where or on_one(load.cluster_config)
+        self.load, self.where = load, where or place_on_one(load.cluster_config)
         self.put = array("q", load.at if put is None else put)
         self.started = array("q", [NEVER]) * len(load)
         self.ended = array("q", [NEVER]) * len(load)
@@ -34,7 +34,7 @@ class Trace:
         self.figures: dict[str, float] = {}
         """Figures that the runner itself measured, such as how late its clock ran."""
 
-    def handled(self, number: int) -> bool:
+    def was_handled(self, number: int) -> bool:
         """Whether the message had ended before the end of the load's time."""
         return NEVER != self.ended[number] <= self.load.until
 

@@ -12,8 +12,8 @@ from evenlane.engine.proof.cluster.node_program import handle, run_node
 def main(scheduler: str, whole_of: int, *, shares: bool) -> None:
     """Run until SIGTERM. With `whole_of` above 0, each of that many nodes gives the whole quota; with 0, its share."""
 
-    def made(slots: int) -> Any:
+    def make_scheduler(slots: int) -> Any:
         own = SCHEDULERS[scheduler](slots, stored_at)
         return WholeQuota(own, whole_of) if whole_of else own
 
-    run_node(handle, shares=shares, scheduler=made)
+    run_node(handle, shares=shares, scheduler=make_scheduler)

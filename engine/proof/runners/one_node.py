@@ -56,7 +56,7 @@ class Broker:
         async with (
             environment(self.url, env, load.cluster_config, topics.get) as made,
             Putter(self.url, env, load) as putter,
-            made.serving(
+            made.serve(
                 run.handle,
                 arm.make(self.slots, stored_at),
                 slots=self.slots,

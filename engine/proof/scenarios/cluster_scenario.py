@@ -65,12 +65,12 @@ class ClusterRun:
         return count
 
     @asynccontextmanager
-    async def putting(self, load: Load) -> AsyncIterator[None]:
+    async def put_during(self, load: Load) -> AsyncIterator[None]:
         """Put a load as long as the block runs. Raises EvenlaneError."""
-        async with Putter(self.cluster.url, ENV, load) as putter, putter.putting(now_ns() + LEAD_NS):
+        async with Putter(self.cluster.url, ENV, load) as putter, putter.put_during(now_ns() + LEAD_NS):
             yield
 
-    async def handled(self, expected: Mapping[str, int], within_s: float = PATIENCE_S) -> None:
+    async def wait_until_handled(self, expected: Mapping[str, int], within_s: float = PATIENCE_S) -> None:
         """Wait until these numbers of messages have been handled, by kind of project; the figures show messages that
         never are.
         """

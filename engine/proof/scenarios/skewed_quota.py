@@ -61,7 +61,7 @@ class SkewedQuota(TraceScenario):
         split = load.with_spec(_NAME, qps=_QPS, groups=_GROUPS, borrow=False)
         read = _reader(_WHOLE_QPS)
         shared, beyond = (
-            Arm(self._load_over_nodes(seed, offered), product, read, nodes=NODES, aim=aimed)
+            Arm(self._load_over_nodes(seed, offered), product, read, nodes=NODES, aim=aim)
             for offered in (_WHOLE_OFFERED, _BEYOND)
         )
         return {
@@ -82,7 +82,7 @@ class SkewedQuota(TraceScenario):
         return Load.of([tenant(_NAME, qps=_QPS, groups=_GROUPS)], come, self.ns(_UNTIL))
 
     def _load_over_nodes(self, seed: int, offered: float) -> Load:
-        """The group says for which node a message is meant, until `aimed` knows where groups are."""
+        """The group says for which node a message is meant, until `aim` knows where groups are."""
         cluster_config, rng = config_for(NODES), a.stream_of(seed, "skewed", "nodes", offered)
         ranks, turn = a.chooser(rng, _SKEW), self.ns(_TURN)
 
@@ -110,7 +110,7 @@ class SkewedQuota(TraceScenario):
         ]
 
 
-def aimed(load: Load, where: Placement) -> Load:
+def aim(load: Load, where: Placement) -> Load:
     """Give each message a group on the node that it is meant for, those groups in turn."""
     groups = [cycle(own) for own in where.groups_of(load.tenants[0])]
     columns: array[int] = load.group[:0]
@@ -122,7 +122,7 @@ def _reader(qps: float) -> Callable[[Trace], Figures]:
     def read(trace: Trace) -> Figures:
         numbers = range(len(trace.load))
         figures = dwell(trace, numbers)
-        rate = sum(map(trace.handled, numbers)) * a.SECOND / trace.load.until
+        rate = sum(map(trace.was_handled, numbers)) * a.SECOND / trace.load.until
         return {
             **figures,
             "rate_over_quota": rate / qps,

@@ -10,7 +10,7 @@ from evenlane.engine.proof.load.load import Load, config_for
 from evenlane.engine.proof.load.placement import NAMES
 from evenlane.engine.proof.runners.one_node import Broker
 from evenlane.engine.proof.runners.several_nodes import NodesBroker
-from evenlane.engine.proof.scenario import Scenario, between, part
+from evenlane.engine.proof.scenario import Scenario, check_between, part
 from evenlane.engine.proof.simulator.simulator import simulate
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ class TraceScenario(Scenario):
     def over(self, nodes: int) -> Scenario:
         if not self.spreads:
             return super().over(nodes)
-        return type(self)(self.scale, between("--nodes", nodes, 1, len(NAMES)))
+        return type(self)(self.scale, check_between("--nodes", nodes, 1, len(NAMES)))
 
     # ---- sizes
 
@@ -99,20 +99,20 @@ class TraceScenario(Scenario):
             what = f"{self.name}: round {number + 1}, {names[0] if len(names) == 1 else f'{len(names)} arms at once'}"
             own = part(progress, len(traces) / len(arms), len(names) / len(arms))
 
-            def passed(share: float, what: str = what, own: Progress = own) -> None:
+            def report(share: float, what: str = what, own: Progress = own) -> None:
                 own(what, share)
 
-            runs = (runners[self._over_several(arms[name])].run(arms[name], passed) for name in names)
+            runs = (runners[self._has_several_nodes(arms[name])].run(arms[name], report) for name in names)
             traces |= zip(names, await _all(runs), strict=True)
         return {name: {**arm.read(traces[name]), **traces[name].figures} for name, arm in arms.items()}
 
     def _turns(self, arms: Mapping[str, Arm]) -> list[list[str]]:
         """The arms that run at the same time, in order. Each arm of several nodes is as many processes."""
-        light = [name for name, arm in arms.items() if self.together and not self._over_several(arm)]
+        light = [name for name, arm in arms.items() if self.together and not self._has_several_nodes(arm)]
         rest, size = [name for name in arms if name not in light], _PAIR if self.together else 1
         return [*([light] if light else []), *(rest[first : first + size] for first in range(0, len(rest), size))]
 
-    def _over_several(self, arm: Arm) -> bool:
+    def _has_several_nodes(self, arm: Arm) -> bool:
         return (arm.nodes or self.nodes) > 1
 
 

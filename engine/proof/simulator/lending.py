@@ -39,8 +39,8 @@ class BorrowingNode:
         states = self._states(self._node.busy(), now)
         return {project for project, state in states.items() if state.want > state.own}
 
-    def asked(self, number: int, projects: Iterable[str], now: int) -> dict[str, PartDemand]:
-        self._loans.reports(_EPOCH, number, now)
+    def on_request(self, number: int, projects: Iterable[str], now: int) -> dict[str, PartDemand]:
+        self._loans.begin_report(_EPOCH, number, now)
         return self._states(projects, now)
 
     def lend(self, number: int, loans: Mapping[str, Loan], now: int) -> dict[str, NodeLoans]:
@@ -52,7 +52,7 @@ class BorrowingNode:
             self._use(project, now)
         return node_loans
 
-    def granted(self, number: int, grants: Grants, now: int) -> None:
+    def on_grants(self, number: int, grants: Grants, now: int) -> None:
         for project, part in grants.parts.items():
             self._loans.grant(project, _EPOCH, number, part, _DURATION, now)
         for project in grants.freed:
@@ -77,11 +77,11 @@ class BorrowingNode:
 
     def _state(self, project: str, now: int) -> PartDemand:
         known = self._node.known[project]
-        used, own = self._node.scheduler.used(project, now), known.own.part
+        used, own = self._node.scheduler.measure_use(project, now), known.own.part
         seen = QueueDemand(used, known.tenant.topic.qps, own, self._loans.part(project, own))
-        return PartDemand(own, self._demand.want(project, seen, now, lambda: self._waiting(project)))
+        return PartDemand(own, self._demand.want(project, seen, now, lambda: self._count_waiting(project)))
 
-    def _waiting(self, project: str) -> tuple[int, float]:
+    def _count_waiting(self, project: str) -> tuple[int, float]:
         waiting, groups = self._node.backlog(project)
         return waiting, groups * CLUSTER_CONFIG.max_group_qps
 
@@ -101,14 +101,14 @@ class LendingLeader:
     def begin(self) -> None:
         """Schedule the nodes' looks, at different instants."""
         for place, side in enumerate(self._sides.values(), 1):
-            self._wire.at(place * _EVERY // (len(self._sides) + 1), partial(self._look, side))
+            self._wire.call_at(place * _EVERY // (len(self._sides) + 1), partial(self._look, side))
 
     def _send(self, now: int, call: Callable[[int], None]) -> None:
-        self._wire.at(now + next(self._delays), call)
+        self._wire.call_at(now + next(self._delays), call)
 
     def _look(self, side: BorrowingNode, now: int) -> None:
         self._send(now, partial(self._on_short, side.look(now)))
-        self._wire.at(now + _EVERY, partial(self._look, side))
+        self._wire.call_at(now + _EVERY, partial(self._look, side))
 
     def _on_short(self, short: set[str], now: int) -> None:
         self._hurry = self._hurry or not short <= self._short | self._about
@@ -117,7 +117,7 @@ class LendingLeader:
 
     def _arm(self, now: int) -> None:
         if self._short:
-            self._wire.at(max(now, self._last + (_SOONEST if self._hurry else _EVERY)), self._tick)
+            self._wire.call_at(max(now, self._last + (_SOONEST if self._hurry else _EVERY)), self._tick)
 
     def _tick(self, now: int) -> None:
         if self._short and now - self._last >= (_SOONEST if self._hurry else _EVERY):
@@ -132,12 +132,12 @@ class LendingLeader:
             self._send(now, partial(self._ask, name, number, projects))
 
     def _ask(self, name: str, number: int, projects: Sequence[str], now: int) -> None:
-        states = self._sides[name].asked(number, projects, now)
-        self._send(now, partial(self._reported, name, number, states))
+        states = self._sides[name].on_request(number, projects, now)
+        self._send(now, partial(self._on_report, name, number, states))
 
-    def _reported(self, name: str, number: int, states: Mapping[str, PartDemand], now: int) -> None:
-        self._rounds.reported(name, number, states)
-        if self._all_answered():
+    def _on_report(self, name: str, number: int, states: Mapping[str, PartDemand], now: int) -> None:
+        self._rounds.on_report(name, number, states)
+        if self._count_answer():
             loans = self._rounds.loans()
             for node in self._sides:
                 self._send(now, partial(self._lend, node, number, loans.get(node, {})))
@@ -145,26 +145,26 @@ class LendingLeader:
     def _lend(self, name: str, number: int, loans: Mapping[str, Loan], now: int) -> None:
         node_loans = self._sides[name].lend(number, loans, now)
         self._wake_at_end(self._sides[name])
-        self._send(now, partial(self._confirmed, name, number, node_loans))
+        self._send(now, partial(self._on_confirmation, name, number, node_loans))
 
-    def _confirmed(self, name: str, number: int, node_loans: Mapping[str, NodeLoans], now: int) -> None:
-        self._rounds.confirmed(name, number, node_loans)
-        if not self._all_answered():
+    def _on_confirmation(self, name: str, number: int, node_loans: Mapping[str, NodeLoans], now: int) -> None:
+        self._rounds.on_confirmation(name, number, node_loans)
+        if not self._count_answer():
             return
         for node, grants in self._rounds.grants(now).items():
             self._send(now, partial(self._grant, node, number, grants))
-        self._short |= self._rounds.lasting(now)
+        self._short |= self._rounds.list_lasting(now)
         self._arm(now)
 
     def _grant(self, name: str, number: int, grants: Grants, now: int) -> None:
-        self._sides[name].granted(number, grants, now)
+        self._sides[name].on_grants(number, grants, now)
         self._wake_at_end(self._sides[name])
 
-    def _all_answered(self) -> bool:
+    def _count_answer(self) -> bool:
         self._answers = (self._answers + 1) % len(self._sides)
         return self._answers == 0
 
     def _wake_at_end(self, side: BorrowingNode) -> None:
         ends = side.ends()
         if ends is not None:
-            self._wire.at(ends, side.expire)
+            self._wire.call_at(ends, side.expire)

@@ -90,7 +90,7 @@ class SimNode:
         self.due = now
 
     def end_handlers(self, now: int) -> None:
-        running, done, started = self._running, self.scheduler.done, self.trace.started
+        running, done, started = self._running, self.scheduler.finish, self.trace.started
         while running and running[0][0] <= now:
             _end, _order, number, queue = heappop(running)
             self.free += 1

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from evenlane.engine.node.queues.quota_share import WHOLE, node_share
 from evenlane.engine.proof.arms import as_it_is
-from evenlane.engine.proof.load.placement import placed
+from evenlane.engine.proof.load.placement import place_groups
 from evenlane.engine.proof.load.trace import Trace
 from evenlane.engine.proof.simulator.lending import LendingLeader
 from evenlane.engine.proof.simulator.node import SimNode
@@ -96,7 +96,7 @@ def simulate(
     """Run a load to its end; `make(slots, arrived_at)` gives the scheduler of a node with these slots. Partitions are
     where the leader would place them; `aim` makes the load of that, see `Arm`.
     """
-    where = placed(load, nodes)
+    where = place_groups(load, nodes)
     load = aim(load, where)
     trace = Trace(load, where=where)
     made = [SimNode(number, make, slots, trace) for number in range(nodes)]

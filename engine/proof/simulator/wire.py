@@ -19,7 +19,7 @@ class Wire:
         self._calls: list[tuple[int, int, Callable[[int], None]]] = []
         self._count = 0
 
-    def at(self, instant: int, call: Callable[[int], None]) -> None:
+    def call_at(self, instant: int, call: Callable[[int], None]) -> None:
         """Schedule `call`, which is called with the time."""
         self._count += 1
         heappush(self._calls, (instant, self._count, call))

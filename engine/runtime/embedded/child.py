@@ -56,7 +56,7 @@ def _environment() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if not name.startswith("ETCD_")}
 
 
-async def exited(process: subprocess.Popen[bytes]) -> int:
+async def wait_for_exit(process: subprocess.Popen[bytes]) -> int:
     """Wait for the end; return the exit status, or minus the signal's number. Any number of tasks may wait.
 
     This doesn't use asyncio's subprocess, which ties a child to one loop: a server may outlive the loop of a test.
@@ -75,8 +75,8 @@ async def exited(process: subprocess.Popen[bytes]) -> int:
     return process.wait()
 
 
-def how(code: int) -> str:
-    """Describe the exit status returned by `exited`, as a continuation of "the server ended"."""
+def describe_exit(code: int) -> str:
+    """Describe the exit status returned by `wait_for_exit`, as a continuation of "the server ended"."""
     if code >= 0:
         return f"with exit code {code}"
     try:

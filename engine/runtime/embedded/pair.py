@@ -63,4 +63,4 @@ class Servers:
                 end.cancel()
         first = done.pop()
         server = ends[first]
-        return f"{server.title} ended {child.how(first.result())}; its last output was: {server.last_words()}"
+        return f"{server.title} ended {child.describe_exit(first.result())}; its last output was: {server.last_words()}"

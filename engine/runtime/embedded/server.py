@@ -52,11 +52,11 @@ class Server(ABC):
         """Return program and arguments for the present port."""
 
     @abstractmethod
-    async def _answers(self) -> bool:
+    async def _is_answering(self) -> bool:
         """Try once whether this very server answers. OSError, EOFError and ValueError mean no."""
 
     @property
-    def running(self) -> bool:
+    def is_running(self) -> bool:
         return self._process is not None and self._process.poll() is None
 
     @property
@@ -67,7 +67,7 @@ class Server(ABC):
 
     @property
     def pid(self) -> int:
-        return self._started().pid
+        return self._get_process().pid
 
     async def start(self) -> None:
         """Start, and return once the server answers.
@@ -75,7 +75,7 @@ class Server(ABC):
         Raises PortUnavailable, DataInUse, ConfigError (the data directory can't be used, or the server refused to
         start) or Unreachable (it runs but doesn't answer within `ready_within_s`). The server is then not left running.
         """
-        if self.running:
+        if self.is_running:
             raise RuntimeError(f"{self.title} is already running")
         if sys.platform != "linux":
             raise ConfigError(
@@ -92,24 +92,24 @@ class Server(ABC):
 
     async def stop(self) -> None:
         """End the server in order, by SIGKILL after `stop_within_s`. No effect before the start and after the end."""
-        if not self.running:
+        if not self.is_running:
             return
-        process = self._started()
+        process = self._get_process()
         process.send_signal(signal.SIGTERM)
         process.send_signal(signal.SIGCONT)  # a server under SIGSTOP doesn't receive SIGTERM
         try:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(self.stop_within_s):
-                    await child.exited(process)
+                    await child.wait_for_exit(process)
         finally:
             _kill(process)
 
     async def kill(self) -> None:
         """End the server by SIGKILL, as a crash would. It is gone and reaped on return."""
-        if self.running:
-            process = self._started()
+        if self.is_running:
+            process = self._get_process()
             process.kill()
-            await child.exited(process)
+            await child.wait_for_exit(process)
 
     async def restart(self) -> None:
         await self.stop()
@@ -117,13 +117,13 @@ class Server(ABC):
 
     async def wait(self) -> int:
         """Wait until the present process ends; return its exit status, or minus the signal's number."""
-        return await child.exited(self._started())
+        return await child.wait_for_exit(self._get_process())
 
     def last_words(self) -> str:
         """Return the most informative log line of the present or last run about its end, and the log's path."""
         return f"{logs.last_words(logs.since(self.log_path, self._log_start))} ({self.log_path})"
 
-    def _started(self) -> subprocess.Popen[bytes]:
+    def _get_process(self) -> subprocess.Popen[bytes]:
         if self._process is None:
             raise RuntimeError(f"{self.title} was not started")
         return self._process
@@ -174,14 +174,15 @@ class Server(ABC):
         if logs.PORT_TAKEN in logs.since(self.log_path, self._log_start):
             raise _PortTakenError
         raise ConfigError(
-            f"{self.title} ended at its start {child.how(process.returncode)}; its last output was: {self.last_words()}"
+            f"{self.title} ended at its start {child.describe_exit(process.returncode)};"
+            f" its last output was: {self.last_words()}"
         )
 
     async def _probe(self) -> bool:
         try:
             # before Python 3.12 wait_for may swallow a cancellation
             async with asyncio.timeout(_PROBE_WITHIN):
-                return await self._answers()
+                return await self._is_answering()
         except (OSError, EOFError, ValueError, TimeoutError):
             return False
 

@@ -40,19 +40,19 @@ def find(loop: asyncio.AbstractEventLoop, thread: int) -> Culprit | None:
     if frame is None:
         return None
     frames = [*_outermost_first(frame)]
-    return Culprit(_where(frames), _formatted(frames), asyncio.current_task(loop))
+    return Culprit(_where(frames), _format(frames), asyncio.current_task(loop))
 
 
 def stacks() -> dict[str, str]:
     """Return the present stack of each thread of this process, by thread name."""
     threads = {thread.ident: thread.name for thread in threading.enumerate()}
     return {
-        threads.get(ident, str(ident)): _formatted([*_outermost_first(frame)])
+        threads.get(ident, str(ident)): _format([*_outermost_first(frame)])
         for ident, frame in sys._current_frames().items()  # noqa: SLF001
     }
 
 
-def _formatted(frames: list[FrameType]) -> str:
+def _format(frames: list[FrameType]) -> str:
     """Format frames like a traceback; only the innermost ones if there are many."""
     shown = ((each, each.f_lineno) for each in frames[-_MOST_FRAMES:])
     return "".join(traceback.format_list(traceback.StackSummary.extract(shown))).rstrip()
@@ -72,14 +72,14 @@ def _where(frames: list[FrameType]) -> str:
     own = [each for each in frames[ours[0] :] if not _filename(each).startswith((*_OURS, *_LIBRARIES))]
     inside = frames[ours[-1] + 1 :]  # an installed handler counts as a library
     found = own[-1] if own else inside[0] if inside else frames[-1]
-    return f"{_shown(_filename(found))}:{found.f_lineno}"
+    return f"{_shorten(_filename(found))}:{found.f_lineno}"
 
 
 def _filename(frame: FrameType) -> str:
     return frame.f_code.co_filename
 
 
-def _shown(filename: str) -> str:
+def _shorten(filename: str) -> str:
     """Shorten to a path relative to the node's working directory, if the file is in it."""
     try:
         return str(Path(filename).relative_to(Path.cwd()))

@@ -76,7 +76,7 @@ class Keeper:
         loop = NodeLoop(self._id, settings.env, self._coordination, lag, node, handler, self._publish)
         self._watch = LoopWatch(loop, troubles, settings.block_limit, settings.lease_ttl)
         self._watching = asyncio.create_task(self._runner.run(self._watch.run()), name="loop watch")
-        self._watching.add_done_callback(_ended)
+        self._watching.add_done_callback(_on_end)
 
     async def _publish(self) -> None:
         """Write the node's record, if it has a lease. Raises CoordinationError."""
@@ -93,7 +93,7 @@ class Keeper:
         await self._runner.close()
 
 
-def _ended(task: asyncio.Task[None]) -> None:
+def _on_end(task: asyncio.Task[None]) -> None:
     """Log a failed watch: it is a defect, but the node works without the watch."""
     if not task.cancelled() and (error := task.exception()) is not None:
         _log.error("nobody watches the event loop any more", exc_info=error)

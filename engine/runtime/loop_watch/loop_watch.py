@@ -41,9 +41,9 @@ class Blocker(NamedTuple):
         return f"ended its process, blocked for {self._describe(blocked_s)}: its lease ends within {lease_ttl:g} s"
 
     def _describe(self, blocked_s: float) -> str:
-        return f"{blocked_s:.0f} s by {self.culprit.where}{self._handling()}"
+        return f"{blocked_s:.0f} s by {self.culprit.where}{self._describe_messages()}"
 
-    def _handling(self) -> str:
+    def _describe_messages(self) -> str:
         if not self.messages:
             return ""
         handled = "a message" if len(self.messages) == 1 else f"{len(self.messages)} messages"
@@ -112,10 +112,10 @@ class LoopWatch:
         """Check the loop once, and act on the result."""
         blocked = self._timer.look(self._loop.beats, self._now())
         if blocked < _REPORTED_AFTER:
-            self._freed()
+            self._on_freed()
             return
         self._blocked = blocked
-        if self._blocker is None and not self._found():
+        if self._blocker is None and not self._look():
             return
         assert self._blocker is not None
         blocked_s = blocked / _SECOND
@@ -131,7 +131,7 @@ class LoopWatch:
             self._troubles.begin("blocked", blocker.last_sentence(blocked_s, self._lease_ttl), ready=False)
             await self._loop.end_process(blocker, blocked_s)
 
-    def _found(self) -> bool:
+    def _look(self) -> bool:
         self._blocker = self._loop.blocker()
         if self._blocker is not None:
             _log.warning(
@@ -139,7 +139,7 @@ class LoopWatch:
             )
         return self._blocker is not None
 
-    def _freed(self) -> None:
+    def _on_freed(self) -> None:
         if self._blocker is None:
             return
         _log.info(

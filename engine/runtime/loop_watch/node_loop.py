@@ -65,7 +65,7 @@ class NodeLoop:
         if found is None:
             return None
         node = self._node()
-        messages = node.handled_by(found.task) if node is not None and found.task is not None else []
+        messages = node.find_messages(found.task) if node is not None and found.task is not None else []
         if beats != self.beats:
             return None  # the loop ran meanwhile, so the culprit and the messages may not match
         falling_back = bool(messages) and bool(messages[0].reason)

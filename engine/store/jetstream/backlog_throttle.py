@@ -32,7 +32,7 @@ class BacklogThrottle:
         self._timer: asyncio.TimerHandle | None = None
         self._first = self._last = self._expected_until = 0.0  # the loop's time, s
 
-    def made(self) -> None:
+    def on_created(self) -> None:
         """A feed has been created; others may follow."""
         self._last = self._loop.time()
         self._begin()

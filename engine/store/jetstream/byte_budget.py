@@ -106,10 +106,10 @@ class FeedBudget:
         if self._waiting:
             return self._waiting.popleft()
         if self._patient and (self._passes or not self._held):
-            return self._started
+            return self._start
         return None
 
-    def _started(self) -> bool:
+    def _start(self) -> bool:
         """Start the next patient feed, and return whether it took its turn; it may have been closed."""
         has_taken = self._patient.popleft()()
         self._passes = self._passes and not has_taken

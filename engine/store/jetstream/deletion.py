@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from evenlane.engine.core.ports import Refused
-from evenlane.engine.store.jetstream.api.responses import asked, was_gone
+from evenlane.engine.store.jetstream.api.responses import await_call, was_gone
 from evenlane.engine.store.jetstream.api.values import StreamInfo
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ async def purge(connection: Connection, reads: Reads, stream: str, below: int) -
     if below <= 1:
         return  # the server takes a sequence of 0 for "all"
     bound = await _purge_bound(connection, reads, stream, below)
-    await asked(connection.api(f"STREAM.PURGE.{stream}", {"seq": bound}, timeout=30))
+    await await_call(connection.api(f"STREAM.PURGE.{stream}", {"seq": bound}, timeout=30))
 
 
 async def _purge_bound(connection: Connection, reads: Reads, stream: str, below: int) -> int:
@@ -26,7 +26,7 @@ async def _purge_bound(connection: Connection, reads: Reads, stream: str, below:
     makes nats-server 2.15 miscount, and lose the remaining messages once it counts none (docs/adr/0016).
     """
     # (in this order: a message put in between is found by the second request, or comes after the first's last sequence)
-    info = await asked(connection.api_as(StreamInfo, f"STREAM.INFO.{stream}"))
+    info = await await_call(connection.api_as(StreamInfo, f"STREAM.INFO.{stream}"))
     found = await reads.message(stream, {"seq": below, "next_by_subj": ">"})
     return found.sequence if found is not None else info.state.last_seq + 1
 
@@ -35,7 +35,7 @@ async def delete(connection: Connection, stream: str, sequence: int) -> None:
     """Remove one message, without erasing its bytes, which would be 15 times slower. Raises Lost, Refused."""
     request = {"seq": sequence, "no_erase": True}
     try:
-        await asked(connection.api(f"STREAM.MSG.DELETE.{stream}", request, timeout=30))
+        await await_call(connection.api(f"STREAM.MSG.DELETE.{stream}", request, timeout=30))
     except Refused as error:
         if not was_gone(error.__cause__):
             raise

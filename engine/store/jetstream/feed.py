@@ -108,9 +108,9 @@ class JetStreamFeed:
             self._consumer.end(EndReason.DISTURBED, why)
 
     def check(self, now: float, late: float = 0.0) -> None:
-        """Detect a silent consumer. Call this once per second, see `PullConsumer.second_passed`."""
+        """Detect a silent consumer. Call this once per second, see `PullConsumer.on_second`."""
         if self._consumer is not None:
-            self._consumer.second_passed(now, late)
+            self._consumer.on_second(now, late)
 
     # ---- one consumer after another
 
@@ -151,8 +151,8 @@ class JetStreamFeed:
         try:
             made = await self._create(consumer)
             self._name = made.name
-            self._sid = self._connection.listen(f"{self._inbox}.*", consumer.message_received)
-            consumer.created(made.num_pending, monotonic())
+            self._sid = self._connection.listen(f"{self._inbox}.*", consumer.on_message)
+            consumer.on_created(made.num_pending, monotonic())
             return await ended
         except (Disconnected, TimeoutError, ApiError) as error:
             return Ended(EndReason.NOT_CREATED, str(error) or EndReason.NOT_CREATED.value)

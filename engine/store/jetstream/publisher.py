@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 from evenlane.engine.base import names
 from evenlane.engine.core.ports import Disconnected, LogMoved, Lost, QueueFull, Receipt, Refused
 from evenlane.engine.core.wire import headers as h
-from evenlane.engine.store.jetstream.api.responses import NOBODY, checked, receipt
+from evenlane.engine.store.jetstream.api.responses import NOBODY, check_ack, receipt
 from evenlane.engine.store.refusals import too_large
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ class Publisher:
 
     def _complete(self, answered: Callable[[Receipt | Exception], None], reply: Reply | Disconnected) -> None:
         try:
-            outcome: Receipt | Exception = receipt(self._acknowledged(reply))
+            outcome: Receipt | Exception = receipt(self._read_ack(reply))
         except (Refused, Lost, LogMoved) as error:
             outcome = error
         answered(outcome)
@@ -94,17 +94,17 @@ class Publisher:
         if result.done():
             return
         try:
-            result.set_result(read(self._acknowledged(reply)))
+            result.set_result(read(self._read_ack(reply)))
         except (Refused, Lost, LogMoved) as error:
             result.set_exception(error)
 
-    def _acknowledged(self, reply: Reply | Disconnected) -> PubAck:
+    def _read_ack(self, reply: Reply | Disconnected) -> PubAck:
         """The acknowledgement in the response to a publish; raises the error that it reports."""
         if isinstance(reply, Disconnected):
             raise Lost(str(reply))
         if reply.headers and reply.headers.startswith(NOBODY):
             self.found_no_stream = True
         try:
-            return checked(reply, self._note)
+            return check_ack(reply, self._note)
         except QueueFull:
             raise QueueFull(max(0, self.queue_limit or 0)) from None

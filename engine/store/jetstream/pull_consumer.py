@@ -83,7 +83,7 @@ Action = Pull | CaughtUp | Ended
 class PullConsumer:
     """One consumer, from its creation to its end.
 
-    Messages and actions aren't returned: the parser calls `message_received` directly, because a shell in between would
+    Messages and actions aren't returned: the parser calls `on_message` directly, because a shell in between would
     cost one more call per message. A message goes to `sink`, or to `on_head` if it comes without its body, and an
     action to `perform`. These may call the consumer. `sink` may be replaced at any time.
     """
@@ -131,8 +131,8 @@ class PullConsumer:
 
     # ---- lifecycle events
 
-    def created(self, pending: int, now: float) -> None:
-        """The consumer exists, with `pending` messages ahead of it. `now` in seconds, as in `second_passed`."""
+    def on_created(self, pending: int, now: float) -> None:
+        """The consumer exists, with `pending` messages ahead of it. `now` in seconds, as in `on_second`."""
         if self._stage is not PullStage.OPENING:
             return  # disturbed meanwhile
         self._alive_at = now
@@ -143,11 +143,11 @@ class PullConsumer:
             self._catch_up()
         self._pull(PullStage.SMALL, min(self.budget.small, FIRST_BYTES))
 
-    def second_passed(self, now: float, late: float = 0.0) -> None:
+    def on_second(self, now: float, late: float = 0.0) -> None:
         """A second has passed, plus `late` seconds for which the process or its event loop was blocked and messages
         stayed unread. A consumer that is silent for long is gone or cut off.
         """
-        if self.lag.second_passed():
+        if self.lag.on_second():
             self.end(EndReason.BODIES)
         self._alive_at = min(now, self._alive_at + late)
         if self._stage in {PullStage.OPENING, PullStage.WAITING} or self._has_status or self._expected != self._seen:
@@ -184,16 +184,16 @@ class PullConsumer:
         if had_turn:
             self.budget.return_turn()
 
-    def _used_up(self) -> None:
+    def _on_used_up(self) -> None:
         """The open pull can't deliver more, but more messages are pending."""
         self._leave_turn(PullStage.WAITING)
         came, size = self._expected - self._begins, self._asked - self._room
-        if self.on_head is not None and self.lag.came(came, size, self._pending):
+        if self.on_head is not None and self.lag.note_pull(came, size, self._pending):
             self.end(EndReason.BODIES)
         else:
-            self.budget.ask(self._turn_granted, patient=self.until is not None)
+            self.budget.ask(self._take_turn, patient=self.until is not None)
 
-    def _turn_granted(self) -> bool:
+    def _take_turn(self) -> bool:
         """Take the turn; False if the consumer has ended."""
         if self._stage is not PullStage.WAITING:
             return False
@@ -206,12 +206,12 @@ class PullConsumer:
 
     # ---- messages (called from the parser: must be quick, and nothing may be awaited)
 
-    def message_received(self, subject: bytes, reply: bytes, headers: bytes, body: bytes) -> None:
+    def on_message(self, subject: bytes, reply: bytes, headers: bytes, body: bytes) -> None:
         """A message or a status arrived on the inbox."""
         words = reply.split(b".")
         if len(words) != 9:
             if not reply.startswith(b"$JS.ACK."):
-                self._status_received(subject, headers)
+                self._on_status(subject, headers)
                 return
             del words[2:4]  # domain and account hash
         try:
@@ -231,10 +231,10 @@ class PullConsumer:
         # The server counts in the same way, and ends a pull without a status if it is used up to the last byte.
         self._room -= len(subject) + len(reply) + len(headers) + len(body)
         if not self._room:
-            self._used_up()
+            self._on_used_up()
         if not self.headless:
             self.sink(subject, sequence, at, headers, body)
-        elif not self._takes_head(subject, sequence, at, headers):
+        elif not self._accept_head(subject, sequence, at, headers):
             return
         if self.awaits_end:
             self._look_for_end(sequence, pending)
@@ -246,35 +246,35 @@ class PullConsumer:
         elif not pending:
             self._catch_up()
 
-    def _takes_head(self, subject: bytes, sequence: int, at: int, headers: bytes) -> bool:
+    def _accept_head(self, subject: bytes, sequence: int, at: int, headers: bytes) -> bool:
         """Whether the message is accepted without its body; otherwise it will be delivered with it."""
-        size = min(h.added_number(headers, "Nats-Msg-Size", 0), self.budget.largest)
+        size = min(h.read_added_number(headers, "Nats-Msg-Size", 0), self.budget.largest)
         if self.on_head is not None and self.on_head(subject, sequence, at, headers, size):
-            self.lag.left(size)
+            self.lag.note_left(size)
             return True
         self.last = sequence - 1
         self.lag.needs_body()
         self.end(EndReason.BODIES)
         return False
 
-    def _status_received(self, subject: bytes, headers: bytes) -> None:
+    def _on_status(self, subject: bytes, headers: bytes) -> None:
         if self._stage is PullStage.ENDED:
             return
         self._has_status = True
         code = headers[9:12]
         if code == b"100":
-            self._heartbeat_received(headers)
+            self._on_heartbeat(headers)
         elif code in {b"404", b"408"}:  # no messages, or none within the time
             if self._is_of_open_pull(subject):
                 self._leave_turn(PullStage.SMALL)
                 self._pull(PullStage.SMALL, self.budget.small)
         elif code == b"409" and b"MaxBytes" in headers[:60]:  # the next message doesn't fit
             if self._is_of_open_pull(subject):
-                self._used_up()
+                self._on_used_up()
         elif code != b"409" or b"Batch Completed" not in headers[:60]:
             self.end(EndReason.STATUS, headers[9:80].split(b"\r\n")[0].decode("utf-8", "replace"))
 
-    def _heartbeat_received(self, headers: bytes) -> None:
+    def _on_heartbeat(self, headers: bytes) -> None:
         if h.number(headers, "Nats-Last-Consumer", self._expected - 1) != self._expected - 1:
             self.end(EndReason.MISSED)
         elif self.until is not None:

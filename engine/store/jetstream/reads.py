@@ -12,7 +12,7 @@ from evenlane.engine.base.clock import now_ns
 from evenlane.engine.core.ports import BusyRecord, Disconnected, Lost, Refused, Stored, SubjectCounts
 from evenlane.engine.core.wire import headers as h
 from evenlane.engine.store.jetstream.api.request_batch import RequestBatch
-from evenlane.engine.store.jetstream.api.responses import NO_STREAM, NOT_FOUND, asked, has_message, stored
+from evenlane.engine.store.jetstream.api.responses import NO_STREAM, NOT_FOUND, await_call, has_message, read_stored
 from evenlane.engine.store.jetstream.api.values import MessageAnswer, StreamInfo
 from evenlane.engine.store.jetstream.client.replies import ApiError, Reply
 from evenlane.engine.store.jetstream.scan import Scan, head_of, sequence_of
@@ -57,7 +57,7 @@ class Reads:
             replies = await self._gather(subject, [b'{"seq":%d}' % sequence for sequence in part])
             for sequence, reply in zip(part, replies, strict=True):
                 found.append(
-                    stored(reply) if has_message(reply)
+                    read_stored(reply) if has_message(reply)
                     else await self.message(names.stream(self._env, lane), {"seq": sequence})
                 )  # fmt: skip
         return found
@@ -75,7 +75,7 @@ class Reads:
         only the leader's answer counts (E12). Raises Lost.
         """
         try:
-            answer = await asked(self._connection.api_as(MessageAnswer, f"STREAM.MSG.GET.{stream}", which))
+            answer = await await_call(self._connection.api_as(MessageAnswer, f"STREAM.MSG.GET.{stream}", which))
         except Refused as error:
             code = error.__cause__.err_code if isinstance(error.__cause__, ApiError) else 0
             if code in NOT_FOUND:
@@ -118,7 +118,7 @@ class Reads:
             )
         else:
             [reply] = await self._gather(f"$JS.API.DIRECT.GET.{stream}", [msgspec.json.encode(which)])
-            found = [stored(reply)] if has_message(reply) else []
+            found = [read_stored(reply)] if has_message(reply) else []
             complete = reply.headers.startswith(b"NATS/1.0 404")
         if found or (complete and self._has_no_replicas(stream)):
             return found
@@ -131,7 +131,7 @@ class Reads:
     async def heads(self, lane: LaneId, subject: str, start: int, limit: int) -> list[Head]:
         return await Scan(self._connection, names.stream(self._env, lane), subject, start, limit, head_of).run()
 
-    async def held(self, lane: LaneId, project: str) -> SubjectCounts:
+    async def count_held(self, lane: LaneId, project: str) -> SubjectCounts:
         try:
             return await self.subjects(lane, _subjects_of(self._env, lane, project))
         except Refused as error:
@@ -146,7 +146,7 @@ class Reads:
         last = -1
         while True:
             request = {"subjects_filter": pattern, "offset": len(counts)}
-            info = await asked(self._connection.api_as(StreamInfo, f"STREAM.INFO.{stream}", request, timeout=30))
+            info = await await_call(self._connection.api_as(StreamInfo, f"STREAM.INFO.{stream}", request, timeout=30))
             page = info.state.subjects or {}
             counts |= page
             last = info.state.last_seq if last < 0 else last
@@ -216,9 +216,9 @@ class Reads:
         except (Disconnected, TimeoutError) as error:
             raise Lost(f"reading from {stream} was cut off") from error
         *messages, end = replies
-        found, before = [stored(reply) for reply in messages], 0
+        found, before = [read_stored(reply) for reply in messages], 0
         for headers, sequence in [*((each.headers, each.sequence) for each in found), (end.headers, 0)]:
-            if h.added_number(headers, "Nats-Last-Sequence", before) != before:  # each names its predecessor
+            if h.read_added_number(headers, "Nats-Last-Sequence", before) != before:  # each names its predecessor
                 raise Lost(f"a part of an answer of {stream} is missing")
             before = sequence
         # (404 doesn't prove an end: it also means that the message can't be read)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import structlog
 
 from evenlane.engine.base import names
-from evenlane.engine.base.durations import written
+from evenlane.engine.base.durations import format_duration
 from evenlane.engine.store.jetstream.api.values import StreamInfo
 from evenlane.engine.store.refusals import check_retention
 
@@ -19,7 +19,7 @@ _log = structlog.get_logger(__name__)
 _SECOND = 1_000_000_000
 
 
-async def kept(connection: Connection, env: str) -> float:
+async def read_retention(connection: Connection, env: str) -> float:
     """The retention in seconds; 0: for ever. Raises ApiError, Disconnected, TimeoutError."""
     info = await connection.api_as(StreamInfo, f"STREAM.INFO.{names.dead_stream(env)}")
     return float(info.config.get("max_age", 0)) / _SECOND
@@ -40,5 +40,6 @@ def compare(env: str, holds: float, configured: float) -> None:
     if int(holds * _SECOND) != int(configured * _SECOND):
         _log.warning(
             "dead letters are kept for another time than dead_letter_keep says: `evenlane dlq keep` changes it",
-            stream=names.dead_stream(env), kept=written(holds) if holds else "for ever", setting=written(configured),
+            stream=names.dead_stream(env), kept=format_duration(holds) if holds else "for ever",
+            setting=format_duration(configured),
         )  # fmt: skip

@@ -28,7 +28,7 @@ def sequence_of(words: list[bytes], _headers: bytes) -> int:
 
 
 def head_of(words: list[bytes], headers: bytes) -> Head:
-    return Head(int(words[5]), int(words[7]), h.added_number(headers, "Nats-Msg-Size", 0), headers)
+    return Head(int(words[5]), int(words[7]), h.read_added_number(headers, "Nats-Msg-Size", 0), headers)
 
 
 class Scan(Generic[T]):
@@ -95,11 +95,11 @@ class Scan(Generic[T]):
             if len(self._found) == expected:
                 done.set_result(None)
 
-        def lost() -> None:
+        def on_lost() -> None:
             if not done.done():
                 done.set_exception(Disconnected("NATS went away before it answered"))
 
-        self._connection.on_lost.append(lost)
+        self._connection.on_lost.append(on_lost)
         inbox = f"_INBOX.scan.{name}"
         sid = self._connection.listen(inbox, on_message)
         request = msgspec.json.encode({"batch": expected, "no_wait": True})
@@ -109,5 +109,5 @@ class Scan(Generic[T]):
                 await done
         finally:
             with contextlib.suppress(ValueError):  # closing the connection empties the list
-                self._connection.on_lost.remove(lost)
+                self._connection.on_lost.remove(on_lost)
             self._connection.unlisten(sid)

@@ -20,7 +20,7 @@ from evenlane.engine.core.ports import LaneState, Lost, Refused
 from evenlane.engine.errors import ConfigError, Unreachable
 from evenlane.engine.store.feed_callbacks import FeedCallbacks
 from evenlane.engine.store.jetstream import deletion, retention, streams
-from evenlane.engine.store.jetstream.api.responses import asked
+from evenlane.engine.store.jetstream.api.responses import await_call
 from evenlane.engine.store.jetstream.api.server_clock import ServerClock
 from evenlane.engine.store.jetstream.api.values import StreamInfo
 from evenlane.engine.store.jetstream.backlog_throttle import BacklogThrottle
@@ -145,7 +145,7 @@ class JetStreamStore:
         desired.append(streams.busy_config(self._env, self._storage, self._replicas))
         desired.append(streams.meter_config(self._env, self._storage, self._replicas, self._meter_keep_s))
         try:
-            await asked(streams.ensure(self._connection, desired))
+            await await_call(streams.ensure(self._connection, desired))
         except Refused as error:
             raise ConfigError(f"NATS can't hold the streams: {error}") from error
         self._note_log(await self._clock.begin(self._connection, names.settled_stream(self._env)))
@@ -184,7 +184,7 @@ class JetStreamStore:
         callbacks = FeedCallbacks(sink, on_break, on_end, on_head)
         feed = JetStreamFeed(self._feeding, self._budget, source, callbacks, start=start, until=until)
         if self._backlogs is not None:
-            self._backlogs.made()
+            self._backlogs.on_created()
         self._feeds.add(feed)
         feed.task.add_done_callback(lambda _: self._feeds.discard(feed))
         return feed
@@ -213,8 +213,8 @@ class JetStreamStore:
     async def counts(self, lane: LaneId) -> dict[str, int]:
         return (await self._reads.subjects(lane, ">")).counts
 
-    async def held(self, lane: LaneId, project: str) -> SubjectCounts:
-        return await self._reads.held(lane, project)
+    async def count_held(self, lane: LaneId, project: str) -> SubjectCounts:
+        return await self._reads.count_held(lane, project)
 
     async def busy(self) -> list[BusyRecord]:
         return await self._reads.busy()
@@ -228,12 +228,12 @@ class JetStreamStore:
         """The state of a lane's stream. A stream that doesn't exist (any more) is created."""
         stream = names.stream(self._env, lane)
         try:
-            info = await asked(self._connection.api_as(StreamInfo, f"STREAM.INFO.{stream}"))
+            info = await await_call(self._connection.api_as(StreamInfo, f"STREAM.INFO.{stream}"))
         except Refused as error:
             if not isinstance(error.__cause__, ApiError) or error.__cause__.code != 404:
                 raise Lost(str(error)) from error
             await self._restore([lane])
-            info = await asked(self._connection.api_as(StreamInfo, f"STREAM.INFO.{stream}"))
+            info = await await_call(self._connection.api_as(StreamInfo, f"STREAM.INFO.{stream}"))
         self._reads.note_replicas(stream, info.replicas)
         return LaneState(info.created, info.state.first_seq, info.state.last_seq, info.state.at)
 
@@ -247,10 +247,10 @@ class JetStreamStore:
         return await self._writability.find_unwritable(streams)
 
     async def dead_letters_kept(self) -> float:
-        return await asked(retention.kept(self._connection, self._env))
+        return await await_call(retention.read_retention(self._connection, self._env))
 
     async def keep_dead_letters(self, seconds: float) -> None:
-        await asked(retention.keep(self._connection, self._env, seconds))
+        await await_call(retention.keep(self._connection, self._env, seconds))
 
     # ---- upkeep
 

@@ -130,7 +130,7 @@ async def ensure(connection: Connection, desired: Sequence[dict[str, Any]]) -> N
     present = await _present(connection)
     for config in desired:
         if config["name"] in present:
-            check(config, queue_limit.unmarked(present[config["name"]]))
+            check(config, queue_limit.strip_mark(present[config["name"]]))
     missing = [config for config in desired if config["name"] not in present]
     gate = asyncio.Semaphore(_AT_ONCE)
 
@@ -182,7 +182,7 @@ async def _explain(connection: Connection, config: dict[str, Any], error: ApiErr
         except ApiError:
             pass  # the name is free: the subjects belong to another stream
         else:
-            check(config, queue_limit.unmarked(info.config))  # another process has created it at the same moment
+            check(config, queue_limit.strip_mark(info.config))  # another process has created it at the same moment
             return
     if error.code == _UNAVAILABLE:
         raise error

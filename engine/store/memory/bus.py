@@ -19,7 +19,7 @@ class _Listener(NamedTuple):
     subject: tuple[str, ...]
     on_message: OnMessage
 
-    def takes(self, words: list[str]) -> bool:
+    def is_matched_by(self, words: list[str]) -> bool:
         return len(words) == len(self.subject) and all(
             own in ("*", word) for own, word in zip(self.subject, words, strict=True)
         )
@@ -46,7 +46,7 @@ class MemoryBroker:
 
     def _deliver(self, subject: str, body: bytes, headers: bytes, reply: str) -> None:
         words = subject.split(".")
-        takers = [(number, each) for number, each in self._listeners.items() if each.takes(words)]
+        takers = [(number, each) for number, each in self._listeners.items() if each.is_matched_by(words)]
         if not takers and reply:
             self._deliver(reply, b"", NO_RESPONDERS + b"\r\n\r\n", "")
         for number, each in takers:

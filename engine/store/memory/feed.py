@@ -115,19 +115,19 @@ class MemoryFeed:
             self._pass_on(message)
             size += len(message.body)
             if size >= _BATCH_BYTES or number == _BATCH - 1:
-                self._lag.came(number + 1, size, stream.last - self._last)
+                self._lag.note_pull(number + 1, size, stream.last - self._last)
                 break
         return True
 
     def _pass_on(self, message: Stored) -> None:
-        if self._lag.leaves_bodies and self._left_body(message):
+        if self._lag.leaves_bodies and self._leave_body(message):
             return
         try:
             self.sink(message.subject.encode(), message.sequence, message.at, message.headers, message.body)
         except Exception:  # noqa: BLE001 - as on JetStream: a message that can't be taken in doesn't stop the feed
             _log.exception("a message could not be taken in", subject=message.subject)
 
-    def _left_body(self, message: Stored) -> bool:
+    def _leave_body(self, message: Stored) -> bool:
         head = message.subject.encode(), message.sequence, message.at, message.headers, len(message.body)
         if self._callbacks.on_head is not None and self._callbacks.on_head(*head):
             return True

@@ -37,7 +37,7 @@ class MemoryStream:
         return self._first if self.last else 0
 
     def append(self, at: int, subject: str, headers: bytes, body: bytes, message_id: str | None) -> Receipt:
-        if message_id is not None and (known := self._known(message_id, at)):
+        if message_id is not None and (known := self._find_known(message_id, at)):
             return Receipt(self.name, known, duplicate=True)
         if 0 < self.limit <= len(self.sequences(subject)):
             raise QueueFull(self.limit)
@@ -101,7 +101,7 @@ class MemoryStream:
         self.last_at = self.messages[self.last].at if self.last in self.messages else 0
         self._first = min(self._first, self.last + 1)
 
-    def _known(self, message_id: str, at: int) -> int:
+    def _find_known(self, message_id: str, at: int) -> int:
         for old, (since, _) in list(self._ids.items()):
             if at - since < self.window:
                 break

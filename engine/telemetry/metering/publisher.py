@@ -22,7 +22,7 @@ from evenlane.engine.core.wire.meter_record import Block, LaneRow, RecordHead, e
 from evenlane.engine.errors import ConfigError
 from evenlane.engine.node.queues.activity import is_silent
 from evenlane.engine.telemetry.metering.queue_row import has_changed, is_due, read
-from evenlane.engine.telemetry.metering.record_tables import QueueToPublish, shared_out, tables
+from evenlane.engine.telemetry.metering.record_tables import QueueToPublish, share_out, tables
 from evenlane.engine.telemetry.metering.rotation import Rotation
 from evenlane.engine.telemetry.metering.silent_rows import SilentRows
 from evenlane.engine.telemetry.metering.topic_rows import TopicRows
@@ -83,7 +83,7 @@ class MeterPublisher:
         if not self._interval:
             return
         self._run, self._since = self._node.store.now(), now_ns()
-        self._node.queues.on_gone.append(self._gone)
+        self._node.queues.on_gone.append(self._on_queues_gone)
         self._watch = self._node.queues.activity.watch(self._node.queues.all())
         self._task = asyncio.create_task(self._go_on(), name="metering")
 
@@ -94,7 +94,7 @@ class MeterPublisher:
         self._task.cancel()
         await asyncio.gather(self._task, return_exceptions=True)
         self._task = None
-        self._gone(self._node.queues.all())
+        self._on_queues_gone(self._node.queues.all())
         try:
             async with asyncio.timeout(_LAST_S):
                 await self.publish(last=True)
@@ -110,13 +110,13 @@ class MeterPublisher:
                 await self.publish()
                 self._refused = ""
             except (TimeoutError, Lost, Refused) as error:
-                await self._failed(str(error) or "no answer in time")
+                await self._on_failure(str(error) or "no answer in time")
             except Exception:  # noqa: BLE001 - a defect here must not end the node
                 _log.exception("the record for reports could not be made")
             took = (now_ns() - began) / _SECOND
             await asyncio.sleep(max(self._interval / 10, self._interval - took))
 
-    async def _failed(self, error: str) -> None:
+    async def _on_failure(self, error: str) -> None:
         """Log an error once, and recreate the stream, which may have been deleted."""
         if self._refused != error:
             self._refused = error
@@ -134,7 +134,7 @@ class MeterPublisher:
         turns = range(self._refreshed + 1, self._number + 2)
         found = await self._read(turns, last=last)
         blocks = [] if last else await self._silent.blocks(self._published.due(turns), self._most)
-        fairness = await asyncio.to_thread(self._tenants.usage.seen().ratios)
+        fairness = await asyncio.to_thread(self._tenants.usage.sample().ratios)
         seen = {each.lane for each in found}.union(*(block.lanes for block in blocks))
         bare = [] if last else self._bare(turns, seen)
         came = {} if last else await self._ages_of(found)
@@ -142,7 +142,7 @@ class MeterPublisher:
         at, now = node.store.now(), now_ns()
         span, self._since = now - self._since, now
         begun = self._number + 1
-        for start, end, block in shared_out(len(found), blocks, self._most):
+        for start, end, block in share_out(len(found), blocks, self._most):
             part = found[start:end]
             self._number += 1
             head = RecordHead(
@@ -156,11 +156,11 @@ class MeterPublisher:
                 for each in found[start:]:
                     each.reading.restore_longest()
                 raise
-            self._acknowledged(part, bare, block)
+            self._on_ack(part, bare, block)
             bare = []
         self._refreshed = begun
 
-    def _acknowledged(self, part: Sequence[QueueToPublish], bare: Iterable[LaneRow], block: Block) -> None:
+    def _on_ack(self, part: Sequence[QueueToPublish], bare: Iterable[LaneRow], block: Block) -> None:
         self._after = self._number
         lanes = (*bare, *block.lanes, *(each.lane for each in part))
         self._published_lanes |= {lane.partition: lane.epoch for lane in lanes}
@@ -176,19 +176,19 @@ class MeterPublisher:
 
     async def _read(self, turns: range, *, last: bool) -> list[QueueToPublish]:
         """Read the queues to publish, those of handed-off partitions first."""
-        running = self._running()
+        running = self._count_running()
         found = [self._read_left(queue, running[queue], last=last) for queue in self._left]
-        due = self._due(turns)
+        due = self._list_due(turns)
         for count, queue in enumerate([*due, *(each for each in self._watch.queues if each not in due)], start=1):
             partition = self._node.partitions.get(queue.partition)
             if queue not in self._left and partition is not None and _is_complete(partition):
                 found += self._read_one(queue, partition, running, is_due=queue in due)
             if count % _SLICE == 0:
                 await asyncio.sleep(_EVERY_S)
-                running = self._running()
+                running = self._count_running()
         return [each for each in found if any(each.reading.counters) or each.reading.backlog]
 
-    def _due(self, turns: range) -> set[Queue]:
+    def _list_due(self, turns: range) -> set[Queue]:
         """Return the queues whose turn it is, except silent ones, which have rows of their own."""
         due: set[Queue] = set()
         for part in self._published.due(turns):
@@ -229,12 +229,12 @@ class MeterPublisher:
         reading = read(queue, backlog + running, 0) if last else read(queue, backlog, running)
         return QueueToPublish(lane, reading, self._published.get(queue))
 
-    def _running(self) -> Counter[Queue]:
+    def _count_running(self) -> Counter[Queue]:
         """Count messages in flight by queue, after adding all completed ones to the queues' counters."""
         self._node.times.add_up()
         return Counter(message.queue for message in self._node.in_flight)
 
-    def _gone(self, queues: Iterable[Queue]) -> None:
+    def _on_queues_gone(self, queues: Iterable[Queue]) -> None:
         """Note queues that are about to become another node's: their present figures are final."""
         for queue in queues:
             partition = self._node.partitions.get(queue.partition)

@@ -47,7 +47,7 @@ def tables(
     lanes = {lane: place for place, lane in enumerate(ready.lanes)}
     topics = {project: place for place, project in enumerate(ready.projects)} if found else {}
     rows: list[QueueRow] = []
-    for lane, reading, before in sorted(found, key=_alike):
+    for lane, reading, before in sorted(found, key=_sort_key):
         project = reading.queue.project
         at = reading.oldest_at
         if at is None and reading.place is not None:
@@ -59,12 +59,12 @@ def tables(
     return RecordTables([*lanes, *bare], [topic_of[project] for project in more], rows)
 
 
-def _alike(each: QueueToPublish) -> tuple[str, int, int, int]:
+def _sort_key(each: QueueToPublish) -> tuple[str, int, int, int]:
     queue = each.reading.queue
     return queue.project, queue.group, queue.band, each.lane.epoch
 
 
-def shared_out(found: int, blocks: Iterable[Block], most: int) -> Iterator[tuple[int, int, Block]]:
+def share_out(found: int, blocks: Iterable[Block], most: int) -> Iterator[tuple[int, int, Block]]:
     """Distribute queues over records. Yields, for each record, the range of `found` in it, and the block it begins
     with.
 

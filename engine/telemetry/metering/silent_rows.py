@@ -65,7 +65,7 @@ class SilentRows:
     async def _pack(self, silent: Mapping[Queue, PublishedRow]) -> Block:
         lanes = {number: self._lane_of(number) for number in {queue.partition for queue in silent}}
         topics = await self._topics(sorted({queue.project for queue in silent if lanes[queue.partition] is not None}))
-        return await asyncio.to_thread(_packed, silent, lanes, topics)
+        return await asyncio.to_thread(_pack, silent, lanes, topics)
 
     async def _topics(self, projects: Iterable[str]) -> list[TopicRow]:
         rows: list[TopicRow] = []
@@ -76,7 +76,7 @@ class SilentRows:
         return rows
 
 
-def _packed(
+def _pack(
     silent: Mapping[Queue, PublishedRow], lanes: Mapping[int, LaneRow | None], topics: Sequence[TopicRow]
 ) -> Block:
     """Pack the queues of partitions that have a row, sorted so that similar ones are neighbours."""
@@ -84,7 +84,7 @@ def _packed(
         named = [lane for lane in lanes.values() if lane is not None]
         lane_at = {lane.partition: place for place, lane in enumerate(named)}
         topic_at = {topic.project: place for place, topic in enumerate(topics)}
-        queues = sorted((queue for queue in silent if queue.partition in lane_at), key=_alike)
+        queues = sorted((queue for queue in silent if queue.partition in lane_at), key=_sort_key)
         rows = [_row(queue, lane_at[queue.partition], topic_at[queue.project], silent[queue]) for queue in queues]
         return pack_block(named, topics, rows)
 
@@ -95,5 +95,5 @@ def _row(queue: Queue, lane: int, topic: int, published: PublishedRow) -> QueueR
     return QueueRow(lane, topic, queue.group, queue.band, counters, 0, 0, 0, 0, published.waited, waits)
 
 
-def _alike(queue: Queue) -> tuple[str, int, int]:
+def _sort_key(queue: Queue) -> tuple[str, int, int]:
     return queue.project, queue.group, queue.band

@@ -39,7 +39,7 @@ class _Seen:
         return families(self._seen)
 
 
-def written(seen: Snapshot, accept: str) -> Page:
+def write_page(seen: Snapshot, accept: str) -> Page:
     """Write the page, in OpenMetrics if the request's `accept` asks for it, otherwise in Prometheus text format."""
     encode, content_type = choose_encoder(accept)
     with unobtrusive():
@@ -56,5 +56,5 @@ def kind_of(accept: str) -> str:
 
 
 async def page(seen: Snapshot, accept: str) -> Page:
-    """Run `written` in a thread, as thousands of lines would block the loop."""
-    return await asyncio.to_thread(written, seen, accept)
+    """Run `write_page` in a thread, as thousands of lines would block the loop."""
+    return await asyncio.to_thread(write_page, seen, accept)

@@ -65,8 +65,8 @@ def snapshot(view: NodeView) -> Snapshot:
     if tenants is None or times is None:
         return seen
     return seen._replace(
-        priorities=tenants.priorities, tenants=of_tenants(tenants), dwell=_seen(times.dwell),
-        handling=_seen(times.handling),
+        priorities=tenants.priorities, tenants=of_tenants(tenants), dwell=_copy_counts(times.dwell),
+        handling=_copy_counts(times.handling),
     )  # fmt: skip
 
 
@@ -74,9 +74,9 @@ def of_tenants(tenants: TenantRegistry) -> TenantFigures:
     waits = tenants.waits
     return TenantFigures(
         tenants.table.copy(), tenants.counted.copy(), waits.seconds.copy(), waits.message_seconds.copy(),
-        tenants.quotas, tenants.usage.seen(), tenants.left_out, tenants.round_s,
+        tenants.quotas, tenants.usage.sample(), tenants.left_out, tenants.round_s,
     )  # fmt: skip
 
 
-def _seen(histograms: Iterable[Histogram]) -> tuple[BucketCounts, ...]:
-    return tuple(histogram.seen() for histogram in histograms)
+def _copy_counts(histograms: Iterable[Histogram]) -> tuple[BucketCounts, ...]:
+    return tuple(histogram.copy_counts() for histogram in histograms)

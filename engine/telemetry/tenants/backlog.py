@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from evenlane.engine.core.stats.forecast import ForecastInput, Rates, gone_in
+from evenlane.engine.core.stats.forecast import ForecastInput, Rates, predict_end
 from evenlane.engine.telemetry.tenants.flows import NOTHING, TenantFlow
 
 if TYPE_CHECKING:
@@ -62,16 +62,16 @@ class TenantBacklog:
         if look.reason is not None:
             self.reasons[look.reason] = self.reasons.get(look.reason, 0) + 1
         if look.head_at is not None:
-            self.came(look.head_at)
+            self.note_arrival(look.head_at)
         elif look.place is not None:
             lane, sequence = look.place
             self.places[lane] = min(sequence, self.places.get(lane, sequence))
 
-    def came(self, at: int) -> None:
+    def note_arrival(self, at: int) -> None:
         """Note that a message has waited since then, in unix ns."""
         self._oldest_at = at if self._oldest_at is None else min(at, self._oldest_at)
 
-    def aged(self, now: int) -> None:
+    def note_age(self, now: int) -> None:
         """Compute the age at `now`, in unix ns by the same clock, once all heads are known that can be."""
         if self._oldest_at is not None:
             self.age_s = max(0.0, (now - self._oldest_at) / _SECOND)
@@ -97,7 +97,7 @@ def forecast(bands: Sequence[TenantBacklog], topic: Topic | None, max_group_qps:
         if not each.backlog:
             continue
         rates = Rates(arriving, handled, failed, each.rates.seconds)
-        seconds, _ = gone_in(ForecastInput(waiting, 0, rates, topic, reason, max_group_qps))
+        seconds, _ = predict_end(ForecastInput(waiting, 0, rates, topic, reason, max_group_qps))
         each.empty_in = float("inf") if seconds is None else seconds
 
 

@@ -35,7 +35,7 @@ class Use(NamedTuple):
     backlog: int = 0
     weight: float = 1.0
 
-    def aged(self, age: int) -> Use:
+    def age_by(self, age: int) -> Use:
         left = math.exp2(-age / _HALF_NS)
         return self._replace(got=self.got * left, attempts=self.attempts * left, waited=self.waited * left)
 
@@ -93,13 +93,13 @@ class Usage:
         self._known.clear()
         self._looked = 0.0
 
-    def seen(self) -> FairnessSample:
+    def sample(self) -> FairnessSample:
         """Return a copy, to use in another thread."""
         return FairnessSample(self._known.copy(), self._looked, self._at)
 
     def _now(self, project: str) -> Use:
         at, use = self._known.get(project, (self._at, Use()))
-        return use.aged(self._at - at)
+        return use.age_by(self._at - at)
 
 
 class FairnessSample(NamedTuple):
@@ -111,7 +111,7 @@ class FairnessSample(NamedTuple):
 
     def ratios(self) -> dict[str, float]:
         """Return the ratio of share to due share for each project with a due share."""
-        uses = [use.aged(self.at - at) for at, use in self.known.values()]
+        uses = [use.age_by(self.at - at) for at, use in self.known.values()]
         capacity = math.fsum(use.got for use in uses)
         due = fair_shares(capacity, [use.weight for use in uses], [use.wants(self.looked) for use in uses])
         return {

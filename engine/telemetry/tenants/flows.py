@@ -6,7 +6,7 @@ from array import array
 from operator import add, sub
 from typing import TYPE_CHECKING, NamedTuple
 
-from evenlane.engine.core.stats.forecast import LONGEST, Rates, Sample, SampleHistory, between
+from evenlane.engine.core.stats.forecast import LONGEST, Rates, Sample, SampleHistory, measure_rates
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -49,7 +49,7 @@ class TenantFlow(NamedTuple):
 NOTHING = TenantFlow()
 
 
-def grown(queue: Queue) -> TenantFlow:
+def measure_flow(queue: Queue) -> TenantFlow:
     """Return what is new in a queue's counters since the last call. Each queue keeps its last values, so a queue that
     goes doesn't change the sums of others.
     """
@@ -101,14 +101,14 @@ class GrowthRates:
         self._history = SampleHistory(_APART)
         self.at = 0  # time of the last measurement, monotonic ns
 
-    def rested(self, until: int) -> None:
+    def note_rest(self, until: int) -> None:
         """Note that nothing has grown until then, although it wasn't measured."""
-        self._history.rested(until)
+        self._history.note_rest(until)
 
-    def measured(self, now: int, counted: TenantFlow, round_ns: int) -> Rates | None:
+    def measure(self, now: int, counted: TenantFlow, round_ns: int) -> Rates | None:
         """Measure at `now` (monotonic ns). Returns None until there is an earlier sample."""
         self.at = now
         sample = Sample(now, counted.arrived, counted.handled, counted.failed)
-        first = self._history.before(now, max(LONGEST, 2 * round_ns))
+        first = self._history.find_before(now, max(LONGEST, 2 * round_ns))
         self._history.add(sample)
-        return None if first is None else between(first, sample)
+        return None if first is None else measure_rates(first, sample)

@@ -32,7 +32,7 @@ class Labels:
         """Return the projects of these that have a label of their own."""
         return {name for name in self.named if name in present}
 
-    def moved(self, project: str, messages: int) -> None:
+    def note_moved(self, project: str, messages: int) -> None:
         self._moved[project] = self._moved.get(project, 0) + messages
 
     def choose(self, waiting: Mapping[str, int], present: Collection[str]) -> set[str]:

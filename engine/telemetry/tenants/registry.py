@@ -85,7 +85,7 @@ class TenantRegistry:
         self._labels_at_rest.clear()
         self._paces.clear()
 
-    def rules_changed(self) -> None:
+    def on_rules_change(self) -> None:
         """Note that topics, or the node's parts of them, may have changed since the last round."""
         self._labels_at_rest.clear()
 
@@ -116,7 +116,7 @@ class TenantRegistry:
         if look.backlog or look.reason is not None:
             self._backlog_of(label, band).add(look)
 
-    def gone(self, project: str, band: int, flow: TenantFlow) -> None:
+    def on_queue_gone(self, project: str, band: int, flow: TenantFlow) -> None:
         """Add the last new counts of a queue that is no longer the node's."""
         self._flows.add(project, band, flow)
 
@@ -137,7 +137,7 @@ class TenantRegistry:
             for band, flow in enumerate(by_band):
                 self.counted[label, band] = self.counted.get((label, band), TenantFlow()).plus(flow)
                 self._grown.add((label, band))
-            self._labels.moved(project, sum(flow.moved for flow in by_band))
+            self._labels.note_moved(project, sum(flow.moved for flow in by_band))
             waited = self._weight if project in competing else 0.0
             competing.discard(project)
             self._use(project, by_band, waited, weight_of)
@@ -219,8 +219,8 @@ class TenantRegistry:
                 continue
             for place in tenant_backlog.places.items():
                 if (at := came.get(place)) is not None:
-                    tenant_backlog.came(at)
-            tenant_backlog.aged(store_now)
+                    tenant_backlog.note_arrival(at)
+            tenant_backlog.note_age(store_now)
 
     def _measure(self, now: int) -> Iterator[None]:
         round_ns = int(self.round_s * _SECOND)
@@ -232,8 +232,8 @@ class TenantRegistry:
             if pace is None:
                 pace = self._paces[place] = GrowthRates()
             elif pace.at < self._ended:
-                pace.rested(self._ended)
-            tenant_backlog.rates = pace.measured(now, self.counted.get(place, TenantFlow()), round_ns)
+                pace.note_rest(self._ended)
+            tenant_backlog.rates = pace.measure(now, self.counted.get(place, TenantFlow()), round_ns)
 
     # ---- forecast
 

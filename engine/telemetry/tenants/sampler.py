@@ -18,7 +18,7 @@ from evenlane.engine.node.partitions.stable_streams import stable_streams
 from evenlane.engine.node.queues.activity import is_silent
 from evenlane.engine.telemetry import wait_reasons
 from evenlane.engine.telemetry.tenants.backlog import QueueSample
-from evenlane.engine.telemetry.tenants.flows import grown
+from evenlane.engine.telemetry.tenants.flows import measure_flow
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator
@@ -74,7 +74,7 @@ class QueueSampler:
 
     def open(self) -> None:
         self._tenants.clear()
-        self._node.queues.on_gone.append(self._gone)
+        self._node.queues.on_gone.append(self._on_queues_gone)
         self._task = asyncio.create_task(self._go_round(), name="sampling")
 
     async def close(self) -> None:
@@ -89,7 +89,7 @@ class QueueSampler:
     def _count_last(self) -> None:
         """Count completions since the last look, including those while the node stopped."""
         self._node.times.add_up()
-        self._gone(self._watch.queues)
+        self._on_queues_gone(self._watch.queues)
         for _ in chain(self._count_gone(now_ns()), self._tenants.count(self._weight)):
             pass
 
@@ -126,8 +126,8 @@ class QueueSampler:
         shares = self._node.queues.shares
         if self._revision != shares.revision:
             self._revision = shares.revision
-            tenants.rules_changed()
-        ends = tenants.end(now_ns(), self._node.store.now(), self._in_flight(), came, self._topic, shares.part)
+            tenants.on_rules_change()
+        ends = tenants.end(now_ns(), self._node.store.now(), self._count_in_flight(), came, self._topic, shares.part)
         await _slowly(ends, size)
 
     def _look_at(self, queues: Iterable[Queue]) -> None:
@@ -149,10 +149,12 @@ class QueueSampler:
             reason, at = self._node.wait_rules.reason(queue), queue_head(queue)
             place = place_of_head(queue) if at is None else None
         else:
-            reason, at, place = "not_due" if wait_reasons.not_due(self._node, queue)[0] else None, None, None
-        return QueueSample(queue.project, queue.band, backlog, reason, at, place, grown(queue), backlog - queue.spilled)
+            reason, at, place = "not_due" if wait_reasons.count_not_due(self._node, queue)[0] else None, None, None
+        return QueueSample(
+            queue.project, queue.band, backlog, reason, at, place, measure_flow(queue), backlog - queue.spilled
+        )
 
-    def _gone(self, queues: Iterable[Queue]) -> None:
+    def _on_queues_gone(self, queues: Iterable[Queue]) -> None:
         """Note queues that are no longer the node's. Their running messages will still end; silent queues have none."""
         now = now_ns()
         self._left += [(now, queue) for queue in queues if queue in self._watch.queues]
@@ -162,12 +164,12 @@ class QueueSampler:
         flying = {message.queue for message in self._node.in_flight}
         for _ in range(len(self._left)):
             at, queue = self._left.popleft()
-            self._tenants.gone(queue.project, queue.band, grown(queue))
+            self._tenants.on_queue_gone(queue.project, queue.band, measure_flow(queue))
             if now - at < _REMEMBERED or queue in flying:
                 self._left.append((at, queue))
             yield
 
-    def _in_flight(self) -> Counter[tuple[str, int]]:
+    def _count_in_flight(self) -> Counter[tuple[str, int]]:
         return Counter((message.project, message.queue.band) for message in self._node.in_flight)
 
     def _streams(self) -> Streams | None:

@@ -84,18 +84,18 @@ def connect(address: Address) -> etcd3.Etcd3Client:
             grpc_options=options,
         )
     except grpc.RpcError as error:
-        raise explained(address, error) from error
+        raise explain_error(address, error) from error
     except OSError as error:
         raise CoordinationError(f"etcd's certificate {error.filename} can't be read: {error}") from error
 
 
-def token_is_stale(error: grpc.RpcError) -> bool:
+def is_token_stale(error: grpc.RpcError) -> bool:
     """Whether the login has expired, or users have changed since: a new login suffices."""
     details = error.details() or ""
     return "invalid auth token" in details or "revision of auth store is old" in details
 
 
-def explained(address: Address, error: grpc.RpcError) -> CoordinationError:
+def explain_error(address: Address, error: grpc.RpcError) -> CoordinationError:
     """The error as one of the port's, in one sentence."""
     code, details = error.code(), (error.details() or "no reason given").removeprefix("etcdserver: ")
     if code in _SILENT or "context deadline exceeded" in details:
@@ -109,7 +109,7 @@ def silent(address: Address) -> Unavailable:
     return Unavailable(f"etcd at {address} does not answer: no connection within {address.deadline_s:g} s")
 
 
-def closed(address: Address) -> Unavailable:
+def explain_closed(address: Address) -> Unavailable:
     return Unavailable(f"etcd at {address} can't be asked: this connection has been closed")
 
 
@@ -136,7 +136,7 @@ def _target(endpoints: Sequence[str]) -> str:
         return endpoints[0]
     if all(_version(endpoint) == 6 for endpoint in endpoints):
         return "ipv6:" + ",".join(endpoints)
-    return "ipv4:" + ",".join(_resolved(endpoints))
+    return "ipv4:" + ",".join(_resolve(endpoints))
 
 
 def _version(endpoint: str) -> int | None:
@@ -146,7 +146,7 @@ def _version(endpoint: str) -> int | None:
         return None
 
 
-def _resolved(endpoints: Sequence[str]) -> list[str]:
+def _resolve(endpoints: Sequence[str]) -> list[str]:
     """Endpoints with IPv4 addresses in place of names, because gRPC takes a list of addresses only. Names that can't be
     resolved now are left out.
     """

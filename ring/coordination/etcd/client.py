@@ -10,7 +10,14 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
-from evenlane.ring.coordination.etcd.channel import Address, closed, connect, explained, silent, token_is_stale
+from evenlane.ring.coordination.etcd.channel import (
+    Address,
+    connect,
+    explain_closed,
+    explain_error,
+    is_token_stale,
+    silent,
+)
 from evenlane.ring.coordination.etcd.messages import Paging, delete_request, key_value, put_request, txn_request
 from evenlane.ring.coordination.etcd.watch import EtcdWatch
 from evenlane.ring.coordination.ports import (
@@ -121,7 +128,7 @@ class EtcdCoordination:
 
     def watch(self, prefix: str) -> EtcdWatch:
         if self._is_closed:
-            raise closed(self._address)
+            raise explain_closed(self._address)
         watch = EtcdWatch(self._address, prefix, self._watches.discard)
         self._watches.add(watch)
         return watch
@@ -152,30 +159,30 @@ class EtcdCoordination:
 
     async def _call(self, start: _Call) -> Any:
         """Carry out one call; with a fresh login, once, if the present one has expired."""
-        client = await self._connected()
+        client = await self._get_client()
         try:
-            return await self._once(start, client)
+            return await self._try_once(start, client)
         except grpc.RpcError as error:
-            if not token_is_stale(error):
-                raise explained(self._address, error) from error
+            if not is_token_stale(error):
+                raise explain_error(self._address, error) from error
         self._retire(client)
         try:
-            return await self._once(start, await self._connected())
+            return await self._try_once(start, await self._get_client())
         except grpc.RpcError as error:
-            raise explained(self._address, error) from error
+            raise explain_error(self._address, error) from error
 
-    async def _once(self, start: _Call, client: etcd3.Etcd3Client) -> Any:
+    async def _try_once(self, start: _Call, client: etcd3.Etcd3Client) -> Any:
         try:
-            return await self._answered(start(client), client)
+            return await self._await_answer(start(client), client)
         except grpc.RpcError as error:
             # A hanging member keeps its connection, and its turn in the round-robin; a fresh client won't use it.
             if error.code() is grpc.StatusCode.DEADLINE_EXCEEDED and len(self._address.endpoints) > 1:
                 self._retire(client)
             raise
         except (RuntimeError, ValueError) as error:  # executor or channel was closed meanwhile
-            raise closed(self._address) from error
+            raise explain_closed(self._address) from error
 
-    async def _answered(self, call: "asyncio.Future[T]", client: etcd3.Etcd3Client | None = None) -> T:
+    async def _await_answer(self, call: "asyncio.Future[T]", client: etcd3.Etcd3Client | None = None) -> T:
         """Wait for the answer; gRPC keeps the deadline. If a handler has used up the memory, a thread of gRPC or of the
         pool may have died at its start, and no answer comes: replace them all. Raises Unavailable.
         """
@@ -194,11 +201,11 @@ class EtcdCoordination:
             raise silent(self._address)
         return call.result()
 
-    async def _connected(self) -> etcd3.Etcd3Client:
+    async def _get_client(self) -> etcd3.Etcd3Client:
         if self._client is None and not self._is_closed:
             if self._connecting is None:
                 self._connecting = asyncio.ensure_future(self._connect())
-                self._connecting.add_done_callback(_retrieved)
+                self._connecting.add_done_callback(_retrieve)
             try:
                 # All callers share one attempt, and none waits longer than its own deadline.
                 async with asyncio.timeout(self._address.deadline_s):
@@ -206,13 +213,13 @@ class EtcdCoordination:
             except TimeoutError:
                 raise silent(self._address) from None
         if self._client is None or self._is_closed:
-            raise closed(self._address)
+            raise explain_closed(self._address)
         return self._client
 
     async def _connect(self) -> None:
         try:
             loop = asyncio.get_running_loop()
-            client = await self._answered(loop.run_in_executor(self._blocking, connect, self._address))
+            client = await self._await_answer(loop.run_in_executor(self._blocking, connect, self._address))
             if self._is_closed:
                 client.close()
             else:
@@ -231,7 +238,7 @@ def _threads() -> ThreadPoolExecutor:
     return ThreadPoolExecutor(4, thread_name_prefix="etcd")
 
 
-def _retrieved(done: "asyncio.Future[None]") -> None:
+def _retrieve(done: "asyncio.Future[None]") -> None:
     """Retrieve the error: asyncio would log it if no caller is left that waits."""
     if not done.cancelled():
         done.exception()
@@ -252,10 +259,10 @@ def _reply(call: grpc.Future) -> "asyncio.Future[Any]":
         except grpc.RpcError as error:
             reply.set_exception(error)
 
-    def done(_: object) -> None:
+    def on_done(_: object) -> None:
         with contextlib.suppress(RuntimeError):  # the loop has been closed
             loop.call_soon_threadsafe(settle)
 
-    call.add_done_callback(done)
+    call.add_done_callback(on_done)
     reply.add_done_callback(lambda future: call.cancel() if future.cancelled() else None)
     return reply

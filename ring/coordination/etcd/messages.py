@@ -78,10 +78,10 @@ def watch_request(prefix: str, revision: int) -> Any:
 
 
 def txn_request(compare: Iterable[Compare], then: Iterable[Op], otherwise: Iterable[Op]) -> Any:
-    return etcdrpc.TxnRequest(compare=map(_compared, compare), success=map(_op, then), failure=map(_op, otherwise))
+    return etcdrpc.TxnRequest(compare=map(_build_compare, compare), success=map(_op, then), failure=map(_op, otherwise))
 
 
-def _compared(compare: Compare) -> Any:
+def _build_compare(compare: Compare) -> Any:
     kind, fields = etcdrpc.Compare, {"key": compare.key.encode(), "result": etcdrpc.Compare.EQUAL}
     if isinstance(compare, Absent):
         return kind(target=kind.CREATE, create_revision=0, **fields)

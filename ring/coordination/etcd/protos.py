@@ -31,7 +31,7 @@ def install() -> None:
     with _lock:
         if f"{_PACKAGE}.rpc_pb2" in sys.modules:
             return
-        folder = _generated_folder()
+        folder = _find_generated()
         pool = descriptor_pool.DescriptorPool()
         made = {f"{_PACKAGE}.{name}_pb2": _placeholder(pool, folder, name) for name in _NAMES}
         made[f"{_PACKAGE}.rpc_pb2"].__dict__.update(
@@ -40,7 +40,7 @@ def install() -> None:
         sys.modules.update(made)
 
 
-def _generated_folder() -> Path:
+def _find_generated() -> Path:
     spec = importlib.util.find_spec("etcd3")
     if spec is None or not spec.submodule_search_locations:
         raise ImportError("etcd3 is not installed: pip install etcd3==0.12.0")
@@ -48,7 +48,7 @@ def _generated_folder() -> Path:
 
 
 def _placeholder(pool: descriptor_pool.DescriptorPool, folder: Path, name: str) -> ModuleType:
-    pool.AddSerializedFile(_serialized(folder / f"{name}_pb2.py"))
+    pool.AddSerializedFile(_serialize(folder / f"{name}_pb2.py"))
     described = pool.FindFileByName(f"{name}.proto")
     module = ModuleType(f"{_PACKAGE}.{name}_pb2", f"Stand-in for etcd3's {name}_pb2 ({__name__}).")
     module.__dict__["DESCRIPTOR"] = described
@@ -60,7 +60,7 @@ def _placeholder(pool: descriptor_pool.DescriptorPool, folder: Path, name: str) 
     return module
 
 
-def _serialized(path: Path) -> bytes:
+def _serialize(path: Path) -> bytes:
     found = _SERIALIZED.search(path.read_text(encoding="utf-8"))
     if found is None:
         raise ImportError(f"{path} holds no serialized descriptor: etcd3 0.12.0 is needed")

@@ -17,7 +17,7 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from queue import SimpleQueue
 from typing import Any
 
-from evenlane.ring.coordination.etcd.channel import Address, connect, explained
+from evenlane.ring.coordination.etcd.channel import Address, connect, explain_error
 from evenlane.ring.coordination.etcd.messages import Paging, event, watch_request
 from evenlane.ring.coordination.ports import CoordinationError, Event, Listing, Unavailable
 
@@ -137,12 +137,12 @@ class EtcdWatch:
         try:
             client = connect(self._address)
             self._use(client)
-            listing = _listed(client, self._prefix, self._address.deadline_s)
+            listing = _list_prefix(client, self._prefix, self._address.deadline_s)
             yield [listing]
             with contextlib.closing(_stream(client, self._prefix, listing.revision + 1, self._note_reply)) as batches:
                 yield from batches
         except grpc.RpcError as error:
-            raise explained(self._address, error) from error
+            raise explain_error(self._address, error) from error
         except ValueError as error:  # raised by gRPC if the channel was closed meanwhile
             raise Unavailable(str(error)) from error
 
@@ -160,7 +160,7 @@ class EtcdWatch:
             _log.log(level, "a watch of etcd is lost, and is made anew", extra=context)
 
 
-def _listed(client: etcd3.Etcd3Client, prefix: str, deadline_s: float) -> Listing:
+def _list_prefix(client: etcd3.Etcd3Client, prefix: str, deadline_s: float) -> Listing:
     paging = Paging(prefix)
     while not paging.complete:
         paging.add_page(client.kvstub.Range(paging.request(), deadline_s, metadata=client.metadata))
@@ -181,7 +181,7 @@ def _stream(
         for reply in stream:
             on_reply()
             if reply.canceled:
-                raise CoordinationError(_why(reply))
+                raise CoordinationError(_explain(reply))
             if reply.events:
                 yield [event(each) for each in reply.events]
         raise Unavailable("etcd has ended the stream")
@@ -197,7 +197,7 @@ def _close(client: etcd3.Etcd3Client) -> None:
     closing.join(_CLOSING_S)
 
 
-def _why(reply: Any) -> str:
+def _explain(reply: Any) -> str:
     if reply.compact_revision:
         return f"etcd has compacted everything before revision {reply.compact_revision}"
     return f"etcd has cancelled it: {reply.cancel_reason or 'no reason given'}"

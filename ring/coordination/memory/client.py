@@ -63,46 +63,46 @@ class MemoryCoordination:
             watch.wake()
 
     @property
-    def answers(self) -> bool:
+    def is_answering(self) -> bool:
         return self._unanswered is None
 
     async def get(self, key: str) -> KeyValue | None:
-        return self._reached().get(key)
+        return self._reach().get(key)
 
     async def list(self, prefix: str) -> Listing:
-        return self._reached().list(prefix)
+        return self._reach().list(prefix)
 
     async def put(self, key: str, value: bytes, lease: int = 0) -> int:
-        return self._reached().txn((), (PutKey(key, value, lease),), ()).revision
+        return self._reach().txn((), (PutKey(key, value, lease),), ()).revision
 
     async def delete(self, key: str) -> bool:
-        before = self._reached().revision
+        before = self._reach().revision
         return self.store.txn((), (DeleteKey(key),), ()).revision > before
 
     async def txn(self, compare: Sequence[Compare], then: Sequence[Op], otherwise: Sequence[Op] = ()) -> TxnResult:
-        return self._reached().txn(compare, then, otherwise)
+        return self._reach().txn(compare, then, otherwise)
 
     async def grant(self, ttl_s: int) -> int:
-        return self._reached().grant(ttl_s)
+        return self._reach().grant(ttl_s)
 
     async def keep_alive(self, lease: int) -> int:
-        return self._reached().keep_alive(lease)
+        return self._reach().keep_alive(lease)
 
     async def lease_keys(self, lease: int) -> frozenset[str] | None:
-        return self._reached().lease_keys(lease)
+        return self._reach().lease_keys(lease)
 
     async def revoke(self, lease: int) -> None:
-        self._reached().revoke(lease)
+        self._reach().revoke(lease)
 
     def watch(self, prefix: str) -> "MemoryWatch":
         if self._unanswered == _CLOSED:
-            self._reached()
+            self._reach()
         watch = MemoryWatch(self, prefix)
         self._watches.add(watch)
         return watch
 
     async def status(self) -> str:
-        self._reached()
+        self._reach()
         return "memory"
 
     async def close(self) -> None:
@@ -113,7 +113,7 @@ class MemoryCoordination:
     def discard(self, watch: "MemoryWatch") -> None:
         self._watches.discard(watch)
 
-    def _reached(self) -> MemoryKeyValueStore:
+    def _reach(self) -> MemoryKeyValueStore:
         if self._unanswered is not None:
             raise Unavailable(f"etcd in memory does not answer: {self._unanswered}")
         return self.store
@@ -140,7 +140,7 @@ class MemoryWatch:
 
     async def __anext__(self) -> Listing | Event:
         while not self._closed:
-            update = self._next() if self._client.answers else None
+            update = self._next() if self._client.is_answering else None
             if update is not None:
                 return update
             self._wake.clear()

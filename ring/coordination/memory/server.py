@@ -70,7 +70,7 @@ class MemoryKeyValueStore:
     def txn(self, compare: Sequence[Compare], then: Sequence[Op], otherwise: Sequence[Op]) -> TxnResult:
         self._check(then)
         self._check(otherwise)
-        succeeded = all(map(self._holds, compare))
+        succeeded = all(map(self._is_true, compare))
         self._apply(then if succeeded else otherwise)
         return TxnResult(succeeded, self.revision)
 
@@ -164,7 +164,7 @@ class MemoryKeyValueStore:
         if sum(len(op.value) for op in puts) > MOST_BYTES:
             raise CoordinationError("request is too large")
 
-    def _holds(self, compare: Compare) -> bool:
+    def _is_true(self, compare: Compare) -> bool:
         stored = self._keys.get(compare.key)
         if isinstance(compare, Absent):
             return stored is None
@@ -178,7 +178,7 @@ class MemoryKeyValueStore:
     def _apply(self, ops: Sequence[Op]) -> None:
         if any(isinstance(op, PutKey) and op.lease and op.lease not in self._leases for op in ops):
             raise LeaseGone("the lease has expired or was revoked")
-        events = [event for op in ops if (event := self._done(op, self.revision + 1)) is not None]
+        events = [event for op in ops if (event := self._carry_out(op, self.revision + 1)) is not None]
         if not events:
             return
         self.revision += 1
@@ -188,7 +188,7 @@ class MemoryKeyValueStore:
         for notify in tuple(self.changed):
             notify()
 
-    def _done(self, op: Op, revision: int) -> Event | None:
+    def _carry_out(self, op: Op, revision: int) -> Event | None:
         before = self._keys.pop(op.key, None)
         if before is not None and before.lease in self._leases:
             self._leases[before.lease].keys.discard(op.key)

@@ -18,7 +18,7 @@ def requests(monkeypatch):
         return job.ReportFiles(["report.json"], {"tenants": [], "quotas": [], "from": None, "to": None})
 
     monkeypatch.setattr(job, "ask", lambda _request: None)
-    monkeypatch.setattr(command, "_made", make)
+    monkeypatch.setattr(command, "_make_report", make)
     return requests
 
 

@@ -7,19 +7,19 @@ import sys
 
 import pytest
 
-from evenlane.engine.cli.run.claims import Claimant, ProcessClaims, claimed, shared
+from evenlane.engine.cli.run.claims import Claimant, ProcessClaims, create_shared_memory, read_claims
 from tests.support.cli.fakes import ROOT
 
 
 @pytest.fixture
 def memory():
-    descriptor = shared()
+    descriptor = create_shared_memory()
     yield descriptor
     os.close(descriptor)
 
 
 def test_new_memory_has_no_claims(memory):
-    assert ProcessClaims() == claimed(memory)
+    assert ProcessClaims() == read_claims(memory)
 
 
 def test_last_write_replaces_earlier_claims(memory):
@@ -27,9 +27,9 @@ def test_last_write_replaces_earlier_claims(memory):
     node = Claimant(memory)
     node.holds([1])
     node.holds([1, 1 << 62])
-    assert ProcessClaims(leases=(1, 1 << 62)) == claimed(memory)
+    assert ProcessClaims(leases=(1, 1 << 62)) == read_claims(memory)
     node.holds([])
-    assert ProcessClaims() == claimed(memory)
+    assert ProcessClaims() == read_claims(memory)
 
 
 def test_leases_and_loans_are_independent(memory):
@@ -38,9 +38,9 @@ def test_leases_and_loans_are_independent(memory):
     node.holds([1])
     node.lends({"acme": 5})
     node.holds([2])
-    assert ProcessClaims(leases=(2,), lent={"acme": 5}) == claimed(memory)
+    assert ProcessClaims(leases=(2,), lent={"acme": 5}) == read_claims(memory)
     node.lends({})
-    assert ProcessClaims(leases=(2,)) == claimed(memory)
+    assert ProcessClaims(leases=(2,)) == read_claims(memory)
 
 
 def test_claims_may_have_any_size(memory):
@@ -48,7 +48,7 @@ def test_claims_may_have_any_size(memory):
     for count in (10, 20_000, 3, 30_000):
         lent = {f"project-{number}": number for number in range(count)}
         node.lends(lent)
-        assert lent == claimed(memory).lent
+        assert lent == read_claims(memory).lent
 
 
 def test_killed_process_leaves_its_last_complete_claims(memory):
@@ -69,7 +69,7 @@ def test_killed_process_leaves_its_last_complete_claims(memory):
         process.stdout.readline()
         process.kill()
     assert -signal.SIGKILL == process.returncode
-    claims = claimed(memory)
+    claims = read_claims(memory)
     number = claims.leases[0]
     assert number >= 2_000
     assert claims in (

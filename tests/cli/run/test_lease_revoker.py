@@ -122,7 +122,7 @@ async def test_next_owners_get_the_loans(etcd, dead):
     assert [f"held/3/{epoch}", f"held/5/{epoch + 1}"] == await dead.keys()
     item = await etcd.get(key("held", 3, epoch))
     record = decode(HeldRecord, item.key, item.value)
-    assert (0, "a", epoch, False) == (item.lease, record.id, record.epoch, record.running)
+    assert (0, "a", epoch, False) == (item.lease, record.id, record.epoch, record.is_running)
     assert {"acme", "other"} == record.lent.keys()
     assert 30 < record.lent["acme"] <= 60
     assert record.lent["other"] <= 30

@@ -13,8 +13,8 @@ from structlog.testing import capture_logs
 
 from evenlane.engine.cli.run import supervisor as processes
 from evenlane.engine.cli.run.claims import ProcessClaims
-from evenlane.engine.cli.run.lifeline import NodeReady, understood
-from evenlane.engine.cli.run.supervisor import Supervisor, arguments, how, pause_after
+from evenlane.engine.cli.run.lifeline import NodeReady, parse_message
+from evenlane.engine.cli.run.supervisor import Supervisor, arguments, describe_exit, pause_after
 from evenlane.engine.errors import EvenlaneError, InvalidName
 from tests.support.cli.fakes import PROGRAM
 from tests.support.until import until
@@ -30,13 +30,13 @@ def test_pause_doubles_up_to_30_s_and_resets_after_a_minute_of_service():
 
 
 def test_exit_codes_are_described():
-    assert ["exit code 1", "signal SIGKILL", "signal 40"] == [how(1), how(-9), how(-40)]
+    assert ["exit code 1", "signal SIGKILL", "signal 40"] == [describe_exit(1), describe_exit(-9), describe_exit(-40)]
 
 
 def test_messages_of_nodes_are_parsed():
-    assert NodeReady(12, 3) == understood(b"ready 12 3\n")
-    assert NodeReady(0, 3, "http://127.0.0.1:8080") == understood(b"ready 0 3 http://127.0.0.1:8080\n")
-    assert understood(b"joined\n") is None
+    assert NodeReady(12, 3) == parse_message(b"ready 12 3\n")
+    assert NodeReady(0, 3, "http://127.0.0.1:8080") == parse_message(b"ready 0 3 http://127.0.0.1:8080\n")
+    assert parse_message(b"joined\n") is None
 
 
 def test_node_gets_the_given_flags(monkeypatch):

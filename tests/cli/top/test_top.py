@@ -7,7 +7,7 @@ from evenlane.engine.admin.overview.messages import Band, NodeOverview, ProcessV
 from evenlane.engine.cli.top import formatting
 from evenlane.engine.cli.top.plain import page
 from evenlane.engine.cli.top.table import NODES, TENANTS, rest, table
-from evenlane.engine.cli.top.view_state import ViewState, lines, narrowed, tenants, whole
+from evenlane.engine.cli.top.view_state import ViewState, lines, narrow, tenants, whole
 from evenlane.engine.cli.top.why_pane import why_lines
 from tests.support.overview_answers import NOW, cluster
 
@@ -93,11 +93,11 @@ def test_tenant_is_empty_when_its_last_priority_is(bands, gone, never):
 
 def test_json_has_the_selected_tenants():
     """Its form and its totals don't depend on the selection."""
-    reported = narrowed(EXAMPLE, ViewState(project="acme", priority="mid"))
+    reported = narrow(EXAMPLE, ViewState(project="acme", priority="mid"))
     (tenant,) = reported["tenants"]
     assert ["mid"] == [part["priority"] for part in tenant["priorities"]]
     assert {**EXAMPLE, "tenants": reported["tenants"]} == reported
-    assert EXAMPLE == narrowed(EXAMPLE, ViewState())
+    assert EXAMPLE == narrow(EXAMPLE, ViewState())
 
 
 # ---- formatting

@@ -11,7 +11,7 @@ from tests.support.stacks import LISTEN, end_of
 
 _PROGRAM = """
 import asyncio, signal, sys
-from evenlane.engine.cli.main import ended
+from evenlane.engine.cli.main import run_reported
 from evenlane.engine.runtime.run_loop import run_loop
 from evenlane.engine.errors import EvenlaneError
 
@@ -36,7 +36,7 @@ async def work(end):
     print("done")
 
 kept = []
-sys.exit(ended(lambda: run_loop(work(sys.argv[1])), debug=False))
+sys.exit(run_reported(lambda: run_loop(work(sys.argv[1])), debug=False))
 """
 _LEAVING = "evenlane: a handler ignores its cancellation: leaving without it\n"
 

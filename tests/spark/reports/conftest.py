@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from evenlane.spark.jobs.folders import Folder
-from evenlane.spark.reports.grains import Grains, grains, together
+from evenlane.spark.reports.grains import Grains, grains, union_grains
 from evenlane.spark.reports.noisy import noisy
 from evenlane.spark.reports.quality import quality
 from evenlane.spark.reports.spans import SPANS
@@ -42,11 +42,11 @@ def report(spark, tmp_path_factory):
     rows = [*cases.rows(), *(row for world in worlds for row in world.rows)]
     random.Random(0).shuffle(rows)
     folder = Folder(spark, str(tmp_path_factory.mktemp("report")))
-    meter = folder.kept(spark.createDataFrame(rows, METER), "meter")
+    meter = folder.keep(spark.createDataFrame(rows, METER), "meter")
     one = grains(meter.where("sequence % 3 = 0"), 60)
     other = grains(meter.where("sequence % 3 <> 0"), 60, [one.records])
-    known = folder.kept_grains(together(one, other, one), "grains")
-    found = folder.kept(tenants(known, spark.createDataFrame(cases.dead_letters(), DEAD), SPAN), "tenants")
+    known = folder.keep_grains(union_grains(one, other, one), "grains")
+    found = folder.keep(tenants(known, spark.createDataFrame(cases.dead_letters(), DEAD), SPAN), "tenants")
     by_project = defaultdict(list)
     for row in found.orderBy("window_start").collect():
         by_project[row.project].append(row)

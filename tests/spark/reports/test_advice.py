@@ -107,5 +107,5 @@ def test_quota_below_one_is_formatted_and_follows_arrivals(spark):
     [(0, 0), (0.0612, 0.062), (0.6, 0.6), (1.2, 1.2), (9.91, 10), (11, 11), (101, 110), (12_345, 13_000)],
 )
 def test_quota_is_rounded_up_to_two_digits(spark, rate, up):
-    [[found]] = spark.range(1).select(advice.rounded(F.lit(float(rate)))).collect()
+    [[found]] = spark.range(1).select(advice.round_rate(F.lit(float(rate)))).collect()
     assert up == found

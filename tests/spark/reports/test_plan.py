@@ -2,7 +2,7 @@
 
 import pytest
 
-from benchmarks.report_scale import funnels, generated
+from benchmarks.report_scale import funnels, generate
 from evenlane.spark.jobs.folders import Folder
 from evenlane.spark.reports.grains import grains
 from evenlane.spark.reports.noisy import noisy
@@ -24,20 +24,20 @@ def test_tables_have_distributed_plans_and_start_no_job(spark, tmp_path):
         assert [] == tracker.getJobIdsForGroup("plans")
 
     spark.sparkContext.setJobGroup("plans", "jobs that planning starts")
-    small = grains(generated(spark, 1000, 100), 60)
+    small = grains(generate(spark, 1000, 100), 60)
     planned(*small)
     spark.sparkContext.setJobGroup("tables", "jobs that store tables")
-    known = folder.kept_grains(small, "grains")
+    known = folder.keep_grains(small, "grains")
     spark.sparkContext.setJobGroup("plans", "jobs that planning starts")
     found = tenants(known, spark.createDataFrame([], DEAD), SPANS["5m"])
     planned(found)
     spark.sparkContext.setJobGroup("tables", "jobs that store tables")
-    found = folder.kept(found, "tenants")
+    found = folder.keep(found, "tenants")
     spark.sparkContext.setJobGroup("plans", "jobs that planning starts")
     planned(noisy(found), quality(known, found, SPANS["5m"]), recommended(found))
 
 
 def test_single_task_step_is_found(spark):
-    rows = generated(spark, 1000, 100)
+    rows = generate(spark, 1000, 100)
     assert 1 == len(funnels(rows.repartition(1).selectExpr("row_number() over (order by at) as place")))
     assert [] == funnels(rows.selectExpr("max(at)"))

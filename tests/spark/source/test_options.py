@@ -10,10 +10,10 @@ from pyspark.sql.datasource import EqualTo, GreaterThan, In, IsNotNull, LessThan
 
 from evenlane.engine.core.export_port import Range
 from evenlane.engine.errors import ConfigError
-from evenlane.spark.source.filters import ReadFilter, narrowed
+from evenlane.spark.source.filters import ReadFilter, narrow
 from evenlane.spark.source.options import TimeRange, parse
 from evenlane.spark.source.plan import tasks
-from evenlane.spark.source.streaming import advanced
+from evenlane.spark.source.streaming import advance
 
 SECOND = 1_000_000_000
 NOON = datetime(2026, 1, 2, 12, tzinfo=UTC)
@@ -87,7 +87,7 @@ def test_tasks_share_all_sequences_evenly(given, most):
 
 def test_filters_narrow_the_read():
     """By time, tenant, node and partition; times of a node's clock have a tolerance of ten minutes."""
-    by = narrowed(
+    by = narrow(
         [
             GreaterThan(("stored",), NOON), LessThanOrEqual(("at",), NOON), EqualTo(("project",), "acme"),
             In(("partition",), (1, 2)), EqualTo(("partition",), 2), IsNotNull(("node",)), EqualTo(("body", "x"), 1),
@@ -103,10 +103,10 @@ def test_offsets_advance_by_shares_and_restart_for_recreated_streams():
     """A deleted stream keeps its offset."""
     start = {"A": ["t1", 10], "B": ["t1", 4], "GONE": ["t1", 7]}
     latest = {"A": ["t1", 30], "B": ["t2", 3], "NEW": ["t2", 5]}
-    assert {**start, **latest} == advanced(start, latest, None)
-    assert {"A": ["t1", 17], "B": ["t2", 1], "NEW": ["t2", 2], "GONE": ["t1", 7]} == advanced(start, latest, 10)
+    assert {**start, **latest} == advance(start, latest, None)
+    assert {"A": ["t1", 17], "B": ["t2", 1], "NEW": ["t2", 2], "GONE": ["t1", 7]} == advance(start, latest, 10)
     step, seen = start, 0
-    while step != (further := advanced(step, latest, 3)):
+    while step != (further := advance(step, latest, 3)):
         step, seen = further, seen + 1
     assert {**start, **latest} == step
     assert 10 == seen  # 20 of A, 3 of B, 5 of NEW

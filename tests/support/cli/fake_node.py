@@ -58,7 +58,7 @@ line = Lifeline(int(_FLAGS["lifeline"]), 0.1 - KILL_AFTER_S)
 if word == "exit":
     claimant.holds([])
     sys.exit(int(code[0]))
-line.joined()
+line.report_joined()
 if word == "joined":
     claimant.holds([])
     sys.exit(int(code[0]))

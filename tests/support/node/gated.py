@@ -41,4 +41,4 @@ async def gated(clock=None, **topics):
 
 
 async def looked(node, project="acme") -> NodeAnswer:
-    return await QueueInspector(node, 0.0).at(project)
+    return await QueueInspector(node, 0.0).inspect(project)

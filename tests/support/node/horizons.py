@@ -50,7 +50,7 @@ class Horizons(PoisonWorld):
     @staticmethod
     def looks(node):
         """The attempt of each running message, and whether it is a suspect, by id."""
-        return {message.id: (message.attempt, message.suspect) for message in node.workers.running}
+        return {message.id: (message.attempt, message.is_suspect) for message in node.workers.running}
 
     @staticmethod
     def horizons(node):

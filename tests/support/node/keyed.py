@@ -131,7 +131,7 @@ class PoisonWorld(KeyedWorld):
         self.act = self.live
 
     async def live(self, message):
-        if message.suspect:
+        if message.is_suspect:
             assert not self.suspects, f"{self.suspects} and {message.id} are suspects, and run at once"
             self.suspects.add(message.id)
         try:

@@ -12,7 +12,7 @@ from evenlane.engine.base.clock import now_ns
 from evenlane.engine.base.names import LaneId, lane_subject
 from evenlane.engine.cluster.cluster_config import ClusterConfig
 from evenlane.engine.core.queue.fed_lane import FedLane
-from evenlane.engine.core.wire.subjects import queue_named
+from evenlane.engine.core.wire.subjects import parse_queue
 from evenlane.engine.node.handlers.handler import Handler
 from evenlane.engine.node.node import Node
 from evenlane.engine.runtime.engine import Engine  # noqa: F401 - a node's process has it loaded, too
@@ -42,15 +42,15 @@ async def main(tenants: int) -> None:
     bands = {name: band for band, name in enumerate(cluster_config.priorities)}
 
     def open_queue(_lane: FedLane, subject: bytes, _entry: object) -> Queue:
-        return node.queues.get(0, *queue_named(subject, "lanes", bands))
+        return node.queues.get(0, *parse_queue(subject, "lanes", bands))
 
-    lane = FedLane(LaneId("lanes", 0), 1, node.limits, Host(open_queue, node.ready.queue_ready))
+    lane = FedLane(LaneId("lanes", 0), 1, node.limits, Host(open_queue, node.ready.on_queue_ready))
     for sequence, project in enumerate(topics, start=1):
         lane.take_in(lane_subject("online", 0, project, 0, "mid").encode(), sequence, 0, b"", b"x" * 100)
     waiting = psutil.Process().memory_info().rss
     started = 0
     while (message := node.dispatcher.next_message(now_ns())) is not None:
-        node.scheduler.done(message.queue, now_ns(), 0)
+        node.scheduler.finish(message.queue, now_ns(), 0)
         started += 1
     assert tenants == started
     print(max(waiting, psutil.Process().memory_info().rss))  # noqa: T201 - its whole output

@@ -41,7 +41,7 @@ def topic(**fields: Any) -> Topic:
 def change(world: World, node: Node, rules: Topic, project: str = "acme") -> None:
     """Give a project other rules, and apply them on the node."""
     world.topics[project] = rules
-    node.topic_changed(project, rules)
+    node.on_topic_change(project, rules)
 
 
 class World:

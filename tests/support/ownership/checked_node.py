@@ -71,24 +71,24 @@ class Node:
         if owner is None:
             self.seen.pop(partition, None)
             self.lost |= {(p, e) for p, e in self.opened if p == partition and e < revision}
-            self.do(self.member.owner_gone(partition, revision, now), now)
+            self.do(self.member.on_owner_delete(partition, revision, now), now)
         else:
             self.seen[partition] = owner
             self.lost |= {(p, e) for p, e in self.opened if p == partition and e < owner.epoch}
-            self.do(self.member.owner_seen(partition, owner, now), now)
+            self.do(self.member.on_owner_put(partition, owner, now), now)
 
     def list_again(self, revision, now):
         owners = self.etcd.listing(revision)
         self.seen = dict(owners)
         self.received = sum(1 for at, _, _ in self.etcd.history if at <= revision)
         self.lost |= {(p, e) for p, e in self.opened if e < revision and (p not in owners or owners[p].epoch != e)}
-        self.do(self.member.listed(revision, owners, now), now)
+        self.do(self.member.on_listing(revision, owners, now), now)
 
     def receive_plan(self, now):
         if self.name in self.etcd.plans and self.etcd.plans[self.name][0] > self.received_plan:
             revision, generation, partitions = self.etcd.plans[self.name]
             self.received_plan, before = revision, self.member.plan.generation
-            self.do(self.member.planned(revision, generation, partitions, now), now)
+            self.do(self.member.on_plan(revision, generation, partitions, now), now)
             assert max(before, generation) == self.member.plan.generation
 
     @property
@@ -112,6 +112,6 @@ class Node:
         self.requests.remove(request)
         action = request.action
         if isinstance(action, Acquire):
-            self.do(self.member.acquired(action.partition, request.result, now), now)
+            self.do(self.member.on_acquired(action.partition, request.result, now), now)
         else:
-            self.do(self.member.released(*action, now), now)
+            self.do(self.member.on_released(*action, now), now)

@@ -54,20 +54,20 @@ class Node:
         etcd, now = self.scene.etcd, self.scene.now
         if not self.member.knows_owners:
             self.received = len(etcd.history)
-            self.do(self.member.listed(etcd.revision, dict(etcd.owners), now))
+            self.do(self.member.on_listing(etcd.revision, dict(etcd.owners), now))
             return True
         plan = etcd.plans.get(self.name)
         if plan is not None and plan[0] > self.received_plan:
             self.received_plan = plan[0]
-            self.do(self.member.planned(*plan, now))
+            self.do(self.member.on_plan(*plan, now))
             return True
         if self.received < len(etcd.history):
             revision, partition, owner = etcd.history[self.received]
             self.received += 1
             if owner is None:
-                self.do(self.member.owner_gone(partition, revision, now))
+                self.do(self.member.on_owner_delete(partition, revision, now))
             else:
-                self.do(self.member.owner_seen(partition, owner, now))
+                self.do(self.member.on_owner_put(partition, owner, now))
             return True
         return False
 
@@ -83,20 +83,20 @@ class Node:
                 self.record(f"gets no answer about {action.partition}")
                 self.do(member.unsure(action.partition, now))
             else:
-                self.do(member.acquired(action.partition, epoch, now))
+                self.do(member.on_acquired(action.partition, epoch, now))
         elif isinstance(action, Clear):
             etcd.delete([action.partition])
         else:
             owner = etcd.owners.get(action.partition)
             if owner is not None and owner.epoch == action.epoch:
                 etcd.delete([action.partition])
-            self.do(member.released(action.partition, action.epoch, now))
+            self.do(member.on_released(action.partition, action.epoch, now))
         return True
 
     def renew(self):
         if self.lease in self.scene.etcd.leases:
             self.renewed_at = self.scene.now
-            self.do(self.member.renewed(self.scene.now + TRUST, self.scene.now))
+            self.do(self.member.on_renewed(self.scene.now + TRUST, self.scene.now))
 
     # ---- actions and messages
 
@@ -133,7 +133,7 @@ class Node:
         self.taken[partition] = set()
         self.running[partition, epoch] = set()
         self.scene.etcd.overwrite(partition, self.lease)
-        self.do(self.member.opened(partition, epoch, self.scene.now))
+        self.do(self.member.on_opened(partition, epoch, self.scene.now))
 
     def _close(self, partition, epoch):
         running = self.running[partition, epoch]
@@ -142,7 +142,7 @@ class Node:
         lane.handoff = HandoffState(epoch, STREAM, set(running))
         lane.handoff.cut_off([], [])
         del self.taken[partition]
-        self.do(self.member.closed(partition, epoch))
+        self.do(self.member.on_closed(partition, epoch))
 
     def begin(self, partition):
         if self.is_dead:
@@ -168,7 +168,7 @@ class Node:
             return self.record(f"settles {partition}/{sequence}")
         state = lane.handoff
         if state is not None and sequence in state.running & self.running.get((partition, state.generation), set()):
-            state.settled(sequence)
+            state.settle(sequence)
             lane.settled |= set(state.done)
             return self.record(f"reports the end of {partition}/{sequence} to the next owner, which settles it")
         return self.record(f"may not settle {partition}/{sequence}: it no longer owns the partition")

@@ -57,7 +57,7 @@ class SchedulerWorld:
         ending = [entry for entry in self.running if entry[2].project == project]
         self.running = [entry for entry in self.running if entry not in ending]
         for _, _, queue, began in ending:
-            self.scheduler.done(queue, self.now, self.now - began)
+            self.scheduler.finish(queue, self.now, self.now - began)
 
     def why(self, name):
         return self.scheduler.wait_reason(self._queue(name), self.now)
@@ -123,7 +123,7 @@ class SchedulerWorld:
     def _finish(self):
         while self.running and self.running[0][0] <= self.now:
             _, _, queue, began = heappop(self.running)
-            self.scheduler.done(queue, self.now, self.now - began)
+            self.scheduler.finish(queue, self.now, self.now - began)
 
     def _queue(self, name):
         if name not in self.queues:

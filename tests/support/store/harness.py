@@ -148,7 +148,7 @@ class JetStreamHarness:
         await self.back()
 
     async def close(self) -> None:
-        if not self.server.running:
+        if not self.server.is_running:
             await self.back()
         async with self.connected() as connection:
             found = (await connection.api("STREAM.NAMES"))["streams"] or ()

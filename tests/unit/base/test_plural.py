@@ -2,7 +2,7 @@
 
 import pytest
 
-from evenlane.engine.base.plural import counted
+from evenlane.engine.base.plural import format_count
 
 
 @pytest.mark.parametrize(
@@ -11,5 +11,5 @@ from evenlane.engine.base.plural import counted
      (12_345, "12,345 messages wait")],
 )  # fmt: skip
 def test_noun_and_verb_agree_with_the_number(number, text):
-    assert text == counted(number, "message", "waits", "wait")
-    assert text.partition(" wait")[0] == counted(number, "message")
+    assert text == format_count(number, "message", "waits", "wait")
+    assert text.partition(" wait")[0] == format_count(number, "message")

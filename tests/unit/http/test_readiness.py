@@ -23,15 +23,15 @@ class Server:
 async def test_failing_servers_are_named_and_asked_once_per_second():
     nats, etcd = Server(), Server()
     probe = Probe(nats, etcd)
-    assert "" == await probe.missing()
+    assert "" == await probe.find_missing()
     nats.fails, etcd.fails = Lost("no connection"), Unavailable("etcd at x does not answer")
     await asyncio.sleep(1)
-    missing = await probe.missing()
+    missing = await probe.find_missing()
     assert "NATS does not work properly: no connection; etcd does not work properly: etcd at x" in missing
     nats.fails = etcd.fails = None
-    assert missing == await probe.missing()
+    assert missing == await probe.find_missing()
     await asyncio.sleep(1)
-    assert "" == await probe.missing()
+    assert "" == await probe.find_missing()
 
 
 async def test_silent_server_is_named_after_the_timeout():
@@ -39,13 +39,13 @@ async def test_silent_server_is_named_after_the_timeout():
     async def silent():
         await asyncio.Event().wait()
 
-    assert "etcd did not answer within 0.01 s" == await Probe(Server(), silent, within_s=0.01).missing()
+    assert "etcd did not answer within 0.01 s" == await Probe(Server(), silent, within_s=0.01).find_missing()
 
 
 async def test_concurrent_callers_share_one_probe():
     nats = Server()
     probe = Probe(nats, Server())
-    assert [""] * 50 == await asyncio.gather(*(probe.missing() for _ in range(50)))
+    assert [""] * 50 == await asyncio.gather(*(probe.find_missing() for _ in range(50)))
     assert 1 == nats.asked
 
 

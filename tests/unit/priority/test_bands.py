@@ -39,7 +39,7 @@ def test_ageing_matches_a_count_of_all_turns(steps, share):
             mask = mask_of(line)
             chosen = ageing.choose(mask)
             assert line.choose() == chosen
-            ageing.taken(mask, chosen)
+            ageing.note_taken(mask, chosen)
             line.take()
 
 
@@ -52,7 +52,7 @@ def test_lower_bands_get_their_exact_share(share, masks):
         mask = masks[n % len(masks)]
         band = ageing.choose(mask)
         assert mask >> band & 1
-        ageing.taken(mask, band)
+        ageing.note_taken(mask, band)
         if mask & (mask - 1):
             contested += 1
             lower += band != first(mask)
@@ -65,7 +65,7 @@ def test_lower_bands_take_turns(share):
     ageing, got = Ageing(share), [0, 0, 0]
     for _ in range(30_000):
         band = ageing.choose(0b111)
-        ageing.taken(0b111, band)
+        ageing.note_taken(0b111, band)
         got[band] += 1
     assert share == pytest.approx((got[1] + got[2]) / 30_000, rel=0.1)
     assert got[1] == pytest.approx(got[2], abs=1)
@@ -81,12 +81,12 @@ def test_choose_changes_nothing_until_taken(share, turns):
             ageing.choose(mask)
         band = straight.choose(mask)
         assert band == ageing.choose(mask)
-        ageing.taken(mask, band)
-        straight.taken(mask, band)
+        ageing.note_taken(mask, band)
+        straight.note_taken(mask, band)
 
 
 def test_lone_band_accumulates_no_debt():
     ageing = Ageing(0.5)
     for _ in range(99):
-        ageing.taken(0b100, ageing.choose(0b100))
+        ageing.note_taken(0b100, ageing.choose(0b100))
     assert 0 == ageing.choose(0b101), "a band that waited alone has a debt"

@@ -156,12 +156,12 @@ def test_stale_entries_of_a_line_are_removed():
     for step in range(10_000):
         flow = line.first()
         virtual.charge(flow, flow)
-        line.charged(flow)
+        line.on_charge(flow)
         virtual.refund(flow, 1)
         line.enter(flow)
         if step % 100 == 0:
             virtual.charge(flow, flow)
-            line.charged(flow)
+            line.on_charge(flow)
     assert len(line.entries) < 200
     left = 0
     while (flow := line.first()) is not None:

@@ -49,7 +49,7 @@ class Server:
             return None
         name = self.names[id(flow)]
         charge = self.virtual.charge(flow, flow)
-        self.line.charged(flow)
+        self.line.on_charge(flow)
         self.trace.longest[name] = max(self.trace.longest[name], charge)
         self.running.append((name, service(name)))
         self.most[name] = max(self.most[name], flow.running)
@@ -60,7 +60,7 @@ class Server:
         flow = self.flows[name]
         self.virtual.correct(flow, service, 1)
         if flow.start < flow.noted:
-            self.line.fell(flow)
+            self.line.on_fall(flow)
         self.got[name] += service + OVERHEAD
         self.trace.serve(name, service + OVERHEAD)
 

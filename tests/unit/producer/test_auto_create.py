@@ -52,19 +52,21 @@ async def test_puts_wait_for_accepted_topic_with_one_read(etcd, made):
     """After `topics set` has returned, the next put succeeds, however late the watch of its producer is."""
     _, counted, auto_create, topics = made
     await put_specs(etcd, "online", ClusterConfig(), {"acme": '{"qps": 100}'})
-    put = asyncio.gather(*(auto_create.made("acme", REFUSAL) for _ in range(100)))
+    put = asyncio.gather(*(auto_create.ensure_topic("acme", REFUSAL) for _ in range(100)))
     await until(lambda: len(topics.on_change) == 100)
     assert ["/evenlane/online/accepted/acme"] == counted.gets
     await topics.start()
     await put
-    await auto_create.made("acme", REFUSAL)
+    await auto_create.ensure_topic("acme", REFUSAL)
     assert 1 == len(counted.gets)
     assert topics.get("acme") is not None
 
 
 async def test_project_without_topic_costs_one_read(made):
     _, counted, auto_create, _ = made
-    outcomes = await asyncio.gather(*(auto_create.made("acme", REFUSAL) for _ in range(100)), return_exceptions=True)
+    outcomes = await asyncio.gather(
+        *(auto_create.ensure_topic("acme", REFUSAL) for _ in range(100)), return_exceptions=True
+    )
     assert {REFUSAL} == {*outcomes}
     assert ["/evenlane/online/accepted/acme"] == counted.gets
     assert auto_create.is_hopeless("acme")
@@ -75,9 +77,9 @@ async def test_project_without_topic_costs_one_read(made):
 async def test_etcd_is_read_again_after_pause(etcd, made):
     _, counted, auto_create, topics = made
     with pytest.raises(UnknownProject):
-        await auto_create.made("acme", REFUSAL)
+        await auto_create.ensure_topic("acme", REFUSAL)
     await put_specs(etcd, "online", ClusterConfig(), {"acme": '{"qps": 100}'})
-    put = asyncio.create_task(auto_create.made("acme", REFUSAL))
+    put = asyncio.create_task(auto_create.ensure_topic("acme", REFUSAL))
     await until(lambda: len(counted.gets) == 2)
     await topics.start()
     await put
@@ -89,7 +91,7 @@ async def test_random_names_cause_few_etcd_reads(made):
     _, counted, auto_create, _ = made
     for number in range(1_000):
         with pytest.raises(UnknownProject):
-            await auto_create.made(f"dev-{number}", REFUSAL)
+            await auto_create.ensure_topic(f"dev-{number}", REFUSAL)
     assert 100 == len(counted.gets)
     assert auto_create.is_hopeless("dev-1000")
 
@@ -100,5 +102,5 @@ async def test_unreachable_etcd_is_not_read_at_each_put(made):
     client.cut()
     for _ in range(10):
         with pytest.raises(UnknownProject, match="no topic"):
-            await auto_create.made("acme", REFUSAL)
+            await auto_create.ensure_topic("acme", REFUSAL)
     assert 1 == len(counted.gets)

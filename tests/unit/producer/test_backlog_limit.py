@@ -6,7 +6,7 @@ import pytest
 
 from evenlane.engine.base.names import LaneId
 from evenlane.engine.core.ports import Receipt
-from evenlane.engine.core.wire.backlog_report import BacklogEntry, encoded, subject
+from evenlane.engine.core.wire.backlog_report import BacklogEntry, encode_report, subject
 from evenlane.engine.errors import BacklogFull, NotAcknowledged
 from evenlane.engine.producer.put import Put
 from evenlane.engine.producer.tuning import ProducerTuning
@@ -48,7 +48,7 @@ class Nodes:
 
     def report(self, count, lane=0, later=0, at=None):
         at = self.world.now if at is None else at
-        for body in encoded("n", 1, at, [BacklogEntry(NUMBER, "acme", count, lane, later)]):
+        for body in encode_report("n", 1, at, [BacklogEntry(NUMBER, "acme", count, lane, later)]):
             self.listener(b"", b"", b"", body)
 
 

@@ -51,7 +51,7 @@ def test_documented_subject_and_headers_of_put(row):
     spec = {"qps": 1, "groups": put.pop("active"), "spread": put.pop("spread")}
     accepted = accept(complete(parse_spec(json.dumps(spec).encode()), cluster_config), 1, None)
     store = MemoryStore(MemoryServer(clock=lambda: 1_700_000_000_000_000_000), "online")
-    sending = Router("online", {put["project"]: accepted}, cluster_config, store).addressed(Put(body=b"x", **put))
+    sending = Router("online", {put["project"]: accepted}, cluster_config, store).address(Put(body=b"x", **put))
     assert (subject, headers) == (sending.subject, sending.headers.decode().replace("\r\n", "\\n"))
 
 

@@ -25,7 +25,7 @@ def pending(project="acme", topic='{"qps": 5, "max_backlog": 9}'):
 class Router:
     """Routes nothing: returns the put."""
 
-    def addressed(self, put):
+    def address(self, put):
         return put
 
 

@@ -21,7 +21,7 @@ class Process:
         self.node = await self.world.idle_node(self.world.handle)
         self.session = await self.cluster.join("a", host=self.node.owned)
         await self.cluster.own(a=[P])
-        await until(lambda: self.node.lanes.serves(P))
+        await until(lambda: self.node.lanes.is_served(P))
 
     async def sigterm(self):
         """Carry out the engine's steps at its end; return whether all handlers have ended."""

@@ -168,7 +168,7 @@ async def test_endpoint():
 
         await world.put_many(3)
         node = await world.node(handle)
-        await until(lambda: node.queues.withheld("acme") == "endpoint" and node.backlog == 3)
+        await until(lambda: node.queues.explain_withheld("acme") == "endpoint" and node.backlog == 3)
         await check(node, "endpoint")
 
 

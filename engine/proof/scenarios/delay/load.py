@@ -75,7 +75,7 @@ class DelayProjects:
         """Return messages of all paced queues in turn. Loads that differ in `turn` share no message id."""
         return Load.steady(self.paced, self.size.paced_rate, seconds, self.cluster_config, band=_MIDDLE, turn=turn)
 
-    def waiting(self, seed: int, now: int) -> Iterator[Put]:
+    def make_waiting(self, seed: int, now: int) -> Iterator[Put]:
         """Return messages due much later, evenly on a logarithmic scale, except those due soon; `now` in unix ns."""
         rng, size = stream_of(seed, FAR), self.size
         for number in range(size.waiting):
@@ -83,12 +83,12 @@ class DelayProjects:
             due = now + int(exp(rng.uniform(log(low), log(high))) * SECOND)
             yield Put(self.far[number % len(self.far)].name, _BODY, due=due)
 
-    def coming_due(self, start: int, seconds: float) -> Iterator[Put]:
+    def make_coming_due(self, start: int, seconds: float) -> Iterator[Put]:
         """Return messages with evenly spaced due times from `start` (unix ns) on, of the projects in turn."""
         for number, due in enumerate(uniform(self.size.timed_rate, start, start + int(seconds * SECOND))):
             yield Put(self.timed[number % len(self.timed)].name, _BODY, due=due)
 
-    def at_once(self, of: LoadTenant, due: int) -> Iterator[Put]:
+    def make_at_once(self, of: LoadTenant, due: int) -> Iterator[Put]:
         """Return messages that are all due at the same instant."""
         for _ in range(self.size.burst):
             yield Put(of.name, _BODY, due=due)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from evenlane.engine.base.clock import now_ns
 from evenlane.engine.producer.producer import Producer
 from evenlane.engine.proof.cluster.cluster import ENV, PATIENCE_S
-from evenlane.engine.proof.figures import begins, begun_again, most_within, spread, waits
+from evenlane.engine.proof.figures import begins, count_begun_again, count_most_within, spread, waits
 from evenlane.engine.proof.load.arrivals import MILLISECOND, SECOND
 from evenlane.engine.proof.scenarios.cluster_scenario import ClusterRun, RunSpan
 from evenlane.engine.proof.scenarios.delay.load import BURST, FREE, PACED, TIMED
@@ -69,38 +69,38 @@ class DelayRun(ClusterRun):
             self._note_memory("before")
             await self._fill()
             self._note_memory("waiting")
-            await self._put(self.projects.coming_due(time_ns() + _LEAD_NS, self.size.timed_s), TIMED)
+            await self._put(self.projects.make_coming_due(time_ns() + _LEAD_NS, self.size.timed_s), TIMED)
             start, self.burst = now_ns() + _LEAD_NS, now_ns() + _LEAD_NS + _BURST_AFTER_NS
-            await self._put(self.projects.at_once(self.projects.burst, self.burst - self.offset), BURST)
-            async with self.putting(self.projects.steady(self.size.most_s, 1)):
-                self.steady = await self._passed(start, self.size.steady_s, "a million wait", 0.45)
+            await self._put(self.projects.make_at_once(self.projects.burst, self.burst - self.offset), BURST)
+            async with self.put_during(self.projects.steady(self.size.most_s, 1)):
+                self.steady = await self._run_span(start, self.size.steady_s, "a million wait", 0.45)
                 await self._restart()
                 self._note_memory("restarted")
-                self.after_restart = await self._passed(now_ns(), self.size.again_s, "after the restart", 0.65)
+                self.after_restart = await self._run_span(now_ns(), self.size.again_s, "after the restart", 0.65)
                 await self._hand_off()
-                self.after_handoff = await self._passed(now_ns(), self.size.again_s, "after the handoff", 0.8)
+                self.after_handoff = await self._run_span(now_ns(), self.size.again_s, "after the handoff", 0.8)
                 self._note_memory("handed over", SECOND_NODE)
             self.step("the rest", 0.85)
-            self.expected[PACED] = await self.cluster.stored()
-            await self._handled(TIMED, BURST, PACED)
+            self.expected[PACED] = await self.cluster.count_stored()
+            await self._wait_until_handled(TIMED, BURST, PACED)
 
     async def _alone(self) -> None:
         """Measure before anything waits. In the end, as many messages of a project without a quota become due at once
         as do later.
         """
         seconds = self.size.alone_s
-        await self._put(self.projects.coming_due(time_ns() + _LEAD_NS, seconds), TIMED)
+        await self._put(self.projects.make_coming_due(time_ns() + _LEAD_NS, seconds), TIMED)
         start = now_ns() + _LEAD_NS
         self.free = start + int((seconds + 1) * SECOND)
-        await self._put(self.projects.at_once(self.projects.free, self.free - self.offset), FREE)
-        async with self.putting(self.projects.steady(seconds + 30, 0)):
-            self.alone = await self._passed(start, seconds, "nothing waits", 0.1)
-            await self._handled(FREE)
+        await self._put(self.projects.make_at_once(self.projects.free, self.free - self.offset), FREE)
+        async with self.put_during(self.projects.steady(seconds + 30, 0)):
+            self.alone = await self._run_span(start, seconds, "nothing waits", 0.1)
+            await self._wait_until_handled(FREE)
 
     async def _fill(self) -> None:
         self.step("a million that wait", 0.2)
         began = now_ns()
-        await self._put(self.projects.waiting(self.seed, time_ns()))
+        await self._put(self.projects.make_waiting(self.seed, time_ns()))
         self.fill_s = (now_ns() - began) / SECOND
 
     async def _put(self, puts: Iterable[Put], kind: str = "") -> None:
@@ -117,7 +117,7 @@ class DelayRun(ClusterRun):
         if kind:
             self.expected[kind] += count
 
-    async def _passed(self, start: int, seconds: float, what: str, share: float) -> RunSpan:
+    async def _run_span(self, start: int, seconds: float, what: str, share: float) -> RunSpan:
         self.step(what, share)
         span = RunSpan(start, start + int(seconds * SECOND))
         await asyncio.sleep((span.end - now_ns()) / SECOND)
@@ -138,16 +138,16 @@ class DelayRun(ClusterRun):
         start = now_ns()
         node = await self.cluster.spawn(SECOND_NODE)
         await node.ready()
-        await self.cluster.until_carried_out(FIRST, SECOND_NODE)
+        await self.cluster.wait_until_carried_out(FIRST, SECOND_NODE)
         await self.cluster.nodes[FIRST].leave()
-        await self.cluster.until_carried_out(SECOND_NODE)
+        await self.cluster.wait_until_carried_out(SECOND_NODE)
         self.handoff = RunSpan(start, now_ns())
 
     def _note_memory(self, when: str, name: str = FIRST) -> None:
         self.memory_mb[when] = self.cluster.nodes[name].memory / _MB
 
-    async def _handled(self, *kinds: str) -> None:
-        await self.handled({kind: self.expected[kind] for kind in kinds}, PATIENCE_S + self.size.most_s)
+    async def _wait_until_handled(self, *kinds: str) -> None:
+        await self.wait_until_handled({kind: self.expected[kind] for kind in kinds}, PATIENCE_S + self.size.most_s)
 
     # ---- figures
 
@@ -187,7 +187,7 @@ class DelayRun(ClusterRun):
         }
 
     def _most_in_1_s(self, project: str) -> int:
-        return most_within(record.at for record in begins(self.records, project))
+        return count_most_within(record.at for record in begins(self.records, project))
 
     def _gap(self, span: RunSpan) -> float | None:
         """The longest time in this span in which no message was started, s."""
@@ -199,7 +199,7 @@ class DelayRun(ClusterRun):
         handled, memory = self.cluster.handlers.handled, self.memory_mb
         return {
             "early": early(self.records, self.offset),
-            "handled_twice": begun_again(self.records),
+            "handled_twice": count_begun_again(self.records),
             "never_handled": sum(max(0, count - len(handled[kind])) for kind, count in self.expected.items()),
             **{f"put_{kind}": float(count) for kind, count in self.expected.items()},
             "put_a_million_s": self.fill_s,

@@ -12,7 +12,7 @@ import msgspec
 from evenlane.engine.base import names
 from evenlane.engine.base.clock import now_ns
 from evenlane.engine.errors import BacklogFull, EvenlaneError, NotAcknowledged, TopicDraining
-from evenlane.engine.proof.broker.background import in_background
+from evenlane.engine.proof.broker.background import run_in_background
 from evenlane.engine.proof.cluster.cluster import ENV, PATIENCE_S
 from evenlane.engine.proof.load.arrivals import SECOND
 from evenlane.engine.proof.scenarios.live.load import LOW_QPS, STORM_QPS
@@ -65,16 +65,16 @@ class Editor:
         self.accepted: dict[int, int] = {}
 
     @asynccontextmanager
-    async def following(self) -> AsyncIterator[None]:
+    async def follow(self) -> AsyncIterator[None]:
         try:
-            async with in_background(self._follow()):
+            async with run_in_background(self._follow()):
                 yield
         finally:
             await self._etcd.close()
 
-    def editing(self, every_s: float) -> AbstractAsyncContextManager[None]:
+    def edit_during(self, every_s: float) -> AbstractAsyncContextManager[None]:
         """Edit topics in turn, in real time, as long as the block runs."""
-        return in_background(self._edit(every_s))
+        return run_in_background(self._edit(every_s))
 
     def edits(self, end: int) -> list[Edit]:
         """All in the order of time, as if each topic had been edited once more at `end`."""
@@ -153,9 +153,9 @@ class ProbeProducer:
         self._producer, self._projects = producer, projects
         self.tried: list[PutAttempt] = []
 
-    def running(self) -> AbstractAsyncContextManager[None]:
+    def put_during(self) -> AbstractAsyncContextManager[None]:
         """Put as long as the block runs. Raises what a put raises, except refusals."""
-        return in_background(*map(self._run, self._projects))
+        return run_in_background(*map(self._run, self._projects))
 
     async def _run(self, project: str) -> None:
         start, count = now_ns(), 0

@@ -63,7 +63,7 @@ def close(of: Mapping[tuple[str, str], Sequence[int]], span: int, count: int = 2
     }
 
 
-def overlapping(records: Iterable[HandlerRecord]) -> Marks:
+def find_overlaps(records: Iterable[HandlerRecord]) -> Marks:
     """The starts while the same node was handling another message of the same project."""
     running: dict[tuple[str, str], int] = defaultdict(int)
     found: Marks = defaultdict(list)
@@ -103,7 +103,7 @@ class Owners:
 # ---- latencies
 
 
-def until_last(edit: Edit, marks: Marks, owners: set[str], start: int, *, strict: bool = True) -> list[Latency]:
+def measure_until_last(edit: Edit, marks: Marks, owners: set[str], start: int, *, strict: bool = True) -> list[Latency]:
     """The latencies of a change that forbids these marks, from `start` on. If it is `strict`, a node with a mark more
     than a second later is judged, too, whatever it owns: shares differ where a node has just begun to own something.
     """
@@ -118,7 +118,7 @@ def until_last(edit: Edit, marks: Marks, owners: set[str], start: int, *, strict
     return found
 
 
-def until_first(edit: Edit, marks: Marks, owners: set[str], start: int) -> list[Latency]:
+def measure_until_first(edit: Edit, marks: Marks, owners: set[str], start: int) -> list[Latency]:
     """The latencies of a change that allows these marks, from `start` on."""
     found = []
     for node in sorted(owners):
@@ -141,8 +141,8 @@ class Rules:
         records = list(records)
         self.starts = starts(records)
         self.low = starts(records, lambda each: each.band == LOW)
-        first, last, mostly_last = until_first, until_last, partial(until_last, strict=False)
-        parallel = overlapping(records)
+        first, last, mostly_last = measure_until_first, measure_until_last, partial(measure_until_last, strict=False)
+        parallel = find_overlaps(records)
         self._of: Mapping[str, tuple[_Measure, Marks]] = {
             "pause": (last, self.starts),
             "resume": (first, self.starts),
@@ -178,6 +178,6 @@ def longest_gap(times: Iterable[int]) -> int:
     return max((after - before for before, after in pairwise(times)), default=0)
 
 
-def merged(marks: Marks, project: str) -> list[int]:
+def merge_marks(marks: Marks, project: str) -> list[int]:
     """Over all nodes, in the order of time."""
     return sorted(at for (name, _), times in marks.items() if name == project for at in times)

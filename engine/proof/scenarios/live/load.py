@@ -115,7 +115,7 @@ class LiveProjects:
     def __init__(self, size: LiveSize) -> None:
         self.size, self.cluster_config = size, ClusterConfig(partitions=size.partitions)
         # two edits of one topic are far from one another: kinds come in turn
-        self.edited = [self._edited(toggle, number) for number in range(size.topics) for toggle in TOGGLES]
+        self.edited = [self._make_edited(toggle, number) for number in range(size.topics) for toggle in TOGGLES]
         self.peer = self._tenant(f"{PEER}-0", {"weight": _HEAVY})
         self.storm = self._tenant(f"{STORM}-0", self._stormy(STORM_QPS[0]))
         self.crowd = [
@@ -123,7 +123,7 @@ class LiveProjects:
             for number in range(size.crowd)
         ]
 
-    def _edited(self, toggle: Toggle, number: int) -> EditedTopic:
+    def _make_edited(self, toggle: Toggle, number: int) -> EditedTopic:
         name = f"{toggle.kind}-{number}"
         here = self._tenant(name, toggle.base)
         there = None if toggle.changed is None else self._tenant(name, toggle.base | toggle.changed)
@@ -158,7 +158,7 @@ class LiveProjects:
         """Return the messages for the crowd, in turn."""
         return Load.steady(self.crowd, self.size.rate, self.size.most_s, self.cluster_config, band=HIGH)
 
-    def waiting(self) -> Iterator[Load]:
+    def make_waiting(self) -> Iterator[Load]:
         """Return the backlog at the beginning, of the groups in turn, split into loads that one process can put."""
         some: list[tuple[LoadTenant, int, int]] = []
         for each, band, count in self._backlogs():

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from evenlane.engine.base.clock import now_ns
 from evenlane.engine.producer.producer import Producer
 from evenlane.engine.proof.cluster.cluster import ENV, PATIENCE_S
-from evenlane.engine.proof.figures import begins, most_within, percentile, ratio, spread
+from evenlane.engine.proof.figures import begins, count_most_within, percentile, ratio, spread
 from evenlane.engine.proof.load.arrivals import MILLISECOND, SECOND
 from evenlane.engine.proof.scenario import UNSHOWN
 from evenlane.engine.proof.scenarios.cluster_scenario import ClusterRun
@@ -75,58 +75,58 @@ class LiveRun(ClusterRun):
     async def happen(self) -> None:
         """Raises EvenlaneError, CoordinationError."""
         self.step("a backlog", 0.05)
-        await self.put_all(self.projects.waiting())
+        await self.put_all(self.projects.make_waiting())
         self.step("three nodes", 0.1)
         await self.cluster.start(*STAY)
-        async with self.editor.following(), self.putting(self.projects.steady()), self._producer:
+        async with self.editor.follow(), self.put_during(self.projects.steady()), self._producer:
             await asyncio.sleep(_WARM_S)
-            async with self.editor.editing(self.size.every_s), self.probe.running():
-                await self._edited()
+            async with self.editor.edit_during(self.size.every_s), self.probe.put_during():
+                await self._run_edits()
             await self.editor.restore()
-            await self._polled()
+            await self._run_polls()
         self.cluster.handlers.read()
         self.edits = self.editor.edits(self.phases[POLLED].end)
 
-    async def _edited(self) -> None:
+    async def _run_edits(self) -> None:
         async with self._phase(STEADY, 0.15):
             await asyncio.sleep(self.size.steady_s)
         async with self._phase(STORM, 0.35):
             self.storm = await self.editor.storm(self.projects, self.size.storm_s)
         async with self._phase(JOIN, 0.4):
             await self.cluster.spawn(COMES)
-            await self.cluster.until_carried_out(*STAY, COMES)
+            await self.cluster.wait_until_carried_out(*STAY, COMES)
         async with self._phase(LEAVE, 0.5):
             await self.cluster.nodes[COMES].leave()
-            await self.cluster.until_carried_out(*STAY)
+            await self.cluster.wait_until_carried_out(*STAY)
         victim = next(name for name in STAY if name != self.history.leader)
         rest = [name for name in STAY if name != victim]
         async with self._phase(KILL, 0.55):
             await self._kill(victim)
-            await self.cluster.until_carried_out(*rest)
-        await self._leader_killed(rest)
+            await self.cluster.wait_until_carried_out(*rest)
+        await self._kill_leader(rest)
 
-    async def _leader_killed(self, nodes: list[str]) -> None:
+    async def _kill_leader(self, nodes: list[str]) -> None:
         """With three nodes again."""
         await self.cluster.spawn(COMES)
-        await self.cluster.until_carried_out(*nodes, COMES)
+        await self.cluster.wait_until_carried_out(*nodes, COMES)
         leader = self.history.leader
         async with self._phase(LEADER, 0.7):
             await self._kill(leader)
-            await self.history.until(
+            await self.history.wait_until(
                 lambda: self.history.leader not in ("", leader), PATIENCE_S, "another node to lead"
             )
             led = now_ns()
-            await self.cluster.until_carried_out(*({*nodes, COMES} - {leader}))
+            await self.cluster.wait_until_carried_out(*({*nodes, COMES} - {leader}))
         self.phases[LEADER] = self.phases[LEADER]._replace(led=led)
 
-    async def _polled(self) -> None:
+    async def _run_polls(self) -> None:
         self.step("nodes that poll", 0.85)
         for name in [*self.history.nodes]:
             await self.cluster.nodes[name].leave()
         await self.cluster.start(*_POLL, program=_PROGRAM)
         await asyncio.sleep(_WARM_S)
         every_s = self.size.polled_s / len(self.projects.edited)
-        async with self.editor.editing(every_s), self._phase(POLLED, 0.9):
+        async with self.editor.edit_during(every_s), self._phase(POLLED, 0.9):
             await asyncio.sleep(self.size.polled_s)
 
     @asynccontextmanager
@@ -185,7 +185,7 @@ class LiveReading:
             "missed": missed,
             **spread(every, "all"),
             **{key: value for change, each in by_change.items() for key, value in spread(each, change).items()},
-            **spread(self._accepted(edits, phase), "accepted"),
+            **spread(self._measure_accepted(edits, phase), "accepted"),
             **({"leaderless_s": (phase.led - phase.start) / SECOND} if name == LEADER else {}),
             **(self._storm() if name == STORM else {}),
             **self._holds(edits, phase),
@@ -214,7 +214,7 @@ class LiveReading:
         old = [each.at for each in tried if each.taken != new]
         return [Latency(edit, "producer", max([first, *old]) - start)]
 
-    def _accepted(self, edits: Iterable[Edit], phase: RunPhase) -> list[float]:
+    def _measure_accepted(self, edits: Iterable[Edit], phase: RunPhase) -> list[float]:
         at = self._run.editor.accepted
         return [(at[edit.revision] - max(edit.at, phase.led)) / MILLISECOND for edit in edits if edit.revision in at]
 
@@ -262,7 +262,7 @@ class LiveReading:
         return max(self._most_in_1_s(name, phase.start, phase.end) for name in names) / load.QPS
 
     def _most_in_1_s(self, project: str, start: int, end: int) -> int:
-        return most_within(at for at in figures.merged(self._rules.starts, project) if start <= at < end)
+        return count_most_within(at for at in figures.merge_marks(self._rules.starts, project) if start <= at < end)
 
     def _least_left(self) -> float:
         """The smallest part of its backlog that had not begun, over the edited topics."""

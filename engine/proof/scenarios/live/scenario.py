@@ -9,7 +9,7 @@ from evenlane.engine.proof.scenario import UNSHOWN
 from evenlane.engine.proof.scenarios.cluster_scenario import ClusterScenario
 from evenlane.engine.proof.scenarios.live.load import SERVICE_S, LiveProjects, LiveSize
 from evenlane.engine.proof.scenarios.live.run import CHANGES, JOIN, KILL, LEADER, LEAVE, POLLED, STEADY, STORM, LiveRun
-from evenlane.engine.proof.scenarios.live.simulation import simulated
+from evenlane.engine.proof.scenarios.live.simulation import simulate
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -46,7 +46,7 @@ class LiveScenario(ClusterScenario):
 
     def sim_round(self, seed: int, progress: Progress) -> Arms:
         """Run the scheduler alone, on a virtual clock: the way of an edit from etcd to a node isn't part of it."""
-        return simulated(seed, progress)
+        return simulate(seed, progress)
 
     def sim_bars(self, arms: Arms) -> list[Bar]:
         bars = [Bar(f"{name.removesuffix('_ms')}, ms", ms, "<=", _AT_ONCE_MS) for name, ms in arms["product"].items()]

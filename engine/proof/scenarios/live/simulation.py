@@ -28,7 +28,7 @@ _NEXT_MESSAGE = 10 * SECOND  # after the edit
 _SERVICE = int(load.SERVICE_S * SECOND)
 
 
-def simulated(seed: int, progress: Progress) -> Arms:
+def simulate(seed: int, progress: Progress) -> Arms:
     """The latency of each change in ms: of the product, and of one that reads a topic with its next message."""
     arms: Arms = {"product": {}, "new messages only": {}}
     toggles = [each for each in load.TOGGLES if each.changed is not None and each.kind != load.DRAIN]
@@ -91,7 +91,7 @@ class _Run:
     def _end_handlers(self, now: int) -> None:
         while self._ends and self._ends[0][0] <= now:
             queue = heappop(self._ends)[2]
-            self._scheduler.done(queue, now, _SERVICE)
+            self._scheduler.finish(queue, now, _SERVICE)
             self._note(queue, now, began=False)
 
     def _start_handlers(self, now: int) -> None:

@@ -49,12 +49,12 @@ class PushBroker(Broker):
     def _with_urls(self, load: Load, ports: list[int]) -> Load:
         """Each tenant's topic with its own endpoint."""
 
-        def pushed(number: int) -> dict[str, object]:
+        def push_spec(number: int) -> dict[str, object]:
             url = f"http://127.0.0.1:{ports[number]}/{load.tenants[number].name}"
             return push_settings("push", {"url": url, "timeout": self._timeout})
 
         tenants = (
-            replace(each, topic=with_fields(each.topic, push=pushed(number)))
+            replace(each, topic=with_fields(each.topic, push=push_spec(number)))
             for number, each in enumerate(load.tenants)
         )
         return replace(load, tenants=tuple(tenants))

@@ -1,8 +1,8 @@
 """The figures of `rebalance`, from the records of handlers and the history of etcd. Times go in as ns since boot.
 
 The **pause** of a partition that moved, and always had a backlog, is from the last start under the old epoch to the
-first one under the new. The usual time between two starts isn't subtracted: `between` measures it. So the pause is too
-long rather than too short, by up to two such intervals.
+first one under the new. The usual time between two starts isn't subtracted: `measure_between` measures it. So the pause
+is too long rather than too short, by up to two such intervals.
 
 The **wait** is from the put to the handler's start, of messages that were put while anything moved: of queues that
 moved, and as a control of those that didn't, in the same seconds.
@@ -37,7 +37,7 @@ class Move(NamedTuple):
     taken: int
 
 
-def moved(before: Mapping[int, str], after: Mapping[int, str]) -> set[int]:
+def find_moved(before: Mapping[int, str], after: Mapping[int, str]) -> set[int]:
     """Return the partitions that the plans give to different nodes."""
     return {partition for partition, owner in after.items() if before.get(partition) != owner}
 
@@ -82,7 +82,7 @@ def stages(waiting: Sequence[HandlerRecord], begun: Sequence[HandlerRecord], mov
     return {f"{name}_p99_ms": percentile(sorted(ns / MILLISECOND for ns in each), 0.99) for name, each in found.items()}
 
 
-def between(waiting: Sequence[HandlerRecord], until: int) -> float | None:
+def measure_between(waiting: Sequence[HandlerRecord], until: int) -> float | None:
     """The median time between two starts of one partition before `until`, in ms."""
     last: dict[int, int] = {}
     gaps: list[int] = []
@@ -104,7 +104,7 @@ def first_starts(begun: Iterable[HandlerRecord], moves: Iterable[Move]) -> dict[
     return found
 
 
-def may_come_again(records: Iterable[HandlerRecord], node: str, died: int) -> int:
+def count_repeatable(records: Iterable[HandlerRecord], node: str, died: int) -> int:
     """The bound D for a killed node: messages in flight, and those that ended within a settle interval."""
     running: Counter[tuple[int, str, int]] = Counter()
     late = 0
@@ -115,7 +115,7 @@ def may_come_again(records: Iterable[HandlerRecord], node: str, died: int) -> in
     return sum(running.values()) + late
 
 
-def handled_again(begun: Iterable[HandlerRecord], moves: Sequence[Move]) -> list[float]:
+def measure_pauses(begun: Iterable[HandlerRecord], moves: Sequence[Move]) -> list[float]:
     """Return, for each partition, the time from the deletion of the old owner key to the first start under the new one,
     in s, sorted; partitions without a start are left out.
     """
@@ -123,7 +123,7 @@ def handled_again(begun: Iterable[HandlerRecord], moves: Sequence[Move]) -> list
     return sorted((first[move.partition] - move.released) / SECOND for move in moves if move.partition in first)
 
 
-def fed(moves: Iterable[Move], caught_up: Iterable[CatchUpEnd]) -> Figures:
+def measure_feeding(moves: Iterable[Move], caught_up: Iterable[CatchUpEnd]) -> Figures:
     """From the first new owner's key to the last backlog that is fed again."""
     taken = {move.partition: move.taken for move in moves}
     later = [each for each in caught_up if each.partition in taken and each.at >= taken[each.partition]]
@@ -134,7 +134,7 @@ def fed(moves: Iterable[Move], caught_up: Iterable[CatchUpEnd]) -> Figures:
     return {"fed_again": messages, "caught_up_s": seconds, "caught_up_s_a_million": seconds * 1e6 / messages}
 
 
-def held(records: Iterable[HandlerRecord], moves: Iterable[Move]) -> Figures:
+def count_held(records: Iterable[HandlerRecord], moves: Iterable[Move]) -> Figures:
     """Count messages whose handlers ran while their partition moved: how many they are, how often they began again, and
     how many other messages of their partition were started under the new epoch before they ended.
     """

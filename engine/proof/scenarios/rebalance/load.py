@@ -79,7 +79,7 @@ class RebalanceProjects:
             _add(load, at, (project + turn) % count, band, 1)
         return load
 
-    def waiting(self, of: Sequence[LoadTenant], counts: Mapping[int, int]) -> Iterator[Load]:
+    def make_waiting(self, of: Sequence[LoadTenant], counts: Mapping[int, int]) -> Iterator[Load]:
         """Return these numbers of messages in each of the partitions, split into loads of about 100,000: each load is
         put by one process, whose outcome grows with the load.
         """
@@ -123,7 +123,7 @@ def one_for_each(kind: str, partitions: int) -> list[str]:
     return [found[partition] for partition in range(partitions)]
 
 
-def shared_out(total: int, least: int, partitions: Sequence[int]) -> dict[int, int]:
+def share_out(total: int, least: int, partitions: Sequence[int]) -> dict[int, int]:
     """Divide messages between partitions, so that each partition with any gets at least `least` (or all of them)."""
     count = min(len(partitions), max(1, total // least))
     each, more = divmod(total, count)

@@ -10,12 +10,12 @@ from evenlane.engine.base.clock import now_ns
 from evenlane.engine.errors import EvenlaneError
 from evenlane.engine.proof.cluster.cluster import PATIENCE_S
 from evenlane.engine.proof.cluster.records import HELD
-from evenlane.engine.proof.figures import begins, begun_again, percentile, ratio, spread, waits
+from evenlane.engine.proof.figures import begins, count_begun_again, percentile, ratio, spread, waits
 from evenlane.engine.proof.load.arrivals import SECOND
 from evenlane.engine.proof.load.placement import partition_loads_of
 from evenlane.engine.proof.scenarios.cluster_scenario import ClusterRun
 from evenlane.engine.proof.scenarios.rebalance import figures
-from evenlane.engine.proof.scenarios.rebalance.load import DEEP, FULL, PACED, shared_out
+from evenlane.engine.proof.scenarios.rebalance.load import DEEP, FULL, PACED, share_out
 from evenlane.ring.placement.placement import place
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ class RebalanceRun(ClusterRun):
         moving = self._will_move()
         self.deep = moving[0]
         counts = dict.fromkeys(moving, self.size.elsewhere) | {self.deep: self.size.waiting}
-        self._waiting += await self.put_all(self.projects.waiting(self.projects.deep, counts))
+        self._waiting += await self.put_all(self.projects.make_waiting(self.projects.deep, counts))
         async with self._steady(0) as calm:
             self.join = (await self._join())._replace(calm=calm)
             self.leave = (await self._leave())._replace(calm=self.join.settled)
@@ -91,8 +91,8 @@ class RebalanceRun(ClusterRun):
             large = {number for number, count in full.items() if count > _LOGGED_BEYOND}
             self.kill = (await self._kill(large))._replace(calm=calm)
         self.step("the rest", 0.9)
-        self.paced = await self.cluster.stored() - self._waiting - self._held
-        await self.handled({PACED: self.paced})
+        self.paced = await self.cluster.count_stored() - self._waiting - self._held
+        await self.wait_until_handled({PACED: self.paced})
         self.caught_up = self._caught_up()
 
     # ---- the puts
@@ -106,7 +106,7 @@ class RebalanceRun(ClusterRun):
     @asynccontextmanager
     async def _steady(self, turn: int) -> AsyncIterator[int]:
         """Put the paced load before, during and after the block; yields its begin (ns since boot)."""
-        async with self.putting(self.projects.steady(self.seed, self.size.most_s, turn)):
+        async with self.put_during(self.projects.steady(self.seed, self.size.most_s, turn)):
             began = now_ns()
             await asyncio.sleep(_STEADY_S)
             yield began
@@ -117,7 +117,7 @@ class RebalanceRun(ClusterRun):
         self._held += 1
         project, body = self.projects.deep[self.deep].name, b"%s %d" % (HELD, self.size.held_s * SECOND)
         await self.cluster.puts.put(project, 0, _HIGH, _HELD_FROM + self._held, body)
-        await self.cluster.seen(lambda record: record.held and record.began, "the held message to begin")
+        await self.cluster.wait_for_record(lambda record: record.held and record.began, "the held message to begin")
 
     async def _fill(self) -> dict[int, int]:
         """Put a lasting backlog into the partitions of the node that will be killed; returns its size in each."""
@@ -125,10 +125,10 @@ class RebalanceRun(ClusterRun):
         own = sorted(partition for partition, owner in self.history.owners.items() if owner == self.victim)
         size = self.size
         if size.each is None:
-            counts = shared_out(size.backlog, size.full, own)
+            counts = share_out(size.backlog, size.full, own)
         else:
             counts = dict.fromkeys(own, size.each) if size.each else {}
-        self._waiting += await self.put_all(self.projects.waiting(self.projects.full, counts))
+        self._waiting += await self.put_all(self.projects.make_waiting(self.projects.full, counts))
         return counts
 
     # ---- the changes
@@ -138,11 +138,11 @@ class RebalanceRun(ClusterRun):
         self.step("a node joins", 0.15)
         change = self._begin()
         await self.cluster.spawn(COMES)
-        await self.history.until(lambda: COMES in self.history.nodes, PATIENCE_S, f"{COMES} to come")
+        await self.history.wait_until(lambda: COMES in self.history.nodes, PATIENCE_S, f"{COMES} to come")
         await self._hold()
-        await self.cluster.until_carried_out(*STAY, COMES)
+        await self.cluster.wait_until_carried_out(*STAY, COMES)
         change = self._end(change)
-        await self.cluster.seen(lambda record: record.held and not record.began, "the held message to end")
+        await self.cluster.wait_for_record(lambda record: record.held and not record.began, "the held message to end")
         return change._replace(settled=now_ns())
 
     async def _leave(self) -> Change:
@@ -152,12 +152,12 @@ class RebalanceRun(ClusterRun):
         await self._hold()
         change, history = self._begin(), self.history
         left = asyncio.create_task(self.cluster.nodes[COMES].leave())
-        await history.until(lambda: set(history.plan.values()) == set(STAY), PATIENCE_S, "a plan without it")
-        await history.until(lambda: history.plan == history.owners, PATIENCE_S, "all to be taken")
+        await history.wait_until(lambda: set(history.plan.values()) == set(STAY), PATIENCE_S, "a plan without it")
+        await history.wait_until(lambda: history.plan == history.owners, PATIENCE_S, "all to be taken")
         change = self._end(change)
         await left
         change = change._replace(seconds=(now_ns() - change.start) / SECOND)
-        await self.cluster.until_carried_out(*STAY)
+        await self.cluster.wait_until_carried_out(*STAY)
         return change
 
     async def _kill(self, full: set[int]) -> Change:
@@ -165,10 +165,10 @@ class RebalanceRun(ClusterRun):
         self.step("a node is killed", 0.65)
         change = self._begin()
         await self.cluster.nodes[self.victim].kill()
-        await self.cluster.until_carried_out(*(name for name in STAY if name != self.victim))
+        await self.cluster.wait_until_carried_out(*(name for name in STAY if name != self.victim))
         try:
             async with asyncio.timeout(PATIENCE_S):
-                while not full <= self._fed_since(change.start):  # noqa: ASYNC110 - a log notifies nobody
+                while not full <= self._list_fed(change.start):  # noqa: ASYNC110 - a log notifies nobody
                     await asyncio.sleep(_LOOK_S)
         except TimeoutError:
             raise EvenlaneError(
@@ -184,7 +184,7 @@ class RebalanceRun(ClusterRun):
         generations = self.history.generation - change.generations
         return change._replace(end=now_ns(), after=self.history.plan, generations=generations)
 
-    def _fed_since(self, start: int) -> set[int]:
+    def _list_fed(self, start: int) -> set[int]:
         return {each.partition for each in self._caught_up() if each.at > start}
 
     def _caught_up(self) -> list[CatchUpEnd]:
@@ -204,7 +204,7 @@ class RebalanceReading:
 
     def arms(self) -> Arms:
         run = self._run
-        join, leave = self._moved(run.join), self._moved(run.leave)
+        join, leave = self._measure_moved(run.join), self._measure_moved(run.leave)
         own = sum(owner == COMES for owner in run.leave.before.values())
         return {
             JOIN: join
@@ -213,26 +213,26 @@ class RebalanceReading:
             LEAVE: leave
             | {"own": own, "moved_over_own": ratio(leave["moved"], own), "sigterm_to_exit_s": run.leave.seconds}
             | self._graceful(run.leave, run.kill.start),
-            KILL: self._moved(run.kill) | self._killed() | self._elsewhere(run.kill),
+            KILL: self._measure_moved(run.kill) | self._measure_kill() | self._measure_elsewhere(run.kill),
         }
 
-    def _moved(self, change: Change) -> Figures:
+    def _measure_moved(self, change: Change) -> Figures:
         """The partitions that moved, and their pauses."""
         moves = self._moves(change)
         pauses = figures.pauses(self._waiting, moves).values()
         return {
-            "moved": len(figures.moved(change.before, change.after)),
+            "moved": len(figures.find_moved(change.before, change.after)),
             "generations": change.generations,
             "paused": len(pauses),
             **spread((pause / 1e6 for pause in pauses), "pause"),
             **figures.stages(self._waiting, self._begun, moves),
-            "between_starts_ms": figures.between(self._waiting, change.start),
+            "between_starts_ms": figures.measure_between(self._waiting, change.start),
         }
 
     def _moves(self, change: Change) -> list[figures.Move]:
         return figures.moves(self._run.history.reigns, change.start, change.end)
 
-    def _moving(self, change: Change) -> tuple[int, int]:
+    def _measure_moving(self, change: Change) -> tuple[int, int]:
         """From the first plan to the first start in the last partition that moved."""
         start = min((at for at in self._run.history.planned if at >= change.start), default=change.end)
         return start, max(figures.first_starts(self._begun, self._moves(change)).values(), default=start)
@@ -241,38 +241,38 @@ class RebalanceReading:
         return waits((each for each in self._paced if each.partition in partitions), start, end, self._run.offset)
 
     def _graceful(self, change: Change, until: int) -> Figures:
-        moves, (start, end) = self._moves(change), self._moving(change)
+        moves, (start, end) = self._moves(change), self._measure_moving(change)
         moved, deep = {move.partition for move in moves}, {self._run.deep}
         there, behind = self._waits(moved - deep, start, end), self._waits(moved & deep, start, end)
         return {
             "moving_s": (end - start) / SECOND,
             "waited_where_moved": len(there),
             **spread(there, "wait_where_moved"),
-            **self._elsewhere(change),
+            **self._measure_elsewhere(change),
             "waited_beside_backlog": len(behind),
             **spread(behind, "wait_beside_backlog"),
-            "begun_again": self._again(change.start, until),
-            **figures.held(self._run.records, moves),
+            "begun_again": self._count_again(change.start, until),
+            **figures.count_held(self._run.records, moves),
         }
 
-    def _elsewhere(self, change: Change) -> Figures:
+    def _measure_elsewhere(self, change: Change) -> Figures:
         """Return the waits in partitions that don't move: while others move, and in the calm before."""
         stay = set(change.after) - {move.partition for move in self._moves(change)}
-        found, before = self._waits(stay, *self._moving(change)), self._waits(stay, change.calm, change.start)
+        found, before = self._waits(stay, *self._measure_moving(change)), self._waits(stay, change.calm, change.start)
         return {
             **spread(found, "wait_elsewhere"),
             "wait_before_p99_ms": percentile(before, 0.99),
             "elsewhere_over_before": ratio(percentile(found, 0.99), percentile(before, 0.99)),
         }
 
-    def _again(self, start: int, end: float = float("inf")) -> int:
+    def _count_again(self, start: int, end: float = float("inf")) -> int:
         """Return the begins, in this time, of messages that had begun before."""
-        before, until = (begun_again(each for each in self._begun if each.at < at) for at in (start, end))
+        before, until = (count_begun_again(each for each in self._begun if each.at < at) for at in (start, end))
         return until - before
 
-    def _killed(self) -> Figures:
+    def _measure_kill(self) -> Figures:
         run, moves, start = self._run, self._moves(self._run.kill), self._run.kill.start
-        handled = figures.handled_again(self._begun, moves)
+        handled = figures.measure_pauses(self._begun, moves)
         released = [move.released for move in moves]
         gone = [at for at in run.history.leaderless if at >= start]
         return {
@@ -281,10 +281,10 @@ class RebalanceReading:
             "handled_again_partitions": len(handled),
             "handled_again_p50_s": percentile(handled, 0.5),
             "handled_again_max_s": handled[-1] if handled else None,
-            **figures.fed(moves, run.caught_up),
+            **figures.measure_feeding(moves, run.caught_up),
             "put_backlog_s": run.fill_s,
-            "begun_again": self._again(start),
-            "may_come_again": figures.may_come_again(run.records, run.victim, start),
+            "begun_again": self._count_again(start),
+            "may_come_again": figures.count_repeatable(run.records, run.victim, start),
             "put": run.paced,
             "never_handled": run.paced - len(run.cluster.handlers.handled[PACED]),
         }

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from evenlane.engine.admin.plan.simulate import Fleet, simulate
 from evenlane.engine.proof.report import Bar, worst
-from evenlane.engine.proof.scenario import between
+from evenlane.engine.proof.scenario import check_between
 from evenlane.engine.proof.scenarios.cluster_scenario import ClusterScenario
 from evenlane.engine.proof.scenarios.rebalance.load import RebalanceProjects, RebalanceSize
 from evenlane.engine.proof.scenarios.rebalance.run import JOIN, KILL, LEAVE, RebalanceRun
@@ -46,12 +46,12 @@ class RebalanceScenario(ClusterScenario):
     )
 
     def with_backlog(self, messages: int) -> RebalanceScenario:
-        return RebalanceScenario(replace(self.size, each=between("--backlog", messages, 0, _MOST_BACKLOG)))
+        return RebalanceScenario(replace(self.size, each=check_between("--backlog", messages, 0, _MOST_BACKLOG)))
 
     def sim_round(self, seed: int, progress: Progress) -> Arms:
         """The placement alone, of projects with skewed quotas; the other strategies are the controls."""
         progress(self.name, 0.0)
-        return {strategy: _placed(seed, strategy) for strategy in STRATEGIES}
+        return {strategy: _simulate_placement(seed, strategy) for strategy in STRATEGIES}
 
     def sim_bars(self, arms: Arms) -> list[Bar]:
         product, *others = arms
@@ -103,7 +103,7 @@ def _graceful_bars(name: str, of: Figures) -> list[Bar]:
     ]
 
 
-def _placed(seed: int, strategy: str) -> Figures:
+def _simulate_placement(seed: int, strategy: str) -> Figures:
     join = simulate(Fleet(_NODES, _PROJECTS, _PARTITIONS, "join", seed, strategy))
     leave = simulate(Fleet(_NODES + 1, _PROJECTS, _PARTITIONS, "leave", seed, strategy))
     return {

@@ -11,7 +11,7 @@ from evenlane.engine.cluster.cluster_config import ClusterConfig
 from evenlane.engine.core.scheduler.fair import FairScheduler
 from evenlane.engine.errors import EvenlaneError
 from evenlane.engine.proof.broker.environment import environment
-from evenlane.engine.proof.broker.puts import putting
+from evenlane.engine.proof.broker.puts import open_puts
 from evenlane.engine.proof.load.load import PARTITIONS, tenant
 from evenlane.engine.proof.runners.one_node import WIDE
 from evenlane.engine.proof.scenarios.scale.decisions import BANDS, SLOTS
@@ -36,7 +36,7 @@ _Key = tuple[str, int, int]  # project, group, band
 _environments = count(1)
 
 
-async def measured(url: str, queues: int, busy: int, messages: int) -> Figures:
+async def measure(url: str, queues: int, busy: int, messages: int) -> Figures:
     """Put a message into every queue, then `messages` into `busy` of them, and measure. Raises EvenlaneError."""
     tenants = [tenant(f"tenant-{number}", _CLUSTER_CONFIG, qps=_QPS, groups=1) for number in range(queues // BANDS)]
     keys = [(each.name, 0, band) for each in tenants for band in range(BANDS)]
@@ -46,7 +46,7 @@ async def measured(url: str, queues: int, busy: int, messages: int) -> Figures:
     env = f"scale-{next(_environments)}"
     async with (
         environment(url, env, _CLUSTER_CONFIG, topics.get) as made,
-        putting(url, env, _CLUSTER_CONFIG, spreads) as puts,
+        open_puts(url, env, _CLUSTER_CONFIG, spreads) as puts,
     ):
         try:
             async with asyncio.timeout(_TIMEOUT_S):
@@ -58,7 +58,7 @@ async def measured(url: str, queues: int, busy: int, messages: int) -> Figures:
 async def _rates(made: Environment, puts: Puts, keys: Sequence[_Key], chosen: Sequence[_Key], messages: int) -> Figures:
     handled = _Handled()
     scheduler: FairScheduler[Queue] = FairScheduler(SLOTS, _QPS)
-    async with made.serving(handled, scheduler, slots=SLOTS, limits=WIDE, on_stop=handled.fail) as node:
+    async with made.serve(handled, scheduler, slots=SLOTS, limits=WIDE, on_stop=handled.fail) as node:
         handled.expect(len(keys))
         await _put(puts, keys, 0)
         await handled.all
@@ -66,7 +66,7 @@ async def _rates(made: Environment, puts: Puts, keys: Sequence[_Key], chosen: Se
         handled.expect(messages)
         began = perf_counter()
         await _put(puts, [chosen[number % len(chosen)] for number in range(messages)], len(keys))
-        await _fed(node, {project for project, _group, _band in chosen}, messages)
+        await _wait_until_fed(node, {project for project, _group, _band in chosen}, messages)
         fed = perf_counter()
         node.trust(_NEVER)
         await handled.all
@@ -109,7 +109,7 @@ async def _put(puts: Puts, keys: Iterable[_Key], first: int) -> None:
     await asyncio.gather(*waiting)
 
 
-async def _fed(node: Node, projects: Iterable[str], messages: int) -> None:
+async def _wait_until_fed(node: Node, projects: Iterable[str], messages: int) -> None:
     """Wait until the node has received this many messages of these projects."""
     queues = [queue for project in projects for queue in node.queues.of_project(project)]
     while sum(queue.backlog for queue in queues) < messages:  # noqa: ASYNC110 - a feed notifies nobody

@@ -1,4 +1,4 @@
-"""The cost of a scheduler's decision: `next` and `done`, with W messages in flight, on a virtual clock.
+"""The cost of a scheduler's decision: `next` and `finish`, with W messages in flight, on a virtual clock.
 
 `load` is the rate of decisions, as a fraction of the rate that the quotas of all busy tenants allow together. Below 1
 some tenant may always go; above it all are parked most of the time, and the timers are part of the work.
@@ -36,32 +36,32 @@ class Crowd:
         self._scheduler = scheduler
         self._in_flight: deque[SimQueue] = deque()
         self._now = 0
-        everyone = self._made(queues // BANDS)
-        self._had_a_message(everyone)
+        everyone = self._make(queues // BANDS)
+        self._handle_one_each(everyone)
         chosen = everyone if busy >= len(everyone) else everyone[1 :: len(everyone) // busy][:busy]
         self._step = int(SECOND / (load * _QPS * len({queue.project for queue in chosen})))
         for queue in chosen:
             scheduler.ready(queue, self._now)
         self._decide(SLOTS + 2 * len(chosen))
 
-    def _made(self, tenants: int) -> list[SimQueue]:
+    def _make(self, tenants: int) -> list[SimQueue]:
         topic = tenant("any", qps=_QPS, groups=1).topic
         names = [f"tenant-{number}" for number in range(tenants)]
         for name in names:
             self._scheduler.configure(name, topic, 0)
         return [SimQueue(name, 0, band) for name in names for band in range(BANDS)]
 
-    def _had_a_message(self, queues: list[SimQueue]) -> None:
+    def _handle_one_each(self, queues: list[SimQueue]) -> None:
         for queue in queues:
             self._scheduler.ready(queue, self._now)
             while start_next(self._scheduler, self._now) is not queue:
                 self._now += SECOND // _QPS
             self._scheduler.empty(queue, self._now)
-            self._scheduler.done(queue, self._now, 1)
+            self._scheduler.finish(queue, self._now, 1)
 
     def _decide(self, count: int) -> None:
         """Decide `count` times, the oldest message in flight ending before each."""
-        next_, done, running, step = self._scheduler.next, self._scheduler.done, self._in_flight, self._step
+        next_, done, running, step = self._scheduler.next, self._scheduler.finish, self._in_flight, self._step
         now, service = self._now, SLOTS * step
         while count:
             now += step
@@ -84,10 +84,10 @@ class Crowd:
 
     def steps(self, decisions: int) -> float:
         """Count bytecode instructions per decision: without noise, and every scan shows."""
-        return counted_steps(lambda: self._decide(decisions)) / decisions
+        return count_steps(lambda: self._decide(decisions)) / decisions
 
 
-def counted_steps(work: Callable[[], object]) -> int:
+def count_steps(work: Callable[[], object]) -> int:
     """Count the bytecode instructions that Python executes for `work`; the inside of C functions isn't seen."""
     count = 0
 

@@ -10,7 +10,7 @@ from evenlane.engine.proof.baselines.schedulers import ScanningScheduler
 from evenlane.engine.proof.figures import ratio
 from evenlane.engine.proof.report import Bar
 from evenlane.engine.proof.scenario import Scenario, part
-from evenlane.engine.proof.scenarios.scale.broker import measured
+from evenlane.engine.proof.scenarios.scale.broker import measure
 from evenlane.engine.proof.scenarios.scale.decisions import SLOTS, Crowd
 
 if TYPE_CHECKING:
@@ -60,11 +60,11 @@ class ScaleScenario(Scenario):
         self._sizes, self._decisions, self._messages = sizes or ScaleSizes(), decisions, messages
 
     def sim_round(self, seed: int, progress: Progress) -> Arms:  # noqa: ARG002 - nothing here is left to chance
-        return self._decided(1, progress)
+        return self._measure_decisions(1, progress)
 
-    def simulated(self, seed: int, rounds: int, progress: Progress) -> list[Arms]:  # noqa: ARG002
+    def simulate_rounds(self, seed: int, rounds: int, progress: Progress) -> list[Arms]:  # noqa: ARG002
         """All rounds are one, so that also the ratios are medians over them."""
-        return [self._decided(rounds, progress)]
+        return [self._measure_decisions(rounds, progress)]
 
     def reference_report(self, seed: int, rounds: int, progress: Progress) -> Report:  # noqa: ARG002
         return self.simulate(seed, self.sim_rounds, part(progress, 0.0, 0.1))
@@ -74,14 +74,14 @@ class ScaleScenario(Scenario):
         found: Arms = {}
         for done, size in enumerate(sizes):
             progress(f"{self.name}: round {number + 1}, {size}", done / len(sizes))
-            found[str(size)] = await measured(url, size.queues, size.busy, self._messages)
+            found[str(size)] = await measure(url, size.queues, size.busy, self._messages)
         return found
 
     def broker_bars(self, arms: Arms, rounds: Sequence[Arms], simulated: Report | None) -> list[Bar]:  # noqa: ARG002
         assert simulated is not None
         return [*self._message_bars(arms), *simulated.bars]
 
-    def _decided(self, rounds: int, progress: Progress) -> Arms:
+    def _measure_decisions(self, rounds: int, progress: Progress) -> Arms:
         """Measure all crowds in short turns, so that other work of the machine affects all of them alike."""
         crowds = self._crowds(progress)
         costs: dict[str, list[float]] = {name: [] for name in crowds}

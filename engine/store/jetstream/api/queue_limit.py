@@ -44,7 +44,7 @@ def limit_of(config: dict[str, Any]) -> int:
     return int(config.get(LIMIT) or UNLIMITED)
 
 
-def unmarked(config: dict[str, Any]) -> dict[str, Any]:
+def strip_mark(config: dict[str, Any]) -> dict[str, Any]:
     """The config without the changes of a process that is lowering the limit."""
     metadata: dict[str, str] = config.get("metadata") or {}
     if _MARK not in metadata:
@@ -59,7 +59,7 @@ async def adjust(connection: Connection, desired: Iterable[dict[str, Any]], pres
     async def one(found: dict[str, Any], limit: int) -> None:
         async with gate:
             if limit < 0 or 0 < limit_of(found) <= limit:
-                await _update(connection, _with_limit(unmarked(found), limit))
+                await _update(connection, _with_limit(strip_mark(found), limit))
             else:
                 await _lower(connection, found, limit)
 
@@ -67,12 +67,14 @@ async def adjust(connection: Connection, desired: Iterable[dict[str, Any]], pres
         *(
             one(present[config["name"]], limit_of(config))
             for config in desired
-            if LIMIT in config and config["name"] in present and _differs(present[config["name"]], limit_of(config))
+            if LIMIT in config
+            and config["name"] in present
+            and _is_different(present[config["name"]], limit_of(config))
         )
     )
 
 
-def _differs(found: dict[str, Any], limit: int) -> bool:
+def _is_different(found: dict[str, Any], limit: int) -> bool:
     mark = (found.get("metadata") or {}).get(_MARK)
     if mark is None:
         return limit_of(found) != limit
@@ -85,7 +87,7 @@ def _with_limit(config: dict[str, Any], limit: int) -> dict[str, Any]:
 
 
 async def _lower(connection: Connection, found: dict[str, Any], limit: int) -> None:
-    before, name = unmarked(found), found["name"]
+    before, name = strip_mark(found), found["name"]
     if before is found and (subject := await _above(connection, name, limit)):
         _log.warning(
             "max_queue_backlog isn't enforced on this stream yet: a queue holds more, and the server would delete it",

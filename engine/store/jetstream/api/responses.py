@@ -39,12 +39,12 @@ def was_gone(error: BaseException | None) -> bool:
     return error.err_code in NOT_FOUND or (error.err_code == _DELETE_FAILED and gone)
 
 
-def stored(reply: Reply) -> Stored:
+def read_stored(reply: Reply) -> Stored:
     """The message of a direct get. Raises Lost if the headers that the server adds are missing."""
     block = reply.headers
-    sequence, subject = h.added_number(block, "Nats-Sequence", 0), h.added(block, "Nats-Subject")
+    sequence, subject = h.read_added_number(block, "Nats-Sequence", 0), h.read_added(block, "Nats-Subject")
     try:
-        at = parse_time(h.added(block, TIME) or "")
+        at = parse_time(h.read_added(block, TIME) or "")
     except ValueError:
         at = 0
     if not (sequence and subject and at):
@@ -56,7 +56,7 @@ def has_message(reply: Reply) -> bool:
     """Whether a direct get returned a message, and not a status. The first line of a message's headers doesn't tell, as
     its producer may write anything there.
     """
-    return h.added(reply.headers, TIME) is not None
+    return h.read_added(reply.headers, TIME) is not None
 
 
 def receipt(ack: PubAck) -> Receipt:
@@ -70,7 +70,7 @@ def _read(reply: Reply) -> PubAck:
         raise Lost(NONE_OF_JETSTREAM) from None
 
 
-def checked(reply: Reply, note: Callable[[PubAck], None]) -> PubAck:
+def check_ack(reply: Reply, note: Callable[[PubAck], None]) -> PubAck:
     """The acknowledgement of a publish, after passing it to `note`. Raises the error that it reports."""
     if reply.headers.startswith(NOBODY):
         raise Lost("no stream takes this subject at the moment")
@@ -98,7 +98,7 @@ def checked(reply: Reply, note: Callable[[PubAck], None]) -> PubAck:
     raise Refused(text)
 
 
-async def asked(call: Coroutine[Any, Any, T]) -> T:
+async def await_call(call: Coroutine[Any, Any, T]) -> T:
     try:
         return await call
     except (Disconnected, TimeoutError) as error:

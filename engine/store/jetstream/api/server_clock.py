@@ -6,7 +6,7 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from evenlane.engine.base.clock import now_ns
-from evenlane.engine.store.jetstream.api.responses import asked
+from evenlane.engine.store.jetstream.api.responses import await_call
 from evenlane.engine.store.jetstream.api.values import StreamInfo
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ class ServerClock:
         """Take one more reading, from a request for an existing stream's info, which is returned. Raises
         Lost, Refused.
         """
-        info = await asked(connection.api_as(StreamInfo, f"STREAM.INFO.{stream}"))
+        info = await await_call(connection.api_as(StreamInfo, f"STREAM.INFO.{stream}"))
         if info.now:
             self._readings.append(info.now - now_ns())
             self.offset = max(self._readings)

@@ -11,7 +11,7 @@ from nats.nuid import NUID
 from evenlane.engine.base.aio.futures import fail
 from evenlane.engine.core.ports import Disconnected
 from evenlane.engine.core.wire import headers as h
-from evenlane.engine.store.jetstream.client.replies import TIME, Reply, answered, read_as
+from evenlane.engine.store.jetstream.client.replies import TIME, Reply, decode_response, read_as
 from evenlane.engine.store.jetstream.client.transport import Transport
 
 if TYPE_CHECKING:
@@ -105,7 +105,10 @@ class Connection(Transport):
                 done.set_exception(reply)
                 return
             replies.append(reply)
-            if h.added(reply.headers, TIME) is not None and h.added(reply.headers, "Nats-Num-Pending") is not None:
+            if (
+                h.read_added(reply.headers, TIME) is not None
+                and h.read_added(reply.headers, "Nats-Num-Pending") is not None
+            ):
                 self._asked[token] = on_reply  # not a status: more messages follow
             else:
                 done.set_result(None)
@@ -155,7 +158,7 @@ class Connection(Transport):
         """Call JetStream's API. Raises ApiError, Disconnected, TimeoutError."""
         payload = b"" if request is None else msgspec.json.encode(request)
         reply = await self.request(f"$JS.API.{verb}", payload, timeout=timeout)
-        return answered(verb, reply)
+        return decode_response(verb, reply)
 
     async def api_as(self, kind: type[T], verb: str, request: Any = None, timeout: float = 5.0) -> T:  # noqa: ASYNC109
         """`api`, with the response decoded (engine/store/jetstream/api/values.py)."""

@@ -13,7 +13,7 @@ _PART = rb"-----BEGIN %b-----\s*(\S+)\s*------?END %b------?"
 _JWT, _SEED = (re.compile(_PART % (name, name)) for name in (b"NATS USER JWT", b"USER NKEY SEED"))
 
 
-def checked(path: str) -> str:
+def check_path(path: str) -> str:
     """The path, checked; nats-py reads the file itself at each login. Raises ConfigError."""
     try:
         text = Path(path).read_bytes()

@@ -16,13 +16,13 @@ class GuardedClient(Client):
 
     async def _process_info(self, info: dict[str, Any], initial_connection: bool = False) -> None:
         await super()._process_info(info, initial_connection)
-        if not initial_connection or not self._wants_tls():
+        if not initial_connection or not self._needs_tls():
             return
         if not info.get("tls_required") and not info.get("tls_available"):
             raise ServerRefused("it offers no TLS, which tls:// or nats_ca or nats_cert asks for")
         info["tls_required"] = True  # nats-py doesn't use TLS that is merely offered
 
-    def _wants_tls(self) -> bool:
+    def _needs_tls(self) -> bool:
         server = self._current_server
         return "tls" in self.options or (server is not None and server.uri.scheme == "tls")
 
@@ -31,7 +31,7 @@ class ServerRefused(nats.errors.Error):
     """The server has refused; retrying won't help."""
 
 
-def refused(error: Exception | None) -> ServerRefused | None:
+def find_refusal(error: Exception | None) -> ServerRefused | None:
     """The refusal in an error, in our words; None if the server didn't refuse."""
     if isinstance(error, ServerRefused):
         return error

@@ -29,7 +29,7 @@ class NatsOptions:
         if self.creds_file:
             from evenlane.engine.store.jetstream.client import creds  # noqa: PLC0415 - imports libsodium, which few need
 
-            found["user_credentials"] = creds.checked(self.creds_file)
+            found["user_credentials"] = creds.check_path(self.creds_file)
         if (context := tls.context("nats", self.ca, self.cert, self.key)) is not None:
             found["tls"] = context
         return found

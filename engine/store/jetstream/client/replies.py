@@ -36,7 +36,7 @@ class ApiError(EvenlaneError):
         self.code, self.err_code = code, err_code
 
 
-def answered(verb: str, reply: Reply) -> dict[str, Any]:
+def decode_response(verb: str, reply: Reply) -> dict[str, Any]:
     """The decoded response of JetStream's API. Raises ApiError, and Disconnected for a malformed response."""
     if reply.headers.startswith(b"NATS/1.0 503"):
         raise ApiError(verb, 503, 0, "JetStream is not available")

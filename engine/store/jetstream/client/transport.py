@@ -13,7 +13,7 @@ from evenlane.engine.base.aio.cancellation import cancellable
 from evenlane.engine.base.callbacks import call_all
 from evenlane.engine.core.ports import Disconnected
 from evenlane.engine.errors import EvenlaneError, Unreachable
-from evenlane.engine.store.jetstream.client.guarded import GuardedClient, refused
+from evenlane.engine.store.jetstream.client.guarded import GuardedClient, find_refusal
 from evenlane.engine.store.jetstream.client.protocol_parser import LeanParser
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ class Transport(ABC):
             await cancellable(self._connect(login))
         except (OSError, TimeoutError, nats.errors.Error) as error:
             where, why = ", ".join(self._options.servers), self._why(error)
-            refusal = refused(error) or refused(self._client.last_error)
+            refusal = find_refusal(error) or find_refusal(self._client.last_error)
             await cancellable(self._abandon())
             if refusal is not None:
                 raise EvenlaneError(f"NATS at {where} refuses: {refusal}") from error
@@ -135,7 +135,7 @@ class Transport(ABC):
     async def _on_error(self, error: Exception) -> None:
         _log.debug("nats", error=str(error) or type(error).__name__)
         # nats-py would retry until the timeout; with several servers, another one may accept the login
-        if not self._opened and len(self._options.servers) == 1 and (refusal := refused(error)) is not None:
+        if not self._opened and len(self._options.servers) == 1 and (refusal := find_refusal(error)) is not None:
             raise refusal
 
     async def _on_lost(self) -> None:

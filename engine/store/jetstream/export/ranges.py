@@ -96,12 +96,12 @@ class _Consumer:
         self._name, self.exhausted = made.name, not made.num_pending
         self._inbox = f"_INBOX.range.{self._name}"
         self._sid = self._connection.listen(self._inbox, self._take)
-        self._connection.on_lost.append(self._lost)
+        self._connection.on_lost.append(self._on_lost)
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        if self._lost in self._connection.on_lost:
-            self._connection.on_lost.remove(self._lost)
+        if self._on_lost in self._connection.on_lost:
+            self._connection.on_lost.remove(self._on_lost)
         self._connection.unlisten(self._sid)
         try:
             self._connection.send(f"$JS.API.CONSUMER.DELETE.{self._requested.stream}.{self._name}", b"")
@@ -141,7 +141,7 @@ class _Consumer:
             self._done.set_exception(Disconnected("a message of the consumer is missing"))
             return
         self._expected += 1
-        size = len(body) if self._requested.bodies else h.added_number(headers, "Nats-Msg-Size", 0)
+        size = len(body) if self._requested.bodies else h.read_added_number(headers, "Nats-Msg-Size", 0)
         self._page.append(Read(Stored(sequence, at, subject.decode("utf-8", "replace"), headers, body), size))
         self.exhausted = words[8] == b"0"
         if self.exhausted or sequence >= self._requested.last or len(self._page) == self._messages:
@@ -157,7 +157,7 @@ class _Consumer:
         elif code != b"100":
             self._done.set_exception(Disconnected(headers[9:80].split(b"\r\n")[0].decode("utf-8", "replace")))
 
-    def _lost(self) -> None:
+    def _on_lost(self) -> None:
         if self._done is not None and not self._done.done():
             self._done.set_exception(Disconnected("NATS went away"))
 

@@ -33,7 +33,7 @@ async def streams_of(url):
 async def test_scenario_runs_all_arms_and_leaves_no_stream(url):
     """X10: the same load on a real broker, for the product and its control."""
     reported = []
-    report = await HotBurst(0.05).on_broker(url, 1, 1, lambda _what, share: reported.append(share))
+    report = await HotBurst(0.05).run_on_broker(url, 1, 1, lambda _what, share: reported.append(share))
     names = ["without hot", "with hot", "fifo"]
     assert [*names, *(f"{name} (simulator)" for name in names)] == list(report.arms)
     for name in names:
@@ -49,7 +49,7 @@ async def test_scenario_runs_all_arms_and_leaves_no_stream(url):
 async def test_trace_has_put_start_and_end_in_order(url):
     arm = HotBurst(0.02).arms(1)["without hot"]
     trace = await Broker(url, 50).run(arm, lambda _share: None)
-    assert all(map(trace.handled, [n for n in range(len(arm.load)) if arm.load.at[n] < arm.load.until // 2]))
+    assert all(map(trace.was_handled, [n for n in range(len(arm.load)) if arm.load.at[n] < arm.load.until // 2]))
     for n, each in enumerate(arm.load):
         assert each.at - UVLOOP_TICK <= trace.put[n]
         if trace.ended[n] > 0:
@@ -61,7 +61,7 @@ async def test_scale_counts_messages_end_to_end(url):
     sizes = ScaleSizes(
         (ScaleSize(30, 10), ScaleSize(60, 10), ScaleSize(90, 10)), (ScaleSize(30, 30), ScaleSize(60, 60))
     )
-    report = await ScaleScenario(sizes, decisions=50, messages=300).on_broker(url, 1, 1, silent)
+    report = await ScaleScenario(sizes, decisions=50, messages=300).run_on_broker(url, 1, 1, silent)
     assert report.arms["10 busy of 90"]["end_to_end_per_s"] > 0
     assert {"end to end", "dispatch", "decision", "us a decision", "steps a decision", "scanning"} == {
         bar.name.split(":")[0].split(", ")[0] for bar in report.bars

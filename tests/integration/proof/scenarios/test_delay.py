@@ -2,8 +2,8 @@
 
 import pytest
 
-from evenlane.engine.proof.cluster.records import HandlerRecord, HandlerRecords, packed
-from evenlane.engine.proof.figures import begins, begun_again, most_within
+from evenlane.engine.proof.cluster.records import HandlerRecord, HandlerRecords, pack_record
+from evenlane.engine.proof.figures import begins, count_begun_again, count_most_within
 from evenlane.engine.proof.scenario import silent
 from evenlane.engine.proof.scenarios.delay.load import BURST, FAR, FREE, PACED, TIMED, DelayProjects, DelaySize
 from evenlane.engine.proof.scenarios.delay.run import early, lateness, rate
@@ -38,7 +38,7 @@ def test_lateness_is_start_minus_due_time():
 def test_rate_and_most_starts_of_burst_in_any_second():
     """X5."""
     records = [record(BURST, at) for at in (0, 500, 999, 1_400, 3_000)]
-    assert 3 == most_within(each.at for each in begins(records, BURST))
+    assert 3 == count_most_within(each.at for each in begins(records, BURST))
     assert 2.0 == rate(records, BURST, 0, 2 * SECOND)
 
 
@@ -49,22 +49,22 @@ def test_repeated_starts_and_handled_messages_are_counted(tmp_path):
         record("timed-1", 3, began=False), record("timed-1", 4, began=False),
         record(BURST, 1, sequence=2), record(BURST, 2, sequence=2, began=False),
     ]  # fmt: skip
-    (tmp_path / "a").write_bytes(b"".join(map(packed, records)))
+    (tmp_path / "a").write_bytes(b"".join(map(pack_record, records)))
     ledger = HandlerRecords(tmp_path)
     ledger.read()
-    assert 1 == begun_again(ledger.records)
+    assert 1 == count_begun_again(ledger.records)
     assert {"timed": 1, "burst": 1} == {kind: len(messages) for kind, messages in ledger.handled.items()}
 
 
 def test_load_has_planned_due_times():
     """Some within the hour, the rest up to months ahead; the same seed gives the same load."""
     projects = DelayProjects(SMALL)
-    dues = [put.due for put in projects.waiting(1, 0)]
-    assert dues == [put.due for put in projects.waiting(1, 0)]
+    dues = [put.due for put in projects.make_waiting(1, 0)]
+    assert dues == [put.due for put in projects.make_waiting(1, 0)]
     assert SMALL.soon == sum(due / SECOND < SMALL.soon_s[1] for due in dues)
     assert min(dues) / SECOND >= SMALL.soon_s[0]
     assert all(SMALL.later_s[0] <= due / SECOND + 1 and due / SECOND <= SMALL.later_s[1] for due in dues[SMALL.soon :])
-    assert [7, 7 + SECOND // 50] == [put.due for put in projects.coming_due(7, 0.03)]
+    assert [7, 7 + SECOND // 50] == [put.due for put in projects.make_coming_due(7, 0.03)]
     kinds = {each.name.partition("-")[0] for each in projects.all}
     assert {FAR, TIMED, PACED, BURST, FREE} == kinds
 
@@ -82,7 +82,7 @@ def test_delay_index_is_exact_and_control_is_not():
 @pytest.mark.real
 async def test_small_run_loses_and_repeats_nothing(url):
     """No message is early, repeated or lost through a restart and a handoff. No bars on times here."""
-    report = await DelayScenario(SMALL).on_broker(url, 1, 1, silent)
+    report = await DelayScenario(SMALL).run_on_broker(url, 1, 1, silent)
     whole = report.arms["whole run"]
     assert (0, 0, 0) == (whole["early"], whole["handled_twice"], whole["never_handled"])
     assert {"put_timed": 1_100, "put_burst": 100, "put_free": 100} == {

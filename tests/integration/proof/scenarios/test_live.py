@@ -56,7 +56,7 @@ def test_overlapping_start_is_during_another_on_same_node():
         record(0), record(5, node="b"), record(10, began=False), record(10), record(12), record(13, project="u"),
         record(20, began=False), record(21, began=False), record(30),
     ]  # fmt: skip
-    assert starts(12) == figures.overlapping(records)
+    assert starts(12) == figures.find_overlaps(records)
 
 
 # ---- judged nodes
@@ -76,22 +76,22 @@ def test_owner_holds_partition_throughout_span():
 
 def test_latency_of_pause_is_last_start():
     of = starts(900, 1_030, 1_200, 2_100) | starts(990, node="b") | starts(1_900, node="late") | starts(1_100, node="x")
-    seen = figures.until_last(edit(), of, {"a", "b"}, 1_000 * MS)
+    seen = figures.measure_until_last(edit(), of, {"a", "b"}, 1_000 * MS)
     assert {("a", 200), ("b", 0)} == {(each.node, each.ns / MS) for each in seen if each.node != "late"}
 
 
 def test_late_start_under_old_rule_counts_for_any_node():
     of = starts(2_100)
-    assert [Latency(edit(until_ms=3_000), "a", 1_100 * MS)] == figures.until_last(
+    assert [Latency(edit(until_ms=3_000), "a", 1_100 * MS)] == figures.measure_until_last(
         edit(until_ms=3_000), of, set(), 1_000 * MS
     )
-    assert [] == figures.until_last(edit(until_ms=3_000), of, set(), 1_000 * MS, strict=False)
+    assert [] == figures.measure_until_last(edit(until_ms=3_000), of, set(), 1_000 * MS, strict=False)
 
 
 def test_latency_of_resume_is_first_start_or_missed():
     """Nodes without partitions of the topic need not start anything."""
     of = starts(900, 1_300, 1_400) | starts(2_050, node="b") | starts(1_100, node="x")
-    found = figures.until_first(edit("resume"), of, {"a", "b", "c"}, 1_000 * MS)
+    found = figures.measure_until_first(edit("resume"), of, {"a", "b", "c"}, 1_000 * MS)
     assert [("a", 300, False), ("b", 1_000, True), ("c", 1_000, True)] == [
         (each.node, each.ns / MS, each.missed) for each in found
     ]
@@ -125,7 +125,7 @@ def test_silence_is_longest_gap():
 
 def test_counts_are_over_all_nodes():
     of = starts(1, 2, 3) | starts(2, node="b") | {("u", "a"): [2 * MS]}
-    assert (3, [MS, 2 * MS, 2 * MS, 3 * MS]) == (figures.count(of, "t", 2 * MS, 4 * MS), figures.merged(of, "t"))
+    assert (3, [MS, 2 * MS, 2 * MS, 3 * MS]) == (figures.count(of, "t", 2 * MS, 4 * MS), figures.merge_marks(of, "t"))
 
 
 # ---- the load
@@ -144,7 +144,7 @@ def test_each_kind_of_edit_has_topics_and_can_be_undone():
 def test_waiting_messages_have_distinct_ids():
     """An id is made of project and number in the load, and the server drops repeated ids."""
     projects = LiveProjects(LiveSize())
-    loads = list(projects.waiting())
+    loads = list(projects.make_waiting())
     in_loads = [{load.tenants[number].name for number in load.tenant} for load in loads]
     assert sum(map(len, in_loads)) == len(set().union(*in_loads)) == len(projects.edited) + 2
     bands = {(load.tenants[t].name, b) for load in loads for t, b in zip(load.tenant, load.band, strict=True)}
@@ -189,7 +189,7 @@ def test_simulated_scheduler_acts_at_once_and_control_does_not():
     """
     report = LiveScenario().simulate(1, 1, silent)
     assert report.arms["product"]["weight up_ms"] < 100
-    assert [] == [(bar.name, bar.value) for bar in report.bars if not bar.ok]
+    assert [] == [(bar.name, bar.value) for bar in report.bars if not bar.is_met]
     assert {"product", "control"} == {bar.arm for bar in report.bars}
     assert "can't be simulated" in report.notes[0]
 
@@ -198,7 +198,7 @@ def test_simulated_scheduler_acts_at_once_and_control_does_not():
 @pytest.mark.real
 async def test_small_run_yields_all_figures(url, capsys):
     """No bars on times: they need a quiet machine."""
-    report = await LiveScenario(SMALL).on_broker(url, 1, 1, silent)
+    report = await LiveScenario(SMALL).run_on_broker(url, 1, 1, silent)
     arms = report.arms
     assert ["steady", "storm", "join", "leave", "kill -9", "leader killed", "polled"] == list(arms)
     for name, of in arms.items():

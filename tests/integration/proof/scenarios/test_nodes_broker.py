@@ -8,9 +8,9 @@ import pytest
 from msgspec import structs
 
 from evenlane.engine.proof.baselines.schedulers import WholeQuota
-from evenlane.engine.proof.cluster.records import HandlerRecord, HandlerRecords, packed
+from evenlane.engine.proof.cluster.records import HandlerRecord, HandlerRecords, pack_record
 from evenlane.engine.proof.load.load import Arrival, Load, tenant
-from evenlane.engine.proof.load.placement import NAMES, placed
+from evenlane.engine.proof.load.placement import NAMES, place_groups
 from evenlane.engine.proof.load.trace import NEVER, Trace
 from evenlane.engine.proof.runners.several_nodes import NodesBroker, fill
 from evenlane.engine.proof.scenarios.reserve import ReserveScenario
@@ -21,7 +21,7 @@ def test_records_of_nodes_become_trace(tmp_path):
     """A message started by two nodes counts for the first; a truncated record is ignored."""
 
     def record(number, began, at):
-        return packed(HandlerRecord(at, 0, 1, 1, 0, 1, 1, began, "lanes", False, "acme", "", number=number))
+        return pack_record(HandlerRecord(at, 0, 1, 1, 0, 1, 1, began, "lanes", False, "acme", "", number=number))
 
     (tmp_path / NAMES[0]).write_bytes(record(0, True, 110) + record(0, False, 150) + record(1, True, 130))
     (tmp_path / NAMES[1]).write_bytes(record(1, True, 120) + record(1, False, 140) + record(2, True, 1)[:-1])
@@ -82,4 +82,4 @@ async def test_unfair_scheduler_runs_over_nodes(url):
     few = replace(arm, load=Load.of(load.tenants, list(load)[:2_000], load.until, load.cluster_config))
     trace = await NodesBroker(url, 50, 2).run(few, lambda _share: None)
     assert {0, 1} == {node for node in trace.node if node != NEVER}
-    assert placed(load, 2).nodes == trace.where.nodes
+    assert place_groups(load, 2).nodes == trace.where.nodes

@@ -15,7 +15,7 @@ from tests.support.until import until
 @pytest.mark.real
 async def test_all_arms_run_and_healthy_endpoints_are_served(url):
     """E17, X10: no bars here, as they need a quiet machine."""
-    report = await PushScenario(0.06).on_broker(url, 1, 1, silent)
+    report = await PushScenario(0.06).run_on_broker(url, 1, 1, silent)
     names = ["without bad", "with bad", "plain pool"]
     assert [*names, *(f"{name} (simulator)" for name in names)] == list(report.arms)
     without, bad = report.arms["without bad"], report.arms["with bad"]

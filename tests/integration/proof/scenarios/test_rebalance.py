@@ -9,12 +9,12 @@ from evenlane.engine.cli.bench.table import show
 from evenlane.engine.errors import EvenlaneError
 from evenlane.engine.proof.cluster.history import OwnershipHistory, Reign
 from evenlane.engine.proof.cluster.node import CatchUpEnd, caught_up
-from evenlane.engine.proof.cluster.records import HandlerRecord, HandlerRecords, packed, unpacked
-from evenlane.engine.proof.figures import begins, begun_again, spread, waits
+from evenlane.engine.proof.cluster.records import HandlerRecord, HandlerRecords, pack_record, unpack_records
+from evenlane.engine.proof.figures import begins, count_begun_again, spread, waits
 from evenlane.engine.proof.scenario import silent
 from evenlane.engine.proof.scenarios.rebalance import figures
 from evenlane.engine.proof.scenarios.rebalance.figures import Move
-from evenlane.engine.proof.scenarios.rebalance.load import RebalanceProjects, RebalanceSize, shared_out
+from evenlane.engine.proof.scenarios.rebalance.load import RebalanceProjects, RebalanceSize, share_out
 from evenlane.engine.proof.scenarios.rebalance.scenario import RebalanceScenario
 from evenlane.ring.coordination.ports import Event, KeyValue, Listing
 from evenlane.ring.hashing import partition_of
@@ -40,7 +40,7 @@ def record(at_ms, sequence=1, *, epoch=OLD, partition=0, node="a", began=True, h
 
 def test_moved_partitions_have_another_planned_node():
     """E6: a partition without a previous owner has moved, too."""
-    assert {1, 2} == figures.moved({0: "a", 1: "a"}, {0: "a", 1: "b", 2: "a"})
+    assert {1, 2} == figures.find_moved({0: "a", 1: "a"}, {0: "a", 1: "b", 2: "a"})
 
 
 def test_move_joins_consecutive_reigns():
@@ -77,8 +77,8 @@ def test_pause_is_sum_of_its_stages():
 
 def test_between_is_median_gap_of_same_partition():
     begun = begins([record(0), record(40, 2), record(50, 3, partition=1), record(90, 4), record(900, 5)])
-    assert 45 == figures.between(begun, 100 * MS)
-    assert figures.between(begun, 0) is None
+    assert 45 == figures.measure_between(begun, 100 * MS)
+    assert figures.measure_between(begun, 0) is None
 
 
 # ---- waits
@@ -106,7 +106,7 @@ def test_percentiles_of_nothing_are_none():
 def test_each_repeated_start_counts():
     """D: the same sequence in another partition is another message; ends don't count."""
     records = [record(1), record(2, began=False), record(3, epoch=NEW), record(4, node="b"), record(5, partition=1)]
-    assert 2 == begun_again(begins(records))
+    assert 2 == count_begun_again(begins(records))
 
 
 def test_possible_repeats_were_in_flight_or_ended_within_interval():
@@ -117,7 +117,7 @@ def test_possible_repeats_were_in_flight_or_ended_within_interval():
         record(900, 3), record(905, 4),  # in flight
         record(900, 5, node="b"), record(1_100, 6),
     ]  # fmt: skip
-    assert 3 == figures.may_come_again(records, "a", 1_000 * MS)
+    assert 3 == figures.count_repeatable(records, "a", 1_000 * MS)
 
 
 # ---- held
@@ -129,17 +129,17 @@ def test_held_message_counts_if_it_runs_across_move():
         record(100, 1, held=True), record(600, 1, held=True, began=False),
         record(300, 2, epoch=NEW), record(400, 3, epoch=NEW, partition=1), record(700, 4, epoch=NEW),
     ]  # fmt: skip
-    assert {"held": 1, "held_begun_again": 0, "begun_beside_held": 1} == figures.held(records, [MOVE])
+    assert {"held": 1, "held_begun_again": 0, "begun_beside_held": 1} == figures.count_held(records, [MOVE])
 
 
 def test_repeated_start_of_held_message_counts():
     records = [record(100, 1, held=True), record(260, 1, held=True, epoch=NEW), record(600, 1, held=True, began=False)]
-    assert 1 == figures.held(records, [MOVE])["held_begun_again"]
+    assert 1 == figures.count_held(records, [MOVE])["held_begun_again"]
 
 
 def test_held_message_that_ended_before_move_does_not_count():
     records = [record(100, 1, held=True), record(220, 1, held=True, began=False), record(300, 2, epoch=NEW)]
-    assert {"held": 0, "held_begun_again": 0, "begun_beside_held": 0} == figures.held(records, [MOVE])
+    assert {"held": 0, "held_begun_again": 0, "begun_beside_held": 0} == figures.count_held(records, [MOVE])
 
 
 # ---- after a crash
@@ -148,7 +148,7 @@ def test_held_message_that_ended_before_move_does_not_count():
 def test_recovery_counts_from_deletion_of_owner_key():
     begun = begins([record(100), record(700, 2, epoch=NEW), record(800, 3, epoch=NEW)])
     other = Move(partition=5, old=1, new=2, released=0, taken=1)
-    assert [0.5] == figures.handled_again(begun, [MOVE, other])
+    assert [0.5] == figures.measure_pauses(begun, [MOVE, other])
 
 
 def test_catch_up_is_from_first_new_key_to_last_backlog():
@@ -158,8 +158,10 @@ def test_catch_up_is_from_first_new_key_to_last_backlog():
         CatchUpEnd(100 * MS, 0, 9_999), CatchUpEnd(2_250 * MS, 0, 300_000), CatchUpEnd(1_000 * MS, 1, 100_000),
         CatchUpEnd(5_000 * MS, 7, 5),
     ]  # fmt: skip
-    assert {"fed_again": 400_000, "caught_up_s": 2, "caught_up_s_a_million": 5} == figures.fed(moves, reported)
-    assert figures.fed(moves, reported[:1])["caught_up_s_a_million"] is None
+    assert {"fed_again": 400_000, "caught_up_s": 2, "caught_up_s_a_million": 5} == figures.measure_feeding(
+        moves, reported
+    )
+    assert figures.measure_feeding(moves, reported[:1])["caught_up_s_a_million"] is None
 
 
 # ---- records
@@ -168,16 +170,16 @@ def test_catch_up_is_from_first_new_key_to_last_backlog():
 def test_record_is_decoded_as_encoded():
     made = record(12.5, 2**40, held=True, put_ms=3)._replace(project="full-1234", band=2, kind="later", attempt=3)
     again = made._replace(began=False, held=False, kind="lanes", epoch=2**50, partition=65_535, attempt=1)
-    assert [made, again] == unpacked(packed(made) + packed(again), "a")
+    assert [made, again] == unpack_records(pack_record(made) + pack_record(again), "a")
 
 
 def test_ledger_reads_new_complete_records(tmp_path):
     first, second = record(1), record(2, 2)
     file = tmp_path / "a"
-    file.write_bytes(packed(first) + packed(second)[:10])
+    file.write_bytes(pack_record(first) + pack_record(second)[:10])
     ledger = HandlerRecords(tmp_path)
     assert [first] == ledger.read()
-    file.write_bytes(packed(first) + packed(second))
+    file.write_bytes(pack_record(first) + pack_record(second))
     assert ([second], [first, second]) == (ledger.read(), ledger.records)
 
 
@@ -208,14 +210,14 @@ def test_reigns_differ_by_create_revision():
 
 async def test_wait_ends_with_end_of_node():
     history = OwnershipHistory("127.0.0.1:1", "bench")
-    waiting = asyncio.create_task(history.until(lambda: False, 30, "nothing"))
+    waiting = asyncio.create_task(history.wait_until(lambda: False, 30, "nothing"))
     await asyncio.sleep(0)
     history.break_off("node-a ended with status 1")
     history.break_off("node-b ended, too")
     with pytest.raises(EvenlaneError, match="the scenario was aborted: node-a ended with status 1"):
         await waiting
     with pytest.raises(EvenlaneError, match=r"waited 0 s for nothing without success"):
-        await OwnershipHistory("127.0.0.1:1", "bench").until(lambda: False, 0, "nothing")
+        await OwnershipHistory("127.0.0.1:1", "bench").wait_until(lambda: False, 0, "nothing")
 
 
 # ---- the load
@@ -243,9 +245,9 @@ def test_default_size_is_as_documented():
 def test_backlog_is_in_intended_partitions():
     projects = RebalanceProjects(SMALL)
     assert list(range(12)) == [partition_of(each.name, 0, each.topic.spread, 12) for each in projects.deep]
-    [load] = projects.waiting(projects.full, {3: 2, 5: 1})
+    [load] = projects.make_waiting(projects.full, {3: 2, 5: 1})
     assert ([0, 0, 1], [projects.full[3], projects.full[5]]) == (list(load.tenant), list(load.tenants))
-    first, second = projects.waiting(projects.full, {3: 60_000, 5: 60_000, 7: 4})
+    first, second = projects.make_waiting(projects.full, {3: 60_000, 5: 60_000, 7: 4})
     assert ((120_000, {0, 1}), (4, [0, 0, 0, 0])) == (
         (len(first), set(first.tenant)),
         (len(second), list(second.tenant)),
@@ -253,8 +255,8 @@ def test_backlog_is_in_intended_partitions():
 
 
 def test_backlog_is_shared_out_evenly():
-    assert {4: 34, 7: 33, 9: 33} == shared_out(100, 30, [4, 7, 9, 11])
-    assert {4: 10} == shared_out(10, 30, [4, 7])
+    assert {4: 34, 7: 33, 9: 33} == share_out(100, 30, [4, 7, 9, 11])
+    assert {4: 10} == share_out(10, 30, [4, 7])
 
 
 # ---- whole runs
@@ -263,14 +265,14 @@ def test_backlog_is_shared_out_evenly():
 def test_placement_passes_and_control_strategies_fail():
     """E6, C2."""
     report = RebalanceScenario().simulate(1, 1, silent)
-    assert [] == [(bar.name, bar.value) for bar in report.bars if not bar.ok]
+    assert [] == [(bar.name, bar.value) for bar in report.bars if not bar.is_met]
     assert {"product", "control"} == {bar.arm for bar in report.bars}
 
 
 @pytest.mark.real
 async def test_small_run_yields_all_figures(url, capsys):
     """Z1, D, L: a join, a leave and a kill -9 of real processes. No bars on times: they need a quiet machine."""
-    report = await RebalanceScenario(SMALL).on_broker(url, 1, 1, silent)
+    report = await RebalanceScenario(SMALL).run_on_broker(url, 1, 1, silent)
     client = await nats.connect(url)
     assert [] == await client.jetstream().streams_info()
     await client.close()

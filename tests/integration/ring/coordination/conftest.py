@@ -36,5 +36,5 @@ async def own_etcd(tmp_path):
     server = EtcdServer(tmp_path, fast=True)
     await server.start()
     yield server
-    if server.running:
+    if server.is_running:
         await server.stop()

@@ -9,7 +9,7 @@ import time
 import pytest
 
 from evenlane.engine.runtime.embedded.ports import free_port
-from evenlane.ring.coordination.etcd.channel import Address, explained, grpc
+from evenlane.ring.coordination.etcd.channel import Address, explain_error, grpc
 from evenlane.ring.coordination.etcd.client import EtcdCoordination
 from evenlane.ring.coordination.ports import CoordinationError, LeaseGone, Listing, Unavailable
 from tests.integration.ring.coordination.test_etcd_watch import answers
@@ -180,7 +180,7 @@ class TestErrors:
         ],
     )
     def test_errors_are_one_sentence(self, code, details, kind, sentence):
-        error = explained(Address(("h:1",)), self.FakeRpcError(getattr(grpc.StatusCode, code), details))
+        error = explain_error(Address(("h:1",)), self.FakeRpcError(getattr(grpc.StatusCode, code), details))
         assert type(error) is kind
         assert sentence in str(error)
 

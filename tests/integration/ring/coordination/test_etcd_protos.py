@@ -57,4 +57,4 @@ def test_unexpected_file_is_named(tmp_path):
     path = tmp_path / "kv_pb2.py"
     path.write_text("DESCRIPTOR = None\n")
     with pytest.raises(ImportError, match="holds no serialized descriptor"):
-        etcd_protos._serialized(path)
+        etcd_protos._serialize(path)

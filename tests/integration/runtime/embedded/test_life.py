@@ -83,11 +83,11 @@ async def test_stop_is_idempotent_start_is_not_and_restart_keeps_port(tmp_path, 
             await one.start()
         before = one.port, one.pid
         await one.restart()
-        assert (before[0], True) == (one.port, one.running)
+        assert (before[0], True) == (one.port, one.is_running)
         assert before[1] != one.pid
     await one.stop()
     await one.kill()
-    assert not one.running
+    assert not one.is_running
 
 
 @each_kind
@@ -98,7 +98,7 @@ async def test_all_waiters_see_end_of_server(tmp_path, make):
         os.kill(one.pid, signal.SIGKILL)
         assert [-signal.SIGKILL] * 3 == await asyncio.wait_for(asyncio.gather(*waiters), 10)
         assert -signal.SIGKILL == await one.wait()
-        assert not one.running
+        assert not one.is_running
 
 
 @each_kind
@@ -118,7 +118,7 @@ class IgnoresSigterm(server.Server):
         ignore = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN)"
         return [sys.executable, "-c", f"{ignore}; open('stubborn/ready', 'w'); signal.pause()"]
 
-    async def _answers(self):
+    async def _is_answering(self):
         return (self.data_dir / "stubborn" / "ready").exists()
 
 
@@ -160,7 +160,7 @@ async def test_data_directory_has_one_user(tmp_path, make):
         other.lock_within_s = 0.1
         with pytest.raises(DataInUse) as failure:
             await other.start()
-        assert one.running
+        assert one.is_running
     expected = (
         f"data directory {tmp_path} is in use by another {one.title}, of process {os.getpid()}: "
         "stop that process or choose another --data-dir"
@@ -189,7 +189,7 @@ async def test_invalid_configuration_error_quotes_server(tmp_path):
     one = NatsServer(tmp_path, config="max_payload: {")
     with pytest.raises(ConfigError, match=r"nats-server ended at its start with exit code 1; .*Parse error.*nats\.log"):
         await one.start()
-    assert not one.running
+    assert not one.is_running
 
 
 async def test_corrupted_data_error_quotes_server(tmp_path):
@@ -201,7 +201,7 @@ async def test_corrupted_data_error_quotes_server(tmp_path):
 
 
 class NeverAnswers(NatsServer):
-    async def _answers(self):
+    async def _is_answering(self):
         return False
 
 
@@ -210,14 +210,14 @@ async def test_server_that_never_answers_is_ended_with_error(tmp_path):
     one.ready_within_s = 0.2
     with pytest.raises(Unreachable, match=r"nats-server didn't answer within 0\.2 s; .*nats\.log"):
         await one.start()
-    assert not one.running
+    assert not one.is_running
 
 
 @each_kind
 async def test_cancelled_start_leaves_nothing_running(tmp_path, make):
     one = make(tmp_path)
     start = asyncio.create_task(one.start())
-    await until(lambda: one.running, what="the process")
+    await until(lambda: one.is_running, what="the process")
     process = psutil.Process(one.pid)
     start.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -248,7 +248,7 @@ def test_server_may_outlive_event_loop_of_its_start(tmp_path, new_loop):
         runner.run(one.start())
         runner.run(one.kill())
         runner.run(one.start())
-    assert one.running
+    assert one.is_running
     with asyncio.Runner(loop_factory=new_loop) as runner:
         runner.run(one.stop())
-    assert not one.running
+    assert not one.is_running

@@ -92,7 +92,7 @@ async def test_new_servers_start_at_once_after_kill_9_of_parent(tmp_path):
     parent, servers = await start_parent(tmp_path, "stay")
     parent.kill()
     async with Servers(tmp_path, fast=True) as successors:
-        assert successors.nats.running
-        assert successors.etcd.running
+        assert successors.nats.is_running
+        assert successors.etcd.is_running
     await parent.wait()
     await all_gone(servers)

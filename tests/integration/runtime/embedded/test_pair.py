@@ -24,7 +24,7 @@ async def test_pair_serves_inside_context_only(tmp_path):
         await connection.close()
         assert f"127.0.0.1:{both.etcd.port}" == both.etcd.endpoint
         assert "true" == (await request(both.etcd.port, "GET", "/health"))["health"]
-    assert (False, False) == (both.nats.running, both.etcd.running)
+    assert (False, False) == (both.nats.is_running, both.etcd.is_running)
 
 
 async def test_concurrent_pairs_get_distinct_ports(tmp_path):
@@ -33,7 +33,7 @@ async def test_concurrent_pairs_get_distinct_ports(tmp_path):
         await asyncio.gather(*(pair.start() for pair in pairs))
         servers = [one for pair in pairs for one in (pair.nats, pair.etcd)]
         assert 4 == len({one.port for one in servers})
-        assert all(one.running for one in servers)
+        assert all(one.is_running for one in servers)
     finally:
         await asyncio.gather(*(pair.stop() for pair in pairs))
 
@@ -44,7 +44,7 @@ async def test_failed_start_of_one_stops_other(tmp_path, kind):
         both = Servers(tmp_path, fast=True, **{f"{kind}_port": occupant.getsockname()[1]})
         with pytest.raises(PortUnavailable, match=f"is in use: choose another --{kind}-port"):
             await both.start()
-    assert (False, False) == (both.nats.running, both.etcd.running)
+    assert (False, False) == (both.nats.is_running, both.etcd.is_running)
 
 
 async def test_late_failure_of_one_stops_other(tmp_path, monkeypatch):
@@ -70,7 +70,7 @@ async def test_data_directory_in_use_stops_pair(tmp_path):
         both.nats.lock_within_s = 0.1
         with pytest.raises(DataInUse, match="is in use by another nats-server"):
             await both.start()
-        assert not both.etcd.running
+        assert not both.etcd.is_running
     finally:
         await one.stop()
 

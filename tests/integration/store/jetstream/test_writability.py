@@ -69,7 +69,7 @@ async def cluster_of_three(folder):
     try:
         yield made
     finally:
-        await asyncio.gather(*(server.stop() for server in made if server.running))
+        await asyncio.gather(*(server.stop() for server in made if server.is_running))
 
 
 async def opened(server):

@@ -154,7 +154,7 @@ async def test_purge_drops_a_backlog_during_its_catch_up():
         left = [message for lane in LANES for message in await stored(world, lane)]
         assert [f"acme:{each}" for each in fresh] == [h.value(message.headers, h.ID) for message in left]
         world.topics["acme"] = topic()
-        node.topic_changed("acme", world.topics["acme"])
+        node.on_topic_change("acme", world.topics["acme"])
         await world.all_gone()
         assert sorted(fresh) == sorted(world.ids)
 

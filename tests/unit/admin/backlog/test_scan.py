@@ -3,7 +3,7 @@
 import asyncio
 
 from evenlane.engine.admin.backlog.peek import SHOWN_BYTES, list_next
-from evenlane.engine.admin.backlog.scan import count_waiting, list_subjects, peek_stream, views, waiting
+from evenlane.engine.admin.backlog.scan import count_waiting, iter_waiting, list_subjects, peek_stream, views
 from evenlane.engine.node.tuning import NodeTuning
 from tests.support.node.gated import gated
 from tests.support.node.world import CLUSTER_CONFIG, SECOND, World, topic
@@ -20,7 +20,7 @@ async def found(world, project="acme"):
     for subject in subjects:
         view = known[subject.lane]
         counts[subject.name] = await count_waiting(world.store, subject, view)
-        pages = [page async for page in waiting(world.store, subject, view)]
+        pages = [page async for page in iter_waiting(world.store, subject, view)]
         sequences[subject.name] = [head.sequence for page in pages for head in page]
     return counts, sequences
 
@@ -51,7 +51,7 @@ async def test_settled_messages_in_the_stream_do_not_wait():
             return (await peek_stream(world.store, lane)).last_settled == 2_501
 
         await until(is_logged)
-        assert {1, 2_500} == set((await world.store.held(lane, "acme")).counts.values())
+        assert {1, 2_500} == set((await world.store.count_held(lane, "acme")).counts.values())
         assert {0, 1} == set((await found(world))[0].values())
 
 

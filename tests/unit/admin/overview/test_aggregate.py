@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evenlane.engine.admin.overview.aggregate import main_reason, together
+from evenlane.engine.admin.overview.aggregate import main_reason, merge_bands
 from evenlane.engine.admin.overview.messages import Band
 from tests.support.overview_answers import bands
 
@@ -41,7 +41,7 @@ def test_plain_sum_by_hand():
 @given(st.lists(bands(), max_size=5))
 def test_sum_equals_the_plain_sum(parts):
     """Counts add up, ages and forecasts are the greatest, and an unknown value is never taken for 0."""
-    whole, plain = together(parts), plain_sum(parts)
+    whole, plain = merge_bands(parts), plain_sum(parts)
     assert (plain["backlog"], plain["in_flight"]) == (whole.backlog, whole.in_flight)
     assert plain["reasons"] == whole.reasons
     assert (None if plain["oldest"] < 0 else plain["oldest"]) == whole.oldest_s
@@ -61,10 +61,10 @@ def test_sum_equals_the_plain_sum(parts):
 @given(st.lists(bands(), max_size=5), st.randoms(use_true_random=False))
 def test_sum_is_independent_of_order_and_grouping(parts, chance: random.Random):
     mixed = chance.sample(parts, len(parts))
-    assert together(parts) == together(mixed)
+    assert merge_bands(parts) == merge_bands(mixed)
     cut = chance.randint(0, len(parts))
-    halves = together([together(mixed[:cut]), together(mixed[cut:])])
-    whole = together(parts)
+    halves = merge_bands([merge_bands(mixed[:cut]), merge_bands(mixed[cut:])])
+    whole = merge_bands(parts)
     assert (whole.backlog, whole.oldest_s, whole.gone_s, whole.never, whole.reasons) == (
         halves.backlog, halves.oldest_s, halves.gone_s, halves.never, halves.reasons,
     )  # fmt: skip
@@ -73,8 +73,8 @@ def test_sum_is_independent_of_order_and_grouping(parts, chance: random.Random):
 
 @given(bands())
 def test_empty_band_adds_nothing(band):
-    assert together([band]) == together([Band(), band, Band()])
-    assert Band() == together([])
+    assert merge_bands([band]) == merge_bands([Band(), band, Band()])
+    assert Band() == merge_bands([])
 
 
 @pytest.mark.parametrize(

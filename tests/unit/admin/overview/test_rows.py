@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from evenlane.engine.admin.overview.messages import Band, NodeOverview, ProcessVitals, Rest
-from evenlane.engine.admin.overview.rows import NodeReading, chosen, encoded, snapshot
+from evenlane.engine.admin.overview.rows import NodeReading, choose_projects, encode_rows, snapshot
 from evenlane.engine.core.wire.reason_codes import REASONS
 from evenlane.engine.telemetry.node_health import Condition
 from evenlane.engine.telemetry.tenants.backlog import TenantBacklog
@@ -28,7 +28,7 @@ def rounds(*looks, most=10, took=1.0, **fields):
 
 
 def overview_of(known, most_bytes=10**6, condition=None, topics=lambda _: None) -> NodeOverview:
-    return msgspec.json.decode(encoded("a", snapshot(known), condition, topics, most_bytes), type=NodeOverview)
+    return msgspec.json.decode(encode_rows("a", snapshot(known), condition, topics, most_bytes), type=NodeOverview)
 
 
 def test_row_by_hand():
@@ -58,7 +58,7 @@ def test_row_by_hand():
 def test_never_and_unknown_are_distinct(empty_in, gone, never):
     tenant_backlog = TenantBacklog()
     tenant_backlog.backlog, tenant_backlog.empty_in = 1, empty_in
-    ((_, (band,)),), _ = chosen(NodeReading(1, {("acme", 0): tenant_backlog}, {}, 0), 10)
+    ((_, (band,)),), _ = choose_projects(NodeReading(1, {("acme", 0): tenant_backlog}, {}, 0), 10)
     assert (gone, never, None, None) == (band.gone_s, band.never, band.arriving, band.oldest_s)
 
 
@@ -97,7 +97,7 @@ def test_busiest_projects_have_rows():
         look(name, backlog=count, head_at=NOW) for name, count in [("b", 1), ("a", 1), ("c", 5), ("d", 0), ("e", 2)]
     ]
     known = rounds(*looks)
-    rows, rest = chosen(snapshot(known), 3)
+    rows, rest = choose_projects(snapshot(known), 3)
     assert ["c", "e", "a"] == [project for project, _ in rows]
     assert (2, 1) == (rest.projects, rest.bands[1].backlog)
 
@@ -116,7 +116,7 @@ def crowded(labels, bands=8):
 def test_largest_answer_fits_into_a_message():
     """NATS takes 1 MB by default; 2,000 labels in 8 priorities with all fields stay far below it."""
     seen = crowded(2_000)
-    body = encoded("n" * 64, seen, CONDITION, lambda _: accept(topic(), 1, None), 400_000)
+    body = encode_rows("n" * 64, seen, CONDITION, lambda _: accept(topic(), 1, None), 400_000)
     assert 100_000 < len(body) <= 400_000
     answer = msgspec.json.decode(body, type=NodeOverview)
     assert 2_000 == len(answer.rows) + answer.rest.projects
@@ -128,7 +128,7 @@ def test_largest_answer_fits_into_a_message():
 
 
 def test_answer_is_small_for_a_small_payload_limit():
-    body = encoded("a", crowded(20), None, lambda _: None, 300)
+    body = encode_rows("a", crowded(20), None, lambda _: None, 300)
     assert 0 == len(msgspec.json.decode(body, type=NodeOverview).rows)
-    body = encoded("a", crowded(20), None, lambda _: None, 12_000)
+    body = encode_rows("a", crowded(20), None, lambda _: None, 12_000)
     assert 0 < len(msgspec.json.decode(body, type=NodeOverview).rows) < 20

@@ -5,7 +5,7 @@ from contextlib import nullcontext
 import msgspec
 import pytest
 
-from evenlane.engine.admin.session import accepted_of
+from evenlane.engine.admin.session import read_accepted
 from evenlane.engine.admin.why.client import ClusterView, WhyClient
 from evenlane.engine.base import names
 from evenlane.engine.cluster.cluster_config import ClusterConfig, agree_cluster_config
@@ -28,21 +28,21 @@ def test_groups_of_unowned_partitions_are_unserved():
     """X8: `no_owner` counts the project's own groups, the draining ones included."""
     own = [partition_of("acme", group, 8, 16) for group in range(20)]
     all_owned = dict.fromkeys(range(16), "a")
-    assert 0 == ClusterView("online", CLUSTER_CONFIG, ACCEPTED, all_owned).unserved("acme")
-    assert 20 == ClusterView("online", CLUSTER_CONFIG, ACCEPTED, {}).unserved("acme")
+    assert 0 == ClusterView("online", CLUSTER_CONFIG, ACCEPTED, all_owned).count_unserved("acme")
+    assert 20 == ClusterView("online", CLUSTER_CONFIG, ACCEPTED, {}).count_unserved("acme")
     left = {number: "a" for number in range(16) if number != own[3]}
-    assert own.count(own[3]) == ClusterView("online", CLUSTER_CONFIG, ACCEPTED, left).unserved("acme")
+    assert own.count(own[3]) == ClusterView("online", CLUSTER_CONFIG, ACCEPTED, left).count_unserved("acme")
     fewer = accept(Topic(qps=1.0, groups=1, burst=1, weight=1.0, spread=8), 2, ACCEPTED)
-    assert own.count(own[3]) == ClusterView("online", CLUSTER_CONFIG, fewer, left).unserved("acme")
+    assert own.count(own[3]) == ClusterView("online", CLUSTER_CONFIG, fewer, left).count_unserved("acme")
 
 
 def test_groups_of_a_lost_topic_may_be_in_any_partition():
     """F3: `why` never reports an empty backlog for partitions without an answer."""
-    assert 16 == ClusterView("online", CLUSTER_CONFIG, None, {}).unserved("acme")
-    assert 6 == ClusterView("online", CLUSTER_CONFIG, None, dict.fromkeys(range(10), "a")).unserved("acme")
-    assert 0 == ClusterView("online", CLUSTER_CONFIG, None, dict.fromkeys(range(16), "a")).unserved("acme")
-    assert not ClusterView("online", CLUSTER_CONFIG, None, {}, {"a": {"blocked": "is blocked"}}).goes_back
-    assert ClusterView("online", CLUSTER_CONFIG, None, {}, {"a": {"topics": "misses acme"}}).goes_back
+    assert 16 == ClusterView("online", CLUSTER_CONFIG, None, {}).count_unserved("acme")
+    assert 6 == ClusterView("online", CLUSTER_CONFIG, None, dict.fromkeys(range(10), "a")).count_unserved("acme")
+    assert 0 == ClusterView("online", CLUSTER_CONFIG, None, dict.fromkeys(range(16), "a")).count_unserved("acme")
+    assert not ClusterView("online", CLUSTER_CONFIG, None, {}, {"a": {"blocked": "is blocked"}}).is_rolled_back
+    assert ClusterView("online", CLUSTER_CONFIG, None, {}, {"a": {"topics": "misses acme"}}).is_rolled_back
 
 
 def test_groups_of_partitions_that_their_owner_does_not_serve_are_unserved():
@@ -54,10 +54,10 @@ def test_groups_of_partitions_that_their_owner_does_not_serve_are_unserved():
     some = {own[0], own[1]}
     unserved = sum(partition < 8 and partition not in some for partition in own)
     served = NodeAnswer("a", partitions=sorted(some))
-    assert unserved == cluster.unserved("acme", [served])
-    assert unserved == cluster.unserved("acme", [served, NodeAnswer("b")])
+    assert unserved == cluster.count_unserved("acme", [served])
+    assert unserved == cluster.count_unserved("acme", [served, NodeAnswer("b")])
     assert 20 - sum(partition in some for partition in own if partition < 8) == (
-        cluster.unserved("acme", [served, NodeAnswer("b", partitions=[])])
+        cluster.count_unserved("acme", [served, NodeAnswer("b", partitions=[])])
     )
 
 
@@ -74,11 +74,11 @@ async def test_invalid_owner_keys_are_skipped():
 async def test_unreadable_accepted_topic_is_none():
     etcd = MemoryCoordination()
     key = names.key("online", "accepted", "acme")
-    assert await accepted_of(etcd, "online", "acme") is None
+    assert await read_accepted(etcd, "online", "acme") is None
     await etcd.put(key, b"{")
-    assert await accepted_of(etcd, "online", "acme") is None
+    assert await read_accepted(etcd, "online", "acme") is None
     await etcd.put(key, encode(ACCEPTED))
-    assert ACCEPTED == await accepted_of(etcd, "online", "acme")
+    assert ACCEPTED == await read_accepted(etcd, "online", "acme")
     await etcd.close()
 
 

@@ -7,7 +7,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evenlane.engine.admin.why.document import document
-from evenlane.engine.core.stats.backlog_tally import Count, NodeAnswer, QueueCount, QueueView, Tally, merged, ranked
+from evenlane.engine.core.stats.backlog_tally import (
+    Count,
+    NodeAnswer,
+    QueueCount,
+    QueueView,
+    Tally,
+    merge_counts,
+    rank_reasons,
+)
 from evenlane.engine.core.stats.forecast import UNKNOWN, Rates
 from evenlane.engine.core.wire.reason_codes import REASONS
 from tests.unit.admin.why.answers import NOW, PRIORITIES, SECOND, answer, question, topic
@@ -21,7 +29,7 @@ def test_tally_by_hand():
     tally.add(QueueView("mid", 2, 4))
     tally.add(QueueView("low", 1, 6, reason="higher_priority", head_at=NOW + SECOND))  # its clock is ahead
     tally.add(QueueView("high", 0, 0, delayed=1, next_due=NOW - SECOND, reason=None))
-    tally.running("mid")
+    tally.add_running("mid")
     assert {
         "mid": QueueCount(16, 1, 2, 9.0, 4.0, {"quota": Count(2, 12), "not_due": Count(1, 2)}),
         "low": QueueCount(6, 0, 0, 0.0, None, {"higher_priority": Count(1, 6)}),
@@ -38,7 +46,7 @@ def test_empty_tally_has_no_parts():
 def test_reasons_are_ranked_by_groups_then_messages():
     """X8: the most frequent first."""
     reasons = {"quota": Count(2, 5), "headroom": Count(3, 3), "fairness": Count(2, 9), "no_owner": Count(2, None)}
-    assert ["headroom", "fairness", "quota", "no_owner"] == [reason for reason, _ in ranked(reasons)]
+    assert ["headroom", "fairness", "quota", "no_owner"] == [reason for reason, _ in rank_reasons(reasons)]
 
 
 views = st.builds(
@@ -54,7 +62,7 @@ def test_merged_nodes_equal_one_node_with_all_queues(some, others):
     """X8."""
     apart, whole = [answer(*some).parts, answer(*others).parts], answer(*some, *others).parts
     for name in PRIORITIES:
-        assert whole.get(name, QueueCount()) == merged(parts[name] for parts in apart if name in parts)
+        assert whole.get(name, QueueCount()) == merge_counts(parts[name] for parts in apart if name in parts)
     assert sum(view.backlog for view in (*some, *others)) == sum(part.waiting for part in whole.values())
 
 

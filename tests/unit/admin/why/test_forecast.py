@@ -39,7 +39,7 @@ async def arriving(world):
 
 def set_topic(world, node, qps):
     world.topics["acme"] = topic(qps=qps, groups=3, burst=1)
-    node.topic_changed("acme", world.topics["acme"])
+    node.on_topic_change("acme", world.topics["acme"])
 
 
 async def emptied(node):
@@ -64,7 +64,7 @@ async def test_forecast_is_right_within_a_fifth():
 
         async def known():
             await sampling.round(now_ns())
-            return forecast(await inspector.at("acme"), own)["gone_in_seconds"]
+            return forecast(await inspector.inspect("acme"), own)["gone_in_seconds"]
 
         seconds = await until(known, 20)
         await sampling.round(now_ns())

@@ -233,7 +233,7 @@ async def test_lost_topic_is_in_the_answer_with_all_its_fields():
     kept = topic(qps=7.0, push={"url": "https://acme.example/hook"})
     async with gated(acme=kept) as world:
         inspector = QueueInspector(await world.node(), 0.0, lost={"acme": kept}.get)
-        answers = [msgspec.json.encode(await inspector.at(project)) for project in ("acme", "other")]
+        answers = [msgspec.json.encode(await inspector.inspect(project)) for project in ("acme", "other")]
         assert [kept, None] == [msgspec.json.decode(each, type=NodeAnswer).lost for each in answers]
 
 

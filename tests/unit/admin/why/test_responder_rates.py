@@ -22,12 +22,12 @@ async def test_rates_are_measured_between_two_questions():
         inspector = QueueInspector(node, 0.0)
         await world.put(b"first")
         await until(lambda: node.counters.handled == 1)
-        await inspector.at("acme")
+        await inspector.inspect("acme")
         for body in (b"good", b"bad", b"good"):
             await world.put(body)
         await world.put(project="other")
         await until(lambda: (node.counters.handled, node.counters.dead) == (3, 1))
-        rates = (await inspector.at("acme")).rates
+        rates = (await inspector.inspect("acme")).rates
         counts = [rate * rates.seconds for rate in (rates.arriving, rates.handled, rates.failed)]
         assert pytest.approx([3, 2, 1]) == counts
 
@@ -40,13 +40,13 @@ async def test_changed_topic_restarts_the_measurement(is_changed):
         node = await world.node()
         await until(lambda: node.backlog == 5)
         inspector = QueueInspector(node, 0.0)
-        await inspector.at("acme")
+        await inspector.inspect("acme")
         await world.put_many(3)
         await until(lambda: node.backlog == 8)
         if is_changed:
             world.topics["acme"] = topic(qps=7, state="paused")
-            node.topic_changed("acme", world.topics["acme"])
-        rates = (await inspector.at("acme")).rates
+            node.on_topic_change("acme", world.topics["acme"])
+        rates = (await inspector.inspect("acme")).rates
         assert (True, is_changed) == (rates.is_known, rates.arriving == 0.0)
 
 
@@ -63,10 +63,10 @@ async def test_backlog_of_a_takeover_is_no_arrival():
         await node.owned.hand_off(gone, epoch)
         assert node.backlog < 20
         inspector = QueueInspector(node, 0.0)
-        await inspector.at("acme")
+        await inspector.inspect("acme")
         await node.take_over([gone], epoch + 1)
         await until(lambda: node.backlog == 20)
-        rates = (await inspector.at("acme")).rates
+        rates = (await inspector.inspect("acme")).rates
         assert (True, 0.0) == (rates.is_known, rates.arriving)
 
 
@@ -78,10 +78,10 @@ async def test_rates_are_unknown_if_a_partition_goes_during_the_measurement():
         node = await world.node()
         await until(lambda: node.counters.handled == 20)
         inspector = QueueInspector(node, 0.0)
-        asking = asyncio.create_task(inspector.at("acme"))
+        asking = asyncio.create_task(inspector.inspect("acme"))
         await asyncio.sleep(0)  # its first sample is taken
         node.owned.stop_partition(next(iter(node.partitions)))
-        first, then = (await asking).rates, (await inspector.at("acme")).rates
+        first, then = (await asking).rates, (await inspector.inspect("acme")).rates
         assert (False, 0.0, 0.0) == (first.is_known, then.arriving, then.handled)
 
 
@@ -91,13 +91,13 @@ async def test_rates_are_unknown_until_the_backlog_is_read():
         await world.put_many(5)
         node = await world.node(world.handle)
         await until(lambda: node.backlog == 5)
-        assert not (await QueueInspector(node, 600.0).at("acme")).rates.is_known
+        assert not (await QueueInspector(node, 600.0).inspect("acme")).rates.is_known
         inspector = QueueInspector(node, 0.0)
         lane = node.partitions[node.queues.of_project("acme")[0].partition].lane
         lane.position -= 1
-        assert not (await inspector.at("acme")).rates.is_known
+        assert not (await inspector.inspect("acme")).rates.is_known
         lane.position += 1
-        assert (await inspector.at("acme")).rates.is_known
+        assert (await inspector.inspect("acme")).rates.is_known
 
 
 async def test_retry_leaves_the_backlog_and_arrives_again():

@@ -23,7 +23,7 @@ def test_difference_is_logged_once_and_shown_until_it_ends():
     assert "it disagrees with etcd about what it owns, and rejoins: etcd knows nothing of its lease" == (
         troubles.not_ready
     )
-    ownership.left()
+    ownership.end()
     assert troubles.not_ready
     ownership.agrees()
     assert {} == troubles.current()
@@ -71,5 +71,5 @@ def test_waiting_partitions_are_counted():
 def test_end_of_the_session_ends_waiting():
     troubles, ownership = made()
     ownership.waits(0, 7)
-    ownership.left()
+    ownership.end()
     assert {} == troubles.current()

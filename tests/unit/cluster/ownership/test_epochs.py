@@ -38,7 +38,7 @@ async def claimed(etcd, epochs, partition=3):
     if not result.succeeded:
         epochs.discard(partition)
         return None
-    epochs.claimed(partition, claim.base, result.revision, LEASE, claim.before)
+    epochs.note_claim(partition, claim.base, result.revision, LEASE, claim.before)
     return claim.base + result.revision, claim.before[0].epoch if claim.before else 0
 
 
@@ -61,7 +61,7 @@ async def test_observed_claim_is_not_read_again(etcd):
     one, other = epochs_of(etcd), epochs_of(etcd)
     await one.know(3)
     await claimed(etcd, other)
-    one.claimed(3, 0, 2, LEASE)
+    one.note_claim(3, 0, 2, LEASE)
     etcd.cut()
     await one.know(3)
     etcd.heal()
@@ -75,8 +75,8 @@ async def test_claim_names_up_to_eight_previous_owners(etcd):
     reader, watcher = epochs_of(etcd), epochs_of(etcd)
     await reader.know(3)
     assert owners(12, 11, 10, 9, 8, 7, 6, 5) == reader.claim(3).before
-    watcher.claimed(3, 0, 12, LEASE, owners(11, 10))
-    watcher.claimed(3, 0, 12, LEASE)  # the owner serves, and has written its key again
+    watcher.note_claim(3, 0, 12, LEASE, owners(11, 10))
+    watcher.note_claim(3, 0, 12, LEASE)  # the owner serves, and has written its key again
     assert owners(12, 11, 10) == watcher.claim(3).before
 
 
@@ -96,13 +96,13 @@ async def test_base_rises_above_the_epoch_of_a_settle_log(etcd):
     one = epochs_of(etcd)
     assert (2, 0) == await claimed(etcd, one)
     one.raise_above(3, 9_000)
-    (put,) = one.raising(3)
+    (put,) = one.build_raise(3)
     assert (KEY, 0) == (put.key, put.lease)
-    assert [] == one.raising(4)
+    assert [] == one.build_raise(4)
     await etcd.txn([], [put])
     epoch, last = await claimed(etcd, one)
     assert (True, 0) == (epoch > 9_000, last)
-    assert [] == one.raising(3)
+    assert [] == one.build_raise(3)
     assert (epoch + 1, epoch) == await claimed(etcd, epochs_of(etcd))
 
 
@@ -131,30 +131,30 @@ class TestLostOwners:
     def test_wait_is_one_lease_from_the_claim(self):
         rolled_back = RolledBackOwners(10)
         rolled_back.begin(0, 5 * SECOND)
-        assert 15 * SECOND == rolled_back.until(0)
+        assert 15 * SECOND == rolled_back.find_deadline(0)
         rolled_back.begin(0, 60 * SECOND)
-        assert 70 * SECOND == rolled_back.until(0)
+        assert 70 * SECOND == rolled_back.find_deadline(0)
 
     def test_time_since_a_withdrawn_claim_counts(self):
         rolled_back = RolledBackOwners(10)
         rolled_back.begin(0, 5 * SECOND)
         rolled_back.withdraw(0)
         rolled_back.begin(0, 6 * SECOND)
-        assert 15 * SECOND == rolled_back.until(0)
+        assert 15 * SECOND == rolled_back.find_deadline(0)
         rolled_back.begin(0, 60 * SECOND)
-        assert 70 * SECOND == rolled_back.until(0)
+        assert 70 * SECOND == rolled_back.find_deadline(0)
 
     def test_claim_of_another_node_restarts_the_wait(self):
         """O: etcd may have lost that one, too."""
         rolled_back = RolledBackOwners(10)
         rolled_back.begin(0, 5 * SECOND)
         rolled_back.withdraw(0)
-        rolled_back.taken(0)
+        rolled_back.note_taken(0)
         rolled_back.begin(0, 6 * SECOND)
-        assert 16 * SECOND == rolled_back.until(0)
+        assert 16 * SECOND == rolled_back.find_deadline(0)
 
     def test_owners_are_noted_by_partition(self):
         rolled_back = RolledBackOwners(10)
         rolled_back.note(0, PastOwner(7, 1))
-        assert {PastOwner(7, 1), PastOwner(9, 2)} == rolled_back.known(0, [PastOwner(9, 2)])
-        assert {PastOwner(9, 2)} == rolled_back.known(1, [PastOwner(9, 2)])
+        assert {PastOwner(7, 1), PastOwner(9, 2)} == rolled_back.list_known(0, [PastOwner(9, 2)])
+        assert {PastOwner(9, 2)} == rolled_back.list_known(1, [PastOwner(9, 2)])

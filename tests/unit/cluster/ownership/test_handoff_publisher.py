@@ -64,7 +64,7 @@ async def release(client, publisher, lanes):
 async def test_no_record_without_running_or_settled_messages(publisher):
     assert [] == publisher.record_put(HELD, {})
     await publisher.follow(HELD, {}, 5)
-    assert await publisher.all_published(0)
+    assert await publisher.wait_until_published(0)
 
 
 async def test_each_record_has_the_loans(client, publisher):
@@ -75,7 +75,7 @@ async def test_each_record_has_the_loans(client, publisher):
     revision = (await client.txn([], publisher.record_put(HELD, lanes, {"acme": 2.5}))).revision
     await publisher.follow(HELD, lanes, revision)
     end(lanes, 1)
-    assert await publisher.all_published(5)
+    assert await publisher.wait_until_published(5)
     found = decode(HeldRecord, KEY, (await client.get(KEY)).value)
     assert ({"acme": 2.5}, [1]) == (found.lent, found.lanes["lanes"].done)
 
@@ -85,12 +85,12 @@ async def test_each_end_is_published_and_the_last_record_needs_no_lease(client, 
     lanes = over(1, 2, done=[5])
     await publisher.follow(HELD, lanes, await release(client, publisher, lanes))
     assert (record([1, 2], [5]), publisher.lease) == await held_record(client)
-    assert not await publisher.all_published(0)
+    assert not await publisher.wait_until_published(0)
     end(lanes, 2)
     await until(lambda: _is(client, record([1], [2, 5]), publisher.lease))
-    assert not await publisher.all_published(0)
+    assert not await publisher.wait_until_published(0)
     end(lanes, 1)
-    assert await publisher.all_published(5)
+    assert await publisher.wait_until_published(5)
     assert (record([], [1, 2, 5]), 0) == await held_record(client)
     await client.revoke(publisher.lease)
     assert await held_record(client) is not None
@@ -99,7 +99,7 @@ async def test_each_end_is_published_and_the_last_record_needs_no_lease(client, 
 async def test_settled_messages_need_one_record(client, publisher):
     lanes = over(done=[5])
     await publisher.follow(HELD, lanes, await release(client, publisher, lanes))
-    assert await publisher.all_published(0)
+    assert await publisher.wait_until_published(0)
     assert (record([], [5]), 0) == await held_record(client)
 
 
@@ -117,7 +117,7 @@ async def test_end_after_a_large_record_is_published(client, publisher):
     lanes = cut_off([last], range(10_000_000, 10_200_000))
     await publisher.follow(HELD, lanes, await release(client, publisher, lanes))
     end(lanes, last)
-    assert await publisher.all_published(5)
+    assert await publisher.wait_until_published(5)
     found, _ = await held_record(client)
     assert last in found.lanes["lanes"].done
 
@@ -127,7 +127,7 @@ async def test_end_during_the_release_is_published(client, publisher):
     lanes = over(1)
     revision = await release(client, publisher, lanes)
     end(lanes, 1)
-    assert not await publisher.all_published(0)
+    assert not await publisher.wait_until_published(0)
     await publisher.follow(HELD, lanes, revision)
     await until(lambda: _is(client, record([], [1]), 0))
 
@@ -159,10 +159,10 @@ async def test_key_is_known_until_the_last_record_is_published(client, publisher
         await asyncio.sleep(0)
     assert (answer == "arrived", {KEY}) == (following.done(), publisher.keys)
     end(lanes, 1)
-    assert not await publisher.all_published(0.01)
+    assert not await publisher.wait_until_published(0.01)
     assert {KEY} == publisher.keys
     client.heal()
-    assert await publisher.all_published(5)
+    assert await publisher.wait_until_published(5)
     assert frozenset() == publisher.keys
 
 
@@ -180,9 +180,9 @@ async def test_end_is_published_when_etcd_is_back(client, publisher):
     client.cut()
     end(lanes, 1)
     await asyncio.sleep(0)
-    assert not await publisher.all_published(0)
+    assert not await publisher.wait_until_published(0)
     client.heal()
-    assert await publisher.all_published(5)
+    assert await publisher.wait_until_published(5)
     assert (record([], [1]), 0) == await held_record(client)
 
 
@@ -193,7 +193,7 @@ async def test_key_of_another_session_is_left_alone(client, publisher):
     await client.delete(KEY)
     await client.put(KEY, b"{}")
     end(lanes, 1)
-    assert await publisher.all_published(5)
+    assert await publisher.wait_until_published(5)
     assert b"{}" == (await client.get(KEY)).value
 
 
@@ -203,7 +203,7 @@ async def test_no_end_is_published_after_the_key_is_gone(client, publisher, lost
     await publisher.follow(HELD, lanes, await release(client, publisher, lanes))
     await (client.delete(KEY) if lost == "key" else client.revoke(publisher.lease))
     end(lanes, 1)
-    assert await publisher.all_published(5)
+    assert await publisher.wait_until_published(5)
     assert None is await held_record(client)
 
 

@@ -25,17 +25,17 @@ class Sink:
     def __init__(self):
         self.changed, self.gone, self.durable = [], [], True
 
-    def held_changed(self, number, record):
+    def on_held_change(self, number, record):
         self.changed.append((number, record))
 
-    def held_released(self, number, record):
-        self.held_gone(number, record)
+    def on_held_release(self, number, record):
+        self.on_held_gone(number, record)
 
-    def held_gone(self, number, record):
-        if record.running:
+    def on_held_gone(self, number, record):
+        if record.is_running:
             self.gone.append((number, record.lanes["lanes"].running))
 
-    def held_durable(self, number, record):
+    def is_held_durable(self, number, record):
         return self.durable
 
 
@@ -58,7 +58,7 @@ async def receiver(client, sink, records):
 
 async def put(client, value, held=HELD):
     """Put a record as a live owner does: under a lease while a handler runs."""
-    lease = await client.grant(600) if value.running else 0
+    lease = await client.grant(600) if value.is_running else 0
     await client.put(key("held", *held), encode(value), lease)
 
 

@@ -55,13 +55,13 @@ class TestOwning:
         """Z6: partitions that another node still serves count, so that no backlog delays them."""
         a, b = await cluster.join("a", "b")
         await cluster.own(a=[0, 1], b=[2])
-        assert (False, False) == (a.host.expects_more, b.host.expects_more)
+        assert (False, False) == (a.host.is_expecting, b.host.is_expecting)
         b.host.opening.clear()
         await cluster.plan(a=[0], b=[1, 2])
         await until(lambda: ("open", 1) in b.host.calls)
-        assert (False, True) == (a.host.expects_more, b.host.expects_more)
+        assert (False, True) == (a.host.is_expecting, b.host.is_expecting)
         b.host.opening.set()
-        await until(lambda: not b.host.expects_more)
+        await until(lambda: not b.host.is_expecting)
         assert {1, 2} == set(b.host.open_now)
 
     async def test_partition_is_acquired_only_once_its_key_is_gone(self, cluster):
@@ -153,7 +153,7 @@ class TestLosing:
         await cluster.plan(a=[])
         await until(lambda: not a.membership.member.plan.desired)
         gate.set()
-        await until(lambda: not a.membership.member.busy)
+        await until(lambda: not a.membership.member.is_busy)
         assert [] == cluster.changes_of("owners")
         await cluster.own(b=[0])
 

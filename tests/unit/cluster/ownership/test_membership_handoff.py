@@ -131,7 +131,7 @@ class TestHandoff:
         a.host.run(0, 5)
         await cluster.own(a=[], b=[0])
         a.host.end(0, 5)
-        await until(lambda: b.host.changed and not b.host.changed[-1].running)
+        await until(lambda: b.host.changed and not b.host.changed[-1].is_running)
         await asyncio.sleep(0)
         assert 1 == len(await cluster.held())
         c = await cluster.join("c")

@@ -216,7 +216,7 @@ class TestLost:
         assert [("a", 5), ("b", 2), ("a", 1)] == changes
         assert {"b"} == topic_cache.lost
         assert (None, topic_cache.get("b").topic, None) == tuple(
-            topic_cache.lost_topic(project) for project in ("a", "b", "c")
+            topic_cache.find_lost(project) for project in ("a", "b", "c")
         )
 
     async def test_older_topic_reveals_a_rollback_at_a_higher_revision(self, coordination, topic_cache):

@@ -78,7 +78,7 @@ class Node:
         self.id, self.cluster_config, self.bus = name, CLUSTER_CONFIG, bus
         self.mine = {partition}
         self.topics = {PROJECT: WHOLE}
-        self.scheduler = SimpleNamespace(configure=lambda *_: None, used=self.used)
+        self.scheduler = SimpleNamespace(configure=lambda *_: None, measure_use=self.used)
         self.trusted_until = 1 << 62
         self.messages = []
         self.empty = Queue(PROJECT, 0, "mid", 0, partition)

@@ -66,10 +66,10 @@ class TestReconciling:
         before = await in_effect(coordination, "a", 100)
         await coordination.delete(ROOT + "topics/a")
         gone = await deleted(coordination, "a")
-        assert (after, False, before.active, 1) == (gone.topic.state, gone.takes_puts, gone.active, gone.number)
+        assert (after, False, before.active, 1) == (gone.topic.state, gone.can_take_puts, gone.active, gone.number)
         await put_spec(coordination, "a", b'{"qps": 200}')
         again = await in_effect(coordination, "a", 200)
-        assert ("active", False, True, 2) == (again.topic.state, again.deleted, again.takes_puts, again.number)
+        assert ("active", False, True, 2) == (again.topic.state, again.deleted, again.can_take_puts, again.number)
 
     async def test_reconnected_watch_changes_no_accepted_topic(self, coordination, client, controller):
         """Fault 11."""

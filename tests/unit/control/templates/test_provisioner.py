@@ -165,7 +165,7 @@ class TestCreatedTopic:
     async def test_outdated_template_creates_no_topic(self, etcd, template_cache, provisioner):
         """The watch is late."""
         await template(etcd)
-        await template_cache.opened()
+        await template_cache.open()
         await template_cache.close()  # later changes don't reach it
         await template(etcd, qps=20)
         assert not await provisioner.make("dev-1")
@@ -246,7 +246,10 @@ class TestLimit:
     async def test_concurrent_requests_for_a_name_create_one_topic(self, etcd, eight_provisioners):
         await template(etcd)
         assert all(await asyncio.gather(*(one.make("dev-1") for one in eight_provisioners)))
-        assert (["dev-1"], 1) == (await topics(etcd), (await CreatedTopicCounter(etcd, "online").made("dev", 9)).topics)
+        assert (["dev-1"], 1) == (
+            await topics(etcd),
+            (await CreatedTopicCounter(etcd, "online").read_count("dev", 9)).topics,
+        )
 
     @pytest.mark.parametrize("provisioner", [ProvisionerTuning(full_s=0.0)], indirect=True)
     async def test_deleted_or_edited_topic_makes_room(self, etcd, provisioner):

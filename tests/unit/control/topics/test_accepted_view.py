@@ -17,11 +17,11 @@ def view():
 def test_writes_are_conditional_on_known_revisions(view):
     put = PutKey(KEY, b"")
     assert {"acme": GOOD} == view.accepted
-    assert [ModifiedAt(KEY, 7)] == [*view.compared([put, PutKey(ROOT + "history/acme/1", b"")])]
-    view.written([put], 9)
-    assert [ModifiedAt(KEY, 9)] == [*view.compared([put])]
-    view.written([DeleteKey(KEY)], 11)
-    assert [Absent(KEY)] == [*view.compared([put])]
+    assert [ModifiedAt(KEY, 7)] == [*view.build_compares([put, PutKey(ROOT + "history/acme/1", b"")])]
+    view.note_written([put], 9)
+    assert [ModifiedAt(KEY, 9)] == [*view.build_compares([put])]
+    view.note_written([DeleteKey(KEY)], 11)
+    assert [Absent(KEY)] == [*view.build_compares([put])]
 
 
 @pytest.mark.parametrize("revision", [7, 6])
@@ -35,7 +35,7 @@ def test_listing_older_than_own_writes_is_stale(view):
     """An event is not: it may be of another key."""
     view.apply_events([Listing(8, (stored(encode(GOOD), 7),)), Event("delete", stored(b"", 6, KEY + "x"))])
     assert not view.is_stale
-    view.written([PutKey(KEY, b"")], 9)
+    view.note_written([PutKey(KEY, b"")], 9)
     view.apply_events([Listing(8, (stored(encode(GOOD), 7),))])
     assert view.is_stale
 
@@ -62,8 +62,8 @@ def test_damage_is_overwritten_unless_it_has_changed(view, update, compare):
     view.apply_events([update])
     assert ["acme"] == [*view.damaged]
     put = PutKey(KEY, encode(GOOD))
-    assert [compare] == [*view.compared([put])]
-    view.written([put], 10)
+    assert [compare] == [*view.build_compares([put])]
+    view.note_written([put], 10)
     assert {} == view.damaged
 
 
@@ -79,4 +79,4 @@ def test_invalid_project_name_is_skipped(name):
 def test_valid_foreign_value_fails_the_next_write(view):
     view.apply_events([Event("put", stored(b"rubbish", 8)), Event("put", stored(encode(replace(GOOD, number=5)), 9))])
     assert {} == view.damaged
-    assert [ModifiedAt(KEY, 9)] != [*view.compared([PutKey(KEY, b"")])]
+    assert [ModifiedAt(KEY, 9)] != [*view.build_compares([PutKey(KEY, b"")])]

@@ -175,7 +175,7 @@ class TestCarryOut:
     async def test_topics_are_written_with_their_history(self, apply_plan, topic_client):
         outcome = await applied(apply_plan, **{f"p{n}": {"qps": n + 1} for n in range(200)})
         assert (200, {}, [], None) == (len(outcome.written), *outcome[1:])
-        assert 200 == sum(each.accepted for each in await topic_client.all())
+        assert 200 == sum(each.is_accepted for each in await topic_client.all())
         [entry] = (await topic_client.history("p7")).entries
         assert ("ann@host", "topics apply", (None, 8.0)) == (entry.by, entry.via, entry.changes["qps"])
 
@@ -186,7 +186,7 @@ class TestCarryOut:
         try:
             outcome = await applied(apply_plan, **{f"p{n}": {"qps": n + 1} for n in range(200)})
             assert (200, []) == (len(outcome.written), outcome.waiting)
-            assert 200 == sum(each.accepted for each in await topic_client.all())
+            assert 200 == sum(each.is_accepted for each in await topic_client.all())
             assert [("ann@host", "topics apply")] == [
                 (each.by, each.via) for each in (await topic_client.history("p7")).entries
             ]

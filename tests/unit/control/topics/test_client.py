@@ -11,7 +11,7 @@ from evenlane.engine.cluster.cluster_config import ClusterConfig
 from evenlane.engine.cluster.topics.topic_cache import TopicCache
 from evenlane.engine.control.leader.topic_controller import TopicController
 from evenlane.engine.control.topics.client import TopicClient, read_config_or_defaults
-from evenlane.engine.control.topics.status import written
+from evenlane.engine.control.topics.status import describe_spec
 from evenlane.engine.errors import EvenlaneError, InvalidName, InvalidTopic, UnknownProject
 from evenlane.ring.coordination.memory.client import MemoryCoordination
 
@@ -37,7 +37,7 @@ async def in_effect(etcd, project):
 
 async def test_spec_takes_effect_at_once_without_a_leader(etcd, topic_client):
     status = await topic_client.change("acme", {"qps": 100})
-    assert (True, None) == (status.accepted, status.problem)
+    assert (True, None) == (status.is_accepted, status.problem)
     accepted = await in_effect(etcd, "acme")
     assert (100.0, 2, 100.0, (), "active") == (
         accepted.topic.qps, accepted.active, accepted.topic.weight, accepted.draining, accepted.topic.state,
@@ -86,10 +86,10 @@ async def test_change_waits_until_the_leader_accepts(etcd, topic_client):
     try:
         status = await topic_client.change("acme", {"qps": 100})
         spec = await etcd.get(names.key("online", "topics", "acme"))
-        assert (True, spec.mod_revision) == (status.accepted, status.in_effect.revision)
-        assert (await topic_client.change("acme", {"qps": 50})).accepted
+        assert (True, spec.mod_revision) == (status.is_accepted, status.in_effect.revision)
+        assert (await topic_client.change("acme", {"qps": 50})).is_accepted
         status = await topic_client.delete("acme")
-        assert (True, True, "paused") == (status.accepted, status.in_effect.deleted, status.in_effect.topic.state)
+        assert (True, True, "paused") == (status.is_accepted, status.in_effect.deleted, status.in_effect.topic.state)
     finally:
         await controller.close()
 
@@ -105,7 +105,7 @@ async def test_later_leader_keeps_topics_accepted_without_it(etcd, topic_client)
         status = await topic_client.change("other", {"qps": 1})
         after = await in_effect(etcd, "acme")
         assert (True, before.topic, before.active, before.draining) == (
-            status.accepted, after.topic, after.active, after.draining,
+            status.is_accepted, after.topic, after.active, after.draining,
         )  # fmt: skip
     finally:
         await controller.close()
@@ -115,10 +115,10 @@ async def test_spec_stays_unaccepted_under_a_silent_leader(etcd):
     topic_client = TopicClient(etcd, "online", CLUSTER_CONFIG, timeout_s=0.05)
     await etcd.put(names.key("online", "leader"), b"{}")
     status = await topic_client.change("acme", {"qps": 100})
-    assert (False, None, None) == (status.accepted, status.problem, status.in_effect)
+    assert (False, None, None) == (status.is_accepted, status.problem, status.in_effect)
     assert None is await in_effect(etcd, "acme")
     [listed] = await topic_client.all()
-    assert not listed.accepted
+    assert not listed.is_accepted
 
 
 @pytest.mark.parametrize("leads", [False, True])
@@ -131,7 +131,7 @@ async def test_concurrent_changes_lose_no_field(etcd, topic_client, leads):
     fields = {"weight": 3, "burst": 4, "max_attempts": 6, "concurrency": 9, "ttl": 60}
     await asyncio.gather(*(topic_client.change("acme", {field: value}) for field, value in fields.items()))
     assert {"qps": 100.0, **fields} == json.loads((await etcd.get("/evenlane/online/topics/acme")).value)
-    assert (await topic_client.get("acme")).accepted
+    assert (await topic_client.get("acme")).is_accepted
     await controller.close()
 
 
@@ -140,7 +140,7 @@ async def test_deleted_topic_is_kept_paused_and_can_be_recreated(topic_client):
     await topic_client.change("acme", {"qps": 200})
     status = await topic_client.delete("acme")
     assert (None, "paused", True, True, 0) == (
-        status.spec, status.in_effect.topic.state, status.in_effect.deleted, status.accepted, status.revision,
+        status.spec, status.in_effect.topic.state, status.in_effect.deleted, status.is_accepted, status.revision,
     )  # fmt: skip
     assert status == await topic_client.get("acme")
     with pytest.raises(EvenlaneError, match="topic acme was already deleted: puts are refused, and waiting messages"):
@@ -169,9 +169,9 @@ async def test_ordered_topic_may_move_keys_after_deletion_only_if_drained(topic_
     """Waiting messages of a key are not overtaken."""
     await topic_client.change("acme", {"qps": 100, "ordered": True, "groups": 1})
     await topic_client.delete("acme")
-    assert not await topic_client.moves_keys("acme", {"state": "active"}, known=True)
+    assert not await topic_client.would_move_keys("acme", {"state": "active"}, known=True)
     await topic_client.change("acme", {"state": "draining"}, known=True)
-    assert await topic_client.moves_keys("acme", {"state": "active", "groups": 4}, known=True)
+    assert await topic_client.would_move_keys("acme", {"state": "active", "groups": 4}, known=True)
 
 
 async def test_deleted_topic_continues_to_drain(topic_client):
@@ -230,11 +230,11 @@ class TestInvalidSpec:
     async def test_is_shown_with_its_problem_and_can_be_repaired(self, etcd, topic_client):
         await self.by_hand(etcd, b'{"qps": "many", "concurrency": 7}')
         [status] = await topic_client.all()
-        assert not status.accepted
+        assert not status.is_accepted
         assert 'qps must be a number from 0.01 to 1,000,000, not "many"' == status.problem
         assert {"qps": "many", "concurrency": 7} == status.document()["wish"]
         repaired = await topic_client.change("acme", {"qps": 5})
-        assert (True, {"qps": 5, "concurrency": 7}, None) == (repaired.accepted, repaired.spec, repaired.replaced)
+        assert (True, {"qps": 5, "concurrency": 7}, None) == (repaired.is_accepted, repaired.spec, repaired.replaced)
 
     async def test_change_starts_from_the_topic_in_effect(self, etcd, topic_client):
         """Otherwise the repair of one field would reset the others."""
@@ -262,7 +262,7 @@ class TestInvalidSpec:
         """Fault row 20."""
         await self.by_hand(etcd, b'{"qps": 5}', name)
         [status] = await topic_client.all()
-        assert (False, True, {"qps": 5}) == (status.accepted, "is not valid" in status.problem, status.spec)
+        assert (False, True, {"qps": 5}) == (status.is_accepted, "is not valid" in status.problem, status.spec)
 
     @pytest.mark.parametrize(
         ("raw", "shown"),
@@ -280,8 +280,8 @@ class TestInvalidSpec:
         ],
     )
     def test_any_value_can_be_shown(self, raw, shown):
-        assert shown == written(raw)
-        json.dumps(written(raw), ensure_ascii=False, allow_nan=False).encode()
+        assert shown == describe_spec(raw)
+        json.dumps(describe_spec(raw), ensure_ascii=False, allow_nan=False).encode()
 
 
 async def test_invalid_or_unknown_project_raises(topic_client):

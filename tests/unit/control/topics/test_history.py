@@ -181,7 +181,7 @@ class TestCombinedChanges:
         try:
 
             async def all_accepted():
-                return all(status.accepted for status in await by(etcd, None).all())
+                return all(status.is_accepted for status in await by(etcd, None).all())
 
             await until(all_accepted)
             authors = [(await by(etcd, None).history(project)).entries[0].by for project in ("acme", "other", "mine")]

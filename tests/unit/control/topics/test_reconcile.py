@@ -54,8 +54,8 @@ def test_invalid_name_is_never_looked_up():
     """Fault 19: its spec is never accepted, and the name may be as long as etcd allows."""
     reconciler = TopicReconciler("online", ClusterConfig(), {})
     puts = [_stored(name, b'{"qps": 5}', 1) for name in ("a", "b", "a" * 800_000, "", "a/b", "*")]
-    assert {"a", "b"} == reconciler.unaccepted([Listing(1, tuple(puts))])
-    assert {"b"} == reconciler.unaccepted([Event("delete", puts[0]), *(Event("put", each) for each in puts[1:])])
+    assert {"a", "b"} == reconciler.find_unaccepted([Listing(1, tuple(puts))])
+    assert {"b"} == reconciler.find_unaccepted([Event("delete", puts[0]), *(Event("put", each) for each in puts[1:])])
 
 
 class TestEmptyGroups:

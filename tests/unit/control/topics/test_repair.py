@@ -71,7 +71,7 @@ async def test_leader_restores_exactly_the_accepted_value(etcd, topic_client, da
         await becomes(etcd, before)
         assert (2, 3) == decode_accepted(before).draining
         assert entries == (await topic_client.history("acme")).entries
-        assert (await topic_client.get("acme")).accepted
+        assert (await topic_client.get("acme")).is_accepted
         assert 2 == (await topic_client.change("acme", {"qps": 50})).in_effect.number
 
 
@@ -104,7 +104,7 @@ async def test_change_and_damage_at_once_need_one_write(etcd, topic_client):
         await etcd.txn([], [PutKey(KEY, b"rubbish"), PutKey(ROOT + "topics/acme", b'{"qps": 7}')])
 
         async def changed():
-            return (await topic_client.get("acme")).accepted
+            return (await topic_client.get("acme")).is_accepted
 
         await until(changed)
         now = decode_accepted(await value(etcd))
@@ -193,7 +193,7 @@ async def test_value_lost_by_a_rollback_is_rewritten(etcd, topic_client):
         etcd.roll_back(damaged)
         assert b"rubbish" == await value(etcd)
         await becomes(etcd, good)
-        assert (await topic_client.change("acme", {"qps": 7})).accepted
+        assert (await topic_client.change("acme", {"qps": 7})).is_accepted
     await topic_cache.close()
 
 
@@ -232,7 +232,7 @@ class TestDamageBetweenLeaders:
         async with leader(etcd):
 
             async def is_repaired():
-                return (await topic_client.get("acme")).accepted
+                return (await topic_client.get("acme")).is_accepted
 
             await until(is_repaired)
             now = (await topic_client.get("acme")).in_effect
@@ -248,4 +248,4 @@ class TestDamageBetweenLeaders:
             assert b"rubbish" == await value(etcd)
             assert "the accepted value can't be read (it is not JSON" in status.reason
             assert status.reason.endswith("and there is no spec to restore it from")
-            assert (await topic_client.change("acme", {"qps": 5})).accepted
+            assert (await topic_client.change("acme", {"qps": 5})).is_accepted

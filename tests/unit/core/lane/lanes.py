@@ -35,5 +35,5 @@ def lane_of(lane: LaneId = LANE, open_queue=opened) -> FedLane:
 def acked(lane: FedLane, now: int = 0) -> Append:
     """The lane's next record, acknowledged by the log."""
     append = lane.next_append(now)
-    lane.log.acknowledged(append)
+    lane.log.on_append(append)
     return append

@@ -13,7 +13,7 @@ from evenlane.engine.core.lane.attempts import (
     AttemptMarks,
     attempts,
     due,
-    held_under,
+    holder_of,
     one_less,
     own,
 )
@@ -57,11 +57,11 @@ def step(state, oracle, what, sequence, value):
     """Apply one step to the marks and to the oracle."""
     known = oracle.setdefault(sequence, Known())
     if what == "failed":
-        state.failed(sequence, value)
+        state.mark_failed(sequence, value)
         oracle[sequence] = Known(known.attempts + 1, value)
     elif what == "died":
         counts, confirmed = value
-        state.died(sequence, counts=counts, confirmed=confirmed)
+        state.mark_died(sequence, counts=counts, confirmed=confirmed)
         known.suspect, known.epoch = True, 0
         known.confirmed = known.confirmed or confirmed
         if counts:
@@ -74,7 +74,7 @@ def step(state, oracle, what, sequence, value):
         state.release(sequence)
         known.epoch = 0
     elif what == "cleared":
-        state.cleared(sequence)
+        state.mark_cleared(sequence)
         known.suspect = known.confirmed = False
     else:
         state.drop([sequence])
@@ -87,7 +87,7 @@ def agrees(marks, oracle):
         assert known.attempts == attempts(mark)
         assert (known.suspect, known.confirmed) == (bool(mark & SUSPECT), bool(mark & CONFIRMED))
         assert known.again_at <= due(mark) < known.again_at + SECOND, "never sooner, and no second later"
-        assert known.epoch == held_under(mark)
+        assert known.epoch == holder_of(mark)
         assert own(mark) < 1 << 54
 
 
@@ -129,7 +129,7 @@ def test_attempt_count_saturates_without_touching_other_bits(count, flags):
     """X11: thousands of attempts neither reset the count nor change the due time or the flags."""
     state = AttemptMarks({1: flags})
     for _ in range(count):
-        state.died(1, counts=True, confirmed=False)
+        state.mark_died(1, counts=True, confirmed=False)
     mark = state.of[1]
     assert min(count, 4_095) == attempts(mark)
     assert 0 == due(mark)
@@ -164,7 +164,7 @@ class LaneHistory:
                 self.log.clear()
             self.log.append(settle_record.encode(append.record))
         if end == "acked":
-            self.lane.log.acknowledged(append)
+            self.lane.log.on_append(append)
         else:  # the next record repeats one that was stored without an acknowledgement
             self.lane.log.withdraw(append)
 
@@ -193,7 +193,7 @@ def test_marks_survive_lost_and_unacknowledged_records(kind, acts):
         if what == "failed" and which not in settled:
             lane.log.mark_failed(which, value, 0)
         elif what == "died" and which not in settled:
-            lane.marks.died(which, counts=value[0], confirmed=value[1])
+            lane.marks.mark_died(which, counts=value[0], confirmed=value[1])
         elif what == "cleared" and which not in settled:
             lane.log.mark_cleared(which, 0)
         elif what == "settled" and which not in settled:
@@ -232,12 +232,12 @@ def test_older_mark_of_previous_owner_keeps_suspicion():
     """X11: a held key may be older than its holder's death; with an equal number of attempts its mark isn't newer."""
     marks = AttemptMarks()
     marks.hold(1, 7)
-    marks.died(1, counts=False, confirmed=False)
+    marks.mark_died(1, counts=False, confirmed=False)
     marks.merge(1, 0)
     assert SUSPECT == marks.of[1]
-    marks.failed(1, 0)
+    marks.mark_failed(1, 0)
     newer = marks.of[1]
-    marks.died(1, counts=False, confirmed=False)
+    marks.mark_died(1, counts=False, confirmed=False)
     marks.merge(1, newer)
     assert marks.of[1] & SUSPECT
 
@@ -245,7 +245,7 @@ def test_older_mark_of_previous_owner_keeps_suspicion():
 def test_newer_mark_of_previous_owner_ends_suspicion():
     """X11, E13: one more failed attempt ends the suspicion."""
     marks, previous = AttemptMarks(), AttemptMarks()
-    marks.died(1, counts=False, confirmed=False)
-    previous.failed(1, 0)
+    marks.mark_died(1, counts=False, confirmed=False)
+    previous.mark_failed(1, 0)
     marks.merge(1, previous.of[1])
     assert (1, 0) == (attempts(marks.of[1]), marks.of[1] & SUSPECT)

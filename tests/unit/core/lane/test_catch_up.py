@@ -71,7 +71,7 @@ def test_head_read_ahead_is_ready_with_its_body():
     owner.begin_with_a_tail()
     owner.read_ahead(b"small")
     assert [(10, b"10")] == [(entry[1], entry[4]) for entry in owner.queues[b"small"].ready]
-    assert not owner.lane.lacks(b"small")
+    assert not owner.lane.is_lacking(b"small")
     while owner.feed():
         pass
     assert [10] == [entry[1] for entry in owner.queues[b"small"].ready]
@@ -93,7 +93,7 @@ def test_settled_messages_are_not_read_ahead():
     assert 1 == owner.lane.next_ahead(b"small")
     owner.read_ahead(b"small", 2)
     owner.read_ahead(b"small", 2)
-    assert (None, False) == (owner.lane.next_ahead(b"small"), owner.lane.lacks(b"small"))
+    assert (None, False) == (owner.lane.next_ahead(b"small"), owner.lane.is_lacking(b"small"))
     assert [] == owner.queues[b"small"].ready
     stream.put(b"small")
     owner.feed_tail()

@@ -109,7 +109,7 @@ def durable(lane, *, fence=False):
     append = lane.next_append(0, fence=fence)
     if append is None:
         return None
-    lane.log.acknowledged(append)
+    lane.log.on_append(append)
     return append.record
 
 
@@ -201,7 +201,7 @@ class TestRecordsOfALane:
         """X11, fault 4: these handlers didn't kill it."""
         durable(lane, fence=True)
         lane.stop([2])
-        lane.left()
+        lane.drop_running()
         assert durable(lane).clean
 
     @pytest.mark.parametrize(("last", "horizon"), [(9, 6), (6, 6), (4, 4), (0, 0)])

@@ -75,11 +75,11 @@ def test_checkpoints_keep_settled_delayed_messages_until_they_are_deleted():
         put_later(lane, sequence, 0)
         lane.settle(sequence, 0, 0)
     acked(lane)
-    lane.removal.erased([2])
+    lane.removal.note_erased([2])
     lane.log.checkpoint_due = True
     log = settle_record.fold([settle_record.encode(acked(lane).record)])
     successor = FedLane(LATER, 2, MemoryBudget(), Host(opened))
     assert successor.recover(log, LaneState("s", 1, 3, 0), None)
     log = settle_record.fold([settle_record.encode(acked(successor).record)])
     assert [1, 3] == [s for s in (1, 2, 3) if s in log.settled]
-    assert [1, 3] == successor.removal.to_erase(10)
+    assert [1, 3] == successor.removal.choose_erasable(10)

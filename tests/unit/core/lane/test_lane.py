@@ -147,7 +147,7 @@ class Lanes(RuleBasedStateMachine):
         if outcome != "lost":
             self._store(append)
         if outcome == "acked":
-            self.lane.log.acknowledged(append)
+            self.lane.log.on_append(append)
         else:
             self.owner.learn(append)
 
@@ -169,7 +169,7 @@ class Lanes(RuleBasedStateMachine):
     @precondition(lambda self: self.erasing is None)
     @rule(count=few)
     def begin_to_erase(self, count):
-        self.erasing = (self.lane.removal.to_erase(count), self.lane.generation)
+        self.erasing = (self.lane.removal.choose_erasable(count), self.lane.generation)
         for sequence in self.erasing[0]:
             assert sequence in self.durable or sequence not in self.stream.held
             self.stream.held.pop(sequence, None)
@@ -179,7 +179,7 @@ class Lanes(RuleBasedStateMachine):
     def erased(self):
         (sequences, generation), self.erasing = self.erasing, None
         if sequences and generation == self.lane.generation:
-            self.lane.removal.erased(sequences)
+            self.lane.removal.note_erased(sequences)
 
     @rule(tail=st.booleans(), stored=st.booleans())
     def crash(self, tail, stored):

@@ -26,7 +26,7 @@ def test_no_record_is_cut_when_clean_sending_or_fenced():
     lane = lane_of()
     first = lane.next_append(0)
     assert (True, None) == (first.record.checkpoint, lane.next_append(0))
-    lane.log.acknowledged(first)
+    lane.log.on_append(first)
     assert None is lane.next_append(0)
     lane.settle(1, 0, 0)
     lane.fenced = True
@@ -45,7 +45,7 @@ def test_age_of_oldest_unsynced_counts_from_its_settle():
     assert (100, 3) == (lane.log.oldest_unsynced(), lane.log.unsynced_count)
     lane.log.withdraw(append)
     assert (100, 3) == (lane.log.oldest_unsynced(), lane.log.unsynced_count)
-    lane.log.acknowledged(lane.next_append(500))
+    lane.log.on_append(lane.next_append(500))
     assert (None, 0) == (lane.log.oldest_unsynced(), lane.log.unsynced_count)
 
 
@@ -58,7 +58,7 @@ def test_checkpoint_omits_settles_below_the_watermark():
     for sequence in (3, 10):
         lane.settle(sequence, 0, 0)
     acked(lane)
-    lane.removal.erased(lane.removal.to_erase(10))
+    lane.removal.note_erased(lane.removal.choose_erasable(10))
     for sequence in (1, 2, 4, 6):
         lane.settle(sequence, 0, 0)
     acked(lane)
@@ -76,11 +76,11 @@ def test_settle_during_deletes_is_logged_and_deleted_later():
     for sequence in (3, 6):
         lane.settle(sequence, 0, 0)
     acked(lane)
-    batch = lane.removal.to_erase(10)
+    batch = lane.removal.choose_erasable(10)
     lane.settle(5, 0, 0)
     acked(lane)
-    lane.removal.erased(batch)
-    assert ([3, 6], [5]) == (batch, lane.removal.to_erase(10))
+    lane.removal.note_erased(batch)
+    assert ([3, 6], [5]) == (batch, lane.removal.choose_erasable(10))
     lane.log.checkpoint_due = True
     assert 5 in settle_record.fold([settle_record.encode(lane.next_append(0).record)]).settled
 

@@ -60,7 +60,7 @@ class Keys(RuleBasedStateMachine):
     @rule(key=keys)
     def message_ends(self, key):
         if known := self.model.pop(key, None):
-            following = self.order.ended(known.popleft(), self.limits)
+            following = self.order.free_key(known.popleft(), self.limits)
             assert (known[0] if known else None) == (following and place(following))
             if known:
                 assert not self.order.full
@@ -68,7 +68,7 @@ class Keys(RuleBasedStateMachine):
 
     @rule(sequence=st.integers(10_000, 10_010))
     def unknown_message_ends(self, sequence):
-        assert self.order.ended(MessageRef(MAIN, sequence), self.limits) is None
+        assert self.order.free_key(MessageRef(MAIN, sequence), self.limits) is None
 
     @rule()
     def drop_payloads(self):
@@ -136,6 +136,6 @@ def test_number_of_waiting_messages_is_bounded():
     assert order.admit("a", place(entries[0]))
     assert [True, True, False] == [order.wait("a", entry, limits) for entry in entries[1:]]
     assert order.full
-    assert entries[1] == order.ended(place(entries[0]), limits)
+    assert entries[1] == order.free_key(place(entries[0]), limits)
     assert not order.full
     assert order.wait("a", entries[3], limits)

@@ -124,10 +124,10 @@ class Queues(RuleBasedStateMachine):
         if read is None:
             return
         self.under_way[which] = None
-        if not queue.was_read(read):
+        if not queue.finish_read(read):
             return  # unloaded or dropped meanwhile
         if fails:
-            queue.read_failed(read)
+            queue.fail_read(read)
             return
         for sequence in read.sequences:
             queue.hold(self._entry(sequence), self.limits)
@@ -179,7 +179,7 @@ def test_due_messages_are_read_before_waiting_ones():
     assert (3, True) == (queue.backlog, queue.behind)
     both = queue.next_to_read(10)
     assert (True, [9, 7]) == (both.delayed, both.sequences)
-    queue.read_failed(both)
+    queue.fail_read(both)
     reads = [queue.next_to_read(1) for _ in range(3)]
     assert [(True, [9]), (True, [7]), (False, [5])] == [(read.delayed, read.sequences) for read in reads]
 

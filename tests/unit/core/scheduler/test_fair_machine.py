@@ -94,12 +94,12 @@ class Fair(RuleBasedStateMachine):
         self._note_active()
         project.in_flight.remove(entry)
         queue, count = entry
-        self.scheduler.done(queue, self.now, service, count)
+        self.scheduler.finish(queue, self.now, service, count)
 
     @rule(place=places, service=services)
     def report_a_completion_twice(self, place, service):
         if not self.projects[place[0]].in_flight:
-            self.scheduler.done(self.queues[place], self.now, service)
+            self.scheduler.finish(self.queues[place], self.now, service)
 
     # ---- decisions
 
@@ -118,7 +118,7 @@ class Fair(RuleBasedStateMachine):
         for _ in range(more):
             if not self._again(project, queue):
                 return
-        grant = self.scheduler.again(queue, self.now)
+        grant = self.scheduler.grant_again(queue, self.now)
         if grant is not None:
             if asks_why:
                 self.scheduler.wait_reason(queue, self.now)
@@ -166,7 +166,7 @@ class Fair(RuleBasedStateMachine):
         return queue
 
     def _again(self, project, queue) -> bool:
-        grant = self.scheduler.again(queue, self.now)
+        grant = self.scheduler.grant_again(queue, self.now)
         if grant is None:
             return False
         grant.commit(self.now)

@@ -42,7 +42,7 @@ def test_refund_of_a_batch_returns_all_its_messages():
     scheduler, queues = scheduler_of(a=topic_of(10.0, burst=6))
     assert queues["a"] is start_next(scheduler, 20 * SECOND)
     for _ in range(3):
-        scheduler.again(queues["a"], 20 * SECOND).commit(20 * SECOND)
+        scheduler.grant_again(queues["a"], 20 * SECOND).commit(20 * SECOND)
     scheduler.refund(queues["a"], 20 * SECOND, 4)
     assert ["a"] * 6 == taken(scheduler, 20 * SECOND)
 
@@ -58,7 +58,7 @@ def test_refunds_do_not_change_the_shares():
             scheduler.refund(queue, now)
             continue
         served[queue.project] += 1
-        scheduler.done(queue, now + MS, MS)
+        scheduler.finish(queue, now + MS, MS)
     assert served["a"] == pytest.approx(served["b"], rel=0.05)
     assert queues["a"].slot.tenant.mean == pytest.approx(queues["b"].slot.tenant.mean)
 
@@ -69,7 +69,7 @@ def test_refunded_tenant_has_its_turn_as_early_as_before():
     now = 20 * SECOND
     for _ in range(10):  # so that their handler times are known
         queue = start_next(scheduler, now)
-        scheduler.done(queue, now, MS)
+        scheduler.finish(queue, now, MS)
     while start_next(scheduler, now) is not queues["a"]:
         pass
     assert ["b"] * 3 == taken(scheduler, now, 3)
@@ -118,7 +118,7 @@ def test_refund_returns_messages_to_the_reserve():
     for _ in range(50):
         queue = start_next(made, now)
         found.append(queue.project)
-        made.done(queue, now, 0)
+        made.finish(queue, now, 0)
     assert found.count("a") >= 50
     assert queues["a"].slot.tenant.in_flight == 0
 
@@ -140,7 +140,7 @@ def test_cancelled_grant_costs_nothing():
     scheduler, queues = scheduler_of(a=topic_of(10.0, burst=2))
     for _ in range(9):
         scheduler.next(20 * SECOND).cancel()
-        scheduler.again(queues["a"], 20 * SECOND).cancel()
+        scheduler.grant_again(queues["a"], 20 * SECOND).cancel()
     assert ["a"] * 2 == taken(scheduler, 20 * SECOND)
 
 

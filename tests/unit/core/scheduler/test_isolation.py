@@ -191,8 +191,8 @@ def test_repeated_completions_have_no_effect():
     world = SchedulerWorld(slots=4)
     for name in "ab":
         backlogged(world, name, groups=4)
-    done = world.scheduler.done
-    world.scheduler.done = lambda *arguments: [done(*arguments) for _ in range(2)]
+    done = world.scheduler.finish
+    world.scheduler.finish = lambda *arguments: [done(*arguments) for _ in range(2)]
     counts = world.counts(5 * SECOND)
     assert counts["a"] == pytest.approx(counts["b"], rel=0.02)
     assert 4 * 500 == sum(counts.values())

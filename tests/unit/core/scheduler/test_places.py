@@ -45,7 +45,7 @@ class Node:
             self.now = max(self.now, min(nexts))
             while self.running and self.running[0][0] <= self.now:
                 _, _, ended, since = heapq.heappop(self.running)
-                self.scheduler.done(ended, self.now, self.now - since)
+                self.scheduler.finish(ended, self.now, self.now - since)
 
     def check_counts(self):
         """Check the counts against the tenants. No public property shows them, and most errors in them show late."""

@@ -39,7 +39,7 @@ class Node:
         self.now += MS
         queue = start_next(self.scheduler, self.now)
         if queue is not None:
-            self.scheduler.done(queue, self.now + 100, 100)
+            self.scheduler.finish(queue, self.now + 100, 100)
         return queue
 
     def arrive(self):
@@ -115,7 +115,7 @@ def test_cost_grows_with_the_logarithm_of_a_tenants_groups():
         def decide():
             nonlocal now
             now += 10 * MS
-            scheduler.done(start_next(scheduler, now), now, 100)
+            scheduler.finish(start_next(scheduler, now), now, 100)
 
         return lines(decide, 2_000)
 

@@ -16,7 +16,7 @@ def used(ready=True, taken=0, **rules):
         made.ready(queue, SECOND)
     for _ in range(taken):
         assert start_next(made, NOW) is queue
-    return made.used("acme", NOW)
+    return made.measure_use("acme", NOW)
 
 
 @pytest.mark.parametrize(
@@ -35,4 +35,4 @@ def test_used_has_spent_messages_and_whether_more_wait(state, spent, has, waits)
 
 
 def test_unknown_project_has_used_nothing():
-    assert NOTHING_USED == FairScheduler(8).used("nobody", NOW)
+    assert NOTHING_USED == FairScheduler(8).measure_use("nobody", NOW)

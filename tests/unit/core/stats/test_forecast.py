@@ -14,14 +14,14 @@ from evenlane.engine.core.stats.forecast import (  # fmt: skip
     Rates,
     Sample,
     SampleHistory,
-    between,
+    add_rates,
     clears,
     figure,
-    gone_in,
-    leaving,
-    once_resumed,
-    spoken,
-    together,
+    format_spoken,
+    measure_rates,
+    predict_end,
+    predict_rate,
+    predict_resumption,
 )
 from evenlane.quota.topics.topic import Topic
 
@@ -48,23 +48,23 @@ def load(**fields) -> ForecastInput:
 
 def test_rates_are_differences_per_second():
     """X7, computed by hand: 10 arrived, 6 were handled and 2 failed in 2 s."""
-    rates = between(Sample(5 * SECOND, 100, 50, 1), Sample(7 * SECOND, 110, 56, 3))
+    rates = measure_rates(Sample(5 * SECOND, 100, 50, 1), Sample(7 * SECOND, 110, 56, 3))
     assert (Rates(5.0, 3.0, 1.0, 2.0), 4.0) == (rates, rates.leaving)
 
 
 def test_rate_needs_two_instants():
     with pytest.raises(ValueError, match="two instants"):
-        between(Sample(5, 0, 0, 0), Sample(5, 1, 1, 1))
+        measure_rates(Sample(5, 0, 0, 0), Sample(5, 1, 1, 1))
 
 
 def test_rates_of_several_nodes_add_up():
-    assert Rates(3.0, 5.0, 1.0, 1.0) == together([Rates(1.0, 2.0, 0.0, 1.0), Rates(2.0, 3.0, 1.0, 9.0)])
-    assert UNKNOWN == together([])
+    assert Rates(3.0, 5.0, 1.0, 1.0) == add_rates([Rates(1.0, 2.0, 0.0, 1.0), Rates(2.0, 3.0, 1.0, 9.0)])
+    assert UNKNOWN == add_rates([])
 
 
 def test_sum_with_an_unknown_rate_is_unknown():
     """X7: after a takeover, the sum of the other nodes' rates would be too low."""
-    total = together([Rates(1.0, 2.0, 0.0, 1.0), UNKNOWN, Rates(2.0, 3.0, 1.0, 9.0)])
+    total = add_rates([Rates(1.0, 2.0, 0.0, 1.0), UNKNOWN, Rates(2.0, 3.0, 1.0, 9.0)])
     assert (UNKNOWN, False) == (total, total.is_known)
     assert NOTHING.is_known
 
@@ -72,23 +72,23 @@ def test_sum_with_an_unknown_rate_is_unknown():
 def test_history_reaches_back_as_far_as_asked():
     history = SampleHistory(SECOND)
     history.add(Sample(0, 0, 0, 0))
-    assert history.before(40 * SECOND, 60 * SECOND) is not None
-    assert history.before(61 * SECOND, 60 * SECOND) is None
+    assert history.find_before(40 * SECOND, 60 * SECOND) is not None
+    assert history.find_before(61 * SECOND, 60 * SECOND) is None
 
 
 def test_history_measures_from_the_oldest_sample_of_30_seconds():
     history = SampleHistory(SECOND)
-    assert history.before(0) is None
+    assert history.find_before(0) is None
     samples = [Sample(at * SECOND, at, 0, 0) for at in (10, 12, 39)]
     for sample in samples:
         history.add(sample)
     history.add(Sample(39 * SECOND + 1, 0, 0, 0))  # too close to the previous sample
-    assert samples[0] == history.before(40 * SECOND)
-    assert samples[1] == history.before(41 * SECOND)
-    assert samples[2] == history.before(60 * SECOND)
-    assert history.before(70 * SECOND) is None
+    assert samples[0] == history.find_before(40 * SECOND)
+    assert samples[1] == history.find_before(41 * SECOND)
+    assert samples[2] == history.find_before(60 * SECOND)
+    assert history.find_before(70 * SECOND) is None
     history.add(samples[0])
-    assert history.before(10 * SECOND + SECOND // 2) is None
+    assert history.find_before(10 * SECOND + SECOND // 2) is None
 
 
 @given(st.lists(st.integers(0, 200), max_size=60).map(sorted), st.integers(0, 260))
@@ -96,7 +96,7 @@ def test_history_sample_is_1_to_30_seconds_old(instants, now):
     history = SampleHistory(SECOND)
     for at in instants:
         history.add(Sample(at * SECOND, 0, 0, 0))
-    found = history.before(now * SECOND)
+    found = history.find_before(now * SECOND)
     assert found is None or 1 <= now - found.at // SECOND <= 30
 
 
@@ -123,7 +123,7 @@ def test_history_sample_is_1_to_30_seconds_old(instants, now):
 )
 def test_gone_in_gives_seconds_and_sentence(fields, seconds, sentence):
     """X7: computed by hand."""
-    found = gone_in(load(**fields))
+    found = predict_end(load(**fields))
     assert seconds == found[0]
     assert sentence in found[1]
 
@@ -148,16 +148,16 @@ loads = st.builds(
 @example(load(waiting=2, rates=Rates(0.0, 0.0, 1e-308, 1.0)))
 def test_backlog_and_arrivals_leave_by_the_forecast_time(load):
     """X7."""
-    seconds, sentence = gone_in(load)
+    seconds, sentence = predict_end(load)
     assert sentence
     if seconds is None:
         assert load.waiting > 0
-        assert leaving(load) - load.rates.arriving <= load.waiting / 1e300  # practically zero
+        assert predict_rate(load) - load.rates.arriving <= load.waiting / 1e300  # practically zero
     else:
-        left = leaving(load) * seconds
+        left = predict_rate(load) * seconds
         entered = load.waiting + load.rates.arriving * seconds
         assert load.waiting == 0 or math.isclose(left, entered, rel_tol=1e-6)
-    assert leaving(load) <= (load.topic.qps if load.topic else 0.0)
+    assert predict_rate(load) <= (load.topic.qps if load.topic else 0.0)
 
 
 @pytest.mark.parametrize(
@@ -173,16 +173,16 @@ def test_backlog_and_arrivals_leave_by_the_forecast_time(load):
 )  # fmt: skip
 def test_once_resumed_gives_seconds_and_sentence(fields, seconds, sentence):
     """X7: computed by hand."""
-    found = once_resumed(load(**{"topic": topic(state="paused"), "reason": "paused", **fields}))
+    found = predict_resumption(load(**{"topic": topic(state="paused"), "reason": "paused", **fields}))
     assert seconds == found.seconds
     assert sentence in found.sentence
 
 
 def test_once_resumed_needs_a_paused_backlog():
-    assert once_resumed(load()) is None
-    assert once_resumed(load(topic=None)) is None
-    assert once_resumed(load(topic=topic(state="paused"), waiting=0)) is None
-    assert once_resumed(load(topic=topic(state="paused"), rates=UNKNOWN)) is None
+    assert predict_resumption(load()) is None
+    assert predict_resumption(load(topic=None)) is None
+    assert predict_resumption(load(topic=topic(state="paused"), waiting=0)) is None
+    assert predict_resumption(load(topic=topic(state="paused"), rates=UNKNOWN)) is None
 
 
 # ---- the quota that clears a backlog
@@ -248,14 +248,14 @@ def test_quota_that_clears_is_the_smallest(load, within):
     ],
 )  # fmt: skip
 def test_spoken_gives_at_most_two_units(seconds, text):
-    assert text == spoken(seconds)
+    assert text == format_spoken(seconds)
 
 
 @given(st.floats(0, 1e10))
 def test_spoken_is_accurate_within_6_percent(seconds):
     """Or within 6 ms."""
     sizes = {"d": 86_400, "h": 3_600, "m": 60, "s": 1}
-    read = sum(float(word[:-1]) * sizes[word[-1]] for word in spoken(seconds).split())
+    read = sum(float(word[:-1]) * sizes[word[-1]] for word in format_spoken(seconds).split())
     assert math.isclose(read, seconds, rel_tol=0.06, abs_tol=0.006)
 
 

@@ -29,7 +29,7 @@ class TestLastAttempt:
         self.first = await world.put_key(None, priority="high")
         world.waits = Held(self.suspect, self.first)
         self.node = await world.node_with(self.first)
-        await until(lambda: self.node.eligibility.resting(self.queue("mid")))
+        await until(lambda: self.node.eligibility.list_resting(self.queue("mid")))
 
     def queue(self, priority):
         return next(queue for queue in self.node.queues.of_project("acme") if queue.priority == priority)
@@ -57,7 +57,7 @@ class TestLastAttempt:
         world.topics["acme"] = topic(state="paused")
         node = await world.node_with(other)
         change(world, node, topic(max_attempts=2, ack_wait=0.5, backoff=QUICK))
-        await until(lambda: node.eligibility.resting(node.queues.of_project("acme")[0]))
+        await until(lambda: node.eligibility.list_resting(node.queues.of_project("acme")[0]))
         await world.runs(node, suspect, other)
         assert {suspect: True, other: True} == world.recorded(node)
 
@@ -100,7 +100,9 @@ class TestLastAttempt:
         world.act, world.waits = act, Held(suspect)
         node = await world.node_with(first, fallback=Handler.of(fallback))
         await until(
-            lambda: node.eligibility.resting(next(q for q in node.queues.of_project("acme") if q.priority == "mid"))
+            lambda: node.eligibility.list_resting(
+                next(q for q in node.queues.of_project("acme") if q.priority == "mid")
+            )
         )
         fails.set()
         await fallback_begun.wait()
@@ -118,7 +120,7 @@ class TestLastAttempt:
         change(world, self.node, topic(max_attempts=1), "shop")
         other = await world.put_key(None, project="shop")
         await until(lambda: self.node.queues.of_project("shop"))
-        await until(lambda: self.node.eligibility.resting(self.node.queues.of_project("shop")[0]))
+        await until(lambda: self.node.eligibility.list_resting(self.node.queues.of_project("shop")[0]))
         change(world, self.node, topic(max_attempts=2, state="paused"))
         world.waits.go(self.first)
         await until(lambda: other in world.ids)

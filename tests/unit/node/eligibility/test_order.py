@@ -161,7 +161,7 @@ async def test_ordered_can_be_switched_on_and_off(world):
         await world.put_keys(draw.choices(KEYS, k=40))
         await world.changed(node, ordered=on, backoff={"base": 0.01, "jitter": 0}, max_attempts=3)
         await until(lambda before=before: len(world.handled) > before + 15)
-    await until(lambda: not node.in_flight and not list(node.eligibility.retrying()) and not node.backlog)
+    await until(lambda: not node.in_flight and not list(node.eligibility.iter_retrying()) and not node.backlog)
     await world.all_gone()
     for seen in (world.overlaps, world.put_by_key, world.begun):
         seen.clear()

@@ -41,7 +41,7 @@ async def test_deleted_message_frees_its_key(world, where):
         assert [first, third] == world.ids
     else:
         held.go()
-        await until(lambda: list(node.eligibility.retrying()))
+        await until(lambda: list(node.eligibility.iter_retrying()))
         await world.store.delete(lane, 1)
         await world.all_gone()
         assert [second, third] == world.ids

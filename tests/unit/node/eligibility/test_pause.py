@@ -34,7 +34,7 @@ async def world():
 
 
 def withheld(node, project="acme"):
-    return node.queues.withheld(project)
+    return node.queues.explain_withheld(project)
 
 
 async def test_pause_costs_no_attempt(world):
@@ -196,7 +196,7 @@ async def test_next_node_ignores_the_pause(world):
     await world.node(world.handle)
     await world.all_gone()
     assert sorted(put) == sorted(world.ids)
-    assert {(1, False)} == {(message.attempt, message.suspect) for message in world.handled}
+    assert {(1, False)} == {(message.attempt, message.is_suspect) for message in world.handled}
 
 
 async def test_paused_topic_stays_paused_after_a_pause(world):

@@ -56,7 +56,7 @@ async def test_first_death_costs_no_attempt(world):
     world.begun.clear()
     node = await world.node(world.handle, concurrency=8)
     await until(lambda: len(node.workers.running) == 8)
-    assert {(1, False)} == {(message.attempt, message.suspect) for message in node.workers.running}
+    assert {(1, False)} == {(message.attempt, message.is_suspect) for message in node.workers.running}
     world.waits.go()
     await world.all_gone()
     assert set(put) == set(world.ids)
@@ -77,7 +77,7 @@ async def test_second_death_makes_its_neighbours_suspects(world):
     assert [poison] == world.killers
     assert {poison: ("its process died in attempt 2", "2")} == world.dead_letters()
     assert set(others) == set(world.ids)
-    assert {(2, True)} == {(message.attempt, message.suspect) for message in world.handled}
+    assert {(2, True)} == {(message.attempt, message.is_suspect) for message in world.handled}
 
 
 async def test_fresh_messages_run_while_suspects_wait(world):

@@ -34,7 +34,7 @@ async def test_clean_stop_costs_no_attempt(world):
     await world.node(world.handle)
     await world.all_gone()
     assert {1} == {message.attempt for message in world.handled}
-    assert not any(message.suspect for message in world.handled)
+    assert not any(message.is_suspect for message in world.handled)
     assert 30 == len(world.ids)
 
 
@@ -69,7 +69,7 @@ async def test_lost_lease_counts_as_a_death(world, most):
     await world.node(world.handle)
     await until(lambda: message_id in world.ids)
     outcome = (2, True) if most == 1 else (1, False)
-    assert [outcome] == [(message.attempt, message.suspect) for message in world.handled]
+    assert [outcome] == [(message.attempt, message.is_suspect) for message in world.handled]
 
 
 async def test_handoff_costs_no_attempt():
@@ -85,11 +85,11 @@ async def test_handoff_costs_no_attempt():
         await b.owned.open(P, 2, [record])
         await until(lambda: set(put[4:]) <= set(world.ids))
         world.gate.set()
-        await until(lambda: not world.record().running)
-        b.owned.held_changed(P, world.record())
+        await until(lambda: not world.record().is_running)
+        b.owned.on_held_change(P, world.record())
         await world.all_gone()
         assert {1} == {message.attempt for message in world.handled}
-        assert not any(message.suspect for message in world.handled)
+        assert not any(message.is_suspect for message in world.handled)
 
 
 @pytest.mark.parametrize("kind", ["lanes", "later"])
@@ -107,10 +107,10 @@ async def test_death_of_a_previous_owner_makes_its_messages_suspects(kind, most)
         b = await world.bare("b")
         await b.owned.open(P, 2, [record])
         await world.crash(a)
-        b.owned.held_gone(P, record)
+        b.owned.on_held_gone(P, record)
         await until(lambda: message_id in world.ids)
         outcome = (1 + (most == 1), True)
-        assert [outcome] == [(message.attempt, message.suspect) for message in world.handled]
+        assert [outcome] == [(message.attempt, message.is_suspect) for message in world.handled]
 
 
 @pytest.mark.parametrize("outage", ["refused", "lost"])
@@ -143,7 +143,7 @@ async def test_death_before_the_record_is_stored_costs_no_attempt(world):
     world.server.accept("busy.")
     await world.node(world.handle)
     await world.all_gone()
-    assert [(message_id, 1, False)] == [(each.id, each.attempt, each.suspect) for each in world.handled]
+    assert [(message_id, 1, False)] == [(each.id, each.attempt, each.is_suspect) for each in world.handled]
 
 
 async def test_fresh_messages_pay_nothing_for_the_death_of_a_suspect(world):
@@ -163,7 +163,7 @@ async def test_fresh_messages_pay_nothing_for_the_death_of_a_suspect(world):
     await world.run_nodes(3)
     assert {poison: ("its process died in attempt 3", "3")} == world.dead_letters()
     assert {(message_id, 1, False) for message_id in others} == {
-        (each.id, each.attempt, each.suspect) for each in world.handled
+        (each.id, each.attempt, each.is_suspect) for each in world.handled
     }
 
 
@@ -184,7 +184,7 @@ async def test_recorded_messages_pay_for_the_death_of_a_suspect(world):
     await world.run_nodes(2)
     assert {poison: ("its process died in attempt 3", "3")} == world.dead_letters()
     assert {(message_id, 2, True) for message_id in others} == {
-        (each.id, each.attempt, each.suspect) for each in world.handled
+        (each.id, each.attempt, each.is_suspect) for each in world.handled
     }
 
 
@@ -204,7 +204,7 @@ async def test_suspect_whose_copy_is_refused_is_cleared(world):
     world.act = world.nothing
     await world.node(world.handle)
     await world.all_gone()
-    assert [(message_id, 2, False)] == [(each.id, each.attempt, each.suspect) for each in world.handled]
+    assert [(message_id, 2, False)] == [(each.id, each.attempt, each.is_suspect) for each in world.handled]
 
 
 @pytest.mark.parametrize("end", ["a stop", "a handoff"])
@@ -227,7 +227,7 @@ async def test_paused_message_pays_nothing_for_a_clean_end(world, end):
         assert {} == await node.owned.hand_off(P, 1, 0)
         await world.node(world.handle)
     await until(lambda: world.ids)
-    assert [(message_id, 1, False)] == [(each.id, each.attempt, each.suspect) for each in world.handled]
+    assert [(message_id, 1, False)] == [(each.id, each.attempt, each.is_suspect) for each in world.handled]
 
 
 async def test_interrupted_takeover_costs_no_attempt():
@@ -243,7 +243,7 @@ async def test_interrupted_takeover_costs_no_attempt():
         opening.cancel()
         await asyncio.gather(opening, return_exceptions=True)
         record = await world.released(a, 1)
-        assert not record.running
+        assert not record.is_running
         assert record.lanes
         world.server.delay_acks(0)
         b = await world.bare("b")

@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from evenlane.engine.cluster.ownership.handoff import handoff_record, not_ended
-from evenlane.engine.core.lane.attempts import held_under
+from evenlane.engine.cluster.ownership.handoff import handoff_record, subtract_ended
+from evenlane.engine.core.lane.attempts import holder_of
 from evenlane.engine.core.message.message import Pause
 from evenlane.engine.errors import UnknownEpoch
 from evenlane.ring.membership.records import PastOwner
@@ -39,13 +39,13 @@ class Poisoned(Two):
     async def held_in_log(self):
         """The epoch under which each message is held, by sequence, as the settle log has it."""
         marks = (await self.settled(self.lane)).marks
-        return {sequence: held_under(mark) for sequence, mark in marks.items() if held_under(mark)}
+        return {sequence: holder_of(mark) for sequence, mark in marks.items() if holder_of(mark)}
 
     async def ends(self):
         """The attempt of each finished run, and whether it was a suspect."""
         await until(lambda: self.message_id in self.ids)
         await self.all_gone()
-        return [(message.attempt, message.suspect) for message in self.handled if message.id == self.message_id]
+        return [(message.attempt, message.is_suspect) for message in self.handled if message.id == self.message_id]
 
 
 @pytest.fixture(params=["lanes", "later"])
@@ -87,7 +87,7 @@ async def test_next_owner_that_dies_of_the_message_counts_both_deaths(world):
     """X11: though neither death is in the log yet. A record names the message at the second one, as it is a suspect."""
     b = await world.opened("b", 2, world.handoff_record, settle_interval=60)
     await world.crash(world.a)
-    b.owned.held_gone(P, world.handoff_record)
+    b.owned.on_held_gone(P, world.handoff_record)
     await until(lambda: ("b", world.message_id) in world.begun)
     assert {1: 1} == await world.held_in_log()
     await world.crash(b)
@@ -99,7 +99,7 @@ async def test_log_records_the_death_of_a_holder(world):
     """X11: and that nothing is held any more, though nothing else is settled. The death isn't counted again."""
     b = await world.opened("b", 2, world.handoff_record)
     await world.crash(world.a)
-    b.owned.held_gone(P, world.handoff_record)
+    b.owned.on_held_gone(P, world.handoff_record)
     await until(lambda: ("b", world.message_id) in world.begun)
     await until(lambda: not b.partitions[P].lane.log.unsynced_count and not b.partitions[P].later.log.unsynced_count)
     assert {} == await world.held_in_log()
@@ -134,7 +134,7 @@ async def test_released_message_costs_no_attempt(world):
     b = await world.opened("b", 2, world.handoff_record)
     await world.crash(b)
     world.gate.set()
-    await until(lambda: not world.record().running)
+    await until(lambda: not world.record().is_running)
     last = handoff_record("a", 1, world.lanes)
     await world.crash(world.a)
     world.slow.clear()
@@ -149,15 +149,15 @@ async def test_handoff_record_is_kept_until_the_log_records_the_release(world):
     b = await world.opened("b", 2, world.handoff_record)
     world.server.delay_acks()
     world.gate.set()
-    await until(lambda: not world.record().running)
+    await until(lambda: not world.record().is_running)
     last = world.record()
     world.slow.clear()
-    b.owned.held_changed(P, last)
-    b.owned.held_released(P, not_ended(world.handoff_record, last))
+    b.owned.on_held_change(P, last)
+    b.owned.on_held_release(P, subtract_ended(world.handoff_record, last))
     for _ in range(20):
         await asyncio.sleep(0)
-        assert not b.owned.held_durable(P, last)
+        assert not b.owned.is_held_durable(P, last)
     world.server.delay_acks(0)
-    await until(lambda: b.owned.held_durable(P, last))
+    await until(lambda: b.owned.is_held_durable(P, last))
     assert {} == await world.held_in_log()
     assert [(1, False)] == await world.ends()

@@ -34,7 +34,7 @@ class RolledBack(Two):
     async def ends(self):
         """The attempt of each message, and whether it was a suspect, by id."""
         await self.all_gone()
-        return {message.id: (message.attempt, message.suspect) for message in self.handled}
+        return {message.id: (message.attempt, message.is_suspect) for message in self.handled}
 
 
 @pytest.fixture

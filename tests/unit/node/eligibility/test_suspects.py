@@ -40,7 +40,7 @@ class Bench:
         self.suspects = Suspects(self, self, self.again)
 
     @property
-    def busy(self):
+    def is_busy(self):
         return self.in_flight
 
     def suspend(self, queue):
@@ -64,10 +64,10 @@ class Bench:
         )
 
     def ended(self, sequence):
-        self.suspects.ended(self.place(sequence))
+        self.suspects.on_end(self.place(sequence))
 
     def aside(self):
-        return [place.sequence for place in self.suspects.waiting_of(self.queue)]
+        return [place.sequence for place in self.suspects.list_waiting(self.queue)]
 
 
 @pytest.fixture
@@ -119,7 +119,7 @@ class TestLastAttempt:
         assert [WAIT] * 3 == [bench.ask(1, last=True), bench.ask(2), bench.ask(3, suspect=True)]
         assert [2, 3, 1] == bench.aside()
         bench.in_flight = False
-        bench.suspects.no_more_recorded()
+        bench.suspects.on_recorded_gone()
         assert [1] == bench.back
         assert WAIT == bench.ask(4)
         assert START == bench.ask(1, last=True)
@@ -165,7 +165,7 @@ class TestLastAttempt:
         bench.in_flight = True
         assert [WAIT] * 3 == [bench.ask(1, last=True), bench.ask(2), bench.ask(3)]
         bench.in_flight = False
-        bench.suspects.no_more_recorded()
+        bench.suspects.on_recorded_gone()
         assert [1] == bench.back
         await until(lambda: len(bench.back) == 3)
         assert [1, 3, 2] == bench.back
@@ -181,7 +181,7 @@ class TestLastAttempt:
         bench.in_flight = True
         assert [WAIT] * 2 == [bench.ask(1, last=True), bench.ask(2)]
         bench.in_flight = False
-        bench.suspects.no_more_recorded()
+        bench.suspects.on_recorded_gone()
         assert START == bench.ask(1, last=True)
         await asyncio.sleep(2)
         assert [1] == bench.back

@@ -213,7 +213,7 @@ async def test_handoff_leaves_a_running_fallback_to_the_previous_owner(end):
         await b.owned.open(P, 2, [record])
         gate.set()
         await until(lambda: world.record().lanes["lanes"].done == [1])
-        b.owned.held_changed(P, world.record())
+        b.owned.on_held_change(P, world.record())
         await world.all_gone()
         assert [message_id] == taken
         assert {} == world.times("b")
@@ -242,10 +242,10 @@ async def test_fallback_stays_recorded_when_the_timed_out_thread_returns(world):
         await until(lambda begun=fallback_begun: begun.is_set() or world.dead())
         if world.dead():
             break
-        named = [node.gate.recorded_of(lane) for lane in node.partitions[P].both]
+        named = [node.gate.list_recorded(lane) for lane in node.partitions[P].both]
         returns.set()
         await until(lambda node=node: not node.workers.running)
-        assert named == [node.gate.recorded_of(lane) for lane in node.partitions[P].both]
+        assert named == [node.gate.list_recorded(lane) for lane in node.partitions[P].both]
         await world.crash(node)
     ((reason, _),) = world.dead_letters()
     assert reason == f"its process died in attempt {attempts[-1]}"
@@ -271,10 +271,10 @@ async def test_retry_stays_recorded_when_the_timed_out_thread_returns():
         await world.crash(node)
         node = await world.node(hangs)
         await until(lambda: len(begun) == 2)
-        named = node.gate.recorded_of(node.partitions[P].lane)
+        named = node.gate.list_recorded(node.partitions[P].lane)
         returns[0].set()
         await until(lambda: len(node.workers.running) == 1)
-        assert (1, named) == (len(named), node.gate.recorded_of(node.partitions[P].lane))
+        assert (1, named) == (len(named), node.gate.list_recorded(node.partitions[P].lane))
         for each in returns:
             each.set()
 
@@ -287,13 +287,13 @@ async def test_gate_stays_busy_while_a_fallback_waits_for_the_lease():
         done.set_result(None)
         return done
 
-    gate = InFlightGate(SimpleNamespace(put=put), "online", WorkSignal(), SimpleNamespace(records_idle=lambda: None))
+    gate = InFlightGate(SimpleNamespace(put=put), "online", WorkSignal(), SimpleNamespace(on_records_idle=lambda: None))
     lane = FedLane(LaneId("lanes", P), 1, MemoryBudget(), Host())
-    message = SimpleNamespace(recorded=True, suspect=False, project="acme", place=(lane, 1))
+    message = SimpleNamespace(recorded=True, is_suspect=False, project="acme", place=(lane, 1))
     fallback = Fallback(Handler.of(raising(ValueError)), gate)
     fallback.expect(message)
     assert not await fallback.handle(message, lambda: False)
-    assert gate.busy
+    assert gate.is_busy
     fallback.forgo(message)
-    assert not gate.busy
+    assert not gate.is_busy
     gate.close()

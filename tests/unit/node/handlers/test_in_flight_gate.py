@@ -171,7 +171,7 @@ async def test_record_is_written_during_endless_fresh_messages():
     def take(_now):
         number = next(numbers)
         return SimpleNamespace(
-            recorded=number == 0, suspect=False, timed_out=False, place=(lane, number), lane=lane, generation=0,
+            recorded=number == 0, is_suspect=False, timed_out=False, place=(lane, number), lane=lane, generation=0,
             started=0, alive_at=0, queue=queue, _queue=queue,
         )  # fmt: skip
 
@@ -182,9 +182,9 @@ async def test_record_is_written_during_endless_fresh_messages():
         """Ignores the event."""
 
     signal, trust, workers = WorkSignal(), LeaseTrust(), Workers(64)
-    gate = InFlightGate(SimpleNamespace(put=put), "online", signal, SimpleNamespace(records_idle=nothing))
+    gate = InFlightGate(SimpleNamespace(put=put), "online", signal, SimpleNamespace(on_records_idle=nothing))
     calls = SimpleNamespace(is_batched=False, plain=handle, close=nothing)
-    parts = SimpleNamespace(done=nothing, ended=nothing, batch_ended=nothing, succeeded=nothing)
+    parts = SimpleNamespace(finish=nothing, note_end=nothing, note_batch_end=nothing, on_success=nothing)
     source = WorkSource(
         SimpleNamespace(next_message=take, is_expired=nothing), gate, workers, calls, parts, None, trust, signal
     )
@@ -207,9 +207,9 @@ async def test_queue_is_suspended_when_too_many_messages_wait(world):
     put = await world.put_keys([None] * (MOST_ASIDE + 500))
     await until(lambda: node.queues.of_project("acme"))
     (queue,) = node.queues.of_project("acme")
-    await until(lambda: len(node.eligibility.resting(queue)) >= MOST_ASIDE and not queue.loading)
+    await until(lambda: len(node.eligibility.list_resting(queue)) >= MOST_ASIDE and not queue.loading)
     await turns(100)
-    assert len(node.eligibility.resting(queue)) <= MOST_ASIDE + 1
+    assert len(node.eligibility.list_resting(queue)) <= MOST_ASIDE + 1
     reads = Reads(node)
     put += await world.put_keys([None] * 20)
     await turns(100)

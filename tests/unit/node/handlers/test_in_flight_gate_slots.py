@@ -56,7 +56,7 @@ async def test_handoff_releases_messages_in_the_gate(kind):
         put = [await world.put(due=due) for _ in range(12)]
         await until(lambda: a.gate.held == 8)
         record = await world.released(a, 1)
-        assert not record.running
+        assert not record.is_running
         b = await world.bare("b")
         await b.owned.open(P, 2, [record] if record.lanes else [])
         await world.all_gone()
@@ -64,7 +64,7 @@ async def test_handoff_releases_messages_in_the_gate(kind):
         await until(lambda: not a.gate.held)
         assert {} == world.times("a")
         assert dict.fromkeys(put, 1) == world.times("b")
-        assert {(1, False)} == {(message.attempt, message.suspect) for message in world.handled}
+        assert {(1, False)} == {(message.attempt, message.is_suspect) for message in world.handled}
 
 
 async def test_stale_messages_in_the_gate_occupy_no_slot():
@@ -97,7 +97,7 @@ async def test_drain_starts_no_message_of_the_gate(world):
     await world.node(world.handle)
     await world.all_gone()
     assert put == world.ids
-    assert {(1, False)} == {(message.attempt, message.suspect) for message in world.handled}
+    assert {(1, False)} == {(message.attempt, message.is_suspect) for message in world.handled}
 
 
 @pytest.mark.parametrize("slots", [1, 3, 8])

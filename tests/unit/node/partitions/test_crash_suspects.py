@@ -4,7 +4,7 @@ import pytest
 
 from evenlane.engine.base.names import LaneId
 from evenlane.engine.core.lane.in_flight_record import InFlightListing
-from evenlane.engine.node.partitions.crash_suspects import accused, blocked
+from evenlane.engine.node.partitions.crash_suspects import choose_accused, find_blocked
 from evenlane.ring.membership.records import BlockedLane, HeldLane, HeldRecord
 from tests.support.node.world import World, topic
 
@@ -19,7 +19,7 @@ def test_blocked_ignores_records_of_other_streams():
     """F1, Z1: and of a stream that was replaced since."""
     other = HeldRecord(id="a", epoch=3, lanes={"lanes": HeldLane(created="s")})
     held = [record(1, 7), record(2, 8, created="older"), record(4, 9, kind="later"), other]
-    assert {1: record(1, 7).blocked["lanes"]} == blocked(held, "lanes", "s")
+    assert {1: record(1, 7).blocked["lanes"]} == find_blocked(held, "lanes", "s")
 
 
 @pytest.mark.parametrize(
@@ -37,7 +37,7 @@ def test_blocked_ignores_records_of_other_streams():
 def test_death_counts_one_attempt(found, dead, sequences, expected):
     """X11: whether an in-flight record, the key of the owner, or both name the message."""
     blockers = {1: BlockedLane(created="s", sequences=sequences)}
-    assert expected == [(each.sequence, each.counts, each.confirmed) for each in accused(blockers, dead, found)]
+    assert expected == [(each.sequence, each.counts, each.confirmed) for each in choose_accused(blockers, dead, found)]
 
 
 @pytest.mark.parametrize(("created", "seconds"), [("its own", 30), ("of another stream", 0)])

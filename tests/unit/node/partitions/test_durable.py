@@ -129,7 +129,7 @@ async def test_refused_dead_letter_keeps_the_original():
 
         await world.put_many(3000, project="bad")
         node = await world.node(handle)
-        await until(lambda: node.queues.withheld("bad"), what="the project to be withheld")
+        await until(lambda: node.queues.explain_withheld("bad"), what="the project to be withheld")
         put = await world.put_many(20)
         await until(lambda: set(put) <= set(world.ids))
         assert node.failures.pending < 1500

@@ -46,8 +46,8 @@ class TestHeldMessages:
         await until(lambda: ("b", other) in world.begun)
         world.gate.set()
         await until(lambda: world.record().lanes[kind].done == [1])
-        b.owned.held_changed(P, world.record())
-        await until(lambda: b.owned.held_durable(P, world.record()))
+        b.owned.on_held_change(P, world.record())
+        await until(lambda: b.owned.is_held_durable(P, world.record()))
         assert 1 in (await world.settled(lane_of(kind))).settled or kind == "later"
         await world.crash(b)
         c = await world.bare("c")
@@ -65,7 +65,7 @@ class TestHeldMessages:
         world.error = ValueError("no")
         world.gate.set()
         await until(lambda: world.record().lanes[kind].done == [1])
-        b.owned.held_changed(P, world.record())
+        b.owned.on_held_change(P, world.record())
         await until(lambda: message_id in world.ids)
         await world.all_gone()
         assert {message_id: 1} == world.times("a")
@@ -81,8 +81,8 @@ class TestHeldMessages:
         other = await put(world, kind)
         await until(lambda: other in world.ids)
         assert {other: 1} == world.times("b")
-        b.owned.held_gone(P, record)
-        b.owned.held_gone(P, record)
+        b.owned.on_held_gone(P, record)
+        b.owned.on_held_gone(P, record)
         await until(lambda: message_id in world.ids)
         await world.all_gone()
         assert {other: 1, message_id: 1} == world.times("b")
@@ -98,7 +98,7 @@ class TestHeldMessages:
         await c.owned.open(P, 3, [record])
         world.gate.set()
         await until(lambda: world.record().lanes[kind].done == [1])
-        c.owned.held_changed(P, world.record())
+        c.owned.on_held_change(P, world.record())
         await world.all_gone()
         assert [message_id] == world.ids
 
@@ -112,10 +112,10 @@ class TestHeldMessages:
         record = await world.released(a, 1)
         world.server.delay_acks(0)
         assert [1] == record.lanes[kind].done
-        assert not record.running
+        assert not record.is_running
         b = await world.bare("b")
         await b.owned.open(P, 2, [record])
-        await until(lambda: b.owned.held_durable(P, record))
+        await until(lambda: b.owned.is_held_durable(P, record))
         await world.all_gone()
         assert {message_id: 1} == world.times("a")
         assert {} == world.times("b")
@@ -149,7 +149,7 @@ class TestHeldMessages:
         done = HeldLane(
             **{name: getattr(record.lanes[kind], name) for name in ("created", "high", "high_at")}, done=[1]
         )
-        b.owned.held_changed(P, HeldRecord(id="a", lanes={kind: done}))
+        b.owned.on_held_change(P, HeldRecord(id="a", lanes={kind: done}))
         other = await put(world, kind)
         await until(lambda: other in world.ids and not lane.log.unsynced_count)
         await world.crash(b)
@@ -173,7 +173,7 @@ async def test_message_with_a_pending_copy_is_held(world):
     await b.owned.open(P, 2, [record])
     world.server.accept("later.")
     await until(lambda: world.record().lanes["lanes"].done == [1])
-    b.owned.held_changed(P, world.record())
+    b.owned.on_held_change(P, world.record())
     await world.all_gone()
     assert ({message_id: 1}, {message_id: 1}) == (world.times("a"), world.times("b"))
     assert [2] == [message.attempt for message in world.handled]
@@ -230,7 +230,7 @@ async def test_catch_up_skips_held_messages(world):
     await b.owned.open(P, 2, [record])
     await world.put(id="new")
     await until(lambda: len(world.begun) == count + 1 - 4)
-    b.owned.held_gone(P, record)
+    b.owned.on_held_gone(P, record)
     await world.all_gone()
     assert 1 == max(world.times("b").values())
     assert {"7"} == {str(n + 1) for n in range(count)} - world.times("b").keys()

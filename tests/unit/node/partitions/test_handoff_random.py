@@ -46,16 +46,16 @@ async def test_held_messages_are_handled_once(shape, tail, seed):
         for end in range(1, len(late) + 1, max(1, len(late) // 3)):
             early |= set(late[:end])
             record = _moved(record, early)
-            b.owned.held_changed(P, record)
+            b.owned.on_held_change(P, record)
             await turns(draw.randint(0, 20))
         record = _moved(record, done)
-        b.owned.held_changed(P, record)
+        b.owned.on_held_change(P, record)
         if draw.random() < 0.4:  # a short outage
             world.server.disconnect(b.store)
             await turns(draw.randint(0, 5))
             world.server.reconnect(b.store)
         await turns(draw.randint(0, 40))
-        b.owned.held_gone(P, record)
+        b.owned.on_held_gone(P, record)
         await world.all_gone()
         total = world.server.stream(stream("online", lane_of("lanes"))).last
         expected = {str(n) for n in range(1, total + 1)} - {str(n) for n in done}
@@ -81,9 +81,9 @@ async def test_held_delayed_messages_are_handled_once(seed):
         await b.owned.open(P, 2, [record])
         await turns(draw.randint(0, 40))
         record = _moved(record, done)
-        b.owned.held_changed(P, record)
+        b.owned.on_held_change(P, record)
         await turns(draw.randint(0, 40))
-        b.owned.held_gone(P, record)
+        b.owned.on_held_gone(P, record)
         await world.all_gone()
         assert dict.fromkeys({str(n) for n in range(1, count + 1) if n not in done}, 1) == world.times("b")
         assert (0, 0) == (b.limits.held, b.backlog)

@@ -39,23 +39,23 @@ async def test_message_whose_thread_never_called_the_handler_is_released(world):
     """L: the lease ended before the call, and the partition was released."""
     begun, gate = [], asyncio.Event()
     a = await world.bare("a", handler=begun.append)
-    run = a._calls.in_thread
+    run = a._calls.run_in_thread
 
     async def late(call):
         await gate.wait()
         return await run(call)
 
-    a._calls.in_thread = late
+    a._calls.run_in_thread = late
     await world.put()
     await a.owned.open(P, 1)
     await until(lambda: a.workers.running)
     record = await world.released(a, 1)
     assert [1] == record.lanes["lanes"].running
     published = []
-    world.lanes["lanes"].on_change = lambda: published.append(world.record().running)
+    world.lanes["lanes"].on_change = lambda: published.append(world.record().is_running)
     a.trust(0)
     gate.set()
-    await until(lambda: not world.record().running, what="the previous owner to release the message")
+    await until(lambda: not world.record().is_running, what="the previous owner to release the message")
     assert [] == world.record().lanes["lanes"].done
     assert [False] == published
     assert [] == begun

@@ -129,7 +129,7 @@ async def test_death_after_a_handoff_records_only_the_held_message():
         await b.owned.open(P, 2, [record])
         assert 0 == b.partitions[P].lane.horizon
         await world.crash(a)
-        b.owned.held_gone(P, record)
+        b.owned.on_held_gone(P, record)
         waiting.append(await world.put())
         await until(lambda: len(world.handled) == 5)
         assert {**dict.fromkeys(waiting, False), message_id: True} == {each.id: each.recorded for each in world.handled}
@@ -156,7 +156,7 @@ async def test_horizon_ends_when_the_watermark_passes_it(world):
     assert (3, 0) == world.horizons(node)
     await world.changed(node, backoff=QUICK)
     await world.all_gone()
-    assert dict.fromkeys(put, (1, False, True)) == {m.id: (m.attempt, m.suspect, m.recorded) for m in world.handled}
+    assert dict.fromkeys(put, (1, False, True)) == {m.id: (m.attempt, m.is_suspect, m.recorded) for m in world.handled}
     (fresh,) = await world.put_keys([None])
     await until(lambda: fresh in world.ids)
     assert not world.handled[-1].recorded

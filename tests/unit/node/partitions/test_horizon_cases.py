@@ -107,7 +107,7 @@ async def test_copy_put_by_a_zombie_is_fresh(world):
     node = await world.node_with(message_id)
     free.set()
     await until(lambda: len(node.workers.running) == 2)
-    found = {(message.attempt, message.suspect, message.recorded) for message in node.workers.running}
+    found = {(message.attempt, message.is_suspect, message.recorded) for message in node.workers.running}
     assert {(1, False, True), (2, False, False)} == found
 
 
@@ -227,8 +227,8 @@ async def test_node_knows_messages_that_run_or_wait_for_their_copy(world):
     node = await world.node(world.handle)
     await until(lambda: node.failures.pending and node.workers.running)
     lane = node.partitions[P].lane
-    assert frozenset() == node.gate.recorded_of(lane)
-    assert {1, 2} == node.out(lane)
+    assert frozenset() == node.gate.list_recorded(lane)
+    assert {1, 2} == node.list_out(lane)
 
 
 async def full(world):

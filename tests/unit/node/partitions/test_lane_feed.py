@@ -10,7 +10,7 @@ from evenlane.engine.core.queue.entry import MemoryBudget
 from evenlane.engine.core.queue.fed_lane import FedLane
 from evenlane.engine.core.queue.queue import Queue
 from evenlane.engine.core.queue.queue_rules import QueueRules
-from evenlane.engine.core.wire.subjects import queue_named
+from evenlane.engine.core.wire.subjects import parse_queue
 from evenlane.engine.node.partitions.lane_feed import LaneFeed
 from evenlane.engine.node.partitions.read_ahead import ReadAhead
 from evenlane.engine.node.queues.catch_up_priority import CatchUpPriority, most_urgent
@@ -35,12 +35,12 @@ class Feeding:
         self.backlog, self.became_ready, self.feed_, self.all_feeds = backlog, [], None, []
         self.lane = FedLane(LANE, 1, MemoryBudget(), Host(self.open_queue, self.on_ready))
         self.catch_up_priority = CatchUpPriority(self.on_ready, BANDS, tuning.backlog_wait_s)
-        ready = SimpleNamespace(queue_ready=self.on_ready)
+        ready = SimpleNamespace(on_queue_ready=self.on_ready)
         self.feeds = LaneFeed(self, self.lane, ready, None, self.catch_up_priority, ReadAhead(self), tuning)
         self.delivered = 0
 
     def open_queue(self, _lane, subject, _entry):
-        project, group, band = queue_named(subject, "lanes", BANDS)
+        project, group, band = parse_queue(subject, "lanes", BANDS)
         queue = Queue(project, group, list(BANDS)[band], band, 7)
         queue.rules = QueueRules(asleep=False)
         return queue

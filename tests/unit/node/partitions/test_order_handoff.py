@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from evenlane.engine.cluster.ownership.handoff import handoff_record, not_ended
+from evenlane.engine.cluster.ownership.handoff import handoff_record, subtract_ended
 from evenlane.engine.core.message.message import Pause, Retry
 from evenlane.engine.core.queue.entry import MemoryBudget
 from evenlane.engine.core.wire import headers as h
@@ -34,8 +34,8 @@ class Keys(Two):
     def pass_on(self, b):
         """Report the changes of the record since to the next owner."""
         before, self.handoff_record = self.handoff_record, self.record()
-        b.owned.held_changed(P, self.handoff_record)
-        b.owned.held_released(P, not_ended(before, self.handoff_record))
+        b.owned.on_held_change(P, self.handoff_record)
+        b.owned.on_held_release(P, subtract_ended(before, self.handoff_record))
 
     def order(self):
         return [message_id for _, message_id in self.begun]
@@ -65,7 +65,7 @@ async def test_key_waits_for_its_message_at_the_previous_owner(world, kind):
     await turns(50)
     assert second not in world.order()
     world.gate.set()
-    await until(lambda: not world.record().running)
+    await until(lambda: not world.record().is_running)
     world.pass_on(b)
     await world.all_gone()
     assert [("a", first), ("b", second), ("b", third)] == [e for e in world.begun if e[1] in {first, second, third}]
@@ -84,7 +84,7 @@ async def test_next_owner_runs_a_failed_held_message_first(world, kind):
     b = await world.bare("b")
     await world.take_over(b)
     world.gate.set()
-    await until(lambda: not world.record().running)
+    await until(lambda: not world.record().is_running)
     failed_at = world.store.now()
     world.pass_on(b)
     await until(lambda: world.ids)
@@ -92,7 +92,7 @@ async def test_next_owner_runs_a_failed_held_message_first(world, kind):
     await world.all_gone()
     assert [("a", first), ("b", first), ("b", second)] == world.begun
     assert [2, 1] == [message.attempt for message in world.handled]
-    assert not any(message.suspect for message in world.handled)
+    assert not any(message.is_suspect for message in world.handled)
 
 
 @pytest.mark.parametrize("settled", ["durable", "not durable"])
@@ -108,7 +108,7 @@ async def test_retry_waits_at_the_next_owner(world, settled):
     first, second = await world.key("k"), await world.key("k")
     a = await world.bare("a", handler=handle, settle_interval=60 if settled == "not durable" else 0.01)
     await a.owned.open(P, 1)
-    await until(lambda: list(a.eligibility.retrying()))
+    await until(lambda: list(a.eligibility.iter_retrying()))
     if settled == "not durable":
         world.server.delay_acks()
     else:
@@ -135,7 +135,7 @@ async def test_next_owner_runs_a_paused_held_message_first(world):
     b = await world.bare("b")
     await world.take_over(b)
     world.gate.set()
-    await until(lambda: not world.record().running)
+    await until(lambda: not world.record().is_running)
     world.error = None
     world.pass_on(b)
     await world.all_gone()
@@ -157,10 +157,10 @@ async def test_held_message_runs_first_after_the_death_of_its_owner(world):
     await world.crash(a)
     await turns(50)
     assert [("a", first)] == world.begun
-    b.owned.held_gone(P, world.handoff_record)
+    b.owned.on_held_gone(P, world.handoff_record)
     await world.all_gone()
     assert [("a", first), ("b", first), ("b", second)] == world.begun
-    assert [(1, True), (1, False)] == [(message.attempt, message.suspect) for message in world.handled]
+    assert [(1, True), (1, False)] == [(message.attempt, message.is_suspect) for message in world.handled]
 
 
 SHAPES = {
@@ -222,5 +222,5 @@ async def test_keys_stay_in_order_over_many_owners(shape, seed):
 
 async def _last_record(epoch, lanes):
     """The handoff record once none of its messages runs."""
-    await until(lambda: not handoff_record("a", epoch, lanes).running)
+    await until(lambda: not handoff_record("a", epoch, lanes).is_running)
     return handoff_record("a", epoch, lanes)

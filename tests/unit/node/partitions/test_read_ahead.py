@@ -31,4 +31,4 @@ async def test_queue_without_remaining_messages_does_not_stop_reading_ahead():
     lane.take_in(FIRST, 1, 1, b"", b"a")
     await ReadAhead(SimpleNamespace(next_of=next_of)).read(lane, [FIRST, SECOND], lambda _queue: None)
     assert {FIRST, SECOND} == set(asked)
-    assert not lane.lacks(FIRST)
+    assert not lane.is_lacking(FIRST)

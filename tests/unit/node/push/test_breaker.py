@@ -13,7 +13,7 @@ RULES = BreakerRules(threshold=3, first=10, factor=2, most=45)
 def opened():
     breaker = Breaker(RULES)
     for _ in range(3):
-        breaker.failed(breaker.begin(0), 0)
+        breaker.note_failure(breaker.begin(0), 0)
     return breaker
 
 
@@ -21,9 +21,9 @@ def test_breaker_opens_after_consecutive_failures():
     breaker = Breaker(RULES)
     for ends in ("failed", "failed", "succeeded", "failed", "failed"):
         token = breaker.begin(0)
-        breaker.succeeded(token) if ends == "succeeded" else breaker.failed(token, 0)
+        breaker.note_success(token) if ends == "succeeded" else breaker.note_failure(token, 0)
     assert BreakerState.CLOSED is breaker.state
-    breaker.failed(breaker.begin(0), 0)
+    breaker.note_failure(breaker.begin(0), 0)
     assert (BreakerState.OPEN, 10) == (breaker.state, breaker.wait(0))
 
 
@@ -38,10 +38,10 @@ def test_probe_that_succeeds_closes_the_breaker():
     breaker = opened()
     probe = breaker.begin(10)
     assert (BreakerState.HALF_OPEN, 10) == (breaker.state, breaker.wait(10))
-    breaker.succeeded(probe)
+    breaker.note_success(probe)
     assert (BreakerState.CLOSED, 0) == (breaker.state, breaker.wait(10))
     for _ in range(2):  # the count starts over
-        breaker.failed(breaker.begin(10), 10)
+        breaker.note_failure(breaker.begin(10), 10)
     assert BreakerState.CLOSED is breaker.state
 
 
@@ -49,19 +49,19 @@ def test_pauses_grow_to_a_limit_and_restart_after_a_success():
     breaker, now, pauses = opened(), 0, []
     for _ in range(4):
         now += breaker.wait(now)
-        breaker.failed(breaker.begin(now), now)
+        breaker.note_failure(breaker.begin(now), now)
         pauses.append(breaker.wait(now))
     assert [20, 40, 45, 45] == pauses
     now += 45
-    breaker.succeeded(breaker.begin(now))
+    breaker.note_success(breaker.begin(now))
     for _ in range(3):
-        breaker.failed(breaker.begin(now), now)
+        breaker.note_failure(breaker.begin(now), now)
     assert 10 == breaker.wait(now)
 
 
 def test_abandoned_probe_lets_the_next_one_begin():
     breaker = opened()
-    breaker.abandoned(breaker.begin(10))
+    breaker.abandon(breaker.begin(10))
     assert (BreakerState.OPEN, 0) == (breaker.state, breaker.wait(10))
 
 
@@ -69,15 +69,15 @@ def test_requests_that_began_before_the_breaker_opened_are_ignored():
     breaker = Breaker(RULES)
     old = [breaker.begin(0) for _ in range(5)]
     for token in old[:3]:
-        breaker.failed(token, 0)
-    breaker.succeeded(old[3])
-    breaker.failed(old[4], 9)
+        breaker.note_failure(token, 0)
+    breaker.note_success(old[3])
+    breaker.note_failure(old[4], 9)
     assert (BreakerState.OPEN, 10) == (breaker.state, breaker.wait(0))
     probe = breaker.begin(10)
-    breaker.succeeded(old[3])
+    breaker.note_success(old[3])
     assert BreakerState.HALF_OPEN is breaker.state
-    breaker.succeeded(probe)
-    breaker.failed(probe, 11)
+    breaker.note_success(probe)
+    breaker.note_failure(probe, 11)
     assert BreakerState.CLOSED is breaker.state
 
 
@@ -106,24 +106,24 @@ class Machine(RuleBasedStateMachine):
         self.under_way.append((token, self.breaker.state))
 
     @precondition(lambda self: self.under_way)
-    @rule(which=st.integers(0, 1_000), ends=st.sampled_from(["succeeded", "failed", "abandoned"]))
+    @rule(which=st.integers(0, 1_000), ends=st.sampled_from(["note_success", "note_failure", "abandon"]))
     def ends(self, which, ends):
         token, began = self.under_way.pop(which % len(self.under_way))
         before = self.breaker.state
-        if ends == "failed":
-            self.breaker.failed(token, self.now)
+        if ends == "note_failure":
+            self.breaker.note_failure(token, self.now)
         else:
             getattr(self.breaker, ends)(token)
         after = self.breaker.state
         if began is not before:
             assert before is after  # requests that began under another state are ignored
-        if after is BreakerState.OPEN and before is not BreakerState.OPEN and ends == "failed":
+        if after is BreakerState.OPEN and before is not BreakerState.OPEN and ends == "note_failure":
             pause = self.breaker.wait(self.now)
             grown = min(RULES.most, self.pause * RULES.factor) if before is BreakerState.HALF_OPEN else RULES.first
             assert grown == pause
             self.pause, self.open_until = pause, self.now + pause
         if before is BreakerState.HALF_OPEN and began is BreakerState.HALF_OPEN:
-            assert {"succeeded": BreakerState.CLOSED}.get(ends, BreakerState.OPEN) is after
+            assert {"note_success": BreakerState.CLOSED}.get(ends, BreakerState.OPEN) is after
 
     @invariant()
     def at_most_one_probe(self):

@@ -10,7 +10,7 @@ from standardwebhooks.webhooks import Webhook
 
 from evenlane.engine.node.push.addresses import is_public
 from evenlane.engine.node.push.request import headers_of
-from evenlane.engine.node.push.response import PushResponse, confidential_of, failure, quoted, where
+from evenlane.engine.node.push.response import PushResponse, confidential_of, failure, quote, where
 from evenlane.engine.node.push.retry_after import LEAST_S, MOST_S, pause_s
 from evenlane.engine.node.push.secret_files import NoSecret, SecretFiles
 from evenlane.engine.node.push.signature import keys, signature, webhook_id
@@ -189,23 +189,21 @@ class TestFailure:
         assert outage == failure(PushResponse(status, None, b""), "http://a", ()).is_outage
 
     def test_quoted_answer_is_one_short_line(self):
-        assert "x" * 200 == quoted(b"x" * 5_000, ())
-        assert "ä" * 100 == quoted("ä".encode() * 5_000, ())
-        assert "\ufffd a b" == quoted(b"\xff\x00\x1b a\xe2\x80\xa8b", ()).replace("[", "")
+        assert "x" * 200 == quote(b"x" * 5_000, ())
+        assert "ä" * 100 == quote("ä".encode() * 5_000, ())
+        assert "\ufffd a b" == quote(b"\xff\x00\x1b a\xe2\x80\xa8b", ()).replace("[", "")
 
     def test_quoted_answer_shows_no_secret_even_where_it_is_cut(self):
         hidden = confidential_of("https://a/x?token=t0ps3cret&b", ["Bearer abc123def", "s"])
         echo = b"x" * 195 + b"abc123def"
-        assert "abc12" not in quoted(echo, hidden)
-        assert "you sent *** and *** and ***" == quoted(
-            b"you sent Bearer abc123def and t0ps3cret and abc123def", hidden
-        )
+        assert "abc12" not in quote(echo, hidden)
+        assert "you sent *** and *** and ***" == quote(b"you sent Bearer abc123def and t0ps3cret and abc123def", hidden)
 
     def test_address_is_shown_without_its_query(self):
         assert "https://a/x" == where("https://a/x?token=1")
 
     @given(st.binary(max_size=400))
     def test_quoted_answer_is_bounded(self, start):
-        text = quoted(start, ())
+        text = quote(start, ())
         assert len(text.encode()) <= 200
         assert len(text.splitlines()) <= 1

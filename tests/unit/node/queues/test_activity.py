@@ -65,7 +65,7 @@ class Observer:
 
     def _is_busy(self, queue, running):
         """Whether the queue's own state is active."""
-        return bool(queue.backlog or queue in running or wait_reasons.not_due(self._node, queue)[0])
+        return bool(queue.backlog or queue in running or wait_reasons.count_not_due(self._node, queue)[0])
 
     def check(self):
         """Each queue that a scan finds is watched: messages wait, run or aren't due, or counters have changed."""

@@ -43,8 +43,8 @@ async def test_rounds_visit_no_silent_project():
         await borrower.close()
 
         visited = []
-        used, look = node.scheduler.used, known.look
-        node.scheduler.used = lambda project, now: (visited.append(project), used(project, now))[1]
+        used, look = node.scheduler.measure_use, known.look
+        node.scheduler.measure_use = lambda project, now: (visited.append(project), used(project, now))[1]
         known.look = lambda each: (visited.append(each.project), look(each))[1]
 
         async def is_silent():

@@ -122,7 +122,7 @@ async def test_arriving_partitions_do_not_defer_the_share(world):
 
     async def arrive():
         while True:
-            node.queues.shares.more_partitions()
+            node.queues.shares.on_more_partitions()
             await asyncio.sleep(0.02)
 
     arriving = asyncio.ensure_future(arrive())
@@ -143,7 +143,7 @@ async def test_change_during_a_pass_reaches_all_projects(world):
         node.owned.stop_partition(1)
         await turns(2)
         node.owned.mine.add(1)
-        node.queues.shares.more_partitions()
+        node.queues.shares.on_more_partitions()
     await until(lambda: (rules["still"].qps, rules["b"].qps) == (1_000, 500))
 
 
@@ -196,9 +196,9 @@ async def test_release_of_a_lent_part_reports_the_end_of_the_loan(world):
     await until(lambda: "still" in rules)
     shares, later = node.queues.shares, now_ns() + 10 * SECOND
     assert 0.9 == shares.loans.lend("still", 1, 1, 0.9, shares.own("still"), later)
-    assert {} == node.owned.owed(0), "the other partition covers the loan"
+    assert {} == node.owned.list_owed(0), "the other partition covers the loan"
     node.owned.stop_partition(1)
-    assert 9 < node.owned.owed(1)["still"] <= 10
+    assert 9 < node.owned.list_owed(1)["still"] <= 10
     await until(lambda: rules["still"].qps < 20)
     assert shares.loans.part("still", shares.own("still")) == 0, "the node uses nothing of it"
 
@@ -216,5 +216,5 @@ async def test_next_owner_uses_a_lent_part_after_the_loan(world):
     shares = node.queues.shares
     assert isclose(shares.own("b"), _own(world, "b", {0}).part)
     assert rules["still"].qps == alone
-    assert 29 < shares.owed(1)["b"] <= 30
+    assert 29 < shares.list_owed(1)["b"] <= 30
     await until(lambda: rules["still"].qps == 1_000)

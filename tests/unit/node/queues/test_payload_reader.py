@@ -106,7 +106,7 @@ async def test_reads_resume_when_memory_is_freed():
         await until(lambda: any(queue.ready for queue in flood))
         next(queue for queue in flood if queue.ready).take(reading.limits)
         if reading.memory.starved:
-            reading.memory.freed()
+            reading.memory.wake_reads()
     assert 10 == len(reading.asked)
     assert not reading.memory.starved
     await reading.reader.stop()

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from evenlane.engine.core.ports import Receipt
-from evenlane.engine.core.wire.backlog_report import BacklogEntry, decoded, encoded, partitions_of, subject
+from evenlane.engine.core.wire.backlog_report import BacklogEntry, decode_report, encode_report, partitions_of, subject
 from evenlane.engine.node.services.backlog_reporter import BacklogReporter, PartitionTally
 from evenlane.engine.producer.backlog_estimate import USABLE_S, BacklogEstimate, LocalPuts
 from evenlane.engine.producer.tuning import DEFAULT
@@ -32,7 +32,7 @@ def backlog(limit: int = 10, partitions=(3,)) -> BacklogEstimate:
 
 def put(known: BacklogEstimate, sequence: int, now: float, where: str = LANE) -> None:
     known.flying += 1
-    known.ended(where, stored(sequence), now)
+    known.note_outcome(where, stored(sequence), now)
 
 
 # ---- a producer's own puts
@@ -41,10 +41,10 @@ def put(known: BacklogEstimate, sequence: int, now: float, where: str = LANE) ->
 def test_own_puts_count_until_a_report_covers_them():
     own = LocalPuts()
     for sequence in range(1, 11):
-        own.stored(sequence, now=sequence * 0.2)
-    own.covered(4)
+        own.add(sequence, now=sequence * 0.2)
+    own.drop_covered(4)
     assert 6 == own.count
-    own.covered(10)
+    own.drop_covered(10)
     assert 0 == own.count
 
 
@@ -52,9 +52,9 @@ def test_own_puts_are_kept_in_64_steps():
     """Memory is bounded, though no report comes."""
     own, counts = LocalPuts(), set()
     for sequence in range(1, 10_001):
-        own.stored(sequence, now=float(sequence))
+        own.add(sequence, now=float(sequence))
     for sequence in range(10_001):
-        own.covered(sequence)
+        own.drop_covered(sequence)
         counts.add(own.count)
     assert (64 + 1, 10_000, 0) == (len(counts), max(counts), own.count)
 
@@ -63,8 +63,8 @@ def test_step_that_a_report_covers_in_part_counts_whole():
     """The estimate is rather too large than too small."""
     own = LocalPuts()
     for sequence in (1, 2, 3):
-        own.stored(sequence, now=0.0)
-    own.covered(2)
+        own.add(sequence, now=0.0)
+    own.drop_covered(2)
     assert 3 == own.count
 
 
@@ -74,39 +74,39 @@ def test_step_that_a_report_covers_in_part_counts_whole():
 def test_estimate_adds_own_puts_to_the_report():
     """K6: each put counts once, whether the report covers it or not."""
     known = backlog()
-    known.counted(3, 4, lane=20, later=7, at=1, now=0.0)
+    known.apply_count(3, 4, lane=20, later=7, at=1, now=0.0)
     put(known, 21, now=0.5)
     put(known, 8, now=0.5, where=LATER)
     known.flying += 1
     assert (6, 1, False) == (known.known, known.flying, known.is_full)
-    known.reported(BacklogEntry(3, "acme", 5, 21, 7), at=2, now=1.0)
+    known.apply_report(BacklogEntry(3, "acme", 5, 21, 7), at=2, now=1.0)
     assert 6 == known.known, "the report covers the lane's put, but not the delayed one"
-    known.reported(BacklogEntry(3, "acme", 9, 21, 8), at=3, now=2.0)
+    known.apply_report(BacklogEntry(3, "acme", 9, 21, 8), at=3, now=2.0)
     assert (9, True) == (known.known, known.is_full)
 
 
 def test_failed_and_duplicate_puts_do_not_count():
     known = backlog()
-    known.counted(3, 0, 0, 0, at=1, now=0.0)
+    known.apply_count(3, 0, 0, 0, at=1, now=0.0)
     for outcome in (None, stored(1, duplicate=True)):
         known.flying += 1
-        known.ended(LANE, outcome, 0.0)
+        known.note_outcome(LANE, outcome, 0.0)
     assert (0, 0) == (known.known, known.flying)
 
 
 def test_late_report_of_a_previous_owner_is_skipped():
     known = backlog()
-    known.reported(BacklogEntry(3, "acme", 5, 0, 0), at=2, now=0.0)
-    known.reported(BacklogEntry(3, "acme", 9, 0, 0), at=1, now=0.1)
+    known.apply_report(BacklogEntry(3, "acme", 5, 0, 0), at=2, now=0.0)
+    known.apply_report(BacklogEntry(3, "acme", 9, 0, 0), at=1, now=0.1)
     assert 5 == known.known
 
 
 def test_estimate_is_usable_while_all_partitions_have_recent_counts():
     known = backlog(partitions=(3, 4))
-    known.reported(BacklogEntry(3, "acme", 5, 0, 0), at=1, now=100.0)
+    known.apply_report(BacklogEntry(3, "acme", 5, 0, 0), at=1, now=100.0)
     assert [4] == known.stale(100.0)
     assert known.usable_until <= 100.0
-    known.counted(4, 1, 0, 0, at=1, now=100.0)
+    known.apply_count(4, 1, 0, 0, at=1, now=100.0)
     assert (100.0 + DEFAULT.counted_s, 100.0 + USABLE_S) == (known.fresh_until, known.usable_until)
     assert [4] == known.stale(100.0 + DEFAULT.counted_s)
     assert [3, 4] == known.stale(100.0 + DEFAULT.reported_within_s)
@@ -114,22 +114,22 @@ def test_estimate_is_usable_while_all_partitions_have_recent_counts():
 
 def test_estimate_is_usable_if_the_store_does_not_answer():
     known = backlog(partitions=(3, 4))
-    known.uncounted(100.0)
+    known.note_no_count(100.0)
     assert known.usable_until > 100.0
     assert known.fresh_until <= 100.0 + DEFAULT.counted_s
 
 
 def test_count_of_the_store_replaces_a_report_with_a_fast_clock():
     known = backlog()
-    known.reported(BacklogEntry(3, "acme", 5, 0, 0), at=10 * SECOND, now=0.0)
-    known.counted(3, 7, 0, 0, at=SECOND, now=6.0)
+    known.apply_report(BacklogEntry(3, "acme", 5, 0, 0), at=10 * SECOND, now=0.0)
+    known.apply_count(3, 7, 0, 0, at=SECOND, now=6.0)
     assert (7, 6.0 + DEFAULT.counted_s) == (known.known, known.fresh_until)
 
 
 def test_changed_topic_keeps_the_counts_of_its_partitions():
     known = backlog(partitions=(3, 4))
     for number in (3, 4):
-        known.counted(number, 3, 0, 0, at=1, now=100.0)
+        known.apply_count(number, 3, 0, 0, at=1, now=100.0)
     known.follow(accepted('{"qps": 400, "max_backlog": 5}'), (3, 5))
     assert (5, 3, [5]) == (known.limit, known.known, known.stale(100.5))
 
@@ -147,20 +147,20 @@ def test_partitions_of_a_topic_include_draining_groups():
 
 def test_report_is_split_into_independent_messages():
     entries = [BacklogEntry(n % 128, f"project-{n}", n, n, n) for n in range(9_000)]
-    messages = list(encoded("node.1", 7, 5, entries))
-    reports = [decoded(message) for message in messages]
+    messages = list(encode_report("node.1", 7, 5, entries))
+    reports = [decode_report(message) for message in messages]
     assert [("node.1", 7, 5), ("node.1", 8, 5), ("node.1", 9, 5)] == [(r.node, r.number, r.at) for r in reports]
     assert [(e.partition, e.project, e.count) for e in entries] == [
         (e.partition, e.project, e.count) for report in reports for e in report.entries
     ]
     assert max(map(len, messages)) < 400_000
-    assert [] == list(encoded("node", 1, 1, []))
+    assert [] == list(encode_report("node", 1, 1, []))
     assert "backlog.online.a_b-1" == subject("online", "a.b-1")
 
 
 @pytest.mark.parametrize("body", [b"", b"{}", b"[1]", b"\xff", b'{"node":"n","number":1,"at":1,"entries":[[1]]}'])
 def test_invalid_report_is_none(body):
-    assert None is decoded(body)
+    assert None is decode_report(body)
 
 
 # ---- the counts of a node
@@ -178,7 +178,7 @@ class FakeTopicCache:
 def tallied(node, **topics) -> PartitionTally:
     tally = PartitionTally(node)
     for name, each in FakeTopicCache(**topics).all().items():
-        tally.topic_changed(name, each)
+        tally.on_topic_change(name, each)
     return tally
 
 
@@ -210,10 +210,10 @@ async def test_tally_counts_only_topics_with_a_limit():
         node = await world.node(world.handle)
         tally = PartitionTally(node)
         assert [] == await tally.entries()
-        tally.topic_changed("acme", Accepted(topic=limited, active=10, revision=1))
+        tally.on_topic_change("acme", Accepted(topic=limited, active=10, revision=1))
         assert [0] * len(await tally.entries()) == [entry.count for entry in await tally.entries()]
         assert await tally.entries()
-        tally.topic_changed("acme", None)
+        tally.on_topic_change("acme", None)
         assert [] == await tally.entries()
 
 
@@ -249,7 +249,7 @@ class Wire:
         self.opened += 1
 
     def send(self, to, body):
-        self.sent.append((to, decoded(body)))
+        self.sent.append((to, decode_report(body)))
 
     async def close(self):
         self.opened -= 1

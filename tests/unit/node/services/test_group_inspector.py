@@ -22,7 +22,7 @@ async def world():
 
 
 async def inspected(node, *groups, deep=True, project="acme"):
-    return await GroupInspector(node).at(GroupRequest(1, "_INBOX.x", (GroupQuestion(project, groups),), deep))
+    return await GroupInspector(node).inspect(GroupRequest(1, "_INBOX.x", (GroupQuestion(project, groups),), deep))
 
 
 async def full(node, *groups, **options):
@@ -120,14 +120,14 @@ async def test_group_with_an_unsettled_result_is_full(world):
 
 async def test_answer_omits_a_partition_that_the_store_does_not_count(world):
     node = await world.node()
-    held = node.store.held
+    held = node.store.count_held
 
     async def lost(lane, project):
         if lane == ("later", 1):
             raise Lost("no answer")
         return await held(lane, project)
 
-    node.store.held = lost
+    node.store.count_held = lost
     assert {0: 1} == (await inspected(node, 2)).epochs
 
 
@@ -158,6 +158,6 @@ async def test_many_projects_cost_one_request_per_stream(world):
 
     node.store.counts = counted
     questions = tuple(GroupQuestion(f"p{number}", (3,)) for number in range(20))
-    answer = await GroupInspector(node).at(GroupRequest(1, "_INBOX.x", questions, True))
+    answer = await GroupInspector(node).inspect(GroupRequest(1, "_INBOX.x", questions, True))
     assert {"p9": [3]} == answer.full
     assert len(asked) == 4

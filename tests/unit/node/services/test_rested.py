@@ -55,10 +55,10 @@ def test_short_rest_equals_sampling(apart, earlier, rest, later):
     samples = list(measured(earlier))
     history, oracle = both(apart, samples)
     until = oracle.samples[-1].at + rest
-    history.rested(until)
+    history.note_rest(until)
     oracle.rested(until)
     for sample in measured(later, samples[-1]._replace(at=max(until, samples[-1].at))):
-        assert oracle.before(sample.at) == history.before(sample.at)
+        assert oracle.before(sample.at) == history.find_before(sample.at)
         history.add(sample)
         oracle.add(sample)
 
@@ -69,9 +69,9 @@ def test_long_rest_equals_sampling_within_one_interval(apart, earlier, rest, dat
     history, oracle = both(apart, list(measured(earlier)))
     until = oracle.samples[-1].at + rest
     now = until + data.draw(st.integers(0, LONGEST - 2 * apart))
-    history.rested(until)
+    history.note_rest(until)
     oracle.rested(until)
-    found, expected = history.before(now), oracle.before(now)
+    found, expected = history.find_before(now), oracle.before(now)
     assert expected[1:] == found[1:]
     assert apart > abs(expected.at - found.at)
 
@@ -99,7 +99,7 @@ def test_demand_after_a_rest_equals_sampling_each_second(rules, spent, seconds, 
     until = (1 + seconds) * SECOND
     for at in range(2 * SECOND, until + 1, SECOND):
         want(sampled, QuotaUse(spent, has=False, waits=False), at)
-    released.rested("acme", until)
+    released.note_rest("acme", until)
     at = until
     for gap, used in later:
         at, spent = at + gap, spent + used.spent

@@ -19,7 +19,7 @@ def failures():
 
 def test_writable_streams_have_no_description(failures):
     assert ([], []) == failures.look(STREAMS, {}, 0)
-    assert ("", True) == (failures.sentence, failures.settles)
+    assert ("", True) == (failures.sentence, failures.can_settle)
 
 
 def test_failure_begins_once_and_ends_once(failures):
@@ -33,11 +33,11 @@ def test_failure_begins_once_and_ends_once(failures):
 def test_transient_failure_begins_at_the_second_look(failures):
     """A rolling restart of NATS elects leaders, which must not log a line for each of 256 streams."""
     assert ([], []) == failures.look(STREAMS, {LOG: QUOTA}, 0)
-    assert ("", True) == (failures.sentence, failures.settles)
+    assert ("", True) == (failures.sentence, failures.can_settle)
     assert ([], []) == failures.look(STREAMS, {}, SECOND)
     assert ([], []) == failures.look(STREAMS, {LOG: QUOTA}, 2 * SECOND)
     assert ([FailureBegan(LOG, QUOTA)], []) == failures.look(STREAMS, {LOG: QUOTA}, 3 * SECOND)
-    assert not failures.settles
+    assert not failures.can_settle
     assert ([], [FailureEnded(LOG, 1.0)]) == failures.look(STREAMS, {}, 4 * SECOND)
 
 
@@ -56,7 +56,7 @@ def test_released_stream_does_not_end_its_failure(failures):
 
 def test_node_settles_with_one_failed_stream(failures):
     failures.look(STREAMS, {"LANES_online_1": FULL}, 0)
-    assert failures.settles
+    assert failures.can_settle
     assert (
         "can't write all of its streams: the server can't write: no space left on its disk"
         " (LANES_online_1 of 5 streams); once there is room, nats-server must be restarted"
@@ -66,7 +66,7 @@ def test_node_settles_with_one_failed_stream(failures):
 def test_node_does_not_settle_without_its_settle_log(failures):
     for now in range(2):
         failures.look(STREAMS, dict.fromkeys(STREAMS, QUOTA), now)
-    assert not failures.settles
+    assert not failures.can_settle
     assert (
         "can't settle: the server takes no more: the account's storage quota is used up"
         " (SETTLED_online, BUSY_online and 3 more of 5 streams)"

@@ -196,7 +196,7 @@ async def test_expired_suspect_leaves_its_turn_to_the_others(world, kept):
     world.act = held = Held(slow)
     node = await world.node(world.handle)
     (queue,) = node.queues.all()
-    await until(lambda: len(node.eligibility.resting(queue)) == 2)
+    await until(lambda: len(node.eligibility.list_resting(queue)) == 2)
     await until(lambda: world.store.now() > expires)
     held.go()
     await world.all_gone()

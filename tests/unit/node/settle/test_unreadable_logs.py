@@ -90,7 +90,7 @@ async def test_takeover_waits_for_an_unreadable_log():
         assert sentence.startswith(f"can't take over partition {P}: the settle log holds a record of version 2, and")
         assert f"if no node of yours wrote it, delete it: `nats stream rmm {STREAM} {sequence}`" in sentence
         assert "" == troubles.not_ready, "it works on the other partitions"
-        assert not reader.lanes.serves(P)
+        assert not reader.lanes.is_served(P)
         assert (0, len(opening)) == (sum(task.done() for task in opening if task.get_name() == str(P)), 2)
         delete(world, sequence)
         await handled(world, 40)

@@ -70,7 +70,7 @@ class Plain(RuleBasedStateMachine):
         """A batch goes on with its queue only while nothing of a higher priority is ready."""
         higher = [each for each in self.ready if each[:2] == slot[:2] and each[2] < slot[2]]
         expected = slot in self.ready and not higher and slot[0] in self.active
-        assert expected == (self.scheduler.again(self.queues[slot], 0) is not None)
+        assert expected == (self.scheduler.grant_again(self.queues[slot], 0) is not None)
 
     @rule(slot=slots)
     def why_a_head_waits(self, slot):
@@ -119,7 +119,7 @@ def test_backlog_of_an_unknown_topic_goes_once_it_is_configured():
     queue = queue_of("a", 0, 0)
     made = PlainScheduler()
     made.ready(queue, 0)
-    assert (None, "paused", None) == (start_next(made, 0), made.wait_reason(queue, 0), made.again(queue, 0))
+    assert (None, "paused", None) == (start_next(made, 0), made.wait_reason(queue, 0), made.grant_again(queue, 0))
     made.configure("a", SimpleNamespace(state="active"), 0)
     assert queue is start_next(made, 0)
     made.configure("a", SimpleNamespace(state="paused"), 0)
@@ -141,4 +141,4 @@ def test_unknown_queue_has_no_wait_reason():
     made = PlainScheduler()
     queue = queue_of("a", 0, 1)
     made.empty(queue, 0)
-    assert (None, None) == (made.wait_reason(queue, 0), made.again(queue, 0))
+    assert (None, None) == (made.wait_reason(queue, 0), made.grant_again(queue, 0))

@@ -8,7 +8,7 @@ from evenlane.engine.core.lane import settle_record
 from evenlane.engine.core.lane.settled_set import runs
 from evenlane.engine.core.wire.headers import ID, encode
 from evenlane.engine.proof.broker.environment import lanes
-from evenlane.engine.proof.demo.ledger import Ledger, waiting
+from evenlane.engine.proof.demo.ledger import Ledger, find_waiting
 from tests.support.store.harness import MemoryStoreHarness
 
 PARTITIONS = 2
@@ -40,12 +40,12 @@ async def settle(world, partition, watermark, above):
 async def test_stored_messages_that_are_not_settled_wait(world):
     await put(world, 0, range(100, 106))  # sequences 1 to 6
     await put(world, 1, range(200, 203))
-    assert {*range(100, 106), *range(200, 203)} == await waiting(world.store, PARTITIONS)
+    assert {*range(100, 106), *range(200, 203)} == await find_waiting(world.store, PARTITIONS)
     await settle(world, 0, 2, [4])
-    assert {102, 104, 105, 200, 201, 202} == await waiting(world.store, PARTITIONS)
+    assert {102, 104, 105, 200, 201, 202} == await find_waiting(world.store, PARTITIONS)
     await world.store.delete(LaneId("lanes", 0), 5)
     await world.store.purge(LaneId("lanes", 1), 3)
-    assert {102, 105, 202} == await waiting(world.store, PARTITIONS)
+    assert {102, 105, 202} == await find_waiting(world.store, PARTITIONS)
 
 
 def test_message_in_no_state_is_lost():

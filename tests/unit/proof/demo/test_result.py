@@ -9,7 +9,7 @@ from rich.console import Console
 from evenlane.engine.proof.demo.ledger import Ledger
 from evenlane.engine.proof.demo.plan import Plan
 from evenlane.engine.proof.demo.result import Result
-from evenlane.engine.proof.demo.table import closing, running
+from evenlane.engine.proof.demo.table import render_closing, render_running
 
 
 def turn(arm, p99, *, in_time=100, hot=(0, 0), max_1s=0, ledger=None):
@@ -72,8 +72,8 @@ def test_output_fits_into_80_columns(control):
     made = result(control=control)
     shown = io.StringIO()
     console = Console(file=shown, width=80)
-    console.print(running(made, turn("control", None, in_time=0, hot=(3, 1)), 0))
-    console.print(closing(made))
+    console.print(render_running(made, turn("control", None, in_time=0, hot=(3, 1)), 0))
+    console.print(render_closing(made))
     lines = shown.getvalue().splitlines()
     assert max(map(len, lines)) <= 80
     assert "…" not in shown.getvalue()
@@ -84,6 +84,6 @@ def test_output_fits_into_80_columns(control):
 
 def test_failure_replaces_the_verdict():
     shown = io.StringIO()
-    Console(file=shown, width=80).print(closing(result(in_time=10)))
+    Console(file=shown, width=80).print(render_closing(result(in_time=10)))
     assert "The isolation isn't shown: with hot, 10.0%" in shown.getvalue()
     assert "Hot put" not in shown.getvalue()

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from evenlane.engine.proof.broker.background import in_background
+from evenlane.engine.proof.broker.background import run_in_background
 
 
 async def failing():
@@ -13,7 +13,7 @@ async def failing():
 
 async def block(work, *, fails=False):
     """Run a block during which the work has its turn."""
-    async with in_background(work):
+    async with run_in_background(work):
         await asyncio.sleep(0)
         if fails:
             raise KeyError("mine")
@@ -29,7 +29,7 @@ async def test_work_runs_as_long_as_the_block():
         finally:
             ended.append(1)
 
-    async with in_background(work(), work()):
+    async with run_in_background(work(), work()):
         await begun.wait()
         assert [] == ended
     assert [1, 1] == ended

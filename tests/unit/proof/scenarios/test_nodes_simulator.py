@@ -11,7 +11,7 @@ from evenlane.engine.proof.arms import evenly, product
 from evenlane.engine.proof.figures import worst_window
 from evenlane.engine.proof.load import arrivals as a
 from evenlane.engine.proof.load.load import Arrival, Load, config_for, tenant
-from evenlane.engine.proof.load.placement import Placement, placed
+from evenlane.engine.proof.load.placement import Placement, place_groups
 from evenlane.engine.proof.scenarios.skewed_quota import SHARED, STATIC, SkewedQuota
 from evenlane.engine.proof.simulator.simulator import simulate
 from evenlane.engine.proof.simulator.wire import NEVER, Wire
@@ -26,7 +26,7 @@ def load_of(counts, seconds=10, **spec):
     """Return a load of one topic with 12 groups, 4 on each node. `counts` are the messages per second for each node."""
     topic = tenant("acme", CLUSTER_CONFIG, **{"qps": 300, "groups": 12, "spread": 12, **spec})
     until = seconds * a.SECOND
-    groups = placed(Load((topic,), until, CLUSTER_CONFIG), 3).groups_of(topic)
+    groups = place_groups(Load((topic,), until, CLUSTER_CONFIG), 3).groups_of(topic)
     come = [
         Arrival(at, 0, own[n % len(own)], 1, 10 * MS)
         for own, rate in zip(groups, counts, strict=True)
@@ -43,7 +43,7 @@ def per_node(trace, start, end):
 
 def test_groups_are_placed_like_the_leader_places_partitions():
     topic = tenant("acme", CLUSTER_CONFIG, qps=300, groups=12, spread=12)
-    where = placed(Load((topic,), 0, CLUSTER_CONFIG), 3)
+    where = place_groups(Load((topic,), 0, CLUSTER_CONFIG), 3)
     assert [4, 4, 4] == [len(own) for own in where.groups_of(topic)], "the only topic there is: in equal parts"
     assert CLUSTER_CONFIG.partitions == sum(map(len, where.partitions))
     for node, own in enumerate(where.groups_of(topic)):
@@ -55,7 +55,7 @@ def test_groups_are_placed_like_the_leader_places_partitions():
 def test_trace_names_the_node():
     load = load_of([10, 10, 10], seconds=1)
     trace = simulate(load, product, 5, nodes=3)
-    where = placed(load, 3)
+    where = place_groups(load, 3)
     assert all(
         node == where.node_of(load.tenants[0], group) for node, group in zip(trace.node, load.group, strict=True)
     )
@@ -118,7 +118,7 @@ def test_skewed_load_moves_from_node_to_node():
     """80, 15 and 5 % of the load are for one node each, and the nodes change places."""
     scenario = SkewedQuota(0.2)
     arm = scenario.arms(1)[SHARED]
-    where = placed(arm.load, 3)
+    where = place_groups(arm.load, 3)
     load = arm.aim(arm.load, where)
     third = load.until // 3
     for turn in range(3):
@@ -132,7 +132,7 @@ def test_skewed_load_moves_from_node_to_node():
 def test_evenly_gives_each_node_the_same_load():
     topic = tenant("acme", CLUSTER_CONFIG, qps=300, groups=30)
     load = Load.of([topic], [Arrival(n, 0, n % 30, 1, MS) for n in range(300)], 300, CLUSTER_CONFIG)
-    where = placed(load, 3)
+    where = place_groups(load, 3)
     nodes = Counter(where.node_of(topic, group) for group in evenly(load, where).group)
     assert {100} == set(nodes.values())
     assert load is evenly(load, Placement(ClusterConfig(), [0] * 128, 1))
@@ -141,7 +141,7 @@ def test_evenly_gives_each_node_the_same_load():
 def test_wire_delivers_by_time_and_then_by_sending():
     wire, came = Wire(), []
     for at, name in ((5, "b"), (3, "a"), (5, "c"), (9, "d")):
-        wire.at(at, lambda now, name=name: came.append((now, name)))
+        wire.call_at(at, lambda now, name=name: came.append((now, name)))
     assert 3 == wire.due
     wire.deliver(5)
     assert [(5, "a"), (5, "b"), (5, "c")] == came

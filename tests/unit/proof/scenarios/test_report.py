@@ -25,7 +25,7 @@ def report(*bars, where="simulator"):
     ],
 )
 def test_bar_never_holds_without_a_figure(value, sign, limit, ok):
-    assert ok == Bar("x", value, sign, limit).ok
+    assert ok == Bar("x", value, sign, limit).is_met
 
 
 def test_only_the_products_bars_decide():
@@ -42,7 +42,7 @@ def test_ratio_on_the_broker_may_be_1_3_times_the_simulators():
         alongside.limit,
         alongside.simulator,
         alongside.scenario_limit,
-        alongside.ok,
+        alongside.is_met,
     )
 
 

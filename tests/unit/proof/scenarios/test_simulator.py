@@ -11,7 +11,7 @@ from evenlane.engine.proof.arms import fifo, product, round_robin, without_headr
 from evenlane.engine.proof.baselines.schedulers import PlainScheduler
 from evenlane.engine.proof.load import arrivals as a
 from evenlane.engine.proof.load.load import Arrival, Load, tenant
-from evenlane.engine.proof.load.placement import on_one
+from evenlane.engine.proof.load.placement import place_on_one
 from evenlane.engine.proof.load.trace import NEVER, Trace
 from evenlane.engine.proof.simulator.node import SimNode, SpinError
 from evenlane.engine.proof.simulator.simulator import Simulator, simulate
@@ -65,7 +65,7 @@ def test_messages_run_once_after_their_put_within_the_slots(make):
     @given(loads(), st.integers(1, 5))
     def holds(load, slots):
         node = Watched(0, make, slots, Trace(load))
-        trace = Simulator(load, [node], on_one(load.cluster_config)).run()
+        trace = Simulator(load, [node], place_on_one(load.cluster_config)).run()
         running = Counter()
         for n, each in enumerate(load):
             started, ended = trace.started[n], trace.ended[n]
@@ -88,7 +88,7 @@ def test_schedulers_without_rules_serve_all_messages(make):
     @examples(40)
     @given(loads(), st.integers(1, 5))
     def holds(load, slots):
-        assert all(map(simulate(load, make, slots).handled, range(len(load))))
+        assert all(map(simulate(load, make, slots).was_handled, range(len(load))))
 
     holds()
 

@@ -105,9 +105,9 @@ class LoanNetwork:
         self.at((0.2 + self.rng.random()) * SECOND, self.tick, leader)
 
     def ask(self, node, leader, number):
-        if node.loans.reports(leader.epoch, number, self.now + node.offset):
+        if node.loans.begin_report(leader.epoch, number, self.now + node.offset):
             state = PartDemand(node.own(self.now, self.GROUPS), node.want)
-            self.send(leader.rounds.reported, node.name, number, {TOPIC: state})
+            self.send(leader.rounds.on_report, node.name, number, {TOPIC: state})
 
     def divide(self, leader, number):
         if number == leader.rounds.number:
@@ -120,7 +120,7 @@ class LoanNetwork:
         part = loan.lend if node.trusted_until >= until else 0.0
         lent = node.loans.lend(TOPIC, leader.epoch, number, part, own, until + node.offset)
         borrowed = node.loans.keep(TOPIC, leader.epoch, number, loan.keep)
-        self.send(leader.rounds.confirmed, node.name, number, {TOPIC: NodeLoans(lent, borrowed)})
+        self.send(leader.rounds.on_confirmation, node.name, number, {TOPIC: NodeLoans(lent, borrowed)})
 
     def grants(self, leader, number):
         if number == leader.rounds.number:
@@ -155,7 +155,7 @@ class LoanNetwork:
     def move(self, node, group):
         """Release a group; its next owner learns how long its quota may still be in use."""
         node.groups.discard(group)
-        left = node.loans.owing(TOPIC, node.own(self.now, self.GROUPS), self.now + node.offset)
+        left = node.loans.compute_owing(TOPIC, node.own(self.now, self.GROUPS), self.now + node.offset)
         until = max(node.later.pop(group, 0), self.now + left)
         self.at(self.rng.random() * SECOND, self.take, self.rng.choice(self.nodes), group, until - self.now)
 
@@ -169,7 +169,7 @@ class LoanNetwork:
         then learns how long their quota may still be in use: from the dead node's loans and from earlier handoffs.
         """
         gone, node.groups = node.groups, set()
-        lent = node.loans.lent().get(TOPIC, 0) - node.offset
+        lent = node.loans.list_lent().get(TOPIC, 0) - node.offset
         untils = {group: max(node.later.get(group, 0), lent) if self.seen else 0 for group in gone}
         node.loans, node.later = Loans(), {}
         wait = (0 if self.seen else node.trusted_until - self.now) + self.rng.random() * SECOND

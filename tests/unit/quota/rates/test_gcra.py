@@ -27,7 +27,7 @@ class Bucket:
     def admit(self, now: int) -> bool:
         if self.at > now:
             return False
-        self.at = self.pace.spent(self.at, now)
+        self.at = self.pace.spend(self.at, now)
         self.times.append(now)
         return True
 
@@ -65,7 +65,7 @@ def test_no_window_holds_more_than_rate_and_burst(rate, burst, steps, idle):
     for step, was_idle in zip(steps, idle, strict=False):
         now += int(step * pace.interval)
         if was_idle:
-            bucket.at = pace.woken(bucket.at, now)
+            bucket.at = pace.wake(bucket.at, now)
         if len(bucket.times) < 2_000:
             bucket.drain(now)
     assert excess(map(steady(rate), bucket.times)) <= allowed(burst) + 1e-6 <= burst + 1 + 1e-6
@@ -79,7 +79,7 @@ def test_idle_bucket_admits_one_burst_at_once(rate, burst, idle):
     bucket = Bucket(pace, FAR)
     bucket.drain(FAR)
     now = bucket.at + idle
-    bucket.at = pace.woken(bucket.at, now)
+    bucket.at = pace.wake(bucket.at, now)
     assert min(burst, 1 + idle // pace.interval) == bucket.drain(now)
 
 
@@ -89,7 +89,7 @@ def test_burst_is_added_to_the_rate_once(rate, burst):
     """Q: unlike aiolimiter, which admits 19 messages of 10/s in the first second."""
     pace = Pace(rate, burst)
     bucket, start = Bucket(pace, 0), FAR
-    bucket.at = pace.woken(bucket.at, start)
+    bucket.at = pace.wake(bucket.at, start)
     now = start
     while now < start + SECOND:
         bucket.drain(now)
@@ -136,7 +136,7 @@ def test_new_pace_takes_effect_at_once(before, after, burst, new_burst, count, i
     for _ in range(count):
         bucket.admit(now)
     messages = Fraction(bucket.at - now, old.interval)
-    bucket.pace, bucket.at = new, new.retuned(bucket.at, now, old)
+    bucket.pace, bucket.at = new, new.retune(bucket.at, now, old)
     retuned = Fraction(bucket.at - now, new.interval)
     if messages >= 0:
         assert 0 <= retuned - messages < 1, "rounded up to whole ns"
@@ -162,9 +162,9 @@ def test_several_buckets_share_a_rate_and_its_burst(rate, burst, steps, weights)
         parts = _moved(parts, moved)
         for bucket, part in zip(buckets, parts, strict=True):
             before, bucket.pace = bucket.pace, Pace(rate * part, burst, rate)
-            bucket.at = bucket.pace.retuned(bucket.at, now, before)
+            bucket.at = bucket.pace.retune(bucket.at, now, before)
             if idle:
-                bucket.at = bucket.pace.woken(bucket.at, now)
+                bucket.at = bucket.pace.wake(bucket.at, now)
             if len(times) < 2_000:
                 times += [now] * bucket.drain(now)
         now += int(wait * SECOND / rate)

@@ -197,7 +197,7 @@ def following(topic):
 
 
 def take_one_more_of_a_batch(topic, group):
-    if group.ready and topic.quota.admits(group, topic.now):
+    if group.ready and topic.quota.may_admit(group, topic.now):
         siblings = [each for each in topic.groups if each.ready and each is not group and each.at <= topic.now]
         assert topic.quota.at <= topic.now
         assert group.at <= topic.now or (group.cap_at <= topic.now and not siblings)

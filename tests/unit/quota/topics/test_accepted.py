@@ -85,7 +85,7 @@ class TestAccepted:
     def test_deleted_topic_is_paused_unless_it_drains(self, state, after):
         before = accept(topic_of({"qps": 100, "state": state}), 7, None)
         gone = delete(before)
-        assert (after, True, False, 7) == (gone.topic.state, gone.deleted, gone.takes_puts, gone.revision)
+        assert (after, True, False, 7) == (gone.topic.state, gone.deleted, gone.can_take_puts, gone.revision)
         assert replace(gone, deleted=False, number=0, topic=before.topic) == before
 
     @given(st.integers(1, 5), st.integers(0, 4), st.booleans(), st.sets(st.integers(0, 10)))

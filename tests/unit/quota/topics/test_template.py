@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evenlane.quota.topics.template import Template, best, parse_template, template_merged
+from evenlane.quota.topics.template import Template, best, merge_template, parse_template
 from evenlane.quota.topics.topic import TopicError, parse_spec
 
 
@@ -80,7 +80,7 @@ class TestMatch:
         ],
     )
     def test_match_is_a_glob_over_the_project(self, match, project, does):
-        assert does is template("t", match).matches(project)
+        assert does is template("t", match).is_match(project)
 
     def test_most_specific_template_is_chosen(self):
         templates = [template("all", "*"), template("dev", "dev-*"), template("team", "dev-red-*")]
@@ -96,12 +96,12 @@ class TestMatch:
 
 class TestMerged:
     def test_merge_changes_only_the_named_fields(self):
-        old = template_merged("dev", None, {"match": "dev-*"}, {"qps": 10, "ttl": 60})
-        new = template_merged("dev", old, {"limit": 7}, {"ttl": None, "burst": 3})
+        old = merge_template("dev", None, {"match": "dev-*"}, {"qps": 10, "ttl": 60})
+        new = merge_template("dev", old, {"limit": 7}, {"ttl": None, "burst": 3})
         assert {"match": "dev-*", "topic": {"qps": 10.0, "burst": 3}, "limit": 7} == json.loads(new)
 
     def test_new_template_needs_match_and_qps(self):
         with pytest.raises(TopicError, match=r"topic\.qps is missing"):
-            template_merged("dev", None, {"match": "dev-*"}, {})
+            merge_template("dev", None, {"match": "dev-*"}, {})
         with pytest.raises(TopicError, match="match is missing"):
-            template_merged("dev", None, {}, {"qps": 10})
+            merge_template("dev", None, {}, {"qps": 10})

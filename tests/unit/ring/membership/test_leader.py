@@ -39,7 +39,7 @@ def settled(nodes=("a", "b")):
     """A leader with a written plan: the nodes own partitions in turn."""
     made = leading(nodes=nodes)
     draft(made, [nodes[p % len(nodes)] for p in range(4)])
-    made.written(0)
+    made.on_written(0)
     assert None is made.due()
     return made
 
@@ -89,7 +89,7 @@ class TestDue:
     def test_plan_is_due_at_once_when_a_node_is_gone(self):
         """E14."""
         made = settled()
-        made.node_gone("a", 100)
+        made.on_node_gone("a", 100)
         assert 100 + GONE_NS == made.due()
 
     @pytest.mark.parametrize("record", [LEAVING, NO_STORE])
@@ -116,17 +116,17 @@ class TestDue:
 
     def test_changes_of_load_share_a_plan_for_longer(self):
         made = settled()
-        made.load_changed(0)
+        made.on_load_change(0)
         assert LOAD_NS == made.due()
         for at in range(0, 12_000 * MS, 1_000 * MS):
-            made.load_changed(at)
+            made.on_load_change(at)
         assert LOAD_AT_LATEST_NS == made.due()
 
     def test_death_is_not_delayed_by_later_changes(self):
         made = settled()
-        made.node_gone("a", 0)
+        made.on_node_gone("a", 0)
         made.node("c", FIT, 1)
-        made.load_changed(2)
+        made.on_load_change(2)
         assert GONE_NS == made.due()
 
     def test_join_is_not_delayed_by_later_changes_of_load(self):
@@ -134,30 +134,30 @@ class TestDue:
         made = settled()
         made.node("c", FIT, 0)
         for at in range(100 * MS, 5_000 * MS, 250 * MS):
-            made.load_changed(at)
+            made.on_load_change(at)
             assert made.due() <= CAME_AT_LATEST_NS
 
     def test_join_is_not_delayed_by_earlier_changes_of_load(self):
         made = settled()
-        made.load_changed(0)
+        made.on_load_change(0)
         made.node("c", FIT, 100 * MS)
         assert 100 * MS + CAME_NS == made.due()
 
     def test_change_while_a_plan_is_written_makes_the_next_one_due(self):
         made = settled()
-        made.node_gone("a", 0)
+        made.on_node_gone("a", 0)
         draft(made, ["b"] * 4)
         assert LeaderPhase.PLANNING is made.phase
-        made.node_gone("b", 5)
+        made.on_node_gone("b", 5)
         assert None is made.due()
-        made.written(10)
+        made.on_written(10)
         assert 5 + GONE_NS == made.due()
 
 
 class TestDraft:
     def test_only_changed_plans_are_written(self):
         made = settled(("a", "b", "c"))
-        made.node_gone("b", 0)
+        made.on_node_gone("b", 0)
         assert Draft(2, {"c": [1, 2]}, ["b"]) == draft(made, ["a", "c", "c", "a"])
 
     def test_new_node_gets_a_plan_even_without_partitions(self):
@@ -178,7 +178,7 @@ class TestDraft:
         made.node("a", LEAVING, 0)
         made.node("b", NO_STORE, 0)
         assert Draft(2, {"a": []}, []) == draft(made, [None] * 4)
-        made.written(0)
+        made.on_written(0)
         assert {1: "b", 3: "b"} == made.present
 
     def test_plan_of_an_unknown_node_is_removed(self):
@@ -200,9 +200,9 @@ class TestDraft:
 class TestWriting:
     def test_unconfirmed_plan_is_written_again_with_a_newer_generation(self):
         made = settled()
-        made.node_gone("b", 0)
+        made.on_node_gone("b", 0)
         before = draft(made, ["a"] * 4)
-        made.not_written(10)
+        made.on_not_written(10)
         assert 10 + GONE_NS == made.due()
         assert Draft(before.generation + 1, before.plans, before.gone) == draft(made, ["a"] * 4)
 
@@ -210,39 +210,39 @@ class TestWriting:
         made = settled()
         made.node("c", FIT, 0)
         draft(made, ["a", "b", "c", "c"])
-        made.not_written(10)
-        made.node_gone("c", 20)
+        made.on_not_written(10)
+        made.on_node_gone("c", 20)
         assert Draft(3, {"a": [0, 2], "b": [1, 3]}, ["c"]) == draft(made, ["a", "b", "a", "b"])
 
     @pytest.mark.parametrize("record", [None, plan(0), plan(9, 0, 1, 2, 3)])
     def test_foreign_change_of_a_plan_is_overwritten(self, record):
         """Z5: with a generation that the node accepts."""
         made = settled()
-        made.plan_seen("a", record, 0)
+        made.on_plan("a", record, 0)
         assert GONE_NS == made.due()
         drafted = draft(made, ["a", "b", "a", "b"])
         assert Draft(10 if record == plan(9, 0, 1, 2, 3) else 2, {"a": [0, 2]}, []) == drafted
-        made.written(10)
+        made.on_written(10)
         assert None is made.due()
 
     def test_foreign_plan_for_an_unknown_node_is_removed(self):
         made = settled()
-        made.plan_seen("ghost", plan(1, 0), 0)
+        made.on_plan("ghost", plan(1, 0), 0)
         assert ["ghost"] == draft(made, ["a", "b", "a", "b"]).gone
 
     def test_foreign_change_while_a_plan_is_written_is_overwritten(self):
         """The change may be newer than the plan: the watch can be faster than the answer."""
         made = settled()
-        made.node_gone("b", 0)
+        made.on_node_gone("b", 0)
         draft(made, ["a"] * 4)
-        made.plan_seen("a", plan(1), 5)
-        made.written(10)
+        made.on_plan("a", plan(1), 5)
+        made.on_written(10)
         assert made.due() is not None
         assert {"a": [0, 1, 2, 3]} == draft(made, ["a"] * 4).plans
 
     def test_deposed_leader_makes_no_plan(self):
         made = settled()
-        made.node_gone("b", 0)
+        made.on_node_gone("b", 0)
         made.deposed = True
         assert None is made.due()
         assert LeaderPhase.DEPOSED is made.phase

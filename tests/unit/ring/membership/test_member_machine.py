@@ -133,14 +133,14 @@ class Members(RuleBasedStateMachine):
         node = self.nodes[number]
         if node.opening:
             partition, epoch = node.opening.pop(pick % len(node.opening))
-            node.do(node.member.opened(partition, epoch, self.now), self.now)
+            node.do(node.member.on_opened(partition, epoch, self.now), self.now)
 
     @rule(number=nodes, pick=which)
     def finish_closing(self, number, pick):
         node = self.nodes[number]
         if node.closing:
             partition, epoch = node.closing.pop(pick % len(node.closing))
-            node.do(node.member.closed(partition, epoch), self.now)
+            node.do(node.member.on_closed(partition, epoch), self.now)
 
     # ---- time and faults
 
@@ -157,7 +157,7 @@ class Members(RuleBasedStateMachine):
     @rule(number=nodes)
     def renew_the_lease(self, number):
         node = self.nodes[number]
-        node.do(node.member.renewed(self.now + TRUST, self.now), self.now)
+        node.do(node.member.on_renewed(self.now + TRUST, self.now), self.now)
 
     @rule(number=nodes)
     def end_the_lease_and_rejoin(self, number):
@@ -207,7 +207,7 @@ class Members(RuleBasedStateMachine):
             revision, generation, planned = self.etcd.plans[node.name]
             assert planned == node.member.owned, f"node {node.name} at revision {revision}"
             assert (generation, generation) == (node.member.plan.generation, node.confirmed)
-            assert not node.member.busy
+            assert not node.member.is_busy
             for partition in planned:
                 assert Owner(node.member.epochs[partition], node.lease) == self.etcd.owners[partition]
 
@@ -229,9 +229,9 @@ class Members(RuleBasedStateMachine):
         while node.received < len(self.etcd.history) and watches:
             node.receive(self.now)
         for partition, epoch in [node.opening.pop() for _ in list(node.opening)]:
-            node.do(node.member.opened(partition, epoch, self.now), self.now)
+            node.do(node.member.on_opened(partition, epoch, self.now), self.now)
         for partition, epoch in [node.closing.pop() for _ in list(node.closing)]:
-            node.do(node.member.closed(partition, epoch), self.now)
+            node.do(node.member.on_closed(partition, epoch), self.now)
         self._tick(node)
 
 

@@ -13,34 +13,34 @@ class TestLosing:
     def test_key_of_another_owner_drops_the_partition(self):
         """O: after a listing that skips the events in between."""
         made = owning()
-        assert [Drop(0, 5)] == made.listed(12, {0: Owner(9, OTHER_LEASE)}, 0)
+        assert [Drop(0, 5)] == made.on_listing(12, {0: Owner(9, OTHER_LEASE)}, 0)
         assert [] == made.owned
 
     def test_events_before_the_own_key_are_ignored(self):
         made = owning()
-        assert [] == made.listed(4, {}, 0)
-        assert [] == made.listed(4, {0: Owner(2, OTHER_LEASE)}, 0)
-        assert [] == made.owner_gone(0, 4, 0)
+        assert [] == made.on_listing(4, {}, 0)
+        assert [] == made.on_listing(4, {0: Owner(2, OTHER_LEASE)}, 0)
+        assert [] == made.on_owner_delete(0, 4, 0)
         assert [0] == made.owned
 
     @pytest.mark.parametrize("stage", ["opening", "closing"])
     def test_vanished_key_drops_the_partition_in_any_stage(self, stage):
         """O."""
         made = member()
-        made.planned(3, 1, [0], 0)
-        made.acquired(0, 5, 0)
+        made.on_plan(3, 1, [0], 0)
+        made.on_acquired(0, 5, 0)
         if stage == "closing":
-            made.planned(6, 2, [], 0)
-        assert Drop(0, 5) in made.owner_gone(0, 9, 0)
-        assert [] == made.closed(0, 5)
-        made.opened(0, 5, 0)
+            made.on_plan(6, 2, [], 0)
+        assert Drop(0, 5) in made.on_owner_delete(0, 9, 0)
+        assert [] == made.on_closed(0, 5)
+        made.on_opened(0, 5, 0)
         assert [] == made.owned
 
     def test_release_ends_when_the_key_is_seen_to_go(self):
         made = releasing()
-        assert [ConfirmGeneration(2)] == made.owner_gone(0, 9, 0)
+        assert [ConfirmGeneration(2)] == made.on_owner_delete(0, 9, 0)
         assert None is made.wake_at()
-        assert [] == made.released(0, 5, 0)
+        assert [] == made.on_released(0, 5, 0)
 
 
 class TestEtcdRollback:
@@ -49,24 +49,24 @@ class TestEtcdRollback:
     @pytest.mark.parametrize("update", ["an event", "a listing"])
     def test_own_epoch_under_another_lease_drops_the_partition(self, update):
         made, other = owning(), Owner(5, OTHER_LEASE)
-        actions = made.owner_seen(0, other, 0) if update == "an event" else made.listed(12, {0: other}, 0)
+        actions = made.on_owner_put(0, other, 0) if update == "an event" else made.on_listing(12, {0: other}, 0)
         assert ([Drop(0, 5)], []) == (actions, made.owned)
 
     def test_own_epoch_under_no_lease_is_marked_again(self):
         made = owning()
-        assert [Mark(0, 5)] == made.owner_seen(0, Owner(5, 0), 0)
+        assert [Mark(0, 5)] == made.on_owner_put(0, Owner(5, 0), 0)
         assert [0] == made.owned
 
     @pytest.mark.parametrize("revision", [5, 12])
     def test_listing_with_an_earlier_own_epoch_drops_the_partition(self, revision):
         """The node has acquired the partition twice, and etcd knows only the first key."""
         made = owning()
-        assert [Drop(0, 5)] == made.listed(revision, {0: Owner(3, OWN_LEASE)}, 0)
+        assert [Drop(0, 5)] == made.on_listing(revision, {0: Owner(3, OWN_LEASE)}, 0)
         assert [] == made.owned
 
     def test_listing_from_before_the_own_key_is_ignored(self):
         made = owning()
-        assert [] == made.listed(4, {0: Owner(3, OWN_LEASE)}, 0)
+        assert [] == made.on_listing(4, {0: Owner(3, OWN_LEASE)}, 0)
         assert [0] == made.owned
 
 
@@ -76,18 +76,18 @@ class TestDeparting:
     def test_next_partition_closes_when_the_last_is_served(self):
         """Z6: its new owner then writes its key a second time."""
         made = owning_two()
-        assert [Close(0, 5)] == made.planned(9, 2, [], 0)
+        assert [Close(0, 5)] == made.on_plan(9, 2, [], 0)
         assert ([1], Phase.RELEASING) == (made.owned, made.phase(0))
-        made.closed(0, 5)
-        made.released(0, 5, 0)
-        assert [] == made.owner_gone(0, 10, MOST_GAP_NS)
-        assert [] == made.owner_seen(0, Owner(11, OTHER_LEASE, 11), MOST_GAP_NS)
-        assert [Close(1, 6)] == made.owner_seen(0, Owner(11, OTHER_LEASE, 12), MOST_GAP_NS)
+        made.on_closed(0, 5)
+        made.on_released(0, 5, 0)
+        assert [] == made.on_owner_delete(0, 10, MOST_GAP_NS)
+        assert [] == made.on_owner_put(0, Owner(11, OTHER_LEASE, 11), MOST_GAP_NS)
+        assert [Close(1, 6)] == made.on_owner_put(0, Owner(11, OTHER_LEASE, 12), MOST_GAP_NS)
 
     def test_next_partition_closes_after_a_timeout(self):
         """Z1, P5: a dead new owner delays the others only for a moment."""
         made = owning_two()
-        made.planned(9, 2, [], 0)
+        made.on_plan(9, 2, [], 0)
         assert MOST_WAIT_NS == made.wake_at()
         assert [] == made.tick(MOST_WAIT_NS - 1)
         assert [Close(1, 6)] == made.tick(MOST_WAIT_NS)
@@ -95,33 +95,33 @@ class TestDeparting:
     def test_plan_is_confirmed_when_all_are_released(self):
         """Z5."""
         made = owning_two()
-        made.planned(9, 2, [], 0)
-        made.closed(0, 5)
-        assert [] == made.released(0, 5, 0)
-        assert made.busy
+        made.on_plan(9, 2, [], 0)
+        made.on_closed(0, 5)
+        assert [] == made.on_released(0, 5, 0)
+        assert made.is_busy
         made.tick(MOST_WAIT_NS)
-        made.closed(1, 6)
-        assert [ConfirmGeneration(2)] == made.released(1, 6, MOST_WAIT_NS)
+        made.on_closed(1, 6)
+        assert [ConfirmGeneration(2)] == made.on_released(1, 6, MOST_WAIT_NS)
 
     def test_partition_planned_again_before_its_turn_stays_open(self):
         made = owning_two()
-        made.planned(9, 2, [], 0)
-        made.planned(10, 3, [1], 0)
+        made.on_plan(9, 2, [], 0)
+        made.on_plan(10, 3, [1], 0)
         assert [] == made.tick(MOST_WAIT_NS)
         assert ([1], None) == (made.owned, made.wake_at())
 
     def test_vanished_key_drops_a_partition_before_its_turn(self):
         """O."""
         made = owning_two()
-        made.planned(9, 2, [], 0)
-        assert [Drop(1, 6)] == made.owner_gone(1, 10, 0)
+        made.on_plan(9, 2, [], 0)
+        assert [Drop(1, 6)] == made.on_owner_delete(1, 10, 0)
         assert [] == made.tick(MOST_WAIT_NS)
 
     def test_node_that_cannot_serve_closes_all_at_once(self):
         """Fault 10: it has had no NATS for 5 s."""
         made = owning_two()
         made.serving = False
-        assert [Close(0, 5), Close(1, 6)] == made.planned(9, 2, [], 0)
+        assert [Close(0, 5), Close(1, 6)] == made.on_plan(9, 2, [], 0)
 
     def test_leaving_node_closes_all_at_once(self):
         """P5."""

@@ -72,9 +72,9 @@ def test_node_is_fit_unless_it_leaves_or_lacks_the_store():
 
 def test_held_record_is_running_while_any_message_runs():
     done, runs = HeldLane(created="s", done=[1]), HeldLane(created="s", running=[2])
-    assert not HeldRecord(id="a").running
-    assert not HeldRecord(id="a", lanes={"lanes": done}).running
-    assert HeldRecord(id="a", lanes={"lanes": done, "later": runs}).running
+    assert not HeldRecord(id="a").is_running
+    assert not HeldRecord(id="a", lanes={"lanes": done}).is_running
+    assert HeldRecord(id="a", lanes={"lanes": done, "later": runs}).is_running
 
 
 @pytest.mark.parametrize(

@@ -15,4 +15,4 @@ from evenlane.engine.runtime.embedded import child
     ],
 )
 def test_exit_is_described_by_signal_or_code(code, sentence):
-    assert sentence == child.how(code)
+    assert sentence == child.describe_exit(code)

@@ -46,20 +46,20 @@ class Consumer(PullConsumer):
     def message(self, number, sequence=None, pending=9, size=100, headers=b""):
         """Deliver message `number` of the consumer, of `size` bytes as the server counts."""
         reply = b"$JS.ACK.S.c.1.%d.%d.7.%d" % (sequence or number, number, pending)
-        self.message_received(SUBJECT, reply, headers, b"x" * (size - len(SUBJECT) - len(reply) - len(headers)))
+        self.on_message(SUBJECT, reply, headers, b"x" * (size - len(SUBJECT) - len(reply) - len(headers)))
 
     def status(self, headers, subject=SMALL):
-        self.message_received(subject, b"", headers, b"")
+        self.on_message(subject, b"", headers, b"")
 
     def seconds(self, count, begin=0.0):
         for second in range(1, count + 1):
-            self.second_passed(begin + second)
+            self.on_second(begin + second)
 
 
 def running(**options):
     """A consumer whose first pull is open, with 9 pending messages."""
     consumer = Consumer(**options)
-    consumer.created(9, 0.0)
+    consumer.on_created(9, 0.0)
     consumer.look()
     return consumer
 
@@ -68,7 +68,7 @@ def flooded():
     """A lag at which a feed leaves bodies in the stream."""
     lag = ByteLag()
     for _ in range(4):
-        lag.came(1, 1 << 20, 100)
+        lag.note_pull(1, 1 << 20, 100)
     assert lag.leaves_bodies
     return lag
 

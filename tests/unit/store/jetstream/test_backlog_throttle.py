@@ -66,9 +66,9 @@ def world():
 
 
 def test_new_feed_slows_backlogs_for_a_moment(world):
-    world.backlogs.made()
+    world.backlogs.on_created()
     world.run(QUIET_S / 2)
-    world.backlogs.made()
+    world.backlogs.on_created()
     assert world.held_for() == QUIET_S
     assert world.passed > 0
 
@@ -76,7 +76,7 @@ def test_new_feed_slows_backlogs_for_a_moment(world):
 def test_many_new_feeds_slow_backlogs_for_bounded_time(world):
     """A stream that breaks repeatedly doesn't stop backlogs."""
     for _ in range(30):
-        world.backlogs.made()
+        world.backlogs.on_created()
         world.run(0.09)
     assert world.held_for() == 3.0 - 30 * 0.09
 
@@ -86,7 +86,7 @@ def test_backlogs_are_slow_until_expected_partitions_are_open(world):
     world.backlogs.expect(more=True)
     for _ in range(5):
         world.run(0.8)
-        world.backlogs.made()
+        world.backlogs.on_created()
     assert world.held
     assert world.passed == pytest.approx(4.0 / STEP_S, abs=2)
     world.backlogs.expect(more=False)
@@ -101,7 +101,7 @@ def test_unmet_expectation_slows_backlogs_for_bounded_time(world):
     assert world.held_for() == 0
     world.backlogs.expect(more=True)
     assert not world.held
-    world.backlogs.made()
+    world.backlogs.on_created()
     assert world.held_for() == QUIET_S
     world.backlogs.expect(more=False)
     world.backlogs.expect(more=True)

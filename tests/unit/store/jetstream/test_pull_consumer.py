@@ -22,7 +22,7 @@ class TestBegin:
     )
     def test_actions_after_creation(self, pending, options, actions):
         consumer = Consumer(**options)
-        consumer.created(pending, 0.0)
+        consumer.on_created(pending, 0.0)
         assert actions == consumer.look()
 
     @pytest.mark.parametrize("until", [None, 5])
@@ -30,7 +30,7 @@ class TestBegin:
         consumer = Consumer(until=until)
         consumer.end(EndReason.DISTURBED, "a test")
         assert [Ended(EndReason.DISTURBED, "a test")] == consumer.look()
-        consumer.created(0, 0.0)
+        consumer.on_created(0, 0.0)
         assert [] == consumer.look()
 
 
@@ -44,7 +44,7 @@ class TestMessages:
 
     def test_reply_subject_may_have_domain(self):
         consumer = running()
-        consumer.message_received(SUBJECT, b"$JS.ACK.hub.aBcD.S.c.1.4.1.7.0", b"", b"")
+        consumer.on_message(SUBJECT, b"$JS.ACK.hub.aBcD.S.c.1.4.1.7.0", b"", b"")
         assert [4] == consumer.taken
 
     def test_consumer_reports_once_that_it_caught_up(self):
@@ -80,8 +80,8 @@ class TestEnd:
         [
             (lambda it: it.message(3), EndReason.GAP, "a gap: message 3 of the consumer came instead of 2"),
             (lambda it: it.message(1), EndReason.GAP, "a gap"),
-            (lambda it: it.message_received(SUBJECT, b"$JS.ACK.S.c.1.2.x.7.0", b"", b""), EndReason.FOREIGN, ""),
-            (lambda it: it.message_received(SUBJECT, b"$JS.ACK.S.c.1.2", b"", b""), EndReason.FOREIGN, ""),
+            (lambda it: it.on_message(SUBJECT, b"$JS.ACK.S.c.1.2.x.7.0", b"", b""), EndReason.FOREIGN, ""),
+            (lambda it: it.on_message(SUBJECT, b"$JS.ACK.S.c.1.2", b"", b""), EndReason.FOREIGN, ""),
             (lambda it: it.status(heartbeat(2)), EndReason.MISSED, ""),
             (lambda it: it.status(b"NATS/1.0 409 Consumer Deleted\r\n\r\n"), EndReason.STATUS, "409 Consumer Deleted"),
             (lambda it: it.status(b"NATS/1.0 503\r\n\r\n"), EndReason.STATUS, "503"),
@@ -106,10 +106,10 @@ class TestEnd:
     @pytest.mark.parametrize(
         "event",
         [
-            lambda it: it.created(0, 0.0),
+            lambda it: it.on_created(0, 0.0),
             lambda it: it.message(2),
             lambda it: it.message(1),
-            lambda it: it.message_received(SUBJECT, b"", b"", b""),
+            lambda it: it.on_message(SUBJECT, b"", b"", b""),
             lambda it: it.status(NO_MORE),
             lambda it: it.status(USED_UP),
             lambda it: it.status(heartbeat(9)),

@@ -97,7 +97,7 @@ class Feed:
             on_head=self.take_head if self.heads else None,
             awaits_end=not self.caught_up,
         )
-        self.consumer.created(len(self.server.ahead), self.now)
+        self.consumer.on_created(len(self.server.ahead), self.now)
         is_idle = False
         while self.consumer.stage is not PullStage.ENDED and not is_idle:
             is_idle = self.step()
@@ -120,16 +120,16 @@ class Feed:
             return False
         heartbeat = self.server.heartbeat()
         if heartbeat is not None:
-            self.consumer.message_received(*heartbeat)
+            self.consumer.on_message(*heartbeat)
             return self.consumer.stage is not PullStage.ENDED
         for _ in range(14):
             self.now += 1
-            self.consumer.second_passed(self.now)
+            self.consumer.on_second(self.now)
         assert self.consumer.stage is PullStage.ENDED, "it waits for a message that never comes"
         return False
 
     def receive(self, came, fate):
-        receive = self.consumer.message_received
+        receive = self.consumer.on_message
         if fate == "disturbed":
             self.consumer.end(EndReason.DISTURBED)
         elif fate == "is garbled":
@@ -150,7 +150,7 @@ def test_each_message_is_delivered_once_in_order_despite_faults(stream, fates, h
     feed = Feed(stream, None, fates, heads)
     if flood and heads:
         for _ in range(4):
-            feed.lag.came(1, 1 << 20, 100)
+            feed.lag.note_pull(1, 1 << 20, 100)
     feed.run()
     assert sorted(stream) == feed.delivered
     assert 1 == feed.caught_up

@@ -130,9 +130,9 @@ class TestSilence:
 
     def test_blocked_loop_is_no_silence(self):
         consumer = running()
-        consumer.second_passed(61.0, late=60.0)
+        consumer.on_second(61.0, late=60.0)
         assert [] == consumer.look()
-        consumer.second_passed(60.0 + SILENT_S + 0.1)
+        consumer.on_second(60.0 + SILENT_S + 0.1)
         assert EndReason.SILENT is consumer.reason()
 
     def test_consumer_in_creation_does_not_time_out(self):
@@ -166,11 +166,11 @@ class TestBodies:
         lag = ByteLag()
         consumer = running(lag=lag, on_head=lambda *_: True)
         for _ in range(3):
-            lag.came(1, 1 << 20, 100)
+            lag.note_pull(1, 1 << 20, 100)
         consumer.message(1, pending=10_000_000, size=FIRST_BYTES)
         assert ([LARGE], [1]) == (consumer.look(), consumer.taken), "small messages are no lag"
         for _ in range(3):
-            lag.came(1, 1 << 20, 100)
+            lag.note_pull(1, 1 << 20, 100)
         consumer.message(2, pending=100, size=LARGEST)
         assert ([1, 2], EndReason.BODIES, True) == (consumer.taken, consumer.reason(), lag.leaves_bodies)
 
@@ -178,7 +178,7 @@ class TestBodies:
         lag = ByteLag()
         consumer = running(lag=lag)
         for _ in range(3):
-            lag.came(1, 1 << 20, 100)
+            lag.note_pull(1, 1 << 20, 100)
         consumer.status(USED_UP)
         consumer.message(1, pending=100, size=LARGEST)
         assert ([LARGE, LARGE], False) == (consumer.look(), lag.leaves_bodies)

@@ -190,7 +190,7 @@ async def test_waiting_time_is_published_by_reason_and_length():
         node.clock.measure()
         world.gate.set()
         world.topics["acme"] = topic()
-        node.topic_changed("acme", world.topics["acme"])
+        node.on_topic_change("acme", world.topics["acme"])
         await until(lambda: len(world.handled) == 4)
         await meters.publish()
         record = decode(published(world)[-1])

@@ -7,7 +7,7 @@ import pytest
 
 from evenlane.engine.core.ports import Lost
 from evenlane.engine.core.wire.meter_record import REFRESH, Block, decode, numbers
-from evenlane.engine.telemetry.metering.record_tables import shared_out
+from evenlane.engine.telemetry.metering.record_tables import share_out
 from evenlane.engine.telemetry.tenants.fairness import Round
 from tests.support.meter_totals import rows, totals
 from tests.support.node.two import P, Two
@@ -130,6 +130,6 @@ async def test_silent_queues_of_lost_records_are_in_the_next_one():
 def test_rows_are_distributed_within_the_limit_of_a_record():
     ready = [Block(queues=3), Block(queues=10)]
     assert [(0, 7, 3), (7, 7, 10), (7, 15, 0)] == [
-        (start, end, block.queues) for start, end, block in shared_out(15, ready, 10)
+        (start, end, block.queues) for start, end, block in share_out(15, ready, 10)
     ]
-    assert [(0, 0, 0)] == [(start, end, block.queues) for start, end, block in shared_out(0, [], 10)]
+    assert [(0, 0, 0)] == [(start, end, block.queues) for start, end, block in share_out(0, [], 10)]

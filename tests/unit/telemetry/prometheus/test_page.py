@@ -13,7 +13,7 @@ from evenlane.engine.core.stats.histogram import BOUNDS
 from evenlane.engine.core.stats.latency import LatencyStats
 from evenlane.engine.telemetry import metric_names
 from evenlane.engine.telemetry.node_health import Condition
-from evenlane.engine.telemetry.prometheus.exposition import page, written
+from evenlane.engine.telemetry.prometheus.exposition import page, write_page
 from evenlane.engine.telemetry.prometheus.snapshot import Snapshot, of_tenants
 from evenlane.engine.telemetry.tenants.flows import TenantFlow
 from evenlane.engine.telemetry.tenants.registry import TenantRegistry
@@ -52,7 +52,8 @@ def snapshot_of(tenants) -> Snapshot:
     add(times.handling[0], 3 * 86_400 * SECOND, 2)
     return seen._replace(
         priorities=PRIORITIES, tenants=of_tenants(tenants), condition=CONDITION,
-        dwell=tuple(each.seen() for each in times.dwell), handling=tuple(each.seen() for each in times.handling),
+        dwell=tuple(each.copy_counts() for each in times.dwell),
+        handling=tuple(each.copy_counts() for each in times.handling),
     )  # fmt: skip
 
 
@@ -83,7 +84,7 @@ def by_hand():
 
 def test_metrics_of_projects_by_hand():
     """X8, X7: with their labels."""
-    samples = read(written(snapshot_of(by_hand()), "").body.decode())
+    samples = read(write_page(snapshot_of(by_hand()), "").body.decode())
     acme = {"project": "acme", "priority": "mid"}
     assert 2.0 == value(samples, metric_names.WAITING_SECONDS, **acme, reason="quota")
     assert 12.0 == value(samples, metric_names.WAITING_MESSAGE_SECONDS, **acme, reason="quota")
@@ -123,7 +124,7 @@ def test_metrics_of_projects_by_hand():
 
 def test_metrics_of_the_node_by_hand():
     """P2, E7: its partitions, lease and load."""
-    samples = read(written(snapshot_of(by_hand()), "").body.decode())
+    samples = read(write_page(snapshot_of(by_hand()), "").body.decode())
     assert 1.0 == value(samples, metric_names.NODE, node="w-1", version="0.1.0")
     assert (1, 7, 128, 2, 1.5, 6.5, 0.25, 900, 4096, 65536, 64, 3, 2, 0.004, 12, 4, 5) == tuple(
         value(samples, name)
@@ -162,7 +163,7 @@ def test_metrics_of_the_node_by_hand():
 
 def test_histograms_by_hand():
     """A bound belongs to its bucket, and values beyond the last bound count."""
-    samples = read(written(snapshot_of(by_hand()), "").body.decode())
+    samples = read(write_page(snapshot_of(by_hand()), "").body.decode())
     dwell, handling = metric_names.DWELL, metric_names.HANDLING
     below = {le: value(samples, f"{dwell}_bucket", priority="mid", le=le) for le in ("0.001", "0.0025", "1.0", "2.5")}
     assert {"0.001": 2.0, "0.0025": 3.0, "1.0": 3.0, "2.5": 4.0} == below
@@ -177,7 +178,7 @@ def test_histograms_by_hand():
 
 def test_page_has_exactly_the_known_names():
     """Apart from the standard metrics of a process."""
-    samples = read(written(snapshot_of(by_hand()), "").body.decode())
+    samples = read(write_page(snapshot_of(by_hand()), "").body.decode())
     histograms = {
         f"{name}_{part}" for name in (metric_names.DWELL, metric_names.HANDLING) for part in ("bucket", "sum", "count")
     }
@@ -188,7 +189,7 @@ def test_page_has_exactly_the_known_names():
 
 
 def test_openmetrics_has_the_same_content():
-    plain, open_ = written(snapshot_of(by_hand()), "text/plain"), written(snapshot_of(by_hand()), OPENMETRICS)
+    plain, open_ = write_page(snapshot_of(by_hand()), "text/plain"), write_page(snapshot_of(by_hand()), OPENMETRICS)
     assert open_.content_type.startswith("application/openmetrics-text")
     assert plain.content_type.startswith("text/plain")
     assert open_.body.endswith(b"# EOF\n")
@@ -203,18 +204,18 @@ def test_openmetrics_has_the_same_content():
 def test_never_is_infinity_and_unknown_is_left_out():
     known = few()
     go_round(known, 0, look(backlog=6), topics=topic(state="paused"))
-    samples = read(written(snapshot_of(known), "").body.decode())
+    samples = read(write_page(snapshot_of(known), "").body.decode())
     assert not any(
         name in {metric_names.OLDEST, metric_names.TIME_TO_EMPTY} and dict(labels)["priority"] == "mid"
         for name, labels in samples
     )
     go_round(known, 2, look(backlog=6), topics=topic(state="paused"))
-    samples = read(written(snapshot_of(known), "").body.decode())
+    samples = read(write_page(snapshot_of(known), "").body.decode())
     assert math.inf == value(samples, metric_names.TIME_TO_EMPTY, project="acme", priority="mid")
 
 
 def test_node_that_has_not_joined_has_a_page():
-    samples = read(written(snapshot_of(None), OPENMETRICS).body.decode(), openmetrics.text_string_to_metric_families)
+    samples = read(write_page(snapshot_of(None), OPENMETRICS).body.decode(), openmetrics.text_string_to_metric_families)
     assert {metric_names.NODE, metric_names.MISSING, metric_names.TOPICS_REFUSED, metric_names.TOPIC_REFUSALS} <= {
         name for name, _ in samples
     }
@@ -224,10 +225,10 @@ def test_node_that_has_not_joined_has_a_page():
 def test_later_round_does_not_change_a_snapshot():
     known = by_hand()
     seen = snapshot_of(known)
-    before = own(written(seen, "").body)
+    before = own(write_page(seen, "").body)
     known.published.clear()
     go_round(known, 9, look(backlog=1, reason="paused", flow=(99, 9, 9)))
-    assert before == own(written(seen, "").body)
+    assert before == own(write_page(seen, "").body)
 
 
 def own(body):

@@ -36,10 +36,10 @@ class Pair:
             self.present.discard(project)
         elif event == "topic":
             self.topics[project] = topic(qps=1.0 + next(self.clock)) if band else None
-            self.nodes[0].rules_changed()
+            self.nodes[0].on_rules_change()
         elif event == "part":
             self.part = (1 + band) / 4
-            self.nodes[0].rules_changed()
+            self.nodes[0].on_rules_change()
         elif event == "partitions":
             for node in self.nodes:
                 node.measure_again()
@@ -57,7 +57,7 @@ class Pair:
 
     def go_round(self, looks=(), in_flight=None):
         at = next(self.clock)
-        self.nodes[1].rules_changed()
+        self.nodes[1].on_rules_change()
         for node in self.nodes:
             node.projects = self.present
             go_round(node, at, *looks, in_flight=in_flight, topics=self.topic_of, part=self.part)
@@ -116,7 +116,7 @@ def test_labels_at_rest_read_no_topics():
     assert {("acme", 100.0), ("bolt", 100.0)} == {*known.quotas.items()}
     go_round(known, 90, look("acme", backlog=1, reason="quota", flow=(1, 1, 0)), topics=of)
     assert ["acme"] == asked
-    known.rules_changed()
+    known.on_rules_change()
     go_round(known, 91, topics=of)
     assert {"acme", "bolt"} == {*asked}
 
@@ -134,7 +134,7 @@ def test_failed_round_leaves_no_outdated_quota():
             raise RuntimeError("a defect")
         return topic()
 
-    known.rules_changed()
+    known.on_rules_change()
     with pytest.raises(RuntimeError):
         go_round(known, 200, topics=of, part=0.5)
     for at in range(220, 400, 20):

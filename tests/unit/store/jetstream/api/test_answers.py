@@ -15,7 +15,7 @@ from evenlane.engine.store.jetstream import deletion, retention, streams
 from evenlane.engine.store.jetstream.api import queue_limit
 from evenlane.engine.store.jetstream.api.server_clock import ServerClock
 from evenlane.engine.store.jetstream.api.values import ConsumerInfo, MessageAnswer, StreamInfo, StreamPage
-from evenlane.engine.store.jetstream.client.replies import ApiError, Reply, answered, read_as
+from evenlane.engine.store.jetstream.client.replies import ApiError, Reply, decode_response, read_as
 from evenlane.engine.store.jetstream.export.streams import sequence_at, stream
 from evenlane.engine.store.jetstream.reads import Reads
 from evenlane.engine.store.jetstream.scan import Scan, sequence_of
@@ -28,7 +28,7 @@ REFUSED = (Disconnected, ApiError)
 
 
 def as_of(kind, raw):
-    return read_as(kind, "STREAM.INFO.S", answered("STREAM.INFO.S", Reply(b"", raw)))
+    return read_as(kind, "STREAM.INFO.S", decode_response("STREAM.INFO.S", Reply(b"", raw)))
 
 
 def all_of_info(raw):
@@ -39,7 +39,7 @@ def all_of_info(raw):
     assert all(type(count) is int and 0 <= count < 1 << 63 for count in [*counts, info.replicas, info.total, state.at])
     expected = streams.lane_config("online", LANE, "file", 3, 30.0, -1)
     with suppress(ConfigError):
-        streams.check(expected, queue_limit.unmarked(info.config))
+        streams.check(expected, queue_limit.strip_mark(info.config))
     return info, info.leader, info.now, queue_limit.limit_of(info.config)
 
 
@@ -103,7 +103,7 @@ class Server:
         self.on_lost = []
 
     async def api(self, verb, *_, **__):
-        return answered(verb, Reply(b"", self.answer))
+        return decode_response(verb, Reply(b"", self.answer))
 
     async def api_as(self, kind, verb, *_, **__):
         return read_as(kind, verb, await self.api(verb))
@@ -132,11 +132,11 @@ def calls(server):
         "get": (lambda: reads.get(LANE, [7]), lost),
         "log": (lambda: reads.log(LANE), lost),
         "busy": (reads.busy, lost),
-        "subjects": (lambda: reads.held(LANE, "acme"), lost),
+        "subjects": (lambda: reads.count_held(LANE, "acme"), lost),
         "scan": (lambda: Scan(server, "S", "s", 1, 0, sequence_of).count(), Lost),
         "purge": (lambda: deletion.purge(server, reads, "S", 5), lost),
         "clock": (lambda: ServerClock().read(server, "S"), lost),
-        "kept": (lambda: retention.kept(server, "online"), REFUSED),
+        "kept": (lambda: retention.read_retention(server, "online"), REFUSED),
         "ensure": (lambda: streams.ensure(server, []), REFUSED),
         "stream": (lambda: stream(server, "S"), REFUSED),
         "sequence": (lambda: sequence_at(server, "S", 5), REFUSED),
