@@ -10,6 +10,8 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
+from pyspark.errors import StreamingQueryException
+
 from evenlane.spark.failures import explained
 from evenlane.spark.session import hush
 from evenlane.spark.source.archive import ENVIRONMENT
@@ -26,6 +28,8 @@ if TYPE_CHECKING:
 
 _CHECKPOINT = "_checkpoint"
 _LOOKS_EVERY_S = 1
+_NO_WORKER = "Python worker failed to connect back"
+_TRIES = 6
 _GRACE_S = 20
 """Time for the running batch at the end, in s. Java logs noisily if a batch is interrupted, and the batch would be
 repeated anyway.
@@ -67,7 +71,22 @@ def run(
         folder.refuse_other(env)
         rows = spark.readStream.format("evenlane").options(**source, what="meter").load()
         writer = rows.writeStream.foreachBatch(each).option("checkpointLocation", folder.path_of(_CHECKPOINT))
-        _run(spark, writer.trigger(processingTime=every) if every else writer.trigger(availableNow=True))
+        writer = writer.trigger(processingTime=every) if every else writer.trigger(availableNow=True)
+        until_workers_start(lambda: _run(spark, writer))
+
+
+def until_workers_start(run: Callable[[], None]) -> None:
+    """Run a query, and again if Spark gave up on a Python worker: it allows 10 s to start one, which is too little on a
+    busy machine. The query continues from its checkpoint.
+    """
+    for tries_left in reversed(range(_TRIES)):
+        try:
+            run()
+        except StreamingQueryException as error:
+            if _NO_WORKER not in str(error) or not tries_left:
+                raise
+        else:
+            break
 
 
 def _run(spark: SparkSession, writer: DataStreamWriter) -> None:

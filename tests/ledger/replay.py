@@ -42,9 +42,16 @@ def fault(kind: str, pid: int, start: int, end: int | None = None) -> Fault:
 
 
 def crashes(entries: Sequence[Entry], pids: Iterable[int]) -> list[Fault]:
-    """The crashes of these processes, at the time of their last entries: they may have been noticed later."""
+    """The crashes of these processes, from when the last message was chosen to the last entry.
+
+    A process that can't settle chooses none, but its handlers go on: so settling may have stopped before the last entry
+    by more than `BOUNDS`. The crash itself may be noticed later.
+    """
+    chosen: Counter[int] = Counter()
+    for entry in entries:
+        chosen[entry.pid] = max(chosen[entry.pid], entry.chosen)
     last = {entry.pid: entry.at for entry in entries}
-    return [fault("crash", pid, last[pid]) for pid in set(pids) if pid in last]
+    return [fault("crash", pid, chosen[pid], last[pid]) for pid in set(pids) if pid in last]
 
 
 class _Replay:

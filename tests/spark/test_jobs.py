@@ -10,6 +10,7 @@ from unittest.mock import MagicMock
 
 import pytest
 from py4j.protocol import Py4JNetworkError
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import functions as F  # noqa: N812
 
 from evenlane.engine.errors import ConfigError, Unreachable
@@ -183,6 +184,21 @@ def test_sigterm_ends_a_continuous_job_in_order(capsys, monkeypatch, java_too, t
         streams.run(chain, {}, folder, lambda *_: None, every="1 second", announce=streams.silent)
     assert (143, ["stopped"], before) == (ended.value.code, ends, signal.getsignal(signal.SIGTERM))
     assert text == capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("message", "starts"), [("Query terminated: Python worker failed to connect back.", 6), ("Query terminated: no", 1)]
+)
+def test_query_starts_again_only_if_no_python_worker_started(message, starts):
+    begun = []
+
+    def run():
+        begun.append(1)
+        raise StreamingQueryException(message)
+
+    with pytest.raises(StreamingQueryException, match=message):
+        streams.until_workers_start(run)
+    assert starts == len(begun)
 
 
 @pytest.mark.parametrize("error", [Py4JNetworkError("gone"), ConnectionRefusedError(111, "Connection refused")])

@@ -4,12 +4,13 @@ import asyncio
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from pyspark.errors import PySparkException, StreamingQueryException
+from pyspark.errors import PySparkException
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.datasource import EqualTo
 
 from evenlane.engine.errors import ConfigError
 from evenlane.spark.failures import sentence
+from evenlane.spark.jobs.streams import until_workers_start
 from evenlane.spark.schemas import METER
 from evenlane.spark.source.datasource import EvenlaneSource
 from tests.ledger.puts import some
@@ -122,17 +123,8 @@ async def test_lanes_are_the_true_backlog_and_dead_letters_are_rows(spark, tmp_p
 
 
 def run_to_end(writer):
-    """Run a stream until all that is there is read. Spark allows a Python worker 10 s to start, which is too little on
-    a busy machine: the query then starts again, from its checkpoint.
-    """
-    for tries_left in reversed(range(4)):
-        try:
-            writer.trigger(availableNow=True).start().awaitTermination()
-        except StreamingQueryException as error:
-            if "Python worker failed to connect back" not in str(error) or not tries_left:
-                raise
-        else:
-            break
+    """Run a stream until all that is there is read."""
+    until_workers_start(lambda: writer.trigger(availableNow=True).start().awaitTermination())
 
 
 async def test_stream_reads_each_record_once_also_after_recreation(spark, tmp_path):

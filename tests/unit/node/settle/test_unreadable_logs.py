@@ -43,10 +43,10 @@ async def test_owner_skips_records_of_foreign_clients():
     async with World() as world:
         node = await world.node(on_fenced=fenced.append)
         for turn in range(1, 4):
-            for lane in LANES:
-                await write(world, turn % 2, lane)
-            await world.put_many(20)
             with capture_logs() as logs:
+                for lane in LANES:
+                    await write(world, turn % 2, lane)
+                await world.put_many(20)
                 await world.all_gone()
             events = {each["event"] for each in logs if each["log_level"] != "debug"}
             assert {"the settle log holds records that are none: passed over"} == events
