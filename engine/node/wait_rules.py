@@ -2,7 +2,8 @@
 
 The node decides by the same rules, each where it is cheapest: the registry puts queues of withheld and paused projects
 to sleep, `OwnedLanes` keeps queues from the scheduler, the dispatcher checks the lease for each message, and the
-scheduler has rules of its own. `why` returns the first rule that applies.
+scheduler has rules of its own. `why` returns the first rule that applies. `tests/unit/node/test_wait_rules.py` shows
+that both agree: the head of a queue starts if and only if no rule applies.
 """
 
 from __future__ import annotations
@@ -29,19 +30,16 @@ class WaitRules:
     def __init__(
         self, queues: QueueRegistry, trust: LeaseTrust, lanes: OwnedLanes, scheduler: Scheduler[Queue]
     ) -> None:
-        self._scheduler = scheduler
         self._rules: tuple[Callable[[Queue, int], str | None], ...] = (
             lambda queue, _: queues.explain_withheld(queue.project),
             lambda queue, _: "paused" if queue.rules.asleep else None,
             lambda _, now: trust.wait_reason(now),
             lambda queue, _: lanes.wait_reason(queue),
             lambda queue, _: "ordered" if queue.is_behind_key else None,
+            scheduler.wait_reason,
         )
 
     def reason(self, queue: Queue) -> str | None:
         """The reason why the head of a queue with a backlog waits; None if it may start at once, or is being read."""
         now = now_ns()
-        for rule in self._rules:
-            if (reason := rule(queue, now)) is not None:
-                return reason
-        return self._scheduler.wait_reason(queue, now)
+        return next((reason for rule in self._rules if (reason := rule(queue, now)) is not None), None)

@@ -246,11 +246,11 @@ class FairScheduler(TenantPlaces[Q]):
         tenant = group.tenant
         if not tenant.open:
             return "paused"
-        if group.mask & ((1 << queue.band) - 1):
+        if group.mask & ((1 << queue.band) - 1) and group.band() != queue.band:
             return "higher_priority"
         return self._explain(tenant, group, now)
 
-    def _explain(self, tenant: Tenant[Q], group: QueueGroup[Q], now: int) -> str:
+    def _explain(self, tenant: Tenant[Q], group: QueueGroup[Q], now: int) -> str | None:
         if tenant.is_full:
             return "concurrency"
         if tenant.parked > now or not tenant.quota.may_admit(group, now):
@@ -258,9 +258,9 @@ class FairScheduler(TenantPlaces[Q]):
         slots = self._slots
         if slots.is_full:
             return "fairness" if slots.busy > 1 and slots.is_heavy(tenant) else "handlers_busy"
-        if not slots.has_room(tenant, now):
-            return "headroom"
-        return "handlers_busy" if self._first(now) is tenant else "fairness"
+        if self._first(now) is tenant:  # (a reserve needs no headroom)
+            return None
+        return "fairness" if slots.has_room(tenant, now) else "headroom"
 
     def _tenant(self, project: str) -> Tenant[Q]:
         tenant = self._tenants.get(project)

@@ -233,3 +233,16 @@ async def test_lagging_settle_log_is_a_note():
         node.settler.lagging = False
         assert ["handlers_busy"] == list(answer.parts["mid"].reasons)
         assert any("settle log lags" in note for note in answer.notes)
+
+
+async def test_head_that_only_the_settle_log_holds_up_has_no_reason():
+    """X8: handlers are free, so the note alone explains why nothing starts."""
+    async with World(acme=topic()) as world:
+        node = await world.node()
+        node.settler.lagging = True
+        await world.put_many(5)
+        await until(lambda: node.backlog == 5)
+        answer = await looked(node)
+        node.settler.lagging = False
+        assert {} == answer.parts["mid"].reasons
+        assert any("settle log lags" in note for note in answer.notes)

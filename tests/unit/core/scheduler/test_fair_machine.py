@@ -205,7 +205,7 @@ class Fair(RuleBasedStateMachine):
             why = self.scheduler.wait_reason(self.queues[project.name, group, band], self.now)
             if not project.open:
                 assert "paused" == why
-            elif (group, band) not in project.heads():
+            elif (group, band) not in project.heads() and not self._may_be_its_turn(project, why):
                 assert "higher_priority" == why
             elif project.full:
                 assert "concurrency" == why
@@ -214,6 +214,10 @@ class Fair(RuleBasedStateMachine):
                 assert "quota" == why, f"{project.name}/{group}/{band} conforms in {wait} ns, at {self.now}"
             else:
                 assert why in {"quota", "headroom"}
+
+    def _may_be_its_turn(self, project, why) -> bool:
+        """Whether ageing may give this turn to a lower priority, which then has the reason of its group."""
+        return bool(project.model.topic.ageing) and why != "higher_priority"
 
     def _may_be_held(self, project) -> bool:
         """Whether other tenants may come first: the project has its fair share, and isn't alone."""
