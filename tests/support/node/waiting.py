@@ -113,7 +113,7 @@ class WaitWorld(World):
         if rules is not None:
             change(self, self.owner, rules, project)
         elif self.topics.pop(project, None) is not None:
-            self.owner.topic_changed(project, None)
+            self.owner.on_topic_change(project, None)
 
     @property
     def is_trusted(self):
@@ -183,7 +183,7 @@ class WaitWorld(World):
 
     async def _served(self, number):
         for _ in range(_MOST_TURNS):
-            if self.owner.lanes.serves(number):
+            if self.owner.lanes.is_served(number):
                 return
             await asyncio.sleep(0)
 
