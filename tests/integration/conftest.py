@@ -15,7 +15,7 @@ async def env(nats_server):
     """The name of an unused environment; its streams are deleted after the test."""
     name = f"own{next(_fresh)}"
     yield name
-    if not nats_server.running:
+    if not nats_server.is_running:
         await nats_server.start()
     connection = Connection(NatsOptions((nats_server.url,)), "test")
     await connection.open()

@@ -67,7 +67,7 @@ class LaneContract:
             await fill(world, 2, project=project)
         await world.store.put(high, b"", b"")
         await world.store.delete(LANE, 1)
-        assert ({subject(world.env): 2, high: 1}, 10) == await world.second.held(LANE, "acme")
+        assert ({subject(world.env): 2, high: 1}, 10) == await world.second.count_held(LANE, "acme")
         assert ({}, 10) == await world.store.count_held(LANE, "nobody")
         assert ({}, 0) == await world.store.count_held(OTHER, "acme")
         assert ({}, 0) == await world.store.count_held(LANE._replace(partition=78), "acme")
