@@ -158,7 +158,7 @@ async def test_totals_miss_only_the_last_interval_of_a_killed_node(tmp_path, req
         assert set(cluster.projects) == {row.project for row in tenants}
         for what in (*ENDED, "attempts"):
             assert reported_totals.ended[what] == sum(row[what] for row in tenants), what
-        assert reported_totals.arrived == sum(row.arrived - row.no_count for row in tenants)
+        assert reported_totals.arrived == sum(row.arrived - row.uncounted for row in tenants)
         assert [] == [row for row in tenants if row.backlog + row.in_flight]
         assert reported_totals.unclosed == {(each.node, each.partition) for row in quality for each in row.killed}
         assert any("a ended without a last word" in row.sentence for row in quality)
