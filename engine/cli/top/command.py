@@ -1,4 +1,4 @@
-"""Command `evenlane top`: shows the activity of all tenants and nodes, live."""
+"""Command `evenlane top`: shows the activity of all projects and nodes, live."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _Sort = Annotated[
         "--sort", metavar="BY", help="Sort by backlog, rate, oldest, name, arriving, in-flight, quota or gone."
     ),
 ]
-_Limit = Annotated[int | None, typer.Option("--limit", parser=number, metavar="N", help="Show at most N tenants.")]
+_Limit = Annotated[int | None, typer.Option("--limit", parser=number, metavar="N", help="Show at most N projects.")]
 _Count = Annotated[int | None, typer.Option("--count", parser=number, metavar="N", help="End after N plain tables.")]
 
 
@@ -45,15 +45,15 @@ def top(
     sort: _Sort = "backlog",
     reverse: Annotated[bool, typer.Option("--reverse", help="Reverse the order.")] = False,
     limit: _Limit = None,
-    totals: Annotated[bool, typer.Option("--totals", help="Show one line per tenant, not per priority.")] = False,
+    totals: Annotated[bool, typer.Option("--totals", help="Show one line per project, not per priority.")] = False,
     plain: Annotated[bool, typer.Option("--plain", help="Print plain tables, as into a pipe.")] = False,
     count: _Count = None,
     once: Annotated[bool, typer.Option("--once", help="Print one plain table: --count 1.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Show the busiest tenants and all nodes, live: rates, backlogs, ages, quotas, and wait reasons.
+    """Show the busiest projects and all nodes, live: rates, backlogs, ages, quotas, and wait reasons.
 
-    In a terminal `?` lists the keys: sort, filter, explain or pause a tenant. Into a pipe, or with --plain, it prints
+    In a terminal `?` lists the keys: sort, filter, explain or pause a project. Into a pipe, or with --plain, it prints
     one table after another. `?` stands for a figure that isn't known at the moment, `-` for none.
     docs/reference/top.md describes the columns.
 

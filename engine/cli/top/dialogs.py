@@ -19,9 +19,9 @@ _ABOUT = {
 }
 
 HELP = """\
-up, down   choose a line                 Enter  why that tenant waits
+up, down   choose a line                 Enter  why that project waits
 s, S       sort by the next column, or   r      reverse the order
-           the one before; or click it   t      one line for each tenant
+           the one before; or click it   t      one line for each project
 /          filter by name; Enter keeps   n      nodes, or not
            it, Esc ends it               space  freeze, or go on
 p          pause its topic, or resume    q      quit

@@ -47,7 +47,8 @@ class Grant(Generic[Q]):
     """Permission to start the head of `queue`.
 
     `commit(now)` charges the message. `cancel()` ends the grant: nothing was charged, so nothing needs to be undone
-    (E10). A grant also ends when the scheduler is asked for the next one. `commit` raises RuntimeError after the end.
+    (E10). A grant also ends when the scheduler is asked for the next one. After the end `commit` raises RuntimeError,
+    and `cancel` does nothing.
 
     Each scheduler reuses one grant object: an object per message would cost a tenth of a decision.
     """

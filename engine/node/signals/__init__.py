@@ -1,1 +1,1 @@
-"""Signals that connect parts of the node which don't know each other: state with one writer, and events that wake."""
+"""Signals that connect parts of the node which don't know each other: shared state, and events that wake."""
