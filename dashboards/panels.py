@@ -27,7 +27,7 @@ from grafana_foundation_sdk.models.dashboard import DataTransformerConfig, Dynam
 from grafana_foundation_sdk.models.heatmap import HeatmapColorMode
 from grafana_foundation_sdk.models.prometheus import PromQueryFormat
 
-from evenlane.dashboards import looks
+from evenlane.dashboards import styles
 
 if TYPE_CHECKING:
     from grafana_foundation_sdk.models.dashboard import Panel
@@ -53,7 +53,7 @@ class TableColumn(NamedTuple):
     name: str
     expr: str
     unit: str = "short"
-    steps: looks.Steps = ()
+    steps: styles.Steps = ()
     decimals: int | None = None
 
 
@@ -63,7 +63,7 @@ def figure(
     expr: str,
     *,
     unit: str = "short",
-    steps: looks.Steps = (),
+    steps: styles.Steps = (),
     decimals: int | None = None,
     base: str | None = None,
     never: bool = False,
@@ -79,8 +79,8 @@ def figure(
         .datasource(SOURCE)
         .with_target(query)
         .unit(unit)
-        .thresholds(looks.thresholds(steps, base or (looks.GOOD if steps else looks.CALM)))
-        .color_scheme(looks.by_threshold())
+        .thresholds(styles.thresholds(steps, base or (styles.GOOD if steps else styles.CALM)))
+        .color_scheme(styles.by_threshold())
         .color_mode(BigValueColorMode.VALUE)
         .graph_mode(graph)
         .reduce_options(common.ReduceDataOptions().calcs(["lastNotNull"]))
@@ -88,7 +88,7 @@ def figure(
     if decimals is not None:
         panel.decimals(decimals)
     if never:
-        panel.mappings([looks.never()])
+        panel.mappings([styles.never()])
     return panel.build()
 
 
@@ -98,7 +98,7 @@ def course(
     *lines: GraphLine,
     unit: str = "short",
     stacked: bool = False,
-    steps: looks.Steps = (),
+    steps: styles.Steps = (),
     most: float | None = None,
     projects: bool = False,
     log: bool = False,
@@ -113,14 +113,14 @@ def course(
     )
     for ref, line in zip(string.ascii_uppercase, lines, strict=False):
         panel.with_target(_query(line.expr, line.legend, ref))
-        for each in looks.overrides(line.legend):
+        for each in styles.overrides(line.legend):
             panel.with_override(each.matcher, each.properties)
         if line.dashed:
-            panel.override_by_query(ref, looks.dash_line())
+            panel.override_by_query(ref, styles.dash_line())
     if stacked:
         panel.stacking(common.StackingConfig().group("A").mode(StackingMode.NORMAL))
     if steps:
-        panel.thresholds(looks.thresholds(steps, "transparent"))
+        panel.thresholds(styles.thresholds(steps, "transparent"))
         panel.thresholds_style(common.GraphThresholdsStyleConfig().mode(GraphThresholdsStyleMode.DASHED))
     if most is not None:
         panel.max(most)
@@ -143,7 +143,7 @@ def bars(title: str, description: str, *lines: GraphLine, unit: str = "short") -
     )
     for ref, line in zip(string.ascii_uppercase, lines, strict=False):
         panel.with_target(_query(line.expr, line.legend, ref).interval("1m"))
-        for each in looks.overrides(line.legend):
+        for each in styles.overrides(line.legend):
             panel.with_override(each.matcher, each.properties)
     return panel.build()
 
@@ -185,7 +185,7 @@ def listing(
         .datasource(SOURCE)
         .show_header(True)
         .filterable(True)
-        .thresholds(looks.thresholds((), "text"))
+        .thresholds(styles.thresholds((), "text"))
         .sort_by([common.TableSortByFieldState().display_name(first).desc(most_first)])
     )
     order, names = dict.fromkeys(keys, 0), dict(keys)
@@ -220,7 +220,7 @@ def _over_time(title: str, description: str, unit: str, *, busy: bool) -> timese
         .datasource(SOURCE)
         .unit(unit)
         .min(0)
-        .color_scheme(looks.by_name())
+        .color_scheme(styles.by_name())
         .legend(_legend(busy=busy))
         .tooltip(_tooltip())
     )
@@ -232,7 +232,7 @@ def _cells(column: TableColumn) -> list[DynamicConfigValue]:
         properties.append(DynamicConfigValue("decimals", column.decimals))
     if column.steps:
         properties += [
-            DynamicConfigValue("thresholds", looks.thresholds(column.steps, "text").build()),
+            DynamicConfigValue("thresholds", styles.thresholds(column.steps, "text").build()),
             DynamicConfigValue("custom.cellOptions", {"type": TableCellDisplayMode.COLOR_TEXT}),
         ]
     return properties

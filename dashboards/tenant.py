@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from evenlane.dashboards import looks, records
+from evenlane.dashboards import records, styles
 from evenlane.dashboards.frame import Section, build_dashboard, shelf
 from evenlane.dashboards.panels import GraphLine, bars, course, figure
 from evenlane.dashboards.queries import (
@@ -74,7 +74,7 @@ def _waits_now() -> tuple[Panel, ...]:
         figure(
             "Gone in",
             "When its backlog is gone at this rate; never means that more arrives than leaves, or a pause.",
-            or_zero(clamp(most(series(metric_names.TIME_TO_EMPTY, *_MINE)), looks.FOR_EVER_S)),
+            or_zero(clamp(most(series(metric_names.TIME_TO_EMPTY, *_MINE)), styles.FOR_EVER_S)),
             unit="s",
             steps=((600, "yellow"), (3600, "red")),
             never=True,
@@ -140,7 +140,7 @@ def _backlog() -> tuple[Panel, ...]:
             "When the backlog of a priority is empty, at the rates of the last half minute; a line at one year means"
             " never.",
             GraphLine(
-                clamp(most(series(metric_names.TIME_TO_EMPTY, *_MINE), "priority"), looks.FOR_EVER_S), "{{priority}}"
+                clamp(most(series(metric_names.TIME_TO_EMPTY, *_MINE), "priority"), styles.FOR_EVER_S), "{{priority}}"
             ),
             unit="s",
             log=True,

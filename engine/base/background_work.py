@@ -14,7 +14,7 @@ _SWITCH_S = 0.0005  # longest time a thread keeps the interpreter while another 
 
 
 @contextmanager
-def unobtrusive() -> Iterator[None]:
+def low_priority() -> Iterator[None]:
     """Yield the interpreter to the loop soon after it asks, and disable garbage collection meanwhile: the work makes
     thousands of objects without cycles, and a collection of all of the node's objects would block the loop for a tenth
     of a second.

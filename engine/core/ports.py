@@ -172,7 +172,7 @@ class Store(Protocol):
     async def counts(self, lane: LaneId) -> dict[str, int]:
         """The number of messages in the lane, by subject."""
 
-    async def count_held(self, lane: LaneId, project: str) -> SubjectCounts:
+    async def count_by_subject(self, lane: LaneId, project: str) -> SubjectCounts:
         """The number of a project's messages in the lane, by subject, and up to which sequence; empty if the lane
         doesn't exist. Settled messages count until they are removed.
         """

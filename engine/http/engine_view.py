@@ -41,7 +41,7 @@ class EngineView:
     def __init__(self, view: NodeView, coordination: Coordination) -> None:
         self._view, self._coordination = view, coordination
         self._probe = Probe(self._ask_store, coordination.status)
-        self._asker = WhyClient(coordination, view.settings.env, self._line)
+        self._why_client = WhyClient(coordination, view.settings.env, self._line)
         self._asking = asyncio.Semaphore(_AT_ONCE)
         self._overlooking = Overlooking(coordination, view.settings.env, self._line)
         self._dead_letters = DeadLetterRoutes(view.settings)
@@ -82,7 +82,7 @@ class EngineView:
             raise EvenlaneError(f"{_AT_ONCE} requests are already being answered: try again in a second")
         async with self._asking:
             with connections.translate_errors():
-                return await self._asker.why(project, priority, within)
+                return await self._why_client.why(project, priority, within)
 
     async def dead_letters(self, project: str, limit: int) -> dict[str, Any]:
         return await self._dead_letters.list(project, limit)

@@ -60,7 +60,7 @@ class Viewer:
 
     async def looks(self) -> AsyncIterator[FeedUpdate]:
         """Yield the history, then an overview about once a second."""
-        yield await self._was()
+        yield await self._build_history()
         while True:
             await self._changed.wait()
             self._changed.clear()
@@ -69,13 +69,13 @@ class Viewer:
             if self._newest is not None:
                 yield self._newest
 
-    async def _was(self) -> FeedUpdate:
+    async def _build_history(self) -> FeedUpdate:
         """Build the history event, and release the history, which becomes outdated while the viewer stays."""
         before, self._before = self._before, RecentHistory()
         return await asyncio.to_thread(_build_past, before)
 
 
-class _Found(NamedTuple):
+class _EncodedOverview(NamedTuple):
     body: bytes
     update: FeedUpdate
 
@@ -151,15 +151,15 @@ class LiveFeed:
             _log.exception("the cluster could not be looked at")
             return _trouble("the node could not get an overview of the cluster: see its log")
 
-    async def _sample(self) -> _Found:
+    async def _sample(self) -> _EncodedOverview:
         document = await self._overview()
         self._history.add(document, time.time_ns())
-        return await asyncio.to_thread(_found, document)
+        return await asyncio.to_thread(_encode_overview, document)
 
 
-def _found(document: dict[str, Any]) -> _Found:
+def _encode_overview(document: dict[str, Any]) -> _EncodedOverview:
     body = _encode(document)
-    return _Found(body, _update("overview", body))
+    return _EncodedOverview(body, _update("overview", body))
 
 
 def _build_past(before: RecentHistory) -> FeedUpdate:

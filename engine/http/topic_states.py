@@ -31,7 +31,7 @@ async def change_state(coordination: Coordination, env: str, project: str, state
 
 def _check(status: TopicStatus) -> None:
     """Raise EvenlaneError if the written spec isn't in effect."""
-    if status.problem is not None or status.damage is not None:
+    if status.problem is not None or status.unreadable is not None:
         raise InvalidTopic(f"the spec of topic {status.project} can't be accepted: {status.reason}")
     if not status.is_accepted:
         raise EvenlaneError(

@@ -73,7 +73,7 @@ class Dispatcher:
         self._eligibility, self._settlement, self._settler = eligibility, settlement, settler
         self._failures, self._failure_log = failures, failure_log
         self._trust, self._clock, self._signal = trust, clock, signal
-        self._alarm = WakeTimer(signal.notify)
+        self._wake_timer = WakeTimer(signal.notify)
         self.stopped = False
         self._unweighed = 0  # messages since the last check of the settler
         self._gone = 0  # messages of this turn of the loop that were taken and not handed out
@@ -81,7 +81,7 @@ class Dispatcher:
 
     def stop(self) -> None:
         self.stopped = True
-        self._alarm.cancel()
+        self._wake_timer.cancel()
 
     def next_message(self, now: int) -> Message | None:
         """The next message to handle; None if none may start. The lease is checked for each message."""
@@ -97,7 +97,7 @@ class Dispatcher:
         while True:
             grant = self._scheduler.next(now)
             if grant is None:
-                self._alarm.set(self._scheduler.wake_at(), now)
+                self._wake_timer.set(self._scheduler.wake_at(), now)
                 return None
             message = self._hand_out(grant, now)
             if message is not None:
@@ -106,7 +106,7 @@ class Dispatcher:
             if self._gone >= _GONE_AT_ONCE:
                 self._set_aside(grant.queue, now)
 
-    def more(self, message: Message, now: int) -> Message | None:
+    def take_another(self, message: Message, now: int) -> Message | None:
         """Another message of the same queue, for a batch; None if there is none. A suspect is a batch by itself, so
         that a death accuses it alone.
         """
@@ -149,7 +149,7 @@ class Dispatcher:
             return None
         entry = ready.pop(0)  # (`Queue.take`, inlined to save a call per message)
         lane, sequence, at, _, _, size, special = entry
-        self._limits.held -= size
+        self._limits.used_bytes -= size
         queue.ready_bytes -= size
         if self._memory.starved:
             self._memory.wake_reads()
@@ -159,7 +159,7 @@ class Dispatcher:
         if sequence <= lane.horizon or rules.careful or lane.later or lane.marks.of or lane.dropped:
             mark = lane.marks.of.get(sequence, 0)
             recorded = _is_recorded(queue, entry, mark)
-            if self._defer(queue, entry, mark, now, recorded=recorded):
+            if self._withhold_or_end(queue, entry, mark, now, recorded=recorded):
                 self._refuse(grant, now)
                 return None
         # Skipped for most messages: they are young, and have none of our headers.
@@ -182,7 +182,7 @@ class Dispatcher:
         if not grant.queue.ready:
             self._scheduler.empty(grant.queue, now)
 
-    def _defer(self, queue: Queue, entry: Entry, mark: int, now: int, *, recorded: bool) -> bool:
+    def _withhold_or_end(self, queue: Queue, entry: Entry, mark: int, now: int, *, recorded: bool) -> bool:
         """Keep, drop or dead-letter the message if it must not start now. False if it may start."""
         lane, sequence = entry[0], entry[1]
         place = MessageRef(lane, sequence)

@@ -102,7 +102,7 @@ class Node(NodeParts):
         """
         self._renewal.renew(until)
 
-    def _threads_hang(self, threads: int) -> None:
+    def _on_hung_threads(self, threads: int) -> None:
         if threads > self._concurrency // 4:
             self._on_stop(
                 f"{threads} of {self._concurrency} handler threads hang: give the handler time limits of its own"
@@ -145,7 +145,7 @@ class Node(NodeParts):
     # ---- NodeEvents
 
     def on_message_missing(self, queue: Queue, lane: Lane, sequence: int, generation: int) -> None:
-        self.settlement.unread(queue, lane, sequence, generation)
+        self.settlement.settle_unread(queue, lane, sequence, generation)
 
     def on_records_change(self) -> None:
         self.eligibility.on_records_change()

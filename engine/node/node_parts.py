@@ -191,7 +191,7 @@ class NodeParts(NodeEvents, ABC):
         reporter = AttemptReporter(self._completion, self.gate, self.scheduler, self.times)
         self.pool = WorkerPool(
             self.workers, source, self._calls, reporter, self.scheduler, self.times, self.trusted, self.signal,
-            self._is_ending, self._on_part_end, self._threads_hang,
+            self._is_ending, self._on_part_end, self._on_hung_threads,
         )  # fmt: skip
 
     @abstractmethod
@@ -203,5 +203,5 @@ class NodeParts(NodeEvents, ABC):
         """Called when a task of a part has ended."""
 
     @abstractmethod
-    def _threads_hang(self, threads: int) -> None:
+    def _on_hung_threads(self, threads: int) -> None:
         """Called with the number of handler threads that hang, whenever it has grown."""

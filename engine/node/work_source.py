@@ -46,17 +46,17 @@ class WorkSource:
         on the way.
         """
         gate, signal = self._gate, self._signal
-        if gate.held and (recorded := self._take_recorded(now)) is not None:
+        if gate.occupied and (recorded := self._take_recorded(now)) is not None:
             return recorded
         take, batched, workers = self._take, self._calls.is_batched, self._workers
-        while not signal.exhausted and workers.busy + gate.held < self._slots:
+        while not signal.exhausted and workers.busy + gate.occupied < self._slots:
             message = take(now)
             if message is None:
                 signal.exhausted = True
                 break
             messages = self._batch(message, now) if batched else [message]
             if not message.recorded and not (batched and any(each.recorded for each in messages)):
-                if gate.held:  # or a steady flow of unrecorded messages would starve those in the gate
+                if gate.occupied:  # or a steady flow of unrecorded messages would starve those in the gate
                     gate.flush()
                 return messages
             gate.enter(messages)
@@ -83,7 +83,7 @@ class WorkSource:
     def _batch(self, message: Message, now: int) -> list[Message]:
         messages = [message]
         most = self._calls.most(message)
-        while len(messages) < most and (another := self._dispatcher.more(message, now)) is not None:
+        while len(messages) < most and (another := self._dispatcher.take_another(message, now)) is not None:
             messages.append(another)
         return messages
 

@@ -31,13 +31,13 @@ class TopicAutoCreate:
         self,
         coordination: Coordination,
         env: str,
-        making: TopicProvisioner,
+        provisioner: TopicProvisioner,
         topics: TopicCache,
         *,
         again_s: float = DEFAULT.create_again_s,
     ) -> None:
         self._coordination, self._env, self._again_s = coordination, env, again_s
-        self._making, self._topics = making, topics
+        self._provisioner, self._topics = provisioner, topics
         self._one = asyncio.Lock()  # so that concurrent puts for one project cause one request
         self._accepted: set[str] = set()  # projects with a topic that the watch hasn't reported yet
         self._had_none: dict[str, float] = {}  # project -> time of the answer
@@ -45,12 +45,12 @@ class TopicAutoCreate:
 
     def is_hopeless(self, project: str) -> bool:
         """Whether a topic is known not to exist and not to be created. Doesn't wait."""
-        return self._making.is_hopeless(project) and self._should_skip(project)
+        return self._provisioner.is_hopeless(project) and self._should_skip(project)
 
     async def ensure_topic(self, project: str, refusal: UnknownProject) -> None:
         """Return when the project has a topic. Raises `refusal`, or another UnknownProject with more detail."""
         try:
-            if not await self._has_one(project) and not await self._making.make(project):
+            if not await self._has_one(project) and not await self._provisioner.make(project):
                 raise refusal
         except CoordinationError:
             self._silent_at = monotonic()

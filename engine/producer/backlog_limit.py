@@ -146,8 +146,8 @@ class BacklogLimiter:
         async with self._asks:
             at = self._store.now()
             lane, later = await asyncio.gather(
-                self._store.count_held(LaneId("lanes", partition), backlog.project),
-                self._store.count_held(LaneId("later", partition), backlog.project),
+                self._store.count_by_subject(LaneId("lanes", partition), backlog.project),
+                self._store.count_by_subject(LaneId("later", partition), backlog.project),
             )
         waiting = sum(lane.counts.values()) + sum(later.counts.values())
         backlog.apply_count(partition, waiting, lane.last, later.last, at, monotonic())

@@ -98,11 +98,11 @@ class Producer:
     async def open(self) -> None:
         """Connect, and create missing streams. Raises Unreachable, ConfigError."""
         async with AsyncExitStack() as opened:
-            store, topics, facts = await self._connect(opened)
-            lanes = _list_lanes(facts)
+            store, topics, cluster_config = await self._connect(opened)
+            lanes = _list_lanes(cluster_config)
 
             async def restore() -> None:
-                await store.prepare(lanes, facts.max_queue_backlog or UNLIMITED)
+                await store.prepare(lanes, cluster_config.max_queue_backlog or UNLIMITED)
 
             replies = ReplyTimeouts(store)
             opened.push_async_callback(replies.close)
@@ -117,13 +117,15 @@ class Producer:
             )
             sender.open()
             opened.push_async_callback(sender.close)
-            backlog = BacklogLimiter(self._settings.env, store, facts.partitions, self._connect_counts(), self.tuning)
+            backlog = BacklogLimiter(
+                self._settings.env, store, cluster_config.partitions, self._connect_counts(), self.tuning
+            )
             opened.push_async_callback(backlog.close)
             rate = None
             if self._factor is not None:
                 rate = RateLimiter(self._factor, topics.get, sender, self._timeout_s, self.tuning)
                 opened.push_async_callback(rate.close)
-            router = Router(self._settings.env, topics, facts, store, duplicate_protection=self._protected)
+            router = Router(self._settings.env, topics, cluster_config, store, duplicate_protection=self._protected)
             self._pipeline = PutPipeline(router, backlog, rate, sender, self._timeout_s, self._auto_create)
             self._open = opened.pop_all()
 
@@ -141,33 +143,33 @@ class Producer:
         return lambda: connections.bus(self._settings, "evenlane producer counts")
 
     async def _connect(self, opened: AsyncExitStack) -> tuple[Store, Topics, ClusterLayout]:
-        store, topics, facts = self._store, self._topics, self._cluster_config
+        store, topics, cluster_config = self._store, self._topics, self._cluster_config
         with connections.translate_errors():
-            if topics is None or facts is None:
+            if topics is None or cluster_config is None:
                 etcd = connections.etcd(self._settings)
                 opened.push_async_callback(etcd.close)
-                if facts is None:
-                    facts = await agree_cluster_config(
+                if cluster_config is None:
+                    cluster_config = await agree_cluster_config(
                         etcd, self._settings.env, connections.config_known_so_far(self._settings)
                     )
                 if topics is None:
                     topics = TopicCache(etcd, self._settings.env)
                     await topics.start()
                     opened.push_async_callback(topics.close)
-                    if isinstance(facts, ClusterConfig):
+                    if isinstance(cluster_config, ClusterConfig):
                         templates = TemplateCache(etcd, self._settings.env)
                         opened.push_async_callback(templates.close)
-                        making = TopicProvisioner(etcd, self._settings.env, facts, templates, via="a put")
+                        provisioner = TopicProvisioner(etcd, self._settings.env, cluster_config, templates, via="a put")
                         self._auto_create = TopicAutoCreate(
-                            etcd, self._settings.env, making, topics, again_s=self.tuning.create_again_s
+                            etcd, self._settings.env, provisioner, topics, again_s=self.tuning.create_again_s
                         )
             if store is None:
                 own = connections.store(self._settings, "evenlane producer")
                 await own.open()
                 opened.push_async_callback(own.close)
                 store = own
-            await store.prepare(_list_lanes(facts), facts.max_queue_backlog or UNLIMITED)
-        return store, topics, facts
+            await store.prepare(_list_lanes(cluster_config), cluster_config.max_queue_backlog or UNLIMITED)
+        return store, topics, cluster_config
 
     async def put(
         self,
@@ -237,5 +239,5 @@ def _settings(settings: Settings | None, given: Mapping[str, object]) -> Setting
     return replace(settings, **changes)
 
 
-def _list_lanes(facts: ClusterLayout) -> list[LaneId]:
-    return [LaneId(kind, number) for number in range(facts.partitions) for kind in ("lanes", "later")]
+def _list_lanes(cluster_config: ClusterLayout) -> list[LaneId]:
+    return [LaneId(kind, number) for number in range(cluster_config.partitions) for kind in ("lanes", "later")]

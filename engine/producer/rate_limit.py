@@ -70,7 +70,7 @@ class RateLimiter:
 
     async def acquire(self, pending: PendingPut) -> None:
         """Wait until a put may be set aside. Raises NotAcknowledged."""
-        await self._get_limiter(pending).room(pending)
+        await self._get_limiter(pending).wait_for_room(pending)
 
     def send(self, pending: PendingPut) -> None:
         """Set a put aside; it is sent in its turn. Its `completion` gets the outcome, never during this call."""
@@ -140,7 +140,7 @@ class TopicLimiter:
     def is_full(self) -> bool:
         return len(self._aside) >= self._most
 
-    async def room(self, pending: PendingPut) -> None:
+    async def wait_for_room(self, pending: PendingPut) -> None:
         """Wait until one more put may be set aside. Raises NotAcknowledged at the put's deadline."""
         try:
             async with asyncio.timeout(pending.deadline - monotonic()):

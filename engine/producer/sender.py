@@ -66,7 +66,7 @@ class Sender:
         self._last_try_s = min(timeout_s, window_s) * 0.95
         self._in_flight: dict[PendingPut, None] = {}  # exactly the puts whose state is IN_FLIGHT
         self._retrying: list[PendingPut] = []  # the puts whose state is RETRYING, and some that have since become DONE
-        self._held: set[str] = set()  # subjects of `_retrying`
+        self._blocked_subjects: set[str] = set()  # subjects of `_retrying`
         self._orders = 0
         self._busy = asyncio.Event()
         self._is_busy = False
@@ -112,7 +112,7 @@ class Sender:
         if self._closed:
             pending.state = RETRYING
             asyncio.get_running_loop().call_soon(self.complete, pending, ProducerClosed(CLOSED))
-        elif self._held and pending.subject in self._held:
+        elif self._blocked_subjects and pending.subject in self._blocked_subjects:
             self._defer(pending, "")
         else:
             self._try(pending, now)
@@ -158,7 +158,7 @@ class Sender:
         pending.state = RETRYING
         pending.why = why
         self._retrying.append(pending)
-        self._held.add(pending.subject)
+        self._blocked_subjects.add(pending.subject)
 
     def complete(self, pending: PendingPut, outcome: Outcome | None) -> None:
         """Complete a put of any state; without an `outcome` its caller has gone. No effect if it is DONE."""
@@ -210,13 +210,13 @@ class Sender:
         """Retry in the order of first tries. A put that must wait holds back later puts of its subject."""
         connected = self._store.is_connected
         waiting, self._retrying = sorted(self._retrying, key=lambda pending: pending.order), []
-        self._held = set()
+        self._blocked_subjects = set()
         for pending in waiting:
             if pending.state is DONE:
                 continue
             if now >= pending.deadline or self._is_too_late(pending, now):
                 self.complete(pending, self._unknown(pending))
-            elif not connected or now < pending.next_try or pending.subject in self._held:
+            elif not connected or now < pending.next_try or pending.subject in self._blocked_subjects:
                 self._defer(pending, pending.why)
             else:
                 self._try(pending, now)

@@ -29,7 +29,7 @@ def condition(
         lease_left_s=(node.trusted_until - now) / _SECOND,
         settle_lag_s=node.settler.lag(now) / _SECOND,
         index_messages=indexed,
-        payload_bytes=node.limits.held,
+        payload_bytes=node.limits.used_bytes,
         payload_budget=node.limits.payload_bytes,
         slots=slots,
         slots_busy=node.workers.busy,

@@ -22,7 +22,7 @@ class LeaseLedger:
 
     def note_current(self, lease: int) -> None:
         """Note the lease of the present session; 0: none."""
-        self._supervision.holds([*self._previous, *([lease] if lease else [])])
+        self._supervision.report_leases([*self._previous, *([lease] if lease else [])])
 
     def add_previous(self, lease: int) -> None:
         """Note the lease of a session that is over, if etcd hasn't confirmed its end; 0: it has."""

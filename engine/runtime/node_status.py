@@ -32,13 +32,19 @@ class NodeStatus:
     def __init__(
         self,
         node: Node,
-        vitals: ProcessStats,
+        process_stats: ProcessStats,
         records: RecordReader,
         troubles: Troubles,
         leaving: asyncio.Event,
         http: str | None = None,
     ) -> None:
-        self._node, self._vitals, self._records, self._leaving, self._http = node, vitals, records, leaving, http
+        self._node, self._process_stats, self._records, self._leaving, self._http = (
+            node,
+            process_stats,
+            records,
+            leaving,
+            http,
+        )
         self._troubles = troubles
         self._store_away_since: int | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -58,9 +64,9 @@ class NodeStatus:
         return replace(self._made, leaving=self._leaving.is_set(), troubles=self._troubles.current())
 
     def _make(self) -> NodeRecord:
-        vitals, node = self._vitals, self._node
+        stats, node = self._process_stats, self._node
         return NodeRecord(
-            host=vitals.host, pid=vitals.pid, version=vitals.version, http=self._http, cpu=round(vitals.cpu(), 3),
+            host=stats.host, pid=stats.pid, version=stats.version, http=self._http, cpu=round(stats.cpu(), 3),
             projects=node.queues.projects, in_flight=len(node.in_flight),
             at=round(node.store.now() / _SECOND, 3), store=self._has_store(),
             passed_over=self._records.skipped,

@@ -47,33 +47,35 @@ class NodeServices:
         env = settings.env
         self.line: RequestBus | None = None
         self._questions = connect.questions(settings, f"{node.id} answers")
-        self._answering = WhyResponder(self._questions, env, node, tenants, lost=topic_cache.find_lost)
-        self._emptiness = GroupResponder(self._questions, env, node)
-        self._showing = OverviewResponder(self._questions, env, node, tenants, topic_cache.get, condition)
-        self._taking = QuotaBorrower(self._questions, env, node, topic_cache.on_change, on_lent)
-        self._counting = BacklogReporter(connect.questions(settings, f"{node.id} counts"), env, node, topic_cache)
+        self._why_responder = WhyResponder(self._questions, env, node, tenants, lost=topic_cache.find_lost)
+        self._group_responder = GroupResponder(self._questions, env, node)
+        self._overview_responder = OverviewResponder(self._questions, env, node, tenants, topic_cache.get, condition)
+        self._quota_borrower = QuotaBorrower(self._questions, env, node, topic_cache.on_change, on_lent)
+        self._backlog_reporter = BacklogReporter(
+            connect.questions(settings, f"{node.id} counts"), env, node, topic_cache
+        )
         self._store_watch = StoreWatch(node.store, env, troubles, lambda: node.owned.mine)
-        self._sampling = QueueSampler(node, tenants)
-        self._metering = MeterPublisher(node, tenants, settings.meter_interval, settings.concurrency)
+        self._sampler = QueueSampler(node, tenants)
+        self._meter_publisher = MeterPublisher(node, tenants, settings.meter_interval, settings.concurrency)
 
     async def open(self) -> None:
         """Open all services. Raises Unreachable."""
-        await self._answering.open()
-        self._emptiness.listen()
-        self._showing.listen()
-        self._taking.open()
+        await self._why_responder.open()
+        self._group_responder.listen()
+        self._overview_responder.listen()
+        self._quota_borrower.open()
         self.line = self._questions
-        await self._counting.open()
+        await self._backlog_reporter.open()
         self._store_watch.open()
-        self._sampling.open()
-        self._metering.open()
+        self._sampler.open()
+        self._meter_publisher.open()
 
     async def close(self) -> None:
         """Close. No effect on services that were never opened."""
         self.line = None
         parts = (
-            self._sampling, self._metering, self._store_watch, self._counting, self._taking, self._emptiness,
-            self._showing, self._answering,
+            self._sampler, self._meter_publisher, self._store_watch, self._backlog_reporter, self._quota_borrower,
+            self._group_responder, self._overview_responder, self._why_responder,
         )  # fmt: skip
         for part in parts:
             await part.close()

@@ -120,13 +120,13 @@ class Session:
         node = self._build_node(store)
         self._services = NodeServices(
             process.connections, process.settings, node, cluster.topics.cache, cluster.tenants, process.troubles,
-            self.condition, process.supervision.lends,
+            self.condition, process.supervision.report_lent,
         )  # fmt: skip
         resources.push_async_callback(self._services.close)
         await self._services.open()
         report = NodeStatus(node, process.stats, process.records, process.troubles, self._stop, self._http_address)
         lease = process.keeper.lease(
-            report.record, self._on_trust, self._on_lost, process.leases.note_current, process.ownership.differs
+            report.record, self._on_trust, self._on_lost, process.leases.note_current, process.ownership.note_difference
         )
         node.trust(0)
         self.node, self.lease = node, lease
@@ -177,7 +177,7 @@ class Session:
         self.node = self.lease = self.membership = None
         self._cluster.topics.detach()
         if self._over.is_set() or not self._is_clean:  # some partitions, and their lent quota, weren't released
-            await node.queues.shares.repaid()
+            await node.queues.shares.wait_until_repaid()
         await lease.end()
         self._process.leases.add_previous(lease.id)
 

@@ -11,13 +11,13 @@ if TYPE_CHECKING:
 class Supervision(Protocol):
     """A supervisor that is notified of the process's exit by the kernel (docs/adr/0024)."""
 
-    def holds(self, leases: Collection[int]) -> None:
+    def report_leases(self, leases: Collection[int]) -> None:
         """Report all leases in etcd that this process may hold. Called before anything is put under a new lease, and
         after one is revoked.
         """
         ...
 
-    def lends(self, lent: Mapping[str, int]) -> None:
+    def report_lent(self, lent: Mapping[str, int]) -> None:
         """Report the projects whose quota share on this node other nodes may use, and until when (ns of
         `evenlane.engine.base.clock.now_ns`). Called before they may.
         """
@@ -27,8 +27,8 @@ class Supervision(Protocol):
 class Unsupervised:
     """No supervisor: leases expire by themselves."""
 
-    def holds(self, leases: Collection[int]) -> None:
+    def report_leases(self, leases: Collection[int]) -> None:
         pass
 
-    def lends(self, lent: Mapping[str, int]) -> None:
+    def report_lent(self, lent: Mapping[str, int]) -> None:
         pass

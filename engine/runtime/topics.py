@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from evenlane.engine.cluster.topics.template_cache import TemplateCache
 from evenlane.engine.cluster.topics.topic_cache import TopicCache
 from evenlane.engine.control.templates.provisioner import TopicProvisioner
-from evenlane.engine.node.services.topic_provisioner import UnknownProjectWatcher
+from evenlane.engine.node.services.unknown_project_watcher import UnknownProjectWatcher
 
 if TYPE_CHECKING:
     from collections.abc import Collection

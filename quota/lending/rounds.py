@@ -116,12 +116,15 @@ class LendingRounds:
                 made.setdefault(node, Grants({}, [])).freed.append(project)
         return made
 
-    def list_lasting(self, now: int) -> set[str]:
-        """The topics of which a part is borrowed at `now`, ns."""
+    def expire(self, now: int) -> None:
+        """Forget the grants that have ended by `now`, ns."""
         for project in list(self._most):
             self._most[project] = {node: most for node, most in self._most[project].items() if most.until > now}
             if not self._most[project]:
                 del self._most[project]
+
+    def list_borrowed(self) -> set[str]:
+        """The topics of which a part was borrowed when `expire` was last called, or has been since."""
         return set(self._most)
 
     def _grant(self, project: str, now: int) -> tuple[dict[str, float], list[str]]:

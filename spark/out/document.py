@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pyspark.sql import functions as F  # noqa: N812 - the usual name
 
-from evenlane.spark.out.words import attention
+from evenlane.spark.out.attention import list_attention_items
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -65,7 +65,7 @@ def document(made: DocumentInput, about: ReportProperties, most_points: int = MO
     rows.sort(key=lambda row: row["project"])
     for row in rows:
         row["priorities"] = sorted(row["priorities"] or (), key=lambda each: (each["target_s"], each["priority"]))
-    noticed = attention(rows, about.targets, about.env)
+    noticed = list_attention_items(rows, about.targets, about.env)
     shown = _choose_shown(rows, [item["project"] for item in noticed], most_points // len(windows))
     return content | {
         "from": plain(windows[0] - about.length),

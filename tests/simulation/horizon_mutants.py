@@ -251,13 +251,13 @@ def _last_attempt_in_company() -> Iterator[None]:
 @contextmanager
 def _suspects_all_at_once() -> Iterator[None]:
     """All messages that were in flight when a process died may run at the same time."""
-    real = Suspects.may_start
+    real = Suspects.judge
 
-    def may_start(self: Suspects, *of: Any, **rest: Any) -> bool:
+    def judge(self: Suspects, *of: Any, **rest: Any) -> bool:
         self._running = None
         return real(self, *of, **rest)
 
-    with patch.object(Suspects, "may_start", may_start):
+    with patch.object(Suspects, "judge", judge):
         yield
 
 

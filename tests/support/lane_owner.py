@@ -91,7 +91,7 @@ class Owner:
         """Deliver one message of the main feed; False if there is none. `headless`: its body stays in the stream."""
         sequence = self.stream.after(self.lane.position)
         if self.catch_up_to is not None and (sequence is None or sequence > self.catch_up_to):
-            self.lane.caught_up(self.catch_up_to)
+            self.lane.end_catch_up(self.catch_up_to)
             self.catch_up_to = None
             return True
         if sequence is None:

@@ -107,7 +107,7 @@ class DropTask:
             await self._scan(partition.later, subject.name, 1, subject.last)
             partition.later.delayed.remove(subject.name.encode(), subject.last)
         for each in partition.both:
-            await self._durable(each)
+            await self._wait_until_durable(each)
 
     def _queues(self, partition: Partition, priorities: Collection[str]) -> list[Queue]:
         return [
@@ -121,7 +121,7 @@ class DropTask:
         places = self._node.ready.drain(queue)
         main, later = partition.both
         if kept := [place.sequence for place in places if place.lane is main and place.sequence > last]:
-            queue.put_back(False, kept)
+            queue.requeue_sequences(False, kept)
             self._node.ready.reader.want(queue)
         waits = [place.sequence for place in places if place.lane is main and place.sequence <= last]
         self._drop(main, waits, queue)
@@ -155,8 +155,8 @@ class DropTask:
         while True:
             self._check(later)
             try:
-                held = await self._node.store.count_held(later.id, self._project)
-                return list(parse(later.id, held.counts, held.last, self._node.cluster_config.priorities))
+                found = await self._node.store.count_by_subject(later.id, self._project)
+                return list(parse(later.id, found.counts, found.last, self._node.cluster_config.priorities))
             except (Lost, Refused):
                 await asyncio.sleep(_PAUSE_S)
 
@@ -212,7 +212,7 @@ class DropTask:
             lane.id.partition, self._project, int(words[4]), self._node.cluster_config.priorities.index(words[5])
         )
 
-    async def _durable(self, lane: FedLane) -> None:
+    async def _wait_until_durable(self, lane: FedLane) -> None:
         """Wait until the log has all drops. The last batch is in the last record."""
         while lane.log.is_awaiting(self._latest.get(lane, ())):
             self._check(lane)
@@ -252,4 +252,4 @@ class DropTask:
                 lane.dropped.add(sequence)
             if (queue := lane.queues.get(stored.subject.encode())) is not None:
                 self._node.eligibility.free(queue, MessageRef(lane, sequence))  # a message of its key may wait
-            await self._durable(lane)
+            await self._wait_until_durable(lane)

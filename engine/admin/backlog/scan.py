@@ -49,8 +49,8 @@ async def list_subjects(
     numbers = range(cluster_config.partitions) if partitions is None else partitions
 
     async def one(lane: LaneId) -> list[Subject]:
-        held = await store.count_held(lane, project)
-        return list(parse(lane, held.counts, held.last, priorities))
+        found = await store.count_by_subject(lane, project)
+        return list(parse(lane, found.counts, found.last, priorities))
 
     lanes = [LaneId(kind, number) for number in numbers for kind in _KINDS]
     return [subject for found in await each(lanes, one) for subject in found]

@@ -100,7 +100,7 @@ class Replay:
         self,
         store: Store,
         env: str,
-        shelf: DeadLetterSource,
+        source: DeadLetterSource,
         topic: Callable[[], Accepted],
         cluster_config: ClusterLayout,
         *,
@@ -109,10 +109,10 @@ class Replay:
         timeout_s: float,
         on_progress: Callable[[ReplayProgress], None] | None,
     ) -> None:
-        self._store, self._env, self._shelf, self._topic, self._cluster_config = (
+        self._store, self._env, self._source, self._topic, self._cluster_config = (
             store,
             env,
-            shelf,
+            source,
             topic,
             cluster_config,
         )
@@ -214,7 +214,7 @@ class Replay:
                 async with asyncio.timeout(_FULL_S[min(tries, len(_FULL_S) - 1)]):
                     await self._over.wait()
                 return False
-            if not await self._shelf.is_stored(dead_letter.sequence):
+            if not await self._source.is_stored(dead_letter.sequence):
                 return False
             tries += 1
 
@@ -255,7 +255,7 @@ class Replay:
 
     async def _remove(self, dead_letter: DeadLetter) -> None:
         try:
-            await self._shelf.remove(dead_letter.sequence)
+            await self._source.remove(dead_letter.sequence)
         except (Lost, Refused) as error:
             raise Lost(f"its message is back in its queue, but the dead letter can't be removed: {error}") from error
 

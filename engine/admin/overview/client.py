@@ -12,7 +12,7 @@ import structlog
 from evenlane.engine.admin.overview.document import document
 from evenlane.engine.admin.overview.messages import NodeOverview, subject
 from evenlane.engine.admin.scatter import NodesClient, scatter
-from evenlane.engine.base.background_work import unobtrusive
+from evenlane.engine.base.background_work import low_priority
 from evenlane.engine.cluster.cluster_snapshot import read_config, read_snapshot
 from evenlane.engine.core.wire.decode_error import UNREADABLE
 
@@ -75,7 +75,7 @@ def _read_sender(body: bytes) -> tuple[str, bytes]:
 
 def overview(cluster: ClusterSnapshot, bodies: Iterable[bytes], at: int) -> dict[str, Any]:
     """Build the overview, in a thread. `at` is in unix ns."""
-    with unobtrusive():
+    with low_priority():
         answers = [answer for body in bodies if (answer := _read(body, len(cluster.priorities))) is not None]
         return document(cluster, answers, at)
 

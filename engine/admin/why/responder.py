@@ -71,7 +71,7 @@ class WhyResponder:
         measure_s: float = MEASURE_S,
     ) -> None:
         self._connection, self._env = connection, env
-        self._looking = QueueInspector(node, measure_s, tenants, lost)
+        self._inspector = QueueInspector(node, measure_s, tenants, lost)
         self._drops = DropResponder(connection, env, node)
         self._node = node
         self._tasks: set[asyncio.Task[None]] = set()
@@ -102,7 +102,7 @@ class WhyResponder:
 
     async def _answer(self, project: str, reply: str) -> None:
         try:
-            answer = await self._looking.inspect(project)
+            answer = await self._inspector.inspect(project)
             self._connection.send(reply, msgspec.json.encode(answer))
         except Disconnected:
             _log.debug("whoever asked is out of reach", project=project)

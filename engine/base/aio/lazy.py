@@ -17,12 +17,12 @@ class Lazy(Generic[T]):
 
     def __init__(self, module: str, make: Callable[[Any], T]) -> None:
         self._module, self._make = module, make
-        self._making = asyncio.Lock()
+        self._lock = asyncio.Lock()
         self.made: T | None = None
 
     async def get(self) -> T:
         """Return the part, made by the first call. Raises the errors of making it; the next call tries again."""
-        async with self._making:
+        async with self._lock:
             if self.made is None:
                 # in a thread, as an import of a tenth of a second or more would block the event loop
                 self.made = self._make(await asyncio.to_thread(import_module, self._module))

@@ -41,10 +41,10 @@ class Claimant:
         self._place = _SECOND
         self._claims = ProcessClaims()
 
-    def holds(self, leases: Collection[int]) -> None:
+    def report_leases(self, leases: Collection[int]) -> None:
         self._write(self._claims._replace(leases=tuple(leases)))
 
-    def lends(self, lent: Mapping[str, int]) -> None:
+    def report_lent(self, lent: Mapping[str, int]) -> None:
         if lent != self._claims.lent:
             self._write(self._claims._replace(lent={**lent}))
 

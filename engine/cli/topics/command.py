@@ -234,12 +234,12 @@ def history(
     if as_json:
         import msgspec
 
-        print_json({"project": project, "changes": msgspec.to_builtins(entries), "damaged": found.damaged})
+        print_json({"project": project, "changes": msgspec.to_builtins(entries), "damaged": found.unreadable})
         return
     print_table(("WHEN", "WHO", "COMMAND", "REVISION", "WHAT"), map(entry_line, entries))
-    if found.damaged:
-        changes = "1 change" if len(found.damaged) == 1 else f"{len(found.damaged)} changes"
-        print(f"note: {changes} can't be read: corrupted in etcd: {', '.join(found.damaged)}", file=sys.stderr)  # noqa: T201
+    if found.unreadable:
+        changes = "1 change" if len(found.unreadable) == 1 else f"{len(found.unreadable)} changes"
+        print(f"note: {changes} can't be read: corrupted in etcd: {', '.join(found.unreadable)}", file=sys.stderr)  # noqa: T201
 
 
 app.command()(apply)

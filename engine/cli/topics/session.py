@@ -154,7 +154,7 @@ def print_change(given: CommonOptions, status: TopicStatus, *, as_json: bool) ->
     elif status.is_accepted and status.in_effect is not None:
         topic = status.in_effect.topic
         print(f"{status.project}: {topic.qps:g} QPS in {format_count(topic.groups, 'group')}, {topic.state}, accepted")  # noqa: T201
-    if not status.is_accepted and (status.in_effect, status.spec, status.damage) != (None, None, None):
+    if not status.is_accepted and (status.in_effect, status.spec, status.unreadable) != (None, None, None):
         raise EvenlaneError(_explain_refusal(status, env))
 
 
@@ -179,7 +179,7 @@ def _explain_refusal(status: TopicStatus, env: str) -> str:
     project = status.project
     if status.problem is not None:
         return f"the spec of topic {project} can't be accepted: {status.reason}"
-    if status.damage is not None:
+    if status.unreadable is not None:
         makes = f": {hint(f'topics set {project} --qps 100', env)} creates a new one" if status.spec is None else ""
         return f"topic {project}: {status.reason}{makes}"
     return (

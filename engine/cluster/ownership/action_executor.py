@@ -9,11 +9,11 @@ import structlog
 
 from evenlane.engine.base.aio.pacing import Pacing
 from evenlane.engine.base.clock import now_ns
+from evenlane.engine.cluster.ownership.claimed_partition_opener import ClaimedPartitionOpener
 from evenlane.engine.cluster.ownership.handoff import HandoffId
 from evenlane.engine.cluster.ownership.handoff_publisher import HandoffPublisher
 from evenlane.engine.cluster.ownership.handoff_receiver import HandoffReceiver
 from evenlane.engine.cluster.ownership.owner_keys import OwnerKeys, WentBack
-from evenlane.engine.cluster.ownership.partition_opener import PartitionOpener
 from evenlane.engine.errors import Fenced, UnknownEpoch
 from evenlane.ring.coordination.ports import CoordinationError, LeaseGone
 from evenlane.ring.membership.actions import Acquire, Clear, Close, ConfirmGeneration, Drop, Mark, Open, Release
@@ -45,7 +45,7 @@ class ActionExecutor:
     and carries out the actions that follow. The callbacks and `moves` are those of `Membership`.
 
     Invariants: `_opening` has a partition's task from `Open` until the partition is open, closed or dropped;
-    `_handed_over` has the state of partitions that are closed but not yet released. `_timer` is set while `member` has
+    `_handed_off` has the state of partitions that are closed but not yet released. `_timer` is set while `member` has
     a deadline.
     """
 
@@ -73,11 +73,11 @@ class ActionExecutor:
         self.keys = OwnerKeys(coordination, env, node_id, lease.id, records, self._concurrency)
         self.publisher = HandoffPublisher(coordination, env, node_id, lease.id, self._on_end)
         self._receiver = HandoffReceiver(coordination, env, host, records, self._on_end, self._is_owned)
-        self.opener = PartitionOpener(
+        self.opener = ClaimedPartitionOpener(
             host, self.keys, self._receiver, ownership, self._is_owned, self._concurrency, lease=lease.id, ttl=lease.ttl
         )
         self._opening: dict[int, asyncio.Task[None]] = {}
-        self._handed_over: dict[HandoffId, Mapping[Kind, HandoffState]] = {}
+        self._handed_off: dict[HandoffId, Mapping[Kind, HandoffState]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._timer: asyncio.TimerHandle | None = None
 
@@ -103,7 +103,7 @@ class ActionExecutor:
     def on_rollback(self, revision: int) -> None:
         """End the session, which relies on changes that etcd has lost. The next one starts from etcd's state."""
         reason = f"etcd is at revision {revision}, and owner keys are as they were before {self.keys.seen_revision}"
-        self._ownership.differs(reason)
+        self._ownership.note_difference(reason)
         self._on_lost(reason)
 
     def execute(self, actions: Iterable[Action]) -> None:
@@ -169,7 +169,7 @@ class ActionExecutor:
             opening.cancel()
         self._host.stop_partition(partition)
         self._receiver.discard(partition)
-        self._ownership.waits_no_more(partition)
+        self._ownership.note_wait_end(partition)
         return opening
 
     async def _is_owned(self, partition: int) -> bool:
@@ -215,28 +215,28 @@ class ActionExecutor:
         self.keys.mark(partition, created, self._lease)  # shows the previous owner that the partition is served
         self.execute(self._member.on_opened(partition, created, now_ns()))
         if not self._member.is_busy and not self._member.plan.is_expecting:
-            self._ownership.agrees()  # perhaps under a plan that was carried out earlier
+            self._ownership.note_agreement()  # perhaps under a plan that was carried out earlier
 
     async def _close(self, action: Close, opening: asyncio.Task[None] | None) -> None:
         partition, created = action
         epoch = self.keys.epoch(partition, created)
         if opening is not None:
             await asyncio.gather(opening, return_exceptions=True)
-        self._handed_over[HandoffId(partition, epoch)] = await self._host.hand_off(partition, epoch)
+        self._handed_off[HandoffId(partition, epoch)] = await self._host.hand_off(partition, epoch)
         self.execute(self._member.on_closed(partition, created))
 
     async def _release(self, action: Release) -> None:
         partition, created = action
         epoch = self.keys.epoch(partition, created)
         handoff = HandoffId(partition, epoch)
-        lanes = self._handed_over.get(handoff, {})
+        lanes = self._handed_off.get(handoff, {})
         puts = self.publisher.record_put(handoff, lanes, self._host.list_owed(partition))
         try:
             revision = await self.keys.release(partition, created, puts)
         except LeaseGone:
             self._on_lost(_LEASE_ENDED)
             return
-        self._handed_over.pop(handoff, None)
+        self._handed_off.pop(handoff, None)
         await self.publisher.follow(handoff, lanes, revision)
         self._moves["released"] += 1
         _log.info(
@@ -254,5 +254,5 @@ class ActionExecutor:
 
     async def _confirm(self, generation: int) -> None:
         self._on_plan(len(self._member.owned), generation)
-        self._ownership.agrees()
+        self._ownership.note_agreement()
         await self.keys.confirm(generation, lambda: generation == self._member.plan.done)

@@ -112,7 +112,7 @@ class Epochs:
         """Make the next claim, by any node, get a higher epoch than this one."""
         self._above[partition] = epoch
 
-    def build_raise(self, partition: int) -> list[PutKey]:
+    def build_base_raise(self, partition: int) -> list[PutKey]:
         """Return the puts that raise the base, for the transaction that releases the claim whose epoch was too low.
 
         In the same transaction, so that no node takes the settle log's epoch for that of the released claim.

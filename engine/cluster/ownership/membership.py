@@ -180,7 +180,7 @@ class Membership:
 
     def _stale_for_long(self, generation: int) -> None:
         reason = f"its plan in etcd is of generation {generation}, and it has carried out {self.member.plan.generation}"
-        self._ownership.differs(reason)
+        self._ownership.note_difference(reason)
         self._on_lost(reason)
 
     async def _follow_owners(self) -> None:

@@ -162,7 +162,7 @@ class OwnerKeys:
         revision, 0 if the key didn't exist. Raises LeaseGone.
         """
         key, epoch = self.key(partition), self.epoch(partition, created)
-        ops: list[Op] = [*handoff, DeleteKey(key), *self._epochs.build_raise(partition)]
+        ops: list[Op] = [*handoff, DeleteKey(key), *self._epochs.build_base_raise(partition)]
         result, lease = None, self._lease
         while result is None:  # only the answer says where the handoff record is, whatever the watch reports meanwhile
             try:

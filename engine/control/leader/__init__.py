@@ -1,1 +1,1 @@
-"""Duties of the leader."""
+"""Tasks of the leader."""

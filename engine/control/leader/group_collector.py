@@ -1,4 +1,4 @@
-"""Leader duty: finds closed groups and deleted topics that are empty, and has them removed."""
+"""Leader task: finds closed groups and deleted topics that are empty, and has them removed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Leader duty: follows nodes and loads, and writes the plan that places partitions on nodes."""
+"""Leader task: follows nodes and loads, and writes the plan that places partitions on nodes."""
 
 from __future__ import annotations
 

@@ -87,7 +87,7 @@ class QuotaLender:
             await connection.close()
 
     async def _open_bus(self) -> RequestBus:
-        """Open a connection, retrying: an unreachable NATS must not end the leader's other duties."""
+        """Open a connection, retrying: an unreachable NATS must not end the leader's other tasks."""
         while True:
             connection = self._connect()
             try:
@@ -128,7 +128,8 @@ class QuotaLender:
         await self._answers(lambda: {*loans})
         for node, (given, freed) in self._rounds.grants(now_ns()).items():
             self._send(to_node(self._env, node), BorrowGrant(node, self._epoch, number, self._seconds, given, freed))
-        self._short.update(dict.fromkeys(self._rounds.list_lasting(now_ns()) - self._short.keys()))
+        self._rounds.expire(now_ns())
+        self._short.update(dict.fromkeys(self._rounds.list_borrowed() - self._short.keys()))
 
     def _list_due(self) -> list[str]:
         """Take the topics of this round out of `_short`. A topic leaves the rounds if no node reports it again and no

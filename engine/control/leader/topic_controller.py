@@ -1,4 +1,4 @@
-"""Leader duty: reconciles topic specs under `topics/` into accepted topics under `accepted/`."""
+"""Leader task: reconciles topic specs under `topics/` into accepted topics under `accepted/`."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class TopicController:
     returns the topic that this process last read for a project whose accepted topic is corrupted, None if it never read
     one.
 
-    Invariants: `_inbox` is set while one reading of etcd is followed, and `_reconciler` belongs to that reading;
+    Invariants: `_work_queue` is set while one reading of etcd is followed, and `_reconciler` belongs to that reading;
     `_refused_before` counts the rejections of earlier ones.
     """
 
@@ -72,7 +72,7 @@ class TopicController:
         )
         self._other_controllers, self._last_good = other_controllers, last_good
         self._reconciler = TopicReconciler(env, cluster_config, {})
-        self._inbox: WorkQueue | None = None  # of the present term
+        self._work_queue: WorkQueue | None = None  # of the present term
         self._refused_before = 0  # in earlier terms
 
     @property
@@ -102,7 +102,7 @@ class TopicController:
         `number` is that of the accepted topic under which the groups were examined: if it has changed, nothing happens.
         Returns whether `accepted/` was changed; also False if this process doesn't lead, or stops leading meanwhile.
         """
-        return False if self._inbox is None else await self._inbox.ask(project, groups, number)
+        return False if self._work_queue is None else await self._work_queue.ask(project, groups, number)
 
     async def _lead(self, epoch: int) -> None:
         """Run all controllers until one of them ends."""
@@ -130,26 +130,26 @@ class TopicController:
             view = AcceptedView(self._env, found.items)
             self._reconciler = TopicReconciler(self._env, self._cluster_config, self._in_effect(view))
             writer = AcceptedWriter(self._coordination, self._env, self._leadership.fence(epoch), view)
-            self._inbox = inbox = WorkQueue(specs, accepted)
+            self._work_queue = work_queue = WorkQueue(specs, accepted)
             try:
-                while await inbox.wait():
-                    batch = inbox.take()
+                while await work_queue.wait():
+                    batch = work_queue.take()
                     view.apply_events(batch.accepted)
                     if view.is_stale:
                         return _End.OUTDATED
-                    if not (batch.specs or batch.asked or view.damaged):
+                    if not (batch.specs or batch.asked or view.corrupted):
                         continue  # only its own writes have arrived
                     if not await self._publish(batch, writer):
                         return _End.OUTDATED if await writer.is_leader() else _End.FENCED
                     await asyncio.sleep(PAUSE_S)
                 return _End.DISCONNECTED
             finally:
-                self._inbox = None
+                self._work_queue = None
                 self._refused_before, self._reconciler = (
                     self.refused,
                     TopicReconciler(self._env, self._cluster_config, {}),
                 )
-                await inbox.close()
+                await work_queue.close()
 
     async def _publish(self, batch: Batch, writer: AcceptedWriter) -> bool:
         """Publish a batch. Returns False if another process leads or has written there; part of it may be written."""

@@ -63,7 +63,7 @@ class CreatedTopicCounter:
         prefix = names.key(self._env, kind, "")
         return {item.key.removeprefix(prefix): item for item in (await self._coordination.list(prefix)).items}
 
-    def build_raise(self, name: str, made: CreatedTopics) -> tuple[Compare, PutKey]:
+    def build_increment(self, name: str, made: CreatedTopics) -> tuple[Compare, PutKey]:
         """Return the condition and the put that raise the counter by one topic."""
         key = self.key(name)
         compare = Absent(key) if made.read is None else ModifiedAt(key, made.read.mod_revision)

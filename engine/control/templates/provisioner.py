@@ -117,7 +117,7 @@ class TopicProvisioner:
         if made.topics >= template.limit:
             self._full[template.name] = found.revision, now_ns() + int(self._tuning.full_s * _SECOND)
             raise self._explain_refusal(project, template)
-        same, raised = self._counter.build_raise(template.name, made)
+        same, raised = self._counter.build_increment(template.name, made)
         unchanged = ModifiedAt(key(self._env, template.name), found.revision)
         free = Absent(names.key(self._env, "accepted", project))
         writing = SpecWriter(self._coordination, self._env, self._cluster_config, format_author(template.name))

@@ -20,7 +20,7 @@ class AcceptedView:
     for the others. Keys that belong to no project are ignored.
 
     Only the leader writes under `accepted/`. If another process does, a value that can't be decoded or was deleted is
-    noted in `damaged`. A valid value is in effect, and is found at the project's next change. The leader's own delete
+    noted in `corrupted`. A valid value is in effect, and is found at the project's next change. The leader's own delete
     whose answer was lost looks the same: that topic returns, and is deleted once more.
 
     `is_stale` is set when a listing is older than the view: etcd was restored from a backup, lost its last writes in a
@@ -31,7 +31,7 @@ class AcceptedView:
         self.accepted: dict[str, Accepted] = {}
         self.unreadable: dict[str, str] = {}
         self.is_stale = False
-        self.damaged: dict[str, None] = {}  # in order of arrival
+        self.corrupted: dict[str, None] = {}  # in order of arrival
         self._prefix = names.key(env, "accepted", "")
         self._revisions: dict[str, int] = {}  # by key, of values read and written
         for item in found:
@@ -46,7 +46,7 @@ class AcceptedView:
             self.accepted[project] = decode_accepted(item.value)
         except TopicError as error:
             self.unreadable[project] = str(error)
-            self.damaged[project] = None
+            self.corrupted[project] = None
 
     def build_compares(self, part: Iterable[Op]) -> Iterator[Compare]:
         """Yield the conditions under which nobody else has written the keys of these operations."""
@@ -59,7 +59,7 @@ class AcceptedView:
         for op in part:
             if not op.key.startswith(self._prefix):
                 continue
-            self.damaged.pop(op.key.removeprefix(self._prefix), None)
+            self.corrupted.pop(op.key.removeprefix(self._prefix), None)
             if isinstance(op, DeleteKey):
                 self._revisions.pop(op.key, None)
             else:
@@ -90,11 +90,11 @@ class AcceptedView:
         if value is None:
             self._revisions.pop(key, None)
         elif _is_readable(value):
-            self.damaged.pop(project, None)
+            self.corrupted.pop(project, None)
             return
         else:
             self._revisions[key] = revision
-        self.damaged[project] = None
+        self.corrupted[project] = None
 
 
 def _is_readable(value: bytes) -> bool:

@@ -55,13 +55,13 @@ class AcceptedWriter:
         return True
 
     async def repair(self, accepted: Mapping[str, Accepted]) -> bool:
-        """Rewrite damaged values whose accepted topic is known. Returns False if another process leads.
+        """Rewrite corrupted values whose accepted topic is known. Returns False if another process leads.
 
-        A value that is damaged again meanwhile doesn't block the others: the watch reports it again. Raises
+        A value that is corrupted again meanwhile doesn't block the others: the watch reports it again. Raises
         CoordinationError.
         """
-        known = {project: accepted[project] for project in self._view.damaged if project in accepted}
-        self._view.damaged.clear()
+        known = {project: accepted[project] for project in self._view.corrupted if project in accepted}
+        self._view.corrupted.clear()
         if known:
             _log.warning(
                 "what is accepted was damaged, and is written anew", projects=len(known), one=next(iter(known))

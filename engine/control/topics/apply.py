@@ -61,7 +61,7 @@ class ApplyPlan:
         self._waiting, self._timeout_s = waiting, timeout_s
         self._silent: Unreachable | None = None  # a retry per topic would take seconds each
         self._coordination, self._env, self._cluster_config = coordination, env, cluster_config
-        self._writing = SpecWriter(coordination, env, cluster_config, by)
+        self._spec_writer = SpecWriter(coordination, env, cluster_config, by)
         self._written: dict[str, int] = {}  # project -> revision
         self._pending: dict[str, int] = {}  # the part of `_written` that the leader must accept
         self._refused: dict[str, str] = {}
@@ -116,7 +116,7 @@ class ApplyPlan:
         for _ in range(_TRIES):
             if not part:
                 return
-            written = await self._writing.write(part, VIA)
+            written = await self._spec_writer.write(part, VIA)
             if written is not None:
                 revisions = {each.project: written.revision for each in part}
                 self._written |= revisions
@@ -137,7 +137,7 @@ class ApplyPlan:
             return None
         still = each._replace(accepted=accepted)
         try:
-            problem = await self._explain_held(each.project) if self._writing.would_move_keys(still) else None
+            problem = await self._explain_held(each.project) if self._spec_writer.would_move_keys(still) else None
         except InvalidTopic as error:
             problem = str(error)
         if problem is not None:

@@ -57,7 +57,7 @@ class TopicClient:
             cluster_config,
             timeout_s,
         )
-        self._writing = SpecWriter(coordination, env, cluster_config, by)
+        self._spec_writer = SpecWriter(coordination, env, cluster_config, by)
 
     @property
     def priorities(self) -> Sequence[str]:
@@ -138,7 +138,7 @@ class TopicClient:
         if before is None or not before.topic.ordered:
             return False
         raw = self._change(project, changes, spec, accepted, known=known).raw
-        return self._writing.would_move_keys(SpecChange(project, raw, spec, accepted))
+        return self._spec_writer.would_move_keys(SpecChange(project, raw, spec, accepted))
 
     async def _carry_out(
         self,
@@ -153,7 +153,7 @@ class TopicClient:
             if if_revision not in (None, _revision(spec)):
                 raise await self._explain_revision(project, spec, if_revision)
             raw, replaces = make(spec, accepted)
-            written = await self._writing.write([SpecChange(project, raw, spec, accepted)], via)
+            written = await self._spec_writer.write([SpecChange(project, raw, spec, accepted)], via)
             if written is not None:
                 if not written.in_effect and (raw is not None or accepted is not None):
                     expected = {project: 0 if raw is None else written.revision}

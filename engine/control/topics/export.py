@@ -48,7 +48,7 @@ def _of(status: TopicStatus) -> tuple[dict[str, Any] | None, str | None]:
         return _plain({**spec, **_keys_of(status.desired)}), None
     if spec is None and in_effect is not None:
         return None, "it is deleted and not in the file, which would recreate it"
-    why = f"its spec can't be accepted ({status.problem})" if spec is not None else str(status.damage)
+    why = f"its spec can't be accepted ({status.problem})" if spec is not None else str(status.unreadable)
     if in_effect is None or in_effect.deleted:
         return None, f"{why}, so it is not in the file"
     return _plain(_set_fields(in_effect.topic)), f"{why}: the file has the topic in effect"

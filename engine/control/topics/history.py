@@ -63,7 +63,7 @@ class ChangeHistory(NamedTuple):
     """Known changes of a project, newest first, and the keys whose values can't be read."""
 
     entries: list[ChangeEntry]
-    damaged: list[str]
+    unreadable: list[str]
 
 
 def author_put(env: str, project: str, author: ChangeAuthor) -> PutKey:
@@ -126,8 +126,8 @@ def read_history(env: str, project: str, items: Iterable[KeyValue]) -> ChangeHis
     """Decode values from etcd, where anyone may have written."""
     ordered = sorted(items, key=lambda item: item.mod_revision, reverse=True)
     found = {item.key: _read(item) for item in ordered if _slot(env, project, item) is not None}
-    damaged = sorted(item.key for item in ordered if found.get(item.key) is None)
-    return ChangeHistory([entry for entry in found.values() if entry is not None], damaged)
+    unreadable = sorted(item.key for item in ordered if found.get(item.key) is None)
+    return ChangeHistory([entry for entry in found.values() if entry is not None], unreadable)
 
 
 async def next_numbers(coordination: Coordination, env: str, projects: Collection[str]) -> dict[str, int]:

@@ -116,10 +116,10 @@ class SpecWriter:
             after = delete(before)
         else:
             return []
-        author = self._author(each, via) if self._was_in_force(each) else None
+        author = self._author(each, via) if self._was_effective(each) else None
         return ops(self._env, TopicChange(each.project, before, after, 0), now(), author)
 
-    def _was_in_force(self, each: SpecChange) -> bool:
+    def _was_effective(self, each: SpecChange) -> bool:
         """Whether the spec to change was accepted: otherwise part of the change is another author's."""
         found = read_status(each.project, each.spec, each.accepted, self._cluster_config)
         return found.is_accepted or (found.spec is None and found.in_effect is None)

@@ -29,8 +29,8 @@ _MOST_VALUE = 1_000  # characters of one of its fields
 @dataclass(frozen=True, slots=True)
 class TopicStatus:
     """Status of a project's topic. `problem` says why the spec can't be accepted; `spec` is then the spec as written,
-    or its text if it is no object. `damage` says why the accepted value can't be read. `revision` is the spec's, 0 if
-    there is none. `replaced` is the problem of the previous spec, if a change has replaced that entirely.
+    or its text if it is no object. `unreadable` says why the accepted value can't be read. `revision` is the spec's, 0
+    if there is none. `replaced` is the problem of the previous spec, if a change has replaced that entirely.
     """
 
     project: str
@@ -39,7 +39,7 @@ class TopicStatus:
     in_effect: Accepted | None
     problem: str | None = None
     revision: int = 0
-    damage: str | None = None
+    unreadable: str | None = None
     replaced: str | None = None
 
     @property
@@ -53,12 +53,12 @@ class TopicStatus:
     @property
     def reason(self) -> str:
         """The reason why the spec isn't in effect."""
-        damaged = f"the accepted value can't be read ({self.damage})"
+        corrupted = f"the accepted value can't be read ({self.unreadable})"
         if self.problem is not None:
-            return self.problem if self.damage is None else f"{self.problem}; and {damaged}"
-        if self.damage is None:
+            return self.problem if self.unreadable is None else f"{self.problem}; and {corrupted}"
+        if self.unreadable is None:
             return "the leader has not yet processed it"
-        return f"{damaged}, and " + (
+        return f"{corrupted}, and " + (
             "there is no spec to restore it from" if self.spec is None else "the leader has not yet rewritten it"
         )
 
@@ -68,7 +68,7 @@ class TopicStatus:
             "project": self.project,
             "accepted": self.is_accepted,
             "problem": self.problem,
-            "damage": self.damage,
+            "damage": self.unreadable,
             "revision": self.revision,
             "wish": msgspec.to_builtins(self.spec),
             "in_force": in_effect,
@@ -78,16 +78,18 @@ class TopicStatus:
 def read_status(
     project: str, spec: KeyValue | None, accepted: KeyValue | None, cluster_config: ClusterConfig
 ) -> TopicStatus:
-    in_effect, damage = _read(project, accepted)
+    in_effect, unreadable = _read(project, accepted)
     if spec is None:
-        return TopicStatus(project, None, None, in_effect, damage=damage)
+        return TopicStatus(project, None, None, in_effect, unreadable=unreadable)
     try:
         names.check_project(project)
         parsed = parse_spec(spec.value)
         desired = complete(parsed, cluster_config, in_effect)
     except (TopicError, InvalidName) as error:
-        return TopicStatus(project, describe_spec(spec.value), None, in_effect, str(error), spec.mod_revision, damage)
-    return TopicStatus(project, dict(parsed.given), desired, in_effect, None, spec.mod_revision, damage)
+        return TopicStatus(
+            project, describe_spec(spec.value), None, in_effect, str(error), spec.mod_revision, unreadable
+        )
+    return TopicStatus(project, dict(parsed.given), desired, in_effect, None, spec.mod_revision, unreadable)
 
 
 def _read(project: str, accepted: KeyValue | None) -> tuple[Accepted | None, str | None]:

@@ -75,9 +75,9 @@ class HandoffState:
         """
         if self.over:
             self.failed.append((sequence, mark))
-        self.give_back(sequence)
+        self.release(sequence)
 
-    def give_back(self, sequence: int) -> None:
+    def release(self, sequence: int) -> None:
         """Return a message: it isn't handled here any more, and the next owner may start it."""
         self.running.discard(sequence)
         self.on_change()

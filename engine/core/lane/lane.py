@@ -151,7 +151,7 @@ class Lane:
     def return_unstarted(self, sequence: int, generation: int) -> None:
         """Return a message that was handed out before `stop` and not handled: the next owner may start it."""
         if self.handoff is not None and self.handoff.is_running(sequence, generation):
-            self.handoff.give_back(sequence)
+            self.handoff.release(sequence)
 
     def is_current(self, sequence: int, generation: int) -> bool:
         """Whether the result of a message handed out in this generation is still accepted."""

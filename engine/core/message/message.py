@@ -213,7 +213,7 @@ class Message:
         due = header_values.instant(self._entry[3], h.DUE, 0)
         return datetime.fromtimestamp(due / 1e9, UTC) if due else None
 
-    def dies(self, reason: str, error: str) -> None:
+    def note_dead_letter(self, reason: str, error: str) -> None:
         """Note why it is about to be dead-lettered, for a fallback handler to see."""
         self._ended = (reason, error)
 

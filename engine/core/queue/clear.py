@@ -26,7 +26,7 @@ def unload(queue: Queue, limits: MemoryBudget) -> None:
         turns = [place for entry in entries if queue.order.is_out(place := MessageRef(*entry[:2]))]
         queue.order.next[:0] = turns
         entries = [entry for entry in entries if not queue.order.is_out(MessageRef(*entry[:2]))]
-    queue.put_back_all(entries)
+    queue.requeue_all(entries)
     queue.behind = bool(queue.unread or queue.spilled)
 
 
@@ -65,6 +65,6 @@ def discard(queue: Queue, lane: Lane, limits: MemoryBudget) -> None:
 def _take_ready(queue: Queue, limits: MemoryBudget) -> list[Entry]:
     """Remove and return the ready messages."""
     entries, queue.ready = queue.ready, []
-    limits.held -= queue.ready_bytes
+    limits.used_bytes -= queue.ready_bytes
     queue.ready_bytes = 0
     return entries

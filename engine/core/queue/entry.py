@@ -30,8 +30,8 @@ def entry_of(lane: Lane, sequence: int, at: int, headers: bytes, body: bytes) ->
 class MemoryBudget:
     """The limits of a node's memory, and how much of it is in use.
 
-    Invariant: `held` is the size (bytes) of all payloads in memory, over all queues: those ready, and those that wait
-    behind their keys in an ordered topic. A message whose turn is near is read even beyond `payload_bytes`.
+    Invariant: `used_bytes` is the size (bytes) of all payloads in memory, over all queues: those ready, and those that
+    wait behind their keys in an ordered topic. A message whose turn is near is read even beyond `payload_bytes`.
     """
 
     payload_bytes: int = 64 << 20
@@ -40,7 +40,7 @@ class MemoryBudget:
     """Messages that one queue prefetches at most."""
     index: int = 65_536
     """Sequences that one queue keeps in memory; further messages are spilled, that is, only counted."""
-    held: int = 0
+    used_bytes: int = 0
 
     queue_bytes: int = 0
     """Ready payloads that one queue may hold beyond its first message (bytes). 0 derives it from `payload_bytes`."""

@@ -219,7 +219,7 @@ class FedLane(Lane):
                 queue.arrive(entry_of(self, each.sequence, each.at, each.headers, each.body), self._limits)
         return queue
 
-    def caught_up(self, last: int) -> list[Queue]:
+    def end_catch_up(self, last: int) -> list[Queue]:
         """End the catch-up: the main feed has delivered everything up to `last`, and the tail feed becomes the main
         feed. Returns the queues that must refill from their spill.
         """

@@ -75,9 +75,9 @@ class KeyOrder:
         size = entry[5]
         self.waiting += 1
         # half of the budget stays free for messages that are handled earlier
-        if self._payloads < _PAYLOADS and limits.held + size <= limits.payload_bytes // 2:
+        if self._payloads < _PAYLOADS and limits.used_bytes + size <= limits.payload_bytes // 2:
             self._payloads += 1
-            limits.held += size
+            limits.used_bytes += size
             self._keys[key].behind.append(entry)
         else:
             self._keys[key].behind.append(MessageRef(*entry[:2]))
@@ -176,7 +176,7 @@ class KeyOrder:
     def _uncount(self, each: Entry | MessageRef, limits: MemoryBudget) -> None:
         if not isinstance(each, MessageRef):
             self._payloads -= 1
-            limits.held -= each[5]
+            limits.used_bytes -= each[5]
 
 
 def _place(each: Entry | MessageRef) -> MessageRef:

@@ -39,7 +39,7 @@ class Queue:
     """The queue of one (project, group, priority) in one partition. `band` is the priority's rank, 0 the highest.
 
     Invariants:
-    - `ready_bytes` is the size of all payloads in `ready`, and is part of `MemoryBudget.held`.
+    - `ready_bytes` is the size of all payloads in `ready`, and is part of `MemoryBudget.used_bytes`.
     - `behind` is set while messages wait that aren't ready: in `waiting`, `due`, the spill or `order.next`. New
       messages then queue behind them, so that the order of the stream is kept.
     - Messages of the main stream are taken in the order `ready`, `waiting`, spill. While `spilled` isn't 0, every
@@ -121,10 +121,10 @@ class Queue:
             not self.behind
             and not rules.asleep
             and len(ready) < rules.ahead
-            and limits.held + size <= limits.payload_bytes
+            and limits.used_bytes + size <= limits.payload_bytes
             and (not ready or self.ready_bytes + size <= limits.queue_bytes)
         ):
-            limits.held += size
+            limits.used_bytes += size
             self.ready_bytes += size
             ready.append(entry)
             return len(ready) == 1
@@ -171,14 +171,14 @@ class Queue:
 
     def hold(self, entry: Entry, limits: MemoryBudget) -> None:
         """Add a message that was read by sequence to the ready ones. No limit applies: its turn is near."""
-        limits.held += entry[5]
+        limits.used_bytes += entry[5]
         self.ready_bytes += entry[5]
         self.ready.append(entry)
 
     def take(self, limits: MemoryBudget) -> Entry:
         """Remove and return the head; raises IndexError if no message is ready."""
         entry = self.ready.pop(0)
-        limits.held -= entry[5]
+        limits.used_bytes -= entry[5]
         self.ready_bytes -= entry[5]
         return entry
 
@@ -207,22 +207,22 @@ class Queue:
             self.order.next[:0] = read.turns
             self.behind = True
         else:
-            self.put_back(read.delayed, read.sequences)
+            self.requeue_sequences(read.delayed, read.sequences)
 
-    def put_back(self, due: bool, sequences: list[int]) -> None:
+    def requeue_sequences(self, due: bool, sequences: list[int]) -> None:
         """Requeue sequences at the front of `due` or `waiting`."""
         if due and self.due is None:
             self.due = SequenceFifo()
         line = self.due if due else self.waiting
         assert line is not None
-        line.put_back(sequences)
+        line.prepend(sequences)
         self.behind = True
 
-    def put_back_all(self, messages: Sequence[Entry | MessageRef]) -> None:
+    def requeue_all(self, messages: Sequence[Entry | MessageRef]) -> None:
         """Requeue messages of both streams, in this order, at the front of `due` and `waiting`."""
         for kind in ("lanes", "later"):
             if sequences := [each[1] for each in messages if each[0].id.kind == kind]:
-                self.put_back(kind == "later", sequences)
+                self.requeue_sequences(kind == "later", sequences)
 
     @property
     def is_behind_key(self) -> bool:
@@ -239,9 +239,9 @@ class Queue:
                 self.order.next.append(each)
                 self.behind = True
             else:
-                self.put_back(each.lane.id.kind == "later", [each.sequence])
+                self.requeue_sequences(each.lane.id.kind == "later", [each.sequence])
             return
-        limits.held += each[5]
+        limits.used_bytes += each[5]
         self.ready_bytes += each[5]
         self.ready.insert(0, each)
 
@@ -260,4 +260,4 @@ class Queue:
             self.order = KeyOrder()
         elif not rules.ordered and self.order is not None:
             order, self.order = self.order, None
-            self.put_back_all(order.drain(limits))
+            self.requeue_all(order.drain(limits))

@@ -37,4 +37,4 @@ def _to_head(lane: FedLane, queue: Queue, sequence: int) -> None:
     elif queue.spilled and sequence >= queue.spill_from:
         queue.spill(sequence)  # the refill of the spill finds it by its subject
     else:
-        queue.put_back(False, [sequence])
+        queue.requeue_sequences(False, [sequence])

@@ -51,7 +51,7 @@ class SequenceFifo:
             self._cursor = 0
         return taken
 
-    def put_back(self, sequences: list[int]) -> None:
+    def prepend(self, sequences: list[int]) -> None:
         self._items[: self._cursor] = array("Q", sequences)
         self._cursor = 0
 

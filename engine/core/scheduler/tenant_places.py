@@ -5,7 +5,8 @@ A tenant is in exactly one of four places:
 - none: it has no ready message, is paused, or has as many in flight as its topic allows
 - parked in the heap of timers: its quota is exhausted for the moment
 - in `_line`, by start tag: it is eligible
-- in `_held`, by start tag and by level: it has its fair share of the slots, and the rest is reserved for light tenants
+- in `_at_concurrency`, by start tag and by level: it has its fair share of the slots, and the rest is reserved for
+  light tenants
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ class TenantPlaces(Generic[Q]):
     def __init__(self, slots: Slots, virtual: VirtualTime) -> None:
         self._slots, self._virtual = slots, virtual
         self._line: Line[Tenant[Q]] = Line()
-        self._held: LevelHeap[Q] = LevelHeap()
+        self._at_concurrency: LevelHeap[Q] = LevelHeap()
         self._timers: Timers[Q] = Timers()
         self._reserved: ReserveHeap[Q] = ReserveHeap()
         self._refused: Tenant[Q] | None = None  # the first tenant that the last `next` skipped for want of headroom
@@ -46,32 +47,32 @@ class TenantPlaces(Generic[Q]):
         self._refused = None
         if self._reserved.entries and (reserved := self._reserved.first(now)) is not None:
             return reserved
-        held = self._held.first() if self._held.entries else None
-        if held is not None and not self._slots.has_room(held, now):
-            self._refused = held
-            held = self._below_level(now)
+        candidate = self._at_concurrency.first() if self._at_concurrency.entries else None
+        if candidate is not None and not self._slots.has_room(candidate, now):
+            self._refused = candidate
+            candidate = self._below_level(now)
         while True:
             first = self._line.first()
-            if held is not None and (first is None or held.start < first.start):
-                return held
+            if candidate is not None and (first is None or candidate.start < first.start):
+                return candidate
             if first is None or not first.in_flight or self._slots.has_room(first, now):
                 return first
-            self._held.enter(first)
+            self._at_concurrency.enter(first)
             self._slots.recount(first, now)
             first.was_held = True
             if self._refused is None or first.start < self._refused.start:
                 self._refused = first
 
     def _below_level(self, now: int) -> Tenant[Q] | None:
-        """The held tenant with the lowest level, if it is below its share of the slots for heavy tenants."""
-        lowest = self._held.lowest()
+        """The tenant at concurrency with the lowest level, if it is below its share of the slots for heavy tenants."""
+        lowest = self._at_concurrency.lowest()
         return lowest if lowest is not None and self._slots.has_room(lowest, now) else None
 
     def wake_at(self) -> int | None:
         wake = self._timers.first()
         refused = self._refused
-        if refused is not None and refused.line is self._held:
-            lowest = self._held.lowest()
+        if refused is not None and refused.line is self._at_concurrency:
+            lowest = self._at_concurrency.lowest()
             wake = min(wake, self._slots.opens_at(lowest.level if lowest else None, self._now))
             if self._reserved.entries:
                 wake = min(wake, max(self._reserved.entries[0][0], self._now + 1))
@@ -91,11 +92,11 @@ class TenantPlaces(Generic[Q]):
             self._virtual.leave(tenant, last=not self._slots.busy and self._timers.first() > now)
         if not wants or tenant.is_full:
             tenant.line = None
-        elif tenant.line is None or (tenant.line is self._held and not self._slots.is_heavy(tenant)):
+        elif tenant.line is None or (tenant.line is self._at_concurrency and not self._slots.is_heavy(tenant)):
             self._line.enter(tenant)
             self._reserved.enter(tenant)
-        elif tenant.line is self._held:
-            self._held.note(tenant)
+        elif tenant.line is self._at_concurrency:
+            self._at_concurrency.note(tenant)
         self._slots.recount(tenant, now)
 
     def _park(self, tenant: Tenant[Q], until: int, now: int) -> None:

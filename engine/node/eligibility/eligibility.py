@@ -76,7 +76,7 @@ class Eligibility:
             return False
         suspect = bool(mark & SUSPECT)
         last = suspect and _attempts_left(queue, entry, mark) <= 1
-        verdict = self._suspects.may_start(queue, place, suspect=suspect, last=last, now=now)
+        verdict = self._suspects.judge(queue, place, suspect=suspect, last=last, now=now)
         if verdict is Verdict.STAY:
             queue.requeue(entry, self._limits)
         return verdict is not Verdict.START
@@ -109,8 +109,8 @@ class Eligibility:
                 self._dirty.mark(lane)
             self._suspects.on_end(MessageRef(lane, sequence))
 
-    def give_back(self, message: Message) -> None:
-        """The message wasn't handled after all."""
+    def on_not_started(self, message: Message) -> None:
+        """Forgo a suspect whose handler didn't start after all."""
         if message.is_suspect:
             self.forgo(MessageRef(*message.place))
 

@@ -33,7 +33,7 @@ class InPlaceRetries:
         self._heap: list[tuple[int, int, Queue, MessageRef, int]] = []
         self._of: dict[Queue, dict[MessageRef, int]] = {}
         self._count = 0
-        self._alarm = WakeTimer(self._ring)
+        self._wake_timer = WakeTimer(self._ring)
 
     def add(self, at: int, queue: Queue, place: MessageRef, generation: int) -> None:
         """Keep a message until `at` (monotonic ns)."""
@@ -66,7 +66,7 @@ class InPlaceRetries:
     def stop(self) -> None:
         self._heap.clear()
         self._of.clear()
-        self._alarm.cancel()
+        self._wake_timer.cancel()
 
     def _ring(self) -> None:
         now = now_ns()
@@ -84,4 +84,4 @@ class InPlaceRetries:
 
     def _set(self, now: int) -> None:
         if self._heap:
-            self._alarm.set(self._heap[0][0], now)
+            self._wake_timer.set(self._heap[0][0], now)

@@ -75,7 +75,7 @@ class Suspects:
         self._last: MessageRef | None = None
         self._waiting: _Aside | None = None
         self._until = 0
-        self._alarm = WakeTimer(self._on_timer)
+        self._wake_timer = WakeTimer(self._on_timer)
         self._aside: list[_Aside] = []
 
     def list_waiting(self, queue: Queue) -> list[MessageRef]:
@@ -85,7 +85,7 @@ class Suspects:
 
     # ---- before an attempt
 
-    def may_start(self, queue: Queue, place: MessageRef, *, suspect: bool, last: bool, now: int) -> Verdict:
+    def judge(self, queue: Queue, place: MessageRef, *, suspect: bool, last: bool, now: int) -> Verdict:
         """Decide on a recorded message. `last`: it is a suspect whose next attempt is its last."""
         if self._gate.is_failing or (self._last is not None and self._last != place):
             return self._set_aside(queue, place)
@@ -110,7 +110,7 @@ class Suspects:
             self._last, self._until = place, now + queue.rules.ack_wait + _SECOND
         if self._gate.is_busy and now < self._until:
             self._waiting = _Aside(queue, place, place.lane.generation)
-            self._alarm.set(self._until, now)
+            self._wake_timer.set(self._until, now)
             return False
         self._waiting = None
         return True
@@ -144,15 +144,15 @@ class Suspects:
             self._give_way()
 
     def stop(self) -> None:
-        self._alarm.cancel()
+        self._wake_timer.cancel()
 
     def _begin_last(self) -> None:
         """Return the suspect that waited to be alone to its queue."""
         if self._waiting is not None:
             waiting, self._waiting = self._waiting, None
             self._until = now_ns()
-            self._alarm.cancel()
-            self._alarm.set(self._until + _TURN, self._until)
+            self._wake_timer.cancel()
+            self._wake_timer.set(self._until + _TURN, self._until)
             self._on_return(*waiting)
 
     def _on_timer(self) -> None:
@@ -164,10 +164,10 @@ class Suspects:
     def _give_way(self) -> None:
         """Give up the turn of the suspect that should have run alone: it waits like any other."""
         self._last = self._waiting = None
-        self._alarm.cancel()
+        self._wake_timer.cancel()
         self.bring_back()
 
     def _end_last(self, place: MessageRef) -> None:
         if self._last == place:
             self._last = self._waiting = None
-            self._alarm.cancel()
+            self._wake_timer.cancel()

@@ -26,17 +26,17 @@ if TYPE_CHECKING:
 
 
 class AttemptReporter:
-    """Reports each attempt once. `succeeded(message, now)` is called for each message whose handler returned. A message
-    that timed out in a thread is reported when it times out; the end of its thread changes nothing.
+    """Reports each attempt once. `on_success(message, now)` is called for each message whose handler returned. A
+    message that timed out in a thread is reported when it times out; the end of its thread changes nothing.
     """
 
     def __init__(self, ends: AttemptEnds, gate: InFlightGate, scheduler: Scheduler[Queue], times: LatencyStats) -> None:
         self._ends, self._gate, self._scheduler, self._times = ends, gate, scheduler, times
-        self.succeeded: Callable[[Message, int], None] = ends.on_success
+        self.on_success: Callable[[Message, int], None] = ends.on_success
 
     def on_fork(self) -> None:
         """Disable reports in a child process that a handler forked: the child ends where the handler returns."""
-        self.succeeded = lambda _message, _now: fork_guard.end_child()
+        self.on_success = lambda _message, _now: fork_guard.end_child()
 
     def on_thread_timeout(self, message: Message, error: BaseException) -> None:
         """Fail the attempt, though its thread runs on: the message's copy is handled from now on."""
@@ -52,7 +52,7 @@ class AttemptReporter:
             if message.timed_out:
                 self._on_late_end(worker, message, now)
             else:
-                self.succeeded(message, now)
+                self.on_success(message, now)
         self._times.note_batch_end(messages, now)
         first = messages[0]
         self._scheduler.finish(first.queue, now, now - first.started, len(messages))
@@ -61,7 +61,7 @@ class AttemptReporter:
         if not worker.threaded:  # it was cancelled, and returned nevertheless
             if worker.task is not None and worker.task.cancelling():
                 worker.task.uncancel()
-            self.succeeded(message, now)
+            self.on_success(message, now)
 
     def on_error(self, worker: Worker, error: BaseException, *, stopping: bool, may_cancel: bool) -> None:
         """Report a handler that raised, or was cancelled.

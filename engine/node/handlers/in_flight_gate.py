@@ -36,7 +36,7 @@ class InFlightGate:
     `_sending` to `open`, from where it may start.
 
     Invariants:
-    - `held` is the number of units in the gate, each of which occupies a slot.
+    - `occupied` is the number of units in the gate, each of which occupies a slot.
     - At most one record is under way; `_sending` isn't None exactly while one is, retries included.
     - `_in_flight` names all messages that are in the gate, or have started and not ended. `_reserved` has those between
       an attempt and its fallback: in flight, yet named by no record.
@@ -61,7 +61,7 @@ class InFlightGate:
         self._cleaning: asyncio.TimerHandle | None = None
         self._named: list[asyncio.Future[None]] = []  # resolved once the next record is stored
         self._being_named: list[asyncio.Future[None]] = []
-        self.held = 0
+        self.occupied = 0
         """Slots occupied by units that haven't started yet."""
         self._failures = 0
         self._closed = False
@@ -94,7 +94,7 @@ class InFlightGate:
             message.recorded = True
             self.add(message)
         self._waiting.append(unit)
-        self.held += 1
+        self.occupied += 1
 
     def reserve(self, message: Message) -> None:
         """Keep a message in flight between its attempt and its fallback, until `add` has it named again."""
@@ -120,7 +120,7 @@ class InFlightGate:
         """The next unit that may start, None if none may. Its slot passes to the caller."""
         if not self.open:
             return None
-        self.held -= 1
+        self.occupied -= 1
         return self.open.popleft()
 
     def take_all(self) -> list[list[Message]]:
@@ -130,7 +130,7 @@ class InFlightGate:
         self._waiting = []
         if self._sending is not None:
             self._sending = []
-        self.held = 0
+        self.occupied = 0
         return units
 
     def remove(self, message: Message) -> None:

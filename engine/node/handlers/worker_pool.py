@@ -157,7 +157,7 @@ class WorkerPool:
                 if len(messages) > 1 or first.recorded or first.timed_out:
                     reporter.on_return(worker, messages, now)
                 else:  # (`on_return` for one message, inlined)
-                    reporter.succeeded(first, now)
+                    reporter.on_success(first, now)
                     times.note_end(first, now)
                     done(first._queue, now, now - first.started)  # noqa: SLF001
             finally:

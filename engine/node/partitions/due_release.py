@@ -51,7 +51,7 @@ class DueReleaser:
             due = delayed.next_due()
             if due is not None and due <= now:
                 for queue in later.release_due(now, _DUE_AT_ONCE):
-                    self._ready.became_due(queue)
+                    self._ready.on_due(queue)
                 due = delayed.next_due()
             if due is not None:
                 nearest = min(nearest, due)

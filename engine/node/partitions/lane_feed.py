@@ -122,8 +122,8 @@ class LaneFeed:
         self._catch_up_priority.expect(lane.lacking - {*ahead})
         tail = self._store.feed(lane.id, last + 1, lane.take_in_tail, self._resume_tail, on_head=lane.take_in_head)
 
-        def caught_up() -> None:
-            behind = lane.caught_up(last)
+        def on_caught_up() -> None:
+            behind = lane.end_catch_up(last)
             _log.info("caught up", **lane_fields(lane), messages=last - start)
             tail.sink = lane.take_in
             self._catch_up_priority.end()
@@ -140,7 +140,7 @@ class LaneFeed:
         def catch_up() -> None:
             if lane.generation == generation:
                 feed = self._store.feed(
-                    lane.id, lane.position + 1, lane.take_in, self._resume, until=last, on_end=caught_up,
+                    lane.id, lane.position + 1, lane.take_in, self._resume, until=last, on_end=on_caught_up,
                     on_head=lane.take_in_head,
                 )  # fmt: skip
                 self.feeds.insert(0, feed)

@@ -68,7 +68,7 @@ class OwnedPartitions:
         self.mine = mine
         self._opener = PartitionOpener(context, self.partitions, queues, counters, on_unreadable)
         self._closing = ClosingPartitions(workers, failures, context.settler)
-        self._looking = asyncio.Semaphore(_LOOKED_AT_ONCE)
+        self._inspections = asyncio.Semaphore(_LOOKED_AT_ONCE)
         self._apart: set[asyncio.Task[None]] = set()  # background tasks
 
     def lanes(self) -> list[FedLane]:
@@ -134,7 +134,7 @@ class OwnedPartitions:
     async def _look_again(self, partition: Partition) -> None:
         """Verify both streams once the partitions that were opened together have had time to serve."""
         await asyncio.sleep(OPEN_FIRST_S)
-        async with self._looking:
+        async with self._inspections:
             while self.partitions.has(partition):
                 try:
                     await partition.look_again()
@@ -170,7 +170,7 @@ class OwnedPartitions:
     # ---- handoff
 
     def list_owed(self, number: int) -> dict[str, float]:
-        """See `QuotaShares.owed`."""
+        """See `QuotaShares.list_owed`."""
         return self._queues.shares.list_owed(number)
 
     def stop_partition(self, number: int) -> None:

@@ -22,7 +22,7 @@ _WAIT_S = 1.0  # how long a read waits for room before large queues unload
 class PayloadMemory:
     """Accounts for payloads in memory.
 
-    Invariant: `limits.held` is the size (bytes) of payloads in memory; `_reserved` that of payloads being read,
+    Invariant: `limits.used_bytes` is the size (bytes) of payloads in memory; `_reserved` that of payloads being read,
     estimated from mean sizes. Reads begin only while the sum is below the limit.
     """
 
@@ -36,7 +36,7 @@ class PayloadMemory:
     @property
     def free(self) -> int:
         """Memory for further reads (bytes); may be negative."""
-        return self.limits.payload_bytes - self.limits.held - self._reserved
+        return self.limits.payload_bytes - self.limits.used_bytes - self._reserved
 
     def wake_reads(self) -> None:
         """Wake the reads that wait for room: a payload was taken or unloaded."""
@@ -69,7 +69,7 @@ class PayloadMemory:
 
     @property
     def _used(self) -> int:
-        return self.limits.held + self._reserved
+        return self.limits.used_bytes + self._reserved
 
     def unload(self, queue: Queue, now: int) -> None:
         """Unload the queue's ready payloads; they are read again when their turn comes."""
@@ -81,7 +81,7 @@ class PayloadMemory:
         """Unload queues, largest first, until half of the memory is free. Returns those queues."""
         goal, reclaimed = self.limits.payload_bytes // 2, []
         for queue in sorted(queues, key=lambda queue: queue.ready_bytes, reverse=True):
-            if self.limits.held <= goal or len(queue.ready) < 2:
+            if self.limits.used_bytes <= goal or len(queue.ready) < 2:
                 break
             self.unload(queue, now_ns())
             reclaimed.append(queue)

@@ -69,20 +69,20 @@ class QuotaShares:
             return
         if self._borrowed_of.get(project, division := self._division(project, topic)) != division:
             self.loans.drop(project)  # own parts have changed on all nodes: loans were granted by the old ones
-        own = self._configured[project] = self._own(project, topic)
+        own = self._configured[project] = self._compute_own(project, topic)
         part = self.loans.part(project, own.part)
         if part > own.part:  # borrowed: limited to the most that its groups may use
             part = max(own.part, min(part, max(1, own.groups) * self._cluster_config.max_group_qps / topic.qps))
         self._scheduler.configure(project, share_of(topic, own, part), now, topic.qps)
 
-    def own(self, project: str) -> float:
+    def compute_own_part(self, project: str) -> float:
         """The fraction of the topic that the node's partitions bring along."""
         topic = self._rules_of(project)
-        return 0.0 if topic is None else self._own(project, topic).part
+        return 0.0 if topic is None else self._compute_own(project, topic).part
 
     def part(self, project: str) -> float:
         """The fraction of the topic that the node may use now, loans included."""
-        return self.loans.part(project, self.own(project))
+        return self.loans.part(project, self.compute_own_part(project))
 
     def has_rules(self, project: str) -> bool:
         """Whether the scheduler has rules for the project."""
@@ -95,10 +95,10 @@ class QuotaShares:
         topic = self._rules_of(project)
         if topic is None or not topic.borrow:
             return None
-        own = self._own(project, topic).part
+        own = self._compute_own(project, topic).part
         return topic, own, self.loans.part(project, own)
 
-    def _own(self, project: str, topic: Topic) -> NodeShare:
+    def _compute_own(self, project: str, topic: Topic) -> NodeShare:
         draining = self._draining_of(project)
         later = self._later.get(project)
         if later is None and len(self._mine) >= self._cluster_config.partitions:
@@ -119,7 +119,7 @@ class QuotaShares:
         self._all_due = True
         self._arm(self._tuning.shares_after_s)
 
-    def fewer_partitions(self, gone: Iterable[str]) -> None:
+    def on_fewer_partitions(self, gone: Iterable[str]) -> None:
         """A partition with queues of these projects is gone: give up its part before another node uses it."""
         self.revision += 1
         self._urgent.update(dict.fromkeys(gone))
@@ -156,7 +156,7 @@ class QuotaShares:
         now = now_ns()
         untils = {project: later[partition] for project, later in self._later.items() if partition in later}
         for project in self.loans.projects:
-            until = now + self.loans.compute_owing(project, self.own(project), now)
+            until = now + self.loans.compute_owing(project, self.compute_own_part(project), now)
             untils[project] = max(until, untils.get(project, 0))
         return {project: (until - now) / _SECOND for project, until in untils.items() if until > now}
 
@@ -180,7 +180,7 @@ class QuotaShares:
                 del self._later[project]
             self.on_change([project])
 
-    async def repaid(self) -> None:
+    async def wait_until_repaid(self) -> None:
         """Wait until all lent parts have expired. A lease that expires by itself lasts longer than that. One that is
         revoked before its partitions were released must wait, too, because their next owners don't learn of the loans.
         """
@@ -222,6 +222,6 @@ class QuotaShares:
             if self._configured.pop(project, None) is not None:
                 self.revision += 1
                 self._scheduler.configure(project, None, now_ns())
-        elif self._own(project, topic) != self._configured.get(project):
+        elif self._compute_own(project, topic) != self._configured.get(project):
             self.configure(project)
             self._on_change()

@@ -70,7 +70,7 @@ class ReadyQueues:
         for queue in queues:
             self.on_queue_ready(queue)
 
-    def became_due(self, queue: Queue) -> None:
+    def on_due(self, queue: Queue) -> None:
         """The queue has gained delayed messages that are due."""
         if queue.ready:
             self.reader.want(queue)

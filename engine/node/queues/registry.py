@@ -126,7 +126,7 @@ class QueueRegistry:
             queue.rules = queue.rules.without_prefetch()  # stops reads under way
             self._scheduler.empty(queue, now)
         projects = {queue.project for queue in gone.values()}
-        self.shares.fewer_partitions(sorted(projects))
+        self.shares.on_fewer_partitions(sorted(projects))
         for project in projects:
             left = [queue for queue in self._by_project[project] if queue.partition != partition]
             if left:

@@ -168,14 +168,14 @@ class PartitionTally:
 
     async def _ask_for_later(self, needed: dict[tuple[str, int], None]) -> None:
         """Read counts of delayed messages: first those never read, then those read longest ago."""
-        self._later = {key: held for key, held in self._later.items() if key in needed}
+        self._later = {key: found for key, found in self._later.items() if key in needed}
         asked = [*(key for key in needed if key not in self._later), *self._later][:_ASKS]
         try:
             async with asyncio.timeout(_HELD_S):
                 for project, number in asked:
-                    held = await self._node.store.count_held(LaneId("later", number), project)
+                    found = await self._node.store.count_by_subject(LaneId("later", number), project)
                     self._later.pop((project, number), None)
-                    self._later[project, number] = held
+                    self._later[project, number] = found
         except (TimeoutError, Lost, Refused):
             return  # the next report goes on
 

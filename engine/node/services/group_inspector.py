@@ -105,7 +105,7 @@ class GroupInspector:
             return await store.counts(lane.id)
         counts: dict[str, int] = {}
         for project in requested:
-            counts |= (await store.count_held(lane.id, project)).counts
+            counts |= (await store.count_by_subject(lane.id, project)).counts
         return counts
 
     async def _is_all_settled(self, lane: Lane, subject: str, count: int) -> bool:

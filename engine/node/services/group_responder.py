@@ -30,7 +30,7 @@ class GroupResponder:
 
     def __init__(self, connection: RequestBus, env: str, node: Node) -> None:
         self._connection, self._env, self._node = connection, env, node
-        self._looking = GroupInspector(node)
+        self._inspector = GroupInspector(node)
         self._tasks: set[asyncio.Task[None]] = set()
 
     def listen(self) -> None:
@@ -57,7 +57,7 @@ class GroupResponder:
 
     async def _answer(self, ask: GroupRequest) -> None:
         try:
-            reply = await self._looking.inspect(ask)
+            reply = await self._inspector.inspect(ask)
             self._connection.send(ask.reply, msgspec.json.encode(reply))
         except Disconnected:
             _log.debug("whoever asked is out of reach")

@@ -75,7 +75,7 @@ class QuotaBorrower:
         self._looked = now_ns()  # start of the last look at all active projects
         self._changed: set[str] = set()
         self._change = asyncio.Event()
-        self._looking: asyncio.Task[None] | None = None
+        self._look_task: asyncio.Task[None] | None = None
         self._ending: asyncio.TimerHandle | None = None
 
     def open(self) -> None:
@@ -83,17 +83,17 @@ class QuotaBorrower:
         self._connection.listen(to_node(self._env, self._node.id), self._on_message)
         self._on_change.append(self._on_topic_change)
         self._node.queues.on_gone.append(self._on_queues_gone)
-        self._looking = asyncio.create_task(self._look(), name="shares")
+        self._look_task = asyncio.create_task(self._look(), name="shares")
 
     async def close(self) -> None:
         if self._ending is not None:
             self._ending.cancel()
-        if self._looking is not None:
+        if self._look_task is not None:
             self._on_change.remove(self._on_topic_change)
             self._node.queues.on_gone.remove(self._on_queues_gone)
-            self._looking.cancel()
-            await asyncio.gather(self._looking, return_exceptions=True)
-            self._looking = None
+            self._look_task.cancel()
+            await asyncio.gather(self._look_task, return_exceptions=True)
+            self._look_task = None
         self._watch.close()
 
     # ---- shortages
@@ -224,7 +224,7 @@ class QuotaBorrower:
         loans, node_loans = self._shares.loans, {}
         for project, loan in word.loans.items():
             before = loans.totals(project)
-            own = self._shares.own(project)
+            own = self._shares.compute_own_part(project)
             lent = loans.lend(project, word.epoch, word.number, loan.lend if trusted else 0.0, own, until)
             borrowed = loans.keep(project, word.epoch, word.number, loan.keep)
             node_loans[project] = NodeLoans(lent, borrowed)

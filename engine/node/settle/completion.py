@@ -65,7 +65,7 @@ class CompletionHandler:
 
     def _end(self, message: Message, queue: Queue) -> None:
         if message._mark:  # noqa: SLF001
-            self._settlement.attempt_over(message)
+            self._settlement.on_attempt_end(message)
         if queue.order is not None:
             self._eligibility.free(queue, MessageRef(*message.place))
 
@@ -76,7 +76,7 @@ class CompletionHandler:
             self._counters.given_up += 1
         if not message.lane.is_current(message.sequence, message.generation):
             self._counters.void += 1
-            self._settlement.attempt_over(message)
+            self._settlement.on_attempt_end(message)
             return
         decided = self._failures.decide(message, error)
         follows = decided.reason if isinstance(decided, DeadLetterReason) else f"again in {decided:.3g} s"
@@ -84,14 +84,14 @@ class CompletionHandler:
         if isinstance(decided, DeadLetterReason):
             message.queue.stats.dead += 1
             if not self._failures.dead_letter(message, decided):
-                self._settlement.attempt_over(message)
+                self._settlement.on_attempt_end(message)
             return
         message.queue.stats.retried += 1
         if message.queue.order is not None and message.key is not None:
             self._eligibility.try_again(message, decided)
         else:
             self._failures.retry(message, decided)
-        self._settlement.attempt_over(message)
+        self._settlement.on_attempt_end(message)
 
     def on_not_started(self, message: Message) -> None:
         """Return a message that wasn't handled, because the lease had lapsed, say. It waits for the lease
@@ -103,7 +103,7 @@ class CompletionHandler:
             self._ready.on_queue_ready(message.queue)
         else:
             lane.return_unstarted(message.sequence, message.generation)
-        self._eligibility.give_back(message)
+        self._eligibility.on_not_started(message)
 
     def on_pause(self, message: Message, pause: Pause) -> None:
         """The handler asked for a pause of the topic."""

@@ -167,7 +167,7 @@ class FailureHandler:
 
     async def _fall_back(self, outcome: _Outcome, message: Message, death: DeadLetterReason) -> None:
         assert self._fallback is not None
-        message.dies(*death)
+        message.note_dead_letter(*death)
         lane, sequence, generation = outcome.lane, outcome.sequence, outcome.generation
         try:
             while not await self._fallback.handle(
@@ -180,13 +180,13 @@ class FailureHandler:
             self._end(outcome)
             raise
         except BaseException as error:  # noqa: BLE001 - SystemExit of a handler must not end the node
-            self._settlement.attempt_over(message)
+            self._settlement.on_attempt_end(message)
             # (some of both: error texts are cut at 512 characters)
             text = f"{death.error[:240]}; its fallback failed, too: {describe_error(error)[:240]}"
             outcome.copy = copies.dead_letter(message, self._env, death.reason, text)
             self._put(outcome)
         else:
-            self._settlement.attempt_over(message)
+            self._settlement.on_attempt_end(message)
             if lane.is_current(sequence, generation):
                 self._counters.fallen_back += 1
                 self._settlement.settle_copied(lane, sequence, generation, message)

@@ -56,7 +56,7 @@ class MessageSettlement:
         if message is not None:
             self._eligibility.free(message.queue, MessageRef(lane, sequence))
 
-    def attempt_over(self, message: Message) -> None:
+    def on_attempt_end(self, message: Message) -> None:
         """The process has survived an attempt at the message."""
         self._counters.suspects += message.is_suspect
         self._eligibility.on_end(message)
@@ -73,7 +73,7 @@ class MessageSettlement:
         queue.stats.dropped += count
         return count
 
-    def unread(self, queue: Queue, lane: Lane, sequence: int, generation: int) -> None:
+    def settle_unread(self, queue: Queue, lane: Lane, sequence: int, generation: int) -> None:
         """Settle a message of `queue` whose payload isn't in its stream."""
         if sequence in lane.dropped:
             lane.dropped.discard(sequence)

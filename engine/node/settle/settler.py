@@ -208,9 +208,9 @@ class Settler:
         except asyncio.CancelledError:
             lane.log.withdraw(append)
         else:
-            self._durable(lane, append)
+            self._on_durable(lane, append)
 
-    def _durable(self, lane: Lane, append: Append) -> None:
+    def _on_durable(self, lane: Lane, append: Append) -> None:
         before = lane.removal.durable_watermark
         lane.log.on_append(append)
         self._ease()
@@ -240,7 +240,7 @@ class Settler:
             lane.fenced = True
             self._events.on_fenced(lane, "a newer owner has taken over")
         elif same and log.number == append.record.number:
-            self._durable(lane, append)
+            self._on_durable(lane, append)
         else:
             lane.log.withdraw(append)
             # if the log isn't where this epoch left it, it was lost or rolled back: write everything again

@@ -153,7 +153,8 @@ class LendingLeader:
             return
         for node, grants in self._rounds.grants(now).items():
             self._send(now, partial(self._grant, node, number, grants))
-        self._short |= self._rounds.list_lasting(now)
+        self._rounds.expire(now)
+        self._short |= self._rounds.list_borrowed()
         self._arm(now)
 
     def _grant(self, name: str, number: int, grants: Grants, now: int) -> None:

@@ -85,12 +85,12 @@ class Publisher:
             result.set_exception(error)
             return
         try:
-            self._connection.ask_then(subject, body, headers, partial(self._settle, result, read))
+            self._connection.ask_then(subject, body, headers, partial(self._resolve, result, read))
         except Disconnected as error:
             result.set_exception(Lost(str(error)))
 
-    def _settle(self, result: asyncio.Future[T], read: Callable[[PubAck], T], reply: Reply | Disconnected) -> None:
-        """Settle a publish with its response."""
+    def _resolve(self, result: asyncio.Future[T], read: Callable[[PubAck], T], reply: Reply | Disconnected) -> None:
+        """Resolve a publish with its response."""
         if result.done():
             return
         try:

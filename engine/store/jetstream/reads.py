@@ -131,7 +131,7 @@ class Reads:
     async def heads(self, lane: LaneId, subject: str, start: int, limit: int) -> list[Head]:
         return await Scan(self._connection, names.stream(self._env, lane), subject, start, limit, head_of).run()
 
-    async def count_held(self, lane: LaneId, project: str) -> SubjectCounts:
+    async def count_by_subject(self, lane: LaneId, project: str) -> SubjectCounts:
         try:
             return await self.subjects(lane, _subjects_of(self._env, lane, project))
         except Refused as error:

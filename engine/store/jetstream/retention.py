@@ -27,7 +27,7 @@ async def read_retention(connection: Connection, env: str) -> float:
 
 async def keep(connection: Connection, env: str, seconds: float) -> None:
     """Set the retention in seconds. Raises Refused if it is shorter than the stream's duplicate window, and the errors
-    of `kept`.
+    of `read_retention`.
     """
     stream = names.dead_stream(env)
     config = (await connection.api_as(StreamInfo, f"STREAM.INFO.{stream}")).config

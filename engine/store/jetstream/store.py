@@ -213,8 +213,8 @@ class JetStreamStore:
     async def counts(self, lane: LaneId) -> dict[str, int]:
         return (await self._reads.subjects(lane, ">")).counts
 
-    async def count_held(self, lane: LaneId, project: str) -> SubjectCounts:
-        return await self._reads.count_held(lane, project)
+    async def count_by_subject(self, lane: LaneId, project: str) -> SubjectCounts:
+        return await self._reads.count_by_subject(lane, project)
 
     async def busy(self) -> list[BusyRecord]:
         return await self._reads.busy()

@@ -158,7 +158,7 @@ class MemoryStore:
     async def counts(self, lane: LaneId) -> dict[str, int]:
         return await self._read(lambda: self.lane(lane).counts())
 
-    async def count_held(self, lane: LaneId, project: str) -> SubjectCounts:
+    async def count_by_subject(self, lane: LaneId, project: str) -> SubjectCounts:
         place = 2 if lane.kind == "dead" else 3
 
         def read() -> SubjectCounts:

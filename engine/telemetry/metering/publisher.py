@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import structlog
 
 from evenlane.engine.base import names
-from evenlane.engine.base.background_work import unobtrusive
+from evenlane.engine.base.background_work import low_priority
 from evenlane.engine.base.clock import now_ns
 from evenlane.engine.core.ports import Lost, Refused
 from evenlane.engine.core.wire.meter_record import Block, LaneRow, RecordHead, encode
@@ -281,5 +281,5 @@ def _record(
     bare: Sequence[LaneRow],
     block: Block,
 ) -> bytes:
-    with unobtrusive():
+    with low_priority():
         return encode(head, *tables(found, came, topics, head.at, bare, block), block)

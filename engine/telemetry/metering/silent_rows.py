@@ -10,7 +10,7 @@ import asyncio
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from evenlane.engine.base.background_work import unobtrusive
+from evenlane.engine.base.background_work import low_priority
 from evenlane.engine.core.wire.meter_record import Block, QueueRow, pack_block
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ def _pack(
     silent: Mapping[Queue, PublishedRow], lanes: Mapping[int, LaneRow | None], topics: Sequence[TopicRow]
 ) -> Block:
     """Pack the queues of partitions that have a row, sorted so that similar ones are neighbours."""
-    with unobtrusive():
+    with low_priority():
         named = [lane for lane in lanes.values() if lane is not None]
         lane_at = {lane.partition: place for place, lane in enumerate(named)}
         topic_at = {topic.project: place for place, topic in enumerate(topics)}

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from prometheus_client.exposition import choose_encoder
 
-from evenlane.engine.base.background_work import unobtrusive
+from evenlane.engine.base.background_work import low_priority
 from evenlane.engine.telemetry.prometheus.collector import families
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ class _Seen:
 def write_page(seen: Snapshot, accept: str) -> Page:
     """Write the page, in OpenMetrics if the request's `accept` asks for it, otherwise in Prometheus text format."""
     encode, content_type = choose_encoder(accept)
-    with unobtrusive():
+    with low_priority():
         return Page(encode(_Seen(seen)), content_type)
 
 

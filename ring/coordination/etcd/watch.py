@@ -63,7 +63,7 @@ class EtcdWatch:
         self._silent_s = silent_s
         self._context = contextvars.copy_context()  # the caller's, which identifies it in log lines
         self._start()
-        self._looking = self._loop.call_later(silent_s / 2, self._look)
+        self._look_timer = self._loop.call_later(silent_s / 2, self._look)
 
     def _start(self) -> None:
         self._number += 1
@@ -73,7 +73,7 @@ class EtcdWatch:
         threading.Thread(target=run, args=(self._run, self._number), name=name, daemon=True).start()
 
     def _look(self) -> None:
-        self._looking = self._loop.call_later(self._silent_s / 2, self._look)
+        self._look_timer = self._loop.call_later(self._silent_s / 2, self._look)
         if time.monotonic() - self._last_reply_at >= self._silent_s:
             self._note_reply()  # the next session gets the full time
             _log.info("a watch of etcd hears nothing, and is made anew", extra={"prefix": self._prefix})
@@ -101,7 +101,7 @@ class EtcdWatch:
     async def aclose(self) -> None:
         if not self._closed.is_set():
             self._closed.set()
-            self._looking.cancel()
+            self._look_timer.cancel()
             self._on_ended(self)
             self._wake.set()
             await asyncio.to_thread(self._use, None)

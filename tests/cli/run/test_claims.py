@@ -25,21 +25,21 @@ def test_new_memory_has_no_claims(memory):
 def test_last_write_replaces_earlier_claims(memory):
     """Z1: the present lease, and those of earlier sessions that couldn't be revoked."""
     node = Claimant(memory)
-    node.holds([1])
-    node.holds([1, 1 << 62])
+    node.report_leases([1])
+    node.report_leases([1, 1 << 62])
     assert ProcessClaims(leases=(1, 1 << 62)) == read_claims(memory)
-    node.holds([])
+    node.report_leases([])
     assert ProcessClaims() == read_claims(memory)
 
 
 def test_leases_and_loans_are_independent(memory):
     """Q"""
     node = Claimant(memory)
-    node.holds([1])
-    node.lends({"acme": 5})
-    node.holds([2])
+    node.report_leases([1])
+    node.report_lent({"acme": 5})
+    node.report_leases([2])
     assert ProcessClaims(leases=(2,), lent={"acme": 5}) == read_claims(memory)
-    node.lends({})
+    node.report_lent({})
     assert ProcessClaims(leases=(2,)) == read_claims(memory)
 
 
@@ -47,7 +47,7 @@ def test_claims_may_have_any_size(memory):
     node = Claimant(memory)
     for count in (10, 20_000, 3, 30_000):
         lent = {f"project-{number}": number for number in range(count)}
-        node.lends(lent)
+        node.report_lent(lent)
         assert lent == read_claims(memory).lent
 
 
@@ -58,8 +58,8 @@ def test_killed_process_leaves_its_last_complete_claims(memory):
         "from evenlane.engine.cli.run.claims import Claimant\n"
         "node = Claimant(int(sys.argv[1]))\n"
         "for number in itertools.count(1):\n"
-        "    node.lends({f'p{n}': number for n in range(number % 1_000)})\n"
-        "    node.holds([number] * 3)\n"
+        "    node.report_lent({f'p{n}': number for n in range(number % 1_000)})\n"
+        "    node.report_leases([number] * 3)\n"
         "    if number == 2_000: print(flush=True)\n"
     )
     process = subprocess.Popen(

@@ -72,7 +72,7 @@ class HeadContract:
     async def test_held_counts_dead_letters_of_project(self, world):
         for project in ("acme", "other"):
             await world.store.put(names.dead_subject(world.env, project), b"", b"")
-        assert ({names.dead_subject(world.env, "acme"): 1}, 2) == await world.store.count_held(names.DEAD, "acme")
+        assert ({names.dead_subject(world.env, "acme"): 1}, 2) == await world.store.count_by_subject(names.DEAD, "acme")
 
 
 async def _bare(world, start, limit):

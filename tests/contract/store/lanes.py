@@ -1,4 +1,4 @@
-"""The contract of `state`, `counts`, `count_held`, `get`, `scan`, `purge` and `delete`."""
+"""The contract of `state`, `counts`, `count_by_subject`, `get`, `scan`, `purge` and `delete`."""
 
 from random import Random
 
@@ -67,17 +67,17 @@ class LaneContract:
             await fill(world, 2, project=project)
         await world.store.put(high, b"", b"")
         await world.store.delete(LANE, 1)
-        assert ({subject(world.env): 2, high: 1}, 10) == await world.second.count_held(LANE, "acme")
-        assert ({}, 10) == await world.store.count_held(LANE, "nobody")
-        assert ({}, 0) == await world.store.count_held(OTHER, "acme")
-        assert ({}, 0) == await world.store.count_held(LANE._replace(partition=78), "acme")
+        assert ({subject(world.env): 2, high: 1}, 10) == await world.second.count_by_subject(LANE, "acme")
+        assert ({}, 10) == await world.store.count_by_subject(LANE, "nobody")
+        assert ({}, 0) == await world.store.count_by_subject(OTHER, "acme")
+        assert ({}, 0) == await world.store.count_by_subject(LANE._replace(partition=78), "acme")
 
     async def test_held_counts_delay_stream_by_hour(self, world):
         """K1: the subject names the hour."""
         await fill(world, 2, LATER, hour=7)
         await fill(world, 1, LATER, hour=9)
         expected = {subject(world.env, LATER, hour=7): 2, subject(world.env, LATER, hour=9): 1}
-        assert (expected, 3) == await world.store.count_held(LATER, "acme")
+        assert (expected, 3) == await world.store.count_by_subject(LATER, "acme")
 
     async def test_get_returns_all_fields_of_message(self, world):
         block = h.encode({h.ID: "acme:1", "Colour": "grün"})

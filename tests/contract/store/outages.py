@@ -23,7 +23,7 @@ class OutageContract:
             "read_log": lambda: store.read_log(LANE),
             "state": lambda: store.state(LANE),
             "counts": lambda: store.counts(LANE),
-            "held": lambda: store.count_held(LANE, "acme"),
+            "held": lambda: store.count_by_subject(LANE, "acme"),
             "get": lambda: store.get(LANE, [1]),
             "scan": lambda: store.scan(LANE, subject(world.env), 1, 1),
             "purge": lambda: store.purge(LANE, 2),

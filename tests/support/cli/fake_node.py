@@ -42,7 +42,7 @@ def _on_signal(number: int, _frame: object) -> None:
     if word == "quits":
         sys.exit(int(code[0]))
     if not deaf:
-        claimant.holds([])
+        claimant.report_leases([])
         sys.exit(0)
 
 
@@ -53,14 +53,14 @@ for each in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
     signal.signal(each, _on_signal)
 _note("lives", os.getpid())
 claimant = Claimant(int(_FLAGS["claims"]))
-claimant.holds([_lived()])  # each life has a lease of its own
+claimant.report_leases([_lived()])  # each life has a lease of its own
 line = Lifeline(int(_FLAGS["lifeline"]), 0.1 - KILL_AFTER_S)
 if word == "exit":
-    claimant.holds([])
+    claimant.report_leases([])
     sys.exit(int(code[0]))
 line.report_joined()
 if word == "joined":
-    claimant.holds([])
+    claimant.report_leases([])
     sys.exit(int(code[0]))
 if word == "dies":
     sys.exit(int(code[0]))

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from evenlane.engine.base.background_work import unobtrusive
+from evenlane.engine.base.background_work import low_priority
 
 
 def state():
@@ -16,7 +16,7 @@ def test_failed_work_restores_switch_interval_and_garbage_collection():
     before, within = state(), []
 
     def work():
-        with unobtrusive():
+        with low_priority():
             within.append(state())
             raise ValueError("it fails")
 
@@ -31,7 +31,7 @@ def test_failed_work_restores_switch_interval_and_garbage_collection():
 def test_overlapping_work_restores_the_state_in_any_order_of_ends():
     before = state()
     for first_ends_first in (True, False):
-        one, other = unobtrusive(), unobtrusive()
+        one, other = low_priority(), low_priority()
         one.__enter__()
         other.__enter__()
         for each in (one, other) if first_ends_first else (other, one):

@@ -19,12 +19,12 @@ class ObservedStore(MemoryStore):
         super().put_then(subject, headers, body, answered)
         self.tries.append(subject)
 
-    async def count_held(self, lane, project):
+    async def count_by_subject(self, lane, project):
         self.counted.append(lane)
         self.counting += 1
         self.most_counting = max(self.most_counting, self.counting)
         try:
             await self.counts_come.wait()
-            return await super().count_held(lane, project)
+            return await super().count_by_subject(lane, project)
         finally:
             self.counting -= 1

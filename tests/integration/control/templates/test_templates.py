@@ -17,7 +17,7 @@ from evenlane.engine.control.templates.provisioner import ProvisionerTuning, Top
 from evenlane.engine.control.topics.history import author_of
 from evenlane.engine.core.ports import Receipt
 from evenlane.engine.errors import UnknownProject
-from evenlane.engine.node.services import topic_provisioner
+from evenlane.engine.node.services import unknown_project_watcher
 from evenlane.engine.producer.producer import Producer
 from evenlane.engine.producer.put import Put
 from evenlane.engine.runtime.engine import Engine
@@ -46,7 +46,7 @@ async def etcd(settings):
 @pytest.fixture
 def quick(monkeypatch):
     """Nodes look again for a topic, and a template for room, after 0.1 s."""
-    monkeypatch.setattr(topic_provisioner, "_AGAIN_S", 0.1)
+    monkeypatch.setattr(unknown_project_watcher, "_AGAIN_S", 0.1)
     provisioner = partial(TopicProvisioner, tuning=ProvisionerTuning(full_s=0.1))
     monkeypatch.setattr("evenlane.engine.runtime.topics.TopicProvisioner", provisioner)
 

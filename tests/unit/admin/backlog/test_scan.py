@@ -51,7 +51,7 @@ async def test_settled_messages_in_the_stream_do_not_wait():
             return (await peek_stream(world.store, lane)).last_settled == 2_501
 
         await until(is_logged)
-        assert {1, 2_500} == set((await world.store.count_held(lane, "acme")).counts.values())
+        assert {1, 2_500} == set((await world.store.count_by_subject(lane, "acme")).counts.values())
         assert {0, 1} == set((await found(world))[0].values())
 
 

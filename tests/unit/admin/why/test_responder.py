@@ -212,7 +212,7 @@ async def test_reasons_that_stop_the_whole_node_are_notes():
         ):
             assert part in notes
         node.settler.lagging = node.failures.crowded = False
-        lane.caught_up(lane.position)
+        lane.end_catch_up(lane.position)
         partition.opened = True
 
 

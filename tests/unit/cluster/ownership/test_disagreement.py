@@ -15,8 +15,8 @@ def test_difference_is_logged_once_and_shown_until_it_ends():
     """F3: `/readyz` is 503 meanwhile."""
     troubles, ownership = made()
     with capture_logs() as logs:
-        ownership.differs("etcd has none of 2 owner keys of this node")
-        ownership.differs("etcd knows nothing of its lease")
+        ownership.note_difference("etcd has none of 2 owner keys of this node")
+        ownership.note_difference("etcd knows nothing of its lease")
     assert [("etcd has forgotten what it knew of owners", "etcd has none of 2 owner keys of this node")] == [
         (line["event"], line["reason"]) for line in logs
     ]
@@ -25,10 +25,10 @@ def test_difference_is_logged_once_and_shown_until_it_ends():
     )
     ownership.end()
     assert troubles.not_ready
-    ownership.agrees()
+    ownership.note_agreement()
     assert {} == troubles.current()
     with capture_logs() as logs:
-        ownership.differs("again")
+        ownership.note_difference("again")
     assert 1 == len(logs)
 
 
@@ -36,12 +36,12 @@ def test_lost_owner_found_after_agreement_is_no_second_warning():
     """F3: one warning per restore, also for partitions that arrive after the node agrees with etcd again."""
     troubles, ownership = made()
     with capture_logs() as logs:
-        ownership.differs("etcd is at revision 28")
-        ownership.agrees()
+        ownership.note_difference("etcd is at revision 28")
+        ownership.note_agreement()
         ownership.on_rolled_back_owner("lanes 3 had an owner of epoch 34")
         assert troubles.not_ready
-        ownership.agrees()
-        ownership.differs("another restore")
+        ownership.note_agreement()
+        ownership.note_difference("another restore")
     assert ["etcd is at revision 28", "another restore"] == [line["reason"] for line in logs]
 
 
@@ -56,20 +56,20 @@ def test_lost_owners_found_by_a_new_node_are_logged_once():
 
 def test_waiting_partitions_are_counted():
     troubles, ownership = made()
-    ownership.waits(0, 7)
-    ownership.waits(1, 7)
+    ownership.note_waiting(0, 7)
+    ownership.note_waiting(1, 7)
     assert "2 partitions" in troubles.current()["ownership"]
-    ownership.waits_no_more(0)
+    ownership.note_wait_end(0)
     assert "a partition" in troubles.current()["ownership"]
-    ownership.waits_no_more(2)
-    ownership.agrees()
+    ownership.note_wait_end(2)
+    ownership.note_agreement()
     assert troubles.not_ready, "partition 1 still waits"
-    ownership.waits_no_more(1)
+    ownership.note_wait_end(1)
     assert {} == troubles.current()
 
 
 def test_end_of_the_session_ends_waiting():
     troubles, ownership = made()
-    ownership.waits(0, 7)
+    ownership.note_waiting(0, 7)
     ownership.end()
     assert {} == troubles.current()

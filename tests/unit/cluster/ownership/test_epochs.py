@@ -96,13 +96,13 @@ async def test_base_rises_above_the_epoch_of_a_settle_log(etcd):
     one = epochs_of(etcd)
     assert (2, 0) == await claimed(etcd, one)
     one.raise_above(3, 9_000)
-    (put,) = one.build_raise(3)
+    (put,) = one.build_base_raise(3)
     assert (KEY, 0) == (put.key, put.lease)
-    assert [] == one.build_raise(4)
+    assert [] == one.build_base_raise(4)
     await etcd.txn([], [put])
     epoch, last = await claimed(etcd, one)
     assert (True, 0) == (epoch > 9_000, last)
-    assert [] == one.build_raise(3)
+    assert [] == one.build_base_raise(3)
     assert (epoch + 1, epoch) == await claimed(etcd, epochs_of(etcd))
 
 

@@ -121,4 +121,4 @@ class Node:
 
     @property
     def part(self):
-        return self.shares.loans.part(PROJECT, self.shares.own(PROJECT))
+        return self.shares.loans.part(PROJECT, self.shares.compute_own_part(PROJECT))

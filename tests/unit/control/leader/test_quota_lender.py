@@ -43,7 +43,7 @@ async def world(request):
 
 
 def own(node):
-    return node.shares.own(PROJECT)
+    return node.shares.compute_own_part(PROJECT)
 
 
 def asks(world):

@@ -28,7 +28,7 @@ def test_writes_are_conditional_on_known_revisions(view):
 def test_own_and_older_writes_are_no_damage(view, revision):
     view.apply_events([Event("put", stored(b"rubbish", revision)), Event("delete", stored(b"", revision))])
     view.apply_events([Listing(revision, (stored(b"rubbish", revision),)), Listing(revision, ())])
-    assert {} == view.damaged
+    assert {} == view.corrupted
 
 
 def test_listing_older_than_own_writes_is_stale(view):
@@ -60,11 +60,11 @@ def test_key_older_than_own_write_is_stale(view):
 )
 def test_damage_is_overwritten_unless_it_has_changed(view, update, compare):
     view.apply_events([update])
-    assert ["acme"] == [*view.damaged]
+    assert ["acme"] == [*view.corrupted]
     put = PutKey(KEY, encode(GOOD))
     assert [compare] == [*view.build_compares([put])]
     view.note_written([put], 10)
-    assert {} == view.damaged
+    assert {} == view.corrupted
 
 
 @pytest.mark.parametrize("name", ["\ufffd", "", "a/b", "x" * 65])
@@ -73,10 +73,10 @@ def test_invalid_project_name_is_skipped(name):
     strange = stored(encode(GOOD), 7, ROOT + "accepted/" + name)
     view = AcceptedView("online", [strange])
     view.apply_events([Event("put", stored(b"rubbish", 9, strange.key)), Event("delete", strange), Listing(9, ())])
-    assert ({}, {}, {}) == (view.accepted, view.unreadable, view.damaged)
+    assert ({}, {}, {}) == (view.accepted, view.unreadable, view.corrupted)
 
 
 def test_valid_foreign_value_fails_the_next_write(view):
     view.apply_events([Event("put", stored(b"rubbish", 8)), Event("put", stored(encode(replace(GOOD, number=5)), 9))])
-    assert {} == view.damaged
+    assert {} == view.corrupted
     assert [ModifiedAt(KEY, 9)] != [*view.build_compares([PutKey(KEY, b"")])]

@@ -62,7 +62,7 @@ class TestInvalidValues:
         corrupted = KeyValue("/evenlane/online/history/acme/3", value, 1, 7, 0)
         good = KeyValue("/evenlane/online/history/acme/2", OLD % 2, 1, 6, 0)
         found = read_history("online", "acme", [good, corrupted])
-        assert ([2], [corrupted.key]) == ([entry.number for entry in found.entries], found.damaged)
+        assert ([2], [corrupted.key]) == ([entry.number for entry in found.entries], found.unreadable)
 
     def test_invalid_key_is_named(self):
         unroutable = KeyValue("/evenlane/online/history/acme/x", OLD % 2, 1, 7, 0)

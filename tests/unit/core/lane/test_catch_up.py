@@ -105,7 +105,7 @@ def test_deletions_at_the_end_of_catch_up_do_not_pin_the_watermark():
     lane = lane_of()
     lane.expect_backlog({"a": 1}, 5)
     lane.take_in(b"a", 1, 1, b"", b"")
-    lane.caught_up(5)
+    lane.end_catch_up(5)
     lane.settle(1, 0, 0)
     acked(lane)
     assert (5, 5) == (lane.position, lane.removal.durable_watermark)

@@ -29,7 +29,7 @@ class Lanes(RuleBasedStateMachine):
 
     def _take_over(self):
         self.epoch += 1
-        self.limits.held = 0
+        self.limits.used_bytes = 0
         self.owner = Owner(self.stream, self.log, self.epoch, self.limits)
         self.durable = set(self.in_log) if self.owner.knew else set()
         self.handled = set(self.durable)
@@ -213,7 +213,7 @@ class Lanes(RuleBasedStateMachine):
     def memory_accounts_match(self):
         for queue in self.owner.queues.values():
             assert queue.ready_bytes == sum(len(entry[4]) for entry in queue.ready)
-        assert self.limits.held == sum(queue.ready_bytes for queue in self.owner.queues.values())
+        assert self.limits.used_bytes == sum(queue.ready_bytes for queue in self.owner.queues.values())
 
     def teardown(self):
         """In the end all messages put have been handed out and can be purged."""

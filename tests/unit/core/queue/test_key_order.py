@@ -20,7 +20,7 @@ class Lane:
 MAIN, LATER = Lane("lanes"), Lane("later")
 MOST = 6
 keys = st.sampled_from("abcd")
-bodies = st.sampled_from([b"x", b"x" * 10, b"x" * 500])  # none is empty: `held` then shows which ones are kept
+bodies = st.sampled_from([b"x", b"x" * 10, b"x" * 500])  # none is empty: `used_bytes` then shows which ones are kept
 
 
 def place(each):
@@ -39,7 +39,7 @@ class Keys(RuleBasedStateMachine):
 
     @rule(key=keys, lane=st.sampled_from([MAIN, MAIN, LATER]), body=bodies)
     def message_arrives(self, key, lane, body):
-        self.sequence, held = self.sequence + 1, self.limits.held
+        self.sequence, held = self.sequence + 1, self.limits.used_bytes
         entry = entry_of(lane, self.sequence, self.sequence, b"", body)
         known = self.model.setdefault(key, deque())
         assert self.order.admit(key, place(entry)) == (not known)
@@ -48,7 +48,7 @@ class Keys(RuleBasedStateMachine):
             assert self.order.full
         else:
             known.append(place(entry))
-            if self.limits.held > held:
+            if self.limits.used_bytes > held:
                 self.kept.add(place(entry))
 
     @rule(key=keys)
@@ -74,7 +74,7 @@ class Keys(RuleBasedStateMachine):
     def drop_payloads(self):
         self.order.drop_payloads(self.limits)
         self.kept.clear()
-        assert self.limits.held == 0
+        assert self.limits.used_bytes == 0
 
     @rule(lane=st.sampled_from([MAIN, LATER]))
     def discard(self, lane):
@@ -94,13 +94,13 @@ class Keys(RuleBasedStateMachine):
         behind = [each for known in self.model.values() for each in list(known)[1:]]
         assert sorted(each.sequence for each in behind) == [each.sequence for each in self.order.drain(self.limits)]
         self.model = {key: deque([known[0]]) for key, known in self.model.items()}
-        assert self.limits.held == 0
+        assert self.limits.used_bytes == 0
 
     @invariant()
     def counts(self):
         if hasattr(self, "order"):
             assert self.order.waiting == sum(len(known) - 1 for known in self.model.values())
-            assert self.limits.held <= self.limits.payload_bytes
+            assert self.limits.used_bytes <= self.limits.payload_bytes
             assert all(self.order.is_out(known[0]) for known in self.model.values())
             assert not any(self.order.is_out(each) for known in self.model.values() for each in list(known)[1:])
 
@@ -123,7 +123,7 @@ class Keys(RuleBasedStateMachine):
             for key in list(self.model):
                 while key in self.model:
                     self.message_ends(key)
-            assert self.order.waiting == self.limits.held == 0
+            assert self.order.waiting == self.limits.used_bytes == 0
 
 
 TestKeys = Keys.TestCase

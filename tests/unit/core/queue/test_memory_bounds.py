@@ -84,7 +84,7 @@ def test_idle_queue_costs_at_most_3_kb():
             node.scheduler.empty(queue, 0)
             node.lane.settle(number, 0, 0)
         node.lane.log.on_append(node.lane.next_append(0))
-    assert (QUEUES, 0) == (len(node.lane.queues), node.limits.held)
+    assert (QUEUES, 0) == (len(node.lane.queues), node.limits.used_bytes)
     assert cost.bytes / QUEUES <= 3_000
 
 

@@ -43,7 +43,7 @@ class Fifos(RuleBasedStateMachine):
         taken = self.fifo.take(count)
         assert [self.oracle.popleft() for _ in range(min(count, len(self.oracle)))] == taken
         back = taken[-back:] if back else []
-        self.fifo.put_back(back)
+        self.fifo.prepend(back)
         self.oracle.extendleft(reversed(back))
 
     @rule()
@@ -84,11 +84,11 @@ class Queues(RuleBasedStateMachine):
         self.last += 1
         self.put[which].append(self.last)
         self.sizes[self.last] = size
-        queue, held = self.queues[which], self.limits.held
+        queue, held = self.queues[which], self.limits.used_bytes
         was_empty = not queue.ready
         notifies = queue.arrive(self._entry(self.last), self.limits)
-        if self.limits.held > held or (queue.ready and queue.ready[-1][1] == self.last):
-            assert self.limits.held <= self.limits.payload_bytes
+        if self.limits.used_bytes > held or (queue.ready and queue.ready[-1][1] == self.last):
+            assert self.limits.used_bytes <= self.limits.payload_bytes
             assert len(queue.ready) <= self.limits.read_ahead
             assert len(queue.ready) == 1 or queue.ready_bytes <= self.limits.queue_bytes
         assert not notifies or was_empty
@@ -155,7 +155,7 @@ class Queues(RuleBasedStateMachine):
             assert len(put) == queue.backlog
             assert sum(self.sizes[entry[1]] for entry in queue.ready) == queue.ready_bytes
             assert queue.behind or not (queue.unread or queue.spilled)
-        assert sum(queue.ready_bytes for queue in self.queues) == self.limits.held
+        assert sum(queue.ready_bytes for queue in self.queues) == self.limits.used_bytes
 
     def teardown(self):
         if hasattr(self, "queues"):
@@ -165,7 +165,7 @@ class Queues(RuleBasedStateMachine):
                     if self.put[which] and not self.queues[which].ready:
                         self.begin_a_read(which, 7)
                         self.end_a_read(which, fails=False)
-            assert 0 == self.limits.held
+            assert 0 == self.limits.used_bytes
 
 
 TestQueues = Queues.TestCase
@@ -189,7 +189,7 @@ def test_unloaded_messages_return_to_their_streams():
     for lane, sequence in ((LANE, 1), (LATER, 1), (LANE, 2)):
         queue.hold(entry_of(lane, sequence, 0, b"", b"x"), limits)
     clear.unload(queue, limits)
-    assert (0, 0, 3) == (limits.held, queue.ready_bytes, queue.backlog)
+    assert (0, 0, 3) == (limits.used_bytes, queue.ready_bytes, queue.backlog)
     reads = [queue.next_to_read(9), queue.next_to_read(9)]
     assert [(True, [1]), (False, [1, 2])] == [(read.delayed, read.sequences) for read in reads]
 
@@ -201,9 +201,9 @@ def test_forget_drops_only_messages_of_the_replaced_stream():
     queue.waiting.append(2)
     queue.add_due(3)
     clear.discard(queue, LATER, limits)
-    assert ([LANE], 1, 1) == ([entry[0] for entry in queue.ready], limits.held, queue.unread)
+    assert ([LANE], 1, 1) == ([entry[0] for entry in queue.ready], limits.used_bytes, queue.unread)
     clear.discard(queue, LANE, limits)
-    assert (0, 0, False) == (queue.backlog, limits.held, queue.behind)
+    assert (0, 0, False) == (queue.backlog, limits.used_bytes, queue.behind)
 
 
 def test_queue_bytes_default_depends_on_payload_bytes():

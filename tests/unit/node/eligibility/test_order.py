@@ -64,7 +64,7 @@ async def test_each_key_keeps_its_order(world, shape, seed):
     assert not dead & set(world.ids)
     assert {message_id for put in world.put_by_key.values() for message_id in put} == dead | set(world.ids)
     assert all_attempts_rise(world)
-    assert (0, 0) == (node.limits.held, node.backlog)
+    assert (0, 0) == (node.limits.used_bytes, node.backlog)
 
 
 def all_attempts_rise(world):
@@ -168,7 +168,7 @@ async def test_ordered_can_be_switched_on_and_off(world):
     await world.put_keys(draw.choices(KEYS[:3], k=60))
     await world.all_gone()
     world.assert_in_order()
-    assert 0 == node.limits.held
+    assert 0 == node.limits.used_bytes
 
 
 async def test_waiting_messages_start_when_topic_stops_being_ordered(world):

@@ -148,4 +148,4 @@ async def test_replaced_stream_frees_its_keys(world):
     assert new == [message_id for message_id in world.ids if message_id in new]
     held.go()
     await world.all_gone()
-    assert 0 == node.limits.held
+    assert 0 == node.limits.used_bytes

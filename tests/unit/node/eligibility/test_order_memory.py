@@ -28,7 +28,7 @@ async def test_index_bounds_messages_that_wait_behind_keys(world, count, index):
     await world.all_gone()
     assert put == world.ids
     assert not queue.order.full
-    assert 0 == node.limits.held
+    assert 0 == node.limits.used_bytes
 
 
 async def test_retry_runs_while_the_index_is_full(world):
@@ -68,7 +68,7 @@ async def test_retry_keeps_its_place_in_a_spilled_queue(world):
     node = await world.node(world.handle, limits=MemoryBudget(index=1, read_ahead=1, payload_bytes=1))
     await world.all_gone()
     world.assert_in_order()
-    assert 0 == node.limits.held
+    assert 0 == node.limits.used_bytes
 
 
 @pytest.mark.parametrize("payload_bytes", [1 << 20, 200])

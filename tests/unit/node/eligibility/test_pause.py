@@ -119,7 +119,7 @@ async def test_pause_of_zero_requeues_the_message(world):
     await world.all_gone()
     assert sorted(put) == sorted(world.ids)
     assert {1} == {message.attempt for message in world.handled}
-    assert 0 == node.limits.held
+    assert 0 == node.limits.used_bytes
 
 
 @pytest.mark.parametrize("after", [-1, float("nan"), float("inf"), 367 * 86_400])

@@ -124,7 +124,7 @@ async def test_recorded_messages_wait_while_records_cannot_be_written(world, out
     fresh = await world.put_keys([None] * 20)
     await until(lambda: node.gate.is_failing and set(fresh) == set(world.ids))
     assert set(fresh) == {each.id for every in world.begun.values() for each in every}
-    assert 0 == node.gate.held
+    assert 0 == node.gate.occupied
     world.waits.go()
     world.server.accept("busy.")
     await world.all_gone()

@@ -59,9 +59,7 @@ class Bench:
         return MessageRef(self.lane, sequence)
 
     def ask(self, sequence, *, suspect=False, last=False):
-        return self.suspects.may_start(
-            self.queue, self.place(sequence), suspect=suspect or last, last=last, now=self.now
-        )
+        return self.suspects.judge(self.queue, self.place(sequence), suspect=suspect or last, last=last, now=self.now)
 
     def ended(self, sequence):
         self.suspects.on_end(self.place(sequence))
@@ -193,7 +191,7 @@ class TestLastAttempt:
         other = Lane()
         assert WAIT == bench.ask(1, last=True)
         place = MessageRef(other, 7)
-        assert WAIT == bench.suspects.may_start(bench.queue, place, suspect=False, last=False, now=0)
+        assert WAIT == bench.suspects.judge(bench.queue, place, suspect=False, last=False, now=0)
         bench.lane.generation += 1
         bench.suspects.discard_stale()
         assert [7] == bench.back

@@ -67,7 +67,7 @@ async def test_each_running_message_is_named_by_a_stored_record(world, seed):
     assert {1} == {each.attempt for every in world.begun.values() for each in every}
     assert 1 == records.most_under_way
     assert records.most_in_flight <= slots
-    assert 0 == node.gate.held
+    assert 0 == node.gate.occupied
 
 
 @pytest.mark.parametrize("kind", ["plain", "batch"])
@@ -100,7 +100,7 @@ async def test_next_record_names_all_messages_that_arrived_meanwhile(world):
     await world.put_key(None)
     await until(lambda: records.count == 1)
     await world.put_keys([None] * 14)
-    await until(lambda: node.gate.held == 15)
+    await until(lambda: node.gate.occupied == 15)
     assert 1 == records.count
     await turns(100)
     records.free.set()
@@ -115,7 +115,7 @@ async def test_fresh_messages_bypass_the_gate(world):
     records = Records(node)
     records.free.clear()
     recorded = await world.put_keys([None] * 4)
-    await until(lambda: node.gate.held == 4)
+    await until(lambda: node.gate.occupied == 4)
     fresh = await world.put_keys([None] * 20, project="shop")
     await until(lambda: set(fresh) == set(world.ids))
     assert 1 == records.count
@@ -132,7 +132,7 @@ async def test_refused_record_is_written_again(world, refusals):
     answers = records.refusals = [asyncio.get_running_loop().create_future() for _ in range(refusals)]
     answers = [*answers]
     put = await world.put_keys([None] * 14)
-    await until(lambda: node.gate.held == 8)
+    await until(lambda: node.gate.occupied == 8)
     for answer in answers:
         assert not world.begun
         answer.set_exception(Refused("no room"))
@@ -140,7 +140,7 @@ async def test_refused_record_is_written_again(world, refusals):
     await world.all_gone()
     assert put == sorted(world.ids, key=put.index)
     assert {1} == {begun.attempt for every in world.begun.values() for begun in every}
-    assert 0 == node.gate.held
+    assert 0 == node.gate.occupied
 
 
 @pytest.mark.parametrize("slots", [1, 8])
@@ -149,7 +149,7 @@ async def test_recorded_messages_hold_no_slot_while_records_are_refused(world, s
     node = await world.node(world.handle, concurrency=slots)
     world.server.refuse("busy.")
     put = await world.put_keys([None] * 20)
-    await until(lambda: node.gate.is_failing and not node.gate.held)
+    await until(lambda: node.gate.is_failing and not node.gate.occupied)
     fresh = await world.put_keys([None] * 20, project="shop")
     await until(lambda: set(fresh) == set(world.ids))
     assert not world.begun["acme", 0, "mid", None]

@@ -31,10 +31,10 @@ async def test_message_in_the_gate_does_not_start_after_the_lease(world):
     records = Records(node)
     records.free.clear()
     put = await world.put_keys([None] * 12)
-    await until(lambda: node.gate.held == 8)
+    await until(lambda: node.gate.occupied == 8)
     node.trust(now_ns())
     records.free.set()
-    await until(lambda: not node.gate.held)
+    await until(lambda: not node.gate.occupied)
     await until(lambda: not records.safe)
     await turns(50)
     assert not world.begun
@@ -54,14 +54,14 @@ async def test_handoff_releases_messages_in_the_gate(kind):
         records.free.clear()
         due = world.store.now() if kind == "later" else None
         put = [await world.put(due=due) for _ in range(12)]
-        await until(lambda: a.gate.held == 8)
+        await until(lambda: a.gate.occupied == 8)
         record = await world.released(a, 1)
         assert not record.is_running
         b = await world.bare("b")
         await b.owned.open(P, 2, [record] if record.lanes else [])
         await world.all_gone()
         records.free.set()
-        await until(lambda: not a.gate.held)
+        await until(lambda: not a.gate.occupied)
         assert {} == world.times("a")
         assert dict.fromkeys(put, 1) == world.times("b")
         assert {(1, False)} == {(message.attempt, message.is_suspect) for message in world.handled}
@@ -74,7 +74,7 @@ async def test_stale_messages_in_the_gate_occupy_no_slot():
         records = Records(node)
         records.free.clear()
         mine = await world.put_keys([None] * 4)
-        await until(lambda: node.gate.held == 4)
+        await until(lambda: node.gate.occupied == 4)
         others = await world.put_keys([None] * 4, project="shop")
         node.owned.stop_partition(P)
         records.free.set()
@@ -88,7 +88,7 @@ async def test_drain_starts_no_message_of_the_gate(world):
     records = Records(node)
     records.free.clear()
     put = await world.put_keys([None] * 12)
-    await until(lambda: node.gate.held == 8)
+    await until(lambda: node.gate.occupied == 8)
     stopping = asyncio.ensure_future(world.stop(node))
     await until(lambda: node.dispatcher.stopped)
     records.free.set()

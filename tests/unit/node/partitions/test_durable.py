@@ -109,7 +109,7 @@ async def test_lagging_settle_log_stops_dispatch():
         before = len(world.handled)
         for n in range(100):
             world.store.put(names.lane_subject("online", 0, "acme", 0, "mid"), b"", b"%d" % n)
-        await until(lambda: node.backlog + node.gate.held == 200 - before)
+        await until(lambda: node.backlog + node.gate.occupied == 200 - before)
         await turns(100)
         assert before == len(world.handled)
         world.server.delay_acks(0)

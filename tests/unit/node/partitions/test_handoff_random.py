@@ -60,7 +60,7 @@ async def test_held_messages_are_handled_once(shape, tail, seed):
         total = world.server.stream(stream("online", lane_of("lanes"))).last
         expected = {str(n) for n in range(1, total + 1)} - {str(n) for n in done}
         assert dict.fromkeys(expected, 1) == world.times("b")
-        assert 0 == b.limits.held
+        assert 0 == b.limits.used_bytes
         assert 0 == b.backlog
 
 
@@ -86,7 +86,7 @@ async def test_held_delayed_messages_are_handled_once(seed):
         b.owned.on_held_gone(P, record)
         await world.all_gone()
         assert dict.fromkeys({str(n) for n in range(1, count + 1) if n not in done}, 1) == world.times("b")
-        assert (0, 0) == (b.limits.held, b.backlog)
+        assert (0, 0) == (b.limits.used_bytes, b.backlog)
 
 
 def _moved(record, done):

@@ -71,15 +71,15 @@ async def test_release_frees_the_memory_of_a_partition(world):
     world.slow = {("*", f"m{n}") for n in range(1, 321)}
     a = await world.bare("a", limits=limits)
     await a.owned.open(P, 1)
-    await until(lambda: len(a.workers.running) == 8 and limits.held > 0)
+    await until(lambda: len(a.workers.running) == 8 and limits.used_bytes > 0)
     record = await world.released(a, 1)
-    assert (8, 0) == (sum(len(lane.running) for lane in record.lanes.values()), limits.held)
+    assert (8, 0) == (sum(len(lane.running) for lane in record.lanes.values()), limits.used_bytes)
     assert ([], 0, 0) == (list(a.queues.all()), a.queues.projects, a.backlog)
     world.gate.set()
     await until(lambda: not a.workers.running)
     assert None is start_next(a.scheduler, now_ns())
     assert 8 == len(world.begun)
-    assert 0 == limits.held
+    assert 0 == limits.used_bytes
 
 
 async def test_read_that_ends_after_the_release_is_ignored(world):
@@ -104,7 +104,7 @@ async def test_read_that_ends_after_the_release_is_ignored(world):
     gate.set()
     await until(lambda: len(answered) == len(asked))
     await turns()
-    assert (before, 0) == (len(world.begun), limits.held)
+    assert (before, 0) == (len(world.begun), limits.used_bytes)
     assert None is start_next(a.scheduler, now_ns())
     b = await world.bare("b")
     await b.owned.open(P, 2)

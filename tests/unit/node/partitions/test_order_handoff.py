@@ -217,7 +217,7 @@ async def test_keys_stay_in_order_over_many_owners(shape, seed):
             assert died or put == world.ids_of(key)
         assert {message_id for put in world.put_by_key.values() for message_id in put} == set(world.ids)
         assert died or len(world.ids) == len(set(world.ids))
-        assert [0, 0] == [node.limits.held for node in nodes]
+        assert [0, 0] == [node.limits.used_bytes for node in nodes]
 
 
 async def _last_record(epoch, lanes):

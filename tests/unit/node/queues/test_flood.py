@@ -26,7 +26,7 @@ async def test_messages_of_a_flood_are_handled_once_with_their_bodies():
         node = await world.node(limits=small())
         await world.all_gone(30)
         assert put == Counter((each.project, len(each.body), each.body[:4]) for each in world.handled)
-        assert 0 == node.limits.held
+        assert 0 == node.limits.used_bytes
 
 
 async def test_bodies_of_a_paused_flood_are_handled_later():

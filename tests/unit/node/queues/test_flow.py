@@ -61,7 +61,7 @@ async def test_spilled_queue_keeps_the_put_order():
         assert 3500 == len(world.handled)
         assert late == world.ids[3000:]
         assert list(range(1, 3501)) == [message.sequence for message in world.handled]
-        assert (0, 0) == (limits.held, node.backlog)
+        assert (0, 0) == (limits.used_bytes, node.backlog)
 
 
 async def test_payloads_stay_within_the_budget():
@@ -79,11 +79,11 @@ async def test_payloads_stay_within_the_budget():
         limits = MemoryBudget(payload_bytes=100_000, read_ahead=256)
         node = await world.node(handle, concurrency=1, limits=limits)
         await until(lambda: node.backlog == 199)
-        assert limits.held <= 100_000 + 2 * 10_100  # messages that are being read come on top
+        assert limits.used_bytes <= 100_000 + 2 * 10_100  # messages that are being read come on top
         gate.set()
         await world.all_gone(20)
         assert {10_000} == {len(message.body) for message in world.handled}
-        assert 0 == limits.held
+        assert 0 == limits.used_bytes
 
 
 async def test_groups_of_a_topic_take_turns():
@@ -162,7 +162,7 @@ async def test_pause_unloads_payloads_and_keeps_the_order():
         await until(lambda: len(seen) > 20)
         change(world, node, topic(state="paused"))
         await turns()
-        held = node.limits.held
+        held = node.limits.used_bytes
         change(world, node, topic())
         await world.all_gone()
         assert 0 == held

@@ -195,12 +195,12 @@ async def test_release_of_a_lent_part_reports_the_end_of_the_loan(world):
     await node.take_over([0, 1], 1)
     await until(lambda: "still" in rules)
     shares, later = node.queues.shares, now_ns() + 10 * SECOND
-    assert 0.9 == shares.loans.lend("still", 1, 1, 0.9, shares.own("still"), later)
+    assert 0.9 == shares.loans.lend("still", 1, 1, 0.9, shares.compute_own_part("still"), later)
     assert {} == node.owned.list_owed(0), "the other partition covers the loan"
     node.owned.stop_partition(1)
     assert 9 < node.owned.list_owed(1)["still"] <= 10
     await until(lambda: rules["still"].qps < 20)
-    assert shares.loans.part("still", shares.own("still")) == 0, "the node uses nothing of it"
+    assert shares.loans.part("still", shares.compute_own_part("still")) == 0, "the node uses nothing of it"
 
 
 async def test_next_owner_uses_a_lent_part_after_the_loan(world):
@@ -214,7 +214,7 @@ async def test_next_owner_uses_a_lent_part_after_the_loan(world):
     await put(world, "b", 1)
     await until(lambda: "b" in rules)
     shares = node.queues.shares
-    assert isclose(shares.own("b"), _own(world, "b", {0}).part)
+    assert isclose(shares.compute_own_part("b"), _own(world, "b", {0}).part)
     assert rules["still"].qps == alone
     assert 29 < shares.list_owed(1)["b"] <= 30
     await until(lambda: rules["still"].qps == 1_000)

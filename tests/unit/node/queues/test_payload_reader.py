@@ -90,7 +90,7 @@ async def test_large_messages_leave_room_for_small_ones():
     reading = Reading(payload_bytes=8 * MIB)
     reading.answer.set()
     flood = [reading.arrive(f"flood-{number}", MIB) for number in range(20)]
-    await until(lambda: reading.limits.held >= 6 * MIB)
+    await until(lambda: reading.limits.used_bytes >= 6 * MIB)
     small = reading.arrive("small", 10)
     await until(lambda: small.ready)
     assert 6 == sum(len(queue.ready) for queue in flood)

@@ -120,14 +120,14 @@ async def test_group_with_an_unsettled_result_is_full(world):
 
 async def test_answer_omits_a_partition_that_the_store_does_not_count(world):
     node = await world.node()
-    held = node.store.count_held
+    count_by_subject = node.store.count_by_subject
 
     async def lost(lane, project):
         if lane == ("later", 1):
             raise Lost("no answer")
-        return await held(lane, project)
+        return await count_by_subject(lane, project)
 
-    node.store.count_held = lost
+    node.store.count_by_subject = lost
     assert {0: 1} == (await inspected(node, 2)).epochs
 
 

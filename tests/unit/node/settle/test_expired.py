@@ -106,7 +106,7 @@ async def test_fresh_message_runs_behind_a_thousand_expired_ones(world, kept):
     await until(lambda: node.counters.expired == 1_000)
     await world.all_gone()
     assert 1_000 * kept == len(world.dead())
-    assert 0 == node.limits.held
+    assert 0 == node.limits.used_bytes
 
 
 @pytest.mark.parametrize("refused", [False, True], ids=["late", "refused"])
@@ -122,7 +122,7 @@ async def test_message_expires_while_its_in_flight_record_is_written(world, kept
     for _ in range(3):
         await world.put(headers={h.EXPIRES: str(expires)})
     fresh = await world.put_key(None)
-    await until(lambda: node.gate.held == 4)
+    await until(lambda: node.gate.occupied == 4)
     assert not node.counters.expired
     if refused:
         answer.set_exception(Lost("cut off"))
@@ -133,7 +133,7 @@ async def test_message_expires_while_its_in_flight_record_is_written(world, kept
     records.free.set()
     await until_expired(world, kept, node, 3)
     assert [fresh] == world.ids
-    assert 0 == node.gate.held
+    assert 0 == node.gate.occupied
 
 
 async def test_expired_message_stays_while_its_dead_letter_is_refused(world, kept):

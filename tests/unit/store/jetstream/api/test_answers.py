@@ -132,7 +132,7 @@ def calls(server):
         "get": (lambda: reads.get(LANE, [7]), lost),
         "log": (lambda: reads.log(LANE), lost),
         "busy": (reads.busy, lost),
-        "subjects": (lambda: reads.count_held(LANE, "acme"), lost),
+        "subjects": (lambda: reads.count_by_subject(LANE, "acme"), lost),
         "scan": (lambda: Scan(server, "S", "s", 1, 0, sequence_of).count(), Lost),
         "purge": (lambda: deletion.purge(server, reads, "S", 5), lost),
         "clock": (lambda: ServerClock().read(server, "S"), lost),

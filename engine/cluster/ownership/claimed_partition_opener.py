@@ -29,7 +29,7 @@ _SECOND = 1_000_000_000
 _PAUSE_S = 0.5
 
 
-class PartitionOpener:
+class ClaimedPartitionOpener:
     """Opens partitions for one session, under `lease`. `ttl` (in seconds) is that of all leases. `is_owned(partition)`
     asks etcd whether this node owns the partition; it raises CoordinationError.
     """
@@ -93,7 +93,7 @@ class PartitionOpener:
         """Wait until an owner that etcd has lost can no longer serve the partition, and etcd confirms that this
         node still owns it.
         """
-        self._ownership.waits(partition, owner.epoch)
+        self._ownership.note_waiting(partition, owner.epoch)
         await asyncio.sleep(max(0.0, (self._rolled_back_owners.find_deadline(partition) - now_ns()) / _SECOND))
         while True:
             try:
@@ -103,4 +103,4 @@ class PartitionOpener:
                 _log.debug("not known whether a partition is owned", partition=partition, error=str(error))
             await asyncio.sleep(_PAUSE_S)  # if it doesn't, the watch or the lease reports it
         self._rolled_back_owners.note(partition, owner)
-        self._ownership.waits_no_more(partition)
+        self._ownership.note_wait_end(partition)

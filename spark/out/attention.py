@@ -33,7 +33,7 @@ _HELPS = {
 }  # fmt: skip
 
 
-def attention(tenants: Iterable[Row], targets: Targets, env: str) -> list[Row]:
+def list_attention_items(tenants: Iterable[Row], targets: Targets, env: str) -> list[Row]:
     """Return items, worst first. `tenants` are those of the latest window. `tone` is fault (a target is missed), limit
     (one will be missed) or calm (worth knowing).
     """
@@ -41,7 +41,7 @@ def attention(tenants: Iterable[Row], targets: Targets, env: str) -> list[Row]:
     return sorted(items, key=lambda item: (_ORDER.index(item["tone"]), -item.pop("weight"), item["project"]))
 
 
-def format_spoken(seconds: float) -> str:
+def format_report_duration(seconds: float) -> str:
     """Format a duration: 0.4 s, 12 s, 3 m 20 s, 2 h 5 m, 3 d 4 h."""
     if seconds < 9.95:
         return f"{seconds:.1f}".removesuffix(".0") + " s"
@@ -67,10 +67,10 @@ def _of(tenant: Mapping[str, Any], targets: Targets, env: str) -> Iterator[Row]:
     if tenant["late"]:
         worst = _priority(tenant, tenant["late_priority"])
         since = "" if tenant["late_since"] is None else f" since {moment(tenant['late_since'])}"
-        waited = "" if worst["oldest_s"] is None else f", the oldest for {format_spoken(worst['oldest_s'])}"
+        waited = "" if worst["oldest_s"] is None else f", the oldest for {format_report_duration(worst['oldest_s'])}"
         text = (
             f"misses its target for {tenant['late_priority']}{since}: {_messages(worst['backlog'])} waiting{waited},"
-            f" where {format_spoken(worst['target_s'])} is allowed."
+            f" where {format_report_duration(worst['target_s'])} is allowed."
         )
         yield _item(project, "fault", tenant["late_by_s"], text, help_)
     elif tenant["miss_at"] is not None:
@@ -78,10 +78,10 @@ def _of(tenant: Mapping[str, Any], targets: Targets, env: str) -> Iterator[Row]:
         text = f"will miss its target for {tenant['miss_priority']} at {when} if it goes on like this."
         yield _item(project, "limit", tenant["backlog"], text, help_)
     elif tenant["empty_in_time"] is False and tenant["backlog"] > tenant["drain_rate"] * targets.empty_s:
-        when = f"in {format_spoken(tenant['empty_s'])}" if tenant["empty_s"] is not None else "never"
+        when = f"in {format_report_duration(tenant['empty_s'])}" if tenant["empty_s"] is not None else "never"
         text = (
             f"has {tenant['backlog']:,} waiting, gone {when} if it goes on like this;"
-            f" the target is {format_spoken(targets.empty_s)}."
+            f" the target is {format_report_duration(targets.empty_s)}."
         )
         yield _item(project, "limit", tenant["backlog"], text, help_)
     dead = tenant["dead"] or tenant["dead_letters"]

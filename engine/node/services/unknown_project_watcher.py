@@ -30,9 +30,12 @@ class UnknownProjectWatcher:
     """
 
     def __init__(
-        self, making: TopicProvisioner, template_cache: TemplateCache, queues_of: Callable[[str], Collection[Queue]]
+        self,
+        provisioner: TopicProvisioner,
+        template_cache: TemplateCache,
+        queues_of: Callable[[str], Collection[Queue]],
     ) -> None:
-        self._making, self._template_cache, self._queues_of = making, template_cache, queues_of
+        self._provisioner, self._template_cache, self._queues_of = provisioner, template_cache, queues_of
         self._projects: dict[str, None] = {}
         self._fresh: list[str] = []  # projects not examined yet
         self._all_at: float | None = None  # when to examine all of them (the loop's time, s)
@@ -96,12 +99,12 @@ class UnknownProjectWatcher:
         if not queues:
             self._projects.pop(project, None)  # it belongs to another node by now
             return False
-        if self._making.is_hopeless(project):
+        if self._provisioner.is_hopeless(project):
             return False
         if not any(queue.backlog for queue in queues):
             return True
         try:
-            made = await self._making.make(project)
+            made = await self._provisioner.make(project)
         except EvenlaneError as error:
             _log.debug("no topic is made", project=project, reason=str(error))
             return True

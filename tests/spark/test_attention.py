@@ -1,6 +1,6 @@
 """Sentences about tenants that need attention."""
 
-from evenlane.spark.out.words import attention
+from evenlane.spark.out.attention import list_attention_items
 from evenlane.spark.reports.targets import Targets
 from tests.spark import sample
 
@@ -17,7 +17,7 @@ def noticed(**figures):
         "causes": [],
         "top_cause": None,
     }
-    return attention([row | healthy | figures], Targets(), "online")
+    return list_attention_items([row | healthy | figures], Targets(), "online")
 
 
 def test_small_steady_backlog_needs_no_attention():
