@@ -234,7 +234,8 @@ class Dispatcher:
 
     def _bury(self, grant: Grant[Queue], entry: Entry, reason: str, now: int) -> None:
         """Dead-letter a message without an attempt. It is charged, so that dead letters don't exceed the quota either.
-        (After this commit, the cancel of `_refuse` has no effect.)
+
+        After this commit, the cancel of `_refuse` has no effect.
         """
         queue = grant.queue
         grant.commit(now)
