@@ -26,6 +26,7 @@ SMALL = RebalanceSize(
     projects=30, partitions=12, rate=300, waiting=6_000, elsewhere=400, backlog=12_000, full=6_000, lease_ttl=2,
     held_s=1.5,
 )  # fmt: skip
+MOVES = ("join", "leave", "kill -9")
 WAITS_OF_MOVE = ("where_moved", "beside_backlog")
 
 
@@ -280,7 +281,10 @@ async def test_small_run_yields_all_figures(url, capsys):
     missing = {(name, key) for name, figures in arms.items() for key, value in figures.items() if value is None}
     # (perhaps no message was put there during the move)
     unmeasured = {(name, of) for name in ("join", "leave") for of in WAITS_OF_MOVE if not arms[name][f"waited_{of}"]}
-    assert missing == {(name, f"wait_{of}_{figure}_ms") for name, of in unmeasured for figure in ("p50", "p99", "max")}
+    unmeasured |= {(name, "elsewhere") for name in MOVES if arms[name]["wait_elsewhere_max_ms"] is None}
+    expected = {(name, f"wait_{of}_{figure}_ms") for name, of in unmeasured for figure in ("p50", "p99", "max")}
+    assert missing == expected | {(name, "elsewhere_over_before") for name, of in unmeasured if of == "elsewhere"}
+    assert any(arms[name]["wait_elsewhere_max_ms"] for name in MOVES)
     assert len(unmeasured) == sum(bar.value is None for bar in report.bars)
     for name in ("join", "leave"):
         reported = ("begun_again", "held", "held_begun_again", "generations")
