@@ -1,6 +1,4 @@
-"""Reports the end of attempts: to the completion of their messages, the gate, the scheduler and the latency
-statistics.
-"""
+"""Reports the end of attempts to `CompletionHandler`, the in-flight gate, the scheduler and the latency statistics."""
 
 from __future__ import annotations
 
