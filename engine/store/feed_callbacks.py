@@ -1,4 +1,4 @@
-"""The callbacks of a feed, of either adapter."""
+"""Callbacks of one feed, for both adapters."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class FeedCallbacks:
     on_head: Callable[[bytes, int, int, bytes, int], bool] | None = None
 
     def call_on_end(self) -> None:
-        """Call `on_end`, unless that was done."""
+        """Call `on_end`, once."""
         on_end, self.on_end = self.on_end, None
         if on_end is not None:
             on_end()

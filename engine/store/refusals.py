@@ -1,4 +1,4 @@
-"""Requests that either adapter refuses, in the same words."""
+"""Checks of requests that both adapters refuse with the same error."""
 
 from __future__ import annotations
 

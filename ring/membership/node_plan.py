@@ -34,7 +34,7 @@ class NodePlan:
         return bool(self.desired) and any(p in self.desired for p in self.pending)
 
     def accept(self, revision: int, generation: int) -> bool:
-        """Take a plan in. False if it is of an older generation than the present one: it is ignored (Z5)."""
+        """Accept a plan. False, and the plan is ignored, if its generation is older than the present one (Z5)."""
         if generation < self.generation:
             self.stale += 1
             return False
@@ -42,7 +42,7 @@ class NodePlan:
         return True
 
     def want(self, partitions: frozenset[int]) -> list[int]:
-        """Desire these partitions. Returns those about which there is something to decide, in order."""
+        """Set the desired partitions. Returns those that need a decision, in order."""
         before, self.desired = self.desired, partitions
         return sorted((before ^ partitions) | self.pending)
 

@@ -21,11 +21,11 @@ class PartitionTable(dict[int, Partition]):
         self._lanes = lanes
 
     def has(self, partition: Partition) -> bool:
-        """Whether it is this very partition, and not one of its number under another epoch, or from another try."""
+        """Whether the table has this very object, and not a partition of the same number from another epoch or try."""
         return self.get(partition.number) is partition
 
     def put(self, partition: Partition) -> None:
-        """The partition is being opened."""
+        """Add a partition that is being opened."""
         self[partition.number] = partition
         self._lanes.lanes[partition.number] = partition.both
 
