@@ -90,9 +90,9 @@ class Dispatcher:
         if self._unweighed >= _WEIGHED_EVERY:
             self._unweighed = 0
             settler.weigh()
-        if self.stopped or settler.lagging or settler.full or self._failures.crowded:
+        if self.stopped or settler.full or self._failures.crowded:
             return None
-        if now >= self._trust.until:
+        if now >= self._trust.until or now >= settler.late_at:
             return None
         while True:
             grant = self._scheduler.next(now)

@@ -247,15 +247,15 @@ class QueueInspector:
 
     def _settle_notes(self, project: str) -> list[str]:
         """Return reasons why the whole node starts nothing, or a failed message isn't retried."""
-        node, notes = self._node, []
+        node, now, notes = self._node, now_ns(), []
         stuck, why = node.failures.count_stuck(project)
         if stuck:
             notes.append(f"{stuck} of its failed messages stay: their retries or dead letters can't be stored ({why})")
-        if node.settler.lagging:
+        if now >= node.settler.late_at:
             notes.append("nothing new is started: results aren't durable yet, as the settle log lags")
         if node.failures.crowded:
             notes.append("nothing new is started: too many retries and dead letters wait to be stored")
-        if now_ns() >= node.trusted_until:
+        if now >= node.trusted_until:
             notes.append("nothing new is started: its lease in etcd isn't renewed")
         if not node.store.is_connected:
             notes.append("it has no connection to its store")

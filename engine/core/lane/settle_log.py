@@ -112,8 +112,9 @@ class SettleLog:
 
     def oldest_unsynced(self) -> int | None:
         """The time (monotonic ns) since which the oldest change has been waiting; None if there is none."""
-        if self._sending is not None and self._sending.sequences:
-            return self._sending.since
+        sending = self._sending
+        if sending is not None and (sending.sequences or sending.marked):
+            return sending.since
         return self._since if self.unsynced or self._marks.unsynced else None
 
     def list_unsynced(self) -> tuple[set[int], set[int]]:

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 _log = structlog.get_logger(__name__)
 
 _SECOND = 1_000_000_000
+_NEVER = 1 << 62  # ns
 _PAUSE_S = 0.2
 _LOOK_S = 0.02
 
@@ -42,9 +43,10 @@ class Settler:
 
     Invariants:
     - At most one append per lane is under way, or one verification or resolution (`_appending`).
-    - `lagging` is set while the oldest result has waited for more than a second beyond the interval; `full` while more
-      than `most` results aren't durable, and more than twice as many as usually become durable per interval. While
-      either is set, no message should start.
+    - No message should start from `late_at` (monotonic ns) on: the oldest result has then waited for a second beyond
+      the interval. Each flush sets it.
+    - `full` is set while more than `most` results aren't durable, and more than twice as many as usually become durable
+      per interval. While it is set, no message should start.
     """
 
     def __init__(
@@ -63,8 +65,10 @@ class Settler:
         self._dirty_lanes, self.truncator = dirty.lanes, truncator
         self._appending = LaneTasks(events)
         self._task: asyncio.Task[None] | None = None
-        self.lagging = self.full = False
-        """Results don't become durable fast enough, by time or by number: no message should start."""
+        self._most_wait = int(interval_s * _SECOND) + _SECOND  # ns
+        self.late_at = _NEVER
+        self.full = False
+        self._lagging = False  # the last flush found a late result, and logged it
         self._most = most
         self._written = self._usual = 0  # results cut into records: in this interval, and in a recent busy one
 
@@ -147,27 +151,26 @@ class Settler:
             self.truncator.step()
 
     def _flush(self) -> None:
-        now = now_ns()
-        late = now - int(self._interval * _SECOND) - _SECOND
-        lagging = False
+        now, oldest = now_ns(), _NEVER
         for lane in list(self._dirty_lanes):
-            oldest = lane.log.oldest_unsynced()
-            if oldest is None and not (lane.log.checkpoint_due or lane.must_close):
+            since = lane.log.oldest_unsynced()
+            if since is None and not (lane.log.checkpoint_due or lane.must_close):
                 del self._dirty_lanes[lane]
                 continue
-            lagging = lagging or (oldest is not None and oldest < late)
+            if since is not None:
+                oldest = min(oldest, since)
             self._append(lane, now)
-        self._set_lagging(lagging)
+        was_late, self.late_at = now >= self.late_at, oldest + self._most_wait
+        self._log_lag(now >= self.late_at)
+        if was_late and now < self.late_at:
+            self._signal.notify()
 
-    def _set_lagging(self, lagging: bool) -> None:
-        if lagging != self.lagging:
-            self.lagging = lagging
-            if lagging:
-                _log.warning("settles lag: nothing new is started", lag_s=round(self.lag(now_ns()) / _SECOND, 3))
-            else:
-                _log.info("settles are durable again")
-            if not lagging:
-                self._signal.notify()
+    def _log_lag(self, lagging: bool) -> None:
+        if lagging and not self._lagging:
+            _log.warning("settles lag: nothing new is started", lag_s=round(self.lag(now_ns()) / _SECOND, 3))
+        elif self._lagging and not lagging:
+            _log.info("settles are durable again")
+        self._lagging = lagging
 
     def _append(self, lane: Lane, now: int, *, fence: bool = False) -> None:
         if lane in self._appending.by_lane or lane.fenced:

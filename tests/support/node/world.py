@@ -7,6 +7,7 @@ from itertools import count
 from typing import TYPE_CHECKING, Any, Self
 
 from evenlane.engine.base import names
+from evenlane.engine.base.clock import now_ns
 from evenlane.engine.base.names import LaneId
 from evenlane.engine.cluster.cluster_config import ClusterConfig
 from evenlane.engine.core.queue.entry import MemoryBudget
@@ -36,6 +37,11 @@ def topic(**fields: Any) -> Topic:
     backoff = {"base": 0.05, "factor": 2, "jitter": 0}
     spec = {"qps": 100_000, "groups": 10, "spread": 2, "backoff": backoff, **fields}
     return complete(parse_spec(msgspec.json.encode(spec)), CLUSTER_CONFIG)
+
+
+def is_lagging(node: Node) -> bool:
+    """Whether the node starts nothing because its results aren't durable."""
+    return now_ns() >= node.settler.late_at
 
 
 def change(world: World, node: Node, rules: Topic, project: str = "acme") -> None:

@@ -228,9 +228,9 @@ async def test_lagging_settle_log_is_a_note():
         await world.put_many(5)
         node = await world.node(world.handle, concurrency=1)
         await until(lambda: node.backlog == 4)
-        node.settler.lagging = True
+        node.settler.late_at = 0
         answer = await looked(node)
-        node.settler.lagging = False
+        node.settler.late_at = now_ns() + 3600 * SECOND
         assert ["handlers_busy"] == list(answer.parts["mid"].reasons)
         assert any("settle log lags" in note for note in answer.notes)
 
@@ -239,10 +239,10 @@ async def test_head_that_only_the_settle_log_holds_up_has_no_reason():
     """X8: handlers are free, so the note alone explains why nothing starts."""
     async with World(acme=topic()) as world:
         node = await world.node()
-        node.settler.lagging = True
+        node.settler.late_at = 0
         await world.put_many(5)
         await until(lambda: node.backlog == 5)
         answer = await looked(node)
-        node.settler.lagging = False
+        node.settler.late_at = now_ns() + 3600 * SECOND
         assert {} == answer.parts["mid"].reasons
         assert any("settle log lags" in note for note in answer.notes)

@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 from evenlane.engine.admin.why.responder import QueueInspector
+from evenlane.engine.base.clock import now_ns
 from evenlane.engine.core.ports import Refused
 from evenlane.engine.core.queue.entry import MemoryBudget
 from evenlane.engine.core.stats.backlog_tally import Count, NodeAnswer
@@ -196,7 +197,7 @@ async def test_reasons_that_stop_the_whole_node_are_notes():
         node = await world.node(world.handle, concurrency=1)
         await until(lambda: node.backlog == 9)
         assert [] == (await looked(node)).notes
-        node.settler.lagging = node.failures.crowded = True
+        node.settler.late_at, node.failures.crowded = 0, True
         node.trust(0)
         partition = next(iter(node.partitions.values()))
         partition.opened = False
@@ -211,7 +212,7 @@ async def test_reasons_that_stop_the_whole_node_are_notes():
             "backlog of 1 partition:",
         ):
             assert part in notes
-        node.settler.lagging = node.failures.crowded = False
+        node.settler.late_at, node.failures.crowded = now_ns() + 3600 * SECOND, False
         lane.end_catch_up(lane.position)
         partition.opened = True
 

@@ -49,6 +49,17 @@ def test_age_of_oldest_unsynced_counts_from_its_settle():
     assert (None, 0) == (lane.log.oldest_unsynced(), lane.log.unsynced_count)
 
 
+def test_age_of_oldest_unsynced_counts_failures_that_are_being_written():
+    """D: a failed attempt whose mark isn't durable may be made again, as a handled message may."""
+    lane = lane_of()
+    acked(lane)
+    lane.log.mark_failed(1, 0, 100)
+    append = lane.next_append(300)
+    assert (100, 1) == (lane.log.oldest_unsynced(), lane.log.unsynced_count)
+    lane.log.on_append(append)
+    assert None is lane.log.oldest_unsynced()
+
+
 def test_checkpoint_omits_settles_below_the_watermark():
     """With such a settle, the checkpoint could not be packed."""
     lane = lane_of()

@@ -5,8 +5,9 @@ import asyncio
 import pytest
 
 from evenlane.engine.base import names
+from evenlane.engine.base.clock import now_ns
 from evenlane.engine.node.tuning import NodeTuning
-from tests.support.node.world import CLUSTER_CONFIG, World, topic, turns
+from tests.support.node.world import CLUSTER_CONFIG, SECOND, World, is_lagging, topic, turns
 from tests.support.until import until
 
 
@@ -105,7 +106,7 @@ async def test_lagging_settle_log_stops_dispatch():
         await until(lambda: len(node.workers.running) == 8)
         world.server.delay_acks()
         gate.set()
-        await until(lambda: node.settler.lagging)
+        await until(lambda: is_lagging(node))
         before = len(world.handled)
         for n in range(100):
             world.store.put(names.lane_subject("online", 0, "acme", 0, "mid"), b"", b"%d" % n)
@@ -115,6 +116,22 @@ async def test_lagging_settle_log_stops_dispatch():
         world.server.delay_acks(0)
         await world.all_gone()
         assert 200 == len(world.handled)
+
+
+async def test_no_message_starts_from_the_moment_when_a_result_is_late():
+    """D: not only from the next flush of the settle log on, which is half a second away here."""
+    async with World(acme=topic(qps=200, groups=1, burst=1)) as world:
+        node = await world.node(settle_interval=0.5)
+        world.server.delay_acks()
+        for n in range(500):
+            world.store.put(names.lane_subject("online", 0, "acme", 0, "mid"), b"", b"%d" % n)
+        await until(lambda: is_lagging(node))
+        late_at = node.settler.late_at
+        await until(lambda: now_ns() >= late_at + SECOND // 2)
+        assert late_at == node.settler.late_at > max(message.chosen for message in world.handled)
+        world.server.delay_acks(0)
+        await world.all_gone()
+        assert 500 == len(world.handled)
 
 
 async def test_refused_dead_letter_keeps_the_original():

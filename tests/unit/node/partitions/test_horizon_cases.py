@@ -13,7 +13,7 @@ from evenlane.ring.membership.records import HeldRecord
 from tests.support.node.horizons import Horizons
 from tests.support.node.keyed import QUICK, Held, ordered
 from tests.support.node.two import P, lane_of
-from tests.support.node.world import change, topic
+from tests.support.node.world import change, is_lagging, topic
 from tests.support.until import until
 
 
@@ -247,7 +247,7 @@ async def test_node_stops_starting_messages_at_a_number_of_unsettled_results(wor
     node = await full(world)
     await until(lambda: not node.workers.running)
     assert 4_096 < len(world.handled) < 4_096 + 2 * 256
-    assert not node.settler.lagging
+    assert not is_lagging(node)
     world.server.accept("settled.")
     await world.all_gone(20)
     assert 4_700 == len(world.ids)
