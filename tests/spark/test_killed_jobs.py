@@ -35,17 +35,22 @@ class Job:
             assert process.returncode is None, (await process.communicate())[1]
             return when()
 
-        yield
-        await until(reached, TIMEOUT_S)
-        os.killpg(process.pid, signal.SIGKILL)
-        await process.wait()
+        try:
+            yield
+            await until(reached, TIMEOUT_S)
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            await process.wait()
 
     async def asked_to_end(self, when):
         """Send SIGTERM to its process group, as `timeout` does."""
         process = await self._start("--every", "1 second")
-        await until(when, TIMEOUT_S)
-        os.killpg(process.pid, signal.SIGTERM)
-        await process.communicate()
+        try:
+            await until(when, TIMEOUT_S)
+        finally:
+            os.killpg(process.pid, signal.SIGTERM)
+            await process.communicate()
         assert 128 + signal.SIGTERM == process.returncode
 
     async def to_its_end(self):
