@@ -52,6 +52,7 @@ def _default_logging() -> Iterator[None]:
 
 
 _NEED_SPARK = ("tests/spark/", "tests/ledger/test_metering.py")
+_SPARK_TIMEOUT_S = 1_200
 _LONG = ("spark", "ledger", "simulation")  # folders whose tests take seconds each
 
 
@@ -60,6 +61,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     worker; meanwhile the others run the tests on real servers, which wait most of the time.
     """
     items.sort(key=lambda item: next((n for n, each in enumerate(_LONG) if each in item.path.parts), len(_LONG)))
+    for item in items:
+        if item.nodeid.startswith(_NEED_SPARK):  # the first of them prepares the records of all
+            item.add_marker(pytest.mark.timeout(_SPARK_TIMEOUT_S))
 
 
 def pytest_collection_finish() -> None:

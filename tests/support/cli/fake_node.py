@@ -49,10 +49,10 @@ def _on_signal(number: int, _frame: object) -> None:
 script = (_FOLDER / _FLAGS["node"]).read_text().splitlines()
 word, *code = script[min(_lived(), len(script) - 1)].split()
 deaf = word == "deaf"
+claimant = Claimant(int(_FLAGS["claims"]))
 for each in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
     signal.signal(each, _on_signal)
 _note("lives", os.getpid())
-claimant = Claimant(int(_FLAGS["claims"]))
 claimant.report_leases([_lived()])  # each life has a lease of its own
 line = Lifeline(int(_FLAGS["lifeline"]), 0.1 - KILL_AFTER_S)
 if word == "exit":
