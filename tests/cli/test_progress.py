@@ -143,12 +143,17 @@ def test_without_terminal_it_prints_nothing_or_plain_lines():
     assert lines == printed.getvalue().splitlines()
 
 
-def test_plain_lines_are_rare():
+def test_plain_lines_are_rare(monkeypatch):
+    """One every two seconds."""
+    now = 0.0
+    monkeypatch.setattr("evenlane.engine.cli.progress.monotonic", lambda: now)
     printed = io.StringIO()
     with ProgressDisplay("replaying", "dead letter", plain=True, stream=printed) as shown:
         for number in range(1_000):
+            now = number / 200
             shown.update(number, 1_000)
-    assert "" == printed.getvalue()  # it took less than two seconds
+    expected = ["replaying 400 of 1,000 dead letters", "replaying 800 of 1,000 dead letters"]
+    assert expected == printed.getvalue().splitlines()
 
 
 def test_dumb_terminal_gets_no_bar(terminal, monkeypatch):
@@ -189,25 +194,26 @@ SLOW = (
     f"{LISTEN}"
     "from functools import partial; from evenlane.engine.cli import progress\n"
     "progress.ProgressDisplay = partial(progress.ProgressDisplay, after_s=0.05)\n"
-    "import evenlane.engine.admin.plan.simulate as s; import time\n"
+    "import evenlane.engine.admin.plan.simulate as s; import os\n"
     "def slow(fleet):\n"
-    "    time.sleep({seconds})\n"
-    "    return {{'nodes': fleet.nodes}}\n"
+    "    os.read(0, 1)\n"
+    "    return {'nodes': fleet.nodes}\n"
     "s.simulate = slow\n"
     "from evenlane.engine.cli.main import main; main()\n"
 )
 
 
 class Run:
-    """`plan simulate --json` with stderr on a real pseudo terminal."""
+    """`plan simulate --json` with stderr on a real pseudo terminal. It takes until a byte comes on its stdin."""
 
-    def __init__(self, seconds):
+    def __init__(self):
         self.terminal, theirs = pty.openpty()
-        command = [sys.executable, "-c", SLOW.format(seconds=seconds), "plan", "simulate", "--nodes", "2"]
+        command = [sys.executable, "-c", SLOW, "plan", "simulate", "--nodes", "2"]
         environ = os.environ | {"TERM": "xterm", "PYTHONPATH": os.pathsep.join(sys.path)}
         self.process = subprocess.Popen(
-            [*command, "--projects", "3", "--json"], stdout=subprocess.PIPE, stderr=theirs, env=environ
-        )
+            [*command, "--projects", "3", "--json"],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=theirs, env=environ,
+        )  # fmt: skip
         os.close(theirs)
         self.seen = ""
 
@@ -225,7 +231,7 @@ class Run:
     async def end(self) -> tuple[int, bytes]:
         # A terminal must be read, or it blocks its writer.
         try:
-            await until(lambda: (self.read(), self.process.poll() is not None)[1], 20)
+            await until(lambda: (self.read(), self.process.poll() is not None)[1])
         except AssertionError:
             ask(self.process)
             await until(lambda: (self.read(), self.process.poll() is not None)[1])
@@ -242,22 +248,24 @@ class Run:
 @pytest.fixture
 def begin():
     runs = []
-    yield lambda seconds: runs.append(Run(seconds)) or runs[-1]
+    yield lambda: runs.append(Run()) or runs[-1]
     for run in runs:
         run.kill()
 
 
 async def test_bar_on_a_real_terminal_leaves_stdout_alone(begin):
-    run = begin(0.6)
-    await until(lambda: "placing 128 partitions on 2 nodes" in run.read(), 20)
+    run = begin()
+    await until(lambda: "placing 128 partitions on 2 nodes" in run.read())
+    run.process.stdin.write(b"\n")
+    run.process.stdin.flush()
     code, out = await run.end()
     assert (0, {"nodes": 2}) == (code, json.loads(out))
     assert run.seen.rindex(CURSOR_BACK) > run.seen.rindex("placing")
 
 
 async def test_ctrl_c_on_a_real_terminal_leaves_a_clean_line(begin):
-    run = begin(60)
-    await until(lambda: "placing" in run.read(), 20)
+    run = begin()
+    await until(lambda: "placing" in run.read())
     run.process.send_signal(signal.SIGINT)
     code, out = await run.end()
     assert (130, b"") == (code, out)

@@ -31,7 +31,7 @@ async def received(*numbers: int) -> None:
         last, loop = asyncio.Event(), asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGUSR1, last.set)
         os.kill(os.getpid(), signal.SIGUSR1)
-        await asyncio.wait_for(last.wait(), 5)
+        await asyncio.wait_for(last.wait(), 30)
         loop.remove_signal_handler(signal.SIGUSR1)
 
 

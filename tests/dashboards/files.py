@@ -73,7 +73,7 @@ def program(name: str) -> str:
 def promtool(*arguments: str | Path) -> str:
     """Run promtool, which must succeed; return its output."""
     tool = program("promtool")
-    done = subprocess.run([tool, *map(str, arguments)], capture_output=True, text=True, check=False, timeout=100)
+    done = subprocess.run([tool, *map(str, arguments)], capture_output=True, text=True, check=False, timeout=250)
     output = done.stdout + done.stderr
     assert 0 == done.returncode, output
     return output

@@ -22,6 +22,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Self
 
+from evenlane.engine.runtime.embedded.ports import free_port
 from tests.support.until import poll
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ up | run | demo | bench | report) exec {sys.executable} -c 'from evenlane.engine
 esac
 """
 _READS = re.compile(r"(evenlane (why|plan|dlq list|topics (get|list|history)|backlog peek)|cat|curl|grep)\b")
-_TIMEOUT_S = 60.0
+_TIMEOUT_S = 120.0
 _LONGEST_S = 400.0  # of one command, such as a report on a busy machine
 _HOST = "web-1"  # the host name in the pages
 
@@ -123,7 +124,7 @@ class Terminal:
 
     def __init__(self, folder: Path, warm_socket: Path) -> None:
         self._folder = folder
-        self._ports = {port: _free_port() for port in ("4222", "2379", "8080")}
+        self._ports = {port: str(free_port()) for port in ("4222", "2379", "8080")}
         self._running: list[tuple[subprocess.Popen[bytes], Path]] = []
         (folder / "bin").mkdir()
         programs = {
@@ -187,7 +188,7 @@ class Terminal:
 
     def _own(self, command: str) -> str:
         """Replace the ports in the page by free ones."""
-        return re.sub(r"\b(4222|2379|8080)\b", lambda port: str(self._ports[port[0]]), command)
+        return re.sub(r"\b(4222|2379|8080)\b", lambda port: self._ports[port[0]], command)
 
     def _environ(self) -> dict[str, str]:
         own = {name: value for name, value in os.environ.items() if not name.startswith("EVENLANE_")}
@@ -195,12 +196,6 @@ class Terminal:
         path = f"{self._folder / 'bin'}:{Path(sys.executable).parent}:{own['PATH']}"
         quick = {"EVENLANE_PARTITIONS": "16", "EVENLANE_STORAGE": "memory"}  # so that streams are made quickly
         return own | quick | {"PATH": path, "EVENLANE_NATS": nats, "EVENLANE_ETCD": etcd, "COLUMNS": "120"}
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 def _kill(group: int) -> None:

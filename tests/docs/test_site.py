@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[2]
 def script(*arguments, cwd=ROOT):
     """Run a script on the code of this checkout; return its exit code and output."""
     done = subprocess.run(
-        [sys.executable, *arguments], cwd=cwd, check=False, text=True, timeout=100,
+        [sys.executable, *arguments], cwd=cwd, check=False, text=True, timeout=250,
         env=os.environ | {"NO_MKDOCS_2_WARNING": "1", "PYTHONPATH": str(ROOT)},
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
     )  # fmt: skip

@@ -41,8 +41,9 @@ def serve(path: str) -> None:
         import_module(name)
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the kernel reaps the children
     with socket.socket(socket.AF_UNIX) as server:
-        server.bind(path)
+        server.bind(f"{path}.new")
         server.listen()
+        os.rename(f"{path}.new", path)  # noqa: PTH104 - a client that sees it can connect
         while sys.stdin not in select.select([server, sys.stdin], [], [])[0]:
             client, _ = server.accept()
             if os.fork() == 0:

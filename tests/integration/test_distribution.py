@@ -22,7 +22,7 @@ print(build.build_sdist(sys.argv[1]), build.build_wheel(sys.argv[1]))
 
 def _python(code: str, *args: object, cwd: Path) -> str:
     command = [sys.executable, "-c", code, *map(str, args)]
-    return subprocess.run(command, cwd=cwd, check=True, capture_output=True, text=True, timeout=60).stdout
+    return subprocess.run(command, cwd=cwd, check=True, capture_output=True, text=True, timeout=250).stdout
 
 
 def _tracked() -> set[str]:

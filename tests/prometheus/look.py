@@ -24,7 +24,7 @@ class Look:
     async def at(self, place: str) -> Shown:
         return await self._api.query(self._known[place])
 
-    async def shows(self, place: str, is_so: Callable[[Shown], Any], within_s: float = 20.0) -> Shown:
+    async def shows(self, place: str, is_so: Callable[[Shown], Any], within_s: float = 60.0) -> Shown:
         """Wait for a result for which `is_so` is true; return it."""
         came: Shown = ()
 

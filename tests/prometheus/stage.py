@@ -11,6 +11,7 @@ import msgspec
 
 from evenlane.engine.base import names
 from evenlane.engine.base.clock import now_ns
+from evenlane.engine.runtime.embedded.ports import free_port
 from tests.ledger.world import ProcessWorld
 from tests.prometheus import expressions, load
 from tests.prometheus.api import Api
@@ -66,7 +67,7 @@ async def stage(folder: Path, **settings: object) -> AsyncIterator[Stage]:
     few = {"partitions": load.PARTITIONS, "concurrency": load.SLOTS, "metrics_projects": load.LABELS}
     few |= {"read_ahead": load.READ_AHEAD, "lease_ttl": 10}
     async with ProcessWorld(folder, **(few | settings)) as world:
-        await asyncio.gather(*(world.node(name=name, http_port=0) for name in NODES))
+        await asyncio.gather(*(world.node(name=name, http_port=free_port()) for name in NODES))
         bases = {name: await world.address(name) for name in NODES}
         data = folder / "prometheus"
         data.mkdir()

@@ -13,7 +13,7 @@ from tests.support.until import until
 
 pytestmark = [pytest.mark.real, pytest.mark.full]
 
-_LEASE_S = 2
+_LEASE_S = 10  # so that the time without an owner is seen
 _NODES, _UNOWNED = "fleet / table / The nodes / A", "fleet / stat / Partitions nobody owns / A"
 
 
@@ -39,7 +39,11 @@ async def test_killed_node_and_its_takeover_are_visible(tmp_path):
         await look.shows("fleet / timeseries / Rebalances / A", lambda found: by("how", found)["acquired"] >= in_flight)
         twice = "delivery / timeseries / Maybe handled twice, by cause / A"
         await look.shows(twice, lambda found: by("cause", found)["crash"] > 0)
-        assert in_flight == await on.api.value('sum(evenlane_duplicates_total{cause="crash"})')
+
+        async def all_are_counted() -> bool:
+            return in_flight == await on.api.value('sum(evenlane_duplicates_total{cause="crash"})')
+
+        await until(all_are_counted)
 
         await world.node(name="node-b", http_port=urlsplit(f"http://{victim.address}").port)
         await look.shows(_NODES, _both_own)

@@ -9,7 +9,7 @@ from tests.prometheus.stage import stage
 
 pytestmark = [pytest.mark.real, pytest.mark.full]
 
-_LEASE_S = 2
+_LEASE_S = 6  # none ends because the machine pauses
 _TABLE = "fleet / table / The nodes"
 _OWNED, _LEADS, _LEFT = (f"{_TABLE} / {ref}" for ref in "ADE")
 

@@ -55,7 +55,7 @@ class Cancelled:
         return awaited
 
 
-async def cancelled_anywhere(work: Callable[[], Coroutine[Any, Any, object]], when: When, within: float = 10.0) -> int:
+async def cancelled_anywhere(work: Callable[[], Coroutine[Any, Any, object]], when: When, within: float = 60.0) -> int:
     """Run `work` repeatedly, cancelled at each of its awaits in turn. Return the number of awaits. Fails if the work
     goes on instead, or if a task that it left behind survives its own cancellation.
     """

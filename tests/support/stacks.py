@@ -15,7 +15,7 @@ from typing import Any
 
 LISTEN = "from tests.support.stacks import listen; listen()\n"
 """The first line of a child's code, which makes it answer `ask`."""
-_ANSWER_S = 3.0
+_ANSWER_S = 30.0
 
 
 def listen() -> None:

@@ -33,6 +33,6 @@ async def _of_lane(store: JetStreamStore, lane: LaneId) -> list[Stored]:
         return last + 1
 
     feed = store.feed(lane, 1, sink, again, until=state.last, on_end=ended.set)
-    await asyncio.wait_for(ended.wait(), 30)
+    await asyncio.wait_for(ended.wait(), 60)
     await feed.close()
     return found

@@ -11,7 +11,7 @@ _DEAF = """
 import asyncio
 
 async def deaf():
-    print("here", flush=True)
+    asyncio.get_running_loop().call_soon(lambda: print("here", flush=True))  # once it sleeps
     await asyncio.sleep(60)
 
 asyncio.run(deaf())

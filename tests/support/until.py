@@ -11,7 +11,7 @@ Value = TypeVar("Value")
 _PAUSE_S, _MAX_PAUSE_S = 0.01, 0.1  # a pause is as long as the check before it took, within these bounds
 
 
-async def until(condition: Callable[[], Value | Awaitable[Value]], timeout: float = 30.0, what: str = "") -> Value:
+async def until(condition: Callable[[], Value | Awaitable[Value]], timeout: float = 60.0, what: str = "") -> Value:
     """Call `condition` (which may be async) until its result is true, and return that result.
 
     Fails after `timeout` seconds, even during a call. The failure names `what` was awaited.

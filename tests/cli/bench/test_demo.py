@@ -43,7 +43,7 @@ def started(tmp_path):
 def test_short_run_accounts_for_every_message(started, tmp_path):
     """X10, E18, L: the hot project gets only its quota, its other messages wait, and none is lost."""
     demo = started("--seconds", "4", "--projects", "5", "--json")
-    out, err = end_of(demo, 100)
+    out, err = end_of(demo, 200)
     document = json.loads(out)
     assert {"victims", "hot", "control", "ledger", "seconds"} <= document.keys()
     victims, hot, control, ledger = (document[key] for key in ("victims", "hot", "control", "ledger"))
@@ -78,10 +78,10 @@ async def test_signal_ends_demo_without_servers_and_files(started, tmp_path, num
     await until(serves, 60)
     servers = me.children(recursive=True)
     demo.send_signal(number)
-    out, _ = end_of(demo, 30)
+    out, _ = end_of(demo, 60)
     assert (code, "") == (demo.returncode, out)
     assert [] == [*files.iterdir()]
-    await until(lambda: not any(server.is_running() for server in servers), 20)
+    await until(lambda: not any(server.is_running() for server in servers))
 
 
 WRONG = r"""

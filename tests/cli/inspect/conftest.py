@@ -12,6 +12,7 @@ from evenlane.engine.store.jetstream.client.options import NatsOptions
 from evenlane.engine.store.jetstream.store import JetStreamStore
 from tests.support.dead_letters import bury
 from tests.support.streams import all_stored
+from tests.support.until import until
 
 
 class Environment:
@@ -49,10 +50,21 @@ class Environment:
         return Counter(h.value(message.headers, h.ID).split(":")[1] for message in found)
 
     def left(self, project: str = "acme") -> int:
-        async def work(store):
-            return (await store.counts(names.DEAD)).get(names.dead_subject(self.env, project), 0)
+        return self.with_store(lambda store: self._left(store, project))
 
-        return self.with_store(work)
+    def wait_until_fewer(self, than: int, project: str = "acme") -> None:
+        """Wait until fewer dead letters are left, as a replay goes on."""
+
+        async def work(store):
+            async def are_fewer() -> bool:
+                return await self._left(store, project) < than
+
+            await until(are_fewer)
+
+        self.with_store(work)
+
+    async def _left(self, store, project: str) -> int:
+        return (await store.counts(names.DEAD)).get(names.dead_subject(self.env, project), 0)
 
 
 @pytest.fixture

@@ -128,7 +128,7 @@ def test_dead_letters_expire_after_the_configured_time(place, capsys, monkeypatc
         async def empty() -> bool:
             return await store.counts(names.DEAD) == {}
 
-        await until(empty, 10)
+        await until(empty)
 
     place.with_store(gone)
     assert 1 == run(["dlq", "show", "acme", "1"])

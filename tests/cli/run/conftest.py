@@ -32,12 +32,12 @@ class Command:
             )  # fmt: skip
 
     async def line(self) -> str:
-        line = await asyncio.wait_for(self.process.stdout.readline(), 60)
+        line = await asyncio.wait_for(self.process.stdout.readline(), 120)
         assert line, self.stderr_text()
         return line.decode().strip()
 
     async def ended(self) -> int:
-        rest, _ = await asyncio.wait_for(self.process.communicate(), 60)
+        rest, _ = await asyncio.wait_for(self.process.communicate(), 120)
         assert b"" == rest
         return self.process.returncode
 
@@ -78,7 +78,7 @@ async def real(world, tmp_path):
     async def started(processes: int, handler: str = "shop:handle", **settings: object) -> Command:
         given = {
             "nats": world.servers.nats.url, "etcd": world.servers.etcd.endpoint, "env": world.settings.env, "node": "n",
-            "lease_ttl": 2,
+            "lease_ttl": 30,  # no lease ends by itself, however busy the machine is
         } | settings  # fmt: skip
         environ = {f"EVENLANE_{key.upper()}": str(value) for key, value in given.items()}
         await one.start("run", "--handler", handler, "--processes", str(processes), **environ)

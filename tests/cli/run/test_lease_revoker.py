@@ -150,7 +150,7 @@ class Late(MemoryCoordination):
 async def test_late_own_release_keeps_the_loans(etcd, dead):
     """Q: the record of that release is bound to the lease, so the lease stays until the loans have ended."""
     owner = await etcd.get(key("owners", 3))
-    until_ns = now_ns() + SECOND // 2
+    until_ns = now_ns() + 3 * SECOND
     held = PutKey(key("held", 3, owner.create_revision), b"{}", dead.lease)
     await revoked(
         etcd, ProcessClaims(leases=(dead.lease,), lent={"acme": until_ns}), lambda: Late(etcd.store, owner, held)

@@ -60,12 +60,12 @@ async def test_killed_node_is_restarted_under_its_name(real, world):
         known = {item.key.rpartition("/")[2]: item for item in await nodes_known(world)}
         return "n-1" in known and f'"pid":{before["n-1"].pid}' not in known["n-1"].value.decode().replace(" ", "")
 
-    await until(is_back, 30)
+    await until(is_back)
     await until(lambda: {"n-0", "n-1"} == set(one.nodes()))
     assert before["n-0"].pid == one.nodes()["n-0"].pid
     assert before["n-1"].pid != one.nodes()["n-1"].pid
     assert 1 == one.stderr_text().count("it is started again")
-    await until(lambda: all_owned(world, 8), 30)
+    await until(lambda: all_owned(world, 8))
     one.process.terminate()
     assert 0 == await one.ended()
 
@@ -83,9 +83,9 @@ async def test_message_that_kills_the_first_node_before_readiness_becomes_a_dead
     async def is_dead():
         return {"poison"} == await dead.ids()
 
-    await until(is_dead, 30, "the dead letter")
-    await until(lambda: all_owned(world, 8), 30)
-    await until(lambda: all_joined(world, 2), 30)  # a node that is still starting doesn't end in order
+    await until(is_dead, what="the dead letter")
+    await until(lambda: all_owned(world, 8))
+    await until(lambda: all_joined(world, 2))  # a node that is still starting doesn't end in order
     one.process.terminate()
     assert 0 == await one.ended()
 
@@ -105,7 +105,7 @@ async def test_nodes_release_their_partitions_after_kill_9_of_the_supervisor(rea
     await one.line()
     nodes = one.nodes().values()
     one.process.kill()
-    await until(lambda: not any(map(is_alive, nodes)), 30)
+    await until(lambda: not any(map(is_alive, nodes)))
     assert () == await nodes_known(world)
     assert 0 == (await owned(world)).total()
 

@@ -12,7 +12,7 @@ import asyncio, ctypes
 from evenlane.engine.cli.run.watchdog import Watchdog
 
 async def main():
-    with Watchdog(1, 0):
+    with Watchdog(3, 0):  # longer than the machine may pause before the call
         await asyncio.sleep(0.1)
         ctypes.PyDLL(None).sleep(60)  # keeps the lock: no other thread runs
 

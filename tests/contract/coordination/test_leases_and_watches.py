@@ -6,6 +6,7 @@ import pytest
 
 from evenlane.ring.coordination.ports import Event, KeyValue, LeaseGone, Listing, PutKey, Unavailable
 from tests.support.etcd.harness import listing, next_update, short
+from tests.support.until import until
 
 
 class TestLease:
@@ -21,12 +22,12 @@ class TestLease:
 
     async def test_end_of_lease_deletes_its_keys(self, world, client):
         """P5: a watch reports a node's death, at one revision for all its keys."""
-        lease = await client.grant(1)
+        lease = await client.grant(5)
         await client.put(world.prefix + "kept", b"")
         await client.txn([], [PutKey(world.prefix + name, b"", lease) for name in ("a", "b")])
         watch = client.watch(world.prefix)
         assert ("listing", "a", "b", "kept") == short(await next_update(watch))
-        await world.pass_time(1.5)
+        await world.pass_time(5.5)
         first, second = await next_update(watch), await next_update(watch)
         assert {("delete", "a", ""), ("delete", "b", "")} == {short(first), short(second)}
         assert first.item.mod_revision == second.item.mod_revision
@@ -60,9 +61,14 @@ class TestLease:
 
     async def test_renewed_short_lease_has_keys(self, world, client):
         """O: etcd reports remaining time in whole seconds, of which a lease of one second has none."""
-        lease = await client.grant(1)
-        assert 1 == await client.keep_alive(lease)
-        assert frozenset() == await client.lease_keys(lease)
+
+        async def found():
+            """Nothing if the lease ended before the answer, as on a busy machine."""
+            lease = await client.grant(1)
+            renewed, keys = await client.keep_alive(lease), await client.lease_keys(lease)
+            return [] if keys is None else [renewed, keys]
+
+        assert [1, frozenset()] == await until(found)
 
     async def test_ended_lease_has_no_keys(self, world, client):
         lease = await client.grant(60)

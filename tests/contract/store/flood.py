@@ -55,7 +55,7 @@ class FloodContract:
             assert all_of_it == await taken.got(_FLOOD)
         taken = Taken()
         async with feeding(world.store, taken=taken, until=_FLOOD, on_head=taken.on_head):
-            await asyncio.wait_for(taken.ended.wait(), 30)
+            await asyncio.wait_for(taken.ended.wait(), 60)
             assert all_of_it == taken.order
         taken = Taken()
         async with feeding(world.second, taken=taken, on_head=taken.on_head):

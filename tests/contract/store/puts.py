@@ -42,7 +42,7 @@ class PutContract:
             world.store.put_then(subject(world.env), with_id("acme:1"), text, answered)
         world.store.put_then(subject(world.env), b"", b"x" * (world.store.max_payload + 1), answered)
         assert [] == reported, "never before put_then returns"
-        await asyncio.wait_for(all_published.wait(), 10)
+        await asyncio.wait_for(all_published.wait(), 60)
         receipts = [answer for answer in reported if not isinstance(answer, TooLarge)]
         assert [(1, False), (1, True)] == [(receipt.sequence, receipt.duplicate) for receipt in receipts]
 
@@ -83,7 +83,7 @@ class PutContract:
 
     async def test_put_without_stream_is_lost(self, world):
         """The stream may not exist yet: the producer retries."""
-        async with asyncio.timeout(6):
+        async with asyncio.timeout(60):
             for nowhere in (f"lanes.{world.env}.99.acme.0.mid", f"lanes.{world.env}.3.acme", "nowhere"):
                 with pytest.raises(Lost):
                     await world.store.put(nowhere, b"", b"")
@@ -101,4 +101,5 @@ class PutContract:
         at = (await world.store.state(LANE)).at
         slack = 1_000_000_000
         assert before - slack <= at <= time_ns() + slack
-        assert abs(world.store.now() - time_ns()) < slack
+        before = time_ns()
+        assert before - slack <= world.store.now() <= time_ns() + slack

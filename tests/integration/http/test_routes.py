@@ -4,6 +4,7 @@ import asyncio
 import re
 import signal
 import socket
+import time
 
 import aiohttp
 import pytest
@@ -19,6 +20,8 @@ from evenlane.engine.producer.put import Put
 from evenlane.engine.runtime.embedded.ports import HOST
 from evenlane.engine.runtime.engine import Engine
 from evenlane.engine.telemetry import metric_names as metrics
+from evenlane.ring.membership.records import OwnerRecord, decode
+from tests.ledger.handlers import forgive
 from tests.ledger.world import ProcessWorld
 from tests.support.topics import put_specs
 from tests.support.until import until
@@ -68,8 +71,9 @@ async def test_running_node_is_explained_by_http_and_metrics(world, client):
     assert re.fullmatch(r"http://127\.0\.0\.1:\d+", base)
     await rejected_spec_is_an_alarm(world, client, base)
     await world.topics("acme", qps=0.01, groups=1, burst=1)
+    before = time.monotonic()
     await put(world, 4)
-    await metrics_describe_backlog(client, base)
+    await metrics_describe_backlog(client, base, before)
     await world.topics("bolt", qps=0.01, groups=1, burst=1)
     await world.node(name="node-b")
     assert await world.address("node-b") is None
@@ -84,32 +88,32 @@ async def rejected_spec_is_an_alarm(world, client, base):
     key = names.key("online", "topics", "other")
     assert 0 == await value(client, base, metrics.TOPICS_REFUSED)
     await world.etcd.put(key, b'{"qps": NaN}')
-    await until(lambda: value(client, base, metrics.TOPICS_REFUSED), 30)
+    await until(lambda: value(client, base, metrics.TOPICS_REFUSED))
     await world.etcd.put(key, b'{"qps": 20}')
 
     async def no_alarm():
         return await value(client, base, metrics.TOPICS_REFUSED) == 0
 
-    await until(no_alarm, 30)
+    await until(no_alarm)
     assert 1 == await value(client, base, metrics.TOPIC_REFUSALS, where="wish")
 
 
-async def metrics_describe_backlog(client, base):
-    """Its reason and age, when it will be gone, and the handled messages."""
+async def metrics_describe_backlog(client, base, before):
+    """Its reason and age, when it will be gone, and the handled messages. All were put after `before`."""
     acme = {"env": "online", "project": "acme", "priority": "mid"}
-    await until(lambda: value(client, base, metrics.WAITING_SECONDS, **acme, reason="quota"), 30)
+    await until(lambda: value(client, base, metrics.WAITING_SECONDS, **acme, reason="quota"))
     first = await value(client, base, metrics.WAITING_SECONDS, **acme, reason="quota")
 
     async def waits_longer():
         return await value(client, base, metrics.WAITING_SECONDS, **acme, reason="quota") > first + 1.5
 
-    await until(waits_longer, 30)
+    await until(waits_longer)
     assert (3.0, 4.0, 0.0) == tuple([
         await value(client, base, name, **acme) for name in (metrics.BACKLOG, metrics.ARRIVED, metrics.IN_FLIGHT)
     ])  # fmt: skip
     assert 1.0 == await value(client, base, metrics.OUTCOMES, **acme, outcome="handled")
-    assert 1 < await value(client, base, metrics.OLDEST, **acme) < 60
-    assert 300.0 == pytest.approx(await until(lambda: value(client, base, metrics.TIME_TO_EMPTY, **acme), 30))
+    assert 1 < await value(client, base, metrics.OLDEST, **acme) <= time.monotonic() - before
+    assert 300.0 == pytest.approx(await until(lambda: value(client, base, metrics.TIME_TO_EMPTY, **acme)))
 
 
 async def explanation_equals_that_of_command(world, client, base):
@@ -121,7 +125,7 @@ async def explanation_equals_that_of_command(world, client, base):
         waiting = [part["waiting"] for part in reported["priorities"]]
         return reported if waiting == [3, 0, 3] and not reported["in_flight"] else None
 
-    reported = await until(settled_down, 30)
+    reported = await until(settled_down)
     assert ["quota"] == [each["reason"] for each in reported["priorities"][0]["reasons"]]
     assert ["node-a", "node-b"] == [node["id"] for node in reported["nodes"]]
     command = await why_client.why(world.settings, "bolt", within=600.0)
@@ -135,10 +139,15 @@ async def explanation_equals_that_of_command(world, client, base):
 
 
 async def excess_requests_are_refused(client, base):
-    answers = await asyncio.gather(*(get(client, f"{base}/api/why/bolt") for _ in range(40)))
-    statuses = [status for status, _ in answers]
-    assert {200, 503} == set(statuses)
-    assert 16 <= statuses.count(200) < 40
+    async def some_are_refused():
+        """None is if this process is so slow that the node answers the first ones before the last ones are sent."""
+        answers = await asyncio.gather(*(get(client, f"{base}/api/why/bolt") for _ in range(40)))
+        statuses = [status for status, _ in answers]
+        assert {200, 503} >= set(statuses)
+        assert 16 <= statuses.count(200)
+        return 503 in statuses
+
+    await until(some_are_refused)
     assert 200 == (await get(client, f"{base}/api/why/bolt"))[0]
 
 
@@ -149,15 +158,15 @@ async def test_node_is_ready_while_both_servers_answer(world, client):
     status, reported = await get(client, f"{base}/readyz")
     assert (200, True, 8) == (status, reported["ready"], reported["partitions"])
     await world.servers.etcd.stop()
-    await until(lambda: _has_status(client, base, 503, "etcd"), 30)
+    await until(lambda: _has_status(client, base, 503, "etcd"))
     await world.servers.etcd.start()
-    await until(lambda: _has_status(client, base, 200, ""), 30)
+    await until(lambda: _has_status(client, base, 200, ""))
     await world.servers.nats.stop()
-    await until(lambda: _has_status(client, base, 503, "NATS"), 30)
+    await until(lambda: _has_status(client, base, 503, "NATS"))
     assert (200, {"node": "node-a", "env": "online"}) == await get(client, f"{base}/healthz")
     assert 503 == (await get(client, f"{base}/api/why/acme"))[0]
     await world.servers.nats.start()
-    await until(lambda: _has_status(client, base, 200, ""), 30)
+    await until(lambda: _has_status(client, base, 200, ""))
 
 
 async def _has_status(client, base, status, word):
@@ -169,11 +178,12 @@ async def test_node_serves_http_until_drained(world, client):
     """Fault 3: a draining node isn't ready, and SIGTERM ends it in order."""
     node = await world.node(http_port=0)
     base = await world.address()
-    await world.topics("acme")
-    await put(world, 1, headers={"order": "sleep 3"})
+    await world.topics("acme", ack_wait=600)
+    await put(world, 1, headers={"order": "held"})
     await until(lambda: any(entry.what == "begin" for entry in world.entries()))
     node.send(signal.SIGTERM)
-    await until(lambda: _has_status(client, base, 503, "draining"), 10)
+    await until(lambda: _has_status(client, base, 503, "draining"))
+    forgive(world.folder / "ledger")
     assert 0 == await node.ended()
     with pytest.raises(aiohttp.ClientConnectionError):
         await get(client, f"{base}/healthz")
@@ -204,13 +214,13 @@ async def test_backlog_taken_over_never_counts_as_arrived(world, client):
     leader, *_ = [await world.node(name=name, http_port=0) for name in names_]
     bases = [await world.address(name) for name in names_]
     await until(lambda: _all_known(client, bases, 3), 60)
-    owned = len((await world.etcd.list(names.key("online", "owners") + "/")).items)
     await leader.kill()
 
     async def has_left():  # its lease has ended
-        return len((await world.etcd.list(names.key("online", "owners") + "/")).items) < owned
+        found = await world.etcd.list(names.key("online", "owners") + "/")
+        return "node-a" not in {decode(OwnerRecord, item.key, item.value).id for item in found.items}
 
-    await until(has_left, 60)
+    await until(has_left)
     reported = await until(lambda: _never_arrived(client, bases[1:], 2), 60)
     assert {"node-b", "node-c"} == {node["id"] for node in reported["nodes"]}
 

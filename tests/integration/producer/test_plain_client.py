@@ -48,5 +48,5 @@ async def test_plain_client_puts_nothing_to_topic_that_refuses_puts(topic, sente
             sys.executable, str(_PROGRAM), "acme", "hello", stderr=asyncio.subprocess.PIPE,
             env={"EVENLANE_ETCD": address, "EVENLANE_NATS": "nats://127.0.0.1:1"},
         )  # fmt: skip
-        _, err = await asyncio.wait_for(process.communicate(), 20)
+        _, err = await asyncio.wait_for(process.communicate(), 60)
     assert (1, True) == (process.returncode, err.decode().startswith(sentence))

@@ -42,7 +42,7 @@ async def engine(settings, handle):
     async with Engine(handle, settings=settings, on_ready=lambda *_: ready.set()) as made:
         running = asyncio.create_task(made.run())
         try:
-            await asyncio.wait_for(ready.wait(), 30)
+            await asyncio.wait_for(ready.wait(), 60)
             yield made
         finally:
             made.stop()

@@ -54,7 +54,7 @@ def test_command_ends_and_reports_task_that_ignores_cancellation(end, code, out,
     process = subprocess.Popen(
         [sys.executable, "-c", LISTEN + _PROGRAM, end], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
-    assert (out, _LEAVING + text) == end_of(process, 20)
+    assert (out, _LEAVING + text) == end_of(process, 60)
     assert code == process.returncode
 
 

@@ -21,7 +21,7 @@ import time
 from pathlib import Path
 
 from evenlane.engine.cli.run.claims import Claimant
-from evenlane.engine.cli.run.lifeline import KILL_AFTER_S, Lifeline, NodeReady
+from evenlane.engine.cli.run.lifeline import Lifeline, NodeReady
 
 _FOLDER = Path(os.environ["FAKE_NODES"])
 _FLAGS = dict(part.removeprefix("--").split("=", 1) for part in sys.argv[1:] if "=" in part)
@@ -54,7 +54,7 @@ for each in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
     signal.signal(each, _on_signal)
 _note("lives", os.getpid())
 claimant.report_leases([_lived()])  # each life has a lease of its own
-line = Lifeline(int(_FLAGS["lifeline"]), 0.1 - KILL_AFTER_S)
+line = Lifeline(int(_FLAGS["lifeline"]), 0.0)
 if word == "exit":
     claimant.report_leases([])
     sys.exit(int(code[0]))

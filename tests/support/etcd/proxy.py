@@ -4,6 +4,8 @@ import asyncio
 import contextlib
 import ssl
 
+from evenlane.engine.runtime.embedded.ports import free_port
+
 
 class Proxy:
     """A proxy for `target` (HOST:PORT).
@@ -15,7 +17,8 @@ class Proxy:
         self._host, _, self._port = target.rpartition(":")
         self._tls = tls
         self._server: asyncio.Server | None = None
-        self._own_port = 0
+        # Not one of those that the kernel gives to outgoing connections: while it is cut, none takes the port.
+        self._own_port = free_port()
         self._writers: set[asyncio.StreamWriter] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self.passing = asyncio.Event()
@@ -28,7 +31,6 @@ class Proxy:
 
     async def start(self) -> None:
         self._server = await asyncio.start_server(self._serve, "127.0.0.1", self._own_port, ssl=self._tls)
-        self._own_port = self._server.sockets[0].getsockname()[1]
 
     async def cut(self) -> None:
         if self._server is not None:

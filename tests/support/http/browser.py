@@ -4,7 +4,7 @@ import shutil
 from contextlib import asynccontextmanager
 from urllib.parse import urlsplit
 
-from playwright.async_api import async_playwright
+from playwright.async_api import async_playwright, expect
 
 _ARGUMENTS = [
     "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
@@ -13,6 +13,9 @@ _ARGUMENTS = [
 UNKNOWN = "\u2013"  # shown in place of an unknown figure
 DESKTOP = {"width": 1280, "height": 800}
 PHONE = {"width": 360, "height": 740}
+_TIMEOUT_MS = 60_000  # of each step and expectation
+
+expect.set_options(timeout=_TIMEOUT_MS)
 
 
 def program():
@@ -24,7 +27,7 @@ def program():
 @asynccontextmanager
 async def launched():
     async with async_playwright() as playwright:
-        browser = await playwright.chromium.launch(executable_path=program(), args=_ARGUMENTS)
+        browser = await playwright.chromium.launch(executable_path=program(), args=_ARGUMENTS, timeout=_TIMEOUT_MS)
         try:
             yield browser
         finally:
@@ -50,7 +53,7 @@ class Visit:
 async def visit(browser, address, path="/", viewport=None, forgiven=(), **options):
     """Open a page. Fails unless all of it comes from `address` and the console is empty but for `forgiven` texts."""
     context = await browser.new_context(viewport=viewport or DESKTOP, **options)
-    context.set_default_timeout(10_000)
+    context.set_default_timeout(_TIMEOUT_MS)
     try:
         page = await context.new_page()
         seen = Visit(page)

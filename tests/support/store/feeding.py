@@ -62,13 +62,13 @@ class Taken:
     def sequences(self) -> list[int]:
         return [message[1] for message in self.messages]
 
-    async def until(self, condition, timeout: float = 30.0) -> None:
+    async def until(self, condition, timeout: float = 60.0) -> None:
         async with asyncio.timeout(timeout):
             while not condition():
                 self._arrived.clear()
                 await self._arrived.wait()
 
-    async def got(self, count: int, timeout: float = 30.0) -> list[int]:
+    async def got(self, count: int, timeout: float = 60.0) -> list[int]:
         """Wait for `count` messages; returns the sequences of all messages so far."""
         await self.until(lambda: len(self.messages) >= count, timeout)
         return self.sequences
@@ -88,5 +88,5 @@ async def feeding(store: Store, lane: LaneId = LANE, start: int = 1, taken: Take
 async def whole(store: Store, lane: LaneId = LANE, start: int = 1, **options) -> list[int]:
     """The sequences that a feed with an end delivers."""
     async with feeding(store, lane, start, **options) as taken:
-        await asyncio.wait_for(taken.ended.wait(), 30)
+        await asyncio.wait_for(taken.ended.wait(), 60)
         return taken.sequences

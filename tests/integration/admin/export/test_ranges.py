@@ -139,7 +139,7 @@ async def test_reader_leaves_no_consumer(place):
     async def no_consumer():
         return not (await place.connection.api(f"CONSUMER.NAMES.{place.name}")).get("consumers")
 
-    await until(no_consumer, 10)
+    await until(no_consumer)
 
 
 async def test_streams_are_found_by_name_and_subject(place):

@@ -23,7 +23,7 @@ async def test_overview_combines_two_nodes(tmp_path):
         async def shared():
             return [4, 4] == [len(node["partitions"]) for node in (await source.overview())["nodes"]]
 
-        await until(shared, 30)
+        await until(shared)
         producer = await world.producer()
         await world.put(producer, [Put("acme", b"x") for _ in range(40)] + [Put("bolt", b"x") for _ in range(3)])
 
@@ -32,7 +32,7 @@ async def test_overview_combines_two_nodes(tmp_path):
             known = reported["totals"]["backlog"] == 40 and reported["totals"]["arriving"] is not None
             return reported if known and len(reported["tenants"]) == 2 else None
 
-        reported = await until(settled, 30)
+        reported = await until(settled)
         _tenants(reported)
         _nodes(reported)
         first.send(signal.SIGSTOP)

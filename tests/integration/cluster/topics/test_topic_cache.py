@@ -54,7 +54,7 @@ async def test_lost_topics_are_noticed_though_revision_is_higher(tmp_path):
         shutil.copytree(backup, store)
         await write_elsewhere(server.data_dir)
         await server.start()
-        await until(lambda: lost, timeout=20.0)
+        await until(lambda: lost)
         assert (await client.list(PREFIX)).revision > newest
         assert ([{"b"}], accepted(1), accepted(2)) == (lost, topic_cache.get("a"), topic_cache.get("b"))
     finally:

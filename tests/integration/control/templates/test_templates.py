@@ -65,7 +65,7 @@ async def node(settings, handled):
     async with Engine(note, settings=settings, on_ready=lambda *_: ready.set()) as engine:
         running = asyncio.create_task(engine.run())
         try:
-            await asyncio.wait_for(ready.wait(), 30)
+            await asyncio.wait_for(ready.wait(), 60)
             yield engine
         finally:
             engine.stop()
@@ -125,7 +125,7 @@ async def test_messages_of_new_projects_are_handled(settings, etcd):
         async with Producer(settings=settings) as producer:
             await producer.put("dev-3", b"third")
             await until(lambda: len(handled) == 3)
-        assert engine.node.backlog == 1
+        await until(lambda: engine.node.backlog == 1)
     assert [("dev-1", b"first"), ("dev-2", b"second"), ("dev-3", b"third")] == handled
     assert ("template dev", "a message") == await author(etcd, settings, "dev-1")
     assert await author(etcd, settings, "acme") is None
@@ -144,7 +144,7 @@ async def test_message_waits_until_template_has_room_or_topic_is_created_again(s
         await put_template(etcd, settings, limit=10)
         await until(lambda: len(handled) == 2)
         await etcd.delete(names.key(settings.env, "topics", "dev-1"))
-        await until(lambda: [None] == [queue.rules.topic for queue in engine.node.queues.of_project("dev-1")], 30)
+        await until(lambda: [None] == [queue.rules.topic for queue in engine.node.queues.of_project("dev-1")])
         assert await author(etcd, settings, "dev-1") is None, "no message waits"
         await put_plainly(settings, "dev-1", b"3")
         await until(lambda: len(handled) == 3)

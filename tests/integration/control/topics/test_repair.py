@@ -29,7 +29,7 @@ async def test_leader_repairs_corrupted_topics_across_crash_of_etcd(tmp_path):
         await controller.start()
         for n in range(300):
             await editor.put(f"{ROOT}topics/p{n}", b'{"qps": 5}')
-        await until(lambda: len(topic_cache.all()) == 300, timeout=10.0)
+        await until(lambda: len(topic_cache.all()) == 300)
         seen = []
         topic_cache.on_change.append(lambda project, now: seen.append((project, now)))
         good = {item.key: item.value for item in (await editor.list(ROOT + "accepted/")).items}
@@ -43,10 +43,10 @@ async def test_leader_repairs_corrupted_topics_across_crash_of_etcd(tmp_path):
         async def repaired():
             return not await corrupted()
 
-        await until(repaired, timeout=10.0)
+        await until(repaired)
         await server.kill()
         await server.start()
-        await until(lambda: _corrupt_one(editor), timeout=20.0)
+        await until(lambda: _corrupt_one(editor))
         with contextlib.suppress(AssertionError):
             await until(repaired, timeout=60.0)  # the leader's key may be free only once its lease has ended
         assert {} == await corrupted()

@@ -4,6 +4,7 @@ import pytest
 from playwright.async_api import expect
 
 from evenlane.engine.errors import Unreachable
+from evenlane.engine.runtime.embedded.ports import free_port
 from tests.support.http import pictures
 from tests.support.http.browser import visit
 from tests.support.http.serving import server_of
@@ -45,9 +46,9 @@ async def test_missing_overview_is_explained_until_it_comes(seen, node):
 @pytest.mark.full
 async def test_lost_connection_keeps_last_figures_and_recovers(browser, node):
     """The banner gives their time; the page need not be reloaded."""
-    server = server_of(node)
+    port = free_port()  # while nothing listens there, no outgoing connection takes it
+    server = server_of(node, port=port)
     await server.open()
-    port = int(server.address.rpartition(":")[2])
     async with visit(browser, server.address, forgiven=_GONE) as page:
         await expect(page.locator("tr.tenant")).to_have_count(10)
         await server.close()
@@ -59,7 +60,7 @@ async def test_lost_connection_keeps_last_figures_and_recovers(browser, node):
         again.shown = pictures.overview([pictures.tenant("back-again")])
         server = server_of(again, port=port)
         await server.open()
-        await expect(page.locator("tbody[data-project]")).to_have_count(1, timeout=15_000)
+        await expect(page.locator("tbody[data-project]")).to_have_count(1)
         await expect(page.locator("tbody[data-project]")).to_have_attribute("data-project", "back-again")
         await expect(page.locator("#banner")).to_be_hidden()
         await expect(page.locator("body")).not_to_have_class("stale")

@@ -50,6 +50,12 @@ async def test_page_explains_wait_and_draws_backlog(seen, node):
         assert "acme · Evenlane" == await page.title()
 
 
+async def stop_clock(page):
+    """No time passes on the page until the test says so."""
+    await page.clock.install(time=0)
+    await page.clock.pause_at(_WHY_MS / 1000)
+
+
 async def go(page, name):
     await page.evaluate("hash => { location.hash = hash; }", f"#/tenant/{name}")
     await expect(page.get_by_role("heading", level=1)).to_have_text(name)
@@ -75,7 +81,7 @@ async def test_explanation_is_refreshed_also_after_failure(seen, node):
 
 async def test_hidden_page_sends_no_requests(seen, node):
     async with seen(node) as page:
-        await page.clock.install()
+        await stop_clock(page)
         await go(page, "acme")
         await expect(page.locator(".dead-letter")).to_have_count(3)
         await expect(page.locator("section.why")).to_contain_text("settles are 0.4 s behind")
@@ -171,8 +177,7 @@ async def test_tenant_is_paused_and_resumed_with_token(seen, node):
 async def test_earlier_overview_does_not_revert_button(seen, node):
     """An overview begun before a pause. A later one counts: somebody else may have resumed the topic."""
     async with seen(node) as page:
-        await page.clock.install(time=0)
-        await page.clock.pause_at(_WHY_MS / 1000)  # no time passes until the test says so
+        await stop_clock(page)
         await page.evaluate("token => sessionStorage.setItem('evenlane-token', token)", TOKEN)
         await go(page, "acme")
         await page.get_by_role("button", name="Pause", exact=True).click()
@@ -189,7 +194,7 @@ async def test_pause_starts_no_second_round_of_requests(seen, node):
     """A response to a request from before the pause is outdated, and starts no round of its own."""
     node.whys["small"] = pictures.why("small")
     async with seen(node) as page:
-        await page.clock.install()
+        await stop_clock(page)
         await page.evaluate(_ASKED, "/api/why/")
         await page.evaluate("token => sessionStorage.setItem('evenlane-token', token)", TOKEN)
         await go(page, "small")

@@ -35,7 +35,7 @@ async def node(settings):
     async with Engine(handle, settings=settings, on_ready=lambda *_: ready.set()) as engine:
         running = asyncio.create_task(engine.run())
         try:
-            await asyncio.wait_for(ready.wait(), 30)
+            await asyncio.wait_for(ready.wait(), 60)
             yield
         finally:
             engine.stop()
@@ -61,11 +61,11 @@ async def test_messages_reach_endpoint_through_restart(settings, receiver):
     async with Producer(settings=settings) as producer:
         await producer.put_many([Put("acme", b"%d" % n, headers={"traceparent": "t"}) for n in range(200)])
         async with node(settings):
-            await until(lambda: len(receiver.seen) > 50, 30)
+            await until(lambda: len(receiver.seen) > 50)
         receiver.behaviour = None
         before = len(receiver.seen)
         async with node(settings):
-            await until(lambda: len({seen.body for seen in receiver.seen[before:]}) >= 150, 30)
+            await until(lambda: len({seen.body for seen in receiver.seen[before:]}) >= 150)
     assert {b"%d" % n for n in range(200)} == {*taken, *(seen.body for seen in receiver.seen[before:])}
     assert {("1", "t", "/hook")} == {
         (seen.headers["evenlane-attempt"], seen.headers["traceparent"], seen.path) for seen in receiver.seen

@@ -93,4 +93,4 @@ async def test_end_of_putter_process_is_reported(url):
         [process] = {*me.children(recursive=True)} - before
         process.kill()
         with pytest.raises(EvenlaneError, match="the process that puts has ended"):
-            await asyncio.wait_for(putter.put(0), 10)
+            await asyncio.wait_for(putter.put(0), 60)

@@ -52,7 +52,13 @@ async def answer(session, port):
 async def test_bad_endpoint_follows_its_phase(kind, expected):
     plan = EndpointPlan(1, 0.01, 0.1, (EndpointPhase(kind, 0, 60),))
     async with EndpointServer(plan) as endpoints, aiohttp.ClientSession() as session:
-        assert 204 == await answer(session, endpoints.ports[0])
+
+        async def heard():
+            """The answer; a busy machine may take too long for it."""
+            came = await answer(session, endpoints.ports[0])
+            return None if came == "silent" else came
+
+        assert 204 == await until(heard)
         await endpoints.begin(now_ns())
         seen = set()
 

@@ -56,12 +56,12 @@ class TestSilence:
         """E13: a handler that uses up the memory may leave a thread dead before its first line. Calls that wait for it
         are Unavailable, and the next call has new threads.
         """
-        client = EtcdCoordination([etcd_server.endpoint], deadline_s=0.5)
+        client = EtcdCoordination([etcd_server.endpoint])
         lease = await client.grant(60)
         with monkeypatch.context() as dying:
             dying.setattr(threading.Thread, "run", lambda _self: None)
             calls = asyncio.gather(client.keep_alive(lease), client.get(prefix), return_exceptions=True)
-            renewed, _ = await asyncio.wait_for(calls, 20)  # (the other call may have had a thread that lived)
+            renewed, _ = await asyncio.wait_for(calls, 60)  # (the other call may have had a thread that lived)
         assert isinstance(renewed, Unavailable)
         assert 60 == await client.keep_alive(lease)
         assert await client.get(prefix) is None

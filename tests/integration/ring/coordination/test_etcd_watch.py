@@ -53,7 +53,7 @@ class TestWatch:
             await next_update(watch, timeout=0.3)
         await server.start()
         try:
-            assert ("listing",) == short(await next_update(watch, timeout=5.0))
+            assert ("listing",) == short(await next_update(watch))
             await client.put("/t/a", b"")
             assert ("put", "a", "") == short(await next_update(watch))
         finally:
@@ -90,21 +90,14 @@ class TestWatch:
         watch = EtcdWatch(Address((etcd_server.endpoint,)), prefix, silent_s=1.0)
         assert () == (await next_update(watch)).items
         await client.put(prefix, b"1")
-        assert b"1" == (await next_update(watch)).item.value
+        await until_value(watch, b"1")
         for thread in {*threading.enumerate()} - before:
             if not thread.name.startswith("etcd watch"):  # gRPC's own
                 ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread.ident), ctypes.py_object(MemoryError))
         await client.put(prefix, b"2")  # the last change that reaches them
         await client.put(prefix, b"3")
-
-        async def third_value():
-            async for each in watch:
-                items = each.items if isinstance(each, Listing) else [each.item]
-                if any(item.value == b"3" for item in items):
-                    return
-
-        await asyncio.wait_for(third_value(), 20)
-        await asyncio.wait_for(watch.aclose(), 20)
+        await until_value(watch, b"3")
+        await asyncio.wait_for(watch.aclose(), 60)
 
     async def test_thread_ends_with_watch(self, client, prefix):
         watches = [client.watch(f"{prefix}{n}") for n in range(5)]
@@ -122,12 +115,20 @@ class TestWatch:
         await next_update(watch)
         async with hanging(etcd_server):
             await asyncio.sleep(10.0)
-        assert isinstance(await next_update(watch, timeout=5.0), Listing)
+        assert isinstance(await next_update(watch), Listing)
 
 
 async def until_known(watch, key):
-    async with asyncio.timeout(10.0):
+    await _until_seen(watch, lambda item: item.key == key)
+
+
+async def until_value(watch, value):
+    """In an event, or in the listing of a watch that has restarted because the machine paused."""
+    await _until_seen(watch, lambda item: item.value == value)
+
+
+async def _until_seen(watch, is_it):
+    async with asyncio.timeout(60):
         async for each in watch:
-            items = each.items if isinstance(each, Listing) else (each.item,)
-            if key in {item.key for item in items}:
+            if any(map(is_it, each.items if isinstance(each, Listing) else [each.item])):
                 return

@@ -55,7 +55,7 @@ async def test_late_failure_of_one_stops_other(tmp_path, monkeypatch):
         await nats_serves
         raise ConfigError("too late")
 
-    monkeypatch.setattr(both.nats, "start", lambda: asyncio.wait_for(nats_serves, 30))
+    monkeypatch.setattr(both.nats, "start", lambda: asyncio.wait_for(nats_serves, 60))
     monkeypatch.setattr(both.etcd, "start", fail_late)
     with pytest.raises(ConfigError, match="too late"):
         await both.start()
@@ -80,6 +80,6 @@ async def test_end_of_one_is_reported_in_sentence(tmp_path, kind):
     async with Servers(tmp_path, fast=True) as both:
         one = getattr(both, kind)
         os.kill(one.pid, signal.SIGKILL)
-        sentence = await asyncio.wait_for(both.wait(), 10)
+        sentence = await asyncio.wait_for(both.wait(), 60)
         assert sentence.startswith(f"{one.title} ended by signal 9 (SIGKILL); its last output was: ")
         assert sentence.endswith(f"({one.log_path})")

@@ -140,7 +140,7 @@ async def test_refusing_server_of_several_is_skipped(certificate, password):
             back = asyncio.Event()
             connection.on_back = [back.set]
             good.cut()
-            await asyncio.wait_for(back.wait(), 10)
+            await asyncio.wait_for(back.wait(), 60)
         await connection.close()
         assert b"" == bad.received
 

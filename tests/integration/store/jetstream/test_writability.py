@@ -102,15 +102,15 @@ async def is_writable(world, streams):
 async def test_streams_without_leader_are_reported_and_recover(tmp_path):
     """F5: two of three servers are down. One that returns makes a majority again."""
     async with cluster_of_three(tmp_path) as (first, *others):
-        world = await until(lambda: opened(first), 30, "a majority that makes streams")
+        world = await until(lambda: opened(first), 120, "a majority that makes streams")
         streams = [names.stream(world.env, LANE), names.settled_stream(world.env)]
         try:
             assert {} == await world.store.unwritable(streams)
             await asyncio.gather(*(server.kill() for server in others))
             # At first the remaining server doesn't answer for a stream; then it reports that there is no leader.
-            await until(lambda: have_no_leader(world, streams), 30, "the store to notice")
+            await until(lambda: have_no_leader(world, streams), what="the store to notice")
             await others[0].start()
-            await until(lambda: is_writable(world, streams), 30, "the streams to be writable")
+            await until(lambda: is_writable(world, streams), what="the streams to be writable")
         finally:
             await world.disconnect()
 
@@ -146,7 +146,7 @@ async def test_read_only_stream_is_reported_and_needs_restart(tmp_path):
         assert failures == await world.store.unwritable(streams), "nats-server doesn't check again"
         await world.outage()
         await world.back()
-        await until(lambda: is_writable(world, streams), 10, "the streams to be writable")
+        await until(lambda: is_writable(world, streams), what="the streams to be writable")
         assert await fill(world, 1)
         await world.close()
     finally:
