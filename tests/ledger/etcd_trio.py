@@ -31,7 +31,7 @@ class Trio:
 
     async def __aenter__(self) -> Self:
         await self.start(*MEMBERS)
-        await until(self.leader, 20, "etcd's leader")
+        await until(self.leader, 60, "etcd's leader")
         return self
 
     async def __aexit__(self, *_: object) -> None:

@@ -79,6 +79,7 @@ async def obey(message: "Message") -> None:
                 await _alive(message, argument)
             elif word == "held":
                 await _held()
+                await asyncio.sleep(argument)
             else:
                 _do(message, word, argument)
     except asyncio.CancelledError:
@@ -129,8 +130,8 @@ def obey_in_thread(message: "Message") -> None:
 
 def _order(message: "Message") -> list[tuple[str, float]]:
     """The order as a word and its number: `sleep S`, `alive S` (with signs of life), `hang`, `fail N` (the first N
-    attempts), `stubborn` (fail until `forgive`), `held` (run until then), `retry S`, `reject`, `die` (end the process
-    after success is noted), `exit` and `crash` (end it before), `block S` (sleep in the event loop).
+    attempts), `stubborn` (fail until `forgive`), `held S` (run until S after it), `retry S`, `reject`, `die` (end the
+    process after success is noted), `exit` and `crash` (end it before), `block S` (sleep in the event loop).
 
     With `first` before it, only in the first attempt; with `once`, only the first time at all.
     """

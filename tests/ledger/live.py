@@ -37,7 +37,7 @@ class LiveWorld:
     async def topic(self, project: str, **fields: object) -> None:
         self._specs[project] = ON_BOTH | fields
         await self.cluster.topics(project, **self._specs[project])
-        await self._topics.wait_for(project, 20)
+        await self._topics.wait_for(project, 30)
 
     async def put(self, project: str, count: int, *, order: str = "", priority: str | None = None) -> set[str]:
         """Put `count` messages, over all groups in turn. Return their ids."""
@@ -61,7 +61,7 @@ class LiveWorld:
         """Change the topic, and return when the change is accepted."""
         revision = await self.write(project, **changes)
         key = f"accepted/{project}"
-        await until(lambda: self.cluster.history.value(key)["revision"] >= revision, 20, f"{project} to be accepted")
+        await until(lambda: self.cluster.history.value(key)["revision"] >= revision, 30, f"{project} to be accepted")
 
     async def taken_up(self) -> None:
         """Wait until both nodes use all changes accepted so far: each receives them in order."""
@@ -97,7 +97,7 @@ class LiveWorld:
             seen = Counter(entry.pid for entry in self.begins(project))
             return len(seen) == len(self.nodes) and min(seen.values()) >= count
 
-        await until(so_far, 30, f"{count} of {project} to begin on each node")
+        await until(so_far, 60, f"{count} of {project} to begin on each node")
 
     async def begins_more(self, project: str, count: int) -> None:
         """Wait until each node has begun `count` more than the busier one has by now."""
@@ -130,7 +130,7 @@ class LiveWorld:
 
 @contextlib.asynccontextmanager
 async def live(folder: Path, **settings: object) -> AsyncIterator[LiveWorld]:
-    async with ProcessCluster(folder, **settings) as cluster:
+    async with ProcessCluster(folder, **({"lease_ttl": 10} | settings)) as cluster:
         nodes = await cluster.start("a", "b")
         await cluster.owned_by(*nodes)
         topics = TopicCache(cluster.etcd, "online")

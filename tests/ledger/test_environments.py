@@ -8,7 +8,7 @@ import pytest
 
 from evenlane.engine.producer.put import Put
 from evenlane.ring.coordination.etcd.client import EtcdCoordination
-from tests.ledger.cli import evenlane, patiently
+from tests.ledger.cli import patiently
 from tests.ledger.puts import some
 from tests.ledger.world import ProcessWorld
 from tests.support.until import until
@@ -24,8 +24,8 @@ async def two(folder):
     """Both environments, each with a node of the same id, and the subjects that cross core NATS meanwhile."""
     (folder / "sandbox").mkdir()
     async with (
-        ProcessWorld(folder) as online,
-        ProcessWorld(folder / "sandbox", alongside=online, env="sandbox") as sandbox,
+        ProcessWorld(folder, lease_ttl=10) as online,
+        ProcessWorld(folder / "sandbox", alongside=online, env="sandbox", lease_ttl=10) as sandbox,
     ):
         client = await nats.connect(online.servers.nats.url)
         subjects: set[str] = set()
@@ -58,12 +58,12 @@ async def works(world: ProcessWorld, name: str) -> None:
     async def all_dead() -> bool:
         return ids <= await dead.ids()
 
-    await until(all_dead, 20, "the dead letters")
+    await until(all_dead, 60, "the dead letters")
     for put in rejected:
         del world.acknowledged[put.id]
     await patiently(world, "dlq", "drop", "acme", "--all")
-    await evenlane(world, "why", "acme")
-    await evenlane(world, "plan", "show")
+    await patiently(world, "why", "acme")
+    await patiently(world, "plan", "show")
 
 
 async def streams(world: ProcessWorld) -> dict[str, dict]:

@@ -61,7 +61,7 @@ async def test_blocked_node_keeps_its_partitions_and_delays_no_other_node(tmp_pa
             async def reported() -> bool:
                 return any("blocked" in its for its in (await troubles(cluster)).values())
 
-            await until(reported, 20, "the blocked node to be named in etcd")
+            await until(reported, 30, "the blocked node to be named in etcd")
             (name,) = [each for each, its in (await troubles(cluster)).items() if its]
             document = await why(cluster.settings, cluster.projects[0])
             await cluster.handled(*(put.id for put in blockers), timeout=60 + count * blocked_s)
@@ -76,7 +76,7 @@ async def test_blocked_node_keeps_its_partitions_and_delays_no_other_node(tmp_pa
         async def over() -> bool:
             return not (await troubles(cluster))[name]
 
-        await until(over, 10, "the trouble to end in etcd")
+        await until(over, 30, "the trouble to end in etcd")
         begun = [entry.id for entry in entries if entry.what == "begin" and entry.project == "blocker"]
         assert dict.fromkeys((put.id for put in blockers), 1) == Counter(begun)
         assert [] == begun_again(entries)

@@ -53,7 +53,7 @@ async def test_originals_stay_until_the_dead_letter_stream_accepts(world, how):
     await client.subscribe("dead.online.*", cb=count)
     began = now_ns()
     await world.put(producer, some("bad", "m", HOPELESS, order="fail 9"))
-    await until(lambda: sum(tries.values()) > 64, 10, "copies to be refused")
+    await until(lambda: sum(tries.values()) > 64, what="copies to be refused")
     good = some("good", "m", 500)
     await world.put(producer, good)
     await world.handled(*(put.id for put in good))
@@ -81,14 +81,15 @@ async def test_key_waits_for_the_dead_letter_of_its_head(world):
         for n in range(20) for key in ("stuck", "free")
     ]  # fmt: skip
     filler = some("bad", "filler", 3, order="reject")
-    await world.put(producer, filler)  # the stream accepts one: it is full then
+    await world.put(producer, filler)
+    dead = await world.dead_letters()
+    await until(lambda: _has(dead, 1), what="the one dead letter that the stream accepts")
     await world.put(producer, puts)
     await world.handled(*(f"free-{n}" for n in range(20)))
-    await until(lambda: world.ids("begin").count("stuck-0") == 2, 10, "both attempts")
+    await until(lambda: world.ids("begin").count("stuck-0") == 2, what="both attempts")
     assert {"stuck-0"} == {own for own in world.ids("begin") if own.startswith("stuck")}
     await configured(world, max_msgs=-1)
     await world.handled(*(f"stuck-{n}" for n in range(1, 20)))
-    dead = await world.dead_letters()
     await until(lambda: _has(dead, 4), 30, "the dead letters")
     assert {"stuck-0", *(put.id for put in filler)} == await dead.ids()
     assert [f"stuck-{n}" for n in range(1, 20)] == [own for own in world.ids() if own.startswith("stuck")]

@@ -43,7 +43,7 @@ def absurd(created: str, high: int) -> bytes:
 
 async def test_node_skips_foreign_values_and_names_them(world):
     """F4, L: while it runs, and when it starts."""
-    node = await world.node("uneasy")
+    node = await world.node("uneasy", lease_ttl=2)
     await world.topics("acme")
     producer = await world.producer()
     for number, value in enumerate(VALUES):

@@ -39,11 +39,11 @@ async def test_harm_that_a_process_survives_fails_only_its_message(tmp_path):
         async def all_dead() -> bool:
             return failing == await dead.ids()
 
-        await until(all_dead, 30, f"{failing} to be dead letters")
+        await until(all_dead, 60, f"{failing} to be dead letters")
         for own in failing:
             del world.acknowledged[own]
         await world.handled()
-        await until(lambda: node.logged("the child ends"), 10, "the child to end")
+        await until(lambda: node.logged("the child ends"), 30, "the child to end")
         assert {"failed 2 times"} == {dead_letter.reason for dead_letter in await dead.read()}
         await world.put(producer, some("acme", "later", 20, order="nothing"))
         await world.handled()
@@ -87,9 +87,9 @@ async def test_death_by_a_handler_in_the_drain_is_no_clean_end(tmp_path):
         node = await world.node("unruly:unruly", concurrency=4)
         await world.topics("acme")
         await world.put(await world.producer(), [one("acme", "bad", order="exit in drain")])
-        await until(lambda: world.ids("begin"), 20, "the handler to begin")
+        await until(lambda: world.ids("begin"), 30, "the handler to begin")
         node.send(signal.SIGTERM)
-        await until(lambda: node.logged("draining"), 20, "the drain")
+        await until(lambda: node.logged("draining"), 30, "the drain")
         forgive(node.ledger)
         assert 1 == await node.ended(), node.last_words()
         assert node.logged("a task that a handler left behind raised SystemExit")
@@ -116,9 +116,9 @@ async def test_forked_child_that_returns_to_a_handler_thread_ends(tmp_path):
     """X9: otherwise it would wait for ever with all of the node's sockets, and the handler for it."""
     async with ProcessWorld(tmp_path, partitions=4) as world:
         node = await world.node("unruly:forks_in_thread", concurrency=4)
-        await world.topics("acme", ack_wait=20)
+        await world.topics("acme", ack_wait=60)
         await world.put(await world.producer(), some("acme", "forks", 5))
-        await world.handled(timeout=15)
+        await world.handled(timeout=45)
         assert (5, 5) == (len(world.ids()), len(world.ids("child")))
         assert 5 == node.logged("the child ends")
         assert 0 == await node.stop()
@@ -151,11 +151,13 @@ async def test_second_interrupt_ends_a_blocking_handler(tmp_path):
         node = await world.node("unruly:unruly", concurrency=4)
         await world.topics("acme")
         await world.put(await world.producer(), [one("acme", "bad", order="once block")])
-        await until(lambda: world.ids("begin"), 20, "the handler to block")
+        await until(lambda: world.ids("begin"), 30, "the handler to block")
+        wait_s = 0.5  # after the first signal, and much longer than the node needs for the second one
         while not node.logged("an attempt failed"):  # (two pending signals are one)
             node.send(signal.SIGINT)
             with contextlib.suppress(AssertionError):
-                await until(lambda: node.logged("an attempt failed"), 0.5)
+                await until(lambda: node.logged("an attempt failed"), wait_s)
+            wait_s = 10.0
         assert 0 == await node.ended(), node.last_words()
         assert node.logged("draining")
         assert () == (await world.etcd.list(names.key("online", "owners", ""))).items

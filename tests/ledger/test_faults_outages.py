@@ -18,7 +18,7 @@ async def test_outage_of_nats_repeats_nothing(world):
     await world.topics("acme", "bolt")
     producer = await world.producer()
     load = asyncio.create_task(world.put(producer, [*some("acme", "m", 8_000), *some("bolt", "m", 8_000)]))
-    await until(lambda: len(world.entries()) > 3_000, 20, "the node to be at work")
+    await until(lambda: len(world.entries()) > 3_000, 60, "the node to be at work")
     await world.servers.nats.kill()
     await asyncio.sleep(6)  # longer than NATS may be away before a node releases its partitions
     await world.servers.nats.start()
@@ -29,7 +29,7 @@ async def test_outage_of_nats_repeats_nothing(world):
     async def all_ended() -> bool:
         return world.acknowledged.keys() <= {*world.ids(), *(await dead.ids())}
 
-    await until(all_ended, 30, "all to be handled or dead")
+    await until(all_ended, 60, "all to be handled or dead")
     assert {1} == set(Counter((entry.stream, entry.sequence) for entry in world.entries()).values())
     assert {node.pid} == {entry.pid for entry in world.entries()}
     assert 0 == await node.stop()
@@ -37,7 +37,7 @@ async def test_outage_of_nats_repeats_nothing(world):
 
 async def test_short_outage_of_etcd_stops_nothing(world):
     """V, P2: shorter than the lease."""
-    node = await world.node(lease_ttl=6)
+    node = await world.node(lease_ttl=12)
     await world.topics("acme")
     producer = await world.producer()
     await world.servers.etcd.kill()
@@ -47,10 +47,10 @@ async def test_short_outage_of_etcd_stops_nothing(world):
     while not gone.done():
         puts = some("acme", f"during-{number}", 20)
         await world.put(producer, puts)
-        await world.handled(*(put.id for put in puts), timeout=1)
+        await world.handled(*(put.id for put in puts))
         number += 1
     await world.servers.etcd.start()
-    await until(lambda: now_ns() - killed > 7_000_000_000, 10, "the time at which the lease would have ended")
+    await until(lambda: now_ns() - killed > 13_000_000_000, 30, "the time at which the lease would have ended")
     await world.put(producer, some("acme", "after", 20))
     await world.handled()
     assert 0 == node.logged("joining anew")
@@ -72,7 +72,7 @@ async def test_long_outage_of_etcd_stops_the_node_until_its_end(world):
     assert {f"acme-before-{n}" for n in range(20)} == set(world.ids("begin"))
     assert node.running
     await world.servers.etcd.start()
-    await world.handled(timeout=20)
+    await world.handled()
     # An etcd that comes back gives the lease its whole time again, so perhaps no partition is taken over.
     assert len({entry.epoch for entry in world.entries()}) <= 2
     assert {1} == set(Counter(world.ids("begin")).values())

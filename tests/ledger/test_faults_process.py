@@ -14,15 +14,16 @@ pytestmark = pytest.mark.real
 
 async def test_sigterm_under_load_loses_and_repeats_nothing(world):
     """Fault 3: L, no duplicates, exit within the grace period."""
-    node = await world.node("flaky", drain_grace=10)
+    grace_s = 60
+    node = await world.node("flaky", drain_grace=grace_s)
     await world.topics("acme", "bolt")
     producer = await world.producer()
     load = asyncio.create_task(world.put(producer, [*some("acme", "m", 10_000), *some("bolt", "m", 10_000)]))
-    await until(lambda: len(world.entries()) > 3_000, 20, "the node to be at work")
+    await until(lambda: len(world.entries()) > 3_000, 60, "the node to be at work")
     clock = asyncio.get_running_loop().time
     asked = clock()
     assert 0 == await node.stop()
-    assert clock() - asked < 10
+    assert clock() - asked < grace_s
     await load
     await node.start()
     dead = await world.dead_letters()
@@ -30,7 +31,7 @@ async def test_sigterm_under_load_loses_and_repeats_nothing(world):
     async def all_ended() -> bool:
         return world.acknowledged.keys() <= {*world.ids(), *(await dead.ids())}
 
-    await until(all_ended, 30, "all to be handled or dead")
+    await until(all_ended, 60, "all to be handled or dead")
     handlings = Counter((entry.stream, entry.sequence) for entry in world.entries())
     assert {1} == set(handlings.values())
     assert {1} == set(Counter(world.ids()).values())
@@ -48,7 +49,7 @@ async def test_sigterm_repeats_only_stuck_threads(world):
     clock = asyncio.get_running_loop().time
     asked = clock()
     assert 1 == await node.stop()  # not all handlers have ended
-    assert clock() - asked < 4 * grace_s  # time for a busy machine: the handlers never end
+    assert clock() - asked < 30  # the grace, and time for a busy machine: the handlers never end
     await node.start()
     await world.handled()
     begun = Counter(world.ids("begin"))
@@ -58,7 +59,7 @@ async def test_sigterm_repeats_only_stuck_threads(world):
 
 async def test_death_between_success_and_settlement_repeats_the_message(world):
     """Fault 5: D, L."""
-    node = await world.node(concurrency=16)
+    node = await world.node(concurrency=16, lease_ttl=2)
     await world.topics("acme")
     producer = await world.producer()
     await world.put(producer, some("acme", "before", 300))
@@ -68,7 +69,7 @@ async def test_death_between_success_and_settlement_repeats_the_message(world):
         logs = await settle_logs.read(world.settings, 8)
         return all(sequence in logs[stream].settled() for stream, sequence in world.acknowledged.values())
 
-    await until(settled, 10, "all to be settled")
+    await until(settled, what="all to be settled")
     await world.put(producer, [one("acme", "last", order="once die"), *some("acme", "others", 100)])
     assert 7 == await node.ended()
     await node.start()

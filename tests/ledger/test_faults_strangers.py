@@ -90,7 +90,7 @@ async def test_good_messages_are_handled_among_hostile_ones(world):
         held = [await world.api(f"STREAM.INFO.{name}", {"subjects_filter": subject}) for name, subject in asked]
         return not any(each["state"].get("subjects") for each in held)
 
-    await until(none_left, 30, "all of the project to end")
+    await until(none_left, 60, "all of the project to end")
     assert node.running
     assert 0 == node.logged("Traceback")
     assert node.logged("a header is not valid: its message goes to the dead letters")

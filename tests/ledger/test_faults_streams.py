@@ -33,10 +33,10 @@ async def test_node_survives_deleted_streams(world):
     async def settled() -> bool:
         return (await settle_logs.read(world.settings, 8))[stream].settled() == set(range(1, 101))
 
-    await until(settled, 10, "all to be settled")
+    await until(settled, what="all to be settled")
     waiting = some("acme", "waiting", 200, order="sleep 0.05")
     await world.put(producer, waiting)
-    await until(lambda: sum("waiting" in own for own in world.ids()) > 8, 10, "some to be handled")
+    await until(lambda: sum("waiting" in own for own in world.ids()) > 8, what="some to be handled")
     await world.api(f"STREAM.DELETE.{stream}")
     last_ones = [*some("acme", "last", 50), *some("bolt", "last", 50)]
     await world.put(producer, last_ones)
@@ -72,7 +72,7 @@ class Backup:
 @pytest.mark.parametrize("running", [True, False], ids=["node runs", "node restarts"])
 async def test_messages_after_a_rollback_are_handled(world, running, whole):
     """L: they get sequences that were settled before, and are handled all the same."""
-    node = await world.node()
+    node = await world.node(lease_ttl=10 if running else 2)
     await world.topics("acme", "bolt")
     producer = await world.producer()
     await world.put(producer, [*some("acme", "a", 40), *some("bolt", "a", 40, order="first fail 1")])
@@ -82,7 +82,7 @@ async def test_messages_after_a_rollback_are_handled(world, running, whole):
     await world.put(producer, [*some("acme", "b", 40), *some("bolt", "b", 40, order="first fail 1")])
     await world.handled()
     before = dict(world.acknowledged)
-    await until(lambda: _settled(world, before), 10, "all of them to be settled")
+    await until(lambda: _settled(world, before), what="all of them to be settled")
     if not running:
         await node.kill()
     await backup.restore()
@@ -147,7 +147,7 @@ async def test_unroutable_messages_become_dead_letters(world):
         async def all_dead(count: int = expected) -> bool:
             return len(await dead.read()) >= count
 
-        await until(all_dead, 20, "the unroutable messages to be dead letters")
+        await until(all_dead, 30, "the unroutable messages to be dead letters")
         dead_letters = (await dead.read())[expected - len(subjects) :]
         assert sorted(subjects) == sorted(dead_letter.subject for dead_letter in dead_letters)
         for dead_letter in dead_letters:

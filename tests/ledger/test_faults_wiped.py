@@ -31,14 +31,14 @@ async def test_wiped_messages_are_counted_by_project(world):
     async def all_waiting() -> bool:
         return (await numbers(world))(metric_names.BACKLOG) == {"acme": 30, "bolt": 5}
 
-    await until(all_waiting, 20, "the backlog")
+    await until(all_waiting, 30, "the backlog")
     assert {"acme": 0, "bolt": 0} == (await numbers(world))(metric_names.MISSING_MESSAGES)
 
     await world.servers.nats.kill()
     shutil.rmtree(world.folder / "servers" / "nats")
     await world.servers.nats.start()
 
-    await until(lambda: log_lines(node), 20, "the line")
+    await until(lambda: log_lines(node), 30, "the line")
     assert [(16, 35, {"acme": 30, "bolt": 5}, 0)] == [
         (line["streams"], line["count"], line["projects"], line["others"]) for line in log_lines(node)
     ]
@@ -46,14 +46,14 @@ async def test_wiped_messages_are_counted_by_project(world):
     async def all_counted() -> bool:
         return (await numbers(world))(metric_names.MISSING) == {"": 35}
 
-    await until(all_counted, 20, "the alert's counter")
+    await until(all_counted, 30, "the alert's counter")
 
     async def all_missing() -> bool:
         missing = (await numbers(world))(metric_names.MISSING_MESSAGES)
         assert missing.keys() == {"acme", "bolt"}
         return missing == {"acme": 30, "bolt": 5}
 
-    await until(all_missing, 20, "the missing messages by project")
+    await until(all_missing, 30, "the missing messages by project")
     forgive(node.ledger)
     new = some("acme", "new", 40)
     await world.put(producer, new)

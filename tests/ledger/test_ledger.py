@@ -71,7 +71,7 @@ class Story:
             await self._recovered()
 
     async def _reached(self, share: float) -> None:
-        await until(lambda: len(self.world.acknowledged) >= share * self.messages, 60, "the load")
+        await until(lambda: len(self.world.acknowledged) >= share * self.messages, 120, "the load")
 
     async def _recovered(self) -> None:
         """Wait until all messages put so far have begun, so that the next fault hits a node that has recovered."""
@@ -81,7 +81,7 @@ class Story:
             left.difference_update(entry.id for entry in self.world.entries())
             return not left
 
-        await until(all_begun, 60, "the messages put so far to begin")
+        await until(all_begun, 120, "the messages put so far to begin")
 
 
 def _message(number: int) -> Put:

@@ -17,23 +17,23 @@ async def test_states_act_on_the_backlog(tmp_path):
     a running producer, and handles its backlog. 400 changes between paused and active lose and repeat nothing.
     """
     async with live(tmp_path) as world:
-        await world.topic("paused", qps=400)
+        await world.topic("paused", qps=100)
         await world.put("paused", 1_200)
-        await world.begun("paused", 50)
+        await world.begun("paused", 30)
         await world.edit("paused", state="paused")
         await world.holds_still("paused")
-        await world.edit("paused", state="active")
+        await world.edit("paused", state="active", qps=2_000)
 
-        await world.topic("deleted", qps=400)
+        await world.topic("deleted", qps=100)
         await world.put("deleted", 960)
-        await world.begun("deleted", 50)
+        await world.begun("deleted", 30)
         await world.cluster.etcd.delete(names.key("online", "topics", "deleted"))
         accepted = world.cluster.history
-        await until(lambda: accepted.value("accepted/deleted").get("deleted"), 20, "the deletion to be accepted")
+        await until(lambda: accepted.value("accepted/deleted").get("deleted"), 30, "the deletion to be accepted")
         await world.holds_still("deleted")
         with pytest.raises(TopicDraining):
             await world.put_one("deleted")
-        await world.edit("deleted")
+        await world.edit("deleted", qps=2_000)
 
         await world.topic("drained", qps=200)
         await world.put("drained", 480)
@@ -47,7 +47,7 @@ async def test_states_act_on_the_backlog(tmp_path):
                 return True
             return False
 
-        await until(refused, 20, "puts to be refused")
+        await until(refused, 30, "puts to be refused")
 
         await world.topic("switched", qps=2_000)
         put = 0
@@ -116,13 +116,13 @@ async def test_concurrency_acts_on_the_backlog(tmp_path):
     """X4: one message at a time on a node, then many, then one at a time again."""
     async with live(tmp_path) as world:
         await world.topic("acme", qps=2_000, concurrency=1)
-        await world.put("acme", 720, order="sleep 0.1")
+        await world.put("acme", 720, order="sleep 0.2")
         await world.begun("acme", 3)
         pids = {entry.pid for entry in world.begins("acme")}
         assert {1} == {overlapping(world.of("acme"), pid, 0) for pid in pids}
         since = now_ns()
-        await world.edit("acme", concurrency=40)
-        await until(lambda: min(overlapping(world.of("acme"), pid, since) for pid in pids) > 5, 20, "more at once")
+        await world.edit("acme", concurrency=20)
+        await until(lambda: min(overlapping(world.of("acme"), pid, since) for pid in pids) > 5, 30, "more at once")
         await world.edit("acme", concurrency=1)
         await world.taken_up()
         await world.begins_more("acme", 2)
@@ -136,17 +136,17 @@ async def test_concurrency_acts_on_the_backlog(tmp_path):
 async def test_ageing_acts_on_the_backlog(tmp_path):
     """X4, E5: strict priority, then every other turn for low messages, then strict priority again."""
     async with live(tmp_path) as world:
-        await world.topic("acme", qps=120)
+        await world.topic("acme", qps=60)
         await world.put("acme", 960, priority="high")
         low = await world.put("acme", 480, priority="low")
-        await world.begun("acme", 30)
+        await world.begun("acme", 15)
 
         def begun_low() -> int:
             return sum(entry.id in low for entry in world.begins("acme"))
 
         assert begun_low() == 0
         await world.edit("acme", ageing=0.5)
-        await until(lambda: begun_low() > 20, 20, "low messages to begin")
+        await until(lambda: begun_low() > 20, 30, "low messages to begin")
         await world.edit("acme", ageing=None)
         await world.taken_up()
         since = begun_low()

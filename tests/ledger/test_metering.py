@@ -26,7 +26,7 @@ from tests.support.until import until
 pytestmark = pytest.mark.real
 
 EVERY_S = 0.5
-SECOND = 1_000_000_000
+LATE_NS = 3_000_000_000  # between a handler's entry and the node's own count; over a second on a busy machine
 
 
 async def meter_records(cluster: ProcessCluster) -> list[bytes]:
@@ -65,7 +65,7 @@ async def in_the_end(cluster: ProcessCluster, expected: Totals) -> Totals:
             now.ended[what] == count for what, count in expected.ended.items()
         )
 
-    await until(reported_totals, 20, f"the records to have {expected}, and not {found}")
+    await until(reported_totals, 60, f"the records to have {expected}, and not {found}")
     return found[0]
 
 
@@ -77,7 +77,7 @@ async def all_reported(cluster: ProcessCluster, node: str) -> None:
         records = [decode(body) for body in await meter_records(cluster)]
         return any(each.node == node and each.at - each.span > since for each in records)
 
-    await until(reported_totals, 20, f"{node} to report all")
+    await until(reported_totals, 60, f"{node} to report all")
 
 
 async def busy(cluster: ProcessCluster, name: str, *moves) -> int:
@@ -101,7 +101,7 @@ async def busy(cluster: ProcessCluster, name: str, *moves) -> int:
 
 async def test_totals_match_the_ledger_through_join_and_leave(tmp_path):
     """E11: each message that was put, handled, retried or dead-lettered is counted once, whatever its owners."""
-    async with ProcessCluster(tmp_path, meter_interval=EVERY_S) as cluster:
+    async with ProcessCluster(tmp_path, meter_interval=EVERY_S, lease_ttl=10) as cluster:
         a, b = await cluster.start("a", "b")
         await cluster.topics(*cluster.projects)
         await cluster.owned_by(a, b)
@@ -146,7 +146,7 @@ async def test_totals_miss_only_the_last_interval_of_a_killed_node(tmp_path, req
         await all_reported(cluster, "b")
         found = rows(await meter_records(cluster))
         reported_totals = totals(found)
-        last = max(row.at for row in found if row.node == "a") - (time.time_ns() - now_ns()) - SECOND
+        last = max(row.at for row in found if row.node == "a") - (time.time_ns() - now_ns()) - LATE_NS
         late = [each for each in cluster.entries() if (each.pid, each.what) == (a.pid, "ok") and each.at > last]
         assert 0 <= ledger["handled"] - reported_totals.ended["handled"] <= len(late)
         assert 0 == reported_totals.waiting

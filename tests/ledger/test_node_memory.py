@@ -51,7 +51,7 @@ async def served(world: ProcessWorld, producer, name: str) -> None:
     for project in ("acme", "bolt"):
         puts = some(project, name, 20)
         await world.put(producer, puts)
-        await world.handled(*(put.id for put in puts), timeout=5)
+        await world.handled(*(put.id for put in puts), timeout=15)
 
 
 @pytest.mark.parametrize(
