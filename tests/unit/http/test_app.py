@@ -135,7 +135,7 @@ async def test_close_does_not_wait_for_a_held_connection():
     _, writer = await asyncio.open_connection("127.0.0.1", port)
     writer.write(b"GET /heal")
     await writer.drain()
-    await asyncio.wait_for(server.close(), 10)
+    await asyncio.wait_for(server.close(), 30)
     with pytest.raises(ConnectionRefusedError):
         await asyncio.open_connection("127.0.0.1", port)
     writer.close()
@@ -146,13 +146,13 @@ async def test_close_does_not_wait_for_a_held_connection():
 
 async def test_connection_without_a_request_is_closed_after_a_while():
     """Clients that only hold connections don't prevent health checks."""
-    async with served(asks_within_s=0.3, connections=5) as (get, _):
+    async with served(asks_within_s=2, connections=5) as (get, _):
         port = int(get.address.rpartition(":")[2])
         held = [await asyncio.open_connection("127.0.0.1", port) for _ in range(8)]
         for _, writer in held[:4]:
             writer.write(b"GET /heal")
         assert 503 == (await get("/healthz"))[0]
-        assert [b""] * 8 == await asyncio.wait_for(asyncio.gather(*(reader.read() for reader, _ in held)), 10)
+        assert [b""] * 8 == await asyncio.wait_for(asyncio.gather(*(reader.read() for reader, _ in held)), 30)
         assert 200 == (await get("/healthz"))[0]
         for _, writer in held:
             writer.close()
@@ -162,14 +162,14 @@ async def test_connection_that_reads_no_answer_is_closed_after_a_while(caplog):
     """Clients that read nothing don't prevent health checks, nor fill the log."""
     node = FakeNode()
     node.whys = {"acme": {"project": "x" * 10_000_000}}  # more than the kernel's buffers
-    async with served(node, takes_within_s=1.5, connections=5) as (get, _):
+    async with served(node, takes_within_s=4, connections=5) as (get, _):
         port = int(get.address.rpartition(":")[2])
         held = [await asyncio.open_connection("127.0.0.1", port, limit=1) for _ in range(4)]
         for _, writer in held:
             writer.write(b"GET /api/why/acme HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
         await until(lambda: len(node.asked) == 4)
         assert 503 == (await get("/healthz"))[0]
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(30):
             while (await get("/healthz"))[0] != 200:
                 pass
         for _, writer in held:
@@ -181,11 +181,11 @@ async def test_slow_answer_may_take_longer_than_the_request():
     node = FakeNode()
 
     async def slow(*_):
-        await asyncio.sleep(0.3)  # three times the limit for a request
+        await asyncio.sleep(1.5)  # longer than the limit for a request
         return {"project": "acme"}
 
     node.why = slow
-    async with served(node, asks_within_s=0.1) as (get, _):
+    async with served(node, asks_within_s=1) as (get, _):
         for _ in range(2):
             assert 200 == (await get("/api/why/acme"))[0]
 

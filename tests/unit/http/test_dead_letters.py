@@ -61,8 +61,9 @@ async def test_long_replays_do_not_delay_reads(stored):
     with pytest.raises(ReplayRuns, match="this node is already replaying dead letters of 4 projects") as refused:
         await dead_letters.replay("p4", None)
     assert 409 == status_of(refused.value)
-    assert 0 == (await asyncio.wait_for(dead_letters.list("acme", 1), 10))["total"]
+    assert 0 == (await asyncio.wait_for(dead_letters.list("acme", 1), 30))["total"]
     stored.going.set()
+    dead_letters._soon_s = 30  # for replays that end
 
     async def replayed():
         try:
@@ -93,6 +94,7 @@ async def test_result_of_a_long_replay_is_in_later_lists(stored, error, sentence
     assert [level] == [line["log_level"] for line in logs if line["event"] == "dead letters could not be replayed"]
     assert (False, 0, sentence) == (end["running"], end["replayed"], end["stopped"])
     stored.fails = None
+    dead_letters._soon_s = 30  # for a replay that ends
     assert not (await dead_letters.replay("acme", None))["running"]
     assert ("", 1) == itemgetter("stopped", "replayed")(await last_replay(dead_letters))
 

@@ -34,7 +34,7 @@ class Events:
     async def next(self):
         """Return (kind, document) of the next event, None at the end."""
         kind = ""
-        while line := await asyncio.wait_for(self._lines.readline(), 10):
+        while line := await asyncio.wait_for(self._lines.readline(), 30):
             name, _, rest = line.decode().rstrip("\r\n").partition(": ")
             if name == "event":
                 kind = rest

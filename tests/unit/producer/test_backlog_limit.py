@@ -188,7 +188,7 @@ async def test_retry_is_never_refused_and_counts_once(world):
 
 
 async def test_put_without_acknowledgement_frees_its_place(world):
-    async with world.producer(timeout=0.2) as producer:
+    async with world.producer(timeout=1) as producer:
         await producer.put("acme", b"")
         world.server.disconnect()
         with pytest.raises(NotAcknowledged):

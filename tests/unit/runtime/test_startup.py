@@ -8,6 +8,7 @@ import pytest
 from evenlane.engine.errors import EvenlaneError, Unreachable
 from evenlane.engine.runtime.startup import wait_until_answered
 from evenlane.ring.coordination.ports import CoordinationError, Unavailable
+from tests.support.virtual_time import in_virtual_time
 
 
 class Server:
@@ -49,6 +50,7 @@ async def test_long_wait_is_reported_again():
     assert 3 == len(lines)
 
 
+@in_virtual_time
 async def test_timeout_raises_one_sentence():
     server, lines = Server(float("inf")), []
     with pytest.raises(Unreachable) as failure:
@@ -91,6 +93,7 @@ async def test_defect_of_the_probe_is_raised():
             await wait_until_answered(Server(9, defect).probe, 30, print)
 
 
+@in_virtual_time
 async def test_hanging_try_ends_at_the_timeout():
     calls = []
 

@@ -20,7 +20,7 @@ MONTH = 30 * 86_400 * SECOND
 
 async def drop(node, project="acme", **ask):
     task = DropTask(node, project, DropRequest(**ask))
-    await asyncio.wait_for(task.run(), 10)
+    await asyncio.wait_for(task.run(), 30)
     assert ("", True) == (task.word.problem, task.word.done)
     return task.word
 

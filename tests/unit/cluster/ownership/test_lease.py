@@ -118,7 +118,7 @@ class TestTrust:
     async def test_lease_is_renewed_while_the_loop_is_blocked(self):
         """F1, O: in a thread of its own. The trust is there when the loop turns again."""
         thread, times = LoopThread("lease"), []
-        lease = NodeLease(Client(), "online", "a", 1, NodeRecord, times.append, times.append, runner=thread)
+        lease = NodeLease(Client(), "online", "a", 3, NodeRecord, times.append, times.append, runner=thread)
         await lease.join()
         first, deadline = lease.trusted_until, clock.now_ns() + 30 * SECOND
         while lease.trusted_until < first + SECOND and clock.now_ns() < deadline:
@@ -160,7 +160,7 @@ class TestTrust:
         assert (time.CLOCK_BOOTTIME,) == clock.now_ns.args
         monkeypatch.setattr(time, "time", lambda: 0.0)
         monkeypatch.setattr(time, "time_ns", lambda: 0)
-        one = make_lease(ttl=1)
+        one = make_lease(ttl=3)
         await one.lease.join()
         await until(lambda: len(one.trusted_times) > 2)
         assert [] == one.lost
@@ -180,7 +180,7 @@ class TestRecord:
         await until(is_leaving)
 
     async def test_corrupted_record_is_rewritten_under_the_lease(self, make_lease):
-        one = make_lease(ttl=1)
+        one = make_lease(ttl=3)
         await one.lease.join()
         await make_lease.etcd.put(key("nodes", "a"), b"\xff")
 

@@ -117,7 +117,7 @@ class TestEtcdRollback:
 
     async def test_node_with_other_owner_keys_than_etcd_rejoins(self, cluster):
         """It serves a partition without an owner key, and has the key of one that it doesn't serve."""
-        a = await cluster.join("a", ttl=1)
+        a = await cluster.join("a", ttl=3)
         await cluster.own(a=[0])
         backup = cluster.client.store.backup()
         await cluster.own(a=[1])
@@ -127,7 +127,7 @@ class TestEtcdRollback:
         assert not [reason for reason in a.lost if "ended" in reason]
 
     async def test_further_owner_keys_of_the_node_are_adopted(self, cluster):
-        a = await cluster.join("a", ttl=1)
+        a = await cluster.join("a", ttl=3)
         await cluster.own(a=[0])
         await cluster.client.put(key("owners", 3), b"{}", a.lease.id)
         await until(lambda: 3 not in a.membership.member.known, what="partition 3 to be released, as it isn't planned")
@@ -205,7 +205,7 @@ class TestEtcdRollback:
 
     async def test_plan_that_stays_older_ends_the_session(self, cluster):
         """The leader knows no newer generation, and no node would carry out its plans."""
-        a = await cluster.join("a", ttl=1)
+        a = await cluster.join("a", ttl=3)
         cluster.generation = 5
         await cluster.own(a=[0])
         cluster.generation = 3

@@ -182,7 +182,7 @@ class TestCarryOut:
     async def test_leader_accepts_the_topics(self, apply_plan, topic_client, etcd):
         controller = TopicController(etcd.peer(), "online", CLUSTER_CONFIG, "n1")
         await controller.start()
-        await asyncio.wait_for(controller.leading.wait(), 5)
+        await asyncio.wait_for(controller.leading.wait(), 30)
         try:
             outcome = await applied(apply_plan, **{f"p{n}": {"qps": n + 1} for n in range(200)})
             assert (200, []) == (len(outcome.written), outcome.waiting)

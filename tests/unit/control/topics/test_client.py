@@ -82,7 +82,7 @@ async def test_invalid_change_names_the_field_and_writes_nothing(etcd, topic_cli
 async def test_change_waits_until_the_leader_accepts(etcd, topic_client):
     controller = TopicController(etcd.peer(), "online", CLUSTER_CONFIG, "n1")
     await controller.start()
-    await asyncio.wait_for(controller.leading.wait(), 5)
+    await asyncio.wait_for(controller.leading.wait(), 30)
     try:
         status = await topic_client.change("acme", {"qps": 100})
         spec = await etcd.get(names.key("online", "topics", "acme"))
@@ -101,7 +101,7 @@ async def test_later_leader_keeps_topics_accepted_without_it(etcd, topic_client)
     controller = TopicController(etcd.peer(), "online", CLUSTER_CONFIG, "n1")
     await controller.start()
     try:
-        await asyncio.wait_for(controller.leading.wait(), 5)
+        await asyncio.wait_for(controller.leading.wait(), 30)
         status = await topic_client.change("other", {"qps": 1})
         after = await in_effect(etcd, "acme")
         assert (True, before.topic, before.active, before.draining) == (
@@ -126,7 +126,7 @@ async def test_concurrent_changes_lose_no_field(etcd, topic_client, leads):
     controller = TopicController(etcd.peer(), "online", CLUSTER_CONFIG, "n1")
     if leads:
         await controller.start()
-        await asyncio.wait_for(controller.leading.wait(), 5)
+        await asyncio.wait_for(controller.leading.wait(), 30)
     await topic_client.change("acme", {"qps": 100})
     fields = {"weight": 3, "burst": 4, "max_attempts": 6, "concurrency": 9, "ttl": 60}
     await asyncio.gather(*(topic_client.change("acme", {field: value}) for field, value in fields.items()))

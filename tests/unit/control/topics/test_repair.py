@@ -34,7 +34,7 @@ def topic_client(etcd):
 async def leader(etcd, client=None, **more):
     made = TopicController(client or etcd.peer(), "online", ClusterConfig(), "n1", **more)
     await made.start()
-    await asyncio.wait_for(made.leading.wait(), 5)
+    await asyncio.wait_for(made.leading.wait(), 30)
     try:
         yield made
     finally:

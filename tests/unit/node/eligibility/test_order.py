@@ -230,7 +230,7 @@ async def test_batch_has_one_message_per_key(world):
 
 async def test_handlers_in_threads_keep_the_order(world):
     """K9: two keys at a time."""
-    wall, lock = threading.Barrier(2, timeout=10), threading.Lock()
+    wall, lock = threading.Barrier(2, timeout=30), threading.Lock()
 
     def handle(message):
         with lock:

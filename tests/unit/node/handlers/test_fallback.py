@@ -13,6 +13,7 @@ from tests.support.node.fallback import FallbackWorld, raising
 from tests.support.node.keyed import Held, failing, ordered
 from tests.support.node.world import turns
 from tests.support.until import until
+from tests.support.virtual_time import in_virtual_time
 
 
 @pytest.fixture
@@ -108,7 +109,7 @@ async def test_fallback_times_out_after_ack_wait(world, kind):
     release = threading.Event()
     world.fallback_act = lambda message: asyncio.Event().wait()
     await world.put_keys([None])
-    await world.node_with_fallback(fallback=(lambda message: release.wait(20)) if kind == "plain" else None)
+    await world.node_with_fallback(fallback=(lambda message: release.wait(60)) if kind == "plain" else None)
     await world.all_gone()
     release.set()
     ((_, errors),) = world.dead_letters()
@@ -116,7 +117,8 @@ async def test_fallback_times_out_after_ack_wait(world, kind):
     assert f"ValueError: no good; its fallback failed, too: {timed_out}" == errors
 
 
-async def test_sign_of_life_extends_the_time_of_a_fallback(world):
+@in_virtual_time
+async def test_sign_of_life_extends_the_time_of_a_fallback():
     """P11."""
 
     async def fallback_act(message):
@@ -126,12 +128,13 @@ async def test_sign_of_life_extends_the_time_of_a_fallback(world):
             message.in_progress()
             await asyncio.sleep(0.02)
 
-    world.fallback_act = fallback_act
-    await world.put_keys([None])
-    node = await world.node_with_fallback()
-    await world.all_gone()
-    assert 1 == node.counters.fallen_back
-    assert [] == world.dead()
+    async with FallbackWorld() as world:
+        world.fallback_act = fallback_act
+        await world.put_keys([None])
+        node = await world.node_with_fallback()
+        await world.all_gone()
+        assert 1 == node.counters.fallen_back
+        assert [] == world.dead()
 
 
 async def test_key_waits_for_the_fallback():

@@ -12,6 +12,7 @@ from evenlane.engine.errors import ConfigError
 from evenlane.engine.node.handlers.handler import Handler, load
 from tests.support.node.world import SECOND, World, topic
 from tests.support.until import until
+from tests.support.virtual_time import in_virtual_time
 
 
 async def test_handled_messages_are_settled_and_removed():
@@ -25,7 +26,7 @@ async def test_handled_messages_are_settled_and_removed():
 
 async def test_plain_handler_runs_in_threads():
     """K9: as many plain functions at once as there are workers."""
-    barrier = threading.Barrier(4, timeout=5)
+    barrier = threading.Barrier(4, timeout=30)
     async with World() as world:
 
         def handle(message):
@@ -174,6 +175,7 @@ async def test_handler_is_cancelled_after_ack_wait_and_its_message_retried():
         assert 1 == node.counters.given_up
 
 
+@in_virtual_time
 async def test_in_progress_restarts_ack_wait():
     """P11."""
     async with World(acme=topic(ack_wait=0.3)) as world:
@@ -200,7 +202,7 @@ async def test_timed_out_thread_keeps_its_slot():
 
         def handle(message):
             if message.attempt == 1:
-                release.wait(10)
+                release.wait(60)
             world.handled.append(message)
 
         await world.put()
@@ -219,7 +221,7 @@ async def test_node_stops_when_too_many_threads_hang():
     release, reasons = threading.Event(), []
     async with World(acme=topic(ack_wait=0.1, max_attempts=1)) as world:
         await world.put_many(3)
-        await world.node(lambda message: release.wait(10), concurrency=8, on_stop=reasons.append)
+        await world.node(lambda message: release.wait(60), concurrency=8, on_stop=reasons.append)
         await until(lambda: reasons)
         assert "3 of 8 handler threads hang" in reasons[0]
         release.set()

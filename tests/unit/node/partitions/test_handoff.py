@@ -213,7 +213,7 @@ async def test_impossible_sequences_in_a_record_are_ignored(world):
     await world.put_many(5)
     record = world.held_record([0, 3, 6, 2**62], [4, 7, 2**70])
     node = await world.bare("b")
-    await asyncio.wait_for(node.owned.open(P, 1, [record]), 5)
+    await asyncio.wait_for(node.owned.open(P, 1, [record]), 30)
     lane = node.partitions[P].lane
     assert {3, 4} == lane.held.keys()
     await until(lambda: 3 == len(world.handled))

@@ -81,7 +81,7 @@ async def test_moving_partitions_handle_each_message_once(seed, loses):
                 await asyncio.sleep(draw.random() * 0.1)
                 cluster.lose_none()
             await world.all_gone(30)
-            await until(lambda: _none_held(cluster), 5)
+            await until(lambda: _none_held(cluster))
         assert [] == world.reasons
         expected = {(f"{n}", 1) for n in range(1, count + 1)} | {(f"{n}", 2) for n in range(7, count + 1, 7)}
         assert expected == set(cluster.begun)

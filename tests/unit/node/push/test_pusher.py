@@ -143,7 +143,7 @@ class TestSuccess:
 
         receiver.behaviour = dripping
         await pusher(message(receiver.url, push={"timeout": 3_600}))
-        await asyncio.wait_for(gone.wait(), 10)
+        await asyncio.wait_for(gone.wait(), 30)
 
 
 async def test_pusher_can_be_closed_twice_and_reopened(receiver):

@@ -102,7 +102,7 @@ async def test_trouble_remains_while_the_store_is_unreachable(world):
 async def test_watch_looks_periodically_and_clears_its_trouble_on_close(world):
     world.server.fill_disk()
     world.watch.open()
-    await until(lambda: "store" in world.troubles.current(), 5, "a look")
+    await until(lambda: "store" in world.troubles.current(), what="a look")
     world.server.disconnect()
     await world.watch.close()
     assert {} == world.troubles.current()

@@ -99,7 +99,7 @@ async def test_replays_are_charged_to_their_own_quota(world):
 
     node = await world.node(handle)
     await world.put_many(1_000)
-    await until(lambda: len(world.dead()) == 1_000, 20)
+    await until(lambda: len(world.dead()) == 1_000)
     change(world, node, topic(qps=50))
     rejecting = False
     assert 1_000 == (await world.dead_letters.replay("acme", rate=FAST)).replayed
