@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 SECOND = 1_000_000_000
 SETTLE_INTERVAL_NS = SECOND // 10
 # Dispatch stops when a result has waited for the interval and a second. That counts from when the node has the result:
-# later than the handler's entry by as long as the process didn't run in between, on a busy machine for over a second.
-BOUNDS = Bounds(settle=SETTLE_INTERVAL_NS + SECOND + 3 * SECOND // 2, aftermath=SECOND)
+# later than the handler's entry by as long as the process doesn't run in between.
+BOUNDS = Bounds(settle=SETTLE_INTERVAL_NS + SECOND + SECOND // 2, aftermath=SECOND)
 _HOW: dict[str, How] = {"ok": "well", "fail": "failed", "cancelled": "cancelled"}
 
 
