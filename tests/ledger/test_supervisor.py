@@ -69,7 +69,7 @@ class Crew:
         return self.supervisor.logged(REVOKED)
 
     async def has_revoked(self, count):
-        """Wait for the log lines of so many revocations: takeovers may come before their lines, but no other line."""
+        """Wait until the log has exactly this number of revocations. A takeover may be seen before its line."""
         await until(lambda: self.revoked() >= count, what=f"{count} revocations to be logged")
         assert count == self.revoked()
 

@@ -140,7 +140,7 @@ async def explanation_equals_that_of_command(world, client, base):
 
 async def excess_requests_are_refused(client, base):
     async def some_are_refused():
-        """None is if this process is so slow that the node answers the first ones before the last ones are sent."""
+        """On a busy machine, the node may answer the first ones before the last ones are sent, and refuse none."""
         answers = await asyncio.gather(*(get(client, f"{base}/api/why/bolt") for _ in range(40)))
         statuses = [status for status, _ in answers]
         assert {200, 503} >= set(statuses)

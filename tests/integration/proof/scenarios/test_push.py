@@ -53,12 +53,12 @@ async def test_bad_endpoint_follows_its_phase(kind, expected):
     plan = EndpointPlan(1, 0.01, 0.1, (EndpointPhase(kind, 0, 60),))
     async with EndpointServer(plan) as endpoints, aiohttp.ClientSession() as session:
 
-        async def heard():
+        async def answer_in_time():
             """The answer; a busy machine may take too long for it."""
             came = await answer(session, endpoints.ports[0])
             return None if came == "silent" else came
 
-        assert 204 == await until(heard)
+        assert 204 == await until(answer_in_time)
         await endpoints.begin(now_ns())
         seen = set()
 

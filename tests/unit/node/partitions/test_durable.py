@@ -118,8 +118,8 @@ async def test_lagging_settle_log_stops_dispatch():
         assert 200 == len(world.handled)
 
 
-async def test_no_message_starts_from_the_moment_when_a_result_is_late():
-    """D: not only from the next flush of the settle log on, which is half a second away here."""
+async def test_dispatch_stops_at_the_moment_when_a_result_is_late():
+    """D: it doesn't wait for the next flush of the settle log, which is up to half a second away."""
     async with World(acme=topic(qps=200, groups=1, burst=1)) as world:
         node = await world.node(settle_interval=0.5)
         world.server.delay_acks()
