@@ -90,8 +90,9 @@ def _replace_in(modules: Iterable[ModuleType]) -> Iterator[tuple[ModuleType, str
 def replaced() -> Iterator[None]:
     """Replace clock, random numbers and log in all loaded modules of the product. Takes some milliseconds."""
     undo = list(_replace_in(module for name, module in list(sys.modules.items()) if name.startswith(_PACKAGES)))
-    chance, collects = random.getstate(), gc.isenabled()
+    chance, collects, frozen = random.getstate(), gc.isenabled(), gc.get_freeze_count() > 0
     gc.disable()  # garbage is collected between simulations: within one, it would come at random moments
+    gc.collect()
     gc.freeze()  # existing objects needn't be scanned each time
     try:
         yield
@@ -99,7 +100,9 @@ def replaced() -> Iterator[None]:
         for module, attribute, before in undo:
             setattr(module, attribute, before)
         random.setstate(chance)
-        gc.unfreeze()
+        gc.collect()
+        if not frozen:  # else the caller exempts its objects, too
+            gc.unfreeze()
         if collects:
             gc.enable()
 

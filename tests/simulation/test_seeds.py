@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import gc
 from collections import Counter
 
 import pytest
 
 from tests.simulation import surroundings
+from tests.simulation.loop import SimTask
 from tests.simulation.world import simulate
 from tests.support.promises.fault_kinds import KINDS
 
@@ -66,3 +68,17 @@ def test_seed_replays_identically():
             assert lives[0] == lives[1]
             assert len(lives[0]) > 50
             assert simulate(seed).counts == results[0].counts
+
+
+def test_nodes_that_were_killed_are_freed():
+    """M: nothing keeps a node in memory whose event loop was thrown away before the node was closed."""
+    with surroundings.replaced():
+        before = _count_tasks()
+        kills = sum(simulate(seed).counts["kills"] for seed in range(8, 12))
+        gc.collect()
+        assert kills > 0
+        assert before == _count_tasks()
+
+
+def _count_tasks() -> int:
+    return sum(isinstance(each, SimTask) for each in gc.get_objects())

@@ -6,29 +6,33 @@ the engine.
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    import asyncio
-    from collections.abc import Callable
+from typing import Protocol
+from weakref import WeakSet
 
 _FAILED = 70
 _WHY = b"evenlane: a handler forked, and its child came back to the node: the child ends\n"
 
-_running: dict[Callable[[], None], asyncio.AbstractEventLoop] = {}
+
+class ForkListener(Protocol):
+    """A node's part that must know of forks."""
+
+    def on_fork(self) -> None:
+        """Called in each forked child. `end_child` ends that child from then on, so this must cause a call of it."""
+
+
+# Weak, so that a node whose event loop was thrown away doesn't stay in memory.
+_running: WeakSet[ForkListener] = WeakSet()
 _forked = False  # whether this process was forked from one in which a node ran
 
 
-def watch(on_fork: Callable[[], None], loop: asyncio.AbstractEventLoop) -> None:
-    """Register a node that runs in `loop`. `on_fork` is called in each forked child; from then on `end_child` ends that
-    child.
-    """
-    _running[on_fork] = loop
+def watch(listener: ForkListener) -> None:
+    """Register a node that runs."""
+    _running.add(listener)
 
 
-def unwatch(on_fork: Callable[[], None]) -> None:
+def unwatch(listener: ForkListener) -> None:
     """Unregister a node that has ended."""
-    _running.pop(on_fork, None)
+    _running.discard(listener)
 
 
 def end_child() -> None:
@@ -41,9 +45,8 @@ def end_child() -> None:
 def _in_child() -> None:
     global _forked  # noqa: PLW0603 - it is a fact about the process
     _forked = bool(_running)
-    for on_fork, loop in _running.items():
-        on_fork()
-        loop.call_soon(end_child)
+    for listener in _running:
+        listener.on_fork()
     _running.clear()
 
 

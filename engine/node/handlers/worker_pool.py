@@ -75,8 +75,14 @@ class WorkerPool:
         for worker in self._workers.all:
             self._begin(worker)
         self._sweeper = asyncio.create_task(self._deadline.watch(), name="ack_wait")
-        fork_guard.watch(self._reporter.on_fork, asyncio.get_running_loop())
+        fork_guard.watch(self)
         return [self._sweeper]
+
+    def on_fork(self) -> None:
+        """In a child process that a handler forked: report nothing, and end it in the next turn of the loop."""
+        self._reporter.on_fork()
+        if self._sweeper is not None:
+            self._sweeper.get_loop().call_soon(fork_guard.end_child)
 
     def _begin(self, worker: Worker) -> None:
         number = self._workers.all.index(worker)
@@ -112,7 +118,7 @@ class WorkerPool:
             self._sweeper.cancel()
         if unfinished:
             await asyncio.wait(unfinished, timeout=0.5)
-        fork_guard.unwatch(self._reporter.on_fork)
+        fork_guard.unwatch(self)
         self._calls.close()
         return stuck
 
