@@ -207,8 +207,7 @@ async def test_queue_is_suspended_when_too_many_messages_wait(world):
     put = await world.put_keys([None] * (MOST_ASIDE + 500))
     await until(lambda: node.queues.of_project("acme"))
     (queue,) = node.queues.of_project("acme")
-    await until(lambda: len(node.eligibility.list_resting(queue)) >= MOST_ASIDE and not queue.loading)
-    await turns(100)
+    await until(lambda: node.eligibility.should_suspend(queue) and not queue.loading)
     assert len(node.eligibility.list_resting(queue)) <= MOST_ASIDE + 1
     reads = Reads(node)
     put += await world.put_keys([None] * 20)
