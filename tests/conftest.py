@@ -73,16 +73,21 @@ def pytest_collection_finish() -> None:
     gc.set_threshold(20_000, 20, 50)
 
 
-class OneSession(LoadScopeScheduling):
-    """Runs all tests with Spark in one worker of pytest-xdist, so that they share one session."""
+class WorkUnits(LoadScopeScheduling):
+    """Runs all tests with Spark in one worker of pytest-xdist, so that they share one session, and a file of unit tests
+    in one worker: the scheduler looks at all units after each test.
+    """
 
     def _split_scope(self, nodeid: str) -> str:
-        return "spark" if nodeid.startswith(_NEED_SPARK) else nodeid
+        if nodeid.startswith(_NEED_SPARK):
+            return "spark"
+        return nodeid.partition("::")[0] if nodeid.startswith("tests/unit/") else nodeid
 
 
 @pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> OneSession:
-    return OneSession(config, log)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> WorkUnits:
+    config.option.loadscopereorder = False  # long tests first, not large files
+    return WorkUnits(config, log)
 
 
 @pytest.fixture
