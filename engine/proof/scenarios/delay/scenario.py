@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 _LATE_MS = 100.0
 _HEAP, _WHEEL = "by heap", "once a second"
-_COUNT, _SUBJECTS = 1_000_000, 300
+_SUBJECTS = 300
 _WITHIN_NS = 3_600 * SECOND
 _MOST = 1_000  # released in one step, as the node does
 
@@ -36,7 +36,7 @@ class DelayScenario(ClusterScenario):
     def sim_round(self, seed: int, progress: Progress) -> Arms:
         """The index of delayed messages alone."""
         progress(self.name, 0.0)
-        return {_HEAP: by_heap(seed, progress), _WHEEL: by_wheel(seed)}
+        return {_HEAP: by_heap(seed, progress, self.size.waiting), _WHEEL: by_wheel(seed, self.size.waiting)}
 
     def sim_bars(self, arms: Arms) -> list[Bar]:
         wheel = arms[_WHEEL]["lateness_p99_ms"]
@@ -62,7 +62,7 @@ class DelayScenario(ClusterScenario):
         ]
 
 
-def by_heap(seed: int, progress: Progress, count: int = _COUNT) -> Figures:
+def by_heap(seed: int, progress: Progress, count: int) -> Figures:
     """The product: the next due time is known at any time."""
     rng, index = stream_of(seed, "sim"), DelayHeap()
     dues = [rng.randrange(_WITHIN_NS) for _ in range(count)]
@@ -76,7 +76,7 @@ def by_heap(seed: int, progress: Progress, count: int = _COUNT) -> Figures:
     return _figures(late, count)
 
 
-def by_wheel(seed: int, count: int = _COUNT) -> Figures:
+def by_wheel(seed: int, count: int) -> Figures:
     """The control: looks once, at the end of a second, for the messages due in it."""
     rng = stream_of(seed, "sim")
     dues = (rng.randrange(_WITHIN_NS) for _ in range(count))

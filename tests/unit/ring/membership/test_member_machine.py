@@ -235,5 +235,5 @@ class Members(RuleBasedStateMachine):
         self._tick(node)
 
 
-Members.TestCase.settings = settings(max_examples=300, stateful_step_count=60, phases=PHASES)
+Members.TestCase.settings = settings(max_examples=150, stateful_step_count=60, phases=PHASES)
 TestMembers = Members.TestCase
