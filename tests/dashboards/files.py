@@ -53,9 +53,14 @@ def variables(dashboard: dict[str, Any]) -> dict[str, dict[str, Any]]:
 
 
 @cache
+def parsed(path: Path) -> Any:
+    """The content of a YAML file, shared by all tests: it must not be changed."""
+    return yaml.safe_load(path.read_text(encoding="utf-8"))
+
+
+@cache
 def rules() -> list[dict[str, Any]]:
-    found = [yaml.safe_load(path.read_text(encoding="utf-8")) for path in RULES]
-    return [rule for each in found for group in each["groups"] for rule in group["rules"]]
+    return [rule for path in RULES for group in parsed(path)["groups"] for rule in group["rules"]]
 
 
 def alerts() -> dict[str, dict[str, Any]]:
