@@ -33,13 +33,20 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update", action="store_true", help="rewrite golden files and text scripts")
 
 
+# For small data, thorough compilation takes longer than the work. Hadoop runs `chmod` for each folder and file.
+_JAVA = (
+    "-XX:TieredStopAtLevel=1", "-XX:ReservedCodeCacheSize=256m", "-XX:+UseSerialGC", "-Xms800m", "-Xmn500m",
+    "-XX:MetaspaceSize=300m", "-Djdk.lang.Process.launchMechanism=VFORK",
+)  # fmt: skip
+
+
 def pytest_configure() -> None:
     """Restore the default of SIGINT. A shell ignores it in background processes, and so would the processes of tests,
     some of which are ended by it.
 
-    Let Java compile fast instead of well: its thorough compiler took a third of the time of reports on small data.
+    Let Java start and compile fast instead of run fast, and rarely collect garbage: see _JAVA.
     """
-    os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+    os.environ.setdefault("SPARK_SUBMIT_OPTS", " ".join(_JAVA))
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
@@ -114,18 +121,23 @@ def etcd_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EtcdServer
     asyncio.run(server.stop())
 
 
-# For small data, compilation takes longer than the work.
+# For small data, compilation takes longer than the work, and a task longer than its input. With one partition, Spark
+# plans no shuffles; tests/spark/reports/test_plan.py and jobs in processes of their own have them.
 _SMALL = {
-    "spark.sql.shuffle.partitions": "2",
-    "spark.default.parallelism": "2",
+    "spark.sql.shuffle.partitions": "1",
+    "spark.default.parallelism": "1",
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.sql.adaptive.enabled": "false",
+    "spark.sql.lightweightPlanChangeValidation": "false",
+    "spark.sql.ui.explainMode": "simple",
+    "spark.hadoop.mapreduce.fileoutputcommitter.algorithm.version": "2",
+    "spark.hadoop.mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
 }
 
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     """A session for all tests of reports, as it takes seconds to start."""
-    with session("tests", master="local[2]", settings=_SMALL) as spark_session:
+    with session("tests", master="local[1]", settings=_SMALL) as spark_session:
         yield spark_session

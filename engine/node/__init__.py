@@ -1,7 +1,3 @@
 """The node: thin asyncio shells that carry out the decisions of lanes, queues and scheduler. Data flows one way: feed,
 queue, schedule, handle, settle.
 """
-
-from evenlane.engine.node.node import Node
-
-__all__ = ["Node"]

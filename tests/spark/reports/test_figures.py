@@ -5,6 +5,7 @@ from itertools import pairwise
 import pytest
 from pyspark.testing import assertDataFrameEqual
 
+from evenlane.spark.jobs.folders import Folder
 from evenlane.spark.reports.grains import grains, merge_grains
 from evenlane.spark.reports.schemas import TENANTS
 from evenlane.spark.reports.spans import SPANS
@@ -43,9 +44,10 @@ def test_growing_backlog_is_never_empty_and_needs_more_quota(report):
     assert "1,450 wait" in row.reason
 
 
-def test_incomplete_grains_count_by_their_length(spark):
+def test_incomplete_grains_count_by_their_length(spark, tmp_path):
     """X7: a report some minutes after the start has the same rates, trend and advice as later ones."""
-    known = grains(spark.createDataFrame(cases.young(), METER), SPANS["1h"].grain_s)
+    folder = Folder(spark, str(tmp_path))
+    known = folder.keep_grains(grains(spark.createDataFrame(cases.young(), METER), SPANS["1h"].grain_s), "grains")
     [row] = tenants(known, spark.createDataFrame([], DEAD), SPANS["1h"]).collect()
     assert (7320, 366.0, 183.0) == (row.backlog, row.covered_s, row.oldest_s)
     # a grain has the nodes' reports up to an interval before its end
