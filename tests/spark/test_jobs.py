@@ -25,15 +25,20 @@ from evenlane.spark.schemas import DEAD, METER
 from evenlane.spark.source.archive import files
 from evenlane.spark.source.options import ALWAYS
 from tests.spark.reports import cases
+from tests.spark.reports.rows import after
 
 
 @pytest.fixture(scope="module")
 def meter(spark):
-    """Meter records; messages of `growing` wait mostly for a higher priority, which waits for the quota."""
-    rows = spark.createDataFrame(cases.rows(), METER)
+    """Meter records."""
+    return spark.createDataFrame(cases.rows(), METER).cache()
+
+
+def young(spark):
+    """Records of some minutes; messages of `growing` wait mostly for a higher priority, which waits for the quota."""
+    rows = spark.createDataFrame(cases.young_and_others(), METER)
     behind = F.when(F.col("project") == "growing", 2 * F.col("waited_quota_s"))
-    rows = rows.withColumn("waited_higher_priority_s", F.coalesce(behind, "waited_higher_priority_s"))
-    return rows.repartition(2).cache()
+    return rows.withColumn("waited_higher_priority_s", F.coalesce(behind, "waited_higher_priority_s"))
 
 
 @pytest.fixture
@@ -48,9 +53,14 @@ def parameters(tmp_path, spark, meter, monkeypatch):
     )  # fmt: skip
 
 
-def test_report_writes_page_json_parquet_and_quotas(parameters, spark):
-    """Recommended quotas are in the format of `topics apply`, and change only `qps`."""
+def test_report_writes_page_json_parquet_and_quotas(parameters, spark, monkeypatch):
+    """Recommended quotas are in the format of `topics apply`, and change only `qps`.
+
+    X7: a report some minutes after the start has the same rates, trend and advice as later ones.
+    """
     steps = []
+    monkeypatch.setattr(report, "_meter", lambda *_: young(spark))
+    parameters = parameters._replace(window="1h", since=after(0), until=after(516))
     written = report.make(spark, parameters, lambda what, _share: steps.append(what))
     assert ["quotas.json", "report.html", "report.json", "tenants.parquet"] == written.files
     assert set(written.files) == {each.name for each in parameters.out.iterdir()}
@@ -59,7 +69,9 @@ def test_report_writes_page_json_parquet_and_quotas(parameters, spark):
     projects = {row["project"] for row in reported["tenants"]}
     assert {"growing", "shrinking", "hog", *cases.ODD} <= projects
     parquet = spark.read.parquet(str(parameters.out / "tenants.parquet"))
-    assert projects <= {row.project for row in parquet.select("project").distinct().collect()}
+    rows = {row.project: row for row in parquet.collect()}
+    assert projects == rows.keys()
+    assert_incomplete_grains_count_by_their_length(rows["young"])
     [growing] = [row for row in reported["tenants"] if row["project"] == "growing"]
     assert ("higher_priority", "raise") == (growing["top_cause"], growing["advice"])
     attention, *_ = [each["sentence"] for each in reported["attention"] if each["project"] == "growing"]
@@ -69,6 +81,18 @@ def test_report_writes_page_json_parquet_and_quotas(parameters, spark):
     assert any(each["project"] == "growing" for each in reported["attention"])
     assert [] != reported["noisy"]
     assert {"reading records", f"writing to {parameters.out}"} <= set(steps)
+
+
+def assert_incomplete_grains_count_by_their_length(row):
+    assert (7320, 366.0, 183.0) == (row.backlog, row.covered_s, row.oldest_s)
+    # a grain has the nodes' reports up to an interval before its end
+    assert [1.0, 1.0, 20.0, 40.0] == pytest.approx([row.quota_used, row.quota_peak, row.trend, row.arrival_rate], 0.06)
+    assert ("raise", 51.0) == (row.advice, row.recommended_qps)  # 40/s, the backlog within an hour, a fifth more
+    # a message that arrives an hour after the start will wait an hour
+    assert ("low", pytest.approx(7200 - 366, abs=200)) == (
+        row.miss_priority,
+        (row.miss_at - after(516).replace(tzinfo=None)).total_seconds(),
+    )
 
 
 @pytest.mark.full
@@ -144,7 +168,7 @@ def test_interrupted_batch_of_the_archive_is_completed_without_the_stream(tmp_pa
 
     monkeypatch.setattr(Folder, "rename", killed)
     with pytest.raises(InterruptedError):
-        archive.write_batch(meter, folder, "query-00000001")
+        archive.write_batch(meter.repartition(2), folder, "query-00000001")  # two files
     assert len(list(tmp_path.glob("day=*/hour=*/*.parquet"))) == len(first) + 1
     assert first == set(files(path, ALWAYS)) == set(files(f"{path}/", ALWAYS))
     monkeypatch.setattr(Folder, "rename", rename)

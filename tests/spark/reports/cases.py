@@ -102,6 +102,12 @@ def young() -> Rows:
     ]  # fmt: skip
 
 
+def young_and_others() -> Rows:
+    """Records of `young`, and of tenants with a shorter history in the same time."""
+    others, project = {"growing", "shrinking", "hog", "victim", *ODD}, METER.names.index("project")
+    return [*young(), *(later(row, 160, "at", "stored", "since") for row in rows() if row[project] in others)]
+
+
 def ahead(row: tuple[Any, ...]) -> tuple[Any, ...]:
     return later(row, 3 * 3600, "at")
 

@@ -5,13 +5,10 @@ from itertools import pairwise
 import pytest
 from pyspark.testing import assertDataFrameEqual
 
-from evenlane.spark.jobs.folders import Folder
-from evenlane.spark.reports.grains import grains, merge_grains
+from evenlane.spark.reports.grains import merge_grains
 from evenlane.spark.reports.schemas import TENANTS
-from evenlane.spark.reports.spans import SPANS
 from evenlane.spark.reports.targets import Targets
-from evenlane.spark.reports.tenants import recommended, tenants
-from evenlane.spark.schemas import DEAD, METER
+from evenlane.spark.reports.tenants import recommended
 from tests.dashboards.files import rules
 from tests.spark.reports import cases
 from tests.spark.reports.rows import after
@@ -42,22 +39,6 @@ def test_growing_backlog_is_never_empty_and_needs_more_quota(report):
     assert ("raise", 18.0) == (row.advice, row.recommended_qps)
     assert "15 messages/s" in row.reason
     assert "1,450 wait" in row.reason
-
-
-def test_incomplete_grains_count_by_their_length(spark, tmp_path):
-    """X7: a report some minutes after the start has the same rates, trend and advice as later ones."""
-    folder = Folder(spark, str(tmp_path))
-    known = folder.keep_grains(grains(spark.createDataFrame(cases.young(), METER), SPANS["1h"].grain_s), "grains")
-    [row] = tenants(known, spark.createDataFrame([], DEAD), SPANS["1h"]).collect()
-    assert (7320, 366.0, 183.0) == (row.backlog, row.covered_s, row.oldest_s)
-    # a grain has the nodes' reports up to an interval before its end
-    assert [1.0, 1.0, 20.0, 40.0] == pytest.approx([row.quota_used, row.quota_peak, row.trend, row.arrival_rate], 0.06)
-    assert ("raise", 51.0) == (row.advice, row.recommended_qps)  # 40/s, the backlog within an hour, a fifth more
-    # a message that arrives an hour after the start will wait an hour
-    assert ("low", pytest.approx(7200 - 366, abs=200)) == (
-        row.miss_priority,
-        (row.miss_at - naive(516)).total_seconds(),
-    )
 
 
 def test_shrinking_backlog_has_a_forecast_with_a_band(report):

@@ -14,6 +14,17 @@ from evenlane.spark.schemas import DEAD
 pytestmark = pytest.mark.full
 
 
+@pytest.fixture(autouse=True)
+def _several_partitions(spark):
+    """With one, each step would run in one task."""
+    before = spark.conf.get("spark.sql.shuffle.partitions")
+    spark.conf.set("spark.sql.shuffle.partitions", "2")
+    spark.conf.set("spark.sql.leafNodeDefaultParallelism", "2")
+    yield
+    spark.conf.set("spark.sql.shuffle.partitions", before)
+    spark.conf.unset("spark.sql.leafNodeDefaultParallelism")
+
+
 def test_tables_have_distributed_plans_and_start_no_job(spark, tmp_path):
     """Only storing intermediate tables starts jobs."""
     folder = Folder(spark, str(tmp_path))
