@@ -76,7 +76,6 @@ def session(
         try:
             register(spark)
             _silence(spark)
-            _keep_functions(spark)
             yield spark
         finally:
             if active is None:
@@ -88,15 +87,6 @@ def _silence(spark: SparkSession) -> None:
     server: Any = spark.sparkContext._accumulatorServer  # noqa: SLF001 - it has no setting
     if server is not None:
         server.handle_error = lambda *_: None
-
-
-def _keep_functions(spark: SparkSession) -> None:
-    """Keep the class with the column functions. PySpark asks Java for it at each call of one, and Java then searches
-    all jars: a tenth of the planning time of a report.
-    """
-    jvm: Any = spark._jvm  # noqa: SLF001
-    for name in ("functions", "org.apache.spark.sql.functions"):
-        setattr(jvm, name, getattr(jvm, name))
 
 
 def hush(spark: SparkSession) -> None:

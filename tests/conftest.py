@@ -122,7 +122,7 @@ def etcd_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EtcdServer
 
 
 # For small data, compilation takes longer than the work, and a task longer than its input. With one partition, Spark
-# plans no shuffles; tests/spark/reports/test_plan.py and jobs in processes of their own have them.
+# plans no shuffles; the report of tests/spark/reports has them.
 _SMALL = {
     "spark.sql.shuffle.partitions": "1",
     "spark.default.parallelism": "1",

@@ -17,6 +17,7 @@ from evenlane.spark.reports.tenants import tenants
 from evenlane.spark.schemas import DEAD, METER
 from tests.spark.reports import cases
 from tests.spark.reports.ledger import TenantHistory
+from tests.spark.reports.partitions import two_partitions
 
 SPAN = SPANS["5m"]
 WORLDS = 24
@@ -42,16 +43,17 @@ def report(spark, tmp_path_factory):
     rows = [*cases.rows(), *(row for world in worlds for row in world.rows)]
     random.Random(0).shuffle(rows)
     folder = Folder(spark, str(tmp_path_factory.mktemp("report")))
-    meter = folder.keep(spark.createDataFrame(rows, METER), "meter")
-    one = grains(meter.where("sequence % 3 = 0"), 60)
-    other = grains(meter.where("sequence % 3 <> 0"), 60, [one.records])
-    known = folder.keep_grains(union_grains(one, other, one), "grains")
-    found = folder.keep(tenants(known, spark.createDataFrame(cases.dead_letters(), DEAD), SPAN), "tenants")
-    by_project = defaultdict(list)
-    for row in found.orderBy("window_start").collect():
-        by_project[row.project].append(row)
-    return Report(
-        worlds, known, by_project, found,
-        noisy(found).orderBy("window_start").collect(),
-        quality(known, found, SPAN).orderBy("window_start").collect(),
-    )  # fmt: skip
+    with two_partitions(spark):
+        meter = folder.keep(spark.createDataFrame(rows, METER), "meter")
+        one = grains(meter.where("sequence % 3 = 0"), 60)
+        other = grains(meter.where("sequence % 3 <> 0"), 60, [one.records])
+        known = folder.keep_grains(union_grains(one, other, one), "grains")
+        found = folder.keep(tenants(known, spark.createDataFrame(cases.dead_letters(), DEAD), SPAN), "tenants")
+        by_project = defaultdict(list)
+        for row in found.orderBy("window_start").collect():
+            by_project[row.project].append(row)
+        return Report(
+            worlds, known, by_project, found,
+            noisy(found).orderBy("window_start").collect(),
+            quality(known, found, SPAN).orderBy("window_start").collect(),
+        )  # fmt: skip

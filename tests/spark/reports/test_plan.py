@@ -10,6 +10,7 @@ from evenlane.spark.reports.quality import quality
 from evenlane.spark.reports.spans import SPANS
 from evenlane.spark.reports.tenants import recommended, tenants
 from evenlane.spark.schemas import DEAD
+from tests.spark.reports.partitions import two_partitions
 
 pytestmark = pytest.mark.full
 
@@ -17,12 +18,8 @@ pytestmark = pytest.mark.full
 @pytest.fixture(autouse=True)
 def _several_partitions(spark):
     """With one, each step would run in one task."""
-    before = spark.conf.get("spark.sql.shuffle.partitions")
-    spark.conf.set("spark.sql.shuffle.partitions", "2")
-    spark.conf.set("spark.sql.leafNodeDefaultParallelism", "2")
-    yield
-    spark.conf.set("spark.sql.shuffle.partitions", before)
-    spark.conf.unset("spark.sql.leafNodeDefaultParallelism")
+    with two_partitions(spark):
+        yield
 
 
 def test_tables_have_distributed_plans_and_start_no_job(spark, tmp_path):
