@@ -8,7 +8,8 @@ from typing import TypeVar, cast
 
 Value = TypeVar("Value")
 
-_PAUSE_S, _MAX_PAUSE_S = 0.01, 0.1  # a pause is as long as the check before it took, within these bounds
+_PAUSE_S, _MAX_PAUSE_S = 0.01, 0.1  # a pause is as long as the check before it took, within these bounds,
+_PATIENT_S, _PATIENCE = 0.05, 20  # or a twentieth of the wait so far, up to 0.05 s: long waits need few checks
 
 
 async def until(condition: Callable[[], Value | Awaitable[Value]], timeout: float = 60.0, what: str = "") -> Value:
@@ -19,13 +20,16 @@ async def until(condition: Callable[[], Value | Awaitable[Value]], timeout: floa
     last: object = "no answer"
     try:
         async with asyncio.timeout(timeout) as limit:
+            began = time.monotonic()
             while True:
                 asked = time.monotonic()
                 answer = condition()
                 last = await answer if inspect.isawaitable(answer) else answer
                 if last:
                     return cast("Value", last)
-                await asyncio.sleep(min(max(_PAUSE_S, time.monotonic() - asked), _MAX_PAUSE_S))
+                now = time.monotonic()
+                patient = min((now - began) / _PATIENCE, _PATIENT_S)
+                await asyncio.sleep(min(max(_PAUSE_S, patient, now - asked), _MAX_PAUSE_S))
     except TimeoutError:
         if not limit.expired():
             raise
