@@ -41,7 +41,7 @@ _IMPORTED = (
     "tests.ledger.handlers",
 )
 _context = multiprocessing.get_context("forkserver")
-_context.set_forkserver_preload([*_IMPORTED])
+_context.set_forkserver_preload([*_IMPORTED, "tests.ledger.frozen"])
 
 
 class Forked:
