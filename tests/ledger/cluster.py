@@ -18,7 +18,7 @@ from tests.support.until import until
 
 TTL_S = 2
 PARTITIONS = 12
-_EVERY_S = 0.025  # between two rounds of the load
+EVERY_S = 0.1  # between two rounds of the load
 
 
 class ProcessCluster(ProcessWorld):
@@ -70,7 +70,7 @@ class ProcessCluster(ProcessWorld):
         return {key: keys[key].value.decode(errors="replace")[:120] for key in sorted(keys) if key.startswith(kinds)}
 
     @contextlib.asynccontextmanager
-    async def load(self, *, round_s: float = _EVERY_S, **put: Any) -> AsyncIterator["Load"]:
+    async def load(self, *, round_s: float = EVERY_S, **put: Any) -> AsyncIterator["Load"]:
         """Put one message per round and project while the block runs. At the end, wait until all are handled."""
         load = Load(self, round_s, put)
         await load.start()

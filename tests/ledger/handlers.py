@@ -103,7 +103,7 @@ async def give_up(message: "Message") -> None:
 
 @cache
 def _child() -> "subprocess.Popen[bytes]":
-    code = "import time; time.sleep(100)"
+    code = "import time; time.sleep(300)"
     return subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.DEVNULL)
 
 

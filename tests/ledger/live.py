@@ -15,7 +15,7 @@ from evenlane.engine.producer.put import Put
 from tests.ledger.cluster import PARTITIONS, ProcessCluster
 from tests.ledger.entries import Entry
 from tests.ledger.process import NodeProcess
-from tests.ledger.promises import SECOND, begins, begun_again, begun_too_late, never_handled
+from tests.ledger.promises import SECOND, begun_again, begun_too_late, never_handled
 from tests.ledger.world import TOPIC
 from tests.support.until import until
 
@@ -85,10 +85,10 @@ class LiveWorld:
         self.cluster.acknowledged[own] = (receipt.stream, receipt.sequence)
 
     def of(self, project: str) -> list[Entry]:
-        return [entry for entry in self.cluster.entries() if entry.project == project]
+        return self.cluster.of(project)
 
     def begins(self, project: str) -> list[Entry]:
-        return begins(self.of(project))
+        return self.cluster.begins(project)
 
     async def begun(self, project: str, count: int) -> None:
         """Wait until each node has begun `count` messages of a project."""

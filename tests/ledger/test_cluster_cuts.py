@@ -26,6 +26,7 @@ from tests.ledger.promises import (
 from tests.ledger.puts import one, some
 from tests.ledger.replay import check_repeats, fault
 from tests.support.etcd.proxy import Proxy
+from tests.support.promises.history import Fault
 from tests.support.until import until
 
 pytestmark = pytest.mark.real
@@ -67,121 +68,126 @@ def project_on(cluster: ProcessCluster, node: str) -> str:
     return next(each for each in names if partition_of(each, 0, 1, PARTITIONS) in cluster.history.owned(node))
 
 
-@pytest.mark.parametrize("how", ["silent", pytest.param("closed", marks=pytest.mark.full)])
-async def test_node_cut_off_from_etcd_stops_before_its_takeover(tmp_path, how):
-    """Fault 10, O, L, D: the cut lasts longer than its lease, and it rejoins by itself."""
-    async with ProcessCluster(tmp_path) as cluster, cluster.proxied(cluster.servers.etcd.endpoint) as proxy:
-        a, b, c = await three(cluster, etcd=proxy.endpoint)
-        async with cluster.load() as load:
-            await load.reaches_all()
-            await cut_off(proxy, how)
-            cut = now_ns()
-            await until(lambda: not cluster.history.owned("c"), 30, "the lease's end")
-            ended = now_ns()
-            await cluster.owned_by(a, b)
-            await load.reaches_all()
-            away = len(cluster.entries())
-            await until(lambda: now_ns() - cut > 2 * TTL_S * SECOND, 10)
-            await load.reaches_all()
-            assert c.pid not in {entry.pid for entry in cluster.entries()[away:]}
-            await heal(proxy, how)
-            healed = now_ns()
-            await cluster.owned_by(a, b, c, timeout=60)
-            back = (now_ns() - healed) / SECOND
-            await load.reaches_all()
-        entries = cluster.entries()
-        last = max(entry.chosen for entry in begins(entries) if entry.pid == c.pid and entry.at < ended)
-        assert last - cut < TRUST_S * SECOND
-        assert set() == never_handled(cluster.acknowledged, entries)
-        assert [] == begun_too_late(entries)
-        doubled = check_repeats(entries, fault("etcd cut", c.pid, last))
-        check_owner_keys(cluster.history)
-        check_generations(cluster.history)
-        _log.info(
-            "%s: %d doubled; last begin %.2f s after the cut, others from %.2f s; owns again after %.2f s",
-            how, doubled, (last - cut) / SECOND, (ended - cut) / SECOND, back,
-        )  # fmt: skip
-
-
-@pytest.mark.parametrize("how", ["closed", pytest.param("silent", marks=pytest.mark.full)])
-async def test_node_cut_off_from_nats_hands_its_partitions_over(tmp_path, how):
-    """Fault 10, O, L, D: its partitions go to others after 5 s, and it gets some back when NATS is back."""
+@pytest.mark.parametrize(
+    ("etcd_cut", "nats_cut"), [("silent", "closed"), pytest.param("closed", "silent", marks=pytest.mark.full)]
+)
+async def test_cut_off_nodes_stop_before_their_takeover_and_rejoin(tmp_path, etcd_cut, nats_cut):
+    """Faults 9 and 10, O, L, D: a node is cut off from etcd, then from NATS, and then etcd answers none."""
     async with (
         ProcessCluster(tmp_path) as cluster,
-        cluster.proxied(cluster.servers.nats.url.rpartition("/")[2]) as proxy,
+        cluster.proxied(cluster.servers.etcd.endpoint) as etcd,
+        cluster.proxied(cluster.servers.nats.url.rpartition("/")[2]) as nats,
     ):
-        a, b, c = await three(cluster, nats=f"nats://{proxy.endpoint}")
-        async with cluster.load() as load:
-            await load.reaches_all()
-            await cut_off(proxy, how)
-            cut = now_ns()
-            await until(lambda: not cluster.history.owned("c"), 30, "its partitions to be released")
-            released = now_ns()
-            await load.reaches_all()
-            served = now_ns()
-            await heal(proxy, how)
-            await until(lambda: len(cluster.history.owned("c")) > 1, 30, "it to get partitions again")
-            back = now_ns()
-            await cluster.owned_by(a, b, c, timeout=60)
-            await load.reaches_all()
+        nodes = await three(cluster, etcd=etcd.endpoint, nats=f"nats://{nats.endpoint}")
+        faults = [
+            await without_etcd(cluster, nodes, etcd, etcd_cut),
+            await without_nats(cluster, nodes, nats, nats_cut),
+        ]
+        await all_without_etcd(cluster, nodes)
         entries = cluster.entries()
         assert set() == never_handled(cluster.acknowledged, entries)
         assert [] == begun_too_late(entries)
-        doubled = check_repeats(entries, fault("nats cut", c.pid, released))
-        check_owner_keys(cluster.history)
-        check_generations(cluster.history)
-        assert (released - cut) / SECOND > NATS_AWAY_S
-        _log.info(
-            "%s: %d doubled; released %.2f s after the cut, all served after %.2f s; owns again after %.2f s",
-            how, doubled, (released - cut) / SECOND, (served - cut) / SECOND, (back - served) / SECOND,
-        )  # fmt: skip
-
-
-async def test_silent_etcd_stops_all_nodes_until_it_answers(tmp_path):
-    """Fault 9, O, L: no node starts a handler once its trust has ended; all resume by themselves."""
-    async with ProcessCluster(tmp_path) as cluster:
-        nodes = await three(cluster)
-        etcd = cluster.servers.etcd.pid
-        async with cluster.load() as load:
-            await load.reaches_all()
-            os.kill(etcd, signal.SIGSTOP)
-            silent = now_ns()
-            try:
-                await until(lambda: now_ns() - silent > 2 * TTL_S * SECOND, 20)
-            finally:
-                os.kill(etcd, signal.SIGCONT)
-            woken = now_ns()
-            reached = await load.reaches_all()
-            await cluster.owned_by(*nodes, timeout=60)
-            await load.reaches_all()
-        entries = cluster.entries()
-        during = [entry.chosen - silent for entry in begins(entries) if silent < entry.chosen < woken]
-        assert max(during) < TRUST_S * SECOND
-        assert set() == never_handled(cluster.acknowledged, entries)
-        assert [] == begun_too_late(entries)
-        assert [] == begun_again(entries)
+        _log.info("%d doubled", check_repeats(entries, *faults))
         check_owner_keys(cluster.history)
         check_generations(cluster.history)
         assert all(node.running for node in nodes)
-        _log.info(
-            "last begin %.2f s into the silence; all served %.2f s after it",
-            max(during) / SECOND, (reached - woken) / SECOND,
-        )  # fmt: skip
 
 
-async def test_node_follows_plan_and_topics_after_a_compaction(tmp_path):
-    """Fault 11: within 5 s of its return, a node carries out the newest plan and uses the newest topics."""
+async def without_etcd(cluster: ProcessCluster, nodes: list[NodeProcess], proxy: Proxy, how: str) -> Fault:
+    """Fault 10: the cut lasts longer than the lease of c. Return the fault."""
+    a, b, c = nodes
+    async with cluster.load() as load:
+        await load.reaches_all()
+        await cut_off(proxy, how)
+        cut = now_ns()
+        await until(lambda: not cluster.history.owned("c"), 30, "the lease's end")
+        ended = now_ns()
+        await cluster.owned_by(a, b)
+        await load.reaches_all()
+        away = len(cluster.entries())
+        await until(lambda: now_ns() - cut > 2 * TTL_S * SECOND, 10)
+        await load.reaches_all()
+        assert c.pid not in {entry.pid for entry in cluster.entries()[away:]}
+        await heal(proxy, how)
+        healed = now_ns()
+        await cluster.owned_by(a, b, c, timeout=60)
+        back = (now_ns() - healed) / SECOND
+        await load.reaches_all()
+    last = max(entry.chosen for entry in begins(cluster.entries()) if entry.pid == c.pid and entry.at < ended)
+    assert last - cut < TRUST_S * SECOND
+    _log.info(
+        "etcd %s: last begin %.2f s after the cut, others from %.2f s; owns again after %.2f s",
+        how, (last - cut) / SECOND, (ended - cut) / SECOND, back,
+    )  # fmt: skip
+    return fault("etcd cut", c.pid, last)
+
+
+async def without_nats(cluster: ProcessCluster, nodes: list[NodeProcess], proxy: Proxy, how: str) -> Fault:
+    """Fault 10: the partitions of c go to others after 5 s, and it gets some back with NATS. Return the fault."""
+    *_, c = nodes
+    async with cluster.load() as load:
+        await load.reaches_all()
+        await cut_off(proxy, how)
+        cut = now_ns()
+        await until(lambda: not cluster.history.owned("c"), 30, "its partitions to be released")
+        released = now_ns()
+        await load.reaches_all()
+        served = now_ns()
+        await heal(proxy, how)
+        await until(lambda: len(cluster.history.owned("c")) > 1, 30, "it to get partitions again")
+        back = now_ns()
+        await cluster.owned_by(*nodes, timeout=60)
+        await load.reaches_all()
+    assert (released - cut) / SECOND > NATS_AWAY_S
+    _log.info(
+        "NATS %s: released %.2f s after the cut, all served after %.2f s; owns again after %.2f s",
+        how, (released - cut) / SECOND, (served - cut) / SECOND, (back - served) / SECOND,
+    )  # fmt: skip
+    return fault("nats cut", c.pid, released)
+
+
+async def all_without_etcd(cluster: ProcessCluster, nodes: list[NodeProcess]) -> None:
+    """Fault 9: no node starts a handler once its trust has ended; all resume by themselves, and repeat nothing."""
+    etcd, before = cluster.servers.etcd.pid, len(cluster.entries())
+    async with cluster.load() as load:
+        await load.reaches_all()
+        os.kill(etcd, signal.SIGSTOP)
+        silent = now_ns()
+        try:
+            await until(lambda: now_ns() - silent > 2 * TTL_S * SECOND, 20)
+        finally:
+            os.kill(etcd, signal.SIGCONT)
+        woken = now_ns()
+        reached = await load.reaches_all()
+        await cluster.owned_by(*nodes, timeout=60)
+        await load.reaches_all()
+    entries = cluster.entries()[before:]
+    during = [entry.chosen - silent for entry in begins(entries) if silent < entry.chosen < woken]
+    assert max(during) < TRUST_S * SECOND
+    assert [] == begun_again(entries)
+    _log.info(
+        "last begin %.2f s into the silence; all served %.2f s after it",
+        max(during) / SECOND, (reached - woken) / SECOND,
+    )  # fmt: skip
+
+
+async def test_node_that_returns_within_its_lease_has_missed_nothing(tmp_path):
+    """V, P2: a cut from etcd that is shorter than the trust in the lease has no effect. Fault 11: within 5 s of its
+    return after a compaction, a node carries out the newest plan and uses the newest topics.
+    """
     async with (
         ProcessCluster(tmp_path, lease_ttl=60) as cluster,
         cluster.proxied(cluster.servers.etcd.endpoint) as proxy,
     ):
         a, b, c = await three(cluster, etcd=proxy.endpoint)
+        await short_cut(cluster, c, proxy)
+
         mine = [cluster.projects[number] for number in cluster.history.owned("c")]
         first, then = mine[::2], mine[1::2]  # paused before the cut, and during it
         await cluster.topics(*first, state="paused")
         mark = project_on(cluster, "c")
         await cluster.topics(mark)
-        producer = await cluster.producer()
+        producer, before = await cluster.producer(), len(cluster.entries())
         await cluster.put(producer, [one(mark, "known")])
         await cluster.handled()  # so c knows of the pause, too: it receives the changes in order
         await cluster.put(producer, [one(each, "waits") for each in first])
@@ -193,7 +199,7 @@ async def test_node_follows_plan_and_topics_after_a_compaction(tmp_path):
         revision = await cluster.etcdctl_put("x", b"")
         answer = await request(cluster.servers.etcd.port, "POST", "/v3/kv/compaction", {"revision": str(revision)})
         assert "error" not in answer
-        assert [f"{mark}-known"] == cluster.ids("begin")
+        assert [f"{mark}-known"] == [entry.id for entry in cluster.entries()[before:] if entry.what == "begin"]
         await proxy.start()
         healed = now_ns()
         await cluster.owned_by(a, b, c, d, timeout=KNOWS_WITHIN_S + SLOW_S)
@@ -210,21 +216,16 @@ async def test_node_follows_plan_and_topics_after_a_compaction(tmp_path):
         check_owner_keys(cluster.history)
 
 
-async def test_short_cut_from_etcd_has_no_effect(tmp_path):
-    """V, P2: the cut is shorter than the trust in the lease."""
-    async with (
-        ProcessCluster(tmp_path, lease_ttl=20) as cluster,
-        cluster.proxied(cluster.servers.etcd.endpoint) as proxy,
-    ):
-        _, _, c = await three(cluster, etcd=proxy.endpoint)
-        mine = cluster.history.owned("c")
-        producer = await cluster.producer()
-        await proxy.cut()
-        puts = [put for number in mine for put in some(cluster.projects[number], "during", 200, order="sleep 0.02")]
-        await cluster.put(producer, puts)
-        await cluster.handled(timeout=10)
-        await proxy.start()
-        await cluster.put(producer, [one(each, "after") for each in cluster.projects])
-        await cluster.handled()
-        assert {c.pid} == {entry.pid for entry in cluster.entries() if partition(entry) in mine}
-        assert {None} == {reign.deleted for reign in cluster.history.reigns() if reign.owner == "c"}
+async def short_cut(cluster: ProcessCluster, node: NodeProcess, proxy: Proxy) -> None:
+    """A cut within the lease: the node handles its messages all the time, and keeps its partitions."""
+    mine = cluster.history.owned(node.name)
+    producer = await cluster.producer()
+    await proxy.cut()
+    puts = [put for number in mine for put in some(cluster.projects[number], "during", 200, order="sleep 0.02")]
+    await cluster.put(producer, puts)
+    await cluster.handled(timeout=10)
+    await proxy.start()
+    await cluster.put(producer, [one(each, "healed") for each in cluster.projects])
+    await cluster.handled()
+    assert {node.pid} == {entry.pid for entry in cluster.entries() if partition(entry) in mine}
+    assert {None} == {reign.deleted for reign in cluster.history.reigns() if reign.owner == node.name}

@@ -67,7 +67,7 @@ async def test_nodes_survive_a_wiped_etcd(tmp_path):
         await cluster.topics(*cluster.projects)
         await cluster.owned_by(*nodes)
         before = {partition: epoch for partition, epoch, *_ in cluster.history.reigns()}
-        async with cluster.load(round_s=0.1) as load:
+        async with cluster.load() as load:
             await load.reaches_all()
             since = await _replace(cluster)
             took_s = await _served(cluster, load, nodes, since)
@@ -99,7 +99,7 @@ async def test_nodes_survive_an_older_backup_of_etcd(tmp_path):
         await _backup(cluster, tmp_path / "backup")
         others = await cluster.start("b", "c")
         await cluster.owned_by(a, *others)
-        async with cluster.load(round_s=0.1) as load:
+        async with cluster.load() as load:
             await load.reaches_all()
             since = await _replace(cluster, tmp_path / "backup")
             _, took_s = await asyncio.gather(_is_unready(address), _served(cluster, load, [a, *others], since))
@@ -107,7 +107,7 @@ async def test_nodes_survive_an_older_backup_of_etcd(tmp_path):
         for node in (a, *others):
             await node.kill()
         await _replace(cluster, tmp_path / "backup")
-        async with cluster.load(round_s=0.1) as load:
+        async with cluster.load() as load:
             nodes = await cluster.start("b", "d")
             await cluster.owned_by(*nodes)
             await load.reaches_all()

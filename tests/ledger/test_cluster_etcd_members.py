@@ -40,7 +40,7 @@ async def test_loss_of_etcds_leader_has_no_effect(tmp_path, how):
         nodes = await cluster.start("a", "b", "c")
         await cluster.topics(*cluster.projects)
         await cluster.owned_by(*nodes)
-        async with cluster.load() as load:
+        async with cluster.load(round_s=0.025) as load:  # a partition that isn't served is soon noticed
             await load.reaches_all()
             leader = await trio.leader()
             assert leader is not None
@@ -52,6 +52,7 @@ async def test_loss_of_etcds_leader_has_no_effect(tmp_path, how):
             gone = now_ns()
             await until(lambda: trio.leader(*rest), 30, "another leader")
             elected = now_ns()
+        async with cluster.load() as load:
             until_ns = elected + (TTL_S + 1) * SECOND  # a new leader gives each lease its whole time again
             await until(lambda: now_ns() > until_ns, 30)
             await load.reaches_all()

@@ -51,7 +51,7 @@ async def test_blocked_node_keeps_its_partitions_and_delays_no_other_node(tmp_pa
         nodes = await cluster.start("node-0", "node-1", "node-2")
         await cluster.topics(*cluster.projects, "blocker")
         await cluster.owned_by(*nodes)
-        async with cluster.load(round_s=0.05) as load:
+        async with cluster.load() as load:
             await load.reaches_all()
             start = now_ns()
             producer = await cluster.producer()
@@ -102,7 +102,7 @@ async def test_message_that_blocks_for_ever_is_dead_lettered_after_n_attempts(tm
         nodes = [Supervised(cluster, f"node-{number}", block_limit=limit_s) for number in range(2)]
         async with nodes[0], nodes[1]:
             await cluster.topics(*cluster.projects, "blocker", max_attempts=2)
-            async with cluster.load(round_s=0.05) as load:
+            async with cluster.load() as load:
                 await load.reaches_all()
                 dead = await cluster.dead_letters()
                 await cluster.put(await cluster.producer(), [one("blocker", "b", order="block 600")])

@@ -39,7 +39,7 @@ async def dies_out(cluster: ProcessCluster, nodes: list[Supervised], order: str,
     poison = some("poison", "p", count, order=order)
     ids = {put.id for put in poison}
     dead = await cluster.dead_letters()
-    async with cluster.load(round_s=0.05) as load:
+    async with cluster.load() as load:
         await load.reaches_all()
         producer = await cluster.producer()
         start = now_ns()

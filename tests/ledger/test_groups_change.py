@@ -30,25 +30,30 @@ SPREAD = 8  # partitions, so that groups are on both nodes
 
 
 class Acme:
-    """One project of a cluster: its topic, and a load with keys. Make the producer after the first spec is in effect:
+    """A project of a cluster: its topic, and a load with keys. Make the producer after the first spec is in effect:
     an existing one receives the topic later, and refuses earlier puts.
     """
 
-    def __init__(self, cluster):
-        self.cluster, self.count = cluster, 0
+    def __init__(self, cluster, project="acme"):
+        self.cluster, self.project, self.count = cluster, project, 0
         self.keys = {}  # id -> project, key and priority
 
     async def put_spec(self, **fields):
-        await self.cluster.etcdctl_put("topics/acme", json.dumps({"spread": SPREAD, **fields}).encode())
+        await self.cluster.etcdctl_put(f"topics/{self.project}", json.dumps({"spread": SPREAD, **fields}).encode())
 
-        async def in_effect():
-            found = await self.accepted()
+        def in_effect():
+            found = self.seen()
             return found if found and found.topic.qps == fields["qps"] and not found.deleted else None
 
         return await until(in_effect, 30, f"{fields} to be in effect")
 
+    def seen(self):
+        """The accepted topic, as the watch reported it."""
+        item = self.cluster.history.keys.get(f"accepted/{self.project}")
+        return None if item is None else decode_accepted(item.value)
+
     async def accepted(self):
-        item = await self.cluster.etcd.get("/evenlane/online/accepted/acme")
+        item = await self.cluster.etcd.get(f"/evenlane/online/accepted/{self.project}")
         return None if item is None else decode_accepted(item.value)
 
     async def put(self, producer, count, rate, **options):
@@ -58,10 +63,10 @@ class Acme:
         for first in range(0, count, slice_):
             puts = []
             for _ in range(min(slice_, count - first)):
-                own, key = f"acme-{self.count}", f"k{self.count % KEYS}"
+                own, key = f"{self.project}-{self.count}", f"k{self.count % KEYS}"
                 self.count += 1
-                self.keys[own] = ("acme", key, "mid")
-                puts.append(Put("acme", b"", key=key, id=own, **options))
+                self.keys[own] = (self.project, key, "mid")
+                puts.append(Put(self.project, b"", key=key, id=own, **options))
             await self.cluster.put(producer, puts)
             await asyncio.sleep(max(0.0, start + (first + slice_) / rate - clock()))
 
@@ -69,10 +74,7 @@ class Acme:
         return len(self.cluster.acknowledged) - len(self.cluster.ids())
 
     async def drained(self, timeout=60):
-        async def gone():
-            return not (await self.accepted()).draining
-
-        await until(gone, timeout, "the removed groups to be collected")
+        await until(lambda: not self.seen().draining, timeout, "the removed groups to be collected")
 
 
 def cluster_of(folder):
@@ -161,10 +163,7 @@ async def test_group_with_delayed_messages_stays(tmp_path):
         cluster.acknowledged["near"] = ("", 0)
         await acme.put_spec(qps=50)
 
-        async def left():
-            return (2,) == (await acme.accepted()).draining
-
-        await until(left, 60, "the empty groups to go")
+        await until(lambda: (2,) == acme.seen().draining, 60, "the empty groups to go")
         await cluster.handled("near")
         assert (2,) == (await acme.accepted()).draining
         assert 1 == (await evenlane(cluster, "backlog", "cancel", "acme", "far"))["cancelled"]
@@ -193,33 +192,10 @@ async def test_next_leader_removes_draining_groups(tmp_path):
 
 
 @pytest.mark.parametrize("how", [pytest.param("drain", marks=pytest.mark.full), "purge"])
-async def test_deleted_topic_is_removed_when_it_is_empty(tmp_path, how):
-    """P12: it stays, paused, until its messages are handled or dropped on purpose; then it is removed."""
-    async with cluster_of(tmp_path) as cluster:
-        await cluster.start("a", "b")
-        acme = Acme(cluster)
-        await acme.put_spec(qps=200, state="paused")
-        producer = await cluster.producer()
-        await acme.put(producer, 100, 1_000)
-        await evenlane(cluster, "topics", "delete", "acme")
-        deleted = await acme.accepted()
-        assert (True, "paused", 100) == (deleted.deleted, deleted.topic.state, acme.waiting())
-        if how == "purge":
-            await patiently(cluster, "backlog", "purge", "acme", "--yes")
-        else:
-            await patiently(cluster, "topics", "drain", "acme")
-            await cluster.handled()
-            await evenlane(cluster, "topics", "delete", "acme")
-
-        async def gone():
-            return await acme.accepted() is None
-
-        await until(gone, 60, "the topic to go")
-        assert (100 if how == "drain" else 0) == len(cluster.ids())
-
-
-async def test_changes_of_the_quota_keep_key_order(tmp_path):
-    """K6: an ordered topic keeps its groups while its quota changes, and gets new ones after a drain."""
+async def test_changes_of_the_quota_keep_key_order(tmp_path, how):
+    """K6: an ordered topic keeps its groups while its quota changes, and gets new ones after a drain. P12: another
+    topic is removed when it is empty.
+    """
     async with cluster_of(tmp_path) as cluster:
         await cluster.start("a", "b", concurrency=16)
         await cluster.owned_by(*cluster.nodes)
@@ -242,7 +218,28 @@ async def test_changes_of_the_quota_keep_key_order(tmp_path):
         await acme.put(producer, 100, **load)
         await cluster.handled(timeout=60)
         await acme.drained()
-        for node in cluster.nodes:
-            assert 0 == await node.stop()
         check_once(cluster)
         assert acme.count == check_key_order(cluster.entries(), acme.keys)
+        await delete(cluster, how)
+        for node in cluster.nodes:
+            assert 0 == await node.stop()
+        assert {1} == {*Counter(cluster.ids()).values()}
+
+
+async def delete(cluster, how):
+    """P12: a deleted topic stays, paused, until its messages are handled or dropped on purpose; then it is removed."""
+    handled, bolt = len(cluster.ids()), Acme(cluster, "bolt")
+    await bolt.put_spec(qps=200, state="paused")
+    await bolt.put(await cluster.producer(), 100, 1_000)
+    await evenlane(cluster, "topics", "delete", "bolt")
+    deleted = await bolt.accepted()
+    assert (True, "paused", 100) == (deleted.deleted, deleted.topic.state, bolt.waiting())
+    if how == "purge":
+        await patiently(cluster, "backlog", "purge", "bolt", "--yes")
+    else:
+        await patiently(cluster, "topics", "drain", "bolt")
+        await cluster.handled()
+        await evenlane(cluster, "topics", "delete", "bolt")
+
+    await until(lambda: bolt.seen() is None, 60, "the topic to go")
+    assert handled + (100 if how == "drain" else 0) == len(cluster.ids())

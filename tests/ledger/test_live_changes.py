@@ -17,15 +17,15 @@ async def test_states_act_on_the_backlog(tmp_path):
     a running producer, and handles its backlog. 400 changes between paused and active lose and repeat nothing.
     """
     async with live(tmp_path) as world:
-        await world.topic("paused", qps=100)
-        await world.put("paused", 1_200)
+        await world.topic("paused", qps=50)
+        await world.put("paused", 600)
         await world.begun("paused", 30)
         await world.edit("paused", state="paused")
         await world.holds_still("paused")
         await world.edit("paused", state="active", qps=2_000)
 
-        await world.topic("deleted", qps=100)
-        await world.put("deleted", 960)
+        await world.topic("deleted", qps=50)
+        await world.put("deleted", 480)
         await world.begun("deleted", 30)
         await world.cluster.etcd.delete(names.key("online", "topics", "deleted"))
         accepted = world.cluster.history
@@ -52,8 +52,8 @@ async def test_states_act_on_the_backlog(tmp_path):
         await world.topic("switched", qps=2_000)
         put = 0
         for number in range(400):
-            if put - len(world.begins("switched")) < 300:
-                put += len(await world.put("switched", 600, order="sleep 0.005"))
+            if put - len(world.begins("switched")) < 150:
+                put += len(await world.put("switched", 240, order="sleep 0.005"))
             await world.write("switched", state="paused" if number % 2 else "active")
         await world.edit("switched", state="active")
         await world.check()

@@ -56,7 +56,7 @@ async def served(world: ProcessWorld, producer, name: str) -> None:
 
 @pytest.mark.parametrize(
     ("count", "body"),
-    [(15_000, BODY), pytest.param(500_000, b"x" * 200, marks=pytest.mark.full)],
+    [(10_000, BODY), pytest.param(500_000, b"x" * 200, marks=pytest.mark.full)],
     ids=["bodies", "index"],
 )
 async def test_paused_backlog_takes_bounded_memory_and_resumes_in_order(world, count, body):
@@ -96,6 +96,6 @@ async def test_backlog_of_slow_messages_is_read_ahead_up_to_a_bound(world):
     await world.put(producer, [one("acme", "first")])
     await world.handled()
     idle = rss(node)
-    most = await filled(world, producer, node, 15_000, BODY, "sleep 0.02")
-    _log.info("15,000 slow ones: +%.1f MB at most", (most - idle) / 2**20)
+    most = await filled(world, producer, node, 10_000, BODY, "sleep 0.02")
+    _log.info("10,000 slow ones: +%.1f MB at most", (most - idle) / 2**20)
     assert most - idle < MOST_ABOVE_IDLE

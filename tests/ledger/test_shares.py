@@ -8,7 +8,7 @@ from evenlane.engine.base.clock import now_ns
 from evenlane.engine.producer.put import Put
 from evenlane.ring.hashing import partition_of
 from tests.ledger.cluster import PARTITIONS, ProcessCluster
-from tests.ledger.promises import begins, begun_again, never_handled
+from tests.ledger.promises import begun_again, never_handled
 from tests.oracles.limiter import excess, steady
 from tests.support.until import until
 
@@ -36,8 +36,8 @@ class Skewed:
         puts = [Put(PROJECT, b"", group=groups[n % len(groups)], id=f"{PROJECT}-{n}") for n in numbers]
         await self.cluster.put(self.producer, puts)
 
-    def begun(self, since=0):
-        return sorted(entry.at for entry in begins(self.cluster.entries()) if entry.at >= since)
+    def begun(self, since):
+        return [entry.at for entry in self.cluster.begins(PROJECT) if entry.at >= since]
 
     async def fast(self, rate, since):
         """Wait for a second with more begins than `rate`."""
@@ -50,14 +50,14 @@ class Skewed:
 
     def check_quota(self, nodes):
         """Q: any window of w seconds has at most qps * w + burst + one message per node."""
-        times = sorted(entry.chosen for entry in begins(self.cluster.entries()))
+        times = sorted(entry.chosen for entry in self.cluster.begins(PROJECT))
         most = excess(map(steady(QPS), times))
         assert most <= 1 + nodes, f"{float(most):.1f} beyond the quota; {Counter(t // SECOND for t in times)}"
 
 
 async def test_unused_shares_are_lent_to_the_busy_node(tmp_path):
-    """Q, W, E3: a node with a third of the topic gets nearly all of it, then another one does, then each has its own
-    share again. The quota holds throughout.
+    """Q, W, E3, L: a node with a third of the topic gets nearly all of it, then another one does, then each has its own
+    share again. The quota holds throughout, also while leader and lender die.
     """
     async with ProcessCluster(tmp_path) as cluster:
         [first] = await cluster.start("a")
@@ -70,33 +70,30 @@ async def test_unused_shares_are_lent_to_the_busy_node(tmp_path):
             await skewed.put(skewed.groups_of(node), 150)
             await skewed.fast(QPS * 3 // 4, since)
             await cluster.handled(timeout=60)
-        since = now_ns()
         await skewed.put(range(GROUPS), 150)
         await cluster.handled(timeout=60)
         skewed.check_quota(3)
         assert not begun_again(cluster.entries())
-
-
-async def test_quota_holds_while_leader_and_lender_die(tmp_path):
-    """Q, L: kill -9 of the leader, of a node that lends, a join and a drain, all while one node borrows."""
-    async with ProcessCluster(tmp_path) as cluster:
-        nodes = await cluster.start("a", "b", "c")
-        await cluster.topics(PROJECT, **ON_ALL)
-        await cluster.owned_by(*nodes)
-        skewed = Skewed(cluster, await cluster.producer())
-        leader = next(node for node in nodes if node.name == cluster.history.leader)
-        [hot, lender] = [node for node in nodes if node is not leader]
-        await skewed.put(skewed.groups_of(hot), 900)
-        await skewed.fast(QPS * 3 // 4, 0)
-        await leader.kill()
-        await cluster.owned_by(hot, lender, timeout=60)
-        await skewed.fast(QPS * 3 // 4, now_ns())
-        await lender.kill()
-        await cluster.owned_by(hot, timeout=60)
-        [new] = await cluster.start("d")
-        await cluster.owned_by(hot, new, timeout=60)
-        assert 0 == await hot.stop()
-        await cluster.owned_by(new, timeout=60)
-        await cluster.handled(timeout=60)
+        await die(skewed, nodes)
         skewed.check_quota(4)
         assert not never_handled({f"{PROJECT}-{n}" for n in range(skewed.count)}, cluster.entries())
+
+
+async def die(skewed, nodes):
+    """Kill -9 of the leader, of a node that lends, a join and a drain, all while one node borrows."""
+    cluster = skewed.cluster
+    leader = next(node for node in nodes if node.name == cluster.history.leader)
+    [hot, lender] = [node for node in nodes if node is not leader]
+    since = now_ns()
+    await skewed.put(skewed.groups_of(hot), 900)
+    await skewed.fast(QPS * 3 // 4, since)
+    await leader.kill()
+    await cluster.owned_by(hot, lender, timeout=60)
+    await skewed.fast(QPS * 3 // 4, now_ns())
+    await lender.kill()
+    await cluster.owned_by(hot, timeout=60)
+    [new] = await cluster.start("d")
+    await cluster.owned_by(hot, new, timeout=60)
+    assert 0 == await hot.stop()
+    await cluster.owned_by(new, timeout=60)
+    await cluster.handled(timeout=60)

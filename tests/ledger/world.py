@@ -1,5 +1,7 @@
 """The world of a ledger test: real servers, nodes as processes, topics, a producer, and the ledger."""
 
+from bisect import insort
+from collections import defaultdict
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any, Self
@@ -17,6 +19,7 @@ from evenlane.ring.coordination.ports import PutKey as Write
 from evenlane.ring.membership.records import NodeRecord, decode
 from tests.ledger import entries
 from tests.ledger.dead import DeadLetters
+from tests.ledger.entries import Entry
 from tests.ledger.process import NodeProcess
 from tests.support.until import until
 
@@ -46,8 +49,12 @@ class ProcessWorld:
         self.nodes: list[NodeProcess] = []
         self.acknowledged: dict[str, tuple[str, int]] = {}
         self.refused: list[Exception] = []
-        self._entries: list[entries.Entry] = []
+        self._entries: list[Entry] = []
         self._read = 0
+        # From `_entries`, so that conditions that are asked often look at the new ones only:
+        self._handled: set[str] = set()  # the ids of messages that some handler ended well
+        self._of: defaultdict[str, list[Entry]] = defaultdict(list)  # by project
+        self._begins: defaultdict[str, list[Entry]] = defaultdict(list)  # by project, in the order of time
 
     async def __aenter__(self) -> Self:
         if self._alongside is None:
@@ -125,11 +132,27 @@ class ProcessWorld:
     async def dead_letters(self) -> DeadLetters:
         return await self._open.enter_async_context(DeadLetters(self.servers.nats.url, self.settings.env))
 
-    def entries(self) -> list[entries.Entry]:
+    def entries(self) -> list[Entry]:
         """The handlers' ledger so far."""
         fresh, self._read = entries.read_from(self.folder / "ledger", self._read)
         self._entries += fresh
+        for entry in fresh:
+            self._of[entry.project].append(entry)
+            if entry.what == "ok":
+                self._handled.add(entry.id)
+            elif entry.what == "begin":
+                insort(self._begins[entry.project], entry, key=lambda each: each.at)
         return self._entries
+
+    def of(self, project: str) -> list[Entry]:
+        """A project's entries so far."""
+        self.entries()
+        return self._of[project]
+
+    def begins(self, project: str) -> list[Entry]:
+        """A project's begins so far, in the order of their times."""
+        self.entries()
+        return self._begins[project]
 
     def ids(self, what: str = "ok") -> list[str]:
         """The ids of these entries, in order."""
@@ -137,17 +160,31 @@ class ProcessWorld:
 
     async def handled(self, *ids: str, timeout: float = 60.0) -> None:
         """Wait until these messages are handled; without ids, all acknowledged ones."""
-        left = set(ids or self.acknowledged)
-
-        def all_handled() -> bool:
-            left.difference_update(self.ids())
-            return not left
-
+        left = list(ids or self.acknowledged)
         try:
-            await until(all_handled, timeout)
+            await until(lambda: not self._without_handled(left), timeout)
         except AssertionError:
             words = self.nodes[-1].last_words() if self.nodes else ""
-            raise AssertionError(f"{len(left)} not handled: {sorted(left)[:5]}; the node: {words}") from None
+            missing = sorted(set(left) - self._handled)
+            raise AssertionError(f"{len(missing)} not handled: {missing[:5]}; the node: {words}") from None
+
+    async def ended(self, dead: DeadLetters, timeout: float = 60.0) -> None:
+        """Wait until all acknowledged messages are handled or dead."""
+        left = list(self.acknowledged)
+
+        async def all_ended() -> bool:
+            while self._without_handled(left) and left[-1] in await dead.ids():
+                left.pop()
+            return not left
+
+        await until(all_ended, timeout, "all to be handled or dead")
+
+    def _without_handled(self, left: list[str]) -> list[str]:
+        """Take the handled messages from the end of this list, up to the first other one."""
+        self.entries()
+        while left and left[-1] in self._handled:
+            left.pop()
+        return left
 
     async def api(self, verb: str, request: Any = None) -> dict[str, Any]:
         """Call JetStream's API with a plain client."""

@@ -25,8 +25,8 @@ async def owned(world) -> dict[str, int]:
     return Counter(decode(OwnerRecord, item.key, item.value).id for item in found.items)
 
 
-async def test_three_nodes_print_one_ready_line_and_end_clean(real, world):
-    """P2, P3: the line is printed once each node has its share."""
+async def test_three_nodes_print_one_ready_line_survive_a_kill_and_end_clean(real, world):
+    """P2, P3, E7: the line is printed once each node has its share. A killed node is restarted under its name."""
     one = await real(3, partitions=8, http_port=0)
     line = await one.line()
     served = re.fullmatch(r"ready node=n partitions=8 generation=\d+ http=(http://127.0.0.1:\d+,?){3}", line)
@@ -35,12 +35,26 @@ async def test_three_nodes_print_one_ready_line_and_end_clean(real, world):
     assert ["n-0", "n-1", "n-2"] == [await _node_at(port) for port in ports]
     shares = await owned(world)
     assert ({"n-0", "n-1", "n-2"}, 8) == (set(shares), shares.total())
-    assert {"n-0", "n-1", "n-2"} == set(one.nodes())
+    before = one.nodes()
+    assert {"n-0", "n-1", "n-2"} == set(before)
     assert {"n-0", "n-1", "n-2"} == {item.key.rpartition("/")[2] for item in await nodes_known(world)}
-    nodes = one.nodes().values()
+
+    before["n-1"].kill()
+
+    async def is_back():
+        known = {item.key.rpartition("/")[2]: item for item in await nodes_known(world)}
+        return "n-1" in known and f'"pid":{before["n-1"].pid}' not in known["n-1"].value.decode().replace(" ", "")
+
+    await until(is_back)
+    await until(lambda: {"n-0", "n-1", "n-2"} == set(one.nodes()))
+    after = one.nodes()
+    assert {"n-1"} == {name for name in before if before[name].pid != after[name].pid}
+    assert 1 == one.stderr_text().count("it is started again")
+    await until(lambda: all_owned(world, 8))
+
     one.process.terminate()
     assert 0 == await one.ended()
-    assert not any(map(is_alive, nodes))
+    assert not any(map(is_alive, after.values()))
     assert () == await nodes_known(world)
     assert 0 == (await owned(world)).total()
 
@@ -49,34 +63,15 @@ async def nodes_known(world):
     return (await world.etcd.list(names.key(world.settings.env, "nodes", ""))).items
 
 
-async def test_killed_node_is_restarted_under_its_name(real, world):
-    """E7"""
-    one = await real(2, partitions=8)
-    await one.line()
-    before = one.nodes()
-    before["n-1"].kill()
-
-    async def is_back():
-        known = {item.key.rpartition("/")[2]: item for item in await nodes_known(world)}
-        return "n-1" in known and f'"pid":{before["n-1"].pid}' not in known["n-1"].value.decode().replace(" ", "")
-
-    await until(is_back)
-    await until(lambda: {"n-0", "n-1"} == set(one.nodes()))
-    assert before["n-0"].pid == one.nodes()["n-0"].pid
-    assert before["n-1"].pid != one.nodes()["n-1"].pid
-    assert 1 == one.stderr_text().count("it is started again")
-    await until(lambda: all_owned(world, 8))
-    one.process.terminate()
-    assert 0 == await one.ended()
-
-
-async def test_message_that_kills_the_first_node_before_readiness_becomes_a_dead_letter(real, world):
-    """X11, P2: the node is restarted as usual."""
+async def test_node_killed_before_readiness_is_restarted_and_nodes_end_with_their_supervisor(real, world):
+    """X11, P2: a message that kills the first node before it is ready becomes a dead letter. The node is restarted as
+    usual. E7: nodes drain when their supervisor is killed with SIGKILL, long before their leases end.
+    """
     (world.folder / "poison.py").write_text("import os\n\n\nasync def handle(message):\n    os._exit(3)\n")
     producer = await world.producer()
     await patiently(world, "topics", "set", "acme", "--qps", "100", "--max-attempts", "1")
     await producer.put("acme", b"x", id="poison")
-    one = await real(2, handler="poison:handle", partitions=8)
+    one = await real(2, handler="poison:handle", partitions=8, lease_ttl=600)
     assert (await one.line()).startswith("ready node=n ")
     dead = await world.dead_letters()
 
@@ -86,8 +81,12 @@ async def test_message_that_kills_the_first_node_before_readiness_becomes_a_dead
     await until(is_dead, what="the dead letter")
     await until(lambda: all_owned(world, 8))
     await until(lambda: all_joined(world, 2))  # a node that is still starting doesn't end in order
-    one.process.terminate()
-    assert 0 == await one.ended()
+    nodes = one.nodes().values()
+    one.process.kill()
+    await until(lambda: not any(map(is_alive, nodes)))
+    assert -signal.SIGKILL == await one.ended()
+    assert () == await nodes_known(world)
+    assert 0 == (await owned(world)).total()
 
 
 async def all_joined(world, nodes):
@@ -99,19 +98,8 @@ async def all_owned(world, partitions):
     return partitions == (await owned(world)).total()
 
 
-async def test_nodes_release_their_partitions_after_kill_9_of_the_supervisor(real, world):
-    """E7: nodes drain when their supervisor is gone, long before their leases end."""
-    one = await real(2, partitions=8, lease_ttl=600)
-    await one.line()
-    nodes = one.nodes().values()
-    one.process.kill()
-    await until(lambda: not any(map(is_alive, nodes)))
-    assert () == await nodes_known(world)
-    assert 0 == (await owned(world)).total()
-
-
 async def test_missing_handler_is_reported_once(real):
-    one = await real(3, "shop:nobody")
+    one = await real(2, "shop:nobody")
     assert 2 == await one.ended()
     assert "evenlane: handler 'shop:nobody': module shop has no 'nobody'" == one.stderr_text().strip()
 
