@@ -1,5 +1,5 @@
-"""Commands from entry points in the group `evenlane.commands`. They belong to rooms that the engine doesn't know, such
-as `evenlane.spark`, or to other distributions.
+"""Loads commands by name: the engine's own, and those from entry points in the group `evenlane.commands`. The latter
+belong to rooms that the engine doesn't know, such as `evenlane.spark`, or to other distributions.
 
 A command is a function with typer annotations, or a `typer.Typer` with commands of its own.
 """
@@ -8,28 +8,31 @@ from __future__ import annotations
 
 import os
 import sys
-from functools import reduce
+from functools import cache, reduce
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import typer
 
+from evenlane.engine.cli.coercion import click_command
 from evenlane.engine.cli.output import CommandGroup, new_app
 from evenlane.engine.errors import EvenlaneError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
 GROUP = "evenlane.commands"
 _BEFORE = "bench"  # they are listed before this command
 
 
 class RootGroup(CommandGroup):
-    """The engine's commands. Those of entry points are added when help lists all commands, or a name is unknown:
-    looking for them would slow down each run of another command.
+    """A group whose commands are loaded when they are called, as loading all takes longer than most commands run. Help,
+    and an unknown name, load all of them, with those of entry points.
     """
 
+    own: ClassVar[Mapping[str, str]] = {}
+    """The object of each of the engine's commands (`module:attribute`), by name."""
     _has_all = False
 
     def list_commands(self, ctx: Any) -> list[str]:
@@ -37,19 +40,20 @@ class RootGroup(CommandGroup):
         return super().list_commands(ctx)
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        if cmd_name not in self.commands:
-            self.complete()
+        if cmd_name in self.own:
+            return _load(cmd_name, self.own[cmd_name])
+        self.complete()
         return super().get_command(ctx, cmd_name)
 
     def complete(self) -> None:
-        """Add the commands of all entry points."""
+        """Load all commands, those of all entry points too."""
         if self._has_all:
             return
         self._has_all = True
-        more = {name: _load(name, value) for name, value in found().items() if name not in self.commands}
-        own = list(self.commands.items())
-        place = [name for name, _ in own].index(_BEFORE)
-        self.commands = dict([*own[:place], *more.items(), *own[place:]])
+        own = [*self.own.items()]
+        place = [*self.own].index(_BEFORE)
+        values = {**dict([*own[:place], *found().items(), *own[place:]]), **self.own}  # the engine's own win
+        self.commands = {name: _load(name, value) for name, value in values.items()}
 
 
 def found() -> dict[str, str]:
@@ -88,6 +92,7 @@ def _parse_section(text: str) -> Iterator[tuple[str, str]]:
             yield name.strip(), value.partition("[")[0].strip()
 
 
+@cache
 def _load(name: str, value: str) -> Any:
     module, _, attribute = value.partition(":")
     try:
@@ -102,7 +107,7 @@ def _command(name: str, target: Any, **context: Any) -> Any:
     if not isinstance(target, typer.Typer):
         app = new_app("")
         app.command(name, context_settings=context)(target)
-    command = typer.main.get_command(app)
+    command = click_command(app)
     command.name = name
     return command
 

@@ -8,19 +8,31 @@ from typing import Annotated
 
 import typer
 
-from evenlane.engine.cli.bench import command as bench
-from evenlane.engine.cli.bench import demo
+from evenlane.engine.cli.coercion import click_command
 from evenlane.engine.cli.entry_points import RootGroup
 from evenlane.engine.cli.errors import DONE, FAILED, INTERRUPTED, report
-from evenlane.engine.cli.inspect import backlog, config, dlq, plan, why
 from evenlane.engine.cli.options import Debug
 from evenlane.engine.cli.output import new_app
-from evenlane.engine.cli.put import command as put
-from evenlane.engine.cli.run import command as run_command
-from evenlane.engine.cli.run import up
-from evenlane.engine.cli.top.command import top
-from evenlane.engine.cli.topics import command as topics
-from evenlane.engine.cli.topics import templates
+
+
+class _Commands(RootGroup):
+    """All commands, in the order of `--help`."""
+
+    own = {  # noqa: RUF012 - constant
+        "demo": "evenlane.engine.cli.bench.demo:demo",
+        "up": "evenlane.engine.cli.run.up:up",
+        "run": "evenlane.engine.cli.run.command:run",
+        "put": "evenlane.engine.cli.put.command:put",
+        "why": "evenlane.engine.cli.inspect.why:why",
+        "top": "evenlane.engine.cli.top.command:top",
+        "bench": "evenlane.engine.cli.bench.command:bench",
+        "config": "evenlane.engine.cli.inspect.config:config",
+        "topics": "evenlane.engine.cli.topics.group:app",
+        "backlog": "evenlane.engine.cli.inspect.backlog:app",
+        "dlq": "evenlane.engine.cli.inspect.dlq:app",
+        "plan": "evenlane.engine.cli.inspect.plan:app",
+    }
+
 
 app = new_app("""Evenlane: a multi-tenant, priority, fair-scheduling consumer engine on NATS JetStream.
 
@@ -30,27 +42,19 @@ app = new_app("""Evenlane: a multi-tenant, priority, fair-scheduling consumer en
       evenlane put acme "an order" --priority high
       evenlane run --handler examples.handler:handle
     """)
-app.info.cls = RootGroup
-app.command("demo")(demo.demo)
-app.command("up")(up.up)
-app.command("run")(run_command.run)
-app.command("put")(put.put)
-topics.app.add_typer(templates.app, name="template")
-app.add_typer(topics.app, name="topics")
-app.command("why")(why.why)
-app.command("top")(top)
-app.add_typer(backlog.app, name="backlog")
-app.add_typer(dlq.app, name="dlq")
-app.add_typer(plan.app, name="plan")
-app.command("bench")(bench.bench)
-app.command("config")(config.config)
+app.info.cls = _Commands
 
 
 def root() -> RootGroup:
     """Return the group of all commands, including those of entry points."""
-    group = typer.main.get_command(app)
-    assert isinstance(group, RootGroup)
+    group = _group()
     group.complete()
+    return group
+
+
+def _group() -> RootGroup:
+    group = click_command(app)
+    assert isinstance(group, RootGroup)
     return group
 
 
@@ -62,7 +66,7 @@ def run(arguments: Sequence[str]) -> int:
     """Run one command line. Returns the exit code."""
     options = arguments[: arguments.index("--")] if "--" in arguments else arguments
     return run_reported(
-        lambda: app(list(arguments), prog_name="evenlane", standalone_mode=False), debug="--debug" in options
+        lambda: _group()(list(arguments), prog_name="evenlane", standalone_mode=False), debug="--debug" in options
     )
 
 

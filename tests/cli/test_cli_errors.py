@@ -137,7 +137,8 @@ def test_command_gets_common_and_own_options():
 
 MANY_LINES = """
 from evenlane.engine.cli import main
-main.config.print_json = lambda _document: print("x\\n" * 1_000_000)
+from evenlane.engine.cli.inspect import config
+config.print_json = lambda _document: print("x\\n" * 1_000_000)
 main.main()
 """
 

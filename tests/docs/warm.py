@@ -33,12 +33,12 @@ def serve(path: str) -> None:
     from importlib import import_module
 
     for name in (
-        "evenlane.engine.cli.main", "evenlane.engine.runtime.engine", "evenlane.engine.cluster.connections",
-        "evenlane.engine.store.jetstream.backend", "evenlane.engine.base.log_setup", "evenlane.engine.cli.progress",
+        "evenlane.engine.runtime.engine", "evenlane.engine.cluster.connections", "evenlane.engine.store.jetstream.backend", "evenlane.engine.base.log_setup", "evenlane.engine.cli.progress",
         "evenlane.engine.runtime.run_loop", "evenlane.engine.producer.producer", "evenlane.engine.admin.why.client",
-        "evenlane.engine.admin.backlog.purge", "pydantic.type_adapter", "rich.console", "rich.table",
+        "evenlane.engine.admin.backlog.purge", "rich.console", "rich.table",
     ):  # fmt: skip
         import_module(name)
+    import_module("evenlane.engine.cli.main").root()  # loads all commands
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the kernel reaps the children
     with socket.socket(socket.AF_UNIX) as server:
         server.bind(f"{path}.new")

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 _IMPORTED = (
     "evenlane.engine.cli.main",
+    "evenlane.engine.cli.run.command",
     "evenlane.engine.runtime.engine",
     "evenlane.engine.cluster.connections",
     "evenlane.engine.store.jetstream.backend",
@@ -35,9 +36,8 @@ _IMPORTED = (
     "evenlane.engine.cli.run.watchdog",
     "evenlane.engine.cli.progress",
     "evenlane.engine.runtime.run_loop",
-    "evenlane.engine.cli.topics.command",
+    "evenlane.engine.cli.topics.group",
     "evenlane.engine.producer.producer",
-    "pydantic.type_adapter",
     "tests.ledger.handlers",
 )
 _context = multiprocessing.get_context("forkserver")
