@@ -33,9 +33,10 @@ def serve(path: str) -> None:
     from importlib import import_module
 
     for name in (
-        "evenlane.engine.runtime.engine", "evenlane.engine.cluster.connections", "evenlane.engine.store.jetstream.backend", "evenlane.engine.base.log_setup", "evenlane.engine.cli.progress",
-        "evenlane.engine.runtime.run_loop", "evenlane.engine.producer.producer", "evenlane.engine.admin.why.client",
-        "evenlane.engine.admin.backlog.purge", "rich.console", "rich.table",
+        "evenlane.engine.runtime.engine", "evenlane.engine.cluster.connections", "evenlane.engine.base.log_setup",
+        "evenlane.engine.store.jetstream.backend", "evenlane.engine.cli.progress", "evenlane.engine.runtime.run_loop",
+        "evenlane.engine.producer.producer", "evenlane.engine.admin.why.client", "evenlane.engine.admin.backlog.purge",
+        "rich.console", "rich.table",
     ):  # fmt: skip
         import_module(name)
     import_module("evenlane.engine.cli.main").root()  # loads all commands
