@@ -33,7 +33,7 @@ async def streams_of(url):
 async def test_scenario_runs_all_arms_and_leaves_no_stream(url):
     """X10: the same load on a real broker, for the product and its control."""
     reported = []
-    report = await HotBurst(0.05).run_on_broker(url, 1, 1, lambda _what, share: reported.append(share))
+    report = await HotBurst(0.02).run_on_broker(url, 1, 1, lambda _what, share: reported.append(share))
     names = ["without hot", "with hot", "fifo"]
     assert [*names, *(f"{name} (simulator)" for name in names)] == list(report.arms)
     for name in names:

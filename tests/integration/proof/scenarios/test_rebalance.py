@@ -23,7 +23,7 @@ MS, SECOND = 10**6, 10**9
 OLD, NEW = 7, 9  # epochs
 MOVE = Move(partition=0, old=OLD, new=NEW, released=200 * MS, taken=250 * MS)
 SMALL = RebalanceSize(
-    projects=30, partitions=12, rate=300, waiting=6_000, elsewhere=400, backlog=12_000, full=6_000, lease_ttl=2,
+    projects=30, partitions=12, rate=300, waiting=2_000, elsewhere=200, backlog=12_000, full=6_000, lease_ttl=2,
     held_s=1.5,
 )  # fmt: skip
 MOVES = ("join", "leave", "kill -9")
