@@ -201,7 +201,9 @@ main()
 
 
 @pytest.mark.real
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGTERM, 143), pytest.param(signal.SIGINT, 130, marks=pytest.mark.full)]
+)
 async def test_signal_during_arms_leaves_no_message_server_or_file(number, code, tmp_path):
     """Some arms are still connected when the server stops."""
     environ = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "TMPDIR": str(tmp_path)}

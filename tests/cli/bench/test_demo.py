@@ -42,7 +42,7 @@ def started(tmp_path):
 
 def test_short_run_accounts_for_every_message(started, tmp_path):
     """X10, E18, L: the hot project gets only its quota, its other messages wait, and none is lost."""
-    demo = started("--seconds", "4", "--projects", "5", "--json")
+    demo = started("--seconds", "3", "--projects", "5", "--json")
     out, err = end_of(demo, 200)
     document = json.loads(out)
     assert {"victims", "hot", "control", "ledger", "seconds"} <= document.keys()
@@ -65,7 +65,9 @@ def test_short_run_accounts_for_every_message(started, tmp_path):
     assert [] == [*(tmp_path / "files").iterdir()]
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+@pytest.mark.parametrize(
+    ("number", "code"), [pytest.param(signal.SIGTERM, 143, marks=pytest.mark.full), (signal.SIGINT, 130)]
+)
 async def test_signal_ends_demo_without_servers_and_files(started, tmp_path, number, code):
     demo = started("--seconds", "60")
     me = psutil.Process(demo.pid)

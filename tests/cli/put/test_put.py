@@ -166,7 +166,10 @@ def test_refusals_go_to_stderr_and_totals_to_stdout(env, evenlane, tmp_path):
     assert (True, 1) == (err.startswith("line 2: "), err.count("\n"))
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
+@pytest.mark.parametrize(
+    ("number", "code"),
+    [(signal.SIGINT, 130), pytest.param(signal.SIGTERM, 143, marks=pytest.mark.full), (signal.SIGHUP, 129)],
+)
 def test_signal_ends_put_that_waits_for_stdin(env, servers, number, code):
     """F11: it reports the number of stored messages."""
     with subprocess.Popen([*COMMAND, "put", "--file", "-"], stdin=subprocess.PIPE, stderr=subprocess.PIPE) as put:
