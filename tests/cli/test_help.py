@@ -29,6 +29,8 @@ def test_help_has_an_example_of_the_command(path, capsys):
     example = out.partition("Example:\n")[2].partition("\n\n")[0]
     lines = [line.strip() for line in example.splitlines()]
     assert [line for line in lines if re.match(" ".join(("evenlane", *path)) + r"\b", line)]
+    assert 0 == run([*path, "-h"])
+    assert out == capsys.readouterr().out
 
 
 @pytest.mark.parametrize("path", GROUPS, ids=" ".join)
