@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import typer
 
-from evenlane.engine.cli.coercion import click_command
 from evenlane.engine.cli.output import CommandGroup, new_app
 from evenlane.engine.errors import EvenlaneError
 
@@ -107,7 +106,7 @@ def _command(name: str, target: Any, **context: Any) -> Any:
     if not isinstance(target, typer.Typer):
         app = new_app("")
         app.command(name, context_settings=context)(target)
-    command = click_command(app)
+    command = typer.main.get_command(app)
     command.name = name
     return command
 

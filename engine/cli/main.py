@@ -8,7 +8,6 @@ from typing import Annotated
 
 import typer
 
-from evenlane.engine.cli.coercion import click_command
 from evenlane.engine.cli.entry_points import RootGroup
 from evenlane.engine.cli.errors import DONE, FAILED, INTERRUPTED, report
 from evenlane.engine.cli.options import Debug
@@ -47,14 +46,9 @@ app.info.cls = _Commands
 
 def root() -> RootGroup:
     """Return the group of all commands, including those of entry points."""
-    group = _group()
-    group.complete()
-    return group
-
-
-def _group() -> RootGroup:
-    group = click_command(app)
+    group = typer.main.get_command(app)
     assert isinstance(group, RootGroup)
+    group.complete()
     return group
 
 
@@ -66,7 +60,7 @@ def run(arguments: Sequence[str]) -> int:
     """Run one command line. Returns the exit code."""
     options = arguments[: arguments.index("--")] if "--" in arguments else arguments
     return run_reported(
-        lambda: _group()(list(arguments), prog_name="evenlane", standalone_mode=False), debug="--debug" in options
+        lambda: app(list(arguments), prog_name="evenlane", standalone_mode=False), debug="--debug" in options
     )
 
 

@@ -10,7 +10,6 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
-CONTEXT_SETTINGS: dict[str, Any] = {"help_option_names": ["-h", "--help"]}
 _NO_LIMIT = 1_000  # characters of a command's first sentence in the list of commands
 
 
@@ -34,7 +33,7 @@ def new_app(about: str) -> typer.Typer:
         rich_markup_mode=None,
         pretty_exceptions_enable=False,
         add_completion=False,
-        context_settings={**CONTEXT_SETTINGS},
+        context_settings={"help_option_names": ["-h", "--help"]},
     )
 
 

@@ -36,7 +36,7 @@ def serve(path: str) -> None:
         "evenlane.engine.runtime.engine", "evenlane.engine.cluster.connections", "evenlane.engine.base.log_setup",
         "evenlane.engine.store.jetstream.backend", "evenlane.engine.cli.progress", "evenlane.engine.runtime.run_loop",
         "evenlane.engine.producer.producer", "evenlane.engine.admin.why.client", "evenlane.engine.admin.backlog.purge",
-        "rich.console", "rich.table",
+        "pydantic.type_adapter", "rich.console", "rich.table",
     ):  # fmt: skip
         import_module(name)
     import_module("evenlane.engine.cli.main").root()  # loads all commands

@@ -38,6 +38,7 @@ _IMPORTED = (
     "evenlane.engine.runtime.run_loop",
     "evenlane.engine.cli.topics.group",
     "evenlane.engine.producer.producer",
+    "pydantic.type_adapter",
     "tests.ledger.handlers",
 )
 _context = multiprocessing.get_context("forkserver")
