@@ -60,17 +60,25 @@ def _default_logging() -> Iterator[None]:
 
 _NEED_SPARK = ("tests/spark/", "tests/ledger/test_metering.py")
 _SPARK_TIMEOUT_S = 1_200
-_LONG = ("spark", "ledger", "simulation")  # folders whose tests take seconds each
+_WAITING = "tests/ledger/"  # tests that take seconds each, most of which they wait for processes
+_WAITING_END = 0.8  # the part of the run by which they have begun
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Run long tests first: at the end, one worker would run them while the others are idle. Spark takes a core in one
-    worker; meanwhile the others run the tests on real servers, which wait most of the time.
+    """Begin with Spark, which takes one worker most of the run. Spread tests that wait among those that compute, so
+    that no core is idle; but not to the end, where one worker would run a long test while the others are idle.
     """
-    items.sort(key=lambda item: next((n for n, each in enumerate(_LONG) if each in item.path.parts), len(_LONG)))
-    for item in items:
-        if item.nodeid.startswith(_NEED_SPARK):  # the first of them prepares the records of all
-            item.add_marker(pytest.mark.timeout(_SPARK_TIMEOUT_S))
+    spark = [item for item in items if item.nodeid.startswith(_NEED_SPARK)]
+    for item in spark:  # the first of them prepares the records of all
+        item.add_marker(pytest.mark.timeout(_SPARK_TIMEOUT_S))
+    waiting = [item for item in items if item.nodeid.startswith(_WAITING) and item not in spark]
+    others = [item for item in items if not item.nodeid.startswith((*_NEED_SPARK, _WAITING))]
+    places = {
+        item: place / len(group) * end
+        for group, end in ((waiting, _WAITING_END), (others, 1.0))
+        for place, item in enumerate(group)
+    }
+    items.sort(key=lambda item: places.get(item, -1.0))
 
 
 def pytest_collection_finish() -> None:

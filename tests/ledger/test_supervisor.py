@@ -13,7 +13,6 @@ import pytest
 
 from evenlane.engine.base.clock import now_ns
 from tests.ledger.cluster import TTL_S
-from tests.ledger.crew import NOT_YET, behind_proxy
 from tests.ledger.promises import (
     begun_again,
     begun_too_late,
@@ -22,6 +21,7 @@ from tests.ledger.promises import (
     never_handled,
 )
 from tests.ledger.replay import check_repeats, crashes, fault
+from tests.ledger.supervised_nodes import NOT_YET, behind_proxy
 from tests.ledger.test_shares import GROUPS, ON_ALL, PROJECT, QPS, Skewed
 from tests.support.until import until
 
@@ -42,7 +42,7 @@ def check(cluster):
 
 @pytest.mark.parametrize("seed", SEEDS)
 async def test_leases_of_dead_nodes_are_revoked_at_once_and_no_others(tmp_path, seed):
-    """Faults 1, 9 and 10, E7, P4: L, D, O, Z1, Q; one crew lives through the five parts below. Dead nodes come back
+    """Faults 1, 9 and 10, E7, P4: L, D, O, Z1, Q; one group of nodes lives through five parts. Dead nodes come back
     under their names, and their new leases are left alone.
     """
     async with behind_proxy(tmp_path, handler="obey_with_a_child") as (cluster, proxy, nodes):

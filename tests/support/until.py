@@ -9,7 +9,7 @@ from typing import TypeVar, cast
 Value = TypeVar("Value")
 
 _PAUSE_S, _MAX_PAUSE_S = 0.01, 0.1  # a pause is as long as the check before it took, within these bounds,
-_PATIENT_S, _PATIENCE = 0.05, 20  # or a twentieth of the wait so far, up to 0.05 s: long waits need few checks
+_LONG_PAUSE_S, _CHECKS = 0.05, 20  # or a twentieth of the wait so far, up to 0.05 s: a long wait needs few checks
 
 
 async def until(condition: Callable[[], Value | Awaitable[Value]], timeout: float = 60.0, what: str = "") -> Value:
@@ -28,8 +28,8 @@ async def until(condition: Callable[[], Value | Awaitable[Value]], timeout: floa
                 if last:
                     return cast("Value", last)
                 now = time.monotonic()
-                patient = min((now - began) / _PATIENCE, _PATIENT_S)
-                await asyncio.sleep(min(max(_PAUSE_S, patient, now - asked), _MAX_PAUSE_S))
+                long_pause = min((now - began) / _CHECKS, _LONG_PAUSE_S)
+                await asyncio.sleep(min(max(_PAUSE_S, long_pause, now - asked), _MAX_PAUSE_S))
     except TimeoutError:
         if not limit.expired():
             raise

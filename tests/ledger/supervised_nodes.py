@@ -19,7 +19,7 @@ def children_of(pid):
     return psutil.Process(pid).children()
 
 
-class Crew:
+class SupervisedNodes:
     """`evenlane run --processes N`, whose nodes own all partitions."""
 
     def __init__(self, cluster, supervisor, count):
@@ -90,15 +90,15 @@ class Crew:
 
 
 @asynccontextmanager
-async def crew(cluster, count=3, **settings):
+async def supervised_nodes(cluster, count=3, **settings):
     [supervisor] = await cluster.start("n", processes=count, **{"lease_ttl": LONG_S} | settings)
     await cluster.topics(*cluster.projects)
-    crew = Crew(cluster, supervisor, count)
-    await crew.own_all()
+    nodes = SupervisedNodes(cluster, supervisor, count)
+    await nodes.own_all()
     try:
-        yield crew
+        yield nodes
     finally:
-        crew.end_children()
+        nodes.end_children()
     assert 0 == await supervisor.stop(), supervisor.last_words()
 
 
@@ -108,6 +108,6 @@ async def behind_proxy(folder, count=3, **settings):
     async with (
         ProcessCluster(folder) as cluster,
         cluster.proxied(cluster.servers.etcd.endpoint) as proxy,
-        crew(cluster, count, etcd=proxy.endpoint, **settings) as nodes,
+        supervised_nodes(cluster, count, etcd=proxy.endpoint, **settings) as nodes,
     ):
         yield cluster, proxy, nodes
