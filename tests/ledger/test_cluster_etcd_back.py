@@ -103,7 +103,8 @@ async def test_nodes_survive_an_older_backup_of_etcd(tmp_path):
             await load.reaches_all()
             since = await _replace(cluster, tmp_path / "backup")
             _, took_s = await asyncio.gather(_is_unready(address), _served(cluster, load, [a, *others], since))
-        assert [1, 1, 1] == [node.logged(ROLLED_BACK) for node in (a, *others)]
+        # Node a has two reasons, of which it may see one or both before it joins again.
+        assert all(node.logged(ROLLED_BACK) for node in (a, *others))
         for node in (a, *others):
             await node.kill()
         await _replace(cluster, tmp_path / "backup")
