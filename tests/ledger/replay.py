@@ -156,9 +156,12 @@ def check_key_order(
         _end(entry, run)
 
     def _end(entry: Entry, run: Run) -> None:
-        """A message has ended finally at its first success or, if it never succeeds, with its last entry."""
-        over = run.how == "well" if entry.id in succeeded else entry is final[entry.id]
-        if over:
+        """A message has ended finally at its first success or, if it never succeeds, with its last attempt, which a
+        crash may repeat: its dead letter was stored.
+        """
+        last = final[entry.id]
+        failed_finally = run.how == "failed" and (entry.what, entry.attempt) == (last.what, last.attempt)
+        if run.how == "well" if entry.id in succeeded else failed_finally or entry is last:
             items[entry.id].finished = True
             order.ended(items[entry.id])
 

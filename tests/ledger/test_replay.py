@@ -85,11 +85,21 @@ def test_keys_in_order_pass():
     assert 3 == check_key_order(entries, KEYS, killed=[1])
 
 
+def test_keys_in_order_pass_though_a_last_attempt_is_repeated():
+    """K6: a crash repeats the last attempt of a dead letter, and what started after it."""
+    entries = ledger(
+        "1 1 begin a", "1.1 1 fail a", "1.2 1 begin a 2", "1.3 1 fail a 2", "2 1 begin b",
+        "4 2 begin a 2", "4.1 2 fail a 2", "4.2 2 begin b", "4.3 2 ok b",
+    )  # fmt: skip
+    assert 2 == check_key_order(entries, KEYS, killed=[1])
+
+
 @pytest.mark.parametrize(
     ("lines", "words"),
     [
         ("1 1 begin a, 1.1 1 begin b, 2 1 ok a, 2.1 1 ok b", "of the same key runs on"),
         ("1 1 begin a, 1.1 1 fail a, 2 1 begin b, 2.1 1 ok b, 3 1 begin a 2, 3.1 1 ok a 2", "hasn't ended"),
+        ("1 1 begin a, 1.1 1 fail a, 2 1 begin b, 2.1 1 ok b, 3 1 begin a 2, 3.1 1 fail a 2", "hasn't ended"),
         ("1 1 begin b, 1.1 1 ok b, 2 1 begin a, 2.1 1 ok a", "hasn't ended"),
         (
             "1 1 begin a, 1.1 1 ok a, 2 1 begin b, 3 2 begin b, 3.1 2 ok b, 4 2 begin a, 4.1 2 ok a",
@@ -97,7 +107,7 @@ def test_keys_in_order_pass():
         ),
         ("1 1 begin a, 1.1 1 fail a, 2 1 begin a 2 7, 2.1 1 ok a 2 7", "for a later attempt"),
     ],
-    ids=["overlap", "before the retry", "put order", "backwards", "copy"],
+    ids=["overlap", "before the retry", "before the last retry", "put order", "backwards", "copy"],
 )
 def test_broken_key_order_is_found(lines, words):
     """K6."""
