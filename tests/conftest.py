@@ -60,8 +60,8 @@ def _default_logging() -> Iterator[None]:
 
 _NEED_SPARK = ("tests/spark/", "tests/ledger/test_metering.py")
 _SPARK_TIMEOUT_S = 1_200
-_WAITING = "tests/ledger/"  # tests that take seconds each, most of which they wait for processes
-_WAITING_END = 0.8  # the part of the run by which they have begun
+_WAITING = "tests/ledger/"  # tests that spend most of their seconds waiting for processes
+_WAITING_END = 0.8  # all of them begin in this part of the run
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -89,8 +89,8 @@ def pytest_collection_finish() -> None:
 
 
 class WorkUnits(LoadScopeScheduling):
-    """Runs all tests with Spark in one worker of pytest-xdist, so that they share one session, and a file of unit tests
-    in one worker: the scheduler looks at all units after each test.
+    """Runs all tests with Spark in one worker of pytest-xdist, so that they share a session. Unit tests are handed out
+    by file, because the scheduler looks at all units of work after each test.
     """
 
     def _split_scope(self, nodeid: str) -> str:

@@ -1,5 +1,5 @@
-"""Writes the parts of pages that are generated from the code: `python docs/generate [PAGE...]`. `--check` only
-compares. Without a page, all are written.
+"""Writes the parts of pages that are generated from the code: `python docs/generate [PAGE...]`. Without a page, it
+writes all. `--check` only compares.
 
 A page has them between two marks, and prose around them. They are checked in, so that they can be read, linked and
 reviewed without a build. `make docs` writes them; a test runs the check, so that they can't go stale.
@@ -26,7 +26,10 @@ END = "<!-- End of what is made from the code. -->"
 def main(*arguments: str) -> int:
     check = "--check" in arguments
     stale = 0
-    for name in [each for each in arguments if each != "--check"] or PARTS:
+    names = [each for each in arguments if each != "--check"] or [*PARTS]
+    if unknown := [name for name in names if name not in PARTS]:
+        raise SystemExit(f"{unknown[0]} is none of the generated pages: {', '.join(PARTS)}")
+    for name in names:
         path = ROOT / name
         text = path.read_text(encoding="utf-8")
         before, begin, rest = text.partition(BEGIN)

@@ -26,12 +26,12 @@ _BEFORE = "bench"  # they are listed before this command
 
 
 class RootGroup(CommandGroup):
-    """A group whose commands are loaded when they are called, as loading all takes longer than most commands run. Help,
-    and an unknown name, load all of them, with those of entry points.
+    """A group that loads a command when it is called: loading all takes longer than most commands run. Help and an
+    unknown name load all commands, including those of entry points.
     """
 
     own: ClassVar[Mapping[str, str]] = {}
-    """The object of each of the engine's commands (`module:attribute`), by name."""
+    """The engine's commands: name -> `module:attribute`."""
     _has_all = False
 
     def list_commands(self, ctx: Any) -> list[str]:
@@ -45,7 +45,7 @@ class RootGroup(CommandGroup):
         return super().get_command(ctx, cmd_name)
 
     def complete(self) -> None:
-        """Load all commands, those of all entry points too."""
+        """Load all commands, including those of entry points."""
         if self._has_all:
             return
         self._has_all = True

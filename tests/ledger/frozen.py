@@ -1,5 +1,5 @@
-"""Exempts everything imported so far from garbage collection, for the processes that are forked from this one.
-Otherwise each looks through it first, and so copies all of the memory that they share.
+"""Exempts all objects so far from garbage collection, in a process that others are forked from. Otherwise each child
+scans these objects, and so copies the memory that it shares with its parent.
 """
 
 import gc

@@ -1,4 +1,4 @@
-"""A supervisor with its nodes, which a test kills: `evenlane run --processes N`."""
+"""Nodes under a supervisor (`evenlane run --processes N`), which a test kills."""
 
 import os
 import signal

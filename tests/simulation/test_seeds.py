@@ -70,8 +70,8 @@ def test_seed_replays_identically():
             assert simulate(seed).counts == results[0].counts
 
 
-def test_nodes_that_were_killed_are_freed():
-    """M: nothing keeps a node in memory whose event loop was thrown away before the node was closed."""
+def test_killed_nodes_are_freed():
+    """M: nothing keeps a node in memory whose event loop ended before the node was closed."""
     with surroundings.replaced():
         before = _count_tasks()
         kills = sum(simulate(seed).counts["kills"] for seed in range(8, 12))

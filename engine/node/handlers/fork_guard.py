@@ -14,13 +14,13 @@ _WHY = b"evenlane: a handler forked, and its child came back to the node: the ch
 
 
 class ForkListener(Protocol):
-    """A node's part that must know of forks."""
+    """The part of a node that reacts to forks."""
 
     def on_fork(self) -> None:
-        """Called in each forked child. `end_child` ends that child from then on, so this must cause a call of it."""
+        """Called in each forked child. Schedules a call of `end_child`, which ends the child."""
 
 
-# Weak, so that a node whose event loop was thrown away doesn't stay in memory.
+# Weak: a node whose event loop ended before the node was closed is freed.
 _running: WeakSet[ForkListener] = WeakSet()
 _forked = False  # whether this process was forked from one in which a node ran
 
