@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check -qq
 # Worker processes of pytest, on two cores: tests wait for servers half of their time. 0 runs all in one process.
-WORKERS ?= 4
+WORKERS ?= 5
 SPREAD := -n $(WORKERS)
 # The folder of the tests that are marked `alone`.
 ALONE := tests/prometheus

@@ -1,10 +1,14 @@
-"""The number of examples of a property: a fixed set in each run; with SOAK=20, many more from a new seed."""
+"""The number of examples of a property: a fixed set in each run; with SOAK=20, many more from a new seed, and a failing
+one is made as small as possible.
+"""
 
 import os
 
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, Phase, settings
 
 _SOAK = int(os.environ.get("SOAK", "0"))
+# To shrink an example can take longer than a test may, and the timeout would hide what failed.
+_PHASES = tuple(Phase) if _SOAK else (Phase.explicit, Phase.generate)
 
 
 def examples(count: int, steps: int = 50) -> settings:
@@ -14,5 +18,6 @@ def examples(count: int, steps: int = 50) -> settings:
         stateful_step_count=steps * (2 if _SOAK else 1),
         derandomize=not _SOAK,
         deadline=None,
+        phases=_PHASES,
         suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
     )
