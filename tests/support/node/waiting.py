@@ -10,7 +10,7 @@ from evenlane.engine.node.tuning import NodeTuning
 from evenlane.engine.store.memory.server import MemoryServer
 from evenlane.engine.store.memory.store import MemoryStore
 from tests.support.node.gated import NOW
-from tests.support.node.world import CLUSTER_CONFIG, SECOND, World, change, is_lagging, topic, turns
+from tests.support.node.world import CLUSTER_CONFIG, SECOND, World, change, topic, turns
 
 SLOTS = 3
 OUTCOMES = {
@@ -218,7 +218,7 @@ class WaitWorld(World):
 
     def _is_held_up(self):
         """Whether the whole node starts nothing, for which `why` has a note."""
-        return is_lagging(self.owner) or self.owner.failures.crowded
+        return self.now() >= self.owner.settler.late_at or self.owner.failures.crowded
 
     def _certain_reason(self, queue):
         """The reason that the events so far determine; None: any."""
