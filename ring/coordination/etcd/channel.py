@@ -2,6 +2,7 @@
 
 import os
 import socket
+import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from ipaddress import ip_address
@@ -33,6 +34,7 @@ _OPTIONS: tuple[tuple[str, int | str], ...] = (
     # etcd is on the internal network; a proxy for the web must not be used.
     ("grpc.enable_http_proxy", 0),
 )
+_CLOSING_S = 2.0
 _ROUND_ROBIN = ("grpc.service_config", '{"loadBalancingConfig": [{"round_robin": {}}]}')
 
 
@@ -87,6 +89,20 @@ def connect(address: Address) -> etcd3.Etcd3Client:
         raise explain_error(address, error) from error
     except OSError as error:
         raise CoordinationError(f"etcd's certificate {error.filename} can't be read: {error}") from error
+
+
+def disconnect(client: etcd3.Etcd3Client) -> None:
+    """Wait for gRPC's threads, but for a limited time: if one of them has died, gRPC waits for ever."""
+    closing = threading.Thread(target=client.close, name="etcd closes", daemon=True)
+    closing.start()
+    closing.join(_CLOSING_S)
+
+
+def disconnect_later(client: etcd3.Etcd3Client, after_s: float) -> None:
+    """Disconnect after this time, in a thread: the event loop, too, would wait for ever."""
+    timer = threading.Timer(after_s, client.close)
+    timer.daemon = True
+    timer.start()
 
 
 def is_token_stale(error: grpc.RpcError) -> bool:

@@ -13,6 +13,8 @@ from typing import Any, TypeVar
 from evenlane.ring.coordination.etcd.channel import (
     Address,
     connect,
+    disconnect,
+    disconnect_later,
     explain_closed,
     explain_error,
     is_token_stale,
@@ -147,7 +149,7 @@ class EtcdCoordination:
         self._is_closed = True
         await asyncio.gather(*(watch.aclose() for watch in tuple(self._watches)))
         if self._client is not None:
-            await asyncio.to_thread(self._client.close)
+            await asyncio.to_thread(disconnect, self._client)
         self._blocking.shutdown(wait=False, cancel_futures=True)
 
     async def _unary(self, stub: str, method: str, request: Any) -> Any:
@@ -231,7 +233,7 @@ class EtcdCoordination:
         """Replace the client, and close it once its other calls have ended."""
         if self._client is not None and self._client is client:
             self._client = None
-            asyncio.get_running_loop().call_later(self._address.deadline_s, client.close)
+            disconnect_later(client, self._address.deadline_s)
 
 
 def _threads() -> ThreadPoolExecutor:

@@ -17,7 +17,7 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from queue import SimpleQueue
 from typing import Any
 
-from evenlane.ring.coordination.etcd.channel import Address, connect, explain_error
+from evenlane.ring.coordination.etcd.channel import Address, connect, disconnect, explain_error
 from evenlane.ring.coordination.etcd.messages import Paging, event, watch_request
 from evenlane.ring.coordination.ports import CoordinationError, Event, Listing, Unavailable
 
@@ -27,7 +27,6 @@ import grpc  # isort: skip
 _FIRST_PAUSE_S = 0.1
 _LONGEST_PAUSE_S = 2.0
 _SILENT_S = 21 * 60.0  # etcd sends a progress notification at least every 10 minutes
-_CLOSING_S = 2.0
 _MOST_WAITING = 10_000  # events; further ones stay in etcd until the consumer has caught up
 _log = logging.getLogger(__name__)
 
@@ -111,9 +110,9 @@ class EtcdWatch:
         with self._swap:
             before, self._client = self._client, client
             if client is not None and self._closed.is_set():
-                _close(client)
+                disconnect(client)
         if before is not None:
-            _close(before)
+            disconnect(before)
 
     def _run(self, number: int) -> None:
         pause = _FIRST_PAUSE_S
@@ -188,13 +187,6 @@ def _stream(
     finally:
         requests.put(None)  # ends gRPC's thread that reads the requests
         stream.cancel()
-
-
-def _close(client: etcd3.Etcd3Client) -> None:
-    """Wait for gRPC's threads, but for a limited time: one of them may have died."""
-    closing = threading.Thread(target=client.close, name="etcd closes", daemon=True)
-    closing.start()
-    closing.join(_CLOSING_S)
 
 
 def _explain(reply: Any) -> str:

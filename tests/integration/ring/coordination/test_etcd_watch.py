@@ -3,6 +3,7 @@
 import asyncio
 import ctypes
 import threading
+from base64 import b64encode
 
 import pytest
 
@@ -84,18 +85,23 @@ class TestWatch:
         assert sorted(event.item.mod_revision for event in received) == [event.item.mod_revision for event in received]
 
     @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
-    async def test_watch_recovers_from_death_of_its_threads(self, etcd_server, client, prefix):
+    async def test_watch_recovers_from_death_of_its_threads(self, etcd_server, prefix):
         """E13: otherwise the watch would silently miss all further changes."""
+
+        async def put(value):  # not by gRPC, so that all new threads are those of the watch
+            body = {"key": b64encode(prefix.encode()).decode(), "value": b64encode(value).decode()}
+            await request(etcd_server.port, "POST", "/v3/kv/put", body)
+
         before = {*threading.enumerate()}
         watch = EtcdWatch(Address((etcd_server.endpoint,)), prefix, silent_s=1.0)
         assert () == (await next_update(watch)).items
-        await client.put(prefix, b"1")
+        await put(b"1")
         await until_value(watch, b"1")
         for thread in {*threading.enumerate()} - before:
             if not thread.name.startswith("etcd watch"):  # gRPC's own
                 ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread.ident), ctypes.py_object(MemoryError))
-        await client.put(prefix, b"2")  # the last change that reaches them
-        await client.put(prefix, b"3")
+        await put(b"2")  # the last change that reaches them
+        await put(b"3")
         await until_value(watch, b"3")
         await asyncio.wait_for(watch.aclose(), 60)
 
