@@ -44,6 +44,11 @@ def is_lagging(node: Node) -> bool:
     return now_ns() >= node.settler.late_at
 
 
+def is_durable(node: Node) -> bool:
+    """Whether a crash would lose none of the node's results."""
+    return not any(lane.log.unsynced_count for lane in node.owned.lanes())
+
+
 def change(world: World, node: Node, rules: Topic, project: str = "acme") -> None:
     """Give a project other rules, and apply them on the node."""
     world.topics[project] = rules

@@ -10,7 +10,7 @@ from evenlane.engine.core.lane.attempts import SUSPECT, attempts
 from evenlane.engine.core.message.message import Reject, Retry
 from tests.support.node.keyed import QUICK, Begun, PoisonWorld, failing, ordered
 from tests.support.node.two import lane_of
-from tests.support.node.world import SECOND, topic
+from tests.support.node.world import SECOND, is_durable, topic
 from tests.support.until import until
 
 
@@ -106,7 +106,7 @@ async def test_suspect_that_ends_is_cleared(world, kind):
     world.act = failing(fails)
     node = await world.node(world.handle)
     await until(lambda: succeeds in world.ids and node.counters.failed and not node.in_flight)
-    await until(lambda: not any(lane.log.unsynced_count for p in node.partitions.values() for lane in p.both))
+    await until(lambda: is_durable(node))
     marks = (await world.settled(lane_of("lanes"))).marks
     if kind == "ordered":
         (mark,) = marks.values()
@@ -130,8 +130,10 @@ async def test_failures_and_deaths_are_counted_together(world):
     """X11, K2: except for the first death."""
 
     async def act(message):
-        if message.id in world.deadly and message.attempt < 3:
-            raise Retry(after=0)
+        if message.id in world.deadly:
+            if message.attempt < 3:
+                raise Retry(after=0)
+            await until(lambda: is_durable(world.nodes[-1]))  # or the process would forget the failures
         await world.live(message)
 
     world.topics["acme"], world.act = topic(max_attempts=4, backoff=QUICK), act

@@ -10,7 +10,7 @@ from evenlane.engine.core.ports import Lost, Refused
 from tests.support.node.gate_records import Records
 from tests.support.node.keyed import Held, PoisonWorld, failing
 from tests.support.node.two import P, Two
-from tests.support.node.world import CLUSTER_CONFIG, SECOND, topic
+from tests.support.node.world import CLUSTER_CONFIG, SECOND, is_durable, topic
 from tests.support.until import until
 
 
@@ -198,7 +198,7 @@ async def test_suspect_whose_copy_is_refused_is_cleared(world):
     records = Records(node)
     await node.take_over(range(CLUSTER_CONFIG.partitions), world.next_epoch())
     await until(lambda: node.failures.pending and not records.safe, what="a record without the suspect")
-    await until(lambda: not any(lane.log.unsynced_count for p in node.partitions.values() for lane in p.both))
+    await until(lambda: is_durable(node))
     await world.crash(node)
     world.server.accept("later.")
     world.act = world.nothing

@@ -8,7 +8,7 @@ import pytest
 
 from evenlane.engine.base.clock import now_ns
 from evenlane.engine.base.names import LaneId
-from tests.support.node.world import LANES, World, turns
+from tests.support.node.world import LANES, World, is_durable, turns
 from tests.support.store.feeding import logged
 from tests.support.until import until
 
@@ -50,7 +50,7 @@ async def node(world):
     made.reasons = []
     await world.put()
     await world.all_gone()
-    await until(lambda: not any(lane.log.unsynced_count for lane in made.owned.lanes()))
+    await until(lambda: is_durable(made))
     made.trust(now_ns())
     world.handled.clear()
     return made
