@@ -20,14 +20,14 @@ async def cancellable(work: Awaitable[T]) -> T:
     For calls of nats-py, which is built on `asyncio.wait_for`: before Python 3.12, that returns a result that arrives
     in the same instant and loses the cancellation (gh-86296).
     """
-    before = _cancellations()
+    before = count_cancellations()
     try:
         result = await work
     except Exception as error:
-        if _cancellations() > before:
+        if count_cancellations() > before:
             raise asyncio.CancelledError from error
         raise
-    if _cancellations() > before:
+    if count_cancellations() > before:
         raise asyncio.CancelledError
     return result
 
@@ -42,7 +42,7 @@ async def cancel_and_wait(task: asyncio.Task[Any]) -> None:
         task.result()
 
 
-def _cancellations() -> int:
+def count_cancellations() -> int:
     """Return the number of cancellations of this task."""
     task = asyncio.current_task()
     return task.cancelling() if task is not None else 0

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import nats.errors
 import structlog
 
-from evenlane.engine.base.aio.cancellation import cancellable
+from evenlane.engine.base.aio.cancellation import cancellable, count_cancellations
 from evenlane.engine.base.callbacks import call_all
 from evenlane.engine.core.ports import Disconnected
 from evenlane.engine.errors import EvenlaneError, Unreachable
@@ -39,6 +39,7 @@ class Transport(ABC):
     def __init__(self, options: NatsOptions, name: str) -> None:
         self._options, self._name = options, name
         self._opened = False
+        self._cancellations = 0  # of the task that opens the connection, before it does
         self._client: Client = GuardedClient()
         self._parser = LeanParser(self._client)
         self._client._ps = self._parser  # type: ignore[assignment]
@@ -86,7 +87,7 @@ class Transport(ABC):
         return str(cause) or type(cause).__name__
 
     async def _connect(self, login: dict[str, Any]) -> None:
-        options = self._options
+        options, self._cancellations = self._options, count_cancellations()
         # A server answers in two pieces. Once it was connected, nats-py retries for ever; the timeout prevents that.
         async with asyncio.timeout(options.connect_timeout):
             await self._client.connect(
@@ -134,6 +135,10 @@ class Transport(ABC):
 
     async def _on_error(self, error: Exception) -> None:
         _log.debug("nats", error=str(error) or type(error).__name__)
+        # If a cancellation comes together with a refusal, nats-py sees the refusal only (`cancellable`), and would try
+        # for ever: the timeout cancels only once.
+        if not self._opened and count_cancellations() > self._cancellations:
+            raise asyncio.CancelledError
         # nats-py would retry until the timeout; with several servers, another one may accept the login
         if not self._opened and len(self._options.servers) == 1 and (refusal := find_refusal(error)) is not None:
             raise refusal

@@ -46,6 +46,28 @@ async def test_cancelled_open_is_cancelled(end):
     assert 1 == client.closed
 
 
+async def refused_when_cancelled(_server):
+    """An attempt of nats-py when a cancellation meets a refusal, before Python 3.12."""
+    try:
+        await asyncio.get_running_loop().create_future()
+    except asyncio.CancelledError:
+        raise ConnectionRefusedError("refused") from None
+
+
+@pytest.mark.parametrize(("timeout_s", "end"), [(0.02, Unreachable), (60, asyncio.CancelledError)])
+async def test_refusal_at_the_last_instant_prolongs_no_open(timeout_s, end):
+    connection = Connection(NatsOptions(connect_timeout=timeout_s), "a test")
+    connection._client._connect_to_server = refused_when_cancelled
+    opening = asyncio.create_task(connection.open())
+    await asyncio.sleep(0)
+    if end is asyncio.CancelledError:
+        opening.cancel()
+    ended, _ = await asyncio.wait({opening}, timeout=30)
+    assert ended, "it retries for ever"
+    with pytest.raises(end):
+        await opening
+
+
 async def test_cancelled_close_fails_pending_requests():
     connection = Connection(NatsOptions(), "a test")
     connection._client = client = Deaf()
