@@ -129,11 +129,11 @@ async def test_node_id_belongs_to_one_process(tmp_path):
         assert "Traceback" not in second.last_words()
         assert {a.pid} == {entry.pid for entry in cluster.entries()}
         assert {None} == {reign.deleted for reign in cluster.history.reigns()}
-        before = len(cluster.entries())
+        before, reigns = len(cluster.entries()), len(cluster.history.reigns())
         await a.kill()
         again = cluster.add_node(name="a")
         await again.spawn()
-        await until(lambda: not cluster.history.owners, 30, "the lease to end")
+        await until(lambda: all(each.deleted for each in cluster.history.reigns()[:reigns]), what="the lease's end")
         await again.ready()
         await cluster.owned_by(again)
         await cluster.put(await cluster.producer(), [one(each, "last") for each in cluster.projects])
