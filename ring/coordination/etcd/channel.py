@@ -92,14 +92,14 @@ def connect(address: Address) -> etcd3.Etcd3Client:
 
 
 def disconnect(client: etcd3.Etcd3Client) -> None:
-    """Wait for gRPC's threads, but for a limited time: if one of them has died, gRPC waits for ever."""
+    """Close the connection. Waits for gRPC's threads, for at most 2 s: gRPC itself waits for ever if one has died."""
     closing = threading.Thread(target=client.close, name="etcd closes", daemon=True)
     closing.start()
     closing.join(_CLOSING_S)
 
 
 def disconnect_later(client: etcd3.Etcd3Client, after_s: float) -> None:
-    """Disconnect after this time, in a thread: the event loop, too, would wait for ever."""
+    """Close the connection after this time, in a thread: the event loop must not wait for a thread that has died."""
     timer = threading.Timer(after_s, client.close)
     timer.daemon = True
     timer.start()

@@ -39,7 +39,7 @@ class Transport(ABC):
     def __init__(self, options: NatsOptions, name: str) -> None:
         self._options, self._name = options, name
         self._opened = False
-        self._cancellations = 0  # of the task that opens the connection, before it does
+        self._cancellations = 0  # of the task that opens the connection, before it begins
         self._client: Client = GuardedClient()
         self._parser = LeanParser(self._client)
         self._client._ps = self._parser  # type: ignore[assignment]
