@@ -1,5 +1,5 @@
-"""The number of examples of a property: a fixed set in each run; with SOAK=20, many more from a new seed, and a failing
-one is made as small as possible.
+"""The number of examples of a property: a fixed set in each run. SOAK=20 runs many more, from a new seed; Hypothesis
+then shrinks one that fails.
 """
 
 import os
@@ -7,7 +7,7 @@ import os
 from hypothesis import HealthCheck, Phase, settings
 
 _SOAK = int(os.environ.get("SOAK", "0"))
-# To shrink an example can take longer than a test may, and the timeout would hide what failed.
+# Shrinking can outlast the timeout of a test, whose report then hides the failure.
 _PHASES = tuple(Phase) if _SOAK else (Phase.explicit, Phase.generate)
 
 

@@ -1,4 +1,4 @@
-"""Runs of a scenario on a machine that may be busy."""
+"""Runs a scenario until it serves messages, on a machine that may be busy."""
 
 _MOST_RUNS = 4
 

@@ -54,8 +54,8 @@ class TestSilence:
 
     async def test_call_after_death_of_threads_has_new_ones(self, etcd_server, prefix, monkeypatch):
         """E13: a handler that uses up the memory may leave a thread dead before its first line. Calls that wait for it
-        are Unavailable, and the next call has new threads. gRPC waits for the dead one for ever when the connection is
-        closed, but neither the event loop nor `close` does.
+        are Unavailable, and the next call has new threads. When the old connection is closed, gRPC waits for its dead
+        thread for ever; neither the event loop nor `close` does.
         """
         before = {*threading.enumerate()}
         client = EtcdCoordination([etcd_server.endpoint], deadline_s=1.0)
@@ -69,7 +69,7 @@ class TestSilence:
         assert [Unavailable, Unavailable] == [*map(type, results)]
         assert 60 == await client.keep_alive(lease)
         assert await client.get(prefix) is None
-        async with asyncio.timeout(60):  # which the loop can't see while it waits for the thread
+        async with asyncio.timeout(60):  # a loop that waits for the thread ends too late
             await until(lambda: time.monotonic() > closed_at + 0.5)
             await client.close()
 

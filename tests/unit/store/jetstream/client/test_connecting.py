@@ -47,7 +47,7 @@ async def test_cancelled_open_is_cancelled(end):
 
 
 async def refused_when_cancelled(_server):
-    """An attempt of nats-py when a cancellation meets a refusal, before Python 3.12."""
+    """An attempt of nats-py that is refused in the instant of its cancellation, before Python 3.12."""
     try:
         await asyncio.get_running_loop().create_future()
     except asyncio.CancelledError:
@@ -55,7 +55,8 @@ async def refused_when_cancelled(_server):
 
 
 @pytest.mark.parametrize(("timeout_s", "end"), [(0.02, Unreachable), (60, asyncio.CancelledError)])
-async def test_refusal_at_the_last_instant_prolongs_no_open(timeout_s, end):
+async def test_open_ends_if_a_refusal_hides_its_cancellation(timeout_s, end):
+    """E7: nats-py would retry for ever."""
     connection = Connection(NatsOptions(connect_timeout=timeout_s), "a test")
     connection._client._connect_to_server = refused_when_cancelled
     opening = asyncio.create_task(connection.open())
