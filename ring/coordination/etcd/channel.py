@@ -125,6 +125,10 @@ def silent(address: Address) -> Unavailable:
     return Unavailable(f"etcd at {address} does not answer: no connection within {address.deadline_s:g} s")
 
 
+def explain_exhausted(address: Address, error: RuntimeError) -> Unavailable:
+    return Unavailable(f"etcd at {address} can't be asked: {error}")
+
+
 def explain_closed(address: Address) -> Unavailable:
     return Unavailable(f"etcd at {address} can't be asked: this connection has been closed")
 

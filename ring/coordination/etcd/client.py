@@ -6,8 +6,9 @@ deadline from the moment it is made, and cancelling an `await` cancels the call.
 
 import asyncio
 import contextlib
+import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future
 from typing import Any, TypeVar
 
 from evenlane.ring.coordination.etcd.channel import (
@@ -17,6 +18,7 @@ from evenlane.ring.coordination.etcd.channel import (
     disconnect_later,
     explain_closed,
     explain_error,
+    explain_exhausted,
     is_token_stale,
     silent,
 )
@@ -64,8 +66,6 @@ class EtcdCoordination:
         self._address = Address(tuple(endpoints), user, password, ca_cert, cert_key, cert_cert, deadline_s)
         self._client: etcd3.Etcd3Client | None = None
         self._connecting: asyncio.Future[None] | None = None
-        # For calls that gRPC offers in blocking form only: connecting, and the stream that keeps a lease alive.
-        self._blocking = _threads()
         self._watches: set[EtcdWatch] = set()
         self._is_closed = False
 
@@ -112,10 +112,7 @@ class EtcdCoordination:
                 return int(reply.TTL)
             raise Unavailable(f"etcd at {self._address} does not answer: the stream ended without a reply")
 
-        def start(client: etcd3.Etcd3Client) -> "asyncio.Future[int]":
-            return asyncio.get_running_loop().run_in_executor(self._blocking, ask, client)
-
-        remaining: int = await self._call(start)
+        remaining: int = await self._call(lambda client: _run_in_thread(lambda: ask(client)))
         return remaining
 
     async def lease_keys(self, lease: int) -> frozenset[str] | None:
@@ -150,7 +147,6 @@ class EtcdCoordination:
         await asyncio.gather(*(watch.aclose() for watch in tuple(self._watches)))
         if self._client is not None:
             await asyncio.to_thread(disconnect, self._client)
-        self._blocking.shutdown(wait=False, cancel_futures=True)
 
     async def _unary(self, stub: str, method: str, request: Any) -> Any:
         def start(client: etcd3.Etcd3Client) -> "asyncio.Future[Any]":
@@ -181,12 +177,14 @@ class EtcdCoordination:
             if error.code() is grpc.StatusCode.DEADLINE_EXCEEDED and len(self._address.endpoints) > 1:
                 self._retire(client)
             raise
-        except (RuntimeError, ValueError) as error:  # executor or channel was closed meanwhile
+        except ValueError as error:  # the channel was closed meanwhile
             raise explain_closed(self._address) from error
+        except RuntimeError as error:  # no thread can be started
+            raise explain_exhausted(self._address, error) from error
 
     async def _await_answer(self, call: "asyncio.Future[T]", client: etcd3.Etcd3Client | None = None) -> T:
-        """Wait for the answer; gRPC keeps the deadline. If a handler has used up the memory, a thread of gRPC or of the
-        pool may have died at its start, and no answer comes: replace them all. Raises Unavailable.
+        """Wait for the answer; gRPC keeps the deadline. If a handler has used up the memory, a thread may have died at
+        its start, and no answer comes: replace the client, whose threads they are. Raises Unavailable.
         """
         try:
             done, _ = await asyncio.wait({call}, timeout=2 * self._address.deadline_s)
@@ -195,8 +193,6 @@ class EtcdCoordination:
             raise
         if not done:
             call.cancel()
-            self._blocking.shutdown(wait=False, cancel_futures=True)
-            self._blocking = _threads()
             if client is not None:
                 self._retire(client)
         if call.cancelled():
@@ -220,12 +216,13 @@ class EtcdCoordination:
 
     async def _connect(self) -> None:
         try:
-            loop = asyncio.get_running_loop()
-            client = await self._await_answer(loop.run_in_executor(self._blocking, connect, self._address))
+            client = await self._await_answer(_run_in_thread(lambda: connect(self._address)))
             if self._is_closed:
-                client.close()
+                disconnect_later(client, 0.0)
             else:
                 self._client = client
+        except RuntimeError as error:  # no thread can be started
+            raise explain_exhausted(self._address, error) from error
         finally:
             self._connecting = None
 
@@ -236,8 +233,25 @@ class EtcdCoordination:
             disconnect_later(client, self._address.deadline_s)
 
 
-def _threads() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(4, thread_name_prefix="etcd")
+def _run_in_thread(call: Callable[[], T]) -> "asyncio.Future[T]":
+    """Carry out what gRPC offers in blocking form only: connecting, and the stream that keeps a lease alive.
+
+    The thread is a daemon of its own, not one of a pool, because Python waits for a pool's threads at exit: one that
+    waits for a dead thread of gRPC would keep the process from ending. Raises RuntimeError if no thread can be started.
+    """
+    done: Future[T] = Future()
+    done.set_running_or_notify_cancel()  # from here on, only the caller's future can be cancelled
+
+    def carry_out() -> None:
+        try:
+            result = call()
+        except BaseException as error:  # noqa: BLE001 - the future carries it to the caller
+            done.set_exception(error)
+        else:
+            done.set_result(result)
+
+    threading.Thread(target=carry_out, name="etcd call", daemon=True).start()
+    return asyncio.wrap_future(done)
 
 
 def _retrieve(done: "asyncio.Future[None]") -> None:

@@ -60,7 +60,7 @@ class TestSilence:
         before = {*threading.enumerate()}
         client = EtcdCoordination([etcd_server.endpoint], deadline_s=1.0)
         lease = await client.grant(60)
-        await until(lambda: all(each.name.startswith("etcd_") for each in {*threading.enumerate()} - before))
+        await until(lambda: before >= {*threading.enumerate()})
         with monkeypatch.context() as dying:
             dying.setattr(threading.Thread, "run", lambda _self: None)
             calls = asyncio.gather(client.keep_alive(lease), client.get(prefix), return_exceptions=True)
@@ -207,3 +207,22 @@ class TestExit:
         )
         done = subprocess.run([sys.executable, "-c", program], check=False, capture_output=True, text=True, timeout=60)
         assert (0, "") == (done.returncode, done.stderr)
+
+    def test_process_exits_while_a_call_waits_for_a_dead_thread(self, etcd_server):
+        """E13: a call that waits for a thread of gRPC that died at its start is given up; the process can end."""
+        program = (
+            "import asyncio, threading\n"
+            "from evenlane.ring.coordination.etcd.client import EtcdCoordination\n"
+            "async def main():\n"
+            f"    client = EtcdCoordination([{etcd_server.endpoint!r}], deadline_s=1.0)\n"
+            "    lease = await client.grant(60)\n"
+            "    run = threading.Thread.run\n"
+            "    threading.Thread.run = lambda thread: run(thread) if thread.name == 'etcd call' else None\n"
+            "    print(*map(type, await asyncio.gather(client.keep_alive(lease), return_exceptions=True)))\n"
+            "    threading.Thread.run = run\n"
+            "    await client.close()\n"
+            "asyncio.run(main())\n"
+        )
+        done = subprocess.run([sys.executable, "-c", program], check=False, capture_output=True, text=True, timeout=60)
+        assert (0, "") == (done.returncode, done.stderr)
+        assert "Unavailable" in done.stdout
