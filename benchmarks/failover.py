@@ -60,7 +60,7 @@ async def one(cluster: Cluster, *, leader: bool) -> Run:
     os.kill(pid, signal.SIGKILL)
     killed = now_ns()
     first = await cluster.find_first_handlings(theirs, pid, killed)
-    await cluster.wait_for_deletion({f"owners/{partition}" for partition in theirs}, killed)
+    await cluster.wait_for_puts({f"owners/{partition}" for partition in theirs}, killed)
 
     def since(what: str, *, put: bool) -> float:
         found = [seen.at for seen in cluster.seen if seen.at > killed and seen.put is put and seen.key.startswith(what)]

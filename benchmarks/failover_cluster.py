@@ -125,7 +125,7 @@ class Cluster:
     def list_owned(self, node: str) -> list[int]:
         return [int(name) for name in self.list_names("owners") if self.value(f"owners/{name}")["id"] == node]
 
-    async def wait_for_deletion(self, keys: set[str], since: int) -> None:
+    async def wait_for_puts(self, keys: set[str], since: int) -> None:
         """Wait until the watch has reported a put of all these keys after `since`. It may be late."""
         await self._until(
             lambda: keys <= {seen.key for seen in self.seen if seen.put and seen.at > since}, "the watch to report"

@@ -29,7 +29,7 @@ from evenlane.engine.base import names
 from evenlane.engine.base.garbage_collector import tune_gc
 from evenlane.engine.cluster.cluster_config import ClusterConfig
 from evenlane.engine.control.topics.apply import ApplyPlan
-from evenlane.engine.control.topics.plan import PlannedTopic
+from evenlane.engine.control.topics.plan import Manifest
 from evenlane.engine.core.wire.meter_record import INTERVAL_S, REFRESH
 from evenlane.engine.runtime.embedded.etcd import EtcdServer
 from evenlane.engine.runtime.embedded.nats import NatsServer
@@ -136,7 +136,7 @@ async def fill_queues(child: Child, nats: str, endpoint: str, etcd: EtcdCoordina
         return
     specs = {f"tenant-{number}": _SPEC for number in range(size.topics)}
     applying = ApplyPlan(etcd, size.env, ClusterConfig())
-    await applying.carry_out(await applying.plan(PlannedTopic(specs, {})))
+    await applying.carry_out(await applying.plan(Manifest(specs, {})))
     await _wait_until_accepted(etcd, size)
     async with Producer(nats=[nats], etcd=[endpoint], env=size.env) as producer:
         puts = [(project, priority) for project in specs for priority in ClusterConfig().priorities[: size.priorities]]

@@ -26,7 +26,7 @@ from evenlane import Producer
 from evenlane.engine.base import names
 from evenlane.engine.cluster.cluster_config import ClusterConfig
 from evenlane.engine.control.topics.apply import ApplyPlan
-from evenlane.engine.control.topics.plan import PlannedTopic
+from evenlane.engine.control.topics.plan import Manifest
 from evenlane.engine.core.wire.meter_record import decode
 from evenlane.engine.runtime.embedded.etcd import EtcdServer
 from evenlane.engine.runtime.embedded.nats import NatsServer
@@ -77,7 +77,7 @@ async def run(options: argparse.Namespace) -> dict[str, Any]:
                 await asyncio.sleep(0.1)
             applying = ApplyPlan(etcd, "online", ClusterConfig())
             specs = dict.fromkeys(projects, b'{"qps": 10, "groups": 1}')
-            await applying.carry_out(await applying.plan(PlannedTopic(specs, {})))
+            await applying.carry_out(await applying.plan(Manifest(specs, {})))
             async with Producer(nats=[nats.url], etcd=[server.endpoint]) as producer:
                 await child.held_ms()
                 await put(producer, projects, options.qps, options.seconds)

@@ -29,7 +29,7 @@ from evenlane.engine.base import names
 from evenlane.engine.base.garbage_collector import tune_gc
 from evenlane.engine.cluster.cluster_config import ClusterConfig
 from evenlane.engine.control.topics.apply import ApplyPlan
-from evenlane.engine.control.topics.plan import PlannedTopic
+from evenlane.engine.control.topics.plan import Manifest
 from evenlane.engine.runtime.embedded.etcd import EtcdServer
 from evenlane.engine.runtime.embedded.nats import NatsServer
 from evenlane.engine.telemetry import metric_names as metrics
@@ -104,7 +104,7 @@ async def backlog(nats: str, etcd: EtcdCoordination, endpoint: str, tenants: int
     spec = b'{"qps": 10, "groups": 1, "state": "paused"}'
     specs = {f"tenant-{number}": spec for number in range(tenants)}
     applying = ApplyPlan(etcd, "online", ClusterConfig())
-    outcome = await applying.carry_out(await applying.plan(PlannedTopic(specs, {})))
+    outcome = await applying.carry_out(await applying.plan(Manifest(specs, {})))
     assert len(outcome.written) == tenants, outcome
     accepted = names.key("online", "accepted", "")
     while len((await etcd.list(accepted)).items) < tenants:

@@ -56,8 +56,8 @@ ENV = "takeover"
 
 
 class Topics:
-    """One large tenant, and 67 small ones with three queues each in every lane, except for two. Each gets one message
-    per second and group.
+    """One large tenant, and 67 small ones. Each small one has three queues in every lane, except for the last one,
+    which has one. Each tenant gets one message per second in each group.
     """
 
     def __init__(self, cluster_config: ClusterConfig) -> None:

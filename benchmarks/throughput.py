@@ -11,7 +11,7 @@ fetch   nats-py: `fetch(500)` and `ack()`
 node    this engine: feed, index, schedule, handle, settle
 pinned  `node` with N messages of a paused tenant at the head of every partition: no watermark can move
 puts    acknowledged puts of one Producer, and `publish`: a bare pipelined publish loop
-decision  one decision of the scheduler alone with 3,000 busy queues, in us: `next` and `done`
+decision  one decision of the scheduler alone with 3,000 busy queues, in us: `next` and `finish`
 idle    CPU of a node whose feeds have no messages
 """
 

@@ -35,7 +35,7 @@ from evenlane.engine.cluster.cluster_config import ClusterConfig
 from evenlane.engine.cluster.topics.topic_cache import TopicCache
 from evenlane.engine.control.leader.topic_controller import TopicController
 from evenlane.engine.control.topics.apply import ApplyPlan
-from evenlane.engine.control.topics.plan import PlannedTopic
+from evenlane.engine.control.topics.plan import Manifest
 from evenlane.engine.runtime.embedded.etcd import EtcdServer
 from evenlane.ring.coordination.etcd.client import EtcdCoordination
 
@@ -67,7 +67,7 @@ def specs_of(prefix: str, count: int) -> dict[str, dict[str, object]]:
 async def make_topics(etcd: EtcdCoordination, env: str, count: int) -> None:
     applying = ApplyPlan(etcd, env, CLUSTER_CONFIG)
     specs = {project: json.dumps(fields).encode() for project, fields in specs_of("customer", count).items()}
-    outcome = await applying.carry_out(await applying.plan(PlannedTopic(specs, {})))
+    outcome = await applying.carry_out(await applying.plan(Manifest(specs, {})))
     assert (count, []) == (len(outcome.written), outcome.waiting)
 
 

@@ -27,7 +27,7 @@ _PRIORITIES = {"high": "purple", "mid": "blue", "low": "super-light-blue"}
 _OUTCOMES = {"handled": "green", "retried": "yellow", "expired": "orange", "dead": "red", "dropped": "text"}
 
 Steps = tuple[tuple[float, str], ...]
-"""Colours by lower bound; values below the first bound are good."""
+"""Colours by lower bound; values below the first bound have the base colour."""
 
 
 def thresholds(steps: Steps, base: str = GOOD) -> Thresholds:

@@ -4,7 +4,7 @@ from typing import Self
 
 
 def hint(command: str, env: str) -> str:
-    """A command that a sentence names, in backticks and with the environment: the reader's own may be another one."""
+    """A command for use in a sentence: in backticks, and with `--env`, as the reader's default may differ."""
     return f"`evenlane {command} --env {env}`"
 
 
@@ -29,7 +29,7 @@ class UnknownProject(EvenlaneError):
 
     @classmethod
     def of(cls, project: str, env: str, so: str = "") -> Self:
-        """`so` is what follows from it."""
+        """Build the error. `so` is a further clause of the text, such as the consequence; it begins with a comma."""
         makes = hint(f"topics set {project} --qps 100", env)
         return cls(f"project {project!r} has no topic in environment {env!r}{so}: {makes} creates one")
 
@@ -39,7 +39,7 @@ class TopicDraining(EvenlaneError):
 
     @classmethod
     def of(cls, project: str, env: str, so: str = "", *, deleted: bool) -> Self:
-        """`so` is what follows from it."""
+        """Build the error. `so` is a further clause of the text, such as the consequence; it begins with a comma."""
         how, again = ("was deleted", "restores its topic") if deleted else ("is draining", "ends that")
         resume = hint(f"topics resume {project}", env)
         return cls(f"project {project!r} {how} and takes no messages{so}: {resume} {again}")

@@ -10,9 +10,9 @@ Over any interval in which tenants i and j both wait all the time, the handler t
 
     | T_i / w_i - T_j / w_j |  <=  l_i / w_i + l_j / w_j
 
-with l the most that a tenant has been charged and not yet corrected (its in flight times its longest message, and one
-more, since a correction of less than a message waits for the next charge). Because the tenant is charged and not its
-queues, splitting into groups gains nothing (X2).
+with l the most that a tenant has been charged and not yet corrected (its longest message times one more than the number
+of its messages in flight, since a correction of less than a message waits for the next charge). Because the tenant is
+charged and not its queues, splitting into groups gains nothing (X2).
 
 Sources: Goyal, Vin, Cheng, "Start-time Fair Queueing" (SIGCOMM 1996); the correction when a request ends is that of
 Kubernetes' API priority and fairness (KEP-1040).

@@ -6,13 +6,14 @@ share that still has a backlog (a heavy one) may take another slot only while al
     W - (a + 2 sqrt(a) + 1)  =  W - (sqrt(a) + 1)^2
 
 of the W slots, where a is the moving average of the slots that light tenants (all others) hold. Arrivals of many
-independent tenants are close to Poisson: their in flight has mean a and deviation sqrt(a), so two deviations and one
-slot above the mean nearly always leave a light tenant a free slot.
+independent tenants are close to Poisson: the number of their messages in flight has mean a and deviation sqrt(a), so
+two deviations and one slot above the mean nearly always leave a light tenant a free slot.
 
 Up to its fair share, max(1, floor(W w / sum w)), a tenant is never held up: without that term ten busy tenants would
-get a third of their due. Nor is it held up to its part, by weight, of the slots that all heavy tenants may have: a
-light tenant with two messages at once counts as heavy for that moment, and must not wait for one that holds ten times
-as many (measured: without this term the victims' p99 with a hot tenant was 1.39 of that without, with it 1.05).
+get a third of their due. Nor is a tenant held up while it has no more than its part, by weight, of the slots that all
+heavy tenants may have: a light tenant with two messages at once counts as heavy for that moment, and must not wait for
+one that holds ten times as many (measured: without this term, a hot tenant raised the victims' p99 to 1.39 times its
+value without a hot tenant; with this term, to 1.05 times).
 
 If no other tenant is active, or was a moment ago, there is none to leave room for: a lone tenant uses all of W.
 """
@@ -23,7 +24,7 @@ import math
 
 SECOND = 1_000_000_000
 TAU = SECOND
-"""The time constant (ns) of averages of in flight."""
+"""The time constant (ns) of averages of the number of messages in flight."""
 _SPAN = TAU // 16
 _STEP = TAU // 500
 LINGER = 5 * TAU

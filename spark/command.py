@@ -92,7 +92,7 @@ def report(
     )  # fmt: skip
     check(wanted)
     ask(wanted)
-    priorities, topics = _read_request(given)
+    priorities, topics = _read_topics(given)
     _check_targets(wanted.targets, priorities)
     written = _make_report(wanted._replace(topics=topics), master)
     content = written.document
@@ -172,7 +172,7 @@ def _duration(text: str) -> float:
         raise ConfigError(f"--targets: {error}") from None
 
 
-def _read_request(given: CommonOptions) -> tuple[Sequence[str], dict[str, dict[str, Any]] | None]:
+def _read_topics(given: CommonOptions) -> tuple[Sequence[str], dict[str, dict[str, Any]] | None]:
     """Return the priorities, and the topics' specs: a recommended quota changes only their `qps`. Topics are None if
     etcd can't be reached; priorities are empty then, or if etcd doesn't know the environment.
     """

@@ -39,9 +39,9 @@ async def scatter(
 ) -> dict[str, T]:
     """Publish `body` to `subject`, and return the last answer of each of these nodes that answers in time.
 
-    Waits until each node has given an answer that `is_final`, for `timeout_s` seconds in total; with `is_per_answer`,
-    for that time after each answer. `read` returns the answering node and its answer, and raises for an invalid answer,
-    as msgspec does. It and `on_answer` are called on the loop. Raises Unreachable.
+    Waits until each node has given an answer for which `is_final` returns True, but at most `timeout_s` seconds: in
+    total, or with `is_per_answer` after each answer. `read` returns the answering node and its answer; for an
+    invalid answer it raises what msgspec raises. `read` and `on_answer` are called on the loop. Raises Unreachable.
     """
     answers: dict[str, T] = {}
     pending = set(nodes)

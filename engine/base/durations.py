@@ -85,9 +85,9 @@ def parse_past(text: str, now: int) -> int:
         ) from None
 
 
-def instant(unix_ns: int) -> str:
+def format_instant(unix_ns: int) -> str:
     """Format as RFC 3339, in UTC and to the millisecond."""
-    return datetime.fromtimestamp(unix_ns / _SECOND, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return datetime.fromtimestamp(unix_ns // 1_000_000 / 1_000, UTC).isoformat(timespec="milliseconds")[:-6] + "Z"
 
 
 def _format_value(value: object) -> str:

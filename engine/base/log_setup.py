@@ -26,7 +26,7 @@ _USERINFO = re.compile(r"(\w://)[^\s/@]*@")
 
 class _Stderr(logging.StreamHandler[TextIO]):
     """A handler of our own, so that a second set-up replaces it and leaves other handlers alone. It writes to the
-    present `sys.stderr`: a progress bar replaces it while drawn, to put lines above itself.
+    present `sys.stderr`, because a progress bar replaces `sys.stderr` while it is drawn, to print lines above the bar.
     """
 
     def __init__(self) -> None:

@@ -15,9 +15,9 @@ _NAMED = 20  # projects
 
 
 class LogThrottle:
-    """Allows `of_kind` entries per kind, and 100 in total, in each interval. If more were suppressed,
-    `on_suppressed(count, projects, unnamed)` is called at its end: with their number, the 20 projects with the most by
-    count, and the count of all others.
+    """Allows `of_kind` entries per kind, and 100 in total, in each interval. If entries were suppressed,
+    `on_suppressed(count, projects, unnamed)` is called at the end of the interval: with their number, the number for
+    each of the 20 projects with the most, and the number for all other projects together.
 
     Invariant: `_ends` is set from the first entry of an interval to its end; the counters are those of that interval.
     """

@@ -13,13 +13,13 @@ _PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]{0,63}")
 _NODE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 _ID = re.compile(r"[\x21-\x7e]{1,200}")
 _DIGITS = 18
-_HOUR_DIGITS = 9  # an hour after the year 100,000 has more
+_HOUR_DIGITS = 9  # an hour with more digits is after the year 100,000
 _KEY = re.compile(r"[^\x00-\x1f\x7f\ud800-\udfff]{1,256}")
 
 
 class LaneId(NamedTuple):
-    """One stream of a partition: its lane (messages that are due) or its delay stream (messages that
-    aren't). Or `DEAD`.
+    """One stream of a partition: its lane (messages that are due) or its delay stream (messages that aren't). Or a
+    stream for all partitions: `DEAD` or `BUSY`.
     """
 
     kind: Kind

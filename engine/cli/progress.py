@@ -31,8 +31,9 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class ProgressDisplay:
-    """Progress of a command: `with ProgressDisplay("putting", "message") as shown: ... shown.tell(3, 7)`. Without a
-    `unit`, `update` takes the share that is done, from 0 to 1. With `plain`, it prints lines if there is no terminal.
+    """Progress of a command: `with ProgressDisplay("putting", "message") as shown: ... shown.update(3, 7)`.
+    Without a `unit`, `update` takes the share that is done, from 0 to 1. With `plain`, it prints lines if there is no
+    terminal.
     """
 
     def __init__(
@@ -122,8 +123,9 @@ class ProgressDisplay:
 
 @contextmanager
 def _signals_left_to_others() -> Iterator[None]:
-    """Keep these signals from threads that are started inside, and from threads that those start. The kernel often
-    delivers a signal to a thread that is starting, which wouldn't wake up a main thread that waits in a system call.
+    """Block SIGINT, SIGTERM and SIGHUP in threads that are started inside `with`, and in threads that those start. The
+    kernel often delivers a signal to a thread that is just starting. That doesn't wake up a main thread that waits in
+    a system call.
     """
     before = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
     try:

@@ -15,7 +15,8 @@ T = TypeVar("T")
 
 
 async def run_until_signal(work: Coroutine[Any, Any, T], *numbers: signal.Signals) -> T:
-    """Return the result of `work`, which one of these signals cancels. Raises Exit with 128 + the signal after that.
+    """Return the result of `work`. The first of these signals cancels `work`; then Exit is raised, with 128 + the
+    signal's number.
 
     An ignored signal stays ignored: `nohup` ignores SIGHUP.
     """

@@ -1,4 +1,4 @@
-"""Decodes the records under an environment's keys; skips, counts and reports values that are none."""
+"""Decodes the records under an environment's keys; skips, counts and reports values that aren't valid records."""
 
 from __future__ import annotations
 

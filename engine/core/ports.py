@@ -213,8 +213,8 @@ class Store(Protocol):
         """The next sequences of one subject, at most `limit`."""
 
     async def next_of(self, lane: LaneId, subject: str, start: int, limit: int) -> list[Stored]:
-        """The next messages of one subject from the sequence `start` on, at most `limit`. There may be more than are
-        returned; but if none is returned, there is none, by the word of the lane's leader.
+        """The next messages of one subject from the sequence `start` on, at most `limit`. More may exist than
+        are returned. If none is returned, the lane's leader has confirmed that none exists.
         """
 
     async def count(self, lane: LaneId, subject: str, start: int) -> int:

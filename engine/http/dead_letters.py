@@ -36,11 +36,11 @@ _NAMED = 20  # failures in an answer
 _ENDS_KEPT = 100  # projects whose last replay is remembered
 
 
-class ReplayRuns(EvenlaneError):
+class ReplayInProgress(EvenlaneError):
     """The project's dead letters are already being replayed, or the node's replays are all in use."""
 
 
-class DeadLetterRoutes:
+class DeadLetterService:
     """Serves dead letters. `close` ends running replays: messages that weren't put yet stay dead letters.
 
     Invariants: a project is in `_replays` exactly while its replay runs; `_progress` has only such projects; `_ends`
@@ -94,9 +94,11 @@ class DeadLetterRoutes:
         if project == UNROUTABLE_PROJECT:
             raise ConfigError("_stray holds messages that no queue had, so there is none to replay them into")
         if project in self._replays:
-            raise ReplayRuns(f"the dead letters of {project} are already being replayed: wait until that has ended")
+            raise ReplayInProgress(
+                f"the dead letters of {project} are already being replayed: wait until that has ended"
+            )
         if len(self._replays) >= _REPLAYS:
-            raise ReplayRuns(
+            raise ReplayInProgress(
                 f"this node is already replaying dead letters of {_REPLAYS} projects: wait until one has ended, or ask"
                 " another node"
             )

@@ -6,14 +6,14 @@ import asyncio
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
-from evenlane.engine.admin.overview.client import OverviewClient as Overlooking
+from evenlane.engine.admin.overview.client import OverviewClient
 from evenlane.engine.admin.why.client import WhyClient
 from evenlane.engine.base.aio.single_flight import SingleFlight
 from evenlane.engine.base.clock import now_ns
 from evenlane.engine.base.names import LaneId
 from evenlane.engine.cluster import connections
 from evenlane.engine.errors import EvenlaneError, Unreachable
-from evenlane.engine.http.dead_letters import DeadLetterRoutes
+from evenlane.engine.http.dead_letters import DeadLetterService
 from evenlane.engine.http.live_feed import LiveFeed
 from evenlane.engine.http.readiness import Probe, Readiness
 from evenlane.engine.http.topic_states import change_state
@@ -43,8 +43,8 @@ class EngineView:
         self._probe = Probe(self._ask_store, coordination.status)
         self._why_client = WhyClient(coordination, view.settings.env, self._line)
         self._asking = asyncio.Semaphore(_AT_ONCE)
-        self._overlooking = Overlooking(coordination, view.settings.env, self._line)
-        self._dead_letters = DeadLetterRoutes(view.settings)
+        self._overview_client = OverviewClient(coordination, view.settings.env, self._line)
+        self._dead_letters = DeadLetterService(view.settings)
         self._pages: dict[str, SingleFlight[Page]] = {}
         self.watching = LiveFeed(self._overview)
 
@@ -104,7 +104,7 @@ class EngineView:
 
     async def _overview(self) -> dict[str, Any]:
         with connections.translate_errors():
-            return await self._overlooking.overview()
+            return await self._overview_client.overview()
 
     def _line(self) -> AbstractAsyncContextManager[RequestBus]:
         line = self._view.line

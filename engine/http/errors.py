@@ -11,7 +11,7 @@ from starlette.responses import JSONResponse
 
 from evenlane.engine.admin.dead_letters.client import NoSuchDeadLetter
 from evenlane.engine.errors import ConfigError, EvenlaneError, InvalidName, InvalidTopic, TopicDraining, UnknownProject
-from evenlane.engine.http.dead_letters import ReplayRuns
+from evenlane.engine.http.dead_letters import ReplayInProgress
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -25,7 +25,7 @@ def status_of(error: EvenlaneError) -> HTTPStatus:
             return HTTPStatus.BAD_REQUEST
         case UnknownProject() | NoSuchDeadLetter():
             return HTTPStatus.NOT_FOUND
-        case TopicDraining() | InvalidTopic() | ReplayRuns():
+        case TopicDraining() | InvalidTopic() | ReplayInProgress():
             return HTTPStatus.CONFLICT
     return HTTPStatus.SERVICE_UNAVAILABLE
 

@@ -45,9 +45,8 @@ class Dispatcher:
     the messages.
 
     Invariants:
-    - Each grant is either committed, and its message is handed out or dead-lettered, or refused, and nothing is
-      charged.
-    - Queues in `_aside` may have ready messages, but the scheduler has them as empty until the next turn of the loop.
+    - Each grant is either committed (its message is handed out or dead-lettered) or refused (nothing is charged).
+    - Queues in `_aside` may have ready messages, but for the scheduler they are empty until the next turn of the loop.
     - `stopped` is set once the node starts no more messages; it is never cleared.
     """
 

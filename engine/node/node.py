@@ -57,7 +57,9 @@ class Node(NodeParts):
             self._on_stop(f"its task {task.get_name()!r} has failed: {type(error).__name__}: {error}")
 
     async def take_over(self, partitions: Iterable[int], epoch: int) -> None:
-        """Own these partitions under one epoch. Their messages are delivered from when this returns. Raises Fenced."""
+        """Own these partitions under one epoch. When the call returns, their messages are being delivered.
+        Raises Fenced.
+        """
         await asyncio.gather(*(self.owned.open(number, epoch) for number in partitions))
 
     async def stop(self, grace: float = 25.0, *, process_ends: bool = True) -> bool:

@@ -16,7 +16,9 @@ class NodeTuning:
     small: int = 1_000
     """Messages. A smaller backlog is delivered before its subjects could be read."""
     for_each: int = 500
-    """Messages of backlog per queue read ahead, so that reading ahead costs a fraction of the catch-up."""
+    """Messages. One queue is read ahead per this many messages of backlog, so that reading ahead costs a fraction of
+    the catch-up.
+    """
     backlog_wait_s: float = 1.0
     """How long lower bands wait for a backlog to be delivered."""
     pinned_for: int = 5 * _SECOND

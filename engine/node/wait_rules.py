@@ -2,10 +2,11 @@
 
 The node decides by the same rules, each where it is cheapest: the registry puts queues of withheld and paused projects
 to sleep, `OwnedLanes` keeps queues from the scheduler, the dispatcher checks the lease for each message, and the
-scheduler has rules of its own. `why` returns the first rule that applies. `tests/unit/node/test_wait_rules.py` shows
-that both agree: while handlers are free, the head of a queue starts if and only if no rule applies. What holds up the
-whole node has no rule: a lagging settle log and too many pending copies are notes of `why`. A queue with more than a
-thousand suspects is suspended without a reason.
+scheduler has rules of its own. `WaitRules.reason` returns the reason of the first rule that applies.
+`tests/unit/node/test_wait_rules.py` shows that the node and these rules agree: while handlers are free, the head of a
+queue starts if and only if no rule applies. Conditions that hold up the whole node have no rule: `evenlane why` reports
+a lagging settle log and too many pending copies as notes. A queue with more than a thousand suspects is suspended
+without a reason.
 """
 
 from __future__ import annotations

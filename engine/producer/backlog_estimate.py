@@ -1,8 +1,8 @@
 """Estimates a project's backlog in a producer: the last count, plus this producer's own puts since then. Pure.
 
-Each partition is counted every second by the node that owns it, otherwise by the store. A count states up to which
-sequence of each stream it goes. A put of this producer is therefore either in the count or added to it, never both.
-Puts of other producers appear in the next count: the limit may be exceeded by that many.
+Each partition is counted every second by the node that owns it, otherwise by the store. A count states,
+for each stream, the last sequence that it covers. A put of this producer is therefore either in the count or added to
+it, never both. Puts of other producers appear in the next count: the limit may be exceeded by that many.
 """
 
 from __future__ import annotations

@@ -78,7 +78,7 @@ PREPARED, ADMITTED, IN_FLIGHT, RETRYING, DONE = PutState
 
 
 class PendingPut(msgspec.Struct, eq=False, gc=False):
-    """A put on its way, from its first try to its outcome. Times are monotonic seconds.
+    """A put on its way, from its routing to its outcome. Times are monotonic seconds.
 
     A single object per put, and one that the garbage collector skips: both count at 40,000 puts per second.
     """

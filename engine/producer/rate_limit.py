@@ -1,4 +1,4 @@
-"""Client-side rate limit: a producer puts for each topic at most at its quota, times a factor.
+"""Client-side rate limit: a producer's puts for a topic don't exceed the topic's quota times a factor.
 
 Waiting puts are set aside by topic, so that other topics' puts pass; puts of one topic keep their order. At most as
 many are set aside as can be sent within half of a put's timeout, so that a source of many puts is slowed down.

@@ -73,7 +73,7 @@ def dwell(trace: Trace, numbers: Iterable[int]) -> Figures:
     }
 
 
-def measure_since(trace: Trace, numbers: Iterable[int], start: int) -> list[int]:
+def filter_since(trace: Trace, numbers: Iterable[int], start: int) -> list[int]:
     """The messages among these that the load plans at or after `start` ns."""
     return [n for n in numbers if trace.load.at[n] >= start]
 

@@ -70,7 +70,7 @@ class Report:
 
     @property
     def has_passed(self) -> bool:
-        """Whether the product holds its bars; a control that does well is shown, but is no failure."""
+        """Whether the product meets its bars; a control that does well is shown, but isn't a failure."""
         return all(bar.is_met for bar in self.bars if bar.arm == "product")
 
     def document(self) -> dict[str, Any]:
@@ -98,8 +98,8 @@ def middle(rounds: Sequence[Figures]) -> Figures:
 
 
 def worst(rounds: Sequence[Sequence[Bar]]) -> list[Bar]:
-    """Return each bar with the round's value that misses it by most, or holds it by least; a missing value is the
-    worst.
+    """Return each bar with the round's value that misses it by the most, or meets it by the least; a missing value is
+    the worst.
     """
     return [max(each, key=_compute_miss) for each in zip(*rounds, strict=True)]
 

@@ -1,4 +1,4 @@
-"""The one shape of a scenario: rounds of arms, each with its figures, and the bars that the figures must hold.
+"""The one shape of a scenario: rounds of arms, each with its figures, and the bars that the figures must meet.
 
 A scenario runs on the simulator, on a virtual clock, or on a real nats-server. Either way it is run for some rounds,
 round k with seed + k. The report shows the median of each figure, and the bars.

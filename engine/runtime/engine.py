@@ -48,7 +48,7 @@ class Engine:
     settings. `on_ready(partitions, generation)` is called each time the node has carried out a plan, and once it has
     waited 2 s for a plan or for other nodes to release its partitions. `supervision` ends the process's leases after
     its exit. For control experiments: without `shares` no leader lends quota between nodes; `scheduler(concurrency)`
-    makes another scheduler than the product's.
+    makes a scheduler other than the product's.
 
     Its properties are its state for metrics, pages and HTTP routes (`NodeView`). Those that belong to a session are
     None between two sessions.

@@ -31,7 +31,7 @@ def run_loop(work: Coroutine[Any, Any, T]) -> T:
         result = runner.run(_run_noted(work, main))
         returned = True
     finally:
-        if runner.get_loop().run_until_complete(_is_ignored(main)):
+        if runner.get_loop().run_until_complete(_cancel_remaining(main)):
             print("evenlane: a handler ignores its cancellation: leaving without it", file=sys.stderr)  # noqa: T201
             if returned:
                 sys.stdout.flush()
@@ -48,7 +48,7 @@ async def _run_noted(work: Coroutine[Any, Any, T], main: set[asyncio.Task[Any]])
     return await work
 
 
-async def _is_ignored(main: set[asyncio.Task[Any]]) -> bool:
+async def _cancel_remaining(main: set[asyncio.Task[Any]]) -> bool:
     """Cancel the remaining tasks; return whether any of them doesn't end. If the loop itself raised an error, the work
     of `main` still runs, and is given all the time it needs to end in order.
     """

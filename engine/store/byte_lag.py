@@ -15,7 +15,7 @@ _CALM = 3  # seconds below _FLOOD until bodies are read again
 
 
 class ByteLag:
-    """The decision of one feed: `leaves_bodies`. Each method returns whether it has changed."""
+    """The decision of one feed: `leaves_bodies`. Each method that can change the decision returns whether it did."""
 
     def __init__(self) -> None:
         self.leaves_bodies = False
@@ -43,9 +43,9 @@ class ByteLag:
         is_flood = self._left >= _FLOOD and self._left >= self._messages * _LARGE
         self._calm = 0 if is_flood else self._calm + 1
         self._left = self._messages = 0
-        return self._calm >= _CALM and self.needs_body()
+        return self._calm >= _CALM and self.require_body()
 
-    def needs_body(self) -> bool:
+    def require_body(self) -> bool:
         """The next message must come with its body."""
         return self.leaves_bodies and self._decide(leaves_bodies=False)
 

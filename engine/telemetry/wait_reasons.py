@@ -41,9 +41,9 @@ def count_not_due(node: Node, queue: Queue) -> tuple[int, int]:
 
 
 class ReasonContext(NamedTuple):
-    """The context of a reason: the project's topic, None if there is none, whether it was `deleted`, on how many
-    `nodes` its backlog is, and how many messages per second these `may_use` now, None if unknown. `unknown`: some nodes
-    don't know the topic, as etcd has lost it.
+    """The context of a reason. `topic` is the project's topic, None if there is none; `deleted` says whether it was
+    deleted. `nodes` is the number of nodes with a part of the backlog; `may_use` is the rate that these nodes may use
+    now, in messages per second, None if unknown. `unknown`: some nodes don't know the topic, as etcd has lost it.
     """
 
     project: str

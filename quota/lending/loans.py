@@ -121,7 +121,9 @@ class Loans:
         return True
 
     def lend(self, project: str, epoch: int, number: int, part: float, own: float, until: int) -> float:
-        """Promise to leave `part` of the own part unused, or as much of it as there is. Returns the part promised."""
+        """Promise to leave `part` of the node's own part unused, or all that is left of it if that is less. Returns the
+        part promised.
+        """
         if not self._is_current(epoch, number):
             return 0.0
         account = self._accounts.setdefault(project, _Account())

@@ -4,10 +4,11 @@ The nodes' side is `evenlane.quota.lending.loans`.
 
 A round takes place about once per second, and covers only topics that are short on some node:
 
-1. `begin`: all nodes are asked. Each reports its own part of these topics, and what it wants (`on_report`). 2. `loans`
-divides the topics: how much of its own part each node must leave unused, and how much each borrower may keep. Nodes
-comply, and confirm (`on_confirmation`). 3. `grants`: parts confirmed to be unused are granted to nodes that are short.
-A borrower that hasn't confirmed a reduction is counted with everything that it may still use.
+1. `begin`: all nodes are asked. Each reports its own part of these topics, and what it wants (`on_report`).
+2. `loans` divides the topics: how much of its own part each node must leave unused, and how much each borrower may
+   keep. Nodes comply, and confirm (`on_confirmation`).
+3. `grants`: parts confirmed to be unused are granted to nodes that are short. A borrower that hasn't confirmed a
+   reduction is counted with everything that it may still use.
 
 At any instant, the grants in effect thus never exceed the promises of the newest confirmed round. Promises of earlier
 rounds are then void (`freed`), and lenders that want more again can have it.

@@ -115,7 +115,7 @@ class TopicQuota(Generic[G]):
         self.at = self._pace.retune(self.at, now, whole)
         for group in known:
             group.at = self._guarantee.retune(group.at, now, guarantee)
-            if self._cap and cap:  # (messages within the guarantee may exceed the maximum by far: that is dropped)
+            if self._cap and cap:  # (messages within the guarantee may exceed the maximum by far: the rest is dropped)
                 group.cap_at = min(self._cap.retune(group.cap_at, now, cap), now + self._cap.interval)
             else:
                 group.cap_at = 0

@@ -78,10 +78,10 @@ class Claims(dict[int, Claim]):
 
     def next_retry(self) -> tuple[int, int] | None:
         """The next instant at which to repeat a request, and its partition."""
-        while self._timers and not self._is_due(*self._timers[0]):
+        while self._timers and not self._is_valid(*self._timers[0]):
             heappop(self._timers)
         return self._timers[0] if self._timers else None
 
-    def _is_due(self, at: int, partition: int) -> bool:
+    def _is_valid(self, at: int, partition: int) -> bool:
         claim = self.get(partition)
         return claim is not None and claim.retry_at == at

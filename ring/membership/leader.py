@@ -126,8 +126,8 @@ class Leader:
         self._loads_due = min(now + self.load_ns, self._loads_since + LOAD_AT_LATEST_NS)
 
     def on_plan(self, name: str, record: PlanRecord | None, now: int) -> bool:
-        """Another process has changed a plan key (None: deleted, or not valid). Returns whether it must be
-        written again.
+        """A plan key was changed by another process, or is invalid; `record` is None if etcd has lost this leader's
+        last write of it. Returns whether the key must be written again.
         """
         if record is not None:
             self.generation = max(self.generation, record.generation)

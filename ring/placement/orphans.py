@@ -38,7 +38,7 @@ class Orphans:
 
     def place(self) -> None:
         for partition in self._queue:
-            node = self._home(partition)
+            node = self._choose_node(partition)
             lacked = self._lacks(node)
             self._made.give(partition, node)
             self._left -= self._made.weights[partition]
@@ -47,7 +47,7 @@ class Orphans:
     def _lacks(self, node: int) -> int:
         return max(0, self._made.bounds.aim - self._made.load[node])
 
-    def _home(self, partition: int) -> int:
+    def _choose_node(self, partition: int) -> int:
         weight = self._made.weights[partition]
         if weight and self._left <= self._missing:
             poorest = self._poorest()

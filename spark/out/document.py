@@ -1,4 +1,4 @@
-"""Builds the document of report.json and of the page: the latest window in full, of earlier ones the data for plots."""
+"""Builds the document of report.json and of the page: the latest window in full, and plot data of earlier windows."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ from evenlane.spark.reports.columns import ratio
 HEADROOM = 1.2
 HARDLY_USED = 0.5
 HELD_UP = 0.5
-"""Share of waiting time due to the quota, from which on the quota is what delays messages."""
+"""Share of the waiting time that is due to the quota: at this share or more, the quota is what delays messages."""
 LEAST_WINDOW_S = 3600
 LEAST_QPS = 1.0
 """A quota is never lowered below this."""

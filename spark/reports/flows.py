@@ -2,8 +2,9 @@
 
 See docs/reference/report-figures.md.
 
-`arrived` counts the backlog again that a node finds when it takes over a partition. But arrivals equal what ended plus
-what is left. In any period, arrivals = growth of ended messages (handled, retried, dead, expired, dropped; all epochs)
+When a node takes over a partition, its `arrived` counts the partition's backlog again. But arrivals equal what ended
+plus what is left. In any period, arrivals = growth of ended messages (handled, retried, dead, expired, dropped; all
+epochs)
 + growth of waiting messages (by the latest epoch) and messages in flight (of each epoch except those that ended without
 a final report).
 """
@@ -84,9 +85,10 @@ def runs(records: DataFrame) -> DataFrame:
 
 
 def counts_from_0(first_number: Column) -> Column:
-    """Whether a queue (or bucket) that was first seen in this record was at 0 before. That is so if its run, or its
-    epoch, began after the first available record, as it would otherwise have been reported earlier (REFRESH is doubled
-    for nodes that need many records per interval).
+    """Whether a queue (or bucket) that was first seen in this record was at 0 before. That is so in three cases: its
+    run's first record is available; its epoch began no earlier than the run's first available record; or it was first
+    seen so many records after that one that an older queue would have been reported before (REFRESH is doubled for
+    nodes that need many records per interval).
     """
     return F.coalesce(
         F.col("complete") | (F.col("since") >= F.col("run_at")) | (first_number > F.col("run_number") + 2 * REFRESH),

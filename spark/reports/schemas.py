@@ -3,8 +3,9 @@
 There are two stages, so that the same code serves batch and streaming jobs:
 
 1. `Grains`: LEVELS, WAIT_LEVELS and RECORDS, made from METER; small and mergeable. Rows may be appended in any order
-   and more than once, and `merged` gives the same result (spark/reports/grains.py).
-2. From these TENANTS, from which NOISY and RECOMMENDED are made; QUALITY (spark/reports/tenants.py and its neighbours).
+   and more than once, and `merge_grains` gives the same result (spark/reports/grains.py).
+2. TENANTS, made from the grains; NOISY and RECOMMENDED, made from TENANTS; QUALITY, made from both
+   (spark/reports/tenants.py and its neighbours).
 
 The first records read should be some time (`LEAD_S`) older than the first window: counters are cumulative, and a queue
 that doesn't change is reported only now and then.

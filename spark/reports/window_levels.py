@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 
 
 def extent(records: DataFrame) -> DataFrame:
-    """Return one row: `data_start` and `data_end`, the event times of the first and last record."""
+    """Return one row: `data_start`, the start of the time that the first record covers, and `data_end`, the event time
+    of the last record.
+    """
     readable = records.where(F.col("problem").isNull())
     spoken = F.col("event") - F.make_dt_interval(secs=F.coalesce("span_s", F.lit(0.0)).cast("decimal(18,6)"))
     return readable.agg(F.min(spoken).alias("data_start"), F.max("event").alias("data_end"))
@@ -32,8 +34,8 @@ def covered(window_s: int) -> Column:
 
 
 def windows(flows: DataFrame, ends: DataFrame, window_s: int) -> DataFrame:
-    """Return a row per tenant, priority and window, from the first window with a report of it to the last one of all:
-    without reports, a backlog is unchanged.
+    """Return a row per tenant, priority and window: from the first window in which the priority was reported to the
+    last window of all data. A backlog that isn't reported is unchanged.
     """
     first = floor_to(F.min("grain"), window_s)
     last = floor_to(F.col("data_end"), window_s)

@@ -1,5 +1,5 @@
-"""Narrows reads by Spark's filters. Pure. Spark checks each row afterwards, so narrowing only must not leave out a row
-that a filter would keep.
+"""Narrows reads by Spark's filters. Pure. Spark checks each row afterwards, so a narrowed read may return too many
+rows, but must not leave out a row that a filter would keep.
 """
 
 from __future__ import annotations

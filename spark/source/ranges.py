@@ -68,7 +68,9 @@ def _is_wanted(stream: Stream, env: str, narrow: ReadFilter) -> bool:
 
 
 def _subjects(stream: Stream, options: Options, narrow: ReadFilter) -> tuple[str, ...]:
-    """Return the subjects of the wanted tenants or nodes; none if all are wanted, or none of them can exist."""
+    """Return the subjects of the wanted tenants or nodes; empty, which means all subjects, if all are wanted, if none
+    of them can exist, or if there are too many.
+    """
     env, lane = options.settings.env, lane_of(stream.name, options.settings.env)
     if options.what == "meter":
         found = [names.meter_subject(env, node) for node in _some(narrow.node) if names.is_node(node)]

@@ -108,7 +108,7 @@ def advance(start: Offset, latest: Offset, most: int | None) -> Offset:
     ahead = given = 0
     for name, (created, last) in sorted(latest.items()):
         ahead += left[name]
-        step = ahead * most // total - given  # what rounding takes from one the next ones get
+        step = ahead * most // total - given  # what rounding takes from one stream goes to the next ones
         given += step
         found[name] = [created, last - left[name] + step]
     return found

@@ -56,7 +56,7 @@ def begun_again(entries: Iterable[Entry]) -> list[Entry]:
 def begun_too_late(entries: Iterable[Entry]) -> list[Entry]:
     """O: the begins under an epoch older than that of an earlier begin of the same partition."""
     epochs = Epochs()
-    return [entry for entry in begins(entries) if not epochs.is_current(partition(entry), entry.epoch)]
+    return [entry for entry in begins(entries) if not epochs.record_start(partition(entry), entry.epoch)]
 
 
 def check_owner_keys(history: EtcdHistory) -> None:

@@ -92,7 +92,7 @@ class Runbook:
             text = await answer.text()
         return answer.status, text.strip()
 
-    async def is_ready(self, base: str, status: int, within_s: float = 20) -> None:
+    async def wait_for_readyz(self, base: str, status: int, within_s: float = 20) -> None:
         """Wait until `/readyz` has this status."""
         found: tuple[int, str] = (0, "")
 

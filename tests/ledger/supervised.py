@@ -25,8 +25,9 @@ class End(NamedTuple):
 class Supervised:
     """Inside `async with`, the node runs; `ends` are its ends so far, also those by SIGTERM.
 
-    The lease of a process that dies is revoked, as the supervisor of `--processes` does. So no node waits for its end,
-    and it can be long: a busy machine loses a lease of 2 s now and then, and a drain without a lease isn't clean.
+    The lease of a process that dies is revoked, as the supervisor of `--processes` does. So no node waits for the
+    lease's end, and leases can be long: a busy machine loses a lease of 2 s now and then, and a drain without a lease
+    isn't clean.
     """
 
     def __init__(self, world: ProcessWorld, name: str, handler: str = "obey", **settings: object) -> None:

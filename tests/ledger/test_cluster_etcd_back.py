@@ -47,7 +47,7 @@ async def _served(cluster, load, nodes, since):
     return (await load.reaches_all(timeout=60) - since) / SECOND
 
 
-async def _is_unready(address):
+async def _wait_until_unready(address):
     """Wait until /readyz of that node reports that etcd doesn't know the owners."""
 
     async def not_ready():
@@ -102,7 +102,7 @@ async def test_nodes_survive_an_older_backup_of_etcd(tmp_path):
         async with cluster.load() as load:
             await load.reaches_all()
             since = await _replace(cluster, tmp_path / "backup")
-            _, took_s = await asyncio.gather(_is_unready(address), _served(cluster, load, [a, *others], since))
+            _, took_s = await asyncio.gather(_wait_until_unready(address), _served(cluster, load, [a, *others], since))
         # Node a has two reasons, of which it may see one or both before it joins again.
         assert all(node.logged(ROLLED_BACK) for node in (a, *others))
         for node in (a, *others):

@@ -61,7 +61,7 @@ async def test_runbooks_of_an_etcd_outage(tmp_path):
         await world.servers.etcd.kill()
         await runbook.shows(base, "evenlane_lease_left_seconds", lambda left: left < 0.75)
         assert 1 == (await runbook.run("etcdctl endpoint health"))[0]
-        await runbook.is_ready(base, 503)
+        await runbook.wait_for_readyz(base, 503)
         runbook = Runbook(world, "EvenlaneNoLeader")
         await runbook.shows(base, "evenlane_leader", lambda leads: leads == 0)
         await runbook.prints("evenlane plan", "does not answer", code=1)
@@ -89,7 +89,7 @@ async def test_runbook_of_lost_topics(tmp_path):
         await asyncio.to_thread(shutil.rmtree, etcd.data_dir / etcd.kind)
         await etcd.start()
         await runbook.shows(base, 'evenlane_node_trouble{env="online",kind="topics"', lambda lost: lost == 1)
-        await runbook.is_ready(base, 200)
+        await runbook.wait_for_readyz(base, 200)
         await runbook.prints("evenlane why acme", "etcd has lost the project's topic, which stays in effect on node-a")
         await runbook.prints("evenlane why acme", "misses 2 topics in etcd, which had them (acme, old)", acme="other")
         assert runbook.logged("node-a", "etcd has lost topics")
@@ -113,7 +113,7 @@ async def test_runbook_of_two_nodes_with_one_id(tmp_path):
         await until(
             lambda: runbook.logged("twin", "the node's id is still registered: waiting for its lease to end"), 20
         )
-        await runbook.is_ready(f"http://127.0.0.1:{port}", 503)
+        await runbook.wait_for_readyz(f"http://127.0.0.1:{port}", 503)
         assert 1 == await twin.ended()
         assert runbook.logged("twin", "a node 'node-a' is already running: give this one another --node")
 
@@ -157,10 +157,10 @@ async def test_runbooks_of_a_nats_outage(tmp_path):
         runbook = Runbook(world, "EvenlaneNatsDisconnected")
         await world.servers.nats.kill()
         await runbook.shows(base, 'evenlane_connected{env="online",server="nats"', lambda up: up == 0)
-        await runbook.is_ready(base, 503)
+        await runbook.wait_for_readyz(base, 503)
         await world.servers.nats.start()
         await runbook.shows(base, 'evenlane_connected{env="online",server="nats"', lambda up: up == 1)
-        await runbook.is_ready(base, 200)
+        await runbook.wait_for_readyz(base, 200)
         assert runbook.logged("node-a", "NATS is back")
 
 

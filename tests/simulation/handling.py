@@ -38,7 +38,7 @@ class Handling:
         after = 0.0
         try:
             await asyncio.sleep(put.takes)
-            if put.kills and self._is_deadly(put):
+            if put.kills and self._decide_death(put):
                 await self._kill(message.id)
             how, after = self._ending(put, message.attempt)
             self._raise(put, how, after)
@@ -49,7 +49,7 @@ class Handling:
                 world.promises.ends(message, run, how, after)
                 world.note("handled" if how == "well" else how, message=message.id)
 
-    def _is_deadly(self, put: PutAt) -> bool:
+    def _decide_death(self, put: PutAt) -> bool:
         """Whether this handler of a killer ends its process. Otherwise it fails."""
         begun = self._begun[put.uid]
         self._begun[put.uid] += 1

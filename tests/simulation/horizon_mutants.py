@@ -244,7 +244,7 @@ def _held_and_gone_unsuspected() -> Iterator[None]:
 @contextmanager
 def _last_attempt_in_company() -> Iterator[None]:
     """A suspect's last attempt runs at the same time as other recorded messages."""
-    with patch.object(Suspects, "_may_be_last", lambda *_: True):
+    with patch.object(Suspects, "_prepare_last", lambda *_: True):
         yield
 
 

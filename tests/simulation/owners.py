@@ -138,7 +138,7 @@ class Owners:
 
     def starts(self, what: str, number: int, epoch: int, line: Line) -> int:
         """A handler starts under this epoch. Return the lease behind it, 0 if it has ended."""
-        if not self._begun.is_current(number, epoch):
+        if not self._begun.record_start(number, epoch):
             self._fail("O", f"{what} starts, although a handler has started under a newer epoch")
         owned, lease = self._owned.get(number, (0, 0))
         if (rolled_back := self._may_serve(number, epoch)) is not None:

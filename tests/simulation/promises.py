@@ -1,5 +1,5 @@
-"""Checks the promises while a simulation runs: L, O at each append to a settle log, and times to live itself, and the
-others by the checkers of this folder and of tests/support/promises.
+"""Checks the promises while a simulation runs. This module checks L, O at each append to a settle log, and times to
+live; the checkers of this folder and of tests/support/promises check the others.
 
 It knows only what the servers have carried out and what handlers did, never a node's own view.
 """

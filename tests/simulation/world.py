@@ -242,7 +242,9 @@ class Simulation:
             self._failed(f"{node} ends", error)
 
     def _ended(self, node: SimNode) -> None:
-        """The process has ended by itself. Its supervisor starts it again, unless it was asked to end."""
+        """The process has ended. Its supervisor starts it again after `_RESTART_S`. If it was asked to end, it is
+        started again only if `back` is set, after `back` seconds.
+        """
         self.note("ended", node=node)
         back = node.back if node.leaving else _RESTART_S
         self.remove(node)
@@ -257,7 +259,7 @@ class Simulation:
             self.remove(node)
         else:
             self.loop.call_soon(node.engine.stop, context=node.context)
-        self._count_able()
+        self._update_able_since()
         if back is not None and own == node.id:
             node.back = back
         elif back is not None:
@@ -286,9 +288,9 @@ class Simulation:
             client.discard()
         for store in node.stores:
             store.discard()
-        self._count_able()
+        self._update_able_since()
 
-    def _count_able(self) -> None:
+    def _update_able_since(self) -> None:
         if all(node.leaving for node in self.nodes):
             self.promises.owners.able_since = None
 

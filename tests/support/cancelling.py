@@ -1,6 +1,6 @@
-"""Cancels work at each of its awaits, also at the moment when the awaited result arrives: Ctrl-C falls anywhere.
+"""Cancels work at each of its awaits, also at the moment when the awaited result arrives: Ctrl-C can come at any time.
 
-A caller cancels a task once and then waits for it: work that misses its cancellation holds up the whole end.
+A caller cancels a task once and then waits for it: work that misses its cancellation keeps the process from ending.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from evenlane.engine.cluster.cluster_config import ClusterConfig
 from evenlane.engine.control.topics.apply import ApplyPlan
-from evenlane.engine.control.topics.plan import PlannedTopic
+from evenlane.engine.control.topics.plan import Manifest
 from evenlane.ring.coordination.ports import Coordination
 
 
@@ -13,6 +13,6 @@ async def put_specs(
 ) -> None:
     """Write the specs as `topics apply` does. Fails unless all are accepted."""
     applying = ApplyPlan(coordination, env, cluster_config)
-    planned = PlannedTopic({project: spec.encode() for project, spec in specs.items()}, {})
+    planned = Manifest({project: spec.encode() for project, spec in specs.items()}, {})
     outcome = await applying.carry_out(await applying.plan(planned))
     assert (len(specs), [], None) == (len(outcome.written), outcome.waiting, outcome.broken)

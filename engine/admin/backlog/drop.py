@@ -37,7 +37,7 @@ _POLL_S = 0.02
 _MOST_UNSYNCED = 20_000  # a settle record must fit into a message, however scattered its sequences are
 
 
-class DropResult(Exception):
+class LaneChanged(Exception):
     """This node no longer owns the lane, or its stream was replaced."""
 
 
@@ -80,11 +80,11 @@ class DropTask:
         for partition, end in zip(open_ones, ends, strict=True):
             if end is None:
                 self.word.partitions.append(partition.number)
-            elif not isinstance(end, DropResult):
+            elif not isinstance(end, LaneChanged):
                 raise end
 
     async def _partition(self, partition: Partition, priorities: Collection[str]) -> None:
-        """Drop a partition's backlog. Raises DropResult if the partition is handed off meanwhile; the client then asks
+        """Drop a partition's backlog. Raises LaneChanged if the partition is handed off meanwhile; the client then asks
         the next owner.
         """
         for lane in partition.both:
@@ -220,7 +220,7 @@ class DropTask:
 
     def _check(self, lane: FedLane) -> None:
         if lane.fenced or lane.generation != self._generations[lane]:
-            raise DropResult
+            raise LaneChanged
 
     # ---- single messages
 
@@ -233,7 +233,7 @@ class DropTask:
             self._generations[lane] = lane.generation
             try:
                 await self._cancel_one(lane, target)
-            except DropResult:
+            except LaneChanged:
                 continue
             self.word.partitions.append(target.partition)
 

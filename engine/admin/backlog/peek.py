@@ -11,12 +11,12 @@ from datetime import UTC, datetime
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from evenlane.engine.admin.backlog.scan import count_waiting, each, iter_waiting, list_subjects, views
+from evenlane.engine.admin.backlog.scan import count_waiting, iter_waiting, list_subjects, map_concurrently, views
 from evenlane.engine.admin.session import open_session
 from evenlane.engine.base import names
 from evenlane.engine.core.wire import header_values
 from evenlane.engine.core.wire import headers as h
-from evenlane.engine.core.wire.header_values import instant, message_id
+from evenlane.engine.core.wire.header_values import message_id, read_instant
 from evenlane.engine.core.wire.queue_subjects import HOUR
 
 if TYPE_CHECKING:
@@ -36,7 +36,9 @@ _QUEUES_AT_ONCE = 64
 
 
 class WaitingMessage(NamedTuple):
-    """A waiting message. Messages compare by `turn`, the time of their put, or when they are due."""
+    """A waiting message. Messages compare by `turn`: the due time if the message has one, otherwise its arrival time;
+    both in unix ns.
+    """
 
     turn: int
     stream: str
@@ -85,7 +87,7 @@ async def list_next(
     found = []
     for priority in priorities:
         mine = [subject for subject in subjects if subject.priority == priority]
-        counts = await each(mine, lambda subject: count_waiting(store, subject, known[subject.lane]))
+        counts = await map_concurrently(mine, lambda subject: count_waiting(store, subject, known[subject.lane]))
         of = {kind: _sum(mine, counts, kind) for kind in ("lanes", "later")}
         first = await _first(env, mine, limit, heads)
         shown = await _documents(store, first, project, ttl)
@@ -121,12 +123,12 @@ async def _first(env: str, subjects: list[Subject], limit: int, heads: Heads) ->
     first: list[WaitingMessage] = []
     due = [subject for subject in subjects if subject.lane.kind == "lanes"]
     for start in range(0, len(due), _QUEUES_AT_ONCE):
-        first = _merge(limit, first, await each(due[start : start + _QUEUES_AT_ONCE], of_lane))
+        first = _merge(limit, first, await map_concurrently(due[start : start + _QUEUES_AT_ONCE], of_lane))
     later = sorted((each for each in subjects if each.lane.kind == "later"), key=lambda each: each.hour)
     for hour, of_one in groupby(later, key=lambda each: each.hour):
         if len(first) == limit and first[-1].turn < hour * HOUR:
             break
-        first = _merge(limit, first, await each(of_one, of_hour))
+        first = _merge(limit, first, await map_concurrently(of_one, of_hour))
     return first
 
 
@@ -135,7 +137,7 @@ def _merge(limit: int, first: list[WaitingMessage], more: Iterable[list[WaitingM
 
 
 def _build_message(env: str, subject: Subject, head: Head) -> WaitingMessage:
-    turn = instant(head.headers, h.DUE, head.at)
+    turn = read_instant(head.headers, h.DUE, head.at)
     return WaitingMessage(turn, names.stream(env, subject.lane), head.sequence, subject.lane, subject.group, head)
 
 
@@ -144,7 +146,7 @@ async def _documents(store: Store, first: list[WaitingMessage], project: str, tt
     shown = []
     for start in range(0, len(first), _BODIES_AT_ONCE):
         part = first[start : start + _BODIES_AT_ONCE]
-        bodies = await each(part, lambda message: store.get(message.lane, [message.sequence]))
+        bodies = await map_concurrently(part, lambda message: store.get(message.lane, [message.sequence]))
         shown += [
             _document(message, project, stored.body, ttl)
             for message, (stored,) in zip(part, bodies, strict=True)
@@ -155,8 +157,8 @@ async def _documents(store: Store, first: list[WaitingMessage], project: str, tt
 
 def _document(message: WaitingMessage, project: str, body: bytes, ttl: float) -> dict[str, Any]:
     block, at = message.head.headers, message.head.at
-    due = instant(block, h.DUE, 0)
-    expires = instant(block, h.EXPIRES, 0) or (int(ttl * 1e9) + (due or at) if ttl else 0)
+    due = read_instant(block, h.DUE, 0)
+    expires = read_instant(block, h.EXPIRES, 0) or (int(ttl * 1e9) + (due or at) if ttl else 0)
     return {
         "sequence": message.sequence,
         "stream": message.stream,
@@ -164,7 +166,7 @@ def _document(message: WaitingMessage, project: str, body: bytes, ttl: float) ->
         "key": header_values.key(block),
         "group": message.group,
         "attempt": header_values.attempt(block),
-        "put_at": _instant(instant(block, h.PUT, at)),
+        "put_at": _instant(read_instant(block, h.PUT, at)),
         "due_at": _instant(due),
         "expires_at": _instant(expires),
         "size": len(body),

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from evenlane.engine.admin.backlog.delete_unowned import delete, delete_waiting
 from evenlane.engine.admin.backlog.drop_client import DropRequest, DropTarget, gather
-from evenlane.engine.admin.backlog.scan import each, iter_waiting, list_subjects, views
+from evenlane.engine.admin.backlog.scan import iter_waiting, list_subjects, map_concurrently, views
 from evenlane.engine.admin.session import open_session
 from evenlane.engine.base import names
 from evenlane.engine.base.plural import format_count
@@ -196,7 +196,7 @@ async def _find(outside: AdminSession, given_id: str) -> list[CancelTarget]:
         pages = iter_waiting(store, subject, view)
         return [CancelTarget(subject, view, head) async for page in pages for head in page if is_it(stream, head)]
 
-    return [found for some in await each(subjects, one) for found in some]
+    return [found for some in await map_concurrently(subjects, one) for found in some]
 
 
 async def _cancel_unowned(outside: AdminSession, partition: int, found: list[CancelTarget], tally: PurgeTally) -> None:

@@ -53,11 +53,13 @@ async def list_subjects(
         return list(parse(lane, found.counts, found.last, priorities))
 
     lanes = [LaneId(kind, number) for number in numbers for kind in _KINDS]
-    return [subject for found in await each(lanes, one) for subject in found]
+    return [subject for found in await map_concurrently(lanes, one) for subject in found]
 
 
-async def peek_stream(store: Store, lane: LaneId) -> LaneView:
-    """Return the lane's messages that are settled by a log of the present stream. Raises Lost, Refused, ConfigError."""
+async def read_lane_view(store: Store, lane: LaneId) -> LaneView:
+    """Return the lane's view. `settled` is empty unless the settle log belongs to the present stream. Raises Lost,
+    Refused, ConfigError.
+    """
     log = (await read_settle_log(store, lane)).state
     state = await store.state(lane)
     high_at = None
@@ -71,7 +73,7 @@ async def peek_stream(store: Store, lane: LaneId) -> LaneView:
 async def views(store: Store, subjects: Iterable[Subject]) -> dict[LaneId, LaneView]:
     """Return the view of each lane of these subjects."""
     lanes = sorted({subject.lane for subject in subjects})
-    return dict(zip(lanes, await each(lanes, lambda lane: peek_stream(store, lane)), strict=True))
+    return dict(zip(lanes, await map_concurrently(lanes, lambda lane: read_lane_view(store, lane)), strict=True))
 
 
 async def pages(store: Store, subject: Subject, start: int, last: int) -> AsyncIterator[list[Head]]:
@@ -92,7 +94,9 @@ async def iter_waiting(store: Store, subject: Subject, view: LaneView) -> AsyncI
 
 
 async def count_waiting(store: Store, subject: Subject, view: LaneView) -> int:
-    """Count waiting messages while settled ones are being removed, by checking those up to the last settled one."""
+    """Count the waiting messages. The stream may still hold settled messages, so each message up to the last settled
+    one is checked, and the store counts the messages after that one.
+    """
     last = view.last_settled
     if not last:
         return subject.held
@@ -102,7 +106,7 @@ async def count_waiting(store: Store, subject: Subject, view: LaneView) -> int:
     return count + await store.count(subject.lane, subject.name, last + 1)
 
 
-async def each(items: Iterable[T], work: Callable[[T], Awaitable[R]]) -> list[R]:
+async def map_concurrently(items: Iterable[T], work: Callable[[T], Awaitable[R]]) -> list[R]:
     """Run `work` for all items, up to `_AT_ONCE` at a time. Returns the results in order."""
     gate = asyncio.Semaphore(_AT_ONCE)
 

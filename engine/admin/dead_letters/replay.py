@@ -147,7 +147,7 @@ class Replay:
         pace = ReplayRate()
         try:
             async for dead_letter in dead_letters:
-                if not self._has_queue(dead_letter):
+                if not self._check_queue(dead_letter):
                     continue
                 await pace.turn(self._rate or self._topic().topic.qps)
                 if not self._window.try_acquire(dead_letter):
@@ -171,8 +171,10 @@ class Replay:
         while self._running:
             await asyncio.wait(self._running)
 
-    def _has_queue(self, dead_letter: DeadLetter) -> bool:
-        """Report a dead letter that belongs to no queue before its turn, so that it takes none of the rate."""
+    def _check_queue(self, dead_letter: DeadLetter) -> bool:
+        """Return whether the dead letter belongs to a queue; record it as failed if it doesn't. The check comes before
+        the dead letter's turn, so that a failed one uses up none of the rate.
+        """
         try:
             self._copy(dead_letter)
         except NotReplayable as error:

@@ -81,7 +81,7 @@ class StreamReader:
         store = connections.store(self._settings, _NAME)
         await store.open()
         try:
-            return await scan.peek_stream(store, lane)
+            return await scan.read_lane_view(store, lane)
         finally:
             await store.close()
 

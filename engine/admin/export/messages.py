@@ -9,7 +9,7 @@ from evenlane.engine.base.names import LaneId
 from evenlane.engine.core.message import dead_letter
 from evenlane.engine.core.wire import header_values
 from evenlane.engine.core.wire import headers as h
-from evenlane.engine.core.wire.header_values import instant
+from evenlane.engine.core.wire.header_values import read_instant
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -86,8 +86,8 @@ def _build_row(stored: Stored, size: int, stream: str, lane: LaneId, *, bodies: 
     return WaitingRow(
         stream, lane.kind, lane.partition, sequence, at, stored.subject, project, group, priority,
         _id(block, project, f"{stream}-{sequence}-{at}"), header_values.key(block), header_values.attempt(block),
-        instant(block, h.PUT, at), instant(block, h.DUE, 0) or None, instant(block, h.EXPIRES, 0) or None,
-        size, stored.body if bodies else None,
+        read_instant(block, h.PUT, at), read_instant(block, h.DUE, 0) or None,
+        read_instant(block, h.EXPIRES, 0) or None, size, stored.body if bodies else None,
     )  # fmt: skip
 
 
@@ -112,8 +112,8 @@ def _queue(subject: str) -> tuple[str | None, int | None, str | None]:
 
 
 def _id(block: bytes, project: str | None, without: str) -> str | None:
-    """Return the id under which the message was first put; `without` one, the id that handlers get
-    (engine/core/message/message.py).
+    """Return the id under which the message was first put. If it was put without an id, return `without`, the id that
+    handlers get (engine/core/message/message.py).
     """
     if project is None:
         return h.value(block, h.ID) or without

@@ -14,7 +14,7 @@ _ASIDE = {"higher_priority", "not_due"}  # these reasons don't explain why the w
 
 
 def merge_bands(bands: Iterable[Band]) -> Band:
-    """Return the sum. A group is on one node and has one priority, so counts add up. A figure that is unknown for one
+    """Return the sum. A queue is on one node and has one priority, so counts add up. A figure that is unknown for one
     band is unknown for the sum. The order of the bands makes no difference.
     """
     each = list(bands)

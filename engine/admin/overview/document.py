@@ -8,7 +8,7 @@ from evenlane.engine.admin.overview.aggregate import main_reason, merge_bands
 from evenlane.engine.admin.overview.merge import merge_overviews, of_node, partly_reported
 from evenlane.engine.admin.overview.messages import Band
 from evenlane.engine.admin.overview.rows import MOST
-from evenlane.engine.base.durations import instant
+from evenlane.engine.base.durations import format_instant
 from evenlane.engine.base.rounding import to_thousandths
 from evenlane.engine.base.troubles import sentences
 
@@ -28,7 +28,7 @@ def document(cluster: ClusterSnapshot, answers: Sequence[NodeOverview], at: int,
     whole = merge_overviews(answers, most)
     return {
         "env": cluster.env,
-        "at": instant(at),
+        "at": format_instant(at),
         "priorities": [*cluster.priorities],
         "tenants": [_tenant(tenant, cluster.priorities) for tenant in whole.tenants],
         "left_out": None if whole.rest is None else _describe_rest(whole.rest, cluster.priorities),

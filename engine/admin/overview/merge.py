@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 @dataclass(frozen=True)
 class TenantOverview:
     """A tenant. `state` and `qps` are its topic's, None if it has none; `quota` is the sum of what the answering nodes
-    may take now, in msg/s. `deleted` says whether the topic is, as `state` doesn't. `bands` run from most to least
-    urgent.
+    may take now, in msg/s. `deleted` says whether the topic was deleted, which `state` doesn't show. `bands` run from
+    most to least urgent.
     """
 
     project: str

@@ -9,8 +9,8 @@ class Band(msgspec.Struct, array_like=True, frozen=True):
     """One priority of a project, or of several. Rates are messages per second, None while unknown.
 
     `oldest_s` is how long the oldest message has waited, None if none waits or it is unknown. `gone_s` is the forecast
-    in how many seconds the backlog is empty, None if unknown or `never`. `reasons` counts queues by wait reason. A
-    default band is the neutral element of the sum.
+    time until the backlog is empty, in s; None if unknown or `never`. `reasons` counts queues by wait reason. A default
+    band is the neutral element of the sum.
     """
 
     backlog: int = 0
@@ -26,7 +26,7 @@ class Band(msgspec.Struct, array_like=True, frozen=True):
 class Row(msgspec.Struct, array_like=True, frozen=True):
     """A project on one node. `bands` run from most to least urgent. `state` and `qps` (msg/s) are its topic's as of
     `revision`; None and 0 if the node knows no topic. `quota` is what the node may take of it, in msg/s. `deleted` says
-    whether the topic is, as `state` doesn't.
+    whether the topic was deleted, which `state` doesn't show.
     """
 
     project: str

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 _log = structlog.get_logger(__name__)
 
 _FRESH_NS = 500_000_000
-_AT_ONCE = 64  # answers per that time; further requests get none
+_AT_ONCE = 64  # requests per _FRESH_NS; further ones get no answer
 _MOST_BYTES = 400_000  # a server with a smaller maximum payload gets smaller answers
 
 
@@ -70,13 +70,14 @@ class OverviewResponder:
 
     def _on_request(self, _subject: bytes, reply: bytes, _headers: bytes, _body: bytes) -> None:
         name = reply.decode("ascii", "replace")
-        if not name.startswith(INBOX) or not name.isascii() or not name.isprintable() or self._is_crowded(now_ns()):
+        if not name.startswith(INBOX) or not name.isascii() or not name.isprintable() or self._count_request(now_ns()):
             return
         self._replies.append(name)
         if self._task is None:
             self._task = asyncio.create_task(self._answer(), name="overview")
 
-    def _is_crowded(self, now: int) -> bool:
+    def _count_request(self, now: int) -> bool:
+        """Count a request; return whether it is one too many."""
         if now - self._since >= self._fresh_ns:
             self._since, self._counted = now, 0
         self._counted += 1

@@ -63,8 +63,8 @@ def demands(projects: int, partitions: int, seed: int) -> list[Demand]:
 
 
 def simulate(fleet: Fleet) -> dict[str, Any]:
-    """Return the document of `plan simulate`. `seconds` is the time for one plan without prior knowledge, including
-    loads.
+    """Return the document of `plan simulate`. `seconds` is the time to compute one plan with empty caches, including
+    the partitions' loads.
 
     With a change, the figures are those after it.
     """

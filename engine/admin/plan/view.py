@@ -82,8 +82,8 @@ class _ClusterState(NamedTuple):
     owners: dict[int, str]
 
     def find_done_generation(self, plan: PlanRecord | None, done: DoneRecord | None) -> int:
-        """Return the generation that a node has carried out. Generations that don't change its plan key count as
-        carried out together with that key's.
+        """Return the generation that a node has carried out. A later generation that didn't change the node's plan key
+        counts as carried out once the generation in that key has been carried out.
         """
         if done is None:
             return 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from evenlane.engine.base.durations import instant
+from evenlane.engine.base.durations import format_instant
 from evenlane.engine.base.rounding import to_thousandths
 from evenlane.engine.core.stats.backlog_tally import count, merge_counts, rank_reasons
 from evenlane.engine.core.stats.forecast import (
@@ -73,7 +73,7 @@ def document(question: Question, answers: Sequence[NodeAnswer]) -> dict[str, Any
     return {
         "project": question.project,
         "env": question.env,
-        "at": instant(question.at),
+        "at": format_instant(question.at),
         "state": None if question.topic is None else question.topic.state,
         "deleted": question.deleted,
         "backlog": load.waiting,
@@ -105,7 +105,7 @@ def _load(
 
 
 def _priority(question: Question, name: str, part: QueueCount, about: ReasonContext) -> dict[str, Any]:
-    due = None if part.next_due_s is None else instant(question.at + round(part.next_due_s * _SECOND))
+    due = None if part.next_due_s is None else format_instant(question.at + round(part.next_due_s * _SECOND))
     return {
         "priority": name,
         "waiting": part.waiting,
@@ -176,7 +176,9 @@ def _explain_missing(question: Question) -> str:
 
 
 def _read_allowance(answers: Sequence[NodeAnswer]) -> float | None:
-    """Return the sum in messages per second over the nodes with a backlog, None if one is unknown."""
+    """Return the rate (messages per second) that all nodes with a backlog may use together; None if it is unknown for
+    one of them, or no node has a backlog.
+    """
     known = [answer.may_use for answer in answers if any(part.waiting for part in answer.parts.values())]
     reported = [each for each in known if each is not None]
     return sum(reported) if reported and len(reported) == len(known) else None

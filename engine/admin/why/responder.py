@@ -18,7 +18,7 @@ from evenlane.engine.base import names
 from evenlane.engine.base.clock import now_ns
 from evenlane.engine.base.plural import format_count
 from evenlane.engine.core.ports import Disconnected, Lost, Refused
-from evenlane.engine.core.queue.queue_head import place_of_head, queue_head, waits_since
+from evenlane.engine.core.queue.queue_head import head_waits_since, place_of_head, waits_since
 from evenlane.engine.core.request_bus import INBOX
 from evenlane.engine.core.stats.backlog_tally import NodeAnswer, QueueView, Tally
 from evenlane.engine.core.stats.forecast import UNKNOWN, Rates, Sample, SampleHistory, measure_rates
@@ -134,7 +134,7 @@ class QueueInspector:
         unread: dict[LaneId, dict[int, str]] = {}
         reading = 0
         async for queue in self._queues(project):
-            at = queue_head(queue)
+            at = head_waits_since(queue)
             tally.add(self._view(queue, at))
             if at is None and queue.backlog:
                 reading += not queue.rules.asleep
@@ -237,7 +237,9 @@ class QueueInspector:
     # ---- reasons that hold up the whole node
 
     def _compute_allowance(self, project: str) -> float | None:
-        """Return messages per second, including lent and borrowed quota."""
+        """Return the rate that the node may use now, in messages per second: its own part of the quota, minus what it
+        has lent, plus what it has borrowed. None if the project has no rules, or its groups may not borrow.
+        """
         parts = self._node.queues.shares.parts_of(project)
         return None if parts is None else parts[0].qps * parts[2]
 

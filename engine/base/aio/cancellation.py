@@ -17,8 +17,8 @@ T = TypeVar("T")
 async def cancellable(work: Awaitable[T]) -> T:
     """Return the result of `work`. Raises CancelledError if this task was cancelled meanwhile, whatever the result.
 
-    For calls of nats-py, which is built on `asyncio.wait_for`: before Python 3.12, that returns a result that arrives
-    in the same instant and loses the cancellation (gh-86296).
+    For calls of nats-py, which is built on `asyncio.wait_for`: before Python 3.12, `wait_for` loses a cancellation if
+    the result arrives at the same moment, and returns the result (gh-86296).
     """
     before = count_cancellations()
     try:

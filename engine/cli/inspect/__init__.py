@@ -1,1 +1,1 @@
-"""Read-only commands: `why`, `backlog`, `dlq`, `plan`, `config`, `report`."""
+"""Commands that show an environment: `why`, `backlog`, `dlq`, `plan`, `config`. `backlog` and `dlq` also change it."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 from base64 import b64encode
 from typing import TYPE_CHECKING
 
+from evenlane.engine.base.durations import format_instant
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -16,11 +18,9 @@ _LONGEST = 200
 
 def line(dead_letter: DeadLetter) -> tuple[str, ...]:
     """Return a dead letter's row under `LIST_HEADER`."""
-    from evenlane.engine.core.message.dead_letter import instant
-
     priority, group = (dead_letter.place.priority, str(dead_letter.place.group)) if dead_letter.place else ("-", "-")
     return (
-        str(dead_letter.sequence), instant(dead_letter.died_at)[:19] + "Z", str(dead_letter.attempts),
+        str(dead_letter.sequence), format_instant(dead_letter.died_at)[:19] + "Z", str(dead_letter.attempts),
         _plain(priority), group, _plain(dead_letter.key or "-"), str(dead_letter.size), _plain(dead_letter.id),
         _plain(_why(dead_letter))[:_LONGEST],
     )  # fmt: skip
@@ -28,8 +28,6 @@ def line(dead_letter: DeadLetter) -> tuple[str, ...]:
 
 def dead_letter_fields(dead_letter: DeadLetter) -> Iterator[tuple[str, str]]:
     """Yield names and values of everything except the body."""
-    from evenlane.engine.core.message.dead_letter import instant
-
     yield "seq", str(dead_letter.sequence)
     yield "id", _plain(dead_letter.id)
     yield "reason", _plain(dead_letter.reason)
@@ -38,8 +36,8 @@ def dead_letter_fields(dead_letter: DeadLetter) -> Iterator[tuple[str, str]]:
     yield "origin", _plain(dead_letter.origin)
     yield "queue", _queue(dead_letter)
     yield "key", _plain(dead_letter.key or "-")
-    yield "put", instant(dead_letter.put_at)
-    yield "died", instant(dead_letter.died_at)
+    yield "put", format_instant(dead_letter.put_at)
+    yield "died", format_instant(dead_letter.died_at)
     yield "size", f"{dead_letter.size} bytes"
     for name, text in dead_letter.headers.items():
         yield "header", f"{_plain(name)}: {_plain(text)}"

@@ -1,7 +1,7 @@
 """Claims of a node's process in the cluster, in memory shared with its supervisor, which reads them after its end.
 
-Claims aren't sent on the lifeline: a stopped supervisor (Ctrl-Z) doesn't read it, so it would fill up and block the
-node. In shared memory only the newest claims count, and writing never blocks.
+Claims aren't sent on the lifeline: a stopped supervisor (Ctrl-Z) doesn't read the lifeline, which would fill up and
+block the node. In shared memory only the newest claims count, and writing never blocks.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ class ProcessClaims(NamedTuple):
 
 class Claimant:
     """The node's end, an `evenlane.engine.runtime.supervision.Supervision`. A killed process leaves its last complete
-    claims: they are written first to the offset that isn't in use, then the header, of 16 bytes within a page, which
-    the kernel writes entirely or not at all.
+    claims: new ones are first written to the offset that isn't in use, and then the header is. Its 16 bytes are within
+    a page, so the kernel writes them entirely or not at all.
     """
 
     def __init__(self, descriptor: int) -> None:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from evenlane.engine.cli.run.lifeline import NodeReady
     from evenlane.engine.runtime.engine import Engine
 
-# Nodes that start together reassign partitions to each other; the ready line waits for that no longer than this.
+# While nodes start together, partitions move between them; the ready line waits no longer than this for the moves.
 _SETTLED_WITHIN_S = 10.0
 _ANYWHERE, _FOR_EACH_CORE = 64, 8  # limits on processes, of which each can use a core and takes some 60 MB
 

@@ -1,7 +1,7 @@
 """Revokes the leases of a process that has ended, so that its partitions need not wait for their expiry.
 
-Only after the kernel has reported the process's exit status: nothing of the process runs any more. A lease id is never
-reused, so another process under the same node name has another lease (docs/adr/0024).
+A lease is revoked only after the kernel has reported the process's exit status: then nothing of the process runs any
+more. A lease id is never reused, so another process under the same node name has another lease (docs/adr/0024).
 """
 
 from __future__ import annotations

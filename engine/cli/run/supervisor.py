@@ -120,26 +120,26 @@ class ChildProcess:
         finally:
             writer.close()
 
-    async def end(self) -> int:
-        """Wait for its end; return the exit code, or minus the signal's number."""
+    async def wait_for_end(self) -> int:
+        """Wait for the end of the process; return the exit code, or minus the signal's number."""
         return await wait_for_exit(self._process)
 
     def read_claims(self) -> ProcessClaims:
-        """Return its claims. After `end` or `stop_within` they are final: the kernel reports an exit status once the
-        last thread has ended, and none for a process that is only stopped (SIGSTOP).
+        """Return its claims. After `wait_for_end` or `stop_within` they are final: the kernel reports an exit status
+        once the last thread has ended, and none for a process that is only stopped (SIGSTOP).
         """
         return read_claims(self._claims)
 
     async def stop_within(self, within_s: float) -> int:
-        """End it in order, by SIGKILL after `within_s`. Returns the exit code."""
+        """End the process in order, and kill it if it still runs after `within_s`. Returns the exit code."""
         self._process.send_signal(signal.SIGTERM)
         self._process.send_signal(signal.SIGCONT)  # a process under SIGSTOP doesn't receive SIGTERM
         try:
             async with asyncio.timeout(within_s):
-                return await self.end()
+                return await self.wait_for_end()
         except TimeoutError:
             self._process.kill()
-            return await self.end()
+            return await self.wait_for_end()
 
 
 class Supervisor:
@@ -203,13 +203,13 @@ class Supervisor:
         return all(clean)
 
     async def _notify_when_ready(self, on_ready: _OnReady) -> None:
-        if not await self._run_unless_stopped(self._all_ready.wait()):
-            await self._run_unless_stopped(on_ready({node: self._ready[node] for node in self._ids}))
+        if not await self._run_until_stop(self._all_ready.wait()):
+            await self._run_until_stop(on_ready({node: self._ready[node] for node in self._ids}))
 
     async def _keep(self, node: str) -> bool:
         """Run a node repeatedly; return whether its last process ended clean."""
         # The first node starts alone, so that errors in settings, handler or cluster are reported once.
-        if node != self._ids[0] and await self._run_unless_stopped(self._joined.wait()):
+        if node != self._ids[0] and await self._run_until_stop(self._joined.wait()):
             return True
         pause_s = 0.0
         while True:
@@ -222,7 +222,7 @@ class Supervisor:
                 return False
             pause_s = pause_after(pause_s, ready_s)
             _log.warning("a node has ended: it is started again", node=node, ended=describe_exit(code), after_s=pause_s)
-            if await self._run_unless_stopped(asyncio.sleep(pause_s)):
+            if await self._run_until_stop(asyncio.sleep(pause_s)):
                 return clean
 
     async def _life(self, node: str) -> tuple[int, float, bool]:
@@ -243,10 +243,10 @@ class Supervisor:
         """Wait for the end of this process, by itself or by `stop`; return its exit code."""
         listening = asyncio.create_task(life.listen(lambda ready: self._on_message(node, ready)))
         try:
-            if not await self._run_unless_stopped(life.end()):
+            if not await self._run_until_stop(life.wait_for_end()):
                 self._on_exit(node, life)
                 await asyncio.wait({listening}, timeout=_LAST_WORDS_S)
-                return await life.end()
+                return await life.wait_for_end()
             code = await life.stop_within(self._stop_within_s)
             self._on_exit(node, life)
             return code
@@ -279,7 +279,7 @@ class Supervisor:
             )
         self.stop()
 
-    async def _run_unless_stopped(self, work: Coroutine[object, object, object]) -> bool:
+    async def _run_until_stop(self, work: Coroutine[object, object, object]) -> bool:
         """Return whether `stop` came before the end of `work`, which is then cancelled."""
         working, stopping = asyncio.create_task(work), asyncio.create_task(self._stop.wait())
         try:

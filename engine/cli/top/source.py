@@ -1,4 +1,4 @@
-"""Source of figures for `evenlane top`, and its changes of topics, over persistent connections."""
+"""Reads figures for `evenlane top`, and carries out its changes of topics, over persistent connections."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from evenlane.engine.base.config.settings import Settings
     from evenlane.engine.cluster.cluster_config import ClusterConfig
     from evenlane.engine.control.topics.apply import ApplyOutcome
-    from evenlane.engine.control.topics.plan import PlannedTopic, PlanRow
+    from evenlane.engine.control.topics.plan import Manifest, PlanRow
     from evenlane.ring.coordination.ports import Coordination
 
 _MOST_NAMED = 10  # in a sentence
@@ -69,9 +69,9 @@ def apply(
         if as_json:
             print_json(_document(rows, None))
         if wrong:
-            raise InvalidTopic(f"{name(file)}: {_select_rows(wrong, 'wrong')}: nothing was written")
+            raise InvalidTopic(f"{name(file)}: {_describe_rows(wrong, 'wrong')}: nothing was written")
         if held:
-            raise EvenlaneError(f"{name(file)}: {_select_rows(held, 'held')}")
+            raise EvenlaneError(f"{name(file)}: {_describe_rows(held, 'held')}")
         return
     outcome = _carry_out(given, rows, due, author)
     if as_json:
@@ -82,7 +82,7 @@ def apply(
     _complain(outcome, due + len(held), given.load().settings.env)
 
 
-def _plan(given: CommonOptions, described: PlannedTopic) -> list[PlanRow]:
+def _plan(given: CommonOptions, described: Manifest) -> list[PlanRow]:
     from evenlane.engine.control.topics.plan import plan_changes
 
     async def work(etcd: Coordination, settings: Settings, cluster_config: ClusterConfig) -> list[PlanRow]:
@@ -163,12 +163,12 @@ def _document(rows: list[PlanRow], outcome: ApplyOutcome | None) -> dict[str, An
     }
 
 
-def _select_rows(rows: list[PlanRow], what: str) -> str:
-    listed = _format_list((f"{project}: {why}") for _, project, why in map(row_line, rows))
+def _describe_rows(rows: list[PlanRow], what: str) -> str:
+    listed = _inline_or_print((f"{project}: {why}") for _, project, why in map(row_line, rows))
     return f"{len(rows):,} {'topic is' if len(rows) == 1 else 'topics are'} {what}{listed}"
 
 
-def _format_list(lines: Iterable[str]) -> str:
+def _inline_or_print(lines: Iterable[str]) -> str:
     """Return a single line as part of the sentence; print several on lines of their own before it."""
     several = [*lines]
     if len(several) == 1:
@@ -188,7 +188,7 @@ def _complain(outcome: ApplyOutcome, due: int, env: str) -> None:
             f" {outcome.broken}: run the same command again to continue"
         )
     if outcome.refused:
-        listed = _format_list(f"{project}: {why}" for project, why in outcome.refused.items())
+        listed = _inline_or_print(f"{project}: {why}" for project, why in outcome.refused.items())
         raise EvenlaneError(
             f"{len(outcome.refused):,} of {format_count(due, 'topic', 'is', 'are')} not written{listed}"
         )

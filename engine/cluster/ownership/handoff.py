@@ -65,7 +65,7 @@ def _of_lane(lane: HandoffState) -> HeldLane:
     )
 
 
-def subtract_ended(before: HeldRecord, after: HeldRecord) -> HeldRecord:
+def find_released(before: HeldRecord, after: HeldRecord) -> HeldRecord:
     """Return the messages that run in the first record, and in the second neither run nor have ended.
 
     Their handlers weren't started after all, or failed and left the message where it is.

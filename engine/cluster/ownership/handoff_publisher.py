@@ -1,4 +1,4 @@
-"""Publishes the previous owner's side of a handoff: how the handlers end that outlive its ownership of a partition."""
+"""Publishes the previous owner's side of a handoff: the ends of handlers that outlive its ownership of a partition."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from evenlane.engine.base import names
 from evenlane.engine.base.aio.single_flight import SingleFlight
-from evenlane.engine.cluster.ownership.handoff import handoff_key, parse_handoff, subtract_ended
+from evenlane.engine.cluster.ownership.handoff import find_released, handoff_key, parse_handoff
 from evenlane.engine.cluster.prefix_watch import PrefixWatch
 from evenlane.ring.coordination.ports import CoordinationError, DeleteKey, ModifiedAt
 from evenlane.ring.membership.records import HeldRecord
@@ -129,7 +129,7 @@ class HandoffReceiver:
             return
         before, self._known[held] = self._known[held], record
         self._taker.on_held_change(held.partition, record)
-        self._taker.on_held_release(held.partition, subtract_ended(before, record))
+        self._taker.on_held_release(held.partition, find_released(before, record))
         if not record.is_running and held not in self._ending:
             self._ending[held] = self._spawn(self._end(held, record, item.mod_revision), f"end {held}")
 

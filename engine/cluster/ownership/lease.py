@@ -100,8 +100,8 @@ class NodeLease:
         """
         self._served, self._known = served, known
 
-    def look(self) -> None:
-        """Renew the lease now."""
+    def renew_now(self) -> None:
+        """Renew the lease without waiting for its next turn."""
         self._runner.call(self._look.set)
 
     async def _join(self) -> None:
@@ -119,7 +119,7 @@ class NodeLease:
             except LeaseGone:
                 continue  # the transaction took longer than the TTL
             await self._revoke()
-            if await self._was_ours():
+            if await self._revoke_earlier_lease():
                 continue
             seen = await self._other(seen, began)
             await asyncio.sleep(_PAUSE_S)
@@ -139,8 +139,8 @@ class NodeLease:
                 self._on_lost, f"its task {task.get_name()!r} has failed: {type(error).__name__}: {error}"
             )
 
-    async def _was_ours(self) -> bool:
-        """Revoke the id's lease if this process had it before. Returns whether it did."""
+    async def _revoke_earlier_lease(self) -> bool:
+        """Revoke the lease of the id's key if it is an earlier one of this process. Returns whether it was."""
         found = await self._coordination.get(self._key)
         if found is None or found.lease not in self._had:
             return False

@@ -169,8 +169,8 @@ class Membership:
         desired = [p for p in record.partitions if 0 <= p < self._partitions]
         self._executor.execute(self.member.on_plan(revision, record.generation, desired, now_ns()))
         if self.member.plan.stale != stale:
-            # A leader writes the plan again. After an etcd rollback, however, it doesn't know how high generations
-            # were.
+            # A leader writes the plan again. After an etcd rollback, however, the leader doesn't know the highest
+            # generation that had been reached.
             loop = asyncio.get_running_loop()
             self._stale = loop.call_later(self._lease.ttl, self._stale_for_long, record.generation)
             _log.warning(
@@ -187,7 +187,7 @@ class Membership:
         async with PrefixWatch(self._coordination, names.key(self._env, "owners", "")) as updates:
             async for update in updates:
                 if update.whole and self.member.knows_owners:
-                    self._lease.look()  # etcd was unreachable, and may have been replaced or restored meanwhile
+                    self._lease.renew_now()  # etcd was unreachable, and may have been replaced or restored meanwhile
                 if update.gone_back:
                     self._executor.on_rollback(update.revision)
                     return

@@ -19,7 +19,8 @@ _SECOND = 1_000_000_000
 class RolledBackOwners:
     """Rolled-back owners as one session knows them. `ttl` is the TTL of all leases, in seconds.
 
-    Invariant: `_since` has the time of a partition's first claim in a row, as a withdrawn claim keeps it.
+    Invariant: `_since` has the time of a partition's claim. A claim that follows a withdrawn one keeps the time of that
+    one.
     """
 
     def __init__(self, ttl: int) -> None:

@@ -72,8 +72,8 @@ class TopicController:
         )
         self._other_controllers, self._last_good = other_controllers, last_good
         self._reconciler = TopicReconciler(env, cluster_config, {})
-        self._work_queue: WorkQueue | None = None  # of the present term
-        self._refused_before = 0  # in earlier terms
+        self._work_queue: WorkQueue | None = None  # of the reading that is followed
+        self._refused_before = 0  # in earlier readings
 
     @property
     def leading(self) -> asyncio.Event:

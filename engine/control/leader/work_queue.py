@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from evenlane.ring.coordination.ports import Event, Watch
 
 
-class GroupCheck:
+class GroupRemoval:
     """A request to remove empty groups of a project."""
 
     def __init__(self, project: str, groups: Collection[int], number: int | None) -> None:
@@ -30,7 +30,7 @@ class Batch(NamedTuple):
 
     specs: list[Listing | Event]
     accepted: list[Listing | Event]
-    asked: list[GroupCheck]
+    asked: list[GroupRemoval]
 
 
 class WorkQueue:
@@ -45,12 +45,12 @@ class WorkQueue:
         self._arrived = asyncio.Event()
         self._specs = _Latest(specs, self._arrived, "specs")
         self._accepted = _Latest(accepted, self._arrived, "accepted")
-        self._asked: list[GroupCheck] = []
-        self._unanswered: list[GroupCheck] = []
+        self._asked: list[GroupRemoval] = []
+        self._unanswered: list[GroupRemoval] = []
 
     async def ask(self, project: str, groups: Collection[int], number: int | None) -> bool:
         """Request a removal; return its answer, False if the queue closes first."""
-        question = GroupCheck(project, groups, number)
+        question = GroupRemoval(project, groups, number)
         self._asked.append(question)
         self._arrived.set()
         return await question.changed

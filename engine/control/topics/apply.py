@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Iterator
 
     from evenlane.engine.cluster.cluster_config import ClusterConfig
-    from evenlane.engine.control.topics.plan import PlannedTopic, PlanRow
+    from evenlane.engine.control.topics.plan import Manifest, PlanRow
     from evenlane.ring.coordination.ports import Coordination, KeyValue
 
 VIA = "topics apply"
@@ -66,7 +66,7 @@ class ApplyPlan:
         self._pending: dict[str, int] = {}  # the part of `_written` that the leader must accept
         self._refused: dict[str, str] = {}
 
-    async def plan(self, described: PlannedTopic) -> list[PlanRow]:
+    async def plan(self, described: Manifest) -> list[PlanRow]:
         """Return the plan's rows. An ordered topic that would move keys to other groups is held while messages wait.
         Raises CoordinationError.
         """

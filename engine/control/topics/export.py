@@ -51,7 +51,7 @@ def _of(status: TopicStatus) -> tuple[dict[str, Any] | None, str | None]:
     why = f"its spec can't be accepted ({status.problem})" if spec is not None else str(status.unreadable)
     if in_effect is None or in_effect.deleted:
         return None, f"{why}, so it is not in the file"
-    return _plain(_set_fields(in_effect.topic)), f"{why}: the file has the topic in effect"
+    return _plain(_nondefault_fields(in_effect.topic)), f"{why}: the file has the topic in effect"
 
 
 def _keys_of(topic: Topic) -> dict[str, Any]:
@@ -61,7 +61,7 @@ def _keys_of(topic: Topic) -> dict[str, Any]:
     return {"groups": topic.groups, "spread": topic.spread} if topic.ordered else {}
 
 
-def _set_fields(topic: Topic) -> dict[str, Any]:
+def _nondefault_fields(topic: Topic) -> dict[str, Any]:
     """Return the fields that differ from built-in defaults. Defaults from the cluster's config are unknown here."""
     return {
         name: getattr(topic, name)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from evenlane.engine.base.config.toml_file import read_toml
 from evenlane.engine.base.names import check_project
-from evenlane.engine.control.topics.plan import PlannedTopic
+from evenlane.engine.control.topics.plan import Manifest
 from evenlane.engine.errors import ConfigError, InvalidName
 from evenlane.quota.topics.strict_json import TopicError, read_object
 from evenlane.quota.topics.topic import merge
@@ -24,9 +24,9 @@ def name(path: Path) -> str:
     return "stdin" if path == STDIN else str(path)
 
 
-def load_manifest(path: Path) -> PlannedTopic:
+def load_manifest(path: Path) -> Manifest:
     """Load a manifest. An invalid topic doesn't hide the others. Raises ConfigError for the file itself."""
-    described = PlannedTopic({}, {})
+    described = Manifest({}, {})
     for project, fields in _document(name(path), *_content(path)).items():
         try:
             described.specs[project] = _parse(project, fields)

@@ -24,7 +24,7 @@ ACTIONS: tuple[Action, ...] = ("new", "changed", "unchanged", "wrong", "held")
 DUE: tuple[Action, ...] = ("new", "changed")
 
 
-class PlannedTopic(NamedTuple):
+class Manifest(NamedTuple):
     """Content of a manifest: the spec of each project, or its problem."""
 
     specs: dict[str, bytes]
@@ -68,7 +68,7 @@ def counts(rows: Iterable[PlanRow]) -> dict[str, int]:
 
 
 def plan_changes(
-    described: PlannedTopic,
+    described: Manifest,
     specs: Mapping[str, KeyValue],
     accepted: Mapping[str, KeyValue],
     cluster_config: ClusterConfig,

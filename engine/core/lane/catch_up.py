@@ -14,8 +14,8 @@ class CatchUp:
     - `incomplete` has the number of remaining messages of each subject with backlog. Messages of the tail feed wait
       behind them.
     - The tail feed begins behind `last` and has delivered up to `tail`.
-    - `_ahead` has [sequence, read] of each subject that was read ahead of the main feed: it was read up to `sequence`,
-      and `read` messages are counted already that the main feed has yet to skip.
+    - `_ahead` has [sequence, read] of each subject that was read ahead of the main feed: the subject was read up to
+      `sequence`, and `read` of its messages, which the main feed has yet to skip, are already counted.
     """
 
     def __init__(self, counts: dict[str, int], last: int) -> None:
@@ -24,7 +24,7 @@ class CatchUp:
         self._ahead: dict[bytes, list[int]] = {}
 
     def smallest(self, most: int) -> list[bytes]:
-        """Up to `most` subjects, those with the fewest messages to come first."""
+        """Up to `most` subjects, in rising order of the messages that remain."""
         return [subject for subject, _ in sorted(self.incomplete.items(), key=itemgetter(1))[:most]]
 
     def ahead(self, subject: bytes) -> int:
@@ -45,7 +45,9 @@ class CatchUp:
         self.incomplete.pop(subject, None)
 
     def should_skip(self, subject: bytes, sequence: int) -> bool:
-        """Whether to skip a message of the feed, because it or a later one of its subject was read ahead."""
+        """Whether to skip a message of the feed, because it or a later one of its subject was read ahead. Counts the
+        message, unless `note_ahead` has counted it already.
+        """
         ahead = self._ahead.get(subject)
         if ahead is None or sequence > ahead[0]:
             self._note_arrival(subject)

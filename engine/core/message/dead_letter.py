@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from base64 import b64encode
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from evenlane.engine.base import names
+from evenlane.engine.base.durations import format_instant
 from evenlane.engine.core.message.copies import UNROUTABLE_PROJECT, Copy
 from evenlane.engine.core.ports import Stored
 from evenlane.engine.core.wire import header_values
@@ -58,8 +58,8 @@ class DeadLetter(NamedTuple):
         shown: dict[str, Any] = {
             "seq": self.sequence, "id": self.id, "project": self.project, "reason": self.reason, "error": self.error,
             "attempts": self.attempts, "origin": self.origin, "subject": self.subject,
-            "queue": self.place and self.place._asdict(), "key": self.key, "put_at": instant(self.put_at),
-            "died_at": instant(self.died_at), "size": self.size, "headers": self.headers,
+            "queue": self.place and self.place._asdict(), "key": self.key, "put_at": format_instant(self.put_at),
+            "died_at": format_instant(self.died_at), "size": self.size, "headers": self.headers,
         }  # fmt: skip
         return shown | (_body(self.body) if body else {})
 
@@ -80,9 +80,9 @@ def read(stored: Stored, env: str) -> DeadLetter:
         subject=subject,
         place=_place(subject, env, project),
         key=header_values.key(stored.headers),
-        put_at=header_values.instant(stored.headers, h.PUT, stored.at),
+        put_at=header_values.read_instant(stored.headers, h.PUT, stored.at),
         died_at=stored.at,
-        expires=header_values.instant(stored.headers, h.EXPIRES, 0),
+        expires=header_values.read_instant(stored.headers, h.EXPIRES, 0),
         headers=h.decode_user(stored.headers),
         all_headers=headers,
         size=len(stored.body),
@@ -155,8 +155,3 @@ def _body(body: bytes) -> dict[str, str]:
         return {"body": body.decode()}
     except UnicodeDecodeError:
         return {"body_base64": b64encode(body).decode()}
-
-
-def instant(at: int) -> str:
-    """RFC 3339, to the millisecond."""
-    return datetime.fromtimestamp(at // 1_000_000 / 1_000, UTC).isoformat(timespec="milliseconds")[:-6] + "Z"

@@ -45,8 +45,8 @@ class Reject(Exception):
 
 
 class Pause(Exception):
-    """Raise it to have nothing of the message's topic handed out here for `after` seconds, as where an endpoint asks
-    for it; the message waits on, and it costs no attempt.
+    """Raise it to pause the message's topic on this node for `after` seconds, for example because an endpoint asks for
+    a pause. The message keeps waiting, and no attempt is counted.
     """
 
     def __init__(self, after: float, reason: str = "") -> None:
@@ -200,7 +200,7 @@ class Message:
     @property
     def put_ns(self) -> int:
         """The time of its first put, unix ns by the store's clock."""
-        return header_values.instant(self._entry[3], h.PUT, self._entry[2])
+        return header_values.read_instant(self._entry[3], h.PUT, self._entry[2])
 
     @property
     def put_at(self) -> datetime:
@@ -210,7 +210,7 @@ class Message:
     @property
     def due_at(self) -> datetime | None:
         """The time at which this attempt was due, if it was delayed."""
-        due = header_values.instant(self._entry[3], h.DUE, 0)
+        due = header_values.read_instant(self._entry[3], h.DUE, 0)
         return datetime.fromtimestamp(due / 1e9, UTC) if due else None
 
     def note_dead_letter(self, reason: str, error: str) -> None:

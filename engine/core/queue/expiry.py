@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from evenlane.engine.core.wire import headers as h
-from evenlane.engine.core.wire.header_values import instant
+from evenlane.engine.core.wire.header_values import read_instant
 
 if TYPE_CHECKING:
     from evenlane.engine.core.queue.entry import Entry
@@ -19,8 +19,8 @@ def is_expired(entry: Entry, ttl: int, store_now: int) -> bool:
     """
     headers, since = entry[3], entry[2]
     if entry[6]:
-        expires = instant(headers, h.EXPIRES, 0)
+        expires = read_instant(headers, h.EXPIRES, 0)
         if expires:
             return expires <= store_now
-        since = instant(headers, h.DUE, since)  # a delayed message's time to live begins when it is due (K5)
+        since = read_instant(headers, h.DUE, since)  # a delayed message's time to live begins when it is due (K5)
     return 0 < ttl <= store_now - since

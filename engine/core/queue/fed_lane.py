@@ -10,7 +10,7 @@ from evenlane.engine.core.queue import clear
 from evenlane.engine.core.queue.delay_heap import DelayHeap
 from evenlane.engine.core.queue.entry import entry_of
 from evenlane.engine.core.wire import headers as h
-from evenlane.engine.core.wire.header_values import instant
+from evenlane.engine.core.wire.header_values import read_instant
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -244,7 +244,7 @@ class FedLane(Lane):
         return self.catch_up.incomplete.keys() if self.catch_up is not None else frozenset()
 
     def smallest(self, most: int) -> list[bytes]:
-        """Up to `most` subjects of an incomplete backlog, those with the fewest messages to come first."""
+        """Up to `most` subjects of an incomplete backlog, in rising order of the messages that remain."""
         return self.catch_up.smallest(most) if self.catch_up is not None else []
 
     @property
@@ -276,7 +276,7 @@ class FedLane(Lane):
         if subject not in self.queues and self.queue_of(subject, entry_of(self, sequence, at, headers, body)) is None:
             return
         self.queues[subject].note_size(len(headers) + len(body))
-        self.delayed.add(subject, sequence, instant(headers, h.DUE, at))
+        self.delayed.add(subject, sequence, read_instant(headers, h.DUE, at))
 
     def release_due(self, store_now: int, limit: int) -> list[Queue]:
         """Move up to `limit` due messages into their queues. Returns the queues that gained messages."""

@@ -47,8 +47,8 @@ class Queue:
     - The sequences of `read`, the read under way, are in no other part until `finish_read` or `fail_read`. Replacing
       `read` cancels it: identity decides.
 
-    The waiting messages are attributes of the queue, not of a part of their own: each message passes them twice, and
-    another attribute load costs more than it explains.
+    The waiting messages are stored in attributes of the queue itself, not in a separate object: each message passes
+    through them twice, and a clearer structure wouldn't be worth another attribute load.
     """
 
     __slots__ = (

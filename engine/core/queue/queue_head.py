@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from evenlane.engine.base.names import LaneId
 from evenlane.engine.core.queue.entry import MessageRef
 from evenlane.engine.core.wire import headers as h
-from evenlane.engine.core.wire.header_values import instant
+from evenlane.engine.core.wire.header_values import read_instant
 
 if TYPE_CHECKING:
     from evenlane.engine.core.ports import Stored
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from evenlane.engine.core.queue.queue import Queue
 
 
-def queue_head(queue: Queue) -> int | None:
+def head_waits_since(queue: Queue) -> int | None:
     """The time since which the head waits, unix ns: its due time if it was delayed, else its arrival. None if the head
     isn't in memory.
 
@@ -33,12 +33,12 @@ def _find_behind(queue: Queue) -> Entry | MessageRef | None:
 
 def since(entry: Entry) -> int:
     """The time since which a message waits, unix ns."""
-    return instant(entry[3], h.DUE, entry[2]) if entry[0].later else entry[2]
+    return read_instant(entry[3], h.DUE, entry[2]) if entry[0].later else entry[2]
 
 
 def waits_since(message: Stored) -> int:
     """The time since which a message read from the store waits, unix ns."""
-    return instant(message.headers, h.DUE, message.at)
+    return read_instant(message.headers, h.DUE, message.at)
 
 
 def place_of_head(queue: Queue) -> tuple[LaneId, int] | None:

@@ -27,7 +27,9 @@ def requeue(lane: FedLane, sequences: Iterable[int], now: int) -> list[Queue]:
 
 
 def _to_head(lane: FedLane, queue: Queue, sequence: int) -> None:
-    """Put a message that was handed out on another node, and not handled, at the head of its queue."""
+    """Requeue a message that was handed out on another node, and not handled: at the head of its queue, among the due
+    messages if it is delayed, or in the spill if the spill begins before it.
+    """
     place = MessageRef(lane, sequence)
     if queue.order is not None and queue.order.is_out(place):
         queue.order.next.append(place)

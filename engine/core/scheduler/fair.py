@@ -104,7 +104,7 @@ class FairScheduler(TenantPlaces[Q]):
         self._refused = None
         while True:
             tenant: Tenant[Q] | None
-            if entries and not self._at_concurrency.entries and not self._reserved.entries:
+            if entries and not self._awaiting_headroom.entries and not self._reserved.entries:
                 # the common case of `_first`, inlined to save a call per decision
                 start, ticket, tenant = entries[0]
                 if (

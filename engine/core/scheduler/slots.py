@@ -166,8 +166,8 @@ class Slots:
     def _has_much(self, tenant: Tenant[Any], now: int) -> bool:
         """Whether the slots of a heavy tenant that is idle for a moment would look like those of many light ones.
 
-        They do if they are at least half its fair share and that is two slots or more; or, for a tenant that headroom
-        has held back, half its share of the slots for heavy tenants.
+        They do if they are at least half of its fair share, and its fair share is two slots or more. For a tenant that
+        headroom has held back, half of its share of the slots for heavy tenants suffices, too.
         """
         twice, share = 2 * tenant.in_flight, self.count * tenant.weight
         if not tenant.parked and share >= 2 * self._active_weights and twice * self._active_weights >= share:

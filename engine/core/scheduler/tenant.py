@@ -128,7 +128,7 @@ class Tenant(Flow, Generic[Q]):
             borrow=topic.borrow, max_group_qps=max_group_qps, known=groups, whole=whole,
         )  # fmt: skip
         self.concurrency = topic.concurrency
-        # A reserve is a promise, not a limit: up to a second's worth that was late is made up for.
+        # A reserve is a promise, not a limit: up to one second's worth of late messages is made up for.
         before, self.reserve = self.reserve, pace(topic.reserve, ceil(topic.reserve)) if topic.reserve else None
         self.reserve_ticket = 0  # the entry in the heap was computed with the old rate
         if self.reserve is None:

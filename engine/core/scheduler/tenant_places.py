@@ -5,7 +5,7 @@ A tenant is in exactly one of four places:
 - none: it has no ready message, is paused, or has as many in flight as its topic allows
 - parked in the heap of timers: its quota is exhausted for the moment
 - in `_line`, by start tag: it is eligible
-- in `_at_concurrency`, by start tag and by level: it has its fair share of the slots, and the rest is reserved for
+- in `_awaiting_headroom`, by start tag and by level: it has its fair share of the slots, and the rest is reserved for
   light tenants
 """
 
@@ -34,7 +34,7 @@ class TenantPlaces(Generic[Q]):
     def __init__(self, slots: Slots, virtual: VirtualTime) -> None:
         self._slots, self._virtual = slots, virtual
         self._line: Line[Tenant[Q]] = Line()
-        self._at_concurrency: LevelHeap[Q] = LevelHeap()
+        self._awaiting_headroom: LevelHeap[Q] = LevelHeap()
         self._timers: Timers[Q] = Timers()
         self._reserved: ReserveHeap[Q] = ReserveHeap()
         self._refused: Tenant[Q] | None = None  # the first tenant that the last `next` skipped for want of headroom
@@ -47,7 +47,7 @@ class TenantPlaces(Generic[Q]):
         self._refused = None
         if self._reserved.entries and (reserved := self._reserved.first(now)) is not None:
             return reserved
-        candidate = self._at_concurrency.first() if self._at_concurrency.entries else None
+        candidate = self._awaiting_headroom.first() if self._awaiting_headroom.entries else None
         if candidate is not None and not self._slots.has_room(candidate, now):
             self._refused = candidate
             candidate = self._below_level(now)
@@ -57,22 +57,24 @@ class TenantPlaces(Generic[Q]):
                 return candidate
             if first is None or not first.in_flight or self._slots.has_room(first, now):
                 return first
-            self._at_concurrency.enter(first)
+            self._awaiting_headroom.enter(first)
             self._slots.recount(first, now)
             first.was_held = True
             if self._refused is None or first.start < self._refused.start:
                 self._refused = first
 
     def _below_level(self, now: int) -> Tenant[Q] | None:
-        """The tenant at concurrency with the lowest level, if it is below its share of the slots for heavy tenants."""
-        lowest = self._at_concurrency.lowest()
+        """The tenant that waits for headroom and has the lowest level, if it is below its share of the slots for heavy
+        tenants.
+        """
+        lowest = self._awaiting_headroom.lowest()
         return lowest if lowest is not None and self._slots.has_room(lowest, now) else None
 
     def wake_at(self) -> int | None:
         wake = self._timers.first()
         refused = self._refused
-        if refused is not None and refused.line is self._at_concurrency:
-            lowest = self._at_concurrency.lowest()
+        if refused is not None and refused.line is self._awaiting_headroom:
+            lowest = self._awaiting_headroom.lowest()
             wake = min(wake, self._slots.opens_at(lowest.level if lowest else None, self._now))
             if self._reserved.entries:
                 wake = min(wake, max(self._reserved.entries[0][0], self._now + 1))
@@ -92,11 +94,11 @@ class TenantPlaces(Generic[Q]):
             self._virtual.leave(tenant, last=not self._slots.busy and self._timers.first() > now)
         if not wants or tenant.is_full:
             tenant.line = None
-        elif tenant.line is None or (tenant.line is self._at_concurrency and not self._slots.is_heavy(tenant)):
+        elif tenant.line is None or (tenant.line is self._awaiting_headroom and not self._slots.is_heavy(tenant)):
             self._line.enter(tenant)
             self._reserved.enter(tenant)
-        elif tenant.line is self._at_concurrency:
-            self._at_concurrency.note(tenant)
+        elif tenant.line is self._awaiting_headroom:
+            self._awaiting_headroom.note(tenant)
         self._slots.recount(tenant, now)
 
     def _park(self, tenant: Tenant[Q], until: int, now: int) -> None:

@@ -1,8 +1,8 @@
 """Measures how long messages waited and how long their handlers took, as each attempt ends.
 
-By priority there are histograms, by queue sums (`QueueStats.dwelt`, `QueueStats.ran`), from which a pass over the
-queues computes those of tenants; the hot path therefore knows no labels. It only notes durations. A few hundred are
-added up at a time, so that the lists which they go into don't compete for the CPU cache with each message.
+Each priority has histograms, and each queue has sums (`QueueStats.dwelt`, `QueueStats.ran`), from which a pass over the
+queues computes the sums of tenants. The hot path therefore needs no labels; it only notes durations. A few hundred
+durations are added up at a time, so that the lists that hold them don't compete for the CPU cache with each message.
 """
 
 from __future__ import annotations

@@ -3,6 +3,6 @@
 import msgspec
 
 UNREADABLE = (msgspec.MsgspecError, ValueError, RecursionError)
-"""The exceptions that msgspec raises for malformed bytes, such as text in no encoding, numbers of 10,000 digits, or
-deeply nested lists.
+"""The exceptions that msgspec raises for malformed bytes, such as text in an invalid encoding, numbers of 10,000
+digits, or deeply nested lists.
 """

@@ -6,7 +6,7 @@ import msgspec
 
 
 class GroupQuestion(msgspec.Struct, frozen=True):
-    """Groups of a project that the leader wants to know to be empty or not."""
+    """Groups of a project; the leader asks which of them are empty."""
 
     project: str
     groups: tuple[int, ...]

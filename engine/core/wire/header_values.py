@@ -49,7 +49,7 @@ def attempt(block: bytes) -> int:
     return number if 1 <= number <= _MOST_ATTEMPTS else 1
 
 
-def instant(block: bytes, name: str, default: int) -> int:
+def read_instant(block: bytes, name: str, default: int) -> int:
     """The time under this name, unix ns; `default` if it is absent or invalid."""
     number = h.number(block, name, default)
     return number if _FIRST <= number <= _LAST else default

@@ -60,14 +60,16 @@ class ShareReport(_OfNode, tag="Report"):
 
 
 class LendOrder(_OfNode, tag="Lend"):
-    """Leader to a node: leave this part unused for `seconds`, and keep no more than this of what you borrowed."""
+    """Leader to a node: for each topic, leave the part `lend` unused for `seconds`, and keep at most the part `keep` of
+    what you borrowed.
+    """
 
     seconds: Seconds
     loans: dict[str, Loan]
 
 
 class ShareConfirmation(_OfNode, tag="Confirm"):
-    """A node's answer: this applies from now on."""
+    """A node's answer: the parts that it lends and borrows from now on."""
 
     standings: dict[str, NodeLoans]
 

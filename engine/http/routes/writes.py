@@ -1,4 +1,4 @@
-"""Routes that change something: they require the token, also from this machine."""
+"""Routes that change something: they require the token, even from this machine."""
 
 from __future__ import annotations
 

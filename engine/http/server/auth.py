@@ -74,7 +74,7 @@ class AccessControl:
 
 
 def is_local(request: HTTPConnection) -> bool:
-    """Whether the request comes from this machine, under a name that can't mean another."""
+    """Whether the request comes from this machine, under a host name that can't mean another machine."""
     if request.client is None or any(name in request.headers for name in _OF_PROXIES) or _is_for_another_page(request):
         return False
     hosts = request.headers.getlist("host")
@@ -82,7 +82,9 @@ def is_local(request: HTTPConnection) -> bool:
 
 
 def _is_for_another_page(request: HTTPConnection) -> bool:
-    """Whether a browser requests this for another site's page; it would add a password. Programs don't say so."""
+    """Whether a browser sends the request for another site's page; the browser would add a password that it remembers.
+    Programs other than browsers don't send the header `Sec-Fetch-Site`.
+    """
     headers = request.headers
     if headers.get("sec-fetch-site", "none") in {"none", "same-origin"}:
         return False

@@ -51,7 +51,9 @@ class IdleTimeout(H11Protocol):
         return self.cycle is not None and not self.cycle.response_complete
 
     def _wait(self) -> None:
-        """Start the timer at the first byte: a client that sends one byte per second gets no more time."""
+        """Start the timer unless it is running. Further bytes don't restart it, so a client that sends one byte per
+        second gets no more time.
+        """
         if self._timer is None:
             self._timer = self.loop.call_later(self.asks_within_s, self._give_up)
 

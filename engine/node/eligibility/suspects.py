@@ -93,7 +93,7 @@ class Suspects:
             return Verdict.START
         if self._running is not None and self._running != place:
             return self._set_aside(queue, place)
-        if last and not self._may_be_last(queue, place, now):
+        if last and not self._prepare_last(queue, place, now):
             return Verdict.WAIT
         self._running = place
         return Verdict.START
@@ -105,7 +105,7 @@ class Suspects:
         self._aside.append(_Aside(queue, place, place.lane.generation))
         return Verdict.WAIT
 
-    def _may_be_last(self, queue: Queue, place: MessageRef, now: int) -> bool:
+    def _prepare_last(self, queue: Queue, place: MessageRef, now: int) -> bool:
         if self._last is None:
             self._last, self._until = place, now + queue.rules.ack_wait + _SECOND
         if self._gate.is_busy and now < self._until:

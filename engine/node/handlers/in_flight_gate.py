@@ -172,7 +172,9 @@ class InFlightGate:
             self._cleaning = asyncio.get_running_loop().call_later(_CLEAN_S, self._clean)
 
     def _clean(self) -> None:
-        """Write a record without the messages that have ended: if the process died, each would count an attempt."""
+        """Write a record without the messages that have ended: otherwise, if the process died, an attempt would be
+        counted for each of them.
+        """
         self._cleaning = None
         if self._dirty:
             self._write()

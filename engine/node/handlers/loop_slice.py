@@ -1,4 +1,4 @@
-"""Time slices: keep handlers that never block from starving the event loop's reads."""
+"""Time slices: keep handlers that never suspend from starving the event loop's reads."""
 
 from __future__ import annotations
 
@@ -38,8 +38,9 @@ class LoopSlice:
         """Wait for the next slice; this one ended `late` ns ago.
 
         One worker continues in the next turn, and wakes others if there is work for them; the rest wait. After a
-        handler that blocked, it lets some turns pass first: one reads the bytes that arrived meanwhile, a later one
-        adds their messages to the queues. Otherwise the next handler that blocks would start before all of these.
+        handler that blocked the event loop, this worker lets some turns pass first: one turn reads the bytes that have
+        arrived meanwhile, and a later one adds their messages to the queues. Otherwise the next handler that blocks
+        would start before these messages are queued.
         """
         if self._renewal_due:
             await self.wait()

@@ -1,6 +1,6 @@
 """The worker pool: W tasks that take messages which may start, and run the handler on them.
 
-A worker awaits the handler in its own task, so a handler that never blocks costs a function call, not a task. Idle
+A worker awaits the handler in its own task, so a handler that never suspends costs a function call, not a task. Idle
 workers wait for the work signal, which wakes them one at a time. All workers share a slice of each turn of the event
 loop.
 """

@@ -81,7 +81,7 @@ def find_blocked(held: Iterable[HeldRecord], kind: str, created: str) -> dict[in
 def choose_accused(
     blockers: Mapping[int, BlockedLane], dead: Collection[int], found: Iterable[InFlightListing]
 ) -> list[InFlightListing]:
-    """The messages that blocked owners which have `died`, and which the log doesn't accuse yet.
+    """The messages that blocked an owner whose epoch is in `dead`, and that `found` doesn't accuse yet.
 
     The cause is known, so an attempt counts whether or not a record names the message. A message already `found` as the
     cause isn't counted twice. A message of a batch is one of several possible causes.

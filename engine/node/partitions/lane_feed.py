@@ -37,9 +37,9 @@ def _do_nothing() -> None:
 class LaneFeed:
     """One pull consumer for new messages, and in a large backlog a second one for the backlog.
 
-    Until the backlog has been delivered, lower bands wait for more urgent messages: in a small backlog all lower bands,
-    in a large one those of a group that has more urgent messages in it. In a large backlog the small queues, which are
-    most often the urgent ones, are read ahead of it (`ahead`), and no band waits for those.
+    Until the backlog has been delivered, lower bands wait for more urgent messages. With a small backlog, all lower
+    bands wait; with a large one, only those of a group that has more urgent messages in the backlog. The small queues
+    of a large backlog, which are usually the urgent ones, are read ahead of it (`ahead`), and no band waits for them.
     """
 
     def __init__(

@@ -112,10 +112,10 @@ class OwnedPartitions:
         known: Collection[PastOwner] | None = None,
         lease: int = 0,
     ) -> None:
-        """Own a partition under this epoch. Its messages are delivered from when this returns, except those that
+        """Own a partition under this epoch. When the call returns, its messages are being delivered, except those that
         previous owners still hold.
 
-        Waits for a store that is unreachable or refuses meanwhile. `lease` is the lease under which the epoch was
+        Waits while the store is unreachable or refuses. `lease` is the lease under which the epoch was
         claimed. Raises Fenced; UnknownEpoch if the settle log was written by an owner that isn't in `known` (None: all
         are known) and didn't end cleanly.
         """

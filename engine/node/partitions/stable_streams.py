@@ -1,7 +1,7 @@
 """Finds the streams that are fed steadily, so that the messages that arrive have just been put. Pure.
 
 At a new owner, the backlog of a partition arrives like new messages, and so do messages that became due while it had no
-owner. A measurement of arrival rates can't distinguish them, and must begin once all of these have arrived.
+owner. A measurement of arrival rates can't distinguish them, so it must not begin before all of these have arrived.
 """
 
 from __future__ import annotations

@@ -65,7 +65,7 @@ class CatchUpPriority:
             self._release()
 
     def begin(self) -> None:
-        """The delivery begins; lower bands wait for at most a second from now on."""
+        """The delivery begins: from now on, lower bands wait for at most `wait_s`."""
         self._timer = asyncio.get_running_loop().call_later(self._wait_s, self.end)
 
     def end(self) -> None:

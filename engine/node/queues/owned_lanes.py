@@ -34,7 +34,7 @@ class OwnedLanes:
         return number in self._serving
 
     def wait_reason(self, queue: Queue) -> str | None:
-        """The reason why no message of the queue may start, if it lies in the partition: the takeover isn't complete,
+        """The reason why no message of the queue may start, if the partition is the cause: the takeover isn't complete,
         or the backlog may still hold messages of a higher priority.
         """
         priority = self._serving.get(queue.partition)

@@ -5,9 +5,9 @@ Each group brings its part along, so over all nodes the parts add up to 1, and n
 (docs/adr/0015). Groups that are being drained count, too, but together for no more than half of the topic; otherwise
 their queues would come on top of its quota.
 
-Weight and reserve follow the part, or the own part if that is larger: a node that lends unused rate must not lose slots
-for it, or it would use less still, and lend more. A cap on concurrency follows the own part. The credit of a token
-bucket is proportional to its rate (`evenlane.quota.rates.gcra.Pace`), so the burst needs no split.
+Weight and reserve follow the part, or the node's own part if that is larger: a node that lends unused rate must not
+lose slots for it, or it would use even less, and lend more. A cap on concurrency follows the node's own part. The
+credit of a token bucket is proportional to its rate (`evenlane.quota.rates.gcra.Pace`), so the burst needs no split.
 """
 
 from __future__ import annotations

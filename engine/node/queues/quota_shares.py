@@ -28,9 +28,9 @@ class QuotaShares:
     that are being drained; `mine` are the node's partitions, `projects` those with queues here. `on_change` is called
     when other messages may start than before.
 
-    Invariant: `_configured` has, for each project that the scheduler has rules for, the own part by which they were
-    computed. A partition in `_later[project]` is the node's, but its previous owner has lent its part: it counts only
-    from the given time (ns) on.
+    Invariant: `_configured` has, for each project that the scheduler has rules for, the node's own part from which
+    these rules were computed. A partition in `_later[project]` is the node's, but its previous owner has lent its part:
+    it counts only from the given time (ns) on.
     """
 
     def __init__(
@@ -181,8 +181,9 @@ class QuotaShares:
             self.on_change([project])
 
     async def wait_until_repaid(self) -> None:
-        """Wait until all lent parts have expired. A lease that expires by itself lasts longer than that. One that is
-        revoked before its partitions were released must wait, too, because their next owners don't learn of the loans.
+        """Wait until all lent parts have expired. A lease that expires by itself lasts longer than that. Before
+        revoking a lease without releasing its partitions first, the node must wait, because the partitions' next owners
+        don't learn of the loans.
         """
         await asyncio.sleep(max(0, self.loans.find_lent_until() - now_ns()) / _SECOND)
 

@@ -131,8 +131,8 @@ class PartitionTally:
     async def _of(
         self, project: str, numbers: list[int], mine: dict[int, Partition], running: Counter[tuple[str, int]]
     ) -> list[BacklogEntry]:
-        """The counts of a project. Positions are read first, so that a message that arrives during the count may count
-        twice, but never not at all.
+        """The counts of a project. Positions are read first, so that a message that arrives during the count may be
+        counted twice, but is never missed.
         """
         positions = {number: mine[number].lane.fed_to for number in numbers}
         counts = Counter({number: running[project, number] for number in numbers})

@@ -25,8 +25,8 @@ _IN_A_ROW = 100  # projects before the event loop gets its turn
 
 
 class UnknownProjectWatcher:
-    """Call `seen(project)` for each project without a topic; `queues_of(project)` returns its queues here. `close`
-    closes `template_cache`, too.
+    """Call `note_project(project)` for each project without a topic; `queues_of(project)` returns its queues here.
+    `close` closes `template_cache`, too.
     """
 
     def __init__(

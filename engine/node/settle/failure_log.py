@@ -1,4 +1,4 @@
-"""Logs failed attempts, messages that failed finally, and paused topics, at a limited rate."""
+"""Logs failed attempts, dead-lettered messages, and paused topics, at a limited rate."""
 
 from __future__ import annotations
 

@@ -88,8 +88,8 @@ class StreamTruncator:
                     del self.lanes[lane]
 
     def _remove(self, lane: Lane, work: Callable[[], Coroutine[object, object, None]]) -> None:
-        """Carry out a removal once the stream is known, at this very moment, to be the one it was planned for: after
-        a rollback the same sequences are other messages'.
+        """Carry out a removal right after verifying that the stream is still the one for which the removal was planned:
+        after a rollback, the same sequences belong to other messages.
         """
         generation = lane.generation
 

@@ -146,7 +146,9 @@ class Schedule:
             await self._await_receipt(*each)
 
     async def _await_receipt(self, answer: Future[Receipt], message: _Message) -> None:
-        """Wait until the store has it. A server that has to sync much may answer late; it drops what it has."""
+        """Wait until the store has the message; put it again if no answer comes. A server that has to sync much data
+        may answer late; it drops a message that it already has.
+        """
         for _ in range(_TRIES):
             try:
                 await answer

@@ -52,8 +52,8 @@ class HandlerRecord(NamedTuple):
 
 
 def pack_record(record: HandlerRecord) -> bytes:
-    """Encode everything but the node, which the file names. `attempt` and `band` are at most 255; of `project`, 16
-    bytes.
+    """Encode everything but the node, whose id is the file's name. `attempt` is capped at 255, `project` is cut to 16
+    bytes, and `band` must be at most 255.
     """
     flags = record.began | record.held << 1 | _KINDS.index(record.kind) << 2
     numbers = (record.at, record.put, record.due, record.sequence, record.epoch, record.number, record.partition)

@@ -65,7 +65,7 @@ class Demo:
                         await self._take_turn(arm, number, live)
 
     async def _make_topics(self, servers: Servers, opened: AsyncExitStack) -> None:
-        """Create the topics of an arm, in its own environment with its own streams and settle log."""
+        """Create the topics of each arm, in an environment of its own with its own streams and settle log."""
         projects = [*self._result.plan.victims, HOT]
         for arm in ARMS:
             settings = Settings(

@@ -26,7 +26,7 @@ def config_for(nodes: int) -> ClusterConfig:
 
 
 class Arrival(NamedTuple):
-    """One message: `at` and `service` in ns, `project` the tenant's number, `band` 0 the most urgent."""
+    """One message: `at` and `service` in ns, `tenant` the tenant's number, `band` 0 the most urgent."""
 
     at: int
     tenant: int

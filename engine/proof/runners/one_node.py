@@ -70,7 +70,7 @@ class Broker:
 
 
 class Run:
-    """One load, once. Handlers that run when its time is over still get their end."""
+    """One load, once. The trace also has the ends of handlers that still run when its time is over."""
 
     def __init__(self, load: Load, passed: Callable[[float], None]) -> None:
         self.load, self._passed = load, passed

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from evenlane.engine.proof.arms import Arm, evenly, fifo, product, without_headroom
-from evenlane.engine.proof.figures import dwell, measure_since, ratio, utilisation
+from evenlane.engine.proof.figures import dwell, filter_since, ratio, utilisation
 from evenlane.engine.proof.load import arrivals as a
 from evenlane.engine.proof.load.load import Arrival, Load, config_for, tenant
 from evenlane.engine.proof.report import Bar
@@ -78,9 +78,9 @@ class _Hot(TraceScenario):
         start, until = self.ns(_BURST_AT), self.ns(_UNTIL)
         hot = trace.load.numbers(tenants=[HOT])
         victims = trace.load.numbers(but=HOT)
-        later = measure_since(trace, victims, start + self.ns(_COMES_IN))
+        later = filter_since(trace, victims, start + self.ns(_COMES_IN))
         return {
-            **dwell(trace, measure_since(trace, victims, start)),
+            **dwell(trace, filter_since(trace, victims, start)),
             "dwell_p99_later_ms": dwell(trace, later)["dwell_p99_ms"],
             "hot_served": float(sum(map(trace.was_handled, hot))),
             "utilisation": utilisation(trace, self.all_slots, start, until),

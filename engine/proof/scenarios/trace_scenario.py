@@ -37,7 +37,9 @@ class TraceScenario(Scenario):
     slots: ClassVar[int] = 50
     reference = "simulator"
     together: ClassVar[bool] = False
-    """On the broker: whether all arms of one node, or two of several, run at the same time, as light loads can."""
+    """On the broker: whether all arms of one node run at the same time, and arms of several nodes in pairs. Light loads
+    can.
+    """
 
     spreads: ClassVar[bool] = True
     """Whether it can run over several nodes."""
@@ -140,7 +142,9 @@ class BacklogScenario(TraceScenario):
 
 
 async def _all(runs: Iterable[Coroutine[None, None, Trace]]) -> list[Trace]:
-    """Await all of these concurrently. If one fails, its error is raised once the others have ended."""
+    """Await all of these concurrently. If one fails, the others are cancelled, and its error is raised
+    once they have ended.
+    """
     tasks = [asyncio.ensure_future(each) for each in runs]
     try:
         return await asyncio.gather(*tasks)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from evenlane.engine.core.scheduler.interface import start_next
 from evenlane.engine.node.queues.quota_share import share_of
-from evenlane.engine.proof.simulator.wire import NEVER
+from evenlane.engine.proof.simulator.wire import NO_CALL
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -57,12 +57,12 @@ class SimNode:
         self._running: list[tuple[int, int, int, SimQueue]] = []  # (end, order of start, message, queue)
         self._starts = 0
 
-    def knows(self, tenant: LoadTenant, own: NodeShare) -> None:
+    def learn(self, tenant: LoadTenant, own: NodeShare) -> None:
         """Learn a topic, and the node's share of it."""
         self.known[tenant.name] = KnownTopic(tenant, own)
 
     def configure(self, project: str, part: float, now: int) -> None:
-        """The topic's rules from now on, if the node has so much of it."""
+        """Apply the topic's rules from `now` on, for a node that has this `part` of the topic."""
         tenant, own = self.known[project]
         self.scheduler.configure(project, share_of(tenant.topic, own, part), now, tenant.topic.qps)
         self.due = min(self.due, now)
@@ -109,7 +109,7 @@ class SimNode:
             self.free -= 1
             self._starts += 1
             heappush(running, (end, self._starts, number, queue))
-        self.due = running[0][0] if running else NEVER
+        self.due = running[0][0] if running else NO_CALL
         if self.free and (wake := scheduler.wake_at()) is not None:
             if wake <= now:
                 raise SpinError(f"nothing may go at {now} ns, yet the scheduler wants to be asked at {wake} ns")

@@ -17,7 +17,7 @@ from evenlane.engine.proof.load.placement import place_groups
 from evenlane.engine.proof.load.trace import Trace
 from evenlane.engine.proof.simulator.lending import LendingLeader
 from evenlane.engine.proof.simulator.node import SimNode
-from evenlane.engine.proof.simulator.wire import NEVER, Wire
+from evenlane.engine.proof.simulator.wire import NO_CALL, Wire
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -39,7 +39,9 @@ class Simulator:
         self._node_of: dict[tuple[int, int], SimNode] = {}  # of a tenant's group
 
     def run(self) -> Trace:
-        """Run to the end of the load's time; handlers that run then still get their end. Raises SpinError."""
+        """Run to the end of the load's time. The trace also has the ends of handlers that still run then. Raises
+        SpinError.
+        """
         nodes, wire, until = self.nodes, self.wire, self.load.until
         self._configure()
         now = 0
@@ -65,7 +67,7 @@ class Simulator:
             own_partitions = self.where.partitions[node.number]
             for each in self.load.tenants:
                 own = node_share(each.name, each.topic, (), own_partitions.__contains__, partitions)
-                node.knows(each, own)
+                node.learn(each, own)
                 node.configure(each.name, WHOLE if self._quotas == "whole" else own.part, 0)
         if self._quotas == "shared" and len(self.nodes) > 1:
             LendingLeader(self.nodes, self.wire).begin()
@@ -82,7 +84,7 @@ class Simulator:
             node.receive(number, now)
             number += 1
         self._next_arrival = number
-        return at[number] if number < len(at) else NEVER
+        return at[number] if number < len(at) else NO_CALL
 
 
 def simulate(

@@ -1,8 +1,8 @@
 """Guard program between parent and server: `python -I -S guard.py PARENT_PID PROGRAM ARGUMENT...`.
 
-It asks the kernel to kill this process with SIGKILL when its parent dies, then becomes the server, as the request
-survives exec. No defect of the parent, and not even kill -9 of it, therefore leaves an orphan. It imports only the
-standard library, nothing of the engine, so that it costs a few milliseconds.
+It asks the kernel to kill this process with SIGKILL when its parent dies, and then becomes the server: the request
+survives exec. So no defect of the parent leaves an orphan, and neither does kill -9 of the parent. The guard imports
+only the standard library, nothing of the engine, so that it costs a few milliseconds.
 
 The kernel's "parent" is the *thread* that forked, so `child.spawn` insists on the main thread.
 """

@@ -91,7 +91,9 @@ class Server(ABC):
             ) from None
 
     async def stop(self) -> None:
-        """End the server in order, by SIGKILL after `stop_within_s`. No effect before the start and after the end."""
+        """End the server in order, and kill it if it still runs after `stop_within_s`. No effect before the start and
+        after the end.
+        """
         if not self.is_running:
             return
         process = self._get_process()

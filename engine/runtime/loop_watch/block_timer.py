@@ -8,7 +8,7 @@ _MOST = 1_000_000_000  # ns per gap between two looks; in a longer gap the whole
 class BlockTimer:
     """Counts the time during which a loop's heartbeat hasn't changed. Times are monotonic ns.
 
-    At most 1 s counts of the time between two looks. If a process was stopped or its machine slept, the whole process
+    Of the time between two looks, at most 1 s counts. If a process was stopped or its machine slept, the whole process
     stood still, and nothing blocked its loop.
     """
 

@@ -35,7 +35,7 @@ class Culprit(NamedTuple):
 
 
 def find(loop: asyncio.AbstractEventLoop, thread: int) -> Culprit | None:
-    """Return the code that `loop` runs now, in the thread with this identifier, if it still runs. Thread-safe."""
+    """Return the code that `loop` runs now in the thread with this id; None if the thread has ended. Thread-safe."""
     frame = sys._current_frames().get(thread)  # noqa: SLF001 - there is no other way
     if frame is None:
         return None

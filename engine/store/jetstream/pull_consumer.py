@@ -253,7 +253,7 @@ class PullConsumer:
             self.lag.note_left(size)
             return True
         self.last = sequence - 1
-        self.lag.needs_body()
+        self.lag.require_body()
         self.end(EndReason.BODIES)
         return False
 

@@ -1,4 +1,5 @@
-"""The store port on JetStream: one stream per lane, one for dead letters, one for the settle log.
+"""The store port on JetStream: one stream per lane and per delay stream, and one each for dead letters, the settle log,
+in-flight records and metering records.
 
 The store holds the parts together: its connections, the streams that it prepares, and a watchdog. Publishing, feeds,
 reads, deletion and retention are modules of their own.

@@ -36,8 +36,8 @@ class Writability:
     and nothing changes. In a replicated stream this is an entry in its raft log, so only 16 streams are asked at a
     time, in turn, and `urgent` every time.
 
-    Invariant: `_refused` has streams that refused a put, with the time (s) until which that counts; `_known` has those
-    that can't be written by their last answer.
+    Invariant: `_refused` has streams that refused a put, with the time (s) until which the refusal counts; `_known` has
+    streams that can't be written, according to their last answer.
     """
 
     def __init__(

@@ -109,7 +109,7 @@ class MemoryFeed:
         for number in range(_BATCH):
             message = stream.after(self._last, self._until, self._hours)
             if message is None:
-                self._lag.needs_body()  # it has caught up
+                self._lag.require_body()  # it has caught up
                 return number > 0
             self._last = message.sequence
             self._pass_on(message)
@@ -131,5 +131,5 @@ class MemoryFeed:
         head = message.subject.encode(), message.sequence, message.at, message.headers, len(message.body)
         if self._callbacks.on_head is not None and self._callbacks.on_head(*head):
             return True
-        self._lag.needs_body()
+        self._lag.require_body()
         return False

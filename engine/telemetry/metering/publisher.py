@@ -26,7 +26,7 @@ from evenlane.engine.telemetry.metering.record_tables import QueueToPublish, sha
 from evenlane.engine.telemetry.metering.rotation import Rotation
 from evenlane.engine.telemetry.metering.silent_rows import SilentRows
 from evenlane.engine.telemetry.metering.topic_rows import TopicRows
-from evenlane.engine.telemetry.tenants.sampler import Ages
+from evenlane.engine.telemetry.tenants.sampler import HeadTimes
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -66,7 +66,7 @@ class MeterPublisher:
         self._node, self._tenants, self._interval, self._slots = node, tenants, interval_s, slots
         self._most = most_rows
         self._subject = names.meter_subject(node.env, node.id)
-        self._ages = Ages(node)
+        self._head_times = HeadTimes(node)
         self._published: Rotation[Queue, PublishedRow] = Rotation()
         self._topics = TopicRows(node)
         self._silent = SilentRows(node, self._complete_lane, self._topics.row_of)
@@ -137,7 +137,7 @@ class MeterPublisher:
         fairness = await asyncio.to_thread(self._tenants.usage.sample().ratios)
         seen = {each.lane for each in found}.union(*(block.lanes for block in blocks))
         bare = [] if last else self._bare(turns, seen)
-        came = {} if last else await self._ages_of(found)
+        came = {} if last else await self._read_head_times(found)
         topics = await self._topics.rows(found, fairness)
         at, now = node.store.now(), now_ns()
         span, self._since = now - self._since, now
@@ -166,7 +166,7 @@ class MeterPublisher:
         self._published_lanes |= {lane.partition: lane.epoch for lane in lanes}
         for lane, reading, _ in part:
             queue = reading.queue
-            if lane.closed and not reading.in_flight:  # not if it was handed off while the record was in flight
+            if lane.closed and not reading.in_flight:  # `closed` is false if the queue was handed off after the read
                 self._published.discard(queue)
                 del self._left[queue]
             elif lane.closed or queue in self._watch.queues:  # the store knows the others already
@@ -212,8 +212,8 @@ class MeterPublisher:
             self._watch.release(queue)
 
     def _bare(self, turns: range, published: Collection[LaneRow]) -> list[LaneRow]:
-        """Return partitions that this node owns without a queue to publish. Their rows end the backlog that a crashed
-        previous owner has published.
+        """Return the rows of partitions that this node owns and that have no queue to publish. These rows end the
+        backlog that a crashed previous owner has published.
         """
         owned = (each for each in self._node.partitions.values() if _is_complete(each))
         lanes = (
@@ -256,13 +256,13 @@ class MeterPublisher:
             known = self._lanes[number] = LaneRow(number, epoch, since, closed=False)
         return known
 
-    async def _ages_of(self, found: Sequence[QueueToPublish]) -> dict[tuple[LaneId, int], int | None]:
+    async def _read_head_times(self, found: Sequence[QueueToPublish]) -> dict[tuple[LaneId, int], int | None]:
         """Read since when heads that aren't loaded have waited, as many as the store returns in some rounds."""
         places = {each.reading.place for each in found if each.reading.place is not None}
         came: dict[tuple[LaneId, int], int | None] = {}
         for _ in range(_ROUNDS_OF_AGES):
             before = len(came)
-            came = await self._ages.ages_of(places)
+            came = await self._head_times.read(places)
             if len(came) in (before, len(places)):
                 break
         return came

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from evenlane.engine.core.queue.queue_head import place_of_head, queue_head
+from evenlane.engine.core.queue.queue_head import head_waits_since, place_of_head
 from evenlane.engine.core.wire.meter_record import REFRESH, QueueRow
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ class PublishedRow(NamedTuple):
 
 
 class QueueReading(NamedTuple):
-    """Figures of a queue at one moment. `oldest_at` is since when its head has waited, in unix ns, None if unknown;
+    """Figures of a queue at one moment. `oldest_at` is when its head began to wait, in unix ns, None if unknown;
     `place` may then say where the head is. `counters` are in the order of the columns.
     """
 
@@ -71,7 +71,7 @@ def read(queue: Queue, backlog: int, in_flight: int) -> QueueReading:
         stats.dwelt // _MS, stats.ran // _MS,
     )  # fmt: skip
     waited = {reason: int(ns) // _TENTH for reason, ns in stats.waited.items()} if stats.waited else {}
-    at = queue_head(queue) if backlog else None
+    at = head_waits_since(queue) if backlog else None
     place = place_of_head(queue) if backlog and at is None else None
     return QueueReading(
         queue, counters, backlog, in_flight, -(-stats.longest // _MS), waited, dict(stats.waits or {}), at, place
@@ -86,5 +86,5 @@ def has_changed(reading: QueueReading, published: PublishedRow | None) -> bool:
 
 
 def is_due(number: int, turns: range) -> bool:
-    """Whether the turn of a queue (or partition) with this number, to be published in full, is in these records."""
+    """Whether a queue (or partition) with this number is published in full in one of the records numbered `turns`."""
     return (number - turns.start) % REFRESH < len(turns)

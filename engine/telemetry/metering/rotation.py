@@ -1,4 +1,6 @@
-"""Rotation over many keys: known values in parts, of which each record refreshes one, all within REFRESH records."""
+"""Rotation over many keys. Their known values are divided into parts; each record refreshes one part, so that all are
+refreshed within REFRESH records.
+"""
 
 from __future__ import annotations
 

@@ -34,9 +34,9 @@ class QueueSample(NamedTuple):
 
 
 class TenantBacklog:
-    """Backlog of one label and priority. `age_s` is how long the oldest message has waited, None if unknown; `places`
-    has the first further head of each lane, whose age must be read; `empty_in` is the forecast in how many seconds the
-    backlog is empty (`inf`: never), None if unknown.
+    """Backlog of one label and priority. `age_s` is how long the oldest message has waited, None if unknown. `places`
+    has, for each lane, the first of the heads whose age must still be read. `empty_in` is the forecast time until the
+    backlog is empty, in s (`inf`: never), None if unknown.
     """
 
     __slots__ = ("_oldest_at", "age_s", "backlog", "empty_in", "in_flight", "places", "rates", "reasons")

@@ -24,9 +24,9 @@ COMPETES = frozenset({"fairness", "handlers_busy", "headroom"})
 
 
 class Use(NamedTuple):
-    """Slot seconds that a project got, in how many attempts, and for how long it waited for more, over the last half
-    minute or so, decaying with age. `backlog` is its latest number of waiting messages. `weight` is the topic's, above
-    0.
+    """A project's use of slots over the last half minute or so, decaying with age. `got` is the slot seconds used,
+    `attempts` the number of attempts in them, `waited` the seconds for which the project waited for more slots.
+    `backlog` is its latest number of waiting messages. `weight` is the topic's, above 0.
     """
 
     got: float = 0.0

@@ -13,7 +13,7 @@ import structlog
 
 from evenlane.engine.base.clock import now_ns
 from evenlane.engine.core.ports import Lost, Refused
-from evenlane.engine.core.queue.queue_head import place_of_head, queue_head, waits_since
+from evenlane.engine.core.queue.queue_head import head_waits_since, place_of_head, waits_since
 from evenlane.engine.node.partitions.stable_streams import stable_streams
 from evenlane.engine.node.queues.activity import is_silent
 from evenlane.engine.telemetry import wait_reasons
@@ -65,7 +65,7 @@ class QueueSampler:
         tuning: SamplerTuning = SamplerTuning(),
     ) -> None:
         self._node, self._tenants, self._uniform, self._tuning = node, tenants, uniform, tuning
-        self._ages = Ages(node)
+        self._head_times = HeadTimes(node)
         self._watch = node.queues.activity.watch(node.queues.all())
         self._fed: Streams | None = None  # throughout the last round
         self._revision = -1  # of the node's shares, in the last round
@@ -119,7 +119,7 @@ class QueueSampler:
                 await asyncio.sleep(self._tuning.pause_s)
         await _slowly(self._count_gone(now), size)
         await _slowly(tenants.count(self._weight), size)
-        came = await self._ages.ages_of(tenants.places())
+        came = await self._head_times.read(tenants.places())
         before, self._fed = self._fed, fed if fed == self._streams() else None
         if before is None or before != self._fed:  # earlier counts are no basis for rates
             tenants.measure_again()
@@ -146,7 +146,7 @@ class QueueSampler:
     def _look(self, queue: Queue) -> QueueSample:
         backlog = queue.backlog
         if backlog:
-            reason, at = self._node.wait_rules.reason(queue), queue_head(queue)
+            reason, at = self._node.wait_rules.reason(queue), head_waits_since(queue)
             place = place_of_head(queue) if at is None else None
         else:
             reason, at, place = "not_due" if wait_reasons.count_not_due(self._node, queue)[0] else None, None, None
@@ -201,15 +201,17 @@ def _note_wait(queue: Queue, look: QueueSample, round_s: float) -> None:
         waited[look.reason] = waited.get(look.reason, 0.0) + round_s * look.backlog * _SECOND
 
 
-class Ages:
-    """Ages of heads that aren't loaded: read once from the store, and kept while they stay the heads."""
+class HeadTimes:
+    """When heads that aren't loaded began to wait: read once from the store, and kept while they stay the heads."""
 
     def __init__(self, node: Node) -> None:
         self._node = node
         self._known: dict[tuple[LaneId, int], int | None] = {}
 
-    async def ages_of(self, places: Collection[tuple[LaneId, int]]) -> dict[tuple[LaneId, int], int | None]:
-        """Return since when the heads have waited, in unix ns, None for missing ones; the rest in later rounds."""
+    async def read(self, places: Collection[tuple[LaneId, int]]) -> dict[tuple[LaneId, int], int | None]:
+        """Return when each head began to wait, in unix ns, None for a missing one. A call reads a limited number of
+        heads; later calls read the rest.
+        """
         known = self._known = {place: at for place, at in self._known.items() if place in places}
         by_lane: dict[LaneId, list[int]] = {}
         for lane, sequence in [place for place in places if place not in known][:_READS]:

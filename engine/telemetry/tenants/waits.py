@@ -18,7 +18,7 @@ class Key(NamedTuple):
 
 class WaitTimes:
     """Counters of wait times. `seconds` is the time that heads of queues waited, `message_seconds` that time multiplied
-    by the queues' backlogs. Both never decrease, except when a label is dropped.
+    by the queues' backlogs. Neither decreases, except when a label is dropped.
     """
 
     def __init__(self) -> None:

@@ -183,8 +183,8 @@ class EtcdCoordination:
             raise explain_exhausted(self._address, error) from error
 
     async def _await_answer(self, call: "asyncio.Future[T]", client: etcd3.Etcd3Client | None = None) -> T:
-        """Wait for the answer; gRPC keeps the deadline. If a handler has used up the memory, a thread may have died at
-        its start, and no answer comes: replace the client, whose threads they are. Raises Unavailable.
+        """Wait for the answer; gRPC keeps the deadline. If a handler has used up the memory, one of the client's
+        threads may have died at its start, and no answer comes: replace the client then. Raises Unavailable.
         """
         try:
             done, _ = await asyncio.wait({call}, timeout=2 * self._address.deadline_s)

@@ -9,7 +9,7 @@ class Epochs:
     def __init__(self) -> None:
         self._newest: dict[int, int] = {}  # partition -> the newest epoch under which a handler has started
 
-    def is_current(self, partition: int, epoch: int) -> bool:
+    def record_start(self, partition: int, epoch: int) -> bool:
         """Record that a handler starts, and return whether its epoch is as new as all before it."""
         newest = self._newest.get(partition, epoch)
         self._newest[partition] = max(newest, epoch)

@@ -23,9 +23,9 @@ class KeyOrder:
        that is dead, or whose lease has ended, are exempt: nothing can stop them. A handoff is no exemption.
     4. A failing message keeps its place: no copy of it is put for a later attempt.
 
-    Delayed messages get their place when they are due, so rules 1 and 2 don't hold for them. For what a stream held
-    before it was replaced or rolled back, no rule holds, nor for messages without a key, or in topics that aren't
-    ordered.
+    Delayed messages get their place when they are due, so rules 1 and 2 don't hold for them. No rule holds for
+    messages that a stream held before it was replaced or rolled back, for messages without a key, or in topics that
+    aren't ordered.
     """
 
     def __init__(

@@ -51,7 +51,9 @@ def forgiven(burst: int) -> int:
 
 @dataclass
 class TopicModel:
-    """A topic under all the rules that it had so far. `got`: what was due when each message was admitted."""
+    """A topic under all the rules that it has had so far. `admitted`: what was due when each message was admitted;
+    `group_admitted`: the same for each group.
+    """
 
     topic: Topic
     now: int

@@ -53,7 +53,7 @@ class SchedulerWorld:
         self.lost[name] += messages
 
     def end(self, project):
-        """End the handlers of a project that run until now."""
+        """End the running handlers of a project."""
         ending = [entry for entry in self.running if entry[2].project == project]
         self.running = [entry for entry in self.running if entry not in ending]
         for _, _, queue, began in ending:

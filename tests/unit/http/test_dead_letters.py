@@ -10,7 +10,7 @@ from structlog.testing import capture_logs
 
 from evenlane.engine.errors import EvenlaneError
 from evenlane.engine.http import dead_letters as module
-from evenlane.engine.http.dead_letters import DeadLetterRoutes, ReplayRuns
+from evenlane.engine.http.dead_letters import DeadLetterService, ReplayInProgress
 from evenlane.engine.http.errors import status_of
 from tests.support.until import until
 
@@ -55,10 +55,10 @@ async def last_replay(dead_letters):
 
 
 async def test_long_replays_do_not_delay_reads(stored):
-    dead_letters = DeadLetterRoutes(None, soon_s=0.01)
+    dead_letters = DeadLetterService(None, soon_s=0.01)
     for number in range(4):
         assert (await dead_letters.replay(f"p{number}", None))["running"]
-    with pytest.raises(ReplayRuns, match="this node is already replaying dead letters of 4 projects") as refused:
+    with pytest.raises(ReplayInProgress, match="this node is already replaying dead letters of 4 projects") as refused:
         await dead_letters.replay("p4", None)
     assert 409 == status_of(refused.value)
     assert 0 == (await asyncio.wait_for(dead_letters.list("acme", 1), 30))["total"]
@@ -68,7 +68,7 @@ async def test_long_replays_do_not_delay_reads(stored):
     async def replayed():
         try:
             return await dead_letters.replay("p4", None)
-        except ReplayRuns:
+        except ReplayInProgress:
             return None
 
     assert not (await until(replayed))["running"]
@@ -84,7 +84,7 @@ async def test_long_replays_do_not_delay_reads(stored):
 )
 async def test_result_of_a_long_replay_is_in_later_lists(stored, error, sentence, level):
     """Its own request was answered while it ran."""
-    dead_letters = DeadLetterRoutes(None, soon_s=0.01)
+    dead_letters = DeadLetterService(None, soon_s=0.01)
     assert (await dead_letters.replay("acme", None))["running"]
     assert await last_replay(dead_letters) is None
     stored.fails = error
@@ -101,7 +101,7 @@ async def test_result_of_a_long_replay_is_in_later_lists(stored, error, sentence
 
 async def test_excess_reads_are_refused(stored):
     """They don't queue, as each has a connection of its own."""
-    dead_letters = DeadLetterRoutes(None, soon_s=0.01)
+    dead_letters = DeadLetterService(None, soon_s=0.01)
     stored.reading.clear()
     asked = [asyncio.create_task(dead_letters.list("acme", 1)) for _ in range(20)]
     done, waiting = await asyncio.wait(asked, return_when=asyncio.FIRST_COMPLETED)

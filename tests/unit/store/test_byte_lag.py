@@ -85,9 +85,9 @@ def test_small_messages_are_calm_whatever_their_total():
 
 def test_requested_body_ends_flood():
     lag = ByteLag()
-    assert not lag.needs_body()
+    assert not lag.require_body()
     lagging(lag)
-    assert lag.needs_body()
+    assert lag.require_body()
     assert not lag.leaves_bodies
     assert [False, False, False, True] == lagging(lag)
 

@@ -1,8 +1,8 @@
 """The load of `delay`: five kinds of projects.
 
 `far-*` have most of the delayed messages, none of which becomes due in the run. `timed-*` have messages due at known
-instants, spread over the run, and `paced-*` messages that are due at once. `burst` and `free` have as many messages due
-at one instant, the one with a quota, the other without one that matters.
+instants, spread over the run, and `paced-*` messages that are due at once. `burst` and `free` each have
+the same number of messages, due at one instant; the quota of `free` is too high to matter.
 """
 
 from __future__ import annotations

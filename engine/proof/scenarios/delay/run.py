@@ -85,8 +85,8 @@ class DelayRun(ClusterRun):
             await self._wait_until_handled(TIMED, BURST, PACED)
 
     async def _alone(self) -> None:
-        """Measure before anything waits. In the end, as many messages of a project without a quota become due at once
-        as do later.
+        """Measure before anything waits. At the end, the messages of `free` become due at once: as many as those of
+        `burst` do later.
         """
         seconds = self.size.alone_s
         await self._put(self.projects.make_coming_due(time_ns() + _LEAD_NS, seconds), TIMED)

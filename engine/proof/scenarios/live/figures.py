@@ -55,7 +55,7 @@ def starts(records: Iterable[HandlerRecord], matches: Callable[[HandlerRecord], 
     return found
 
 
-def close(of: Mapping[tuple[str, str], Sequence[int]], span: int, count: int = 2) -> Marks:
+def find_close_starts(of: Mapping[tuple[str, str], Sequence[int]], span: int, count: int = 2) -> Marks:
     """The starts that are the last of `count` in a row within less than `span` ns."""
     return {
         key: [at for before, at in zip(times, times[count - 1 :], strict=False) if at - before < span]
@@ -146,12 +146,12 @@ class Rules:
         self._of: Mapping[str, tuple[_Measure, Marks]] = {
             "pause": (last, self.starts),
             "resume": (first, self.starts),
-            "quota down": (last, close(self.starts, _INTERVAL // 2)),
-            "quota up": (first, close(self.starts, _INTERVAL, _ROW)),
+            "quota down": (last, find_close_starts(self.starts, _INTERVAL // 2)),
+            "quota up": (first, find_close_starts(self.starts, _INTERVAL, _ROW)),
             "concurrency down": (last, parallel),
             "concurrency up": (first, parallel),
-            "weight down": (mostly_last, close(self.starts, _WEIGHT_GAP)),
-            "weight up": (first, close(self.starts, 2 * _WEIGHT_GAP, _ROW)),
+            "weight down": (mostly_last, find_close_starts(self.starts, _WEIGHT_GAP)),
+            "weight up": (first, find_close_starts(self.starts, 2 * _WEIGHT_GAP, _ROW)),
             "ageing on": (first, self.low),
             "ageing off": (mostly_last, self.low),
             "delete": (last, self.starts),

@@ -1,6 +1,6 @@
 """The load of `live`: topics that are edited, and a crowd of others.
 
-Of each kind of change there are some topics, which alternate between two specs. All of them have a backlog on all
+Each kind of change has some topics, which alternate between two specs. All of them have a backlog on all
 nodes, all the time. The `crowd` has one, too, so no slot is ever free, and weights decide which tenant goes.
 """
 

@@ -106,7 +106,7 @@ class LiveRun(ClusterRun):
         await self._kill_leader(rest)
 
     async def _kill_leader(self, nodes: list[str]) -> None:
-        """With three nodes again."""
+        """Kill the leader once there are three nodes again."""
         await self.cluster.spawn(COMES)
         await self.cluster.wait_until_carried_out(*nodes, COMES)
         leader = self.history.leader

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
 
 class PushBroker(Broker):
-    """The bad one is the last tenant; its endpoint is a process of its own and takes no time of the others.
-    `timeout` in s. An arm `prefetched`, the control, pushes without pauses: a plain pool of workers.
+    """The bad customer is the last tenant. A separate process serves its endpoint, and takes no time from the others.
+    `timeout` is in s. A `prefetched` arm is the control, which pushes without pauses: a plain pool of workers.
     """
 
     def __init__(self, url: str, slots: int, good: EndpointPlan, bad: EndpointPlan, timeout: float) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from evenlane.engine.proof.arms import Arm, fifo, product
-from evenlane.engine.proof.figures import dwell, measure_since, ratio
+from evenlane.engine.proof.figures import dwell, filter_since, ratio
 from evenlane.engine.proof.load import arrivals as a
 from evenlane.engine.proof.load.load import Arrival, Load, tenant
 from evenlane.engine.proof.report import Bar
@@ -85,7 +85,7 @@ class PushScenario(TraceScenario):
 
     def _read(self, trace: Trace) -> Figures:
         bad = trace.load.numbers(tenants=[BAD])
-        victims = measure_since(trace, trace.load.numbers(but=BAD), self.ns(_BAD_AT))
+        victims = filter_since(trace, trace.load.numbers(but=BAD), self.ns(_BAD_AT))
         at_once = [n for n in victims if trace.was_handled(n) and trace.ended[n] - trace.put[n] <= _AT_ONCE]
         return {
             **dwell(trace, victims),
@@ -99,7 +99,7 @@ class PushScenario(TraceScenario):
         found: Figures = {}
         for phase in self._phases():
             start, end = int(phase.start * a.SECOND), int(phase.end * a.SECOND)
-            came = [n for n in measure_since(trace, trace.load.numbers(but=BAD), start) if trace.load.at[n] < end]
+            came = [n for n in filter_since(trace, trace.load.numbers(but=BAD), start) if trace.load.at[n] < end]
             found[f"{phase.kind}_p99_ms"] = dwell(trace, came)["dwell_p99_ms"]
         return found
 

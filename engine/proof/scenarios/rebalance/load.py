@@ -27,7 +27,7 @@ DEEP_QPS = 25.0  # so two starts are 40 ms apart
 _FULL_QPS = 10.0
 _ACK_WAIT_S = 60.0  # longer than the longest handler
 _MIDDLE = 1  # the band of waiting messages
-_AT_ONCE = 80_000  # most waiting messages in one load
+_AT_ONCE = 80_000  # a load is complete once it has this number of waiting messages, or more
 
 
 @dataclass(frozen=True)

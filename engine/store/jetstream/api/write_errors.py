@@ -43,15 +43,15 @@ def of_system(text: str) -> str:
 
 
 def _is_write_error(text: str) -> bool:
-    """Whether a refused delete is due to a write error. The same number is that of a missing message, as which unknown
-    texts count.
+    """Whether a refused delete is due to a write error. A missing message has the same error number, so an unknown text
+    counts as a missing message.
     """
     return text.startswith("write ") or any(theirs in text for theirs in _SYSTEM)
 
 
 def of_deletion(err_code: int, text: str) -> Unwritable | None:
-    """The state of a stream, from the refusal to delete a message that doesn't exist. None: it can be written, or
-    doesn't exist, which others find out.
+    """The state of a stream, from the refusal to delete a message that doesn't exist. None: the stream can be written,
+    or doesn't exist, which other requests detect.
     """
     if err_code == _DELETE_FAILED and _is_write_error(text):
         return Unwritable(f"the server can't write: {of_system(text)}", restart=True)

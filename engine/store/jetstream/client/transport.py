@@ -88,7 +88,7 @@ class Transport(ABC):
 
     async def _connect(self, login: dict[str, Any]) -> None:
         options, self._cancellations = self._options, count_cancellations()
-        # A server answers in two pieces. Once it was connected, nats-py retries for ever; the timeout prevents that.
+        # With max_reconnect_attempts=-1, nats-py also retries the first connection for ever; the timeout prevents that.
         async with asyncio.timeout(options.connect_timeout):
             await self._client.connect(
                 list(options.servers),

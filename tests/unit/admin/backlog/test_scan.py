@@ -3,7 +3,7 @@
 import asyncio
 
 from evenlane.engine.admin.backlog.peek import SHOWN_BYTES, list_next
-from evenlane.engine.admin.backlog.scan import count_waiting, iter_waiting, list_subjects, peek_stream, views
+from evenlane.engine.admin.backlog.scan import count_waiting, iter_waiting, list_subjects, read_lane_view, views
 from evenlane.engine.node.tuning import NodeTuning
 from tests.support.node.gated import gated
 from tests.support.node.world import CLUSTER_CONFIG, SECOND, World, topic
@@ -48,7 +48,7 @@ async def test_settled_messages_in_the_stream_do_not_wait():
         await until(lambda: node.counters.handled == 2_500)
 
         async def is_logged() -> bool:
-            return (await peek_stream(world.store, lane)).last_settled == 2_501
+            return (await read_lane_view(world.store, lane)).last_settled == 2_501
 
         await until(is_logged)
         assert {1, 2_500} == set((await world.store.count_by_subject(lane, "acme")).counts.values())
@@ -76,7 +76,7 @@ async def test_settled_original_of_a_waiting_copy_does_not_wait():
         failed = 22  # after the pin and 20 others
 
         async def is_logged() -> bool:
-            return failed in (await peek_stream(world.store, lane)).settled
+            return failed in (await read_lane_view(world.store, lane)).settled
 
         await until(is_logged)
         counts, sequences = await found(world)

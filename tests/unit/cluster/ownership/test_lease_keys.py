@@ -113,7 +113,7 @@ async def test_lease_that_ends_before_its_time_is_a_difference():
         await one.lease.join()
         make_lease.etcd.restore(Backup())
         await asyncio.sleep(2.5)
-        one.lease.look()
+        one.lease.renew_now()
         await until(lambda: one.lost)
         assert ["etcd does not know its lease, which it renewed 2.5 s ago"] == one.lost == one.differences
 

@@ -12,7 +12,7 @@ from evenlane.engine.control.leader.topic_controller import TopicController
 from evenlane.engine.control.topics.apply import ApplyPlan
 from evenlane.engine.control.topics.client import TopicClient
 from evenlane.engine.control.topics.manifest import load_manifest
-from evenlane.engine.control.topics.plan import PlannedTopic, counts
+from evenlane.engine.control.topics.plan import Manifest, counts
 from evenlane.engine.errors import Unreachable
 from evenlane.ring.coordination.memory.client import MemoryCoordination
 from evenlane.ring.coordination.ports import Unavailable
@@ -36,7 +36,7 @@ def topic_client(etcd):
 
 
 def manifest(**topics):
-    return PlannedTopic({project: json.dumps(fields).encode() for project, fields in topics.items()}, {})
+    return Manifest({project: json.dumps(fields).encode() for project, fields in topics.items()}, {})
 
 
 async def applied(plan, **topics):

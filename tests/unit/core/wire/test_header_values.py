@@ -41,7 +41,10 @@ def test_invalid_time_is_refused_with_its_unit(text, reason):
     headers = block(EXPIRES=text, DUE=str(NOW))
     assert [f"Evenlane-Expires {text!r} is not valid: {reason}"] == refused(headers)
     assert header_values.refusals(headers)[0].fatal
-    assert (7, NOW) == (header_values.instant(headers, h.EXPIRES, 7), header_values.instant(headers, h.DUE, 7))
+    assert (7, NOW) == (
+        header_values.read_instant(headers, h.EXPIRES, 7),
+        header_values.read_instant(headers, h.DUE, 7),
+    )
 
 
 @pytest.mark.parametrize("text", ["0", "-1", "1.5", "", "x", "1000001", "1" + "0" * 400])

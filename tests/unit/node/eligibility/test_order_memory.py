@@ -3,7 +3,7 @@
 import pytest
 
 from evenlane.engine.core.queue.entry import MemoryBudget
-from evenlane.engine.core.queue.queue_head import place_of_head, queue_head
+from evenlane.engine.core.queue.queue_head import head_waits_since, place_of_head
 from tests.support.node.keyed import Held, KeyedWorld, RandomHandler
 from tests.support.until import until
 
@@ -80,7 +80,7 @@ async def test_message_behind_a_key_has_an_age(world, payload_bytes):
     node = await world.node(world.handle, limits=MemoryBudget(payload_bytes=payload_bytes))
     await until(lambda: len(node.in_flight) == 1 and node.queues.of_project("acme")[0].backlog == 2)
     (queue,) = node.queues.of_project("acme")
-    at, place = queue_head(queue), place_of_head(queue)
+    at, place = head_waits_since(queue), place_of_head(queue)
     assert at is not None or place == (world.busy_lane, 2)
     assert at is None or at <= node.store.now()
     held.go()

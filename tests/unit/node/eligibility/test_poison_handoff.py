@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from evenlane.engine.cluster.ownership.handoff import handoff_record, subtract_ended
+from evenlane.engine.cluster.ownership.handoff import find_released, handoff_record
 from evenlane.engine.core.lane.attempts import holder_of
 from evenlane.engine.core.message.message import Pause
 from evenlane.engine.errors import UnknownEpoch
@@ -153,7 +153,7 @@ async def test_handoff_record_is_kept_until_the_log_records_the_release(world):
     last = world.record()
     world.slow.clear()
     b.owned.on_held_change(P, last)
-    b.owned.on_held_release(P, subtract_ended(world.handoff_record, last))
+    b.owned.on_held_release(P, find_released(world.handoff_record, last))
     for _ in range(20):
         await asyncio.sleep(0)
         assert not b.owned.is_held_durable(P, last)

@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from evenlane.engine.cluster.ownership.handoff import handoff_record, subtract_ended
+from evenlane.engine.cluster.ownership.handoff import find_released, handoff_record
 from evenlane.engine.core.message.message import Pause, Retry
 from evenlane.engine.core.queue.entry import MemoryBudget
 from evenlane.engine.core.wire import headers as h
@@ -35,7 +35,7 @@ class Keys(Two):
         """Report the changes of the record since to the next owner."""
         before, self.handoff_record = self.handoff_record, self.record()
         b.owned.on_held_change(P, self.handoff_record)
-        b.owned.on_held_release(P, subtract_ended(before, self.handoff_record))
+        b.owned.on_held_release(P, find_released(before, self.handoff_record))
 
     def order(self):
         return [message_id for _, message_id in self.begun]

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from evenlane.engine.proof.figures import (
     busy,
     dwell,
-    measure_since,
+    filter_since,
     percentile,
     ratio,
     shares,
@@ -71,7 +71,7 @@ def test_starved_system_has_no_dwell():
 
 
 def test_since_uses_planned_times():
-    assert [1, 2] == measure_since(trace((0, 1, 1, 2), (0, 2, 3, 4), (0, 3, 4, 5)), range(3), 2 * SECOND)
+    assert [1, 2] == filter_since(trace((0, 1, 1, 2), (0, 2, 3, 4), (0, 3, 4, 5)), range(3), 2 * SECOND)
 
 
 def test_busy_counts_slots_in_the_window():
