@@ -46,8 +46,8 @@ def test_starts_are_sorted_per_project_and_node():
 
 def test_close_starts_end_a_dense_row():
     of = starts(0, 10, 30, 35, 39, 60)
-    assert starts(35, 39) == figures.close(of, 10 * MS)
-    assert starts(39) == figures.close(of, 10 * MS, 3)
+    assert starts(35, 39) == figures.find_close_starts(of, 10 * MS)
+    assert starts(39) == figures.find_close_starts(of, 10 * MS, 3)
 
 
 def test_overlapping_start_is_during_another_on_same_node():
