@@ -122,13 +122,13 @@ def may_come_again(entries: Iterable[Entry], faults: Iterable[Fault]) -> set[str
     }  # fmt: skip
 
 
-def check_handled_twice(entries: Sequence[Entry], killed: Iterable[int]) -> list[str]:
+def check_handled_twice(entries: Sequence[Entry], killed: Iterable[int], *others: Fault) -> list[str]:
     """D: the messages that were handled twice had been in flight in a killed process, or ended too late to be settled.
     (Their copies for the next attempt may have been put, too: both are handled.) Return their ids.
     """
     handled = Counter(entry.id for entry in entries if entry.what == "ok")
     twice = sorted(own for own, count in handled.items() if count > 1)
-    unexplained = sorted(set(twice) - may_come_again(entries, crashes(entries, killed)))
+    unexplained = sorted(set(twice) - may_come_again(entries, [*crashes(entries, killed), *others]))
     assert not unexplained, f"handled twice without a crash: {unexplained[:5]}"
     return twice
 

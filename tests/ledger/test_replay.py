@@ -5,6 +5,7 @@ import pytest
 from tests.ledger.entries import Entry
 from tests.ledger.promises import begun_again, begun_too_late, never_handled
 from tests.ledger.replay import SECOND, check_handled_twice, check_key_order, check_repeats, fault
+from tests.support.promises.history import Fault
 
 KEYS = dict.fromkeys("abc", ("acme", "k", "mid"))
 
@@ -59,6 +60,16 @@ def test_unexplained_repeat_is_found(entries, crashed_at):
     faults = [fault("crash", 1, crashed_at * SECOND)] if crashed_at else []
     with pytest.raises(AssertionError, match="without a fault"):
         check_repeats(entries, *faults)
+
+
+def test_repeat_of_a_failed_attempt_whose_copy_met_an_outage_is_explained():
+    """D: by the crash that followed, not by the outage alone."""
+    entries = ledger("1 1 begin a", "1.1 1 fail a", "2.8 1 begin b", "4 2 begin a", "4.1 2 ok a")
+    outage = Fault("acks late", int(1.15 * SECOND), end=2 * SECOND)
+    assert 1 == check_repeats(entries, fault("crash", 1, int(2.8 * SECOND)), outage)
+    for faults in ([fault("crash", 1, int(2.8 * SECOND))], [outage]):
+        with pytest.raises(AssertionError, match="without a fault"):
+            check_repeats(entries, *faults)
 
 
 def test_message_stored_twice_is_found():

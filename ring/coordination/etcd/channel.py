@@ -1,8 +1,10 @@
 """One connection to etcd: its address, its options, and the meaning of its errors."""
 
+import _thread
 import os
 import socket
 import threading
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from ipaddress import ip_address
@@ -99,10 +101,15 @@ def disconnect(client: etcd3.Etcd3Client) -> None:
 
 
 def disconnect_later(client: etcd3.Etcd3Client, after_s: float) -> None:
-    """Close the connection after this time, in a thread: the event loop must not wait for a thread that has died."""
-    timer = threading.Timer(after_s, client.close)
-    timer.daemon = True
-    timer.start()
+    """Close the connection after this time, in a thread: the event loop must not wait for a thread that has died. For
+    that reason it isn't a `threading.Thread` either: `start` waits for the new thread's first line.
+    """
+
+    def close() -> None:
+        time.sleep(after_s)
+        client.close()
+
+    _thread.start_new_thread(close, ())
 
 
 def is_token_stale(error: grpc.RpcError) -> bool:

@@ -4,9 +4,9 @@ Calls are started on the event loop and carried out by gRPC's own threads: no ca
 deadline from the moment it is made, and cancelling an `await` cancels the call.
 """
 
+import _thread
 import asyncio
 import contextlib
-import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from typing import Any, TypeVar
@@ -236,8 +236,9 @@ class EtcdCoordination:
 def _run_in_thread(call: Callable[[], T]) -> "asyncio.Future[T]":
     """Carry out what gRPC offers in blocking form only: connecting, and the stream that keeps a lease alive.
 
-    The thread is a daemon of its own, not one of a pool, because Python waits for a pool's threads at exit: one that
-    waits for a dead thread of gRPC would keep the process from ending. Raises RuntimeError if no thread can be started.
+    The thread isn't one of a pool, because Python waits for a pool's threads at exit: one that waits for a dead thread
+    of gRPC would keep the process from ending. Nor is it a `threading.Thread`, whose `start` waits for ever if the new
+    thread dies before its first line, and would block the event loop. Raises RuntimeError if no thread can be started.
     """
     done: Future[T] = Future()
     done.set_running_or_notify_cancel()  # from here on, only the caller's future can be cancelled
@@ -250,7 +251,7 @@ def _run_in_thread(call: Callable[[], T]) -> "asyncio.Future[T]":
         else:
             done.set_result(result)
 
-    threading.Thread(target=carry_out, name="etcd call", daemon=True).start()
+    _thread.start_new_thread(carry_out, ())
     return asyncio.wrap_future(done)
 
 

@@ -73,6 +73,22 @@ class TestSilence:
             await until(lambda: time.monotonic() > closed_at + 0.5)
             await client.close()
 
+    async def test_thread_that_dies_before_its_first_line_does_not_block_the_loop(self, client, monkeypatch):
+        """E13: whoever starts such a thread waits for its first line for ever. The event loop that renews a lease must
+        not be the one that waits.
+        """
+        lease = await client.grant(60)
+
+        def die(_thread):
+            raise MemoryError
+
+        with monkeypatch.context() as dying:
+            dying.setattr(threading.Thread, "_bootstrap_inner", die)
+            dying.setattr(sys, "unraisablehook", lambda _: None)
+            with pytest.raises(Unavailable, match="no connection within 2 s"):
+                await client.keep_alive(lease)
+        assert 60 == await client.keep_alive(lease)
+
     async def test_call_is_cancelled_long_before_its_deadline(self, etcd_server, prefix):
         client = EtcdCoordination([etcd_server.endpoint], deadline_s=60)
         await client.put(prefix, b"")
@@ -217,7 +233,7 @@ class TestExit:
             f"    client = EtcdCoordination([{etcd_server.endpoint!r}], deadline_s=1.0)\n"
             "    lease = await client.grant(60)\n"
             "    run = threading.Thread.run\n"
-            "    threading.Thread.run = lambda thread: run(thread) if thread.name == 'etcd call' else None\n"
+            "    threading.Thread.run = lambda _thread: None\n"
             "    print(*map(type, await asyncio.gather(client.keep_alive(lease), return_exceptions=True)))\n"
             "    threading.Thread.run = run\n"
             "    await client.close()\n"
