@@ -1,15 +1,15 @@
 """The coordination port on etcd, with the client etcd3.
 
-Calls are started on the event loop and carried out by gRPC's own threads: no call waits for another one, each has its
-deadline from the moment it is made, and cancelling an `await` cancels the call.
+Each call blocks a thread of its own: no call waits for another one, and each has its deadline from the moment it is
+made. Cancelling an `await` gives the call up; etcd may still carry it out. gRPC's own futures aren't used, because they
+need threads of gRPC: these are started on the event loop, and one that dies at its start would block it.
 """
 
 import _thread
 import asyncio
 import contextlib
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from evenlane.ring.coordination.etcd.channel import (
     Address,
@@ -39,10 +39,10 @@ import etcd3  # isort: skip - after evenlane.ring.coordination.etcd.channel, whi
 import grpc  # isort: skip
 
 _rpc = etcd3.etcdrpc
-_Call = Callable[[etcd3.Etcd3Client], "asyncio.Future[Any]"]
 _LISTING_TRIES = 3
 
 T = TypeVar("T")
+_Ask: TypeAlias = Callable[[etcd3.Etcd3Client], T]
 
 
 class EtcdCoordination:
@@ -112,8 +112,7 @@ class EtcdCoordination:
                 return int(reply.TTL)
             raise Unavailable(f"etcd at {self._address} does not answer: the stream ended without a reply")
 
-        remaining: int = await self._call(lambda client: _run_in_thread(lambda: ask(client)))
-        return remaining
+        return await self._call(ask)
 
     async def lease_keys(self, lease: int) -> frozenset[str] | None:
         reply = await self._unary("leasestub", "LeaseTimeToLive", _rpc.LeaseTimeToLiveRequest(ID=lease, keys=True))
@@ -149,29 +148,29 @@ class EtcdCoordination:
             await asyncio.to_thread(disconnect, self._client)
 
     async def _unary(self, stub: str, method: str, request: Any) -> Any:
-        def start(client: etcd3.Etcd3Client) -> "asyncio.Future[Any]":
+        def ask(client: etcd3.Etcd3Client) -> Any:
             call = getattr(getattr(client, stub), method)
-            return _reply(call.future(request, self._address.deadline_s, metadata=client.metadata))
+            return call(request, self._address.deadline_s, metadata=client.metadata)
 
-        return await self._call(start)
+        return await self._call(ask)
 
-    async def _call(self, start: _Call) -> Any:
+    async def _call(self, ask: _Ask[T]) -> T:
         """Carry out one call; with a fresh login, once, if the present one has expired."""
         client = await self._get_client()
         try:
-            return await self._try_once(start, client)
+            return await self._try_once(ask, client)
         except grpc.RpcError as error:
             if not is_token_stale(error):
                 raise explain_error(self._address, error) from error
         self._retire(client)
         try:
-            return await self._try_once(start, await self._get_client())
+            return await self._try_once(ask, await self._get_client())
         except grpc.RpcError as error:
             raise explain_error(self._address, error) from error
 
-    async def _try_once(self, start: _Call, client: etcd3.Etcd3Client) -> Any:
+    async def _try_once(self, ask: _Ask[T], client: etcd3.Etcd3Client) -> T:
         try:
-            return await self._await_answer(start(client), client)
+            return await self._await_answer(_run_in_thread(lambda: ask(client)), client)
         except grpc.RpcError as error:
             # A hanging member keeps its connection, and its turn in the round-robin; a fresh client won't use it.
             if error.code() is grpc.StatusCode.DEADLINE_EXCEEDED and len(self._address.endpoints) > 1:
@@ -234,52 +233,36 @@ class EtcdCoordination:
 
 
 def _run_in_thread(call: Callable[[], T]) -> "asyncio.Future[T]":
-    """Carry out what gRPC offers in blocking form only: connecting, and the stream that keeps a lease alive.
+    """Carry out a blocking call in a thread of its own. Cancelling the future ends the wait, not the call.
 
     The thread isn't one of a pool, because Python waits for a pool's threads at exit: one that waits for a dead thread
     of gRPC would keep the process from ending. Nor is it a `threading.Thread`, whose `start` waits for ever if the new
     thread dies before its first line, and would block the event loop. Raises RuntimeError if no thread can be started.
     """
-    done: Future[T] = Future()
-    done.set_running_or_notify_cancel()  # from here on, only the caller's future can be cancelled
+    loop = asyncio.get_running_loop()
+    answer: asyncio.Future[T] = loop.create_future()
+
+    def settle(error: BaseException | None, *result: T) -> None:
+        if answer.done():
+            return  # nobody waits any more
+        if error is not None:
+            answer.set_exception(error)
+        else:
+            answer.set_result(*result)
 
     def carry_out() -> None:
         try:
-            result = call()
+            end: tuple[Any, ...] = (None, call())
         except BaseException as error:  # noqa: BLE001 - the future carries it to the caller
-            done.set_exception(error)
-        else:
-            done.set_result(result)
+            end = (error,)
+        with contextlib.suppress(RuntimeError):  # the loop has been closed
+            loop.call_soon_threadsafe(settle, *end)
 
     _thread.start_new_thread(carry_out, ())
-    return asyncio.wrap_future(done)
+    return answer
 
 
 def _retrieve(done: "asyncio.Future[None]") -> None:
     """Retrieve the error: asyncio would log it if no caller is left that waits."""
     if not done.cancelled():
         done.exception()
-
-
-def _reply(call: grpc.Future) -> "asyncio.Future[Any]":
-    """A gRPC future as one of the event loop; cancelling either cancels the other."""
-    loop = asyncio.get_running_loop()
-    reply: asyncio.Future[Any] = loop.create_future()
-
-    def settle() -> None:
-        if reply.done():
-            return
-        try:
-            reply.set_result(call.result())
-        except grpc.FutureCancelledError:  # the channel was closed; the call itself is the error that says so
-            reply.set_exception(call)
-        except grpc.RpcError as error:
-            reply.set_exception(error)
-
-    def on_done(_: object) -> None:
-        with contextlib.suppress(RuntimeError):  # the loop has been closed
-            loop.call_soon_threadsafe(settle)
-
-    call.add_done_callback(on_done)
-    reply.add_done_callback(lambda future: call.cancel() if future.cancelled() else None)
-    return reply
