@@ -82,8 +82,8 @@ class AttemptMarks:
         self._set(sequence, mark | CONFIRMED if confirmed else mark)
 
     def merge(self, sequence: int, mark: int) -> None:
-        """Merge the mark that a previous owner reports. The mark known here wins if it is newer: it
-        counts more attempts, or the same number and has a suspicion, which comes from the log.
+        """Merge the mark that a previous owner reports. The mark known here wins if it is newer: it counts
+        more attempts, or the same number and has a suspicion, which comes from the log.
         """
         known = self.of.get(sequence, 0)
         if attempts(mark) > attempts(known) or (attempts(mark) == attempts(known) and not known & SUSPECT):

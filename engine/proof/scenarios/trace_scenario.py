@@ -142,8 +142,8 @@ class BacklogScenario(TraceScenario):
 
 
 async def _all(runs: Iterable[Coroutine[None, None, Trace]]) -> list[Trace]:
-    """Await all of these concurrently. If one fails, the others are cancelled, and its error is raised
-    once they have ended.
+    """Await all of these concurrently. If one fails, the others are cancelled, and its error is raised once they
+    have ended.
     """
     tasks = [asyncio.ensure_future(each) for each in runs]
     try:

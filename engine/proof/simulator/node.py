@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from evenlane.engine.core.scheduler.interface import start_next
 from evenlane.engine.node.queues.quota_share import share_of
-from evenlane.engine.proof.simulator.wire import NO_CALL
+from evenlane.engine.proof.simulator.wire import NOT_DUE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -109,7 +109,7 @@ class SimNode:
             self.free -= 1
             self._starts += 1
             heappush(running, (end, self._starts, number, queue))
-        self.due = running[0][0] if running else NO_CALL
+        self.due = running[0][0] if running else NOT_DUE
         if self.free and (wake := scheduler.wake_at()) is not None:
             if wake <= now:
                 raise SpinError(f"nothing may go at {now} ns, yet the scheduler wants to be asked at {wake} ns")

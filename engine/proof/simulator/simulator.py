@@ -17,7 +17,7 @@ from evenlane.engine.proof.load.placement import place_groups
 from evenlane.engine.proof.load.trace import Trace
 from evenlane.engine.proof.simulator.lending import LendingLeader
 from evenlane.engine.proof.simulator.node import SimNode
-from evenlane.engine.proof.simulator.wire import NO_CALL, Wire
+from evenlane.engine.proof.simulator.wire import NOT_DUE, Wire
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -84,7 +84,7 @@ class Simulator:
             node.receive(number, now)
             number += 1
         self._next_arrival = number
-        return at[number] if number < len(at) else NO_CALL
+        return at[number] if number < len(at) else NOT_DUE
 
 
 def simulate(

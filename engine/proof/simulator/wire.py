@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-NO_CALL = 1 << 62  # ns
+NOT_DUE = 1 << 62  # ns
 
 
 class Wire:
     """`due` is the instant (ns) of the first pending call; calls of the same instant keep their order."""
 
     def __init__(self) -> None:
-        self.due = NO_CALL
+        self.due = NOT_DUE
         self._calls: list[tuple[int, int, Callable[[int], None]]] = []
         self._count = 0
 
@@ -30,4 +30,4 @@ class Wire:
         calls = self._calls
         while calls and calls[0][0] <= now:
             heappop(calls)[2](now)
-        self.due = calls[0][0] if calls else NO_CALL
+        self.due = calls[0][0] if calls else NOT_DUE

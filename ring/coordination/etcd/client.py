@@ -9,6 +9,7 @@ import _thread
 import asyncio
 import contextlib
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, TypeAlias, TypeVar
 
 from evenlane.ring.coordination.etcd.channel import (
@@ -170,7 +171,7 @@ class EtcdCoordination:
 
     async def _try_once(self, ask: _Ask[T], client: etcd3.Etcd3Client) -> T:
         try:
-            return await self._await_answer(_run_in_thread(lambda: ask(client)), client)
+            return await self._run(lambda: ask(client), client)
         except grpc.RpcError as error:
             # A hanging member keeps its connection, and its turn in the round-robin; a fresh client won't use it.
             if error.code() is grpc.StatusCode.DEADLINE_EXCEEDED and len(self._address.endpoints) > 1:
@@ -178,10 +179,14 @@ class EtcdCoordination:
             raise
         except ValueError as error:  # the channel was closed meanwhile
             raise explain_closed(self._address) from error
-        except RuntimeError as error:  # no thread can be started
+
+    async def _run(self, call: Callable[[], T], client: etcd3.Etcd3Client | None = None) -> T:
+        try:
+            return await self._await_answer(_run_in_thread(call), client)
+        except RuntimeError as error:  # no thread can be started, by us or by gRPC
             raise explain_exhausted(self._address, error) from error
 
-    async def _await_answer(self, call: "asyncio.Future[T]", client: etcd3.Etcd3Client | None = None) -> T:
+    async def _await_answer(self, call: "asyncio.Future[T]", client: etcd3.Etcd3Client | None) -> T:
         """Wait for the answer; gRPC keeps the deadline. If a handler has used up the memory, one of the client's
         threads may have died at its start, and no answer comes: replace the client then. Raises Unavailable.
         """
@@ -215,13 +220,11 @@ class EtcdCoordination:
 
     async def _connect(self) -> None:
         try:
-            client = await self._await_answer(_run_in_thread(lambda: connect(self._address)))
+            client = await self._run(lambda: connect(self._address))
             if self._is_closed:
                 disconnect_later(client, 0.0)
             else:
                 self._client = client
-        except RuntimeError as error:  # no thread can be started
-            raise explain_exhausted(self._address, error) from error
         finally:
             self._connecting = None
 
@@ -242,21 +245,18 @@ def _run_in_thread(call: Callable[[], T]) -> "asyncio.Future[T]":
     loop = asyncio.get_running_loop()
     answer: asyncio.Future[T] = loop.create_future()
 
-    def settle(error: BaseException | None, *result: T) -> None:
-        if answer.done():
-            return  # nobody waits any more
-        if error is not None:
-            answer.set_exception(error)
-        else:
-            answer.set_result(*result)
+    def settle(deliver: Callable[[], None]) -> None:
+        if not answer.done():  # else nobody waits any more
+            deliver()
 
     def carry_out() -> None:
+        deliver: Callable[[], None]
         try:
-            end: tuple[Any, ...] = (None, call())
+            deliver = partial(answer.set_result, call())
         except BaseException as error:  # noqa: BLE001 - the future carries it to the caller
-            end = (error,)
+            deliver = partial(answer.set_exception, error)
         with contextlib.suppress(RuntimeError):  # the loop has been closed
-            loop.call_soon_threadsafe(settle, *end)
+            loop.call_soon_threadsafe(settle, deliver)
 
     _thread.start_new_thread(carry_out, ())
     return answer

@@ -72,8 +72,8 @@ class TestSilence:
             await client.close()
 
     async def test_thread_that_dies_before_its_first_line_does_not_block_the_loop(self, client, monkeypatch):
-        """E13: whoever starts such a thread waits for its first line for ever. The event loop that renews a lease must
-        not be the one that waits.
+        """E13: `Thread.start` waits for the first line of such a thread for ever, and must not be called on the event
+        loop that renews a lease.
         """
         lease = await client.grant(60)
 
@@ -220,8 +220,7 @@ class TestExit:
             "        for watch in watches: await anext(watch)\n"
             "asyncio.run(main())\n"
         )
-        done = subprocess.run([sys.executable, "-c", program], check=False, capture_output=True, text=True, timeout=60)
-        assert (0, "") == (done.returncode, done.stderr)
+        _run_to_end(program)
 
     def test_process_exits_while_a_call_waits_for_a_dead_thread(self, etcd_server):
         """E13: a call that waits for a thread of gRPC that died at its start is given up; the process can end."""
@@ -238,6 +237,11 @@ class TestExit:
             "    await client.close()\n"
             "asyncio.run(main())\n"
         )
-        done = subprocess.run([sys.executable, "-c", program], check=False, capture_output=True, text=True, timeout=60)
-        assert (0, "") == (done.returncode, done.stderr)
-        assert "Unavailable" in done.stdout
+        assert "Unavailable" in _run_to_end(program)
+
+
+def _run_to_end(program):
+    """What the program prints. It must end by itself, and without an error."""
+    done = subprocess.run([sys.executable, "-c", program], check=False, capture_output=True, text=True, timeout=60)
+    assert (0, "") == (done.returncode, done.stderr)
+    return done.stdout

@@ -14,7 +14,7 @@ from evenlane.engine.proof.load.load import Arrival, Load, config_for, tenant
 from evenlane.engine.proof.load.placement import Placement, place_groups
 from evenlane.engine.proof.scenarios.skewed_quota import SHARED, STATIC, SkewedQuota
 from evenlane.engine.proof.simulator.simulator import simulate
-from evenlane.engine.proof.simulator.wire import NO_CALL, Wire
+from evenlane.engine.proof.simulator.wire import NOT_DUE, Wire
 from evenlane.ring.hashing import partition_of
 from tests.oracles.examples import examples
 
@@ -147,4 +147,4 @@ def test_wire_delivers_by_time_and_then_by_sending():
     assert [(5, "a"), (5, "b"), (5, "c")] == came
     assert 9 == wire.due
     wire.deliver(9)
-    assert NO_CALL == wire.due
+    assert NOT_DUE == wire.due
