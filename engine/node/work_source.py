@@ -39,7 +39,7 @@ class WorkSource:
         self._dispatcher, self._gate, self._workers, self._calls = dispatcher, gate, workers, calls
         self._scheduler, self._completion, self._trust, self._signal = scheduler, completion, trust, signal
         self._slots = len(workers.all)
-        self._take = dispatcher.next_message
+        self._take, self._is_batched = dispatcher.next_message, calls.is_batched
 
     def next(self, now: int) -> list[Message] | None:
         """Messages that may start together; None if none may. Messages that must be recorded go to the gate
@@ -48,7 +48,7 @@ class WorkSource:
         gate, signal = self._gate, self._signal
         if gate.occupied and (recorded := self._take_recorded(now)) is not None:
             return recorded
-        take, batched, workers = self._take, self._calls.is_batched, self._workers
+        take, batched, workers = self._take, self._is_batched, self._workers
         while not signal.exhausted and workers.busy + gate.occupied < self._slots:
             message = take(now)
             if message is None:

@@ -140,7 +140,8 @@ class WorkerPool:
                 await wait()
                 now = now_ns()
                 continue
-            if waiting and not signal.exhausted:  # this handler may take long
+            # This handler may take long. (`wake_one` checks `waking`, too: looking first saves a call per message.)
+            if waiting and not signal.exhausted and not signal.waking:
                 signal.wake_one()
             first = messages[0]
             worker.messages = messages

@@ -11,14 +11,14 @@ class WorkSignal:
     Invariants:
     - `exhausted` is set only if nothing was notified since the source last had no work. It is therefore not set while a
       unit of the in-flight gate may start.
-    - `_waking` is set from the moment a worker is woken until it runs, so that a burst of notifications wakes one
+    - `waking` is set from the moment a worker is woken until it runs, so that a burst of notifications wakes one
       worker, not all.
     """
 
     def __init__(self) -> None:
         self.exhausted = False
         self.waiting: list[asyncio.Future[None]] = []  # of idle workers; always the same list, so that it can be bound
-        self._waking = False
+        self.waking = False
         self._closed = False
 
     def notify(self) -> None:
@@ -27,8 +27,8 @@ class WorkSignal:
         self.wake_one()
 
     def wake_one(self) -> None:
-        if self.waiting and not self._waking and not self._closed:
-            self._waking = True
+        if self.waiting and not self.waking and not self._closed:
+            self.waking = True
             waiting = self.waiting.pop()
             if not waiting.done():
                 waiting.set_result(None)
@@ -44,7 +44,7 @@ class WorkSignal:
                 self.waiting.remove(waiting)
             raise
         finally:
-            self._waking = False
+            self.waking = False
 
     def close(self) -> None:
         """Wake all waiting workers. From now on `notify` wakes none."""
