@@ -66,7 +66,7 @@ class Story:
             began = time.monotonic_ns()
             await self.world.servers.nats.kill()
             await self.world.servers.nats.start()
-            # It repeats nothing itself. But a copy that it didn't take is put again only after a pause.
+            # The outage itself repeats nothing, but a copy that NATS didn't take is put again only after a pause.
             self.outages.append(Fault("acks late", began, end=time.monotonic_ns()))
             await self._recovered()
             await self._reached((2 * number + 2) / (2 * FAULTS + 1))

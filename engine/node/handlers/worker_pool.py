@@ -140,7 +140,7 @@ class WorkerPool:
                 await wait()
                 now = now_ns()
                 continue
-            # This handler may take long. (`wake_one` checks `waking`, too: looking first saves a call per message.)
+            # This handler may take long. (`wake_one` repeats two of these checks; here they save a call per message.)
             if waiting and not signal.exhausted and not signal.waking:
                 signal.wake_one()
             first = messages[0]

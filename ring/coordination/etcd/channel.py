@@ -101,8 +101,8 @@ def disconnect(client: etcd3.Etcd3Client) -> None:
 
 
 def disconnect_later(client: etcd3.Etcd3Client, after_s: float) -> None:
-    """Close the connection after this time, in a thread: the event loop must not wait for a thread that has died. For
-    that reason it isn't a `threading.Thread` either: `start` waits for the new thread's first line.
+    """Close the connection after this time, in a thread: closing may wait for a thread that has died, and would block
+    the event loop. It isn't a `threading.Thread`, because `start` waits for the new thread's first line.
     """
 
     def close() -> None:
