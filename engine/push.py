@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from evenlane.engine.core.message.message import Pause
+from evenlane.engine.core.message.handler_exceptions import Pause
 
 if TYPE_CHECKING:
     from evenlane.engine.core.message.message import Message

@@ -8,7 +8,8 @@ from evenlane.engine._version import __version__ as __version__
 
 if TYPE_CHECKING:
     from evenlane.engine.base.config.settings import Settings
-    from evenlane.engine.core.message.message import Message, Pause, Reject, Retry, batch
+    from evenlane.engine.core.message.handler_exceptions import Pause, Reject, Retry
+    from evenlane.engine.core.message.message import Message, batch
     from evenlane.engine.core.ports import Receipt
     from evenlane.engine.errors import (
         BacklogFull,
@@ -27,12 +28,12 @@ if TYPE_CHECKING:
 _HOMES = {
     "Engine": "evenlane.engine.runtime.engine",
     "Message": "evenlane.engine.core.message.message",
-    "Pause": "evenlane.engine.core.message.message",
+    "Pause": "evenlane.engine.core.message.handler_exceptions",
     "Producer": "evenlane.engine.producer",
     "Put": "evenlane.engine.producer",
     "Receipt": "evenlane.engine.core.ports",
-    "Reject": "evenlane.engine.core.message.message",
-    "Retry": "evenlane.engine.core.message.message",
+    "Reject": "evenlane.engine.core.message.handler_exceptions",
+    "Retry": "evenlane.engine.core.message.handler_exceptions",
     "Settings": "evenlane.engine.base.config.settings",
     "batch": "evenlane.engine.core.message.message",
     "BacklogFull": "evenlane.engine.errors",

@@ -39,7 +39,7 @@ class Range(NamedTuple):
 class Read(NamedTuple):
     """A message, and the size of its body (bytes), whether the body was read or not."""
 
-    stored: Stored
+    stored: "Stored"
     size: int
 
 

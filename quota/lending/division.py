@@ -26,13 +26,13 @@ some.
 
 def divide(own: Mapping[str, float], wants: Mapping[str, float]) -> dict[str, float]:
     """The part of each node in `own`; the sum stays the same. `wants` has the same nodes."""
-    whole = sum(own.values())
+    whole = sum(own.values(), 0.0)
     due = {node: min(part, max(wants[node], LEAST * part)) for node, part in own.items()}
     homeless = [node for node, part in own.items() if part == 0 and wants[node] > 0]
     if homeless:
         _make_room(due, homeless, wants, whole)
     short = {node: wants[node] - part for node, part in due.items() if wants[node] > part}
-    spare = whole - sum(due.values())
+    spare = whole - sum(due.values(), 0.0)
     # Max-min, with even weights.
     for node, more in zip(short, fair_shares(max(0.0, spare), [1.0] * len(short), list(short.values())), strict=True):
         due[node] += more
@@ -44,9 +44,9 @@ def divide(own: Mapping[str, float], wants: Mapping[str, float]) -> dict[str, fl
 def _make_room(due: dict[str, float], homeless: list[str], wants: Mapping[str, float], whole: float) -> None:
     """Give nodes that own nothing a little, out of the other nodes' parts."""
     asked = {node: min(wants[node], LEAST * whole) for node in homeless}
-    taken = sum(asked.values())
-    missing = taken - (whole - sum(due.values()))
+    taken = sum(asked.values(), 0.0)
+    missing = taken - (whole - sum(due.values(), 0.0))
     if missing > 0:
-        scale = max(0.0, 1 - missing / sum(due.values()))
+        scale = max(0.0, 1 - missing / sum(due.values(), 0.0))
         due.update({node: part * scale for node, part in due.items()})
     due.update(asked)

@@ -52,7 +52,7 @@ class _Account:
         for (epoch, _), (part, _until) in self.promises.items():
             if epoch != but:
                 most[epoch] = max(part, most.get(epoch, 0.0))
-        return sum(most.values())
+        return sum(most.values(), 0.0)
 
     @property
     def ends(self) -> int:

@@ -132,19 +132,19 @@ class LendingRounds:
         """The parts of borrowers, and the nodes that may drop older promises."""
         reported, loans = self._confirmed.get(project, {}), self._loans[project]
         most = self._most.setdefault(project, {})
-        lent = sum(node_loans.lent for node_loans in reported.values())
-        silent = sum(each.part for node, each in most.items() if node not in reported and each.until > now)
+        lent = sum((node_loans.lent for node_loans in reported.values()), 0.0)
+        silent = sum((each.part for node, each in most.items() if node not in reported and each.until > now), 0.0)
         held = {
             node: node_loans.borrowed
             for node, node_loans in reported.items()
             if loans[node].keep or node_loans.borrowed
         }
-        left = lent - silent - sum(held.values())
+        left = lent - silent - sum(held.values(), 0.0)
         covered, left = left > -_ROUNDING, max(0.0, left)
         parts = {}
         if covered:
             lacking = {node: max(0.0, loans[node].keep - part) for node, part in held.items()}
-            scale = min(1.0, left / sum(lacking.values())) if any(lacking.values()) else 0.0
+            scale = min(1.0, left / sum(lacking.values(), 0.0)) if any(lacking.values()) else 0.0
             parts = {node: part + scale * lacking[node] for node, part in held.items()}
         for node in reported:
             most.pop(node, None)

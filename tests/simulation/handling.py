@@ -6,7 +6,7 @@ import asyncio
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from evenlane.engine.core.message.message import Pause, Reject, Retry
+from evenlane.engine.core.message.handler_exceptions import Pause, Reject, Retry
 from tests.simulation.loop import NODE, SECOND
 
 if TYPE_CHECKING:

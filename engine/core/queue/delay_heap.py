@@ -24,6 +24,9 @@ class DelayHeap:
         self._heaps: dict[bytes, list[int]] = {}
         self._next: list[tuple[int, bytes]] = []
 
+    def __bool__(self) -> bool:
+        return len(self) > 0
+
     def __len__(self) -> int:
         return sum(map(len, self._heaps.values()))
 

@@ -52,5 +52,5 @@ class MemoryBudget:
 class MessageRef(NamedTuple):
     """The location of a message, without its payload."""
 
-    lane: Lane
+    lane: "Lane"
     sequence: int

@@ -24,6 +24,9 @@ class SequenceFifo:
         self._items = array("Q")
         self._cursor = 0
 
+    def __bool__(self) -> bool:
+        return len(self) > 0
+
     def __len__(self) -> int:
         return len(self._items) - self._cursor
 

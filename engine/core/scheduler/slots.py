@@ -144,7 +144,7 @@ class Slots:
             return True
         if not tenant.in_flight:
             return True
-        for_heavy: float = self.count
+        for_heavy = float(self.count)
         if self.active > self._heavy + (not tenant.heavy):  # there are light tenants
             for_heavy -= room(self._light.read(now))
         if self.in_flight - self._light.count < for_heavy:
@@ -156,7 +156,7 @@ class Slots:
         """The instant (ns) at which headroom admits a held tenant if nothing else happens, because the light tenants
         have held few slots for long enough. `level` is the lowest level of the held tenants.
         """
-        held: float = self.in_flight - self._light.count
+        held = float(self.in_flight - self._light.count)
         if level is not None:
             held = min(held, level * self._heavy_weights - _A_BIT)
         wait = opens_in(self._light.read(now), self._light.count, held, self.count)

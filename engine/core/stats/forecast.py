@@ -83,9 +83,9 @@ def add_rates(rates: Iterable[Rates]) -> Rates:
     if not all(rate.is_known for rate in each):
         return UNKNOWN
     return Rates(
-        sum(rate.arriving for rate in each),
-        sum(rate.handled for rate in each),
-        sum(rate.failed for rate in each),
+        sum((rate.arriving for rate in each), 0.0),
+        sum((rate.handled for rate in each), 0.0),
+        sum((rate.failed for rate in each), 0.0),
         min((rate.seconds for rate in each), default=0.0),
     )
 
@@ -128,7 +128,7 @@ class ForecastInput(NamedTuple):
     waiting: int
     deepest: int
     rates: Rates
-    topic: Topic | None
+    topic: "Topic | None"
     reason: str | None
     max_group_qps: float
 

@@ -4,6 +4,7 @@ at a hundred thousand messages per second most headers are never read.
 
 import re
 from collections.abc import Mapping
+from typing import Any
 
 from evenlane.engine.errors import InvalidName
 
@@ -100,8 +101,10 @@ def read_added_number(block: bytes, name: str, default: int) -> int:
     return _number(read_added(block, name), default)
 
 
-def check_user(values: Mapping[str, str]) -> None:
-    """Raises InvalidName for a header that can't be sent, or that users may not set."""
+def check_user(values: Mapping[Any, Any]) -> None:
+    """Raises InvalidName for a header that can't be sent, or that users may not set. Users may pass objects of any
+    type.
+    """
     for name, text in values.items():
         if not isinstance(name, str) or not _NAME.fullmatch(name):
             raise InvalidName(f"header {name!r} is not a valid name: letters, digits and !#$%&'*+-.^_`|~")

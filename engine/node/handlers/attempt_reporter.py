@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from evenlane.engine.base.clock import now_ns
-from evenlane.engine.core.message.message import Pause, check_form
+from evenlane.engine.core.message.handler_exceptions import Pause, check_form
 from evenlane.engine.node.handlers import fork_guard
 from evenlane.engine.node.handlers.ack_deadline import HandlerTimedOut
 from evenlane.engine.node.handlers.invoke import Untrusted, is_of_handler

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from evenlane.engine.core.message.message import Message, Pause
+    from evenlane.engine.core.message.handler_exceptions import Pause
+    from evenlane.engine.core.message.message import Message
 
 
 class MessageSource(Protocol):

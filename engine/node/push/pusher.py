@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import structlog
 
 from evenlane.engine.base.clock import now_ns
-from evenlane.engine.core.message.message import Pause
+from evenlane.engine.core.message.handler_exceptions import Pause
 from evenlane.engine.node.push.breaker import BreakerState
 from evenlane.engine.node.push.client import DEFAULT, Client, PushTuning, tls
 from evenlane.engine.node.push.endpoint import Endpoints

@@ -8,7 +8,8 @@ from evenlane.engine.core.queue.entry import MessageRef
 from evenlane.engine.node.settle.outcomes import DeadLetterReason
 
 if TYPE_CHECKING:
-    from evenlane.engine.core.message.message import Message, Pause
+    from evenlane.engine.core.message.handler_exceptions import Pause
+    from evenlane.engine.core.message.message import Message
     from evenlane.engine.core.queue.entry import MemoryBudget
     from evenlane.engine.core.queue.queue import Queue
     from evenlane.engine.node.counters import Counters

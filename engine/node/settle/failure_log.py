@@ -13,7 +13,8 @@ from evenlane.engine.core.message.log_fields import lane_fields, message_fields
 
 if TYPE_CHECKING:
     from evenlane.engine.core.lane.lane import Lane
-    from evenlane.engine.core.message.message import Message, Pause
+    from evenlane.engine.core.message.handler_exceptions import Pause
+    from evenlane.engine.core.message.message import Message
     from evenlane.engine.core.wire.header_values import Refusal
 
 _log = structlog.get_logger(__name__)

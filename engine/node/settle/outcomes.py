@@ -14,7 +14,7 @@ import structlog
 
 from evenlane.engine.core.message import copies
 from evenlane.engine.core.message.error_text import describe_error
-from evenlane.engine.core.message.message import Reject, Retry
+from evenlane.engine.core.message.handler_exceptions import Reject, Retry
 from evenlane.engine.core.ports import Lost, Refused
 from evenlane.engine.node.queues.project_limit import ProjectLimit
 from evenlane.quota.rates.backoff import retry_delay_s

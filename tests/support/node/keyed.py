@@ -6,7 +6,7 @@ from collections import defaultdict
 from itertools import groupby
 from typing import NamedTuple
 
-from evenlane.engine.core.message.message import Pause, Reject, Retry
+from evenlane.engine.core.message.handler_exceptions import Pause, Reject, Retry
 from evenlane.engine.core.wire import headers as h
 from tests.support.node.world import World, change, topic
 from tests.support.until import until

@@ -2,15 +2,15 @@
 
 import asyncio
 
-from evenlane.engine.core.message.message import Pause, Reject, Retry
+from evenlane.engine.core.message.handler_exceptions import Pause, Reject, Retry
 from evenlane.engine.core.queue.entry import MemoryBudget
-from evenlane.engine.core.scheduler.fair import FairScheduler
 from evenlane.engine.core.wire import headers as h
 from evenlane.engine.node.tuning import NodeTuning
 from evenlane.engine.store.memory.server import MemoryServer
 from evenlane.engine.store.memory.store import MemoryStore
 from tests.support.node.gated import NOW
 from tests.support.node.world import CLUSTER_CONFIG, SECOND, World, change, topic, turns
+from tests.support.scheduler.delegating import DelegatingScheduler
 
 SLOTS = 3
 OUTCOMES = {
@@ -29,7 +29,7 @@ _PACING_S = 0.02  # between two openings of partitions
 _MOST_TURNS = 100  # of the loop, until a partition is served
 
 
-class AskingScheduler(FairScheduler):
+class AskingScheduler(DelegatingScheduler):
     """Asks for the wait reason of each queue that it grants, before the grant is charged. `contradictions` has the
     grants of queues with a reason.
     """
@@ -40,7 +40,7 @@ class AskingScheduler(FairScheduler):
         self.contradictions = []
 
     def next(self, now):
-        grant = super().next(now)
+        grant = self.inner.next(now)
         if grant is not None and (reason := self.reason(grant.queue)) is not None:
             self.contradictions.append((_named(grant.queue), reason))
         return grant

@@ -5,7 +5,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from evenlane.engine.core.message.message import Pause
+from evenlane.engine.core.message.handler_exceptions import Pause
 from evenlane.engine.node.push.response import PushFailed
 
 

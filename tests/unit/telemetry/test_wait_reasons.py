@@ -5,7 +5,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from evenlane.engine.base.clock import now_ns
-from evenlane.engine.core.message.message import Pause
+from evenlane.engine.core.message.handler_exceptions import Pause
 from evenlane.engine.core.queue.entry import MemoryBudget
 from evenlane.engine.telemetry.tenants.registry import TenantRegistry
 from evenlane.engine.telemetry.tenants.sampler import QueueSampler

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace as with_fields
 
 from evenlane.engine.base.config.settings import Settings
-from evenlane.engine.core.message.message import Pause
+from evenlane.engine.core.message.handler_exceptions import Pause
 from evenlane.engine.node.push.client import Client, tls
 from evenlane.engine.node.push.endpoint import Endpoints as Known
 from evenlane.engine.node.push.pusher import Pusher

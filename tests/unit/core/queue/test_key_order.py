@@ -6,18 +6,11 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from evenlane.engine.base.names import LaneId
+from evenlane.engine.core.lane.lane import Lane
 from evenlane.engine.core.queue.entry import MemoryBudget, MessageRef, entry_of
 from evenlane.engine.core.queue.key_order import KeyOrder
 
-
-class Lane:
-    """A lane stub, compared by identity as lanes are."""
-
-    def __init__(self, kind):
-        self.id = LaneId(kind, 1)
-
-
-MAIN, LATER = Lane("lanes"), Lane("later")
+MAIN, LATER = Lane(LaneId("lanes", 1), 1), Lane(LaneId("later", 1), 1)
 MOST = 6
 keys = st.sampled_from("abcd")
 bodies = st.sampled_from([b"x", b"x" * 10, b"x" * 500])  # none is empty: `used_bytes` then shows which ones are kept

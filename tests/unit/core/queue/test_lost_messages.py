@@ -1,7 +1,5 @@
 """Counts of the messages that were certainly lost with a stream that was replaced or rolled back (fault F6)."""
 
-from types import SimpleNamespace
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -136,7 +134,7 @@ def test_count_never_exceeds_the_loss(puts, read_ahead, index, to, more):
         known[subject].add(stream.last)
         if taken and owner.queues[subject].ready:
             known[subject].discard(owner.queues[subject].take(owner.limits)[1])
-    wiped = count_gone(lane, SimpleNamespace(created="another", last=stream.last), none)
+    wiped = count_gone(lane, stream.state()._replace(created="another"), none)
     assert {key: len(found) for key, found in known.items() if found} == {
         queue.project.encode(): count for queue, count in wiped.items()
     }

@@ -2,19 +2,19 @@
 
 from collections import deque
 from dataclasses import replace
-from types import SimpleNamespace
 
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from evenlane.engine.base.names import LaneId
+from evenlane.engine.core.lane.lane import Lane
 from evenlane.engine.core.queue import clear
 from evenlane.engine.core.queue.entry import MemoryBudget, entry_of
 from evenlane.engine.core.queue.queue import Queue, SequenceFifo
 from evenlane.engine.core.queue.queue_rules import QueueRules, low_mark
 
-LANE = SimpleNamespace(id=LaneId("lanes", 1))
-LATER = SimpleNamespace(id=LaneId("later", 1))
+LANE = Lane(LaneId("lanes", 1), 1)
+LATER = Lane(LaneId("later", 1), 1)
 counts = st.one_of(st.integers(0, 5), st.integers(0, 10_000))
 
 

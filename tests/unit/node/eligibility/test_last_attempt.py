@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from evenlane.engine.core.message.message import Reject
+from evenlane.engine.core.message.handler_exceptions import Reject
 from evenlane.engine.node.handlers.handler import Handler
 from tests.support.node.horizons import Horizons
 from tests.support.node.keyed import QUICK, Held

@@ -7,7 +7,8 @@ import threading
 import pytest
 
 from evenlane.engine.base import names
-from evenlane.engine.core.message.message import Retry, batch
+from evenlane.engine.core.message.handler_exceptions import Retry
+from evenlane.engine.core.message.message import batch
 from evenlane.engine.core.queue.entry import MemoryBudget
 from evenlane.engine.core.wire import headers as h
 from tests.support.node.keyed import KEYS, QUICK, Held, KeyedWorld, RandomHandler, ordered

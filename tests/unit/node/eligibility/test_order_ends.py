@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from evenlane.engine.core.message.message import Reject, Retry
+from evenlane.engine.core.message.handler_exceptions import Reject, Retry
 from evenlane.engine.core.queue.entry import MemoryBudget
 from evenlane.engine.core.wire import headers as h
 from tests.support.node.keyed import KEYS, Begun, Held, KeyedWorld, RandomHandler, ordered

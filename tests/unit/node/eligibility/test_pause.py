@@ -5,7 +5,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from evenlane.engine.core.message.message import Pause, batch
+from evenlane.engine.core.message.handler_exceptions import Pause
+from evenlane.engine.core.message.message import batch
 from evenlane.engine.core.wire import headers as h
 from evenlane.engine.node.eligibility import pauses
 from evenlane.engine.telemetry.wait_reasons import ReasonContext, sentence

@@ -7,7 +7,7 @@ import pytest
 
 from evenlane.engine.base import names
 from evenlane.engine.core.lane.attempts import SUSPECT, attempts
-from evenlane.engine.core.message.message import Reject, Retry
+from evenlane.engine.core.message.handler_exceptions import Reject, Retry
 from tests.support.node.keyed import QUICK, Begun, PoisonWorld, failing, ordered
 from tests.support.node.two import lane_of
 from tests.support.node.world import SECOND, is_durable, topic

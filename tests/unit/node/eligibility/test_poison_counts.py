@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from evenlane.engine.base.names import settled_stream
-from evenlane.engine.core.message.message import Pause
+from evenlane.engine.core.message.handler_exceptions import Pause
 from evenlane.engine.core.ports import Lost, Refused
 from tests.support.node.gate_records import Records
 from tests.support.node.keyed import Held, PoisonWorld, failing

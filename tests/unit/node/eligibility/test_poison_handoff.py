@@ -6,7 +6,7 @@ import pytest
 
 from evenlane.engine.cluster.ownership.handoff import find_released, handoff_record
 from evenlane.engine.core.lane.attempts import holder_of
-from evenlane.engine.core.message.message import Pause
+from evenlane.engine.core.message.handler_exceptions import Pause
 from evenlane.engine.errors import UnknownEpoch
 from evenlane.ring.membership.records import PastOwner
 from tests.support.node.two import P, Two, lane_of

@@ -5,7 +5,8 @@ import threading
 
 import pytest
 
-from evenlane.engine.core.message.message import Reject, Retry, batch
+from evenlane.engine.core.message.handler_exceptions import Reject, Retry
+from evenlane.engine.core.message.message import batch
 from evenlane.engine.errors import ConfigError
 from evenlane.engine.node.handlers.fallback import Fallback
 from evenlane.engine.node.handlers.handler import Handler

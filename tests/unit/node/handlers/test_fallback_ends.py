@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from evenlane.engine.base.names import LaneId
-from evenlane.engine.core.message.message import Reject
+from evenlane.engine.core.message.handler_exceptions import Reject
 from evenlane.engine.core.queue.entry import MemoryBudget
 from evenlane.engine.core.queue.fed_lane import FedLane
 from evenlane.engine.core.wire import headers as h

@@ -6,7 +6,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from evenlane.engine.core.message.message import Reject, Retry, batch
+from evenlane.engine.core.message.handler_exceptions import Reject, Retry
+from evenlane.engine.core.message.message import batch
 from evenlane.engine.core.wire import headers as h
 from evenlane.engine.errors import ConfigError
 from evenlane.engine.node.handlers.handler import Handler, load

@@ -5,7 +5,8 @@ import contextlib
 
 import pytest
 
-from evenlane.engine.core.message.message import Pause, Reject, Retry, batch
+from evenlane.engine.core.message.handler_exceptions import Pause, Reject, Retry
+from evenlane.engine.core.message.message import batch
 from evenlane.engine.core.wire import headers as h
 from evenlane.engine.node.handlers.handler import Handler
 from tests.support.node.keyed import QUICK

@@ -6,7 +6,7 @@ import random
 import pytest
 
 from evenlane.engine.cluster.ownership.handoff import find_released, handoff_record
-from evenlane.engine.core.message.message import Pause, Retry
+from evenlane.engine.core.message.handler_exceptions import Pause, Retry
 from evenlane.engine.core.queue.entry import MemoryBudget
 from evenlane.engine.core.wire import headers as h
 from tests.support.node.keyed import KeyedWorld, ordered

@@ -3,6 +3,8 @@
 from types import SimpleNamespace
 
 from evenlane.engine.base.names import LaneId
+from evenlane.engine.core.lane.settle_record import LogState
+from evenlane.engine.core.ports import LaneState
 from evenlane.engine.core.queue.entry import MemoryBudget
 from evenlane.engine.core.queue.fed_lane import FedLane
 from evenlane.engine.core.queue.queue import Queue
@@ -26,7 +28,7 @@ async def test_queue_without_remaining_messages_does_not_stop_reading_ahead():
     lane = FedLane(
         LaneId("lanes", 1), 1, MemoryBudget(), Host(lambda _lane, subject, _entry: queues[subject], lambda _queue: None)
     )
-    lane.recover(SimpleNamespace(created=""), SimpleNamespace(created="x", last=9_000, first=1, at=1), None)
+    lane.recover(LogState(), LaneState("x", 1, 9_000, 1), None)
     lane.expect_backlog({FIRST.decode(): 2, SECOND.decode(): 8_998}, 9_000)
     lane.take_in(FIRST, 1, 1, b"", b"a")
     await ReadAhead(SimpleNamespace(next_of=next_of)).read(lane, [FIRST, SECOND], lambda _queue: None)

@@ -10,7 +10,7 @@ from evenlane.engine.admin.backlog.drop_client import DropRequest
 from evenlane.engine.base import names
 from evenlane.engine.base.clock import now_ns
 from evenlane.engine.base.names import LaneId
-from evenlane.engine.core.message.message import Reject
+from evenlane.engine.core.message.handler_exceptions import Reject
 from evenlane.engine.core.queue.entry import MemoryBudget
 from evenlane.engine.core.queue.fed_lane import FedLane
 from evenlane.engine.core.queue.queue import Queue

@@ -6,7 +6,6 @@ from math import isclose
 import pytest
 
 from evenlane.engine.base.clock import now_ns
-from evenlane.engine.core.scheduler.fair import FairScheduler
 from evenlane.engine.node.handlers.handler import Handler
 from evenlane.engine.node.node import Node
 from evenlane.engine.node.queues.quota_share import node_share, share_of
@@ -14,19 +13,20 @@ from evenlane.engine.node.tuning import NodeTuning
 from evenlane.engine.store.memory.store import MemoryStore
 from evenlane.ring.membership.records import HeldRecord
 from tests.support.node.world import CLUSTER_CONFIG, SECOND, World, change, topic, turns
+from tests.support.scheduler.delegating import DelegatingScheduler
 from tests.support.until import until
 
 
-class RecordingScheduler(FairScheduler):
+class RecordingScheduler(DelegatingScheduler):
     """A fair scheduler that records the last rules of each project."""
 
     def __init__(self):
-        super().__init__(8, 1_000_000)
+        super().__init__()
         self.rules = {}
 
     def configure(self, project, rules, now, whole=None):
         self.rules[project] = rules
-        super().configure(project, rules, now, whole)
+        self.inner.configure(project, rules, now, whole)
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from evenlane.engine.core.message.message import Retry
+from evenlane.engine.core.message.handler_exceptions import Retry
 from evenlane.engine.core.ports import Lost
 from evenlane.engine.core.wire.group_gc_messages import GroupQuestion, GroupRequest
 from evenlane.engine.node.services.group_inspector import GroupInspector

@@ -13,7 +13,7 @@ from structlog.testing import capture_logs
 from evenlane.engine.admin.backlog.drop_client import DropRequest
 from evenlane.engine.admin.backlog.drop_responder import DropResponder
 from evenlane.engine.base import log_setup
-from evenlane.engine.core.message.message import Pause, Reject, Retry
+from evenlane.engine.core.message.handler_exceptions import Pause, Reject, Retry
 from evenlane.engine.core.wire import headers as h
 from evenlane.engine.node.handlers.handler import Handler
 from tests.support.log_tables import events, logged

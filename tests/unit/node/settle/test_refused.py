@@ -3,7 +3,7 @@
 import pytest
 from structlog.testing import capture_logs
 
-from evenlane.engine.core.message.message import Retry
+from evenlane.engine.core.message.handler_exceptions import Retry
 from evenlane.engine.core.wire import headers as h
 from tests.support.node.keyed import QUICK, KeyedWorld, ordered
 from tests.support.node.world import SECOND, World, topic

@@ -4,7 +4,7 @@ import pytest
 
 from evenlane.engine.admin.dead_letters.client import DeadLetterClient
 from evenlane.engine.base import names
-from evenlane.engine.core.message.message import Reject
+from evenlane.engine.core.message.handler_exceptions import Reject
 from tests.support.node.world import CLUSTER_CONFIG, World, change, topic
 from tests.support.producer_world import accepted
 from tests.support.until import until
