@@ -30,7 +30,7 @@ from evenlane.engine.base.garbage_collector import tune_gc
 from evenlane.engine.cluster.cluster_config import ClusterConfig
 from evenlane.engine.control.topics.apply import ApplyPlan
 from evenlane.engine.control.topics.plan import Manifest
-from evenlane.engine.core.wire.meter_record import INTERVAL_S, REFRESH
+from evenlane.engine.core.records.meter_record import INTERVAL_S, REFRESH
 from evenlane.engine.runtime.embedded.etcd import EtcdServer
 from evenlane.engine.runtime.embedded.nats import NatsServer
 from evenlane.ring.coordination.etcd.client import EtcdCoordination

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import uvloop
 
 from evenlane.engine.base import names
-from evenlane.engine.core.wire.meter_record import LaneRow, QueueRow, RecordHead, TopicRow, encode
+from evenlane.engine.core.records.meter_record import LaneRow, QueueRow, RecordHead, TopicRow, encode
 from evenlane.engine.store.jetstream.client.connection import Connection
 from evenlane.engine.store.jetstream.client.options import NatsOptions
 from evenlane.engine.store.jetstream.streams import ensure, meter_config

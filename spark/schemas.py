@@ -55,7 +55,7 @@ METER = struct(
     **dict.fromkeys(WAITED, _double),
     waits=WAITS,
 )  # fmt: skip
-"""One row per queue reported in a record; see engine/core/wire/meter_record.py for the meaning of each column."""
+"""One row per queue reported in a record; see engine/core/records/meter_record.py for the meaning of each column."""
 
 LANES = struct(
     stream=_string, kind=_string, partition=_int, sequence=_long, stored=_time, subject=_string,

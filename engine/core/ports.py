@@ -42,7 +42,7 @@ class Head(NamedTuple):
 
 
 class BusyRecord(NamedTuple):
-    """The in-flight record of a process (engine/core/lane/in_flight_record.py); `at` is the store's time of its
+    """The in-flight record of a process (engine/core/records/in_flight_record.py); `at` is the store's time of its
     arrival, unix ns.
     """
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
     from evenlane.engine.core.ports import Receipt
-    from evenlane.engine.core.wire.backlog_report import BacklogEntry
+    from evenlane.engine.core.records.backlog_report import BacklogEntry
     from evenlane.quota.topics.topic import Accepted
 
 USABLE_S = 6.0  # an older count decides nothing

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from evenlane.engine.base.names import LaneId
 from evenlane.engine.base.plural import format_count
 from evenlane.engine.core.ports import Lost, Refused
-from evenlane.engine.core.wire.backlog_report import decode_report, partitions_of, subject
+from evenlane.engine.core.records.backlog_report import decode_report, partitions_of, subject
 from evenlane.engine.errors import BacklogFull, Unreachable
 from evenlane.engine.producer.backlog_estimate import BacklogEstimate
 from evenlane.engine.producer.tuning import DEFAULT, ProducerTuning

@@ -9,7 +9,7 @@ from evenlane.engine.core.stats.forecast import figure, format_spoken, is_stoppe
 
 if TYPE_CHECKING:
     from evenlane.engine.core.queue.queue import Queue
-    from evenlane.engine.core.stats.backlog_tally import QueueCount
+    from evenlane.engine.core.records.backlog_answer import QueueCount
     from evenlane.engine.node.node import Node
     from evenlane.quota.topics.topic import Topic
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import Window
 from pyspark.sql import functions as F  # noqa: N812
 
-from evenlane.engine.core.wire.meter_record import REFRESH
+from evenlane.engine.core.records.meter_record import REFRESH
 from evenlane.spark.reports.columns import seconds, total
 from evenlane.spark.reports.grains import EPOCH, SPELL
 from evenlane.spark.reports.schemas import CUMULATIVE, QUEUE

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import Window
 from pyspark.sql import functions as F  # noqa: N812
 
-from evenlane.engine.core.wire.meter_record import VERSION
+from evenlane.engine.core.records.meter_record import VERSION
 from evenlane.spark.reports.columns import add_seconds, floor_to, seconds, shape
 from evenlane.spark.reports.flows import epochs
 from evenlane.spark.reports.grains import delay_s, is_skewed, merge_grains

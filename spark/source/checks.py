@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from evenlane.engine.core.wire.meter_record import COUNTERS, LANE_COLUMNS, TOPIC_COLUMNS, WAITED
+from evenlane.engine.core.records.meter_record import COUNTERS, LANE_COLUMNS, TOPIC_COLUMNS, WAITED
 from evenlane.engine.core.wire.reason_codes import REASONS
 from evenlane.engine.core.wire.varint_columns import numbers, unpack
 
 if TYPE_CHECKING:
     from collections.abc import Container, Sequence
 
-    from evenlane.engine.core.wire.meter_record import MeterRecord
+    from evenlane.engine.core.records.meter_record import MeterRecord
 
 BUCKET = ("bucket", "count")
 QUEUE = frozenset({

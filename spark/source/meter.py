@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from evenlane.engine.core.wire.meter_record import (
+from evenlane.engine.core.records.meter_record import (
     COUNTERS,
     LANE_COLUMNS,
     TOPIC_COLUMNS,
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from evenlane.engine.core.ports import Stored
-    from evenlane.engine.core.wire.meter_record import MeterRecord
+    from evenlane.engine.core.records.meter_record import MeterRecord
 
 ROWS = 65_536
 """Approximate number of rows per batch."""

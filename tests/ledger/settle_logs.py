@@ -8,7 +8,7 @@ from evenlane.engine.base import names
 from evenlane.engine.base.config.settings import Settings
 from evenlane.engine.base.names import Kind, LaneId
 from evenlane.engine.cluster import connections
-from evenlane.engine.core.lane import settle_record
+from evenlane.engine.core.lane.log_state import LogState
 from evenlane.engine.core.ports import LaneState, Lost, Store
 from evenlane.engine.node.settle.settle_log_reader import read_settle_log
 
@@ -21,7 +21,7 @@ class Log:
     """The state of one stream, its folded settle log, and the sequences of its waiting messages."""
 
     state: LaneState
-    log: settle_record.LogState
+    log: LogState
     waiting: set[int]
 
     def settled(self) -> set[int]:
@@ -57,7 +57,7 @@ async def _read(store: Store, lane: LaneId) -> Log:
     return Log(state, log, {stored.sequence for stored in found if stored is not None})
 
 
-async def _state(store: Store, lane: LaneId) -> settle_record.LogState:
+async def _state(store: Store, lane: LaneId) -> LogState:
     """Read the log again if a running node writes a checkpoint meanwhile, as a takeover does."""
     for _ in range(_READS - 1):
         with contextlib.suppress(Lost):

@@ -8,7 +8,7 @@ import pytest
 
 from evenlane.engine.base import names
 from evenlane.engine.base.clock import now_ns
-from evenlane.engine.core.wire.meter_record import decode
+from evenlane.engine.core.records.meter_record import decode
 from evenlane.engine.store.jetstream.client.connection import Connection
 from evenlane.engine.store.jetstream.client.options import NatsOptions
 from evenlane.spark.jobs.folders import Folder

@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
-from evenlane.engine.core.lane import settle_record
+from evenlane.engine.core.records import settle_record
 from evenlane.engine.core.wire import headers as h
 from tests.simulation.loop import SECOND, Actor
 from tests.simulation.promises import Promises

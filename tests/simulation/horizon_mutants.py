@@ -10,9 +10,10 @@ from weakref import WeakKeyDictionary
 
 import msgspec
 
-from evenlane.engine.core.lane import crash_horizon, in_flight_record, settle_record
+from evenlane.engine.core.lane import crash_horizon
 from evenlane.engine.core.lane.attempts import SUSPECT
 from evenlane.engine.core.lane.lane import Lane
+from evenlane.engine.core.records import in_flight_record, settle_record
 from evenlane.engine.core.wire import headers as h
 from evenlane.engine.node import dispatcher
 from evenlane.engine.node.eligibility.suspects import Suspects
@@ -20,14 +21,16 @@ from evenlane.engine.node.partitions import crash_suspects, previous_owners, tak
 from tests.simulation.mutant import Mutant
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
-    from evenlane.engine.core.lane.in_flight_record import InFlightListing
+    from evenlane.engine.core.lane.in_flight_set import InFlightListing
+    from evenlane.engine.core.lane.log_state import LogState
     from evenlane.engine.core.lane.settle_log import Append
-    from evenlane.engine.core.lane.settle_record import LogState, SettleRecord
-    from evenlane.engine.core.ports import LaneState
+    from evenlane.engine.core.ports import BusyRecord, LaneState
     from evenlane.engine.core.queue.entry import Entry
     from evenlane.engine.core.queue.queue import Queue
+    from evenlane.engine.core.records.in_flight_record import InFlightRecord
+    from evenlane.engine.core.records.settle_record import SettleRecord
 
 _POISON = ("poison",)
 
@@ -198,15 +201,18 @@ def _copies_free() -> Iterator[None]:
         yield
 
 
+def _readable(records: Iterable[BusyRecord]) -> Iterator[tuple[int, InFlightRecord]]:
+    read = ((at, in_flight_record.decode(raw)) for at, raw in records)
+    return ((at, record) for at, record in read if record is not None)
+
+
 @contextmanager
 def _lone_confirmed() -> Iterator[None]:
     """The only message that a record names is taken for the confirmed cause."""
     real = crash_suspects.list_in_flight
 
     def listed(records: Any, *of: Any) -> list[InFlightListing]:
-        lone = {
-            at for at, record in in_flight_record._readable(records) if sum(len(part[3]) for part in record.parts) == 1
-        }  # fmt: skip
+        lone = {at for at, record in _readable(records) if sum(len(part[3]) for part in record.parts) == 1}
         return [each._replace(confirmed=each.confirmed or each.at in lone) for each in real(records, *of)]
 
     with patch.object(crash_suspects, "list_in_flight", listed):
@@ -219,7 +225,7 @@ def _company_free() -> Iterator[None]:
     real = crash_suspects.list_in_flight
 
     def listed(records: Any, *of: Any) -> list[InFlightListing]:
-        accusing = {at for at, record in in_flight_record._readable(records) if record.suspect is not None}
+        accusing = {at for at, record in _readable(records) if record.suspect is not None}
         return [each._replace(counts=each.confirmed or each.at not in accusing) for each in real(records, *of)]
 
     with patch.object(crash_suspects, "list_in_flight", listed):

@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from evenlane.engine.core.lane import settle_record
+from evenlane.engine.core.records import settle_record
 from evenlane.engine.core.wire import headers as h
+from evenlane.engine.core.wire.varint_runs import unpack_runs
 from tests.simulation.loop import NODE, SECOND
 from tests.simulation.owners import Owners
 from tests.support.promises.attempts import Attempts
@@ -137,7 +138,7 @@ class Promises:
             return  # the record is void: it is about a stream that is gone
         if high is not None and record.high_at and record.high_at != high.at:
             return
-        spans = settle_record.unpack(record.runs, record.watermark)
+        spans = unpack_runs(record.runs, record.watermark)
         if record.watermark > line.settled_to:
             spans.insert(0, (line.settled_to + 1, record.watermark))
             line.settled_to = record.watermark

@@ -1,13 +1,14 @@
 """A lane with a stream, a settle log and an owner that does the work of a node, step by step: for tests of FedLane."""
 
 from evenlane.engine.base.names import LaneId
-from evenlane.engine.core.lane import settle_record
+from evenlane.engine.core.lane.log_state import fold
 from evenlane.engine.core.lane.settle_log import Append
 from evenlane.engine.core.ports import LaneState, Stored
 from evenlane.engine.core.queue.entry import MemoryBudget, entry_of
 from evenlane.engine.core.queue.fed_lane import FedLane
 from evenlane.engine.core.queue.queue import Queue
 from evenlane.engine.core.queue.queue_rules import QueueRules, low_mark
+from evenlane.engine.core.records import settle_record
 from tests.support.lane_host import Host
 
 LANE = LaneId("lanes", 3)
@@ -69,8 +70,8 @@ class Owner:
         self.lane = FedLane(LANE, epoch, limits, Host(self._open))
         self.catch_up_to: int | None = None
         state = stream.state()
-        fold = settle_record.fold(log)
-        self.knew = self.lane.recover(fold, state, stream.time_of(fold.high))
+        folded = fold(log)
+        self.knew = self.lane.recover(folded, state, stream.time_of(folded.high))
 
     def _open(self, _lane: FedLane, subject: bytes, _entry: object) -> Queue:
         queue = self.queues[subject] = Queue(subject.decode(), 0, "mid", 1, LANE.partition)
@@ -172,8 +173,8 @@ class Owner:
 
     def learn(self, append: Append) -> None:
         """Read in the log whether an append without an ack was stored."""
-        fold = settle_record.fold(self.log)
-        if (fold.epoch, fold.number) == (self.lane.epoch, append.record.number):
+        log = fold(self.log)
+        if (log.epoch, log.number) == (self.lane.epoch, append.record.number):
             self.lane.log.on_append(append)
         else:
             self.lane.log.withdraw(append)

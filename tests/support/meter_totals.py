@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
-from evenlane.engine.core.wire.meter_record import COUNTERS, decode, numbers
+from evenlane.engine.core.records.meter_record import COUNTERS, decode, numbers
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

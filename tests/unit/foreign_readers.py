@@ -16,7 +16,8 @@ from evenlane.engine.cluster import cluster_config
 from evenlane.engine.control.templates.counter import CreatedTopicCounter
 from evenlane.engine.control.topics import history, status
 from evenlane.engine.core.export_port import Read
-from evenlane.engine.core.lane import in_flight_record, settle_record
+from evenlane.engine.core.lane.in_flight_set import list_in_flight
+from evenlane.engine.core.lane.log_state import fold
 from evenlane.engine.core.message import copies, dead_letter
 from evenlane.engine.core.message.dead_letter import NotReplayable
 from evenlane.engine.core.message.message import Message
@@ -24,9 +25,11 @@ from evenlane.engine.core.ports import BusyRecord, Disconnected, LogMoved, Lost,
 from evenlane.engine.core.queue.entry import entry_of
 from evenlane.engine.core.queue.expiry import is_expired
 from evenlane.engine.core.queue.queue_head import since, waits_since
-from evenlane.engine.core.wire import backlog_report, header_values, meter_record, queue_subjects, share_messages
+from evenlane.engine.core.records import backlog_report, meter_record, settle_record, share_messages
+from evenlane.engine.core.wire import header_values, queue_subjects
 from evenlane.engine.core.wire import headers as h
 from evenlane.engine.core.wire.subjects import UnroutableSubject, parse_queue
+from evenlane.engine.core.wire.varint_runs import pack_marks, pack_runs
 from evenlane.engine.errors import ConfigError
 from evenlane.engine.http.routes import params
 from evenlane.engine.store.jetstream.api import responses
@@ -147,9 +150,7 @@ RECORDS = {
     b'"lent":{"acme":1.5},"blocked":{"lanes":{"created":"x","sequences":[1],"seconds":30}}}',
 }
 SETTLED = settle_record.encode(
-    settle_record.SettleRecord(
-        1, 7, 3, "x", 20, AT, 5, settle_record.pack([(7, 9)], 5), False, settle_record.pack_marks([(8, 5)], 5), 3, True
-    )
+    settle_record.SettleRecord(1, 7, 3, "x", 20, AT, 5, pack_runs([(7, 9)], 5), False, pack_marks([(8, 5)], 5), 3, True)
 )
 DEEP = b"\xdc\x00\x0d" + SETTLED[1:] + b"\x91" * 50_000
 IN_FLIGHT = msgspec.msgpack.encode((1, 2, ("lanes", 3, 17), [("lanes", 3, 7, [17, 18])]))
@@ -207,11 +208,11 @@ READERS = {
     "number": (hostile.words, lambda raw: number(raw.decode("utf-8", "replace")), ()),
     "due hour": (hostile.words, lambda raw: due_hour(raw.decode("utf-8", "replace")), ()),
     "settle log": (
-        document | hostile.spoilt(SETTLED, DEEP), lambda raw: settle_record.fold([SETTLED, raw]), ConfigError
+        document | hostile.spoilt(SETTLED, DEEP), lambda raw: fold([SETTLED, raw]), ConfigError
     ),
     "in-flight record": (
         document | hostile.spoilt(IN_FLIGHT),
-        lambda raw: in_flight_record.list_in_flight([BusyRecord(AT, raw)], LANE, 7), (),
+        lambda raw: list_in_flight([BusyRecord(AT, raw)], LANE, 7), (),
     ),
     "meter record": (document | document.map(lambda raw: b"\x01z" + raw), meter_record.decode, meter_record.Unreadable),
     "quota share reports": (document, share_messages.decode_for_leader, ()),

@@ -8,8 +8,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from evenlane.engine.control.topics import history
-from evenlane.engine.core.lane import in_flight_record, settle_record
+from evenlane.engine.core.lane.in_flight_set import list_in_flight
+from evenlane.engine.core.lane.log_state import fold
 from evenlane.engine.core.ports import BusyRecord
+from evenlane.engine.core.records import settle_record
 from evenlane.engine.store.jetstream.api import responses
 from evenlane.engine.store.jetstream.client.replies import Reply
 from evenlane.quota.topics.topic import decode_accepted, parse_spec
@@ -61,8 +63,8 @@ def test_samples_are_read():
     for kind, sample in SAMPLES.items():
         api_answer(kind, msgspec.json.encode(sample))
     assert 7 == settle_record.decode(SETTLED).epoch
-    assert 1 == settle_record.fold([SETTLED, DEEP]).unreadable
-    assert [17, 18] == [each.sequence for each in in_flight_record.list_in_flight([BusyRecord(AT, IN_FLIGHT)], LANE, 7)]
+    assert 1 == fold([SETTLED, DEEP]).unreadable
+    assert [17, 18] == [each.sequence for each in list_in_flight([BusyRecord(AT, IN_FLIGHT)], LANE, 7)]
     assert TOPIC == decode_accepted(ACCEPTED)
     assert 100 == parse_spec(JSON_TOPIC).given["qps"]
     assert 1 == history.read_history("online", "acme", [item(ENTRY)]).entries[0].number

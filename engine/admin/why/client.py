@@ -19,7 +19,7 @@ from evenlane.engine.base.troubles import sentences
 from evenlane.engine.cluster import connections
 from evenlane.engine.cluster.owners import read_owners, read_troubles
 from evenlane.engine.control.topics.client import read_config_or_defaults
-from evenlane.engine.core.stats.backlog_tally import NodeAnswer
+from evenlane.engine.core.records.backlog_answer import NodeAnswer
 from evenlane.engine.errors import ConfigError, EvenlaneError, InvalidName, UnknownProject, hint
 from evenlane.ring.hashing import partition_of
 

@@ -13,7 +13,6 @@ from evenlane.engine.core.stats.forecast import (
     UNKNOWN,
     ForecastInput,
     QuotaForecast,
-    Rates,
     add_rates,
     clears,
     figure,
@@ -26,7 +25,7 @@ from evenlane.engine.telemetry.wait_reasons import ReasonContext, sentence
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from evenlane.engine.core.stats.backlog_tally import NodeAnswer, QueueCount
+    from evenlane.engine.core.records.backlog_answer import NodeAnswer, QueueCount, Rates
     from evenlane.quota.topics.topic import Topic
 
 _SECOND = 1_000_000_000

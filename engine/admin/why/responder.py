@@ -19,9 +19,10 @@ from evenlane.engine.base.clock import now_ns
 from evenlane.engine.base.plural import format_count
 from evenlane.engine.core.ports import Disconnected, Lost, Refused
 from evenlane.engine.core.queue.queue_head import head_waits_since, place_of_head, waits_since
+from evenlane.engine.core.records.backlog_answer import NodeAnswer, Rates
 from evenlane.engine.core.request_bus import INBOX
-from evenlane.engine.core.stats.backlog_tally import NodeAnswer, QueueView, Tally
-from evenlane.engine.core.stats.forecast import UNKNOWN, Rates, Sample, SampleHistory, measure_rates
+from evenlane.engine.core.stats.backlog_tally import QueueView, Tally
+from evenlane.engine.core.stats.forecast import UNKNOWN, Sample, SampleHistory, measure_rates
 from evenlane.engine.errors import InvalidName
 from evenlane.engine.node.partitions.stable_streams import stable_streams
 from evenlane.engine.telemetry import wait_reasons

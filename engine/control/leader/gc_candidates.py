@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from evenlane.engine.core.wire.group_gc_messages import GroupQuestion
+from evenlane.engine.core.records.group_gc_messages import GroupQuestion
 
 if TYPE_CHECKING:
     from collections.abc import Collection

@@ -14,9 +14,9 @@ from evenlane.engine.base.clock import now_ns
 from evenlane.engine.cluster.record_reader import RecordReader
 from evenlane.engine.control.leader.gc_candidates import GroupCandidates
 from evenlane.engine.core.ports import Disconnected
+from evenlane.engine.core.records.group_gc_messages import GroupReply, GroupRequest, subject
 from evenlane.engine.core.request_bus import INBOX
 from evenlane.engine.core.wire.decode_error import UNREADABLE
-from evenlane.engine.core.wire.group_gc_messages import GroupReply, GroupRequest, subject
 from evenlane.engine.errors import Unreachable
 from evenlane.ring.membership.records import OwnerRecord
 
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection
 
     from evenlane.engine.cluster.topics.topic_cache import TopicCache
+    from evenlane.engine.core.records.group_gc_messages import GroupQuestion
     from evenlane.engine.core.request_bus import RequestBus
-    from evenlane.engine.core.wire.group_gc_messages import GroupQuestion
     from evenlane.quota.topics.topic import Accepted
     from evenlane.ring.coordination.ports import Coordination, CreatedAt
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from evenlane.engine.core.lane.settle_record import LogState
+    from evenlane.engine.core.lane.log_state import LogState
     from evenlane.engine.core.ports import LaneState
 
 

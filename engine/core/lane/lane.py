@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from evenlane.engine.base.names import LaneId
+    from evenlane.engine.core.lane.log_state import LogState
     from evenlane.engine.core.lane.settle_log import Append
-    from evenlane.engine.core.lane.settle_record import LogState
     from evenlane.engine.core.ports import LaneState
 
 

@@ -6,8 +6,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from evenlane.engine.core.lane import settle_record
 from evenlane.engine.core.lane.settled_set import runs
+from evenlane.engine.core.records import settle_record
+from evenlane.engine.core.wire.varint_runs import pack_marks, pack_runs
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -153,7 +154,7 @@ class SettleLog:
         self._sending = Append(
             settle_record.SettleRecord(
                 settle_record.VERSION, self._epoch, self.number, seen.created, seen.high, seen.high_at,
-                watermark, settle_record.pack(spans, watermark), self.checkpoint_due, marks,
+                watermark, pack_runs(spans, watermark), self.checkpoint_due, marks,
                 horizon if horizon > watermark else 0, last and not self._marks.unsynced, self._lease,
             ),
             sequences, self._since, marked,
@@ -168,7 +169,7 @@ class SettleLog:
             return [], b""
         marked = marks.take_unsynced(len(marks.unsynced) if self.checkpoint_due else _MOST_MARKS)
         sequences = {*marked, *marks.of} if self.checkpoint_due else marked
-        return marked, settle_record.pack_marks(marks.pairs(sorted(s for s in sequences if s > watermark)), watermark)
+        return marked, pack_marks(marks.pairs(sorted(s for s in sequences if s > watermark)), watermark)
 
     def on_append(self, append: Append) -> None:
         """The append is stored: its messages will not be handled again."""

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Set as AbstractSet
 
     from evenlane.engine.base.names import LaneId
-    from evenlane.engine.core.lane.settle_record import LogState
+    from evenlane.engine.core.lane.log_state import LogState
     from evenlane.engine.core.ports import LaneState, Stored
     from evenlane.engine.core.queue.entry import Entry, MemoryBudget
     from evenlane.engine.core.queue.queue import Queue

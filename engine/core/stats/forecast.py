@@ -14,8 +14,7 @@ import math
 from collections import deque
 from typing import TYPE_CHECKING, NamedTuple
 
-import msgspec
-
+from evenlane.engine.core.records.backlog_answer import Rates
 from evenlane.quota.topics.fields import MOST_QPS
 
 if TYPE_CHECKING:
@@ -37,26 +36,6 @@ class Sample(NamedTuple):
     arrived: int
     handled: int
     failed: int
-
-
-class Rates(msgspec.Struct, frozen=True):
-    """Rates in msg/s, measured over `seconds`; 0 seconds if unknown. `failed` are unsuccessful attempts and expired
-    messages.
-    """
-
-    arriving: float = 0.0
-    handled: float = 0.0
-    failed: float = 0.0
-    seconds: float = 0.0
-
-    @property
-    def leaving(self) -> float:
-        """The rate at which the backlog shrinks."""
-        return self.handled + self.failed
-
-    @property
-    def is_known(self) -> bool:
-        return self.seconds > 0
 
 
 UNKNOWN = Rates()

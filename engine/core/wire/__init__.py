@@ -1,1 +1,1 @@
-"""Wire formats: headers, subjects, records and messages, encoded and decoded."""
+"""What a message carries on the wire: headers, subjects, and integers packed as varints and columns."""

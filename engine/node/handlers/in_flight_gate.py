@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import structlog
 
 from evenlane.engine.base import names
-from evenlane.engine.core.lane.in_flight_record import InFlightSet
+from evenlane.engine.core.lane.in_flight_set import InFlightSet
 from evenlane.engine.core.ports import Lost, Refused
 
 if TYPE_CHECKING:

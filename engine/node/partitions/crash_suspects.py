@@ -8,7 +8,7 @@ import structlog
 
 from evenlane.engine.base.clock import now_ns
 from evenlane.engine.core.lane.attempts import holder_of
-from evenlane.engine.core.lane.in_flight_record import InFlightListing, list_in_flight
+from evenlane.engine.core.lane.in_flight_set import InFlightListing, list_in_flight
 from evenlane.engine.core.message.log_fields import lane_fields
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from evenlane.engine.base.names import LaneId
     from evenlane.engine.core.lane.lane import Lane
-    from evenlane.engine.core.lane.settle_record import LogState
+    from evenlane.engine.core.lane.log_state import LogState
     from evenlane.engine.core.ports import BusyRecord, Store
     from evenlane.ring.membership.records import BlockedLane, HeldRecord
 

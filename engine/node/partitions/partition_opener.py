@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import structlog
 
 from evenlane.engine.base.aio.pacing import Pacing
-from evenlane.engine.core.lane.settle_record import UnknownVersion
 from evenlane.engine.core.ports import Lost, Refused
+from evenlane.engine.core.records.settle_record import UnknownVersion
 from evenlane.engine.errors import ConfigError, UnknownEpoch
 from evenlane.engine.node.partitions.backlog_schedule import BacklogSchedule
 from evenlane.engine.node.partitions.partition import Partition

@@ -9,13 +9,13 @@ import structlog
 from msgspec.structs import replace
 
 from evenlane.engine.base.clock import now_ns
-from evenlane.engine.core.lane import settle_record
 from evenlane.engine.core.lane.crash_horizon import has_ended_cleanly, horizon_of
 from evenlane.engine.core.lane.handoff_state import StreamIdentity
+from evenlane.engine.core.lane.log_state import LogState, is_same_lease
 from evenlane.engine.core.lane.settle_log import HEADERS
-from evenlane.engine.core.lane.settle_record import is_same_lease
 from evenlane.engine.core.message.log_fields import lane_fields
 from evenlane.engine.core.ports import LogMoved
+from evenlane.engine.core.records import settle_record
 from evenlane.engine.errors import UnknownEpoch
 from evenlane.engine.node.partitions.crash_suspects import (
     choose_accused,
@@ -91,7 +91,7 @@ async def recover(
             return state, [*parts.values()]
 
 
-async def _read(store: Store, lane: Lane) -> tuple[settle_record.LogState, int, LaneState]:
+async def _read(store: Store, lane: Lane) -> tuple[LogState, int, LaneState]:
     """The log, its position, and the stream's state. Both are read at once. A state that doesn't match the log may have
     been read before it, so it is read again.
     """
@@ -102,7 +102,7 @@ async def _read(store: Store, lane: Lane) -> tuple[settle_record.LogState, int, 
     return log, position, state
 
 
-def _list_released(held: Iterable[HeldRecord], lane: LaneId, log: settle_record.LogState) -> set[int]:
+def _list_released(held: Iterable[HeldRecord], lane: LaneId, log: LogState) -> set[int]:
     """The epochs whose owners released the partition and left a key that names the messages still running.
 
     A key with loans alone is written by the supervisor of a process that died (engine/cli/run/lease_revoker.py): an
@@ -117,7 +117,7 @@ def _list_released(held: Iterable[HeldRecord], lane: LaneId, log: settle_record.
 
 
 def _check_owner(
-    lane: Lane, log: settle_record.LogState, known: Collection[PastOwner] | None, *, clean: bool, repeated: bool
+    lane: Lane, log: LogState, known: Collection[PastOwner] | None, *, clean: bool, repeated: bool
 ) -> None:
     """Check that the log's last owner is accounted for. Raises UnknownEpoch."""
     if log.epoch == lane.epoch and log.lease == lane.lease and repeated:

@@ -17,7 +17,7 @@ import structlog
 from evenlane.engine.base import names
 from evenlane.engine.base.names import LaneId
 from evenlane.engine.core.ports import Disconnected, Lost, Refused
-from evenlane.engine.core.wire.backlog_report import BacklogEntry, encode_report, partitions_of, subject
+from evenlane.engine.core.records.backlog_report import BacklogEntry, encode_report, partitions_of, subject
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING
 from evenlane.engine.base import names
 from evenlane.engine.base.clock import now_ns
 from evenlane.engine.core.ports import Lost, Refused
-from evenlane.engine.core.wire.group_gc_messages import GroupReply
+from evenlane.engine.core.records.group_gc_messages import GroupReply
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from evenlane.engine.core.lane.lane import Lane
-    from evenlane.engine.core.wire.group_gc_messages import GroupRequest
+    from evenlane.engine.core.records.group_gc_messages import GroupRequest
     from evenlane.engine.node.node import Node
     from evenlane.engine.node.partitions.partition import Partition
 

@@ -9,9 +9,9 @@ import msgspec
 import structlog
 
 from evenlane.engine.core.ports import Disconnected
+from evenlane.engine.core.records.group_gc_messages import GroupRequest, subject
 from evenlane.engine.core.request_bus import INBOX
 from evenlane.engine.core.wire.decode_error import UNREADABLE
-from evenlane.engine.core.wire.group_gc_messages import GroupRequest, subject
 from evenlane.engine.node.services.group_inspector import GroupInspector
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import structlog
 
 from evenlane.engine.base.clock import now_ns
 from evenlane.engine.core.ports import Disconnected
-from evenlane.engine.core.wire.share_messages import (
+from evenlane.engine.core.records.share_messages import (
     CHANGED_S,
     EVERY_S,
     BorrowGrant,

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, NamedTuple
 import structlog
 
 from evenlane.engine.base import names
-from evenlane.engine.core.lane import settle_record
+from evenlane.engine.core.lane.log_state import LogState, fold
 from evenlane.engine.core.message.log_fields import lane_fields
+from evenlane.engine.core.records import settle_record
 
 if TYPE_CHECKING:
     from evenlane.engine.base.names import LaneId
@@ -21,7 +22,7 @@ _log = structlog.get_logger(__name__)
 class FoldedLog(NamedTuple):
     """The folded state of a log, and its position in the store (0 if it is empty)."""
 
-    state: settle_record.LogState
+    state: LogState
     position: int
 
 
@@ -29,7 +30,7 @@ async def read_settle_log(store: Store, lane: LaneId, epoch: int = 0) -> FoldedL
     """Read and fold the log of a lane; `epoch` as in `fold`. Raises Lost, Refused, UnknownVersion."""
     records, position = await store.read_log(lane)
     try:
-        state = settle_record.fold([record.body for record in records], epoch)
+        state = fold([record.body for record in records], epoch)
     except settle_record.UnknownVersion as error:
         found = records[error.index]
         stream = names.settled_stream(found.subject.split(".")[1])
@@ -37,7 +38,7 @@ async def read_settle_log(store: Store, lane: LaneId, epoch: int = 0) -> FoldedL
     return FoldedLog(state, position)
 
 
-def report_unreadable(lane: Lane, state: settle_record.LogState) -> None:
+def report_unreadable(lane: Lane, state: LogState) -> None:
     """Log how many records of the settle log were skipped."""
     if state.unreadable:
         _log.error(

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING
 import structlog
 
 from evenlane.engine.base.clock import now_ns
-from evenlane.engine.core.lane import settle_record
+from evenlane.engine.core.lane.log_state import is_same_lease
 from evenlane.engine.core.lane.settle_log import HEADERS
 from evenlane.engine.core.message.log_fields import lane_fields
 from evenlane.engine.core.ports import LogMoved, Lost, Refused
+from evenlane.engine.core.records import settle_record
 from evenlane.engine.node.settle.lane_tasks import LaneTasks
 from evenlane.engine.node.settle.settle_log_reader import read_settle_log, report_unreadable
 
@@ -238,7 +239,7 @@ class Settler:
         lane.log.position = position
         # a checkpoint removes unreadable records
         lane.log.checkpoint_due = lane.log.checkpoint_due or log.unreadable > 0
-        same = log.epoch == lane.epoch and settle_record.is_same_lease(log.lease, lane.lease)
+        same = log.epoch == lane.epoch and is_same_lease(log.lease, lane.lease)
         if log.epoch >= lane.epoch and not same:  # epochs can be equal after an etcd rollback
             lane.fenced = True
             self._events.on_fenced(lane, "a newer owner has taken over")

@@ -8,7 +8,7 @@ from functools import partial
 from itertools import cycle
 from typing import TYPE_CHECKING
 
-from evenlane.engine.core.wire.share_messages import DURATION_S, EVERY_S, SOON_S
+from evenlane.engine.core.records.share_messages import DURATION_S, EVERY_S, SOON_S
 from evenlane.engine.node.services.quota_demand import QueueDemand, QuotaDemand
 from evenlane.engine.proof.load.arrivals import MILLISECOND, SECOND
 from evenlane.engine.proof.load.load import CLUSTER_CONFIG

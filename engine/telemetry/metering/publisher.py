@@ -18,7 +18,7 @@ from evenlane.engine.base import names
 from evenlane.engine.base.background_work import low_priority
 from evenlane.engine.base.clock import now_ns
 from evenlane.engine.core.ports import Lost, Refused
-from evenlane.engine.core.wire.meter_record import Block, LaneRow, RecordHead, encode
+from evenlane.engine.core.records.meter_record import Block, LaneRow, RecordHead, encode
 from evenlane.engine.errors import ConfigError
 from evenlane.engine.node.queues.activity import is_silent
 from evenlane.engine.telemetry.metering.queue_row import has_changed, is_due, read
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from evenlane.engine.base.names import LaneId
     from evenlane.engine.core.queue.queue import Queue
-    from evenlane.engine.core.wire.meter_record import TopicRow
+    from evenlane.engine.core.records.meter_record import TopicRow
     from evenlane.engine.node.node import Node
     from evenlane.engine.node.partitions.partition import Partition
     from evenlane.engine.telemetry.metering.queue_row import PublishedRow

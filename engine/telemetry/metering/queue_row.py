@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from evenlane.engine.core.queue.queue_head import head_waits_since, place_of_head
-from evenlane.engine.core.wire.meter_record import REFRESH, QueueRow
+from evenlane.engine.core.records.meter_record import REFRESH, QueueRow
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -6,13 +6,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from evenlane.engine.core.wire.meter_record import Block
+from evenlane.engine.core.records.meter_record import Block
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from evenlane.engine.base.names import LaneId
-    from evenlane.engine.core.wire.meter_record import LaneRow, QueueRow, TopicRow
+    from evenlane.engine.core.records.meter_record import LaneRow, QueueRow, TopicRow
     from evenlane.engine.telemetry.metering.queue_row import PublishedRow, QueueReading
 
 
@@ -25,7 +25,7 @@ class QueueToPublish(NamedTuple):
 
 
 class RecordTables(NamedTuple):
-    """Arguments of `encode` in engine/core/wire/meter_record.py."""
+    """Arguments of `encode` in engine/core/records/meter_record.py."""
 
     lanes: list[LaneRow]
     topics: list[TopicRow]

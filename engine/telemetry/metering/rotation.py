@@ -6,10 +6,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from evenlane.engine.core.wire.meter_record import REFRESH
+from evenlane.engine.core.records.meter_record import REFRESH
 
 if TYPE_CHECKING:
-    from evenlane.engine.core.wire.meter_record import Block
+    from evenlane.engine.core.records.meter_record import Block
 
 K = TypeVar("K")
 V = TypeVar("V")

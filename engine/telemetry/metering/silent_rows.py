@@ -11,13 +11,13 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from evenlane.engine.base.background_work import low_priority
-from evenlane.engine.core.wire.meter_record import Block, QueueRow, pack_block
+from evenlane.engine.core.records.meter_record import Block, QueueRow, pack_block
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from evenlane.engine.core.queue.queue import Queue
-    from evenlane.engine.core.wire.meter_record import LaneRow, TopicRow
+    from evenlane.engine.core.records.meter_record import LaneRow, TopicRow
     from evenlane.engine.node.node import Node
     from evenlane.engine.telemetry.metering.queue_row import PublishedRow
     from evenlane.engine.telemetry.metering.rotation import RotationSlot

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from evenlane.engine.core.wire.meter_record import TopicRow
+from evenlane.engine.core.records.meter_record import TopicRow
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

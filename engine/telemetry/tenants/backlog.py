@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from evenlane.engine.core.stats.forecast import ForecastInput, Rates, predict_end
+from evenlane.engine.core.records.backlog_answer import Rates
+from evenlane.engine.core.stats.forecast import ForecastInput, predict_end
 from evenlane.engine.telemetry.tenants.flows import NOTHING, TenantFlow
 
 if TYPE_CHECKING:

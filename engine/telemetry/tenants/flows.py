@@ -6,12 +6,13 @@ from array import array
 from operator import add, sub
 from typing import TYPE_CHECKING, NamedTuple
 
-from evenlane.engine.core.stats.forecast import LONGEST, Rates, Sample, SampleHistory, measure_rates
+from evenlane.engine.core.stats.forecast import LONGEST, Sample, SampleHistory, measure_rates
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from evenlane.engine.core.queue.queue import Queue
+    from evenlane.engine.core.records.backlog_answer import Rates
 
 _APART = 1_000_000_000  # ns between two samples
 

@@ -10,8 +10,7 @@ import pytest
 
 from evenlane.engine.admin.why import client
 from evenlane.engine.core.ports import Disconnected
-from evenlane.engine.core.stats.backlog_tally import NodeAnswer
-from evenlane.engine.core.stats.forecast import Rates
+from evenlane.engine.core.records.backlog_answer import NodeAnswer, Rates
 from evenlane.engine.errors import EvenlaneError
 from evenlane.engine.store.jetstream.client.connection import Connection
 from evenlane.engine.store.jetstream.client.options import NatsOptions

@@ -4,8 +4,8 @@ import msgspec
 import pytest
 
 from evenlane.engine.base import names
-from evenlane.engine.core.lane.settle_record import UnknownVersion
 from evenlane.engine.core.ports import LogMoved, TooLarge
+from evenlane.engine.core.records.settle_record import UnknownVersion
 from evenlane.engine.node.settle.settle_log_reader import read_settle_log
 from tests.support.store.feeding import fill, logged
 from tests.support.store.harness import LANE, LATER, OTHER

@@ -6,8 +6,8 @@ import msgspec
 import pytest
 
 from evenlane.engine.base import names
-from evenlane.engine.core.lane.settle_record import UnknownVersion
 from evenlane.engine.core.ports import Disconnected, LogMoved, Lost
+from evenlane.engine.core.records.settle_record import UnknownVersion
 from evenlane.engine.node.settle.settle_log_reader import read_settle_log
 from evenlane.engine.store.jetstream.api.values import MessageAnswer
 from evenlane.engine.store.jetstream.client.connection import Connection

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evenlane.engine.core.ports import Stored
-from evenlane.engine.core.wire.meter_record import COUNTERS, VERSION, LaneRow, TopicRow, encode
+from evenlane.engine.core.records.meter_record import COUNTERS, VERSION, LaneRow, TopicRow, encode
 from evenlane.engine.core.wire.varint_columns import pack
 from evenlane.spark.source import meter
 from evenlane.spark.source.meter import batches

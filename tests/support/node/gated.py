@@ -4,7 +4,7 @@ import asyncio
 from contextlib import asynccontextmanager
 
 from evenlane.engine.admin.why.responder import QueueInspector
-from evenlane.engine.core.stats.backlog_tally import NodeAnswer
+from evenlane.engine.core.records.backlog_answer import NodeAnswer
 from evenlane.engine.store.memory.server import MemoryServer
 from tests.support.node.world import SECOND, World
 

@@ -1,7 +1,7 @@
 """Owners of one partition, one after another, and the messages that each must record."""
 
 from evenlane.engine.base.names import settled_stream
-from evenlane.engine.core.lane.settle_record import decode
+from evenlane.engine.core.records.settle_record import decode
 from tests.support.node.keyed import PoisonWorld
 from tests.support.node.two import P, lane_of
 from tests.support.node.world import topic

@@ -6,7 +6,7 @@ import pytest
 
 from evenlane.engine.base.names import LaneId
 from evenlane.engine.core.ports import Receipt
-from evenlane.engine.core.wire.backlog_report import BacklogEntry, encode_report, subject
+from evenlane.engine.core.records.backlog_report import BacklogEntry, encode_report, subject
 from evenlane.engine.errors import BacklogFull, NotAcknowledged
 from evenlane.engine.producer.put import Put
 from evenlane.engine.producer.tuning import ProducerTuning

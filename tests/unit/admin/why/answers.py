@@ -1,8 +1,8 @@
 """Questions and answers of `evenlane why`."""
 
 from evenlane.engine.admin.why.document import Question
-from evenlane.engine.core.stats.backlog_tally import NodeAnswer, QueueView, Tally
-from evenlane.engine.core.stats.forecast import Rates
+from evenlane.engine.core.records.backlog_answer import NodeAnswer, Rates
+from evenlane.engine.core.stats.backlog_tally import QueueView, Tally
 from evenlane.quota.topics.topic import Topic
 
 SECOND = 1_000_000_000

@@ -10,8 +10,8 @@ from evenlane.engine.admin.why.client import ClusterView, WhyClient
 from evenlane.engine.base import names
 from evenlane.engine.cluster.cluster_config import ClusterConfig, agree_cluster_config
 from evenlane.engine.cluster.owners import read_owners
-from evenlane.engine.core.stats.backlog_tally import NodeAnswer, QueueView, Tally
-from evenlane.engine.core.stats.forecast import Rates
+from evenlane.engine.core.records.backlog_answer import NodeAnswer, Rates
+from evenlane.engine.core.stats.backlog_tally import QueueView, Tally
 from evenlane.engine.errors import ConfigError, EvenlaneError, InvalidName, UnknownProject
 from evenlane.quota.topics.topic import Topic, accept, delete, encode
 from evenlane.ring.coordination.memory.client import MemoryCoordination

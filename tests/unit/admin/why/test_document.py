@@ -7,16 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evenlane.engine.admin.why.document import document
-from evenlane.engine.core.stats.backlog_tally import (
-    Count,
-    NodeAnswer,
-    QueueCount,
-    QueueView,
-    Tally,
-    merge_counts,
-    rank_reasons,
-)
-from evenlane.engine.core.stats.forecast import UNKNOWN, Rates
+from evenlane.engine.core.records.backlog_answer import Count, NodeAnswer, QueueCount, Rates
+from evenlane.engine.core.stats.backlog_tally import QueueView, Tally, merge_counts, rank_reasons
+from evenlane.engine.core.stats.forecast import UNKNOWN
 from evenlane.engine.core.wire.reason_codes import REASONS
 from tests.unit.admin.why.answers import NOW, PRIORITIES, SECOND, answer, question, topic
 

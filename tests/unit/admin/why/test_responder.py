@@ -9,7 +9,7 @@ from evenlane.engine.admin.why.responder import QueueInspector
 from evenlane.engine.base.clock import now_ns
 from evenlane.engine.core.ports import Refused
 from evenlane.engine.core.queue.entry import MemoryBudget
-from evenlane.engine.core.stats.backlog_tally import Count, NodeAnswer
+from evenlane.engine.core.records.backlog_answer import Count, NodeAnswer
 from evenlane.engine.proof.baselines.schedulers import PlainScheduler
 from tests.support.node.gated import Clock, gated, looked
 from tests.support.node.world import SECOND, topic

@@ -6,7 +6,7 @@ import msgspec
 
 from evenlane.engine.admin.why.responder import WhyResponder, subject
 from evenlane.engine.core.ports import Disconnected
-from evenlane.engine.core.stats.backlog_tally import NodeAnswer
+from evenlane.engine.core.records.backlog_answer import NodeAnswer
 from tests.support.node.gated import gated
 from tests.support.node.world import topic, turns
 from tests.support.until import until

@@ -1,7 +1,8 @@
 """Sentences of the answer to "why is this waiting?" (X8)."""
 
 from evenlane.engine.admin.why.document import document
-from evenlane.engine.core.stats.backlog_tally import NodeAnswer, QueueView
+from evenlane.engine.core.records.backlog_answer import NodeAnswer
+from evenlane.engine.core.stats.backlog_tally import QueueView
 from evenlane.engine.core.wire.reason_codes import REASONS
 from tests.unit.admin.why.answers import answer, question, topic
 

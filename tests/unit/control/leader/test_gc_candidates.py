@@ -4,7 +4,7 @@ import pytest
 
 from evenlane.engine.cluster.cluster_config import ClusterConfig
 from evenlane.engine.control.leader.gc_candidates import EmptyGroup, GroupCandidates
-from evenlane.engine.core.wire.group_gc_messages import GroupQuestion
+from evenlane.engine.core.records.group_gc_messages import GroupQuestion
 from evenlane.quota.topics.topic import accept, complete, delete, parse_spec
 
 SECOND = 1_000_000_000

@@ -11,7 +11,7 @@ from evenlane.engine.cluster.cluster_config import ClusterConfig
 from evenlane.engine.cluster.topics.topic_cache import TopicCache
 from evenlane.engine.control.leader.group_collector import GroupCollector
 from evenlane.engine.core.ports import Disconnected
-from evenlane.engine.core.wire.group_gc_messages import GroupReply, GroupRequest, subject
+from evenlane.engine.core.records.group_gc_messages import GroupReply, GroupRequest, subject
 from evenlane.engine.node.services.group_responder import GroupResponder
 from evenlane.quota.topics.topic import accept, complete, delete, encode, parse_spec
 from evenlane.ring.coordination.memory.client import MemoryCoordination

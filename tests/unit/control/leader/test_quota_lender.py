@@ -8,7 +8,7 @@ import pytest
 
 from evenlane.engine.base.clock import now_ns
 from evenlane.engine.control.leader.quota_lender import QuotaLender
-from evenlane.engine.core.wire.share_messages import (
+from evenlane.engine.core.records.share_messages import (
     BorrowGrant,
     LendOrder,
     ShareConfirmation,

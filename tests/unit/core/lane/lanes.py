@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from evenlane.engine.core.lane import settle_record
+from evenlane.engine.core.lane.log_state import LogState
 from evenlane.engine.core.ports import LaneState
 from evenlane.engine.core.queue.entry import MemoryBudget
 from evenlane.engine.core.queue.fed_lane import FedLane
@@ -28,7 +28,7 @@ def opened(_lane: object, subject: bytes, _entry: object) -> Queue:
 def lane_of(lane: LaneId = LANE, open_queue=opened) -> FedLane:
     """A lane of an empty stream, owned under epoch 1."""
     made = FedLane(lane, 1, MemoryBudget(), Host(open_queue))
-    made.recover(settle_record.LogState(), LaneState("s", 0, 0, 0), None)
+    made.recover(LogState(), LaneState("s", 0, 0, 0), None)
     return made
 
 

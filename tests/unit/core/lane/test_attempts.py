@@ -6,7 +6,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evenlane.engine.base.names import LaneId
-from evenlane.engine.core.lane import settle_record
 from evenlane.engine.core.lane.attempts import (
     CONFIRMED,
     SUSPECT,
@@ -17,10 +16,12 @@ from evenlane.engine.core.lane.attempts import (
     one_less,
     own,
 )
+from evenlane.engine.core.lane.log_state import fold
 from evenlane.engine.core.ports import LaneState
 from evenlane.engine.core.queue.entry import MemoryBudget
 from evenlane.engine.core.queue.fed_lane import FedLane
 from evenlane.engine.core.queue.queue import Queue
+from evenlane.engine.core.records import settle_record
 from tests.support.lane_host import Host
 
 SECOND = 1_000_000_000
@@ -152,7 +153,7 @@ class LaneHistory:
     def next_epoch(self):
         self.epoch += 1
         self.lane = FedLane(self.id, self.epoch, MemoryBudget(), Host(lambda *_: Queue("q", 0, "mid", 1, 1)))
-        assert self.lane.recover(settle_record.fold(self.log), self.state, 12)
+        assert self.lane.recover(fold(self.log), self.state, 12)
         self.cut("acked", fence=True)
 
     def cut(self, end, *, fence=False):
@@ -203,13 +204,13 @@ def test_marks_survive_lost_and_unacknowledged_records(kind, acts):
             lane.log.checkpoint_due = lane.log.checkpoint_due or value
             history.cut(which)
         elif what == "crash":
-            before = settle_record.fold(history.log)
+            before = fold(history.log)
             history.next_epoch()
             settled = {s for s in range(1, 13) if s in before.settled}
             assert before.marks == history.lane.marks.of
     history.cut("acked")
     expected = {s: mark for s, mark in history.lane.marks.of.items() if s not in settled}
-    assert expected == settle_record.fold(history.log).marks
+    assert expected == fold(history.log).marks
     assert not settled & history.lane.marks.of.keys()
     assert 0 == history.lane.log.unsynced_count
 

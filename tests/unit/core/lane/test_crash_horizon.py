@@ -4,12 +4,13 @@ import msgspec
 import pytest
 
 from evenlane.engine.base.names import LaneId
-from evenlane.engine.core.lane import settle_record
 from evenlane.engine.core.lane.crash_horizon import has_ended_cleanly, horizon_of
-from evenlane.engine.core.lane.settle_record import VERSION, LogState, SettleRecord, encode, fold
+from evenlane.engine.core.lane.log_state import LogState, fold
 from evenlane.engine.core.ports import LaneState
 from evenlane.engine.core.queue.entry import MemoryBudget
 from evenlane.engine.core.queue.fed_lane import FedLane
+from evenlane.engine.core.records.settle_record import VERSION, SettleRecord, encode
+from evenlane.engine.core.wire.varint_runs import unpack_runs
 from tests.support.lane_host import Host
 
 EPOCH = 7  # of the node that takes over
@@ -166,7 +167,7 @@ class TestRecordsOfALane:
         lane.settle(1, lane.generation, 0)
         lane.stop([])
         last = durable(lane)
-        assert ([(1, 1)], True) == (settle_record.unpack(last.runs, 0), last.clean)
+        assert ([(1, 1)], True) == (unpack_runs(last.runs, 0), last.clean)
 
     def test_unstored_last_record_is_written_again(self, lane):
         """X11: the log is closed only once the clean end is stored."""

@@ -4,10 +4,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evenlane.engine.base.names import LaneId
-from evenlane.engine.core.lane import settle_record
+from evenlane.engine.core.lane.log_state import fold
 from evenlane.engine.core.ports import LaneState
 from evenlane.engine.core.queue.entry import MemoryBudget
 from evenlane.engine.core.queue.fed_lane import FedLane
+from evenlane.engine.core.records import settle_record
 from evenlane.engine.core.wire import headers as h
 from tests.support.lane_host import Host
 from tests.unit.core.lane.lanes import acked, lane_of, opened
@@ -77,9 +78,9 @@ def test_checkpoints_keep_settled_delayed_messages_until_they_are_deleted():
     acked(lane)
     lane.removal.note_erased([2])
     lane.log.checkpoint_due = True
-    log = settle_record.fold([settle_record.encode(acked(lane).record)])
+    log = fold([settle_record.encode(acked(lane).record)])
     successor = FedLane(LATER, 2, MemoryBudget(), Host(opened))
     assert successor.recover(log, LaneState("s", 1, 3, 0), None)
-    log = settle_record.fold([settle_record.encode(acked(successor).record)])
+    log = fold([settle_record.encode(acked(successor).record)])
     assert [1, 3] == [s for s in (1, 2, 3) if s in log.settled]
     assert [1, 3] == successor.removal.choose_erasable(10)

@@ -4,7 +4,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from evenlane.engine.core.lane import settle_record
+from evenlane.engine.core.lane.log_state import fold
 from evenlane.engine.core.queue import clear
 from evenlane.engine.core.queue.entry import MemoryBudget
 from tests.support.lane_owner import Owner, Stream
@@ -204,9 +204,9 @@ class Lanes(RuleBasedStateMachine):
 
     @invariant()
     def log_has_durable_messages(self):
-        if not self.log or settle_record.fold(self.log).created != self.stream.created:
+        if not self.log or fold(self.log).created != self.stream.created:
             return
-        settled = settle_record.fold(self.log).settled
+        settled = fold(self.log).settled
         assert {s for s in self.durable if s in self.stream.held and s not in settled} == set()
 
     @invariant()

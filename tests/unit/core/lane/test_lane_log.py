@@ -1,10 +1,11 @@
 """A lane's log records, and the identity of its stream."""
 
-from evenlane.engine.core.lane import settle_record
+from evenlane.engine.core.lane.log_state import LogState, fold
 from evenlane.engine.core.lane.settle_log import CHECKPOINT_EVERY
 from evenlane.engine.core.ports import LaneState
 from evenlane.engine.core.queue.entry import MemoryBudget
 from evenlane.engine.core.queue.fed_lane import FedLane
+from evenlane.engine.core.records import settle_record
 from tests.support.lane_host import Host
 from tests.support.lane_owner import LANE
 from tests.unit.core.lane.lanes import acked, lane_of, opened
@@ -74,7 +75,7 @@ def test_checkpoint_omits_settles_below_the_watermark():
         lane.settle(sequence, 0, 0)
     acked(lane)
     lane.log.checkpoint_due = True
-    log = settle_record.fold([settle_record.encode(lane.next_append(0).record)])
+    log = fold([settle_record.encode(lane.next_append(0).record)])
     assert (4, [(6, 6)]) == (log.settled.watermark, list(log.settled.above()))
 
 
@@ -93,7 +94,7 @@ def test_settle_during_deletes_is_logged_and_deleted_later():
     lane.removal.note_erased(batch)
     assert ([3, 6], [5]) == (batch, lane.removal.choose_erasable(10))
     lane.log.checkpoint_due = True
-    assert 5 in settle_record.fold([settle_record.encode(lane.next_append(0).record)]).settled
+    assert 5 in fold([settle_record.encode(lane.next_append(0).record)]).settled
 
 
 # ---- identity
@@ -105,7 +106,7 @@ def test_pending_purge_is_no_sign_of_another_stream():
     for sequence in (1, 2, 3):
         lane.take_in(b"a", sequence, sequence, b"", b"")
         lane.settle(sequence, 0, 0)
-    log = settle_record.fold([settle_record.encode(acked(lane).record)])
+    log = fold([settle_record.encode(acked(lane).record)])
     successor = FedLane(LANE, 2, MemoryBudget(), Host(opened))
     state = LaneState("s", 1, 4, 4)
     assert successor.recover(log, state, 3)
@@ -115,7 +116,7 @@ def test_pending_purge_is_no_sign_of_another_stream():
 def test_stream_that_lost_undelivered_messages_is_another_one():
     """E12: the end of the catch-up would take the new messages for deleted ones."""
     lane = FedLane(LANE, 1, MemoryBudget(), Host(opened))
-    lane.recover(settle_record.LogState(), LaneState("s", 1, 9, 90), None)
+    lane.recover(LogState(), LaneState("s", 1, 9, 90), None)
     assert not lane.is_same(LaneState("s", 1, 5, 50), None)
     assert not lane.is_same(LaneState("s", 1, 12, 120), 91)
     assert lane.is_same(LaneState("s", 1, 12, 120), 90)

@@ -6,12 +6,12 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from evenlane.engine.core.stats.forecast import (  # fmt: skip
+from evenlane.engine.core.records.backlog_answer import Rates
+from evenlane.engine.core.stats.forecast import (
     MEASURED_AGAIN,
     UNKNOWN,
     ForecastInput,
     QuotaForecast,
-    Rates,
     Sample,
     SampleHistory,
     add_rates,

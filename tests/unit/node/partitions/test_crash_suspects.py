@@ -3,7 +3,7 @@
 import pytest
 
 from evenlane.engine.base.names import LaneId
-from evenlane.engine.core.lane.in_flight_record import InFlightListing
+from evenlane.engine.core.lane.in_flight_set import InFlightListing
 from evenlane.engine.node.partitions.crash_suspects import choose_accused, find_blocked
 from evenlane.ring.membership.records import BlockedLane, HeldLane, HeldRecord
 from tests.support.node.world import World, topic

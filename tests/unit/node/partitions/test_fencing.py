@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from msgspec.structs import replace
 
-from evenlane.engine.core.lane import settle_record
+from evenlane.engine.core.records import settle_record
 from evenlane.engine.errors import Fenced, UnknownEpoch
 from evenlane.ring.membership.records import HeldLane, HeldRecord, PastOwner
 from tests.support.node.world import World

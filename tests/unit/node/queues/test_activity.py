@@ -14,8 +14,8 @@ from evenlane.engine.core.message.handler_exceptions import Reject
 from evenlane.engine.core.queue.entry import MemoryBudget
 from evenlane.engine.core.queue.fed_lane import FedLane
 from evenlane.engine.core.queue.queue import Queue
+from evenlane.engine.core.records.meter_record import COUNTERS
 from evenlane.engine.core.wire import headers
-from evenlane.engine.core.wire.meter_record import COUNTERS
 from evenlane.engine.node.queues.activity import Activity, is_silent
 from evenlane.engine.telemetry import wait_reasons
 from evenlane.engine.telemetry.metering.publisher import MeterPublisher

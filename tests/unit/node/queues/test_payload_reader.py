@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from evenlane.engine.base.names import LaneId
-from evenlane.engine.core.lane.settle_record import LogState
+from evenlane.engine.core.lane.log_state import LogState
 from evenlane.engine.core.ports import LaneState, Stored
 from evenlane.engine.core.queue.entry import MemoryBudget
 from evenlane.engine.core.queue.fed_lane import FedLane

@@ -6,7 +6,13 @@ import msgspec
 import pytest
 
 from evenlane.engine.core.ports import Receipt
-from evenlane.engine.core.wire.backlog_report import BacklogEntry, decode_report, encode_report, partitions_of, subject
+from evenlane.engine.core.records.backlog_report import (
+    BacklogEntry,
+    decode_report,
+    encode_report,
+    partitions_of,
+    subject,
+)
 from evenlane.engine.node.services.backlog_reporter import BacklogReporter, PartitionTally
 from evenlane.engine.producer.backlog_estimate import USABLE_S, BacklogEstimate, LocalPuts
 from evenlane.engine.producer.tuning import DEFAULT

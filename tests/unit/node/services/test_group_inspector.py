@@ -6,7 +6,7 @@ import pytest
 
 from evenlane.engine.core.message.handler_exceptions import Retry
 from evenlane.engine.core.ports import Lost
-from evenlane.engine.core.wire.group_gc_messages import GroupQuestion, GroupRequest
+from evenlane.engine.core.records.group_gc_messages import GroupQuestion, GroupRequest
 from evenlane.engine.node.services.group_inspector import GroupInspector
 from evenlane.engine.node.tuning import NodeTuning
 from tests.support.node.world import SECOND, World, topic

@@ -7,7 +7,7 @@ from structlog.testing import capture_logs
 from evenlane.engine.base import names
 from evenlane.engine.base.names import LaneId
 from evenlane.engine.base.troubles import Troubles
-from evenlane.engine.core.lane.settle_record import UnknownVersion
+from evenlane.engine.core.records.settle_record import UnknownVersion
 from evenlane.engine.node.settle.settle_log_reader import read_settle_log
 from evenlane.engine.node.settle.unreadable_logs import UnreadableLogs
 from tests.support.node.two import P, lane_of

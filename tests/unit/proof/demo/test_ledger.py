@@ -4,9 +4,10 @@ import pytest
 
 from evenlane.engine.base import names
 from evenlane.engine.base.names import LaneId
-from evenlane.engine.core.lane import settle_record
 from evenlane.engine.core.lane.settled_set import runs
+from evenlane.engine.core.records import settle_record
 from evenlane.engine.core.wire.headers import ID, encode
+from evenlane.engine.core.wire.varint_runs import pack_runs
 from evenlane.engine.proof.broker.environment import lanes
 from evenlane.engine.proof.demo.ledger import Ledger, find_waiting
 from tests.support.store.harness import MemoryStoreHarness
@@ -30,7 +31,7 @@ async def put(world, partition, numbers):
 
 async def settle(world, partition, watermark, above):
     lane = LaneId("lanes", partition)
-    packed = settle_record.pack(runs(above), watermark)
+    packed = pack_runs(runs(above), watermark)
     record = settle_record.SettleRecord(
         settle_record.VERSION, 1, 1, (await world.store.state(lane)).created, 9, 0, watermark, packed
     )

@@ -8,8 +8,8 @@ import pytest
 
 from evenlane.engine.base.clock import now_ns
 from evenlane.engine.core.ports import Lost
+from evenlane.engine.core.records.meter_record import REFRESH, decode, numbers
 from evenlane.engine.core.stats.wait_histogram import WAIT_BOUNDS
-from evenlane.engine.core.wire.meter_record import REFRESH, decode, numbers
 from evenlane.engine.telemetry.metering.publisher import MeterPublisher
 from evenlane.engine.telemetry.tenants.sampler import QueueSampler
 from tests.support.meter_totals import rows, totals

@@ -6,7 +6,7 @@ from collections import Counter
 import pytest
 
 from evenlane.engine.core.ports import Lost
-from evenlane.engine.core.wire.meter_record import REFRESH, Block, decode, numbers
+from evenlane.engine.core.records.meter_record import REFRESH, Block, decode, numbers
 from evenlane.engine.telemetry.metering.record_tables import share_out
 from evenlane.engine.telemetry.tenants.fairness import Round
 from tests.support.meter_totals import rows, totals

@@ -10,9 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evenlane.engine.core.stats.histogram import BOUNDS
-from evenlane.engine.core.stats.wait_histogram import WAIT_BOUNDS
-from evenlane.engine.core.wire.meter_record import (
+from evenlane.engine.core.records.meter_record import (
     COUNTERS,
     GAUGES,
     VERSION,
@@ -26,6 +24,8 @@ from evenlane.engine.core.wire.meter_record import (
     encode,
     pack_block,
 )
+from evenlane.engine.core.stats.histogram import BOUNDS
+from evenlane.engine.core.stats.wait_histogram import WAIT_BOUNDS
 from evenlane.engine.core.wire.varint_columns import join, numbers, pack, unpack
 
 SECOND = 1_000_000_000

@@ -6,18 +6,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evenlane.engine.base.names import LaneId
-from evenlane.engine.core.lane import in_flight_record
-from evenlane.engine.core.lane.in_flight_record import InFlightListing, InFlightSet
+from evenlane.engine.core.lane.in_flight_set import InFlightListing, InFlightSet, list_in_flight
+from evenlane.engine.core.lane.lane import Lane
 from evenlane.engine.core.ports import BusyRecord
+from evenlane.engine.core.records import in_flight_record
 
 AT = 90  # when a record arrived
-
-
-class Lane:
-    """A lane stub, compared by identity as lanes are."""
-
-    def __init__(self, lane_id, epoch):
-        self.id, self.epoch = lane_id, epoch
 
 
 def lane(partition=1, kind="lanes", epoch=7):
@@ -25,7 +19,7 @@ def lane(partition=1, kind="lanes", epoch=7):
 
 
 def listed(records, lane_id, epoch):
-    return in_flight_record.list_in_flight([BusyRecord(AT, raw) for raw in records], lane_id, epoch)
+    return list_in_flight([BusyRecord(AT, raw) for raw in records], lane_id, epoch)
 
 
 def sequences(records, of, epoch=7):

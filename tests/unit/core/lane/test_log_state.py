@@ -1,66 +1,14 @@
-"""The settle log's records: packing, folding, and refusal of corrupt ones."""
+"""The settle log's records: encoding, folding, and refusal of corrupt ones."""
 
 import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evenlane.engine.core.lane import settle_record
-from evenlane.engine.core.lane.settle_record import (
-    VERSION,
-    SettleRecord,
-    UnknownVersion,
-    decode,
-    encode,
-    fold,
-    pack,
-    pack_marks,
-    unpack,
-    unpack_marks,
-)
+from evenlane.engine.core.lane.log_state import LogState, fold
 from evenlane.engine.core.lane.settled_set import runs
-
-bases = st.one_of(st.integers(0, 50), st.integers(0, 1 << 40))
-gaps = st.lists(st.tuples(st.integers(1, 1 << 20), st.integers(0, 1 << 20)), max_size=30)
-
-
-def spans_of(base: int, gaps) -> list[tuple[int, int]]:
-    spans = []
-    for gap, extra in gaps:
-        first = base + gap + 1  # at least one apart, or it would be one run
-        base = first + extra
-        spans.append((first, base))
-    return spans
-
-
-@given(bases, gaps)
-def test_runs_survive_packing(base, gaps):
-    spans = spans_of(base, gaps)
-    assert spans == unpack(pack(spans, base), base)
-
-
-def test_packed_run_costs_a_few_bytes():
-    """M: a settled message above a pinned watermark costs 2 bytes, a run of a million 4."""
-    assert 2 == len(pack([(5, 5)], 0))
-    assert 4 == len(pack([(5, 1_000_000)], 0))
-    assert 2_000 == len(pack(runs(range(2, 2_002, 2)), 0))
-
-
-@given(bases, gaps, st.integers(1, 3))
-def test_truncated_runs_raise_or_unpack_to_a_prefix(base, gaps, cut):
-    packed = pack(spans_of(base, gaps), base)
-    try:
-        spans = unpack(packed[:-cut], base)
-    except ValueError:
-        return
-    assert spans == spans_of(base, gaps)[: len(spans)]
-
-
-@pytest.mark.parametrize("read", [unpack, unpack_marks])
-@pytest.mark.parametrize("bad", [b"\x01", b"\x80", b"\x01\x80", b"\x01\x02\x03"])
-def test_half_a_run_or_mark_is_refused(bad, read):
-    with pytest.raises(ValueError, match="cut short"):
-        read(bad, 0)
+from evenlane.engine.core.records.settle_record import VERSION, SettleRecord, UnknownVersion, decode, encode
+from evenlane.engine.core.wire.varint_runs import pack_marks, pack_runs
 
 
 def record(**fields) -> SettleRecord:
@@ -102,7 +50,7 @@ def test_malformed_record_is_refused(raw):
 class TestUnknownVersions:
     """L, O: a record of an unknown version is skipped only if its epoch can't be a newer owner's."""
 
-    LOG = (encode(record(number=1, epoch=7, runs=pack([(5, 6)], 0), checkpoint=True)),)
+    LOG = (encode(record(number=1, epoch=7, runs=pack_runs([(5, 6)], 0), checkpoint=True)),)
 
     @pytest.mark.parametrize(("epoch", "own"), [(7, 0), (8, 0), (9, 8), (8, 7)])
     def test_record_of_a_possible_newer_owner_is_refused(self, epoch, own):
@@ -113,14 +61,18 @@ class TestUnknownVersions:
     @pytest.mark.parametrize(("epoch", "own"), [(6, 0), (0, 0), (7, 7), (8, 8), (3, 9)])
     def test_record_that_no_owner_can_have_written_is_skipped(self, epoch, own):
         """`own`: the epoch of the reading node, which has written no such record."""
-        state = fold([*self.LOG, newer(epoch), encode(record(number=2, runs=pack([(8, 8)], 0)))], own)
+        state = fold([*self.LOG, newer(epoch), encode(record(number=2, runs=pack_runs([(8, 8)], 0)))], own)
         assert (1, 2, [(5, 6), (8, 8)]) == (state.unreadable, state.number, list(state.settled.above()))
 
 
 @pytest.mark.parametrize("bad", [b"", b"not msgpack", encode(record(runs=b"\x80"))])
 def test_fold_skips_unreadable_records(bad):
     """E11: one corrupt record must not stop a partition; the others still count."""
-    good = [encode(record(number=1, runs=pack([(5, 6)], 0))), bad, encode(record(number=2, runs=pack([(8, 8)], 0)))]
+    good = [
+        encode(record(number=1, runs=pack_runs([(5, 6)], 0))),
+        bad,
+        encode(record(number=2, runs=pack_runs([(8, 8)], 0))),
+    ]
     state = fold(good)
     assert (1, 2) == (state.unreadable, state.number)
     assert [(5, 6), (8, 8)] == list(state.settled.above())
@@ -145,7 +97,7 @@ def test_fold_matches_plain_sets(steps):
             watermark += 1
         members |= new_runs
         named = members if kind == "checkpoint" else new_runs
-        packed = pack(runs(sorted(s for s in named if s > watermark)), watermark)
+        packed = pack_runs(runs(sorted(s for s in named if s > watermark)), watermark)
         one = record(
             number=number, created=f"s{made}", high=number, high_at=number * 10, watermark=watermark, runs=packed,
             checkpoint=kind == "checkpoint",
@@ -161,22 +113,14 @@ def test_fold_matches_plain_sets(steps):
 @pytest.mark.parametrize("runs", [[(7, 2**60)], [(7, 2**31), (2**31 + 2, 2**33)]])
 def test_record_with_impossibly_large_runs_is_skipped(runs):
     """F4: a node that expanded them would run out of memory, and so would the next owner."""
-    good = SettleRecord(VERSION, 7, 1, "s", 20, 5, 3, pack([(5, 6)], 3))
-    log = fold([encode(good), encode(msgspec.structs.replace(good, number=2, runs=pack(runs, 3)))])
+    good = SettleRecord(VERSION, 7, 1, "s", 20, 5, 3, pack_runs([(5, 6)], 3))
+    log = fold([encode(good), encode(msgspec.structs.replace(good, number=2, runs=pack_runs(runs, 3)))])
     assert (1, 1, [(5, 6)]) == (log.number, log.unreadable, [*log.settled.above()])
-
-
-def test_endless_number_is_refused():
-    """F4: reading it would cost the square of its length."""
-    with pytest.raises(ValueError, match="no end"):
-        unpack(b"\xff" * (1 << 20), 0)
-    mark = (1 << 117) - 1
-    assert [(1, mark)] == unpack_marks(pack_marks([(1, mark)], 0), 0)
 
 
 def test_runs_of_all_records_together_are_bounded():
     """F4: many large records together may have no more runs than one record."""
-    half = SettleRecord(VERSION, 7, 1, "s", 2**40, 5, 0, pack([(2, 2**30)], 0), True)
+    half = SettleRecord(VERSION, 7, 1, "s", 2**40, 5, 0, pack_runs([(2, 2**30)], 0), True)
     log = fold([encode(msgspec.structs.replace(half, number=number)) for number in range(1, 200)])
     assert (4, 195) == (log.number, log.unreadable)
 
@@ -184,25 +128,7 @@ def test_runs_of_all_records_together_are_bounded():
 def test_empty_log_folds_to_the_initial_state():
     state = fold([])
     assert (0, 0, "", 0, 0) == (state.epoch, state.number, state.created, state.high, state.settled.watermark)
-    assert state == settle_record.LogState(settled=state.settled)
-
-
-# ---- marks of single messages
-
-marks = st.dictionaries(st.integers(1, 2_000), st.integers(0, (1 << 14) | (4_102_444_800 << 14)))
-
-
-@given(bases, marks)
-def test_marks_survive_packing(base, marks):
-    """K2, X11: attempts, suspicion, and the due time of the next attempt."""
-    rising = sorted((base + sequence, mark) for sequence, mark in marks.items())
-    assert rising == unpack_marks(pack_marks(rising, base), base)
-
-
-def test_packed_mark_costs_a_few_bytes():
-    """M: a mark costs 2 bytes, and 8 with a due time."""
-    assert 2 == len(pack_marks([(5, 3 << 2)], 0))
-    assert 8 == len(pack_marks([(5, 3 << 2 | 1_800_000_000 << 14)], 0))
+    assert state == LogState(settled=state.settled)
 
 
 mark_steps = st.lists(
@@ -234,7 +160,7 @@ def test_fold_of_marks_matches_a_plain_dict(steps):
             encode(
                 record(
                     number=number, created=f"s{made}", checkpoint=kind == "checkpoint",
-                    runs=pack(runs(sorted(new_runs)), 0), marks=pack_marks(sorted(marked.items()), 0),
+                    runs=pack_runs(runs(sorted(new_runs)), 0), marks=pack_marks(sorted(marked.items()), 0),
                 )
             )
         )  # fmt: skip
@@ -245,7 +171,7 @@ def test_fold_of_marks_matches_a_plain_dict(steps):
 
 def test_record_without_marks_is_read():
     """Rolling upgrade: a record of a release that had no marks."""
-    old = msgspec.msgpack.encode([VERSION, 7, 3, "s", 9, 90, 4, pack([(6, 6)], 4), False])
+    old = msgspec.msgpack.encode([VERSION, 7, 3, "s", 9, 90, 4, pack_runs([(6, 6)], 4), False])
     state = fold([old])
     assert ({}, 0, 3) == (state.marks, state.unreadable, state.number)
     assert [(6, 6)] == list(state.settled.above())

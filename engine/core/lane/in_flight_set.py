@@ -1,49 +1,22 @@
-"""Encodes the in-flight record: the recorded messages that a process may be handling (X11). Pure.
+"""The recorded messages that a process may be handling (X11), and those that the record of a dead process names. Pure.
 
-A message that may have been in flight at a death (engine/core/lane/crash_horizon.py) starts once a record names it. The
-record has, by lane and epoch, the sequences that have started or may start. If the process dies, the next owner of a
-lane finds there the messages that were in flight.
-
-A record is msgpack: [version, count, suspect, [[kind, partition, epoch, sequences], ...]]. `suspect` is the one message
-in it that was in flight at an earlier death. Messages that need no record run at the same time, so a recorded message
-can never be known to have run alone: `count` is at least 2, from which an older release concludes that no message is
-the certain cause.
+engine/core/records/in_flight_record.py describes the record.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple
 
-import msgspec
-
-from evenlane.engine.core.wire.decode_error import UNREADABLE
+from evenlane.engine.core.records import in_flight_record
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable
 
     from evenlane.engine.base.names import LaneId
     from evenlane.engine.core.lane.lane import Lane
     from evenlane.engine.core.ports import BusyRecord
 
-VERSION = 1
 _KEPT = 256  # idle lanes to keep before they are dropped
-
-_Sequence: TypeAlias = Annotated[int, msgspec.Meta(ge=1, le=(1 << 63) - 1)]  # the server's range of sequences
-Part: TypeAlias = tuple[str, int, int, list[_Sequence]]  # kind, partition, epoch, sequences
-Suspect: TypeAlias = tuple[str, int, int]  # kind, partition, sequence
-
-
-class InFlightRecord(msgspec.Struct, array_like=True, frozen=True):
-    """The record of one process. `count` is the number of messages that it names, but at least 2."""
-
-    version: int
-    count: int
-    suspect: Suspect | None
-    parts: list[Part]
-
-
-_encoder = msgspec.msgpack.Encoder()
-_decoder = msgspec.msgpack.Decoder(InFlightRecord)
 
 
 class InFlightSet:
@@ -85,13 +58,12 @@ class InFlightSet:
     def record(self) -> bytes:
         """The record to write now."""
         parts = [part for part in self._parts.values() if part[3]]
-        count = max(2, sum([len(part[3]) for part in parts]))
         if len(self.lanes) > 4 * len(parts) + _KEPT:  # most lanes are idle, or gone
             self.lanes = {lane: of for lane, of in self.lanes.items() if of}
             self._parts = {lane: self._parts[lane] for lane in self.lanes}
         suspect = self.suspect
         suspected = (suspect[0].id.kind, suspect[0].id.partition, suspect[1]) if suspect is not None else None
-        return _encoder.encode((VERSION, count, suspected, parts))
+        return in_flight_record.encode(suspected, parts)
 
 
 class InFlightListing(NamedTuple):
@@ -114,7 +86,10 @@ def list_in_flight(records: Iterable[BusyRecord], lane: LaneId, epoch: int) -> l
     kill its process twice at no cost.
     """
     found: dict[int, InFlightListing] = {}
-    for at, record in _readable(records):
+    for at, raw in records:
+        record = in_flight_record.decode(raw)
+        if record is None:
+            continue
         for kind, partition, under, sequences in record.parts:
             if (kind, partition) != lane or under != epoch:
                 continue
@@ -122,13 +97,3 @@ def list_in_flight(records: Iterable[BusyRecord], lane: LaneId, epoch: int) -> l
                 accused = record.suspect == (kind, partition, sequence)
                 found[sequence] = InFlightListing(sequence, counts=True, confirmed=accused, at=at)
     return [found[sequence] for sequence in sorted(found)]
-
-
-def _readable(records: Iterable[BusyRecord]) -> Iterator[tuple[int, InFlightRecord]]:
-    for at, raw in records:
-        try:
-            record = _decoder.decode(raw)
-        except UNREADABLE:
-            continue
-        if record.version == VERSION:
-            yield at, record

@@ -1,0 +1,67 @@
+"""A node's answer about the backlog of a project, and the rates in it."""
+
+from __future__ import annotations
+
+import msgspec
+
+from evenlane.quota.topics.topic import Topic  # noqa: TC001 - msgspec reads it
+
+
+class Rates(msgspec.Struct, frozen=True):
+    """Rates in msg/s, measured over `seconds`; 0 seconds if unknown. `failed` are unsuccessful attempts and expired
+    messages.
+    """
+
+    arriving: float = 0.0
+    handled: float = 0.0
+    failed: float = 0.0
+    seconds: float = 0.0
+
+    @property
+    def leaving(self) -> float:
+        """The rate at which the backlog shrinks."""
+        return self.handled + self.failed
+
+    @property
+    def is_known(self) -> bool:
+        return self.seconds > 0
+
+
+class Count(msgspec.Struct):
+    """The number of groups that wait for a reason, and of messages in them; None: unknown."""
+
+    groups: int = 0
+    messages: int | None = 0
+
+
+class QueueCount(msgspec.Struct):
+    """The backlog of one priority. `oldest_s` is the longest wait, `next_due_s` the time until the next delayed message
+    is due (s). `waited` is the time (s) that the heads of its queues have waited recently, summed up by reason.
+    """
+
+    waiting: int = 0
+    in_flight: int = 0
+    delayed: int = 0
+    oldest_s: float | None = None
+    next_due_s: float | None = None
+    reasons: dict[str, Count] = {}
+    waited: dict[str, float] = {}
+
+
+class NodeAnswer(msgspec.Struct):
+    """One node's report of a project. `deepest` is the number of messages in its largest group; `waited_s` the period
+    (s) that `waited` covers; `may_use` the rate (msg/s) of the node's part of the topic; `partitions` those that it
+    serves (None: an older release doesn't say). `lost` is the project's topic if it is in effect on the node although
+    etcd has lost it.
+    """
+
+    node: str
+    queues: int = 0
+    parts: dict[str, QueueCount] = {}
+    deepest: int = 0
+    rates: Rates = Rates()
+    notes: list[str] = []
+    waited_s: float = 0.0
+    may_use: float | None = None
+    partitions: list[int] | None = None
+    lost: Topic | None = None

@@ -1,0 +1,95 @@
+"""Encodes the settle log's records, which make settled sequences durable at a few bytes per message.
+
+A record is msgpack: [version, epoch, number, created, high, high_at, watermark, runs, checkpoint, marks, horizon,
+clean, lease].
+
+- `runs` has the newly settled sequences above the watermark as pairs of varints: the gap to the previous run's end, and
+  the length minus one.
+- A checkpoint repeats everything that is settled above its watermark, and replaces all earlier records.
+- `marks` (engine/core/lane/attempts.py) are pairs of varints, too: the gap to the previous sequence, and the mark, 0 if
+  it was removed.
+- `horizon` and `clean` (engine/core/lane/crash_horizon.py) and `lease` were added later: records of older releases lack
+  them, and older releases ignore them.
+
+In every version, a record is an array that begins with version, epoch and number. An older release can thus tell
+whether a record that it can't read was written by a newer release, or can't have been written by any node (`fold`).
+"""
+
+from typing import Annotated, TypeAlias
+
+import msgspec
+
+from evenlane.engine.core.wire.decode_error import UNREADABLE
+from evenlane.engine.errors import ConfigError
+
+VERSION = 1
+_Whole: TypeAlias = Annotated[int, msgspec.Meta(ge=0)]
+_Epoch: TypeAlias = Annotated[int, msgspec.Meta(ge=0, lt=1 << 53)]  # the range of base plus revision
+
+
+class SettleRecord(msgspec.Struct, array_like=True, frozen=True):
+    """One append to a settle log.
+
+    - `number` counts the appends of an epoch, so that an append whose acknowledgement was lost is recognised.
+    - `horizon` is the owner's crash horizon; 0: none.
+    - `clean` says that the epoch ends with this record, and that none of its handlers runs any more; None: the writer's
+      release didn't know the field.
+    - `lease` is the lease under which the owner has claimed the epoch; 0: the writer's release didn't know the field.
+    """
+
+    version: int
+    epoch: _Epoch
+    number: _Whole
+    created: str
+    high: _Whole
+    high_at: _Whole
+    watermark: _Whole
+    runs: bytes
+    checkpoint: bool = False
+    marks: bytes = b""
+    horizon: _Whole = 0
+    clean: bool | None = None
+    lease: _Whole = 0
+
+
+class _Beginning(msgspec.Struct, array_like=True, frozen=True):
+    """The fields that records of all versions have."""
+
+    version: Annotated[int, msgspec.Meta(gt=0)]
+    epoch: _Epoch
+    number: _Whole
+
+
+class UnknownVersion(ConfigError):
+    """A record of a log has a version that this release doesn't know. `index` is its position in the log; `stream` and
+    `sequence` locate it in the store, if known.
+    """
+
+    def __init__(self, record: _Beginning, index: int = 0, stream: str = "", sequence: int = 0) -> None:
+        self.record, self.index = record, index
+        at, delete = f" (stream {stream}, sequence {sequence})", f": `nats stream rmm {stream} {sequence}`"
+        super().__init__(
+            f"the settle log holds a record of version {record.version}, and this release knows only {VERSION}"
+            f"{at if stream else ''}: run the release that wrote it, or a newer one; if no node of yours wrote it,"
+            f" delete it{delete if stream else ''} (what it alone settles is handled again)"
+        )
+
+
+_encoder = msgspec.msgpack.Encoder()
+_decoder = msgspec.msgpack.Decoder(SettleRecord)
+_beginning = msgspec.msgpack.Decoder(_Beginning)
+
+
+def encode(record: SettleRecord) -> bytes:
+    return _encoder.encode(record)
+
+
+def decode(raw: bytes) -> SettleRecord:
+    """Raises ValueError for bytes that aren't a record, UnknownVersion for a version that this release doesn't know."""
+    try:
+        beginning = _beginning.decode(raw)
+        if beginning.version == VERSION:
+            return _decoder.decode(raw)
+    except UNREADABLE as error:
+        raise ValueError(f"not a settle record: {error}") from error
+    raise UnknownVersion(beginning)
