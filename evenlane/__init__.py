@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Any
+
+if os.environ.get("EVENLANE_PURE", "") not in {"", "0"}:
+    from evenlane._pure import import_from_source
+
+    import_from_source()
 
 from evenlane.engine._version import __version__ as __version__
 

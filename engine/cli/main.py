@@ -102,7 +102,9 @@ def _root(
 ) -> None:
     del debug
     if version:
-        typer.echo(f"evenlane {_version()}")
+        from evenlane.engine.base.build import describe_build
+
+        typer.echo(f"evenlane {_version()} ({describe_build()})")
         raise typer.Exit
     if context.invoked_subcommand is None:
         typer.echo(context.get_help())

@@ -11,6 +11,7 @@ from evenlane.engine.errors import ConfigError
 
 PREFIX = "EVENLANE_"
 CONFIG_VARIABLE = "EVENLANE_CONFIG"
+_NO_SETTINGS = {CONFIG_VARIABLE, "EVENLANE_PURE"}  # the second one is read when the package is imported
 DEFAULT_FILE = Path("evenlane.toml")
 
 # Kubernetes sets such variables in every pod of a namespace with a service named evenlane or evenlane-...: not
@@ -52,7 +53,7 @@ class Sources:
 
     def _from_variables(self, environ: Mapping[str, str]) -> Iterator[Value]:
         for variable in sorted(environ):
-            if not variable.startswith(PREFIX) or variable == CONFIG_VARIABLE or not environ[variable]:
+            if not variable.startswith(PREFIX) or variable in _NO_SETTINGS or not environ[variable]:
                 continue
             key = variable.removeprefix(PREFIX).lower()
             if _SERVICE_LINK.fullmatch(variable) and (key not in self.keys or "://" in environ[variable]):
