@@ -10,8 +10,8 @@ from evenlane.engine.base.aio.single_flight import SingleFlight
 from evenlane.engine.core.queue.entry import MemoryBudget
 from evenlane.engine.core.scheduler.fair import FairScheduler
 from evenlane.engine.core.stats.latency import LatencyStats
-from evenlane.engine.node.counters import Counters
-from evenlane.engine.node.dispatcher import Dispatcher
+from evenlane.engine.node.dispatch.dispatcher import Dispatcher
+from evenlane.engine.node.dispatch.work_source import WorkSource
 from evenlane.engine.node.eligibility.eligibility import Eligibility
 from evenlane.engine.node.eligibility.pauses import TopicPauses
 from evenlane.engine.node.handlers.attempt_reporter import AttemptReporter
@@ -37,6 +37,7 @@ from evenlane.engine.node.settle.settlement import MessageSettlement
 from evenlane.engine.node.settle.settler import Settler
 from evenlane.engine.node.settle.stream_verifier import StreamVerifier
 from evenlane.engine.node.settle.truncator import StreamTruncator
+from evenlane.engine.node.signals.counters import Counters
 from evenlane.engine.node.signals.dirty_lanes import DirtyLanes
 from evenlane.engine.node.signals.events import NodeEvents
 from evenlane.engine.node.signals.lease_trust import LeaseTrust
@@ -45,7 +46,6 @@ from evenlane.engine.node.signals.work_signal import WorkSignal
 from evenlane.engine.node.trust_renewal import TrustRenewal
 from evenlane.engine.node.tuning import DEFAULT, NodeTuning
 from evenlane.engine.node.wait_rules import WaitRules
-from evenlane.engine.node.work_source import WorkSource
 
 if TYPE_CHECKING:
     import asyncio

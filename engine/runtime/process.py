@@ -17,9 +17,9 @@ from evenlane.engine.cluster.record_reader import RecordReader
 from evenlane.engine.control.leader.leader import build_leader
 from evenlane.engine.core.ports import UNLIMITED
 from evenlane.engine.core.stats.latency import LatencyStats
-from evenlane.engine.node.counters import Counters
 from evenlane.engine.node.push.lazy_pusher import LazyPusher
 from evenlane.engine.node.settle.unreadable_logs import UnreadableLogs
+from evenlane.engine.node.signals.counters import Counters
 from evenlane.engine.runtime.leases import LeaseLedger
 from evenlane.engine.runtime.loop_watch.keeper import Keeper
 from evenlane.engine.runtime.startup import wait_until_answered

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import AsyncExitStack
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import structlog
@@ -171,7 +172,7 @@ class Session:
         if is_orderly:
             await membership.publish_release()
         self._is_clean = self._is_clean and is_settled
-        _log.info("node stopped", clean=self._is_clean and is_orderly, **vars(node.counters))
+        _log.info("node stopped", clean=self._is_clean and is_orderly, **asdict(node.counters))
 
     async def _give_lease_back(self, node: Node, lease: NodeLease) -> None:
         self.node = self.lease = self.membership = None

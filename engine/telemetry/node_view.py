@@ -11,8 +11,8 @@ if TYPE_CHECKING:
     from evenlane.engine.base.troubles import Troubles
     from evenlane.engine.core.request_bus import RequestBus
     from evenlane.engine.core.stats.latency import LatencyStats
-    from evenlane.engine.node.counters import Counters
     from evenlane.engine.node.node import Node
+    from evenlane.engine.node.signals.counters import Counters
     from evenlane.engine.telemetry.node_health import Condition
     from evenlane.engine.telemetry.tenants.registry import TenantRegistry
 

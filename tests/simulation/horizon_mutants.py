@@ -15,7 +15,7 @@ from evenlane.engine.core.lane.attempts import SUSPECT
 from evenlane.engine.core.lane.lane import Lane
 from evenlane.engine.core.records import in_flight_record, settle_record
 from evenlane.engine.core.wire import headers as h
-from evenlane.engine.node import dispatcher
+from evenlane.engine.node.dispatch import dispatcher
 from evenlane.engine.node.eligibility.suspects import Suspects
 from evenlane.engine.node.partitions import crash_suspects, previous_owners, takeover
 from tests.simulation.mutant import Mutant

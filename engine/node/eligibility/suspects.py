@@ -40,8 +40,8 @@ class Verdict(Enum):
 
 
 class _Aside(NamedTuple):
-    queue: Queue
-    place: MessageRef
+    queue: "Queue"
+    place: "MessageRef"
     generation: int
 
     @property

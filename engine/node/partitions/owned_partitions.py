@@ -23,12 +23,12 @@ if TYPE_CHECKING:
     from evenlane.engine.base.names import Kind
     from evenlane.engine.core.lane.handoff_state import HandoffState
     from evenlane.engine.core.queue.fed_lane import FedLane
-    from evenlane.engine.node.counters import Counters
     from evenlane.engine.node.handlers.worker import Workers
     from evenlane.engine.node.partitions.partition import Partition, PartitionContext
     from evenlane.engine.node.queues.owned_lanes import OwnedLanes
     from evenlane.engine.node.queues.registry import QueueRegistry
     from evenlane.engine.node.settle.outcomes import FailureHandler
+    from evenlane.engine.node.signals.counters import Counters
     from evenlane.engine.node.signals.dirty_lanes import DirtyLanes
     from evenlane.engine.node.signals.store_clock import StoreClock
     from evenlane.ring.membership.records import HeldRecord, PastOwner

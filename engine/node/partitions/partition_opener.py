@@ -17,10 +17,10 @@ from evenlane.engine.node.partitions.partition import Partition
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
-    from evenlane.engine.node.counters import Counters
     from evenlane.engine.node.partitions.partition import PartitionContext
     from evenlane.engine.node.partitions.partition_table import PartitionTable
     from evenlane.engine.node.queues.registry import QueueRegistry
+    from evenlane.engine.node.signals.counters import Counters
     from evenlane.ring.membership.records import HeldRecord, PastOwner
 
 _log = structlog.get_logger(__name__)

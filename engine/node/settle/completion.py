@@ -12,13 +12,13 @@ if TYPE_CHECKING:
     from evenlane.engine.core.message.message import Message
     from evenlane.engine.core.queue.entry import MemoryBudget
     from evenlane.engine.core.queue.queue import Queue
-    from evenlane.engine.node.counters import Counters
     from evenlane.engine.node.eligibility.eligibility import Eligibility
     from evenlane.engine.node.eligibility.pauses import TopicPauses
     from evenlane.engine.node.queues.ready_queues import ReadyQueues
     from evenlane.engine.node.settle.failure_log import FailureLog
     from evenlane.engine.node.settle.outcomes import FailureHandler
     from evenlane.engine.node.settle.settlement import MessageSettlement
+    from evenlane.engine.node.signals.counters import Counters
     from evenlane.engine.node.signals.dirty_lanes import DirtyLanes
 
 _SHORTEST_PAUSE_S = 0.01

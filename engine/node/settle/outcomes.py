@@ -6,7 +6,6 @@ a message that would otherwise be dead-lettered.
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -25,11 +24,11 @@ if TYPE_CHECKING:
     from evenlane.engine.core.lane.lane import Lane
     from evenlane.engine.core.message.message import Message
     from evenlane.engine.core.ports import Receipt, Store
-    from evenlane.engine.node.counters import Counters
     from evenlane.engine.node.handlers.fallback import Fallback
     from evenlane.engine.node.queues.withheld import WithheldProjects
     from evenlane.engine.node.settle.failure_log import FailureLog
     from evenlane.engine.node.settle.settlement import MessageSettlement
+    from evenlane.engine.node.signals.counters import Counters
     from evenlane.engine.node.signals.lease_trust import LeaseTrust
     from evenlane.engine.node.signals.work_signal import WorkSignal
 
@@ -50,18 +49,24 @@ class DeadLetterReason(NamedTuple):
     error: str
 
 
-@dataclass(eq=False)
 class _Outcome:
-    lane: Lane
-    sequence: int
-    generation: int
-    project: str
-    copy: copies.Copy
-    counter: str
-    message: Message | None = None
-    reason: str = ""  # why the message is dead-lettered; "" if it isn't
-    tries: int = 0
-    refused: str = ""  # the error of the last try
+    """A copy under way. `reason` says why its message is dead-lettered; "" if it isn't."""
+
+    def __init__(
+        self,
+        lane: Lane,
+        sequence: int,
+        generation: int,
+        project: str,
+        copy: copies.Copy,
+        counter: str,
+        message: Message | None = None,
+        reason: str = "",
+    ) -> None:
+        self.lane, self.sequence, self.generation, self.project = lane, sequence, generation, project
+        self.copy, self.counter, self.message, self.reason = copy, counter, message, reason
+        self.tries = 0
+        self.refused = ""  # the error of the last try
 
 
 class FailureHandler:

@@ -22,7 +22,7 @@ _log = structlog.get_logger(__name__)
 class FoldedLog(NamedTuple):
     """The folded state of a log, and its position in the store (0 if it is empty)."""
 
-    state: LogState
+    state: "LogState"
     position: int
 
 

@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     from evenlane.engine.core.ports import LaneState
     from evenlane.engine.core.queue.fed_lane import FedLane
     from evenlane.engine.core.queue.queue import Queue
-    from evenlane.engine.node.counters import Counters
     from evenlane.engine.node.eligibility.eligibility import Eligibility
     from evenlane.engine.node.queues.activity import Activity
     from evenlane.engine.node.settle.failure_log import FailureLog
+    from evenlane.engine.node.signals.counters import Counters
     from evenlane.engine.node.signals.dirty_lanes import DirtyLanes
 
 

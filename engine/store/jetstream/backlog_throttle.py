@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import asyncio
 
-    from evenlane.engine.store.jetstream.byte_budget import FeedBudget
+    from evenlane.engine.store.jetstream.delivery.byte_budget import FeedBudget
 
 _QUIET_S = 0.4  # after the last feed was created
 _MOST_S = 3.0  # after throttling began

@@ -23,7 +23,7 @@ from evenlane.engine.errors import EvenlaneError
 from evenlane.engine.store.byte_lag import ByteLag
 from evenlane.engine.store.jetstream.api.values import ConsumerInfo
 from evenlane.engine.store.jetstream.client.replies import ApiError
-from evenlane.engine.store.jetstream.pull_consumer import (
+from evenlane.engine.store.jetstream.delivery.pull_consumer import (
     HEARTBEAT_S,
     CaughtUp,
     Ended,
@@ -37,9 +37,9 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
     from evenlane.engine.store.feed_callbacks import FeedCallbacks
-    from evenlane.engine.store.jetstream.byte_budget import FeedBudget
     from evenlane.engine.store.jetstream.client.connection import Connection
-    from evenlane.engine.store.jetstream.pull_consumer import Action
+    from evenlane.engine.store.jetstream.delivery.byte_budget import FeedBudget
+    from evenlane.engine.store.jetstream.delivery.pull_consumer import Action
 
 _log = structlog.get_logger(__name__)
 

@@ -25,9 +25,9 @@ from evenlane.engine.store.jetstream.api.responses import await_call
 from evenlane.engine.store.jetstream.api.server_clock import ServerClock
 from evenlane.engine.store.jetstream.api.values import StreamInfo
 from evenlane.engine.store.jetstream.backlog_throttle import BacklogThrottle
-from evenlane.engine.store.jetstream.byte_budget import FeedBudget
 from evenlane.engine.store.jetstream.client.connection import Connection
 from evenlane.engine.store.jetstream.client.replies import ApiError
+from evenlane.engine.store.jetstream.delivery.byte_budget import FeedBudget
 from evenlane.engine.store.jetstream.feed import FeedSource, JetStreamFeed
 from evenlane.engine.store.jetstream.publisher import Publisher
 from evenlane.engine.store.jetstream.reads import Reads

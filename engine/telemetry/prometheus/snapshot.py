@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import TYPE_CHECKING, NamedTuple
 
 from evenlane.engine.telemetry.tenants.fairness import FairnessSample
@@ -59,7 +60,7 @@ def snapshot(view: NodeView) -> Snapshot:
     refused, refusals = view.refused
     seen = Snapshot(
         view.settings.env, view.id, view.version, condition=view.condition(),
-        counters=vars(view.counters).copy(), moves=view.moves.copy(), refused=refused, refusals=refusals,
+        counters=asdict(view.counters), moves=view.moves.copy(), refused=refused, refusals=refusals,
         troubles=view.troubles.current(), blocked_s=view.blocked_s,
     )  # fmt: skip
     if tenants is None or times is None:

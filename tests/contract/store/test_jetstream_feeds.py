@@ -6,7 +6,7 @@ import pytest
 
 from evenlane.engine.base import names
 from evenlane.engine.store.feed_callbacks import FeedCallbacks
-from evenlane.engine.store.jetstream.byte_budget import FeedBudget
+from evenlane.engine.store.jetstream.delivery.byte_budget import FeedBudget
 from evenlane.engine.store.jetstream.feed import FeedSource, JetStreamFeed
 from tests.support.store.feeding import Taken, feeding, fill, subject, whole
 from tests.support.store.harness import LANE

@@ -11,7 +11,7 @@ from evenlane.engine.core.wire.varint_columns import pack
 from evenlane.spark.source import meter
 from evenlane.spark.source.meter import batches
 from tests.spark.source.records import AT, SECOND, head, queue
-from tests.unit.core.wire.test_meter_record import packed
+from tests.unit.core.records.test_meter_record import packed
 
 SUBJECT = "meter.online.node-1"
 

@@ -14,7 +14,7 @@ from evenlane.engine.base.callbacks import call_all
 from evenlane.engine.core.ports import Disconnected
 from evenlane.engine.errors import EvenlaneError, Unreachable
 from evenlane.engine.store.jetstream.client.guarded import GuardedClient, find_refusal
-from evenlane.engine.store.jetstream.client.protocol_parser import LeanParser
+from evenlane.engine.store.jetstream.delivery.protocol_parser import LeanParser
 
 if TYPE_CHECKING:
     from collections.abc import Callable

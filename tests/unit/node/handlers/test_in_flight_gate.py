@@ -15,13 +15,13 @@ from evenlane.engine.core.ports import Refused
 from evenlane.engine.core.queue.entry import MemoryBudget
 from evenlane.engine.core.queue.fed_lane import FedLane
 from evenlane.engine.core.queue.queue_rules import QueueRules
+from evenlane.engine.node.dispatch.work_source import WorkSource
 from evenlane.engine.node.handlers.attempt_reporter import AttemptReporter
 from evenlane.engine.node.handlers.in_flight_gate import InFlightGate
 from evenlane.engine.node.handlers.worker import Workers
 from evenlane.engine.node.handlers.worker_pool import WorkerPool
 from evenlane.engine.node.signals.lease_trust import LeaseTrust
 from evenlane.engine.node.signals.work_signal import WorkSignal
-from evenlane.engine.node.work_source import WorkSource
 from tests.support.lane_host import Host
 from tests.support.node.gate_records import Reads, Records, place_of
 from tests.support.node.keyed import Begun, Held, KeyedWorld

@@ -5,7 +5,7 @@ from time import monotonic
 import pytest
 
 from evenlane.engine.store.feed_callbacks import FeedCallbacks
-from evenlane.engine.store.jetstream.byte_budget import FeedBudget
+from evenlane.engine.store.jetstream.delivery.byte_budget import FeedBudget
 from evenlane.engine.store.jetstream.feed import FeedSource, JetStreamFeed
 from tests.support.until import until
 

@@ -23,13 +23,13 @@ if TYPE_CHECKING:
     from evenlane.engine.core.queue.entry import Entry, MemoryBudget
     from evenlane.engine.core.queue.queue import Queue
     from evenlane.engine.core.scheduler.interface import Grant, Scheduler
-    from evenlane.engine.node.counters import Counters
     from evenlane.engine.node.eligibility.eligibility import Eligibility
     from evenlane.engine.node.queues.ready_queues import ReadyQueues
     from evenlane.engine.node.settle.failure_log import FailureLog
     from evenlane.engine.node.settle.outcomes import FailureHandler
     from evenlane.engine.node.settle.settlement import MessageSettlement
     from evenlane.engine.node.settle.settler import Settler
+    from evenlane.engine.node.signals.counters import Counters
     from evenlane.engine.node.signals.lease_trust import LeaseTrust
     from evenlane.engine.node.signals.store_clock import StoreClock
     from evenlane.engine.node.signals.work_signal import WorkSignal

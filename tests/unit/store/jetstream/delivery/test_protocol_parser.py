@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from nats.errors import ProtocolError
 
-from evenlane.engine.store.jetstream.client.protocol_parser import LeanParser
+from evenlane.engine.store.jetstream.delivery.protocol_parser import LeanParser
 
 RAW, OWN = 7, 8  # subscriptions: one of the engine's, one of nats-py's
 

@@ -6,12 +6,11 @@ consumer's sequence must rise by one, and heartbeats must arrive and agree with 
 the feed (engine/store/jetstream/feed.py) creates another one on a new inbox, from the last sequence on.
 
 A small pull is always open. A pull that is used up while more messages are pending is followed by a large one, in turns
-that all feeds share (engine/store/jetstream/byte_budget.py, pure as well, and called from here).
+that all feeds share (engine/store/jetstream/delivery/byte_budget.py, pure as well, and called from here).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from evenlane.engine.store.byte_lag import ByteLag
-    from evenlane.engine.store.jetstream.byte_budget import FeedBudget
+    from evenlane.engine.store.jetstream.delivery.byte_budget import FeedBudget
 
 HEARTBEAT_S = 5.0
 SILENT_S = 2.5 * HEARTBEAT_S
@@ -79,46 +78,53 @@ class Ended(NamedTuple):
 Action = Pull | CaughtUp | Ended
 
 
-@dataclass(slots=True, eq=False, kw_only=True)
 class PullConsumer:
     """One consumer, from its creation to its end.
 
     Messages and actions aren't returned: the parser calls `on_message` directly, because a shell in between would
-    cost one more call per message. A message goes to `sink`, or to `on_head` if it comes without its body, and an
-    action to `perform`. These may call the consumer. `sink` may be replaced at any time.
+    cost one more call per message. A message goes to `sink` (subject, sequence, time in unix ns, headers, body), or to
+    `on_head` (the same, but the body's size; it returns whether the message is taken) if it comes without its body, and
+    an action to `perform`. These may call the consumer. `sink` may be replaced at any time.
+
+    `lag` outlives the consumer, and decides whether the next one delivers bodies. With `until` (a sequence), the
+    consumer ends there, and is patient. `awaits_end`: whether any message may be the last one awaited, always with
+    `until`, otherwise until `CaughtUp`.
+
+    Invariants:
+    - All messages up to the stream sequence `last` were delivered, or don't exist.
+    - `_expected` is _NEVER exactly in ENDED, so that the check which each message passes anyway also rejects late ones.
+    - 0 <= `_room` <= `_asked`, in bytes as the server counts them: it sends no message that doesn't fit. `_room` is 0
+      exactly when the server has ended the pull without a status. `_begins` <= `_expected`.
     """
 
-    sink: Callable[[bytes, int, int, bytes, bytes], None]  # subject, sequence, at (unix ns), headers, body
-    perform: Callable[[Action], None]
-    budget: FeedBudget
-    lag: ByteLag  # outlives the consumer, and decides whether the next one delivers bodies
-    last: int
-    """Stream sequence of the last delivered message. All messages up to it were delivered, or don't exist."""
-    until: int | None = None  # sequence: the consumer ends there, and is patient
-    on_head: Callable[[bytes, int, int, bytes, int], bool] | None = None  # as `sink`, but body size; True: taken
-    awaits_end: bool = True
-    """Whether any message may be the last one awaited: always with `until`, otherwise until `CaughtUp`."""
-
-    headless: bool = field(init=False)  # this consumer delivers no bodies; needs `on_head`
-    _stage: PullStage = PullStage.OPENING
-    # Consumer sequence that the next message must have: 1 + messages so far. _NEVER exactly in ENDED, so that the check
-    # which each message passes anyway also rejects late messages.
-    _expected: int = 1
-    _received: int = 0  # messages; set at the end
-    # The open pull, or the last one, in bytes as the server counts them: 0 <= `_room` <= `_asked`, because the server
-    # sends no message that doesn't fit. `_room` is 0 exactly when the server has ended the pull without a status.
-    _asked: int = 0  # bytes
-    _room: int = 0  # bytes that the pull may still deliver
-    _begins: int = 1  # consumer sequence at the start of the pull; <= `_expected`
-    _pending: int = 0  # messages in the stream behind the last one received
-    # A sign of life is a message, a status, or the stage WAITING. None occurred from `_alive_at` to the last check.
-    _alive_at: float = 0.0  # s
-    _seen: int = 1  # `_expected` at the last check
-    _has_status: bool = False  # a status arrived since the last check
-
-    def __post_init__(self) -> None:
-        self.headless = self.lag.leaves_bodies
-        self.awaits_end = self.awaits_end or self.until is not None
+    def __init__(
+        self,
+        *,
+        sink: Callable[[bytes, int, int, bytes, bytes], None],
+        perform: Callable[[Action], None],
+        budget: FeedBudget,
+        lag: ByteLag,
+        last: int,
+        until: int | None = None,
+        on_head: Callable[[bytes, int, int, bytes, int], bool] | None = None,
+        awaits_end: bool = True,
+    ) -> None:
+        self.sink, self.perform, self.on_head = sink, perform, on_head
+        self.budget, self.lag = budget, lag
+        self.last, self.until = last, until
+        self.awaits_end = awaits_end or until is not None
+        self.headless = lag.leaves_bodies  # this consumer delivers no bodies; needs `on_head`
+        self._stage = PullStage.OPENING
+        self._expected = 1  # consumer sequence that the next message must have: 1 + messages so far
+        self._received = 0  # messages; set at the end
+        self._asked = 0  # bytes that the open pull, or the last one, asked for
+        self._room = 0  # bytes that it may still deliver
+        self._begins = 1  # consumer sequence at its start
+        self._pending = 0  # messages in the stream behind the last one received
+        # A sign of life is a message, a status, or the stage WAITING. None came from `_alive_at` to the last check.
+        self._alive_at = 0.0  # s
+        self._seen = 1  # `_expected` at the last check
+        self._has_status = False  # a status arrived since the last check
 
     @property
     def stage(self) -> PullStage:

@@ -1,8 +1,8 @@
 """A pull consumer that records its actions, for tables of events."""
 
 from evenlane.engine.store.byte_lag import ByteLag
-from evenlane.engine.store.jetstream.byte_budget import FeedBudget
-from evenlane.engine.store.jetstream.pull_consumer import PullConsumer, PullStage
+from evenlane.engine.store.jetstream.delivery.byte_budget import FeedBudget
+from evenlane.engine.store.jetstream.delivery.pull_consumer import PullConsumer, PullStage
 
 TOTAL, LARGEST = 32 << 20, 1 << 20
 SUBJECT = b"lanes.online.0.acme.0.mid"
@@ -17,14 +17,12 @@ def heartbeat(last):
     return b"NATS/1.0 100 Idle Heartbeat\r\nNats-Last-Consumer: %d\r\nNats-Last-Stream: 9\r\n\r\n" % last
 
 
-class Consumer(PullConsumer):
-    """A consumer that records `actions` since the last look, and the sequences `taken`."""
-
-    __slots__ = ("actions", "taken")
+class Consumer:
+    """A consumer that records `actions` since the last look, and the sequences `taken`. All else is the real one's."""
 
     def __init__(self, last=0, budget=None, lag=None, **options):
         self.actions, self.taken = [], []
-        super().__init__(
+        self._consumer = PullConsumer(
             sink=lambda _subject, sequence, *_: self.taken.append(sequence),
             perform=self.actions.append,
             budget=budget or FeedBudget(TOTAL, LARGEST),
@@ -32,6 +30,16 @@ class Consumer(PullConsumer):
             last=last,
             **options,
         )
+
+    def __getattr__(self, name):
+        return getattr(self._consumer, name)
+
+    def replace(self, *, sink=None, perform=None):
+        """Replace a callback: what it gets from now on isn't recorded."""
+        if sink is not None:
+            self._consumer.sink = sink
+        if perform is not None:
+            self._consumer.perform = perform
 
     def look(self):
         actions = self.actions.copy()

@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from evenlane.engine.core.message.message import Message
     from evenlane.engine.core.queue.queue import Queue
     from evenlane.engine.core.scheduler.interface import Scheduler
-    from evenlane.engine.node.dispatcher import Dispatcher
+    from evenlane.engine.node.dispatch.dispatcher import Dispatcher
     from evenlane.engine.node.handlers.in_flight_gate import InFlightGate
     from evenlane.engine.node.handlers.invoke import HandlerInvoker
     from evenlane.engine.node.handlers.worker import Workers

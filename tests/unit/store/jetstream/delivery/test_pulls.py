@@ -3,9 +3,9 @@
 import pytest
 
 from evenlane.engine.store.byte_lag import ByteLag
-from evenlane.engine.store.jetstream.byte_budget import FeedBudget
-from evenlane.engine.store.jetstream.pull_consumer import FIRST_BYTES, SILENT_S, EndReason, Pull, PullStage
-from tests.unit.store.jetstream.recorded_consumer import (
+from evenlane.engine.store.jetstream.delivery.byte_budget import FeedBudget
+from evenlane.engine.store.jetstream.delivery.pull_consumer import FIRST_BYTES, SILENT_S, EndReason, Pull, PullStage
+from tests.unit.store.jetstream.delivery.recorded_consumer import (
     BATCH,
     EXPIRED,
     LARGEST,
@@ -110,7 +110,9 @@ class TestTurns:
         budget = busy()
         consumers = [running(budget=budget) for _ in range(1_000)]
         for consumer in consumers:
-            consumer.perform = lambda action, it=consumer: isinstance(action, Pull) and it.end(EndReason.DISCONNECTED)
+            consumer.replace(
+                perform=lambda action, it=consumer: isinstance(action, Pull) and it.end(EndReason.DISCONNECTED)
+            )
             consumer.status(USED_UP)
         budget.return_turn()
         assert {PullStage.ENDED} == {consumer.stage for consumer in consumers}

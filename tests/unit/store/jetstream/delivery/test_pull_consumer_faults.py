@@ -8,8 +8,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evenlane.engine.store.byte_lag import ByteLag
-from evenlane.engine.store.jetstream.byte_budget import FeedBudget
-from evenlane.engine.store.jetstream.pull_consumer import CaughtUp, Ended, EndReason, Pull, PullConsumer, PullStage
+from evenlane.engine.store.jetstream.delivery.byte_budget import FeedBudget
+from evenlane.engine.store.jetstream.delivery.pull_consumer import (
+    CaughtUp,
+    Ended,
+    EndReason,
+    Pull,
+    PullConsumer,
+    PullStage,
+)
 
 SUBJECT = b"lanes.online.0.acme.0.mid"
 LARGEST = 4_096

@@ -2,9 +2,23 @@
 
 import pytest
 
-from evenlane.engine.store.jetstream.byte_budget import FeedBudget
-from evenlane.engine.store.jetstream.pull_consumer import FIRST_BYTES, CaughtUp, Ended, EndReason, Pull, PullStage
-from tests.unit.store.jetstream.recorded_consumer import NO_MORE, SUBJECT, USED_UP, Consumer, heartbeat, running
+from evenlane.engine.store.jetstream.delivery.byte_budget import FeedBudget
+from evenlane.engine.store.jetstream.delivery.pull_consumer import (
+    FIRST_BYTES,
+    CaughtUp,
+    Ended,
+    EndReason,
+    Pull,
+    PullStage,
+)
+from tests.unit.store.jetstream.delivery.recorded_consumer import (
+    NO_MORE,
+    SUBJECT,
+    USED_UP,
+    Consumer,
+    heartbeat,
+    running,
+)
 
 
 class TestBegin:
@@ -69,7 +83,7 @@ class TestMessages:
 
     def test_sink_may_disturb_consumer(self):
         consumer = running()
-        consumer.sink = lambda *_: consumer.end(EndReason.DISTURBED)
+        consumer.replace(sink=lambda *_: consumer.end(EndReason.DISTURBED))
         consumer.message(1, pending=0)
         assert (EndReason.DISTURBED, 1) == (consumer.reason(), consumer.last)
 

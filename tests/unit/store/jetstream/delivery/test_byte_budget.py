@@ -3,7 +3,7 @@
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from evenlane.engine.store.jetstream.byte_budget import FeedBudget
+from evenlane.engine.store.jetstream.delivery.byte_budget import FeedBudget
 
 
 class BudgetMachine(RuleBasedStateMachine):
