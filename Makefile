@@ -9,6 +9,9 @@ WORKERS ?= 5
 SPREAD := -n $(WORKERS)
 # The folder of the tests that are marked `alone`.
 ALONE := tests/prometheus
+# The compiled wheel, with the tests beside it.
+COMPILED := build/compiled
+ROOMS := dashboards engine priority quota ring spark
 # For demo and bench: `make demo ARGS="--seconds 60"`.
 ARGS ?=
 
@@ -24,11 +27,11 @@ DEV := $(VENV)/dev.stamp
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help install demo test test-full faults rows check tools dashboards docs bench lock clean
+.PHONY: help install demo test test-full test-compiled wheel faults rows check tools dashboards docs bench lock clean
 
 help: ## Print this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | while IFS="$$(printf '\t')" read -r target text; do \
-		printf '  make %-10s %s\n' "$$target" "$$text"; done
+		printf '  make %-13s %s\n' "$$target" "$$text"; done
 
 install: $(DEV) ## Make .venv with everything to work on Evenlane
 
@@ -42,6 +45,20 @@ test: $(DEV) tools ## Run the tests, without the long ones
 test-full: $(DEV) tools ## Run all tests, the long ones too
 	$(BIN)/python -m pytest -q -m "not alone" $(SPREAD)
 	$(BIN)/python -m pytest -q -m alone $(ALONE)
+
+wheel: $(DEV) ## Build two wheels into dist: pure Python, and compiled for this platform (needs a C compiler)
+	rm -rf dist
+	$(BIN)/hatchling build --target sdist
+	$(WHEEL) dist/evenlane-*.tar.gz
+	HATCH_BUILD_HOOK_ENABLE_MYPYC=1 $(WHEEL) dist/evenlane-*.tar.gz
+
+test-compiled: wheel tools ## Run the tests on the compiled wheel, without the long ones (ARGS="tests/unit": only these)
+	rm -rf $(COMPILED) && mkdir -p $(COMPILED)
+	cp -r benchmarks deploy docs examples tests *.md mkdocs.yml pyproject.toml requirements*.txt Makefile LICENSE $(COMPILED)
+	cd $(COMPILED) && $(CURDIR)/$(BIN)/python -m zipfile -e $(CURDIR)/dist/evenlane-*-cp3*.whl . && \
+		for room in $(ROOMS); do mv evenlane/$$room $$room && ln -s ../$$room evenlane/$$room; done
+	cd $(COMPILED) && PYTHONPATH=$(CURDIR)/$(COMPILED) $(CURDIR)/$(BIN)/python -m pytest -q \
+		-m "not full and not alone and not source" $(SPREAD) $(ARGS)
 
 faults: $(DEV) ## Run the fault tests on real servers and processes, all seeds
 	$(BIN)/python -m pytest -q $(SPREAD) tests/ledger
@@ -87,6 +104,9 @@ UNPACK = sh -c 'mkdir -p $(TOOLS) && cd $(TOOLS) && for each in "$$@"; do \
 INSTALL = sh -c 'get="apt-get -qq install --yes --no-install-recommends"; export DEBIAN_FRONTEND=noninteractive; \
 	$$get "$$@" > /dev/null 2>&1 || { apt-get -qq update && $$get "$$@" > /dev/null; } || \
 	echo "not installed: $$*; as root: $$get $$*. Its tests will fail without it" >&2' sh
+
+# From the source archive: a walk over this checkout leaves linked folders out.
+WHEEL = $(PIP) wheel --no-deps --no-build-isolation --no-index --wheel-dir dist
 
 LOCK = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
 	--no-emit-find-links --custom-compile-command "make lock" $(UPGRADE)

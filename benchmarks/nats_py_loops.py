@@ -51,3 +51,29 @@ async def fetch_and_ack(client: nats.NATS, stream: str, count: int) -> float:
             await message.ack()
             got += 1
     return count / (time.perf_counter() - start)
+
+
+async def publish_and_count(client: nats.NATS, subjects: list[str], body: bytes, count: int, window: int) -> float:
+    """Publish `count` messages with ids, at most `window` without an acknowledgement, which a callback counts. Return
+    messages per second.
+    """
+    acknowledged, room = 0, asyncio.Event()
+
+    async def on_ack(message) -> None:
+        nonlocal acknowledged
+        assert b'"seq"' in message.data
+        acknowledged += 1
+        room.set()
+
+    inbox, start = client.new_inbox(), time.perf_counter()
+    await client.subscribe(inbox, cb=on_ack, pending_msgs_limit=-1, pending_bytes_limit=-1)
+    for number in range(count):
+        headers = {"Nats-Msg-Id": f"b:{number:x}"}
+        await client.publish(subjects[number % len(subjects)], body, reply=inbox, headers=headers)
+        while number - acknowledged >= window:
+            room.clear()
+            await room.wait()
+    while acknowledged < count:
+        room.clear()
+        await asyncio.wait_for(room.wait(), _TIMEOUT_S)
+    return count / (time.perf_counter() - start)

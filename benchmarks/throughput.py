@@ -10,7 +10,7 @@ again   `bare` once more, after `node`: the noise of identical code on this mach
 fetch   nats-py: `fetch(500)` and `ack()`
 node    this engine: feed, index, schedule, handle, settle
 pinned  `node` with N messages of a paused tenant at the head of every partition: no watermark can move
-puts    acknowledged puts of one Producer, and `publish`: a bare pipelined publish loop
+puts    `put_many` of one Producer, and `publish`: nats-py, a pipelined loop whose acknowledgements are counted
 decision  one decision of the scheduler alone with 3,000 busy queues, in us: `next` and `finish`
 idle    CPU of a node whose feeds have no messages
 """
@@ -32,7 +32,7 @@ import nats
 import psutil
 import uvloop
 
-from benchmarks.nats_py_loops import fetch_and_ack, pull_and_ack
+from benchmarks.nats_py_loops import fetch_and_ack, publish_and_count, pull_and_ack
 from benchmarks.result import Result
 from evenlane.engine.base.garbage_collector import tune_gc
 from evenlane.engine.base.names import LaneId, lane_subject
@@ -217,9 +217,9 @@ class Bench:
         self._env += 1
         env, count = f"e{self._env}", self.options.messages // 2
         store = await self._store(env)
-        start = time.perf_counter()
-        await self._publish(store, self._busy_subjects(env, count))
-        self.note("publish", count / (time.perf_counter() - start))
+        client, subjects = await nats.connect(self.url), [subject for subject, _ in self._busy_subjects(env, 3_000)]
+        self.note("publish", await publish_and_count(client, subjects, BODY, count, WINDOW))
+        await client.close()
         async with Producer(env=env, store=store, topics=self.topics, facts=self.cluster_config) as producer:
             puts = [Put("busy", BODY, priority="mid") for _ in range(count)]
             start = time.perf_counter()

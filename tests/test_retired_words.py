@@ -5,6 +5,8 @@ import re
 import subprocess
 import tokenize
 
+import pytest
+
 from tests.support import ROOT
 
 _PRODUCT = ("dashboards", "engine", "evenlane", "priority", "quota", "ring", "spark")
@@ -35,6 +37,7 @@ def _files():
     return [path for each in found.stdout.split() if not (path := ROOT / each).is_symlink()]
 
 
+@pytest.mark.source
 def test_identifiers_have_no_retired_words():
     files = _files()
     assert len(files) > 400

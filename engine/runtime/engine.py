@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any, Self
 import structlog
 from structlog.contextvars import bound_contextvars
 
+from evenlane.engine._version import __version__
 from evenlane.engine.base import log_setup
+from evenlane.engine.base.build import describe_build
 from evenlane.engine.base.config.settings import load
 from evenlane.engine.cluster import connections
 from evenlane.engine.errors import Unreachable
@@ -29,8 +31,8 @@ if TYPE_CHECKING:
     from evenlane.engine.core.request_bus import RequestBus
     from evenlane.engine.core.scheduler.interface import Scheduler
     from evenlane.engine.core.stats.latency import LatencyStats
-    from evenlane.engine.node.counters import Counters
     from evenlane.engine.node.node import Node
+    from evenlane.engine.node.signals.counters import Counters
     from evenlane.engine.runtime.supervision import Supervision
     from evenlane.engine.telemetry.node_health import Condition
     from evenlane.engine.telemetry.tenants.registry import TenantRegistry
@@ -127,6 +129,7 @@ class Engine:
         continue.
         """
         with bound_contextvars(node=self.id):
+            _log.info("node started", version=__version__, build=describe_build())
             return await self._run_sessions()
 
     async def _run_sessions(self) -> bool:

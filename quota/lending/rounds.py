@@ -16,43 +16,15 @@ rounds are then void (`freed`), and lenders that want more again can have it.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, NamedTuple, TypeAlias
-
-import msgspec
+from typing import TYPE_CHECKING, NamedTuple
 
 from evenlane.quota.lending.division import divide
+from evenlane.quota.lending.parts import ROUNDING, Loan
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-
-_ROUNDING = 1e-9
-"""The tolerance when sums of parts are compared."""
-
-
-Part: TypeAlias = Annotated[float, msgspec.Meta(ge=0, le=1 + _ROUNDING)]
-"""A fraction of a topic, as accepted from outside."""
-
-
-class PartDemand(NamedTuple):
-    """A node's own part of a topic, and the part that it could use."""
-
-    own: Part
-    want: Part
-
-
-class Loan(NamedTuple):
-    """The part of its own that a node must leave unused, and the most that it may keep of what it borrowed."""
-
-    lend: Part
-    keep: Part
-
-
-class NodeLoans(NamedTuple):
-    """The parts that a node has confirmed."""
-
-    lent: Part
-    borrowed: Part
+    from evenlane.quota.lending.parts import NodeLoans, PartDemand
 
 
 class Grants(NamedTuple):
@@ -140,7 +112,7 @@ class LendingRounds:
             if loans[node].keep or node_loans.borrowed
         }
         left = lent - silent - sum(held.values(), 0.0)
-        covered, left = left > -_ROUNDING, max(0.0, left)
+        covered, left = left > -ROUNDING, max(0.0, left)
         parts = {}
         if covered:
             lacking = {node: max(0.0, loans[node].keep - part) for node, part in held.items()}

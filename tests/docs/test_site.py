@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[2]
 
 
@@ -34,6 +36,7 @@ def test_site_has_every_page_no_broken_link_and_no_other_host(tmp_path):
     assert [] == [path for path in tmp_path.rglob("*.html") if loaded.search(path.read_text(encoding="utf-8"))]
 
 
+@pytest.mark.source
 def test_generated_reference_matches_the_code():
     assert (0, "") == script("docs/generate", "--check")
 

@@ -11,6 +11,8 @@ import pytest
 from evenlane import __all__ as public_names
 from tests.support import ROOT
 
+pytestmark = pytest.mark.source
+
 ROOMS = ("engine", "quota", "priority", "ring", "spark", "dashboards")
 
 _BUILD = """

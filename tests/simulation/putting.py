@@ -50,7 +50,7 @@ class Putting:
         return Topic(
             qps=100_000, groups=GROUPS, burst=1_000, weight=1.0, spread=self._w.script.partitions,
             max_attempts=rules.max_attempts, ack_wait=rules.ack_wait, ordered=rules.ordered,
-            dead_letter_expired=rules.dead_letter_expired, backoff=Backoff(base=0.1, factor=2, cap=1, jitter=0.1),
+            dead_letter_expired=rules.dead_letter_expired, backoff=Backoff(base=0.1, factor=2.0, cap=1.0, jitter=0.1),
         )  # fmt: skip
 
     def _unix(self, seconds: float) -> int:

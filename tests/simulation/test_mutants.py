@@ -9,6 +9,8 @@ from tests.simulation.horizon_mutants import never_clean, own_epoch_unclean
 from tests.simulation.mutants import MUTANTS
 from tests.simulation.world import simulate
 
+pytestmark = pytest.mark.source  # a mutant replaces a method, which a compiled class doesn't allow
+
 _LONG = {"held messages not logged", "no identity check"}  # many seeds until they are caught
 
 

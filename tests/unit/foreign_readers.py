@@ -17,6 +17,7 @@ from evenlane.engine.control.templates.counter import CreatedTopicCounter
 from evenlane.engine.control.topics import history, status
 from evenlane.engine.core.export_port import Read
 from evenlane.engine.core.lane.in_flight_set import list_in_flight
+from evenlane.engine.core.lane.lane import Lane
 from evenlane.engine.core.lane.log_state import fold
 from evenlane.engine.core.message import copies, dead_letter
 from evenlane.engine.core.message.dead_letter import NotReplayable
@@ -24,6 +25,7 @@ from evenlane.engine.core.message.message import Message
 from evenlane.engine.core.ports import BusyRecord, Disconnected, LogMoved, Lost, Refused, Stored
 from evenlane.engine.core.queue.entry import entry_of
 from evenlane.engine.core.queue.expiry import is_expired
+from evenlane.engine.core.queue.queue import Queue
 from evenlane.engine.core.queue.queue_head import since, waits_since
 from evenlane.engine.core.records import backlog_report, meter_record, settle_record, share_messages
 from evenlane.engine.core.wire import header_values, queue_subjects
@@ -52,11 +54,11 @@ BANDS = {"high": 0, "mid": 1, "low": 2}
 
 
 def lane(later=False):
-    return SimpleNamespace(id=LATER if later else LANE, later=later, generation=1, epoch=7)
+    return Lane(LATER if later else LANE, 7)
 
 
 def message(block):
-    queue = SimpleNamespace(project="acme", group=0, priority="mid", topic=None)
+    queue = Queue("acme", 0, "mid", 1, 3)
     return Message(entry_of(lane(), 17, AT, block, b"x"), queue, "online", "n1", 5, 0)
 
 

@@ -10,7 +10,7 @@ from typing import Annotated, TypeAlias, TypeVar
 import msgspec
 
 from evenlane.engine.core.wire.decode_error import UNREADABLE
-from evenlane.quota.lending.rounds import Loan, NodeLoans, Part, PartDemand  # noqa: TC001 - msgspec looks at them
+from evenlane.quota.lending.parts import Loan, NodeLoans, Part, PartDemand  # noqa: TC001 - msgspec looks at them
 
 Epoch: TypeAlias = Annotated[int, msgspec.Meta(ge=0, lt=1 << 62)]
 Seconds: TypeAlias = Annotated[float, msgspec.Meta(gt=0, le=60)]

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import structlog
-
-if TYPE_CHECKING:
-    from evenlane.engine.node.queues.withheld import WithheldProjects
 
 _log = structlog.get_logger(__name__)
 
 _REASON = "endpoint"
 _SHORT_S = 1.0  # pauses up to this long keep payloads in memory
+
+
+class ProjectSwitch(Protocol):
+    """What withholds projects (`WithheldProjects`)."""
+
+    def withhold(self, project: str, reason: str, on: bool, *, for_long: bool = True) -> None:
+        """Withhold a project for this reason, or end that."""
 
 
 class TopicPauses:
@@ -23,7 +27,7 @@ class TopicPauses:
     work when a handler keeps extending a pause: a pause of up to this length (s) changes nothing but its end.
     """
 
-    def __init__(self, withheld: WithheldProjects) -> None:
+    def __init__(self, withheld: ProjectSwitch) -> None:
         self._withheld = withheld
         self._until: dict[str, float] = {}
         self._reasons: dict[str, str] = {}

@@ -13,7 +13,7 @@ instead, or a whole backlog below the horizon would be set aside.
 from __future__ import annotations
 
 from enum import Enum
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from evenlane.engine.base.clock import now_ns
 from evenlane.engine.node.queues.wake_timer import WakeTimer
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from evenlane.engine.core.queue.entry import MessageRef
     from evenlane.engine.core.queue.queue import Queue
     from evenlane.engine.node.handlers.in_flight_gate import InFlightGate
-    from evenlane.engine.node.queues.ready_queues import ReadyQueues
 
 _SECOND = 1_000_000_000
 _MOST_ASIDE = 1_024
@@ -37,6 +36,16 @@ class Verdict(Enum):
     START = 1
     WAIT = 2  # it is set aside until `on_return`
     STAY = 3  # too many are set aside: it stays in its queue, which is suspended until `resume_all`
+
+
+class QueueSuspension(Protocol):
+    """What suspends queues (`ReadyQueues`)."""
+
+    def suspend(self, queue: Queue) -> None:
+        """Read nothing for the queue until `resume_all`."""
+
+    def resume_all(self) -> None:
+        """Resume all suspended queues."""
 
 
 class _Aside(NamedTuple):
@@ -67,7 +76,7 @@ class Suspects:
     def __init__(
         self,
         gate: InFlightGate,
-        ready: ReadyQueues,
+        ready: QueueSuspension,
         on_return: Callable[[Queue, MessageRef, int], None],
     ) -> None:
         self._gate, self._ready, self._on_return = gate, ready, on_return

@@ -110,7 +110,7 @@ class PayloadReader:
                 # the read may have been too large, and the server may have cut the connection for it
                 queue.mean_size = min(2 * queue.mean_size, self._store.max_payload)
                 _log.debug("reading again", queue=self._subject_of(queue), error=str(error))
-                await asyncio.sleep(_PAUSE_S)
+            await asyncio.sleep(_PAUSE_S)
         return False
 
     async def _read(self, queue: Queue, main: FedLane, later: FedLane) -> None:

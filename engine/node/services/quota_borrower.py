@@ -26,7 +26,7 @@ from evenlane.engine.core.records.share_messages import (
 )
 from evenlane.engine.node.queues.quota_share import WHOLE
 from evenlane.engine.node.services.quota_demand import QueueDemand, QuotaDemand
-from evenlane.quota.lending.rounds import NodeLoans, PartDemand
+from evenlane.quota.lending.parts import NodeLoans, PartDemand
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping

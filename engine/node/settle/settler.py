@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -195,10 +196,10 @@ class Settler:
         self._appending.run(lane, work(), "settle")
 
     async def _verify(self, lane: Lane) -> None:
-        try:
+        with suppress(Lost, Refused):
             await self._verifier.verify(lane)
-        except (Lost, Refused):
-            await asyncio.sleep(_PAUSE_S)
+            return
+        await asyncio.sleep(_PAUSE_S)
 
     def _on_answer(self, lane: Lane, append: Append, future: asyncio.Future[int]) -> None:
         if lane.fenced:  # it was handed over meanwhile: the handoff has the content of this append as well
@@ -227,13 +228,14 @@ class Settler:
                 log, position = await read_settle_log(self._store, lane.id, lane.epoch)
                 report_unreadable(lane, log)
                 break
-            except (Lost, Refused):
-                await asyncio.sleep(_PAUSE_S)
+            except (Lost, Refused) as failure:
+                _log.debug("log not read yet", **lane_fields(lane), error=str(failure))
             except settle_record.UnknownVersion as error:  # from a higher epoch: presumably a newer owner
                 if not lane.fenced:
                     lane.fenced = True
                     self._events.on_fenced(lane, str(error))
                 return
+            await asyncio.sleep(_PAUSE_S)
         if lane.fenced:
             return  # it was handed over meanwhile
         lane.log.position = position

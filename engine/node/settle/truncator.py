@@ -99,9 +99,10 @@ class StreamTruncator:
                 await self._verifier.verify(lane)
                 if self._is_same(lane, generation) and self._trust.is_held():  # else a newer owner may remove
                     await work()
+                return
             except (Lost, Refused) as error:
                 _log.debug("removal put off", **lane_fields(lane), error=str(error))
-                await asyncio.sleep(_PAUSE_S)
+            await asyncio.sleep(_PAUSE_S)
 
         self.tasks.run(lane, carry_out(), "erase")
 

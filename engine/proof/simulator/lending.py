@@ -13,14 +13,16 @@ from evenlane.engine.node.services.quota_demand import QueueDemand, QuotaDemand
 from evenlane.engine.proof.load.arrivals import MILLISECOND, SECOND
 from evenlane.engine.proof.load.load import CLUSTER_CONFIG
 from evenlane.quota.lending.loans import Loans
-from evenlane.quota.lending.rounds import LendingRounds, NodeLoans, PartDemand
+from evenlane.quota.lending.parts import NodeLoans, PartDemand
+from evenlane.quota.lending.rounds import LendingRounds
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from evenlane.engine.proof.simulator.node import SimNode
     from evenlane.engine.proof.simulator.wire import Wire
-    from evenlane.quota.lending.rounds import Grants, Loan
+    from evenlane.quota.lending.parts import Loan
+    from evenlane.quota.lending.rounds import Grants
 
 _EPOCH = 1
 _DURATION, _EVERY, _SOONEST = int(DURATION_S * SECOND), int(EVERY_S * SECOND), int(SOON_S * SECOND)

@@ -15,6 +15,7 @@ from evenlane.engine.core.queue.fed_lane import FedLane
 from evenlane.engine.core.wire.subjects import parse_queue
 from evenlane.engine.node.handlers.handler import Handler
 from evenlane.engine.node.node import Node
+from evenlane.engine.node.queues.catch_up_priority import CatchUpPriority
 from evenlane.engine.runtime.engine import Engine  # noqa: F401 - a node's process has it loaded, too
 from evenlane.engine.store.memory.server import MemoryServer
 from evenlane.engine.store.memory.store import MemoryStore
@@ -38,8 +39,8 @@ async def main(tenants: int) -> None:
     store = MemoryStore(MemoryServer(), "online")
     await store.open()
     node = Node(store, cluster_config, Handler.of(handle), topics.get, concurrency=tenants)
-    node.lanes.defer = lambda _queue: False
     bands = {name: band for band, name in enumerate(cluster_config.priorities)}
+    node.lanes.serve(0, CatchUpPriority(node.ready.on_queue_ready, bands, 0.0))
 
     def open_queue(_lane: FedLane, subject: bytes, _entry: object) -> Queue:
         return node.queues.get(0, *parse_queue(subject, "lanes", bands))

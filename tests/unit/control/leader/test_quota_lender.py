@@ -19,7 +19,7 @@ from evenlane.engine.core.records.share_messages import (
     to_leader,
     to_node,
 )
-from evenlane.quota.lending.rounds import Loan
+from evenlane.quota.lending.parts import Loan
 from evenlane.ring.coordination.ports import CreatedAt
 from tests.support.node.world import topic
 from tests.support.until import until

@@ -11,6 +11,8 @@ from evenlane.engine.core.scheduler.fair import FairScheduler
 from evenlane.engine.core.scheduler.interface import start_next
 from tests.support.scheduler.parts import MAX_GROUP_QPS, MS, Queue, topic_of
 
+pytestmark = pytest.mark.source  # compiled code executes no lines of Python
+
 CORE = tuple(str(Path(package.__file__).parent) for package in (scheduler, priority, quota))
 DECISIONS = 300
 

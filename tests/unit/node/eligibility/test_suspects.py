@@ -4,7 +4,10 @@ import asyncio
 
 import pytest
 
+from evenlane.engine.base.names import LaneId
+from evenlane.engine.core.lane.lane import Lane
 from evenlane.engine.core.queue.entry import MessageRef
+from evenlane.engine.core.queue.queue import Queue
 from evenlane.engine.core.queue.queue_rules import QueueRules
 from evenlane.engine.node.eligibility.suspects import Suspects, Verdict
 from tests.support.node.world import SECOND
@@ -16,15 +19,12 @@ FAR = 1 << 62
 MOST_ASIDE = 1_024
 
 
-class Lane:
-    generation = 0
+def new_lane():
+    return Lane(LaneId("lanes", 0), 1)
 
 
-class Queue:
-    """A queue, compared by identity."""
-
-    def __init__(self, ack_wait=0):
-        self.rules = QueueRules(ack_wait=ack_wait)
+def new_queue():
+    return Queue("acme", 0, "mid", 1, 0)
 
 
 class Bench:
@@ -35,7 +35,7 @@ class Bench:
     def __init__(self):
         self.in_flight = self.is_failing = False
         self.back, self.resumed = [], []
-        self.lane, self.queue, self.now = Lane(), Queue(), 0
+        self.lane, self.queue, self.now = new_lane(), new_queue(), 0
         self.suspended = {}
         self.suspects = Suspects(self, self, self.again)
 
@@ -188,7 +188,7 @@ class TestLastAttempt:
     async def test_handoff_of_its_lane_ends_the_wait_of_the_others(self, bench):
         """Z1, L: the next owner has the suspect."""
         bench.in_flight = True
-        other = Lane()
+        other = new_lane()
         assert WAIT == bench.ask(1, last=True)
         place = MessageRef(other, 7)
         assert WAIT == bench.suspects.judge(bench.queue, place, suspect=False, last=False, now=0)
@@ -218,7 +218,7 @@ async def test_queues_are_suspended_beyond_a_bound(bench):
     assert [STAY] * 3 == [bench.ask(n) for n in range(MOST_ASIDE, MOST_ASIDE + 3)]
     assert bench.queue in bench.suspended
     assert MOST_ASIDE == len(bench.aside())
-    other = Queue()
+    other = new_queue()
     assert other not in bench.suspended
     bench.suspects.bring_back()
     assert [*range(MOST_ASIDE)] == bench.back[::-1]

@@ -5,28 +5,15 @@ Messages of acme have one attempt, so each is recorded; those of shop are fresh.
 
 import asyncio
 import random
-from types import SimpleNamespace
 
 import pytest
 
-from evenlane.engine.base.names import LaneId, busy_stream
+from evenlane.engine.base.names import busy_stream
 from evenlane.engine.core.message.message import batch
 from evenlane.engine.core.ports import Refused
-from evenlane.engine.core.queue.entry import MemoryBudget
-from evenlane.engine.core.queue.fed_lane import FedLane
-from evenlane.engine.core.queue.queue_rules import QueueRules
-from evenlane.engine.node.dispatch.work_source import WorkSource
-from evenlane.engine.node.handlers.attempt_reporter import AttemptReporter
-from evenlane.engine.node.handlers.in_flight_gate import InFlightGate
-from evenlane.engine.node.handlers.worker import Workers
-from evenlane.engine.node.handlers.worker_pool import WorkerPool
-from evenlane.engine.node.signals.lease_trust import LeaseTrust
-from evenlane.engine.node.signals.work_signal import WorkSignal
-from tests.support.lane_host import Host
 from tests.support.node.gate_records import Reads, Records, place_of
 from tests.support.node.keyed import Begun, Held, KeyedWorld
-from tests.support.node.two import P
-from tests.support.node.world import topic, turns
+from tests.support.node.world import CLUSTER_CONFIG, topic, turns
 from tests.support.until import until
 
 FAR = 1 << 62
@@ -158,44 +145,21 @@ async def test_recorded_messages_hold_no_slot_while_records_are_refused(world, s
     assert [Begun(message_id, 1) for message_id in sorted(put)] == sorted(world.begun["acme", 0, "mid", None])
 
 
-async def test_record_is_written_during_endless_fresh_messages():
+async def test_record_is_written_during_endless_fresh_messages(world):
     """X11, L: handlers that never wait leave no idle turn of the loop."""
-    lane = FedLane(LaneId("lanes", P), 1, MemoryBudget(), Host())
-    queue = SimpleNamespace(rules=QueueRules())
-    records, handled, numbers = [], [], iter(range(1 << 40))
-
-    def put(*record):
-        records.append(len(handled))
-        return asyncio.get_running_loop().create_future()
-
-    def take(_now):
-        number = next(numbers)
-        return SimpleNamespace(
-            recorded=number == 0, is_suspect=False, timed_out=False, place=(lane, number), lane=lane, generation=0,
-            started=0, alive_at=0, queue=queue, _queue=queue,
-        )  # fmt: skip
-
-    async def handle(message):
-        handled.append(message)
-
-    def nothing(*_):
-        """Ignores the event."""
-
-    signal, trust, workers = WorkSignal(), LeaseTrust(), Workers(64)
-    gate = InFlightGate(SimpleNamespace(put=put), "online", signal, SimpleNamespace(on_records_idle=nothing))
-    calls = SimpleNamespace(is_batched=False, plain=handle, close=nothing)
-    parts = SimpleNamespace(finish=nothing, note_end=nothing, note_batch_end=nothing, on_success=nothing)
-    source = WorkSource(
-        SimpleNamespace(next_message=take, is_expired=nothing), gate, workers, calls, parts, None, trust, signal
-    )
-    reporter = AttemptReporter(parts, gate, parts, parts)
-    pool = WorkerPool(workers, source, calls, reporter, parts, parts, trust, signal, lambda: False, nothing, nothing)
-    pool.start()
-    await until(lambda: len(handled) > 5_000)
-    await pool.drain(0)
-    gate.close()
-    assert records
-    assert records[0] < 10
+    fresh = [each for group in range(4) for each in await world.put_keys([None] * 250, project="shop", group=group)]
+    recorded = await world.put_keys([None])
+    node = await world.idle_node(world.handle, concurrency=64)
+    put, handled = node.store.put, []
+    node.store.put = lambda subject, *rest: (handled.append(len(world.handled)), put(subject, *rest))[1]
+    node.trust(0)
+    await node.take_over(range(CLUSTER_CONFIG.partitions), world.next_epoch())
+    shop = lambda: node.queues.of_project("shop")  # noqa: E731
+    await until(lambda: sum(len(queue.ready) for queue in shop()) == len(fresh) and node.queues.of_project("acme"))
+    node.trust(FAR)
+    await world.all_gone()
+    assert {*fresh, *recorded} == set(world.ids)
+    assert handled[0] < 100, "the record is put after a few messages, not after all"
 
 
 async def test_queue_is_suspended_when_too_many_messages_wait(world):

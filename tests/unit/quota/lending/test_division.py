@@ -66,5 +66,5 @@ def test_no_node_keeps_unused_quota_while_another_is_short(given_nodes):
     ],
 )
 def test_division_matches_hand_computed_parts(own, wants, due):
-    divided = divide(dict(enumerate(own)), dict(enumerate(wants)))
+    divided = divide({f"n{i}": part for i, part in enumerate(own)}, {f"n{i}": part for i, part in enumerate(wants)})
     assert pytest.approx(due, abs=1e-6) == tuple(divided.values())

@@ -11,7 +11,8 @@ from heapq import heappop, heappush
 import pytest
 
 from evenlane.quota.lending.loans import Loans
-from evenlane.quota.lending.rounds import LendingRounds, Loan, NodeLoans, PartDemand
+from evenlane.quota.lending.parts import Loan, NodeLoans, PartDemand
+from evenlane.quota.lending.rounds import LendingRounds
 
 SECOND = 1_000_000_000
 DURATION = 3 * SECOND

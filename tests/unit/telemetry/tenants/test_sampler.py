@@ -17,6 +17,24 @@ def tenants(most=10) -> TenantRegistry:
     return TenantRegistry(CLUSTER_CONFIG.priorities, most, CLUSTER_CONFIG.max_group_qps)
 
 
+class Watched:
+    """A node, or its queues, that notes the projects `asked` for."""
+
+    def __init__(self, inner, asked=None):
+        self._inner, self.asked = inner, [] if asked is None else asked
+
+    def __getattr__(self, name):
+        return getattr(self._inner, name)
+
+    @property
+    def queues(self):
+        return Watched(self._inner.queues, self.asked)
+
+    def of_project(self, project):
+        self.asked.append(project)
+        return self._inner.of_project(project)
+
+
 @asynccontextmanager
 async def paused(clock=None):
     """A node on which five messages wait in two groups, none of them loaded."""
@@ -228,18 +246,18 @@ async def test_quota_of_a_silent_project_follows_its_topic(monkeypatch):
         await world.put()
         await until(lambda: world.handled and not node.in_flight)
         known, now = tenants(), now_ns() + 5 * SECOND
-        queue_sampler = QueueSampler(node, known)
+        watched = Watched(node)
+        queue_sampler = QueueSampler(watched, known)
         monkeypatch.setattr(sampler, "now_ns", lambda: now)
         for _ in range(40):
             now += 2 * SECOND
             await queue_sampler.round(now)
         assert {"acme": 100.0} == known.quotas
-        asked, of = [], node.queues.of_project
-        node.queues.of_project = lambda project: (asked.append(project), of(project))[1]
+        watched.asked.clear()
         for _ in range(10):
             now += 2 * SECOND
             await queue_sampler.round(now)
-        assert ([], {"acme": 100.0}) == (asked, known.quotas)
+        assert ([], {"acme": 100.0}) == (watched.asked, known.quotas)
         change(world, node, topic(qps=7.0))
         await queue_sampler.round(now + 2 * SECOND)
         assert {"acme": 7.0} == known.quotas

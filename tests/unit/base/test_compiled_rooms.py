@@ -1,0 +1,36 @@
+"""Rules for the rooms that `make wheel` compiles."""
+
+import ast
+import tomllib
+from pathlib import Path
+
+import pytest
+from pathspec import GitIgnoreSpec
+
+from tests.support import ROOT
+
+_CONFIG = tomllib.loads((ROOT / "pyproject.toml").read_text())
+_HOOK = _CONFIG["tool"]["hatch"]["build"]["targets"]["wheel"]["hooks"]["mypyc"]
+_INCLUDED, _EXCLUDED = (GitIgnoreSpec.from_lines(_HOOK[name]) for name in ("include", "exclude"))
+_SUSPENDS = ast.Await | ast.AsyncFor | ast.AsyncWith | ast.Yield | ast.YieldFrom
+
+
+def _compiled() -> list[str]:
+    rooms = [path for room in ("engine", "priority", "quota") for path in sorted((ROOT / room).rglob("*.py"))]
+    names = [f"evenlane/{path.relative_to(ROOT)}" for path in rooms]
+    return [name for name in names if _INCLUDED.match_file(name) and not _EXCLUDED.match_file(name)]
+
+
+@pytest.mark.parametrize("name", _compiled())
+def test_no_exception_handler_suspends(name):
+    """mypyc leaves the handled exception in place while a compiled coroutine is suspended inside `except` or `finally`:
+    each later exception of the thread would get it as its context, and keep it alive.
+    """
+    tree = ast.parse(Path(ROOT / name).read_text())
+    tries = [node for node in ast.walk(tree) if isinstance(node, ast.Try)]
+    guarded = [part for node in tries for part in (*node.handlers, *node.finalbody)]
+    assert [] == [inner.lineno for part in guarded for inner in ast.walk(part) if isinstance(inner, _SUSPENDS)]
+
+
+def test_each_room_is_found():
+    assert len(_compiled()) > 90
