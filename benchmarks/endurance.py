@@ -1,0 +1,79 @@
+"""Memory of one node over millions of messages: flat, or it leaks.
+
+    python -m benchmarks.endurance [--messages N] [--part N] [--queues N]
+
+A node on a real nats-server handles N messages of 100 bytes, put in parts, with an empty handler. The process's memory
+is printed after each part. Exit code 1 if the last quarter of the parts needs over 5 % more than the first, which
+begins after one part.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import gc
+import statistics
+import sys
+import tempfile
+from pathlib import Path
+
+import psutil
+import uvloop
+
+from benchmarks.throughput import Bench
+from evenlane.engine.base.build import describe_build
+from evenlane.engine.base.garbage_collector import tune_gc
+from evenlane.engine.runtime.embedded.nats import NatsServer
+
+MOST = 1.05
+
+
+async def measure(options: argparse.Namespace, url: str, server_pid: int) -> list[float]:
+    """The process's memory (MB) after each part."""
+    bench = Bench(url, server_pid, options)
+    store, handled, sizes = await bench._store("endurance"), 0, []
+
+    async def handle(_message) -> None:
+        nonlocal handled
+        handled += 1
+
+    node = await bench._start_node(store, "endurance", handle)
+    for part in range(1, options.messages // options.part + 1):
+        subjects = bench._busy_subjects("endurance", options.part)
+        await bench._publish(store, ((subject, part * options.part + n) for subject, n in subjects))
+        while handled < part * options.part:
+            await asyncio.sleep(0.05)
+        gc.collect()
+        sizes.append(psutil.Process().memory_info().rss / 1e6)
+        print(f"{part * options.part:>12,} messages  {sizes[-1]:7.1f} MB", flush=True)
+    await node.stop(10)
+    await store.close()
+    return sizes
+
+
+async def run(options: argparse.Namespace) -> int:
+    with tempfile.TemporaryDirectory(prefix="evenlane-bench-") as folder:
+        server = NatsServer(Path(folder))
+        await server.start()
+        try:
+            sizes = await measure(options, server.url, server.pid)
+        finally:
+            await server.stop()
+    quarter = max(1, len(sizes) // 4)
+    growth = statistics.median(sizes[-quarter:]) / statistics.median(sizes[1 : 1 + quarter] or sizes)
+    print(f"{describe_build()}: the last quarter of the parts needs {growth:.3f} of the first; at most {MOST}")
+    return int(growth > MOST)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="Memory of one node over millions of messages.")
+    parser.add_argument("--messages", type=int, default=10_000_000)
+    parser.add_argument("--part", type=int, default=500_000)
+    parser.add_argument("--queues", type=int, default=3_000)
+    parser.add_argument("--partitions", type=int, default=128)
+    tune_gc()
+    return uvloop.run(run(parser.parse_args()))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
