@@ -15,6 +15,8 @@ import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from evenlane.engine.base.build import is_compiled
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
@@ -56,9 +58,9 @@ class Bar(NamedTuple):
 
 
 BARS = (
-    Bar("node / bare", 0.95, at_least=True),
-    Bar("CPU a message, node / bare", 1.2, at_least=False),
-    Bar("decision", 2.5, at_least=False),
+    Bar("node / bare", 1.3 if is_compiled() else 0.95, at_least=True),
+    Bar("CPU a message, node / bare", 0.8 if is_compiled() else 1.2, at_least=False),
+    Bar("decision", 1.2 if is_compiled() else 2.5, at_least=False),
     Bar("node / fetch", 2, at_least=True),
     Bar("pinned / node", 0.5, at_least=True),
 )
