@@ -9,7 +9,7 @@ WORKERS ?= 5
 SPREAD := -n $(WORKERS)
 # The folder of the tests that are marked `alone`.
 ALONE := tests/prometheus
-# The compiled wheel, with the tests beside it.
+# The unpacked compiled wheel, next to the tests.
 COMPILED := build/compiled
 ROOMS := dashboards engine priority quota ring spark
 # For demo and bench: `make demo ARGS="--seconds 60"`.
@@ -52,7 +52,7 @@ wheel: $(DEV) ## Build two wheels into dist: pure Python, and compiled for this 
 	$(WHEEL) dist/evenlane-*.tar.gz
 	HATCH_BUILD_HOOK_ENABLE_MYPYC=1 $(WHEEL) dist/evenlane-*.tar.gz
 
-test-compiled: wheel tools ## Run the tests on the compiled wheel, without the long ones (ARGS="tests/unit": only these)
+test-compiled: wheel tools ## Build the wheels, and test the compiled one (ARGS="tests/unit": one folder)
 	rm -rf $(COMPILED) && mkdir -p $(COMPILED)
 	cp -r benchmarks deploy docs examples tests *.md mkdocs.yml pyproject.toml requirements*.txt Makefile LICENSE $(COMPILED)
 	cd $(COMPILED) && $(CURDIR)/$(BIN)/python -m zipfile -e $(CURDIR)/dist/evenlane-*-cp3*.whl . && \

@@ -1,10 +1,10 @@
-"""Memory of one node over millions of messages: flat, or it leaks.
+"""Measures the memory of one node over millions of messages: growth means a leak.
 
     python -m benchmarks.endurance [--messages N] [--part N] [--queues N]
 
-A node on a real nats-server handles N messages of 100 bytes, put in parts, with an empty handler. The process's memory
-is printed after each part. Exit code 1 if the last quarter of the parts needs over 5 % more than the first, which
-begins after one part.
+A node on a real nats-server handles N messages of 100 bytes, put in parts, with an empty handler. The benchmark prints
+the process's memory after each part. The exit code is 1 if the median of the last quarter of the parts exceeds that of
+the first by more than 5 %. The first quarter starts after one part, as a warm-up.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ async def run(options: argparse.Namespace) -> int:
             await server.stop()
     quarter = max(1, len(sizes) // 4)
     growth = statistics.median(sizes[-quarter:]) / statistics.median(sizes[1 : 1 + quarter] or sizes)
-    print(f"{describe_build()}: the last quarter of the parts needs {growth:.3f} of the first; at most {MOST}")
+    print(f"{describe_build()}: memory of the last quarter / first quarter: {growth:.3f}, at most {MOST}")
     return int(growth > MOST)
 
 

@@ -54,8 +54,8 @@ async def fetch_and_ack(client: nats.NATS, stream: str, count: int) -> float:
 
 
 async def publish_and_count(client: nats.NATS, subjects: list[str], body: bytes, count: int, window: int) -> float:
-    """Publish `count` messages with ids, at most `window` without an acknowledgement, which a callback counts. Return
-    messages per second.
+    """Publish `count` messages with ids, up to `window` of them unacknowledged; a callback counts acknowledgements.
+    Return messages per second.
     """
     acknowledged, room = 0, asyncio.Event()
 

@@ -10,7 +10,7 @@ again   `bare` once more, after `node`: the noise of identical code on this mach
 fetch   nats-py: `fetch(500)` and `ack()`
 node    this engine: feed, index, schedule, handle, settle
 pinned  `node` with N messages of a paused tenant at the head of every partition: no watermark can move
-puts    `put_many` of one Producer, and `publish`: nats-py, a pipelined loop whose acknowledgements are counted
+puts    `put_many` of one Producer, and `publish`: nats-py, a pipelined loop that only counts acknowledgements
 decision  one decision of the scheduler alone with 3,000 busy queues, in us: `next` and `finish`
 idle    CPU of a node whose feeds have no messages
 """

@@ -22,12 +22,12 @@ def _files():
 
 
 def _is_module(parts):
-    path = ROOT.joinpath(*parts)
+    path = ROOT.joinpath("evenlane", *parts)
     return path.is_dir() or path.with_suffix(".py").exists()
 
 
 def _text(parts):
-    path = ROOT.joinpath(*parts)
+    path = ROOT.joinpath("evenlane", *parts)
     for each in (path.with_suffix(".py"), path / "__init__.py"):
         if each.exists():
             return each.read_text(encoding="utf-8")

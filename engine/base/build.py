@@ -1,4 +1,4 @@
-"""Whether the pure core runs compiled or interpreted."""
+"""Tells whether the core runs compiled or as pure Python."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from evenlane.engine.errors import ConfigError
 
 PREFIX = "EVENLANE_"
 CONFIG_VARIABLE = "EVENLANE_CONFIG"
-_NO_SETTINGS = {CONFIG_VARIABLE, "EVENLANE_PURE"}  # the second one is read when the package is imported
+_NO_SETTINGS = {CONFIG_VARIABLE, "EVENLANE_PURE"}  # `evenlane/__init__.py` reads EVENLANE_PURE
 DEFAULT_FILE = Path("evenlane.toml")
 
 # Kubernetes sets such variables in every pod of a namespace with a service named evenlane or evenlane-...: not

@@ -1,6 +1,6 @@
 """The exceptions that a handler may raise.
 
-Users subclass them, and no compiled class has interpreted subclasses: this module is always interpreted
+Users subclass them, and a compiled class can't have interpreted subclasses, so this module stays interpreted
 (`tool.hatch.build.targets.wheel.hooks.mypyc` in pyproject.toml).
 """
 

@@ -1,4 +1,4 @@
-"""Records as msgspec structs: what is stored, sent to other processes, or answered as JSON.
+"""Records as msgspec structs: stored, sent to other processes, or returned as JSON.
 
-Always interpreted, never compiled: msgspec builds its structs from annotations, which a compiled class lacks.
+Never compiled: msgspec builds its structs from annotations, which a compiled class lacks.
 """

@@ -1,1 +1,1 @@
-"""What a message carries on the wire: headers, subjects, and integers packed as varints and columns."""
+"""Wire formats of messages and records: headers, subjects, and integers packed as varints and columns."""

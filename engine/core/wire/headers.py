@@ -102,8 +102,8 @@ def read_added_number(block: bytes, name: str, default: int) -> int:
 
 
 def check_user(values: Mapping[Any, Any]) -> None:
-    """Raises InvalidName for a header that can't be sent, or that users may not set. Users may pass objects of any
-    type.
+    """Raises InvalidName for a header that can't be sent, or that users may not set. Checks the types, too: users
+    may pass any object.
     """
     for name, text in values.items():
         if not isinstance(name, str) or not _NAME.fullmatch(name):

@@ -14,10 +14,10 @@ _SHORT_S = 1.0  # pauses up to this long keep payloads in memory
 
 
 class ProjectSwitch(Protocol):
-    """What withholds projects (`WithheldProjects`)."""
+    """Withholds projects. Implemented by `WithheldProjects`."""
 
     def withhold(self, project: str, reason: str, on: bool, *, for_long: bool = True) -> None:
-        """Withhold a project for this reason, or end that."""
+        """Withhold a project for this reason, or stop withholding it for this reason."""
 
 
 class TopicPauses:

@@ -39,7 +39,7 @@ class Verdict(Enum):
 
 
 class QueueSuspension(Protocol):
-    """What suspends queues (`ReadyQueues`)."""
+    """Suspends and resumes queues. Implemented by `ReadyQueues`."""
 
     def suspend(self, queue: Queue) -> None:
         """Read nothing for the queue until `resume_all`."""

@@ -4,8 +4,8 @@ from evenlane.engine.core.scheduler.fair import FairScheduler
 
 
 class DelegatingScheduler:
-    """Doubles override the calls that they look at. They can't inherit from `FairScheduler`: a compiled class has no
-    interpreted subclass.
+    """The base class of doubles, which override the calls that they observe. It can't inherit from `FairScheduler`: a
+    compiled class can't have interpreted subclasses.
     """
 
     def __init__(self, concurrency=8, max_group_qps=1_000_000):

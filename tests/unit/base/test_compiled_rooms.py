@@ -32,5 +32,18 @@ def test_no_exception_handler_suspends(name):
     assert [] == [inner.lineno for part in guarded for inner in ast.walk(part) if isinstance(inner, _SUSPENDS)]
 
 
+@pytest.mark.parametrize("name", _compiled())
+def test_caught_exceptions_of_several_types_have_several_names(name):
+    """mypyc gives the name the type of its first clause, and raises TypeError for an exception of another type."""
+    tree = ast.parse(Path(ROOT / name).read_text())
+    functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+    for function in functions:
+        caught = [
+            node for node in ast.walk(function) if isinstance(node, ast.ExceptHandler) and node.name and node.type
+        ]
+        types = {(node.name, ast.unparse(node.type)) for node in caught}
+        assert len({each for each, _ in types}) == len(types), f"{function.name}: {sorted(types)}"
+
+
 def test_each_room_is_found():
     assert len(_compiled()) > 90

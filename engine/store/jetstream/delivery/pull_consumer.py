@@ -82,19 +82,20 @@ class PullConsumer:
     """One consumer, from its creation to its end.
 
     Messages and actions aren't returned: the parser calls `on_message` directly, because a shell in between would
-    cost one more call per message. A message goes to `sink` (subject, sequence, time in unix ns, headers, body), or to
-    `on_head` (the same, but the body's size; it returns whether the message is taken) if it comes without its body, and
-    an action to `perform`. These may call the consumer. `sink` may be replaced at any time.
+    cost one more call per message. `sink` gets each message with a body: subject, sequence, time in unix ns, headers,
+    body. `on_head` gets each message without one: the body's size replaces the body, and the result says whether the
+    message is taken. `perform` gets the actions. All three may call the consumer. `sink` may be replaced at any time.
 
     `lag` outlives the consumer, and decides whether the next one delivers bodies. With `until` (a sequence), the
-    consumer ends there, and is patient. `awaits_end`: whether any message may be the last one awaited, always with
-    `until`, otherwise until `CaughtUp`.
+    consumer is patient and ends at that sequence. `awaits_end` says whether any message may be the last one awaited:
+    always with `until`, otherwise until `CaughtUp`.
 
     Invariants:
     - All messages up to the stream sequence `last` were delivered, or don't exist.
-    - `_expected` is _NEVER exactly in ENDED, so that the check which each message passes anyway also rejects late ones.
-    - 0 <= `_room` <= `_asked`, in bytes as the server counts them: it sends no message that doesn't fit. `_room` is 0
-      exactly when the server has ended the pull without a status. `_begins` <= `_expected`.
+    - `_expected` is _NEVER only in ENDED, and always there, so that the check of each message also rejects late ones.
+    - 0 <= `_room` <= `_asked`, in bytes as the server counts them: it sends no message that doesn't fit.
+    - `_room` is 0 if and only if the server has ended the pull without a status.
+    - `_begins` <= `_expected`.
     """
 
     def __init__(
@@ -121,7 +122,7 @@ class PullConsumer:
         self._room = 0  # bytes that it may still deliver
         self._begins = 1  # consumer sequence at its start
         self._pending = 0  # messages in the stream behind the last one received
-        # A sign of life is a message, a status, or the stage WAITING. None came from `_alive_at` to the last check.
+        # A sign of life is a message, a status, or the stage WAITING. None came between `_alive_at` and the last check.
         self._alive_at = 0.0  # s
         self._seen = 1  # `_expected` at the last check
         self._has_status = False  # a status arrived since the last check

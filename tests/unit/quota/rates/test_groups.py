@@ -158,7 +158,7 @@ def test_each_decision_follows_from_the_buckets(rules, steps):
 
 
 def after(rules, steps):
-    """A new topic, after these steps."""
+    """A new topic to which these steps were applied."""
     topic = Checked(**RULES[rules])
     topic.groups += [Group() for _ in range(5 - len(topic.groups))]
     topic.got = [[] for _ in topic.groups]
@@ -194,7 +194,7 @@ def ask(topic, count):
 
 
 def check_cancelled_grants(topic, other, count):
-    """E10: cancelled grants don't change the following messages and their instants. Both topics are in one state."""
+    """E10: cancelled grants don't change the following messages and their instants. Both topics begin in one state."""
     ask(other, count)
     assert following(topic) == following(other)
 

@@ -18,7 +18,7 @@ def tenants(most=10) -> TenantRegistry:
 
 
 class Watched:
-    """A node, or its queues, that notes the projects `asked` for."""
+    """Wraps a node or its queues, and records in `asked` the projects whose queues are read."""
 
     def __init__(self, inner, asked=None):
         self._inner, self.asked = inner, [] if asked is None else asked

@@ -18,7 +18,7 @@ def heartbeat(last):
 
 
 class Consumer:
-    """A consumer that records `actions` since the last look, and the sequences `taken`. All else is the real one's."""
+    """Records a real consumer's `actions` since the last look, and the sequences `taken`; delegates everything else."""
 
     def __init__(self, last=0, budget=None, lag=None, **options):
         self.actions, self.taken = [], []
@@ -35,7 +35,7 @@ class Consumer:
         return getattr(self._consumer, name)
 
     def replace(self, *, sink=None, perform=None):
-        """Replace a callback: what it gets from now on isn't recorded."""
+        """Replace a callback. Its further calls aren't recorded."""
         if sink is not None:
             self._consumer.sink = sink
         if perform is not None:
