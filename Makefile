@@ -1,4 +1,5 @@
-# Every target starts from a bare clone: python3 (3.11 or newer) and make are all it needs.
+# Every target starts from a bare clone: python3 (3.11 or newer) and make are all it needs. `wheel` and `test-compiled` need
+# a C compiler and Python's headers, too.
 
 PYTHON ?= python3
 VENV := .venv
@@ -56,8 +57,8 @@ test-compiled: wheel tools ## Build the wheels, and test the compiled one (ARGS=
 	rm -rf $(COMPILED) && mkdir -p $(COMPILED)
 	cp -r benchmarks deploy docs examples tests *.md mkdocs.yml pyproject.toml requirements*.txt Makefile LICENSE $(COMPILED)
 	cd $(COMPILED) && $(CURDIR)/$(BIN)/python -m zipfile -e $(CURDIR)/dist/evenlane-*-cp3*.whl . && \
-		for room in $(ROOMS); do mv evenlane/$$room $$room && ln -s ../$$room evenlane/$$room; done
-	cd $(COMPILED) && PYTHONPATH=$(CURDIR)/$(COMPILED) $(CURDIR)/$(BIN)/python -m pytest -q \
+		for room in $(ROOMS); do mv evenlane/$$room $$room && ln -s ../$$room evenlane/$$room || exit 1; done
+	cd $(COMPILED) && EVENLANE_PURE=0 PYTHONPATH=$(CURDIR)/$(COMPILED) $(CURDIR)/$(BIN)/python -m pytest -q \
 		-m "not full and not alone and not source" $(SPREAD) $(ARGS)
 
 faults: $(DEV) ## Run the fault tests on real servers and processes, all seeds

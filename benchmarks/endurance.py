@@ -60,7 +60,7 @@ async def run(options: argparse.Namespace) -> int:
         finally:
             await server.stop()
     quarter = max(1, len(sizes) // 4)
-    growth = statistics.median(sizes[-quarter:]) / statistics.median(sizes[1 : 1 + quarter] or sizes)
+    growth = statistics.median(sizes[-quarter:]) / statistics.median(sizes[1 : 1 + quarter])
     print(f"{describe_build()}: memory of the last quarter / first quarter: {growth:.3f}, at most {MOST}")
     return int(growth > MOST)
 
@@ -71,8 +71,11 @@ def main() -> int:
     parser.add_argument("--part", type=int, default=500_000)
     parser.add_argument("--queues", type=int, default=3_000)
     parser.add_argument("--partitions", type=int, default=128)
+    options = parser.parse_args()
+    if options.messages < 2 * options.part:
+        parser.error("--messages must be at least two parts")
     tune_gc()
-    return uvloop.run(run(parser.parse_args()))
+    return uvloop.run(run(options))
 
 
 if __name__ == "__main__":

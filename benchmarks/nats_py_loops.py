@@ -72,7 +72,7 @@ async def publish_and_count(client: nats.NATS, subjects: list[str], body: bytes,
         await client.publish(subjects[number % len(subjects)], body, reply=inbox, headers=headers)
         while number - acknowledged >= window:
             room.clear()
-            await room.wait()
+            await asyncio.wait_for(room.wait(), _TIMEOUT_S)
     while acknowledged < count:
         room.clear()
         await asyncio.wait_for(room.wait(), _TIMEOUT_S)

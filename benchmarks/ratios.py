@@ -15,7 +15,7 @@ import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from evenlane.engine.base.build import is_compiled
+from evenlane.engine.base.build import describe_build, is_compiled
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -92,12 +92,19 @@ class Record(NamedTuple):
     python: str
     machine: str
     cores: int
+    build: str
     ratios: dict[str, Spread]
+
+    @property
+    def where(self) -> str:
+        return f"Python {self.python}, {self.cores} cores ({self.machine}), {self.build}"
 
     @classmethod
     def of(cls, ratios: dict[str, Spread]) -> Record:
         now = dt.datetime.now(dt.UTC).date().isoformat()
-        return cls(now, _commit(), platform.python_version(), platform.machine(), os.cpu_count() or 1, ratios)
+        return cls(
+            now, _commit(), platform.python_version(), platform.machine(), os.cpu_count() or 1, describe_build(), ratios
+        )
 
     @classmethod
     def read(cls, path: Path = RECORDED) -> Record | None:
@@ -129,9 +136,9 @@ def compare(now: Mapping[str, Spread], record: Record | None) -> Iterator[str]:
         yield "Nothing is recorded yet: --record does."
         return
     here = Record.of({})
-    yield f"Recorded {record.date} at {record.commit}, Python {record.python}, {record.cores} cores ({record.machine})."
-    if (record.python, record.cores, record.machine) != (here.python, here.cores, here.machine):
-        yield f"This is Python {here.python}, {here.cores} cores ({here.machine}): expect other ratios."
+    yield f"Recorded {record.date} at {record.commit}, {record.where}."
+    if record.where != here.where:
+        yield f"This is {here.where}: expect other ratios."
     noises = [noise for noise in (noise_of(now), noise_of(record.ratios)) if noise is not None]
     for name, one in now.items():
         if name in record.ratios and name != NOISE:

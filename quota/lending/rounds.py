@@ -104,8 +104,8 @@ class LendingRounds:
         """The parts of borrowers, and the nodes that may drop older promises."""
         reported, loans = self._confirmed.get(project, {}), self._loans[project]
         most = self._most.setdefault(project, {})
-        lent = sum((node_loans.lent for node_loans in reported.values()), 0.0)
-        silent = sum((each.part for node, each in most.items() if node not in reported and each.until > now), 0.0)
+        lent = sum([node_loans.lent for node_loans in reported.values()], 0.0)
+        silent = sum([each.part for node, each in most.items() if node not in reported and each.until > now], 0.0)
         held = {
             node: node_loans.borrowed
             for node, node_loans in reported.items()

@@ -43,6 +43,11 @@ class Pause(Exception):
         super().__init__(reason or f"asked for a pause of {after:g} s")
 
 
+def text_of(error: Reject) -> str:
+    """The reason as text. Anyone can overwrite it with an object of another type, which compiled code would refuse."""
+    return str(error.reason)
+
+
 def check_form(error: BaseException) -> BaseException:
     """The handler's exception; or a TypeError in place of a Retry, Reject or Pause whose attributes are invalid: a
     subclass may omit them, and anyone can overwrite them.
@@ -51,7 +56,7 @@ def check_form(error: BaseException) -> BaseException:
         if isinstance(error, Retry | Pause):
             _seconds(type(error).__name__, error.after)
         elif isinstance(error, Reject):
-            str(error.reason)
+            text_of(error)
     except BaseException as wrong:  # noqa: BLE001 - its attributes may be code of the user's own
         return TypeError(f"the handler raised a {type(error).__name__} that is not valid: {describe_error(wrong)}")
     return error

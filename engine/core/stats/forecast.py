@@ -62,9 +62,9 @@ def add_rates(rates: Iterable[Rates]) -> Rates:
     if not all(rate.is_known for rate in each):
         return UNKNOWN
     return Rates(
-        sum((rate.arriving for rate in each), 0.0),
-        sum((rate.handled for rate in each), 0.0),
-        sum((rate.failed for rate in each), 0.0),
+        sum([rate.arriving for rate in each], 0.0),
+        sum([rate.handled for rate in each], 0.0),
+        sum([rate.failed for rate in each], 0.0),
         min((rate.seconds for rate in each), default=0.0),
     )
 

@@ -13,7 +13,7 @@ import structlog
 
 from evenlane.engine.core.message import copies
 from evenlane.engine.core.message.error_text import describe_error
-from evenlane.engine.core.message.handler_exceptions import Reject, Retry
+from evenlane.engine.core.message.handler_exceptions import Reject, Retry, text_of
 from evenlane.engine.core.ports import Lost, Refused
 from evenlane.engine.node.queues.project_limit import ProjectLimit
 from evenlane.quota.rates.backoff import retry_delay_s
@@ -141,7 +141,7 @@ class FailureHandler:
         topic = message.queue.rules.topic
         attempt = message.attempt
         if isinstance(error, Reject):
-            return DeadLetterReason("rejected", str(error.reason))
+            return DeadLetterReason("rejected", text_of(error))
         if attempt >= (topic.max_attempts if topic is not None else 5):
             reason = f"failed {attempt} times" if attempt > 1 else "failed once, and may not be retried"
             return DeadLetterReason(reason, describe_error(error))

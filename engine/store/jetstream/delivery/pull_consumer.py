@@ -98,6 +98,11 @@ class PullConsumer:
     - `_begins` <= `_expected`.
     """
 
+    __slots__ = (
+        "_alive_at", "_asked", "_begins", "_expected", "_has_status", "_pending", "_received", "_room", "_seen",
+        "_stage", "awaits_end", "budget", "headless", "lag", "last", "on_head", "perform", "sink", "until",
+    )  # fmt: skip
+
     def __init__(
         self,
         *,

@@ -105,6 +105,21 @@ async def test_any_exception_is_a_failed_attempt(kind):
         assert {"failed 2 times"} == {h.value(each.headers, h.REASON) for each in world.dead()}
 
 
+async def test_reject_may_have_a_reason_of_any_type():
+    """K4: anyone can overwrite it."""
+    ends = []
+
+    async def handle(_message):
+        raise changed(Reject("x"), reason=42)
+
+    async with World(acme=topic()) as world:
+        await world.put()
+        await world.node(handle, on_stop=ends.append)
+        await until(world.dead)
+        (dead,) = world.dead()
+        assert ([], "rejected", "42") == (ends, h.value(dead.headers, h.REASON), h.value(dead.headers, h.ERROR))
+
+
 @pytest.mark.parametrize("kind", ["async", "def"])
 async def test_any_exception_of_a_fallback_dead_letters_its_message(kind):
     """K4: with both errors. The node goes on."""
