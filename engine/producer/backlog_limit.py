@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from evenlane.engine.core.ports import Store
     from evenlane.engine.core.request_bus import RequestBus
-    from evenlane.engine.producer.put import PendingPut
+    from evenlane.engine.producer.pipeline.pending_put import PendingPut
 
 _ASKS_AT_ONCE = 32  # partitions; nats-server drops all pending requests once there are 10,000
 _AHEAD = 60_000_000_000  # ns; a report from further in the future is a clock defect

@@ -18,15 +18,15 @@ from evenlane.engine.core.ports import UNLIMITED
 from evenlane.engine.errors import ProducerClosed
 from evenlane.engine.producer.auto_create import TopicAutoCreate
 from evenlane.engine.producer.backlog_limit import BacklogLimiter
-from evenlane.engine.producer.batch_put import BatchPut
 from evenlane.engine.producer.no_reply import ReplyTimeouts
-from evenlane.engine.producer.pipeline import PutPipeline
+from evenlane.engine.producer.pipeline.batch_put import BatchPut
+from evenlane.engine.producer.pipeline.pipeline import PutPipeline
+from evenlane.engine.producer.pipeline.router import Router
+from evenlane.engine.producer.pipeline.sender import CLOSED, Sender
+from evenlane.engine.producer.pipeline.window import PutWindow
 from evenlane.engine.producer.put import Put
 from evenlane.engine.producer.rate_limit import RateLimiter, check_admission
-from evenlane.engine.producer.router import Router
-from evenlane.engine.producer.sender import CLOSED, Sender
 from evenlane.engine.producer.tuning import DEFAULT
-from evenlane.engine.producer.window import PutWindow
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 
     from evenlane.engine.core.ports import ClusterLayout, Receipt, Store
     from evenlane.engine.core.request_bus import RequestBus
+    from evenlane.engine.producer.pipeline.router import Topics
     from evenlane.engine.producer.put import Outcome
-    from evenlane.engine.producer.router import Topics
 
 WINDOW_MESSAGES = 4_096
 WINDOW_BYTES = 16 << 20

@@ -21,8 +21,8 @@ from evenlane.engine.producer.tuning import DEFAULT, ProducerTuning
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from evenlane.engine.producer.put import Completion, PendingPut
-    from evenlane.engine.producer.sender import Sender
+    from evenlane.engine.producer.pipeline.pending_put import Completion, PendingPut
+    from evenlane.engine.producer.pipeline.sender import Sender
     from evenlane.quota.topics.topic import Accepted
 
 _MOST_ASIDE = 4_096  # messages of one topic

@@ -36,6 +36,7 @@ from evenlane.engine.errors import ConfigError
 from evenlane.engine.http.routes import params
 from evenlane.engine.store.jetstream.api import responses
 from evenlane.engine.store.jetstream.client.replies import ApiError, Reply, decode_response, read_as
+from evenlane.engine.store.jetstream.publishing.acknowledgements import read_ack
 from evenlane.engine.store.jetstream.scan import head_of
 from evenlane.quota.topics.template import parse_template
 from evenlane.quota.topics.topic import TopicError, decode_accepted, encode, merge, parse_spec
@@ -183,7 +184,7 @@ READERS = {
         hostile.subjects("$JS.ACK", 7), lambda raw: head_of(raw.split(b"."), b""), (ValueError, IndexError)
     ),
     "acknowledgement": (
-        document | hostile.spoilt(ACK), lambda raw: responses.check_ack(Reply(b"", raw), lambda _: None),
+        document | hostile.spoilt(ACK), lambda raw: read_ack(b"", raw, lambda _: None),
         (Lost, LogMoved, Refused),
     ),
     "response of JetStream's API": (

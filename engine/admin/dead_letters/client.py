@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from evenlane.engine.admin.dead_letters.replay import ReplayProgress, ReplayResult
     from evenlane.engine.base.config.settings import Settings
     from evenlane.engine.core.ports import ClusterLayout, Head, Store, Stored
-    from evenlane.engine.producer.router import Topics
+    from evenlane.engine.producer.pipeline.router import Topics
     from evenlane.quota.topics.topic import Accepted
 
 T = TypeVar("T")

@@ -19,9 +19,9 @@ from evenlane.engine.core.ports import Full, Lost, Refused
 from evenlane.engine.errors import BacklogFull, EvenlaneError, NotAcknowledged, TopicDraining, UnknownProject
 from evenlane.engine.producer.backlog_limit import BacklogLimiter
 from evenlane.engine.producer.no_reply import ReplyTimeouts
-from evenlane.engine.producer.put import PendingPut
+from evenlane.engine.producer.pipeline.pending_put import PendingPut
+from evenlane.engine.producer.pipeline.window import Window
 from evenlane.engine.producer.rate_limit import limiter_of
-from evenlane.engine.producer.window import Window
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -226,7 +226,7 @@ class Replay:
         if accepted.topic.max_backlog is None:
             await self._store_copy(copy)
             return
-        counted = PendingPut(dead_letter.project, "", False, *copy, dead_letter.size, accepted=accepted)
+        counted = PendingPut(dead_letter.project, "", False, *copy, accepted)
         await self._backlog.acquire(counted)
         receipt = None
         try:

@@ -29,7 +29,7 @@ from evenlane.engine.store.jetstream.client.connection import Connection
 from evenlane.engine.store.jetstream.client.replies import ApiError
 from evenlane.engine.store.jetstream.delivery.byte_budget import FeedBudget
 from evenlane.engine.store.jetstream.feed import FeedSource, JetStreamFeed
-from evenlane.engine.store.jetstream.publisher import Publisher
+from evenlane.engine.store.jetstream.publishing.publisher import Publisher
 from evenlane.engine.store.jetstream.reads import Reads
 from evenlane.engine.store.jetstream.writability import Writability
 
@@ -118,6 +118,7 @@ class JetStreamStore:
         self._backlogs = BacklogThrottle(self._budget, asyncio.get_running_loop())
         self._connection.on_lost += [self._disturb, partial(call_all, self.on_lost)]
         self._connection.on_back.append(partial(call_all, self.on_back))
+        self._publisher.open()
         self._connection.listen("$JS.EVENT.ADVISORY.STREAM.LEADER_ELECTED.*", self._on_election)
         self._watchdog = asyncio.create_task(self._watch_feeds(), name="feed watchdog")
 
@@ -269,13 +270,15 @@ class JetStreamStore:
 
     async def _watch_feeds(self) -> None:
         seconds = 0
-        marks = deque([self._connection.asked], _ANSWER_S)
+        marks = deque([(self._connection.asked, self._publisher.puts)], _ANSWER_S)
         while True:
             before = monotonic()
             await asyncio.sleep(1)
             if len(marks) == _ANSWER_S:
-                self._connection.give_up(marks[0])
-            marks.append(self._connection.asked)
+                asked, puts = marks[0]
+                self._connection.give_up(asked)
+                self._publisher.give_up(puts)
+            marks.append((self._connection.asked, self._publisher.puts))
             now = monotonic()
             if self.is_connected:
                 for feed in list(self._feeds):

@@ -7,8 +7,8 @@ import pytest
 from evenlane.engine.base import names
 from evenlane.engine.base.names import LaneId
 from evenlane.engine.cluster.cluster_config import ClusterConfig
+from evenlane.engine.producer.pipeline.router import Router
 from evenlane.engine.producer.put import Put
-from evenlane.engine.producer.router import Router
 from evenlane.engine.store.memory.server import MemoryServer
 from evenlane.engine.store.memory.store import MemoryStore
 from evenlane.quota.topics.topic import accept, complete, parse_spec

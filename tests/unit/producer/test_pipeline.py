@@ -9,102 +9,105 @@ from hypothesis import strategies as st
 from evenlane.engine.core.ports import Lost, Receipt, Refused
 from evenlane.engine.errors import BacklogFull, NotAcknowledged
 from evenlane.engine.producer.no_reply import ReplyTimeouts
-from evenlane.engine.producer.pipeline import PutPipeline
-from evenlane.engine.producer.put import PendingPut, PutState, SinglePut
-from evenlane.engine.producer.sender import Sender
-from evenlane.engine.producer.window import PutWindow
-from tests.support.producer_world import accepted
+from evenlane.engine.producer.pipeline.pending_put import PendingPut, PutState, SinglePut
+from evenlane.engine.producer.pipeline.pipeline import PutPipeline
+from evenlane.engine.producer.pipeline.router import Router
+from evenlane.engine.producer.pipeline.sender import Sender
+from evenlane.engine.producer.pipeline.window import PutWindow
+from evenlane.engine.producer.put import Put
+from tests.support.producer_world import CLUSTER_CONFIG, Topics, accepted
+from tests.support.until import until
 
 RECEIPT = Receipt("LANES_e_0", 1, duplicate=False)
 
 
 def pending(project="acme", topic='{"qps": 5, "max_backlog": 9}'):
-    return PendingPut(project, "1", True, f"lanes.e.0.{project}.0.mid", b"", b"body", 4, accepted(topic))
-
-
-class Router:
-    """Routes nothing: returns the put."""
-
-    def address(self, put):
-        return put
+    return PendingPut(project, "1", True, f"lanes.e.0.{project}.0.mid", b"", b"body", accepted(topic))
 
 
 class Limit:
     """A limit that admits at once, later or never."""
 
-    def __init__(self, name, log, when="at once"):
-        self.name, self.log, self.when = name, log, when
+    def __init__(self, log, when="at once"):
+        self.log, self.when = log, when
 
     def try_acquire(self, _pending):
-        self.log.append(self.name)
+        self.log.append("backlog")
         if self.when == "full":
             raise BacklogFull("full")
         return self.when == "at once"
 
     async def acquire(self, _pending):
-        self.log.append(f"{self.name} waits")
+        self.log.append("backlog waits")
         await asyncio.sleep(0)
         if self.when == "never":
             raise NotAcknowledged("too late")
 
 
-class Recorder:
-    """A sender that records its calls."""
+class LimitWorld:
+    """A pipeline whose window has room for one put. `asked` has the calls of the limit."""
 
-    def __init__(self, window):
-        self.window, self.sent, self.completed = window, [], []
+    def __init__(self, backlog="at once", *, room=True, spec='{"qps": 5, "max_backlog": 9}', timeout_s=5.0):
+        self.asked, self.store, topics = [], Store(), Topics()
+        topics.set("acme", spec)
+        replies = ReplyTimeouts(self.store)
+        self.window = PutWindow(1, 1 << 20, timeout_s, replies)
+        sender = Sender(self.store, self.window, replies, timeout_s=5.0, window_s=5.0, restore=None)
+        router = Router("e", topics, CLUSTER_CONFIG, self.store)
+        self.pipeline = PutPipeline(router, Limit(self.asked, backlog), None, sender, timeout_s)
+        self.first = pending()
+        if not room:
+            assert self.window.try_acquire(self.first)
 
-    def send(self, put):
-        self.sent.append(put)
-
-    def complete(self, put, outcome):
-        self.completed.append((put, outcome))
-
-
-def make_pipeline(backlog="at once", window="at once"):
-    log = []
-    sender = Recorder(Limit("window", log, window))
-    return PutPipeline(Router(), Limit("backlog", log, backlog), None, sender, 5.0), sender, log
+    def prepare(self):
+        return self.pipeline.prepare(Put("acme", b"body"))
 
 
 class TestLimits:
     @pytest.mark.parametrize(
-        ("backlog", "window", "state", "asked"),
+        ("backlog", "room", "state"),
         [
-            ("at once", "at once", PutState.ADMITTED, ["backlog", "window"]),
-            ("later", "at once", PutState.PREPARED, ["backlog"]),
-            ("at once", "later", PutState.PREPARED, ["backlog", "window"]),
+            ("at once", True, PutState.ADMITTED),
+            ("later", True, PutState.PREPARED),
+            ("at once", False, PutState.PREPARED),
         ],
     )
-    def test_put_is_admitted_unless_limit_makes_it_wait(self, backlog, window, state, asked):
-        pipeline, _, log = make_pipeline(backlog, window)
-        assert (state, asked) == (pipeline.prepare(pending()).state, log)
+    def test_put_is_admitted_unless_limit_makes_it_wait(self, backlog, room, state):
+        world = LimitWorld(backlog, room=room)
+        put = world.prepare()
+        assert (state, ["backlog"]) == (put.state, world.asked)
+        assert world.window.is_empty == (backlog == "later")
 
     def test_topic_without_backlog_limit_skips_that_limit(self):
-        pipeline, _, log = make_pipeline()
-        assert PutState.ADMITTED is pipeline.prepare(pending(topic='{"qps": 5}')).state
-        assert ["window"] == log
+        world = LimitWorld(spec='{"qps": 5}')
+        assert PutState.ADMITTED is world.prepare().state
+        assert [] == world.asked
 
     def test_full_backlog_refuses_put_at_once(self):
-        pipeline, sender, log = make_pipeline("full")
+        world = LimitWorld("full")
         with pytest.raises(BacklogFull):
-            pipeline.prepare(pending())
-        assert (["backlog"], []) == (log, sender.sent)
+            world.prepare()
+        assert world.window.is_empty
+        assert [] == world.store.asked
 
     async def test_put_waits_for_each_limit_in_turn(self):
-        pipeline, sender, log = make_pipeline("later", "later")
-        put = pipeline.prepare(pending())
-        await pipeline.admit(put)
-        assert ["backlog", "backlog", "backlog waits", "window", "window waits"] == log
-        assert (PutState.ADMITTED, []) == (put.state, sender.completed)
+        world = LimitWorld("later", room=False)
+        put = world.prepare()
+        admission = asyncio.create_task(world.pipeline.admit(put))
+        await until(lambda: world.asked[1:] == ["backlog", "backlog waits"])
+        assert not admission.done()
+        world.window.release(world.first)
+        await admission
+        assert PutState.ADMITTED is put.state
 
-    @pytest.mark.parametrize(("backlog", "window"), [("never", "at once"), ("later", "never")])
-    async def test_put_that_is_not_admitted_completes_without_outcome(self, backlog, window):
-        pipeline, sender, _ = make_pipeline(backlog, window)
-        put = pipeline.prepare(pending())
+    @pytest.mark.parametrize(("backlog", "room"), [("never", True), ("later", False)])
+    async def test_put_that_is_not_admitted_completes_without_outcome(self, backlog, room):
+        world = LimitWorld(backlog, room=room, timeout_s=0.01)
+        put = world.prepare()
         with pytest.raises(NotAcknowledged):
-            await pipeline.admit(put)
-        assert ([(put, None)], []) == (sender.completed, sender.sent)
+            await world.pipeline.admit(put)
+        assert PutState.DONE is put.state
+        assert ([], room) == (world.store.asked, world.window.is_empty)
 
 
 class Store:

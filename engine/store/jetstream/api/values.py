@@ -154,12 +154,12 @@ class MessageAnswer(msgspec.Struct):
     message: _Message
 
 
-class PubError(msgspec.Struct):
+class PubError(msgspec.Struct, gc=False):
     err_code: int = 0
     description: str = "refused"
 
 
-class PubAck(msgspec.Struct):
+class PubAck(msgspec.Struct, gc=False):
     stream: str = ""
     seq: int = 0
     duplicate: bool = False

@@ -30,10 +30,17 @@ class Connection(Transport):
 
     def __init__(self, options: NatsOptions, name: str) -> None:
         super().__init__(options, name)
-        self._inbox = f"_INBOX.{NUID().next().decode()}"
+        self._inbox = self.new_inbox()
         self._answers = f"{self._inbox}.".encode()  # prefix of reply subjects, before the token
         self._asked: dict[bytes, asyncio.Future[Reply] | Callable[[Reply | Disconnected], None]] = {}
         self._tokens = 0
+        # called with the reason when no request sent so far will be answered, before the callbacks of `on_lost`
+        self.on_unanswered: list[Callable[[str], None]] = []
+
+    @staticmethod
+    def new_inbox() -> str:
+        """A subject that no other connection uses, for subscriptions to it or below it."""
+        return f"_INBOX.{NUID().next().decode()}"
 
     async def open(self) -> None:
         await super().open()
@@ -46,6 +53,8 @@ class Connection(Transport):
                 fail(waiting, Disconnected(why))
             else:
                 waiting(Disconnected(why))
+        for unanswered in self.on_unanswered:
+            unanswered(why)
 
     def ask(self, subject: str, body: bytes, headers: bytes = b"") -> asyncio.Future[Reply]:
         """Send a request and return the future of its response. Cancelling the future drops the request."""
@@ -86,7 +95,7 @@ class Connection(Transport):
         """
         self._tokens += 1
         token = b"%x" % self._tokens
-        self._send(subject.encode(), body, headers, self._answers + token)
+        self.outbox.publish(subject.encode(), body, headers, self._answers + token)
         self._asked[token] = waiting
         return token
 

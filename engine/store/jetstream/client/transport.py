@@ -11,9 +11,9 @@ import structlog
 
 from evenlane.engine.base.aio.cancellation import cancellable, count_cancellations
 from evenlane.engine.base.callbacks import call_all
-from evenlane.engine.core.ports import Disconnected
 from evenlane.engine.errors import EvenlaneError, Unreachable
 from evenlane.engine.store.jetstream.client.guarded import GuardedClient, find_refusal
+from evenlane.engine.store.jetstream.delivery.outbox import Outbox
 from evenlane.engine.store.jetstream.delivery.protocol_parser import LeanParser
 
 if TYPE_CHECKING:
@@ -30,17 +30,14 @@ _CLOSING_S = 2.0
 
 
 class Transport(ABC):
-    """A connection that reconnects for ever. It sends nothing twice, and buffers nothing while there is no server.
-
-    `Connection` extends it instead of wrapping it, because `_send` runs for each message: a second object would cost
-    a call and an attribute load.
-    """
+    """A connection that reconnects for ever. It sends nothing twice, and buffers nothing while there is no server."""
 
     def __init__(self, options: NatsOptions, name: str) -> None:
         self._options, self._name = options, name
         self._opened = False
         self._cancellations = 0  # of the task that opens the connection, before it begins
         self._client: Client = GuardedClient()
+        self.outbox = Outbox(self._client)
         self._parser = LeanParser(self._client)
         self._client._ps = self._parser  # type: ignore[assignment]
         # grows whenever earlier answers of the servers may no longer hold
@@ -160,23 +157,7 @@ class Transport(ABC):
 
     def send(self, subject: str, body: bytes, headers: bytes = b"", reply: str = "") -> None:
         """Queue one publish. Raises Disconnected if there is no connection."""
-        self._send(subject.encode(), body, headers, reply.encode())
-
-    def _send(self, subject: bytes, body: bytes, headers: bytes, reply: bytes) -> None:
-        client = self._client
-        if not client.is_connected:
-            raise Disconnected("there is no connection to NATS at the moment")
-        if headers:
-            command = b"HPUB %b %b %d %d\r\n%b%b\r\n" % (
-                subject, reply, len(headers), len(headers) + len(body), headers, body,
-            )  # fmt: skip
-        else:
-            command = b"PUB %b %b %d\r\n%b\r\n" % (subject, reply, len(body), body)
-        client._pending.append(command)
-        client._pending_data_size += len(command)
-        queue = client._flush_queue
-        if queue is not None and queue.empty():
-            queue.put_nowait(asyncio.get_running_loop().create_future())
+        self.outbox.publish(subject.encode(), body, headers, reply.encode())
 
     def listen(self, subject: str, callback: Callable[[bytes, bytes, bytes, bytes], None]) -> int:
         """Subscribe. The callback runs inside the parser and must be quick. The subscription survives reconnects."""
@@ -185,10 +166,7 @@ class Transport(ABC):
         sid = int(client._sid)
         self._parser.raw[b"%d" % sid] = callback
         client._subs[sid] = _Quiet(subject)  # type: ignore[assignment]
-        client._pending.append(b"SUB %b  %d\r\n" % (subject.encode(), sid))
-        client._pending_data_size += 1
-        if client._flush_queue is not None and client._flush_queue.empty():
-            client._flush_queue.put_nowait(asyncio.get_running_loop().create_future())
+        self.outbox.write(b"SUB %b  %d\r\n" % (subject.encode(), sid))
         return sid
 
     def unlisten(self, sid: int) -> None:
@@ -196,8 +174,7 @@ class Transport(ABC):
             return
         self._client._subs.pop(sid, None)
         if self._client.is_connected:
-            self._client._pending.append(b"UNSUB %d \r\n" % sid)
-            self._client._pending_data_size += 1
+            self.outbox.write(b"UNSUB %d \r\n" % sid)
 
 
 class _Quiet:

@@ -4,9 +4,8 @@ import pytest
 
 from evenlane.engine.core.ports import Full, Unwritable
 from evenlane.engine.store.jetstream.api import write_errors
-from evenlane.engine.store.jetstream.api.responses import check_ack
 from evenlane.engine.store.jetstream.api.values import PubAck, PubError
-from evenlane.engine.store.jetstream.client.replies import Reply
+from evenlane.engine.store.jetstream.publishing.acknowledgements import read_ack
 
 FILE = "write /data/jetstream/$G/streams/LANES_online_3/msgs/1.blk: "
 
@@ -74,7 +73,7 @@ def test_used_up_quota_is_reported_as_full(code, text, ours):
     noted: list[PubAck] = []
     body = b'{"error":{"code":400,"err_code":%d,"description":"%b"},"stream":"A","seq":0}' % (code, text.encode())
     with pytest.raises(Full, match=f"^the server takes no more: {ours}$"):
-        check_ack(Reply(b"", body), noted.append)
+        read_ack(b"", body, noted.append)
     assert Unwritable(f"the server takes no more: {ours}") == write_errors.of_refusal(noted[0])
 
 

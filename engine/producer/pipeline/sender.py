@@ -25,7 +25,7 @@ from evenlane.engine.errors import (
     PutRefused,
 )
 from evenlane.engine.producer.no_reply import AFTER_S, UNKNOWN
-from evenlane.engine.producer.put import DONE, IN_FLIGHT, RETRYING
+from evenlane.engine.producer.pipeline.pending_put import DONE, IN_FLIGHT, RETRYING
 from evenlane.engine.producer.tuning import DEFAULT
 
 if TYPE_CHECKING:
@@ -33,8 +33,9 @@ if TYPE_CHECKING:
 
     from evenlane.engine.core.ports import Store
     from evenlane.engine.producer.no_reply import ReplyTimeouts
-    from evenlane.engine.producer.put import Completion, Outcome, PendingPut
-    from evenlane.engine.producer.window import PutWindow
+    from evenlane.engine.producer.pipeline.pending_put import Completion, PendingPut
+    from evenlane.engine.producer.pipeline.window import PutWindow
+    from evenlane.engine.producer.put import Outcome
 
 _TICK_S = 0.25
 _TICK_AGAIN_S = 0.02

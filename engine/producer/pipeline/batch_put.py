@@ -6,13 +6,14 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from evenlane.engine.errors import EvenlaneError, UnknownProject
-from evenlane.engine.producer.put import ADMITTED
+from evenlane.engine.producer.pipeline.pending_put import ADMITTED
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from evenlane.engine.producer.pipeline import PutPipeline
-    from evenlane.engine.producer.put import Outcome, PendingPut, Put
+    from evenlane.engine.producer.pipeline.pending_put import PendingPut
+    from evenlane.engine.producer.pipeline.pipeline import PutPipeline
+    from evenlane.engine.producer.put import Outcome, Put
 
 _REFUSED_IN_A_ROW = 256  # before the event loop runs other tasks
 

@@ -6,15 +6,15 @@ from time import monotonic
 from typing import TYPE_CHECKING
 
 from evenlane.engine.errors import UnknownProject
-from evenlane.engine.producer.put import ADMITTED, DONE, SinglePut
+from evenlane.engine.producer.pipeline.pending_put import ADMITTED, DONE, SinglePut
 
 if TYPE_CHECKING:
     from evenlane.engine.core.ports import Receipt
     from evenlane.engine.producer.auto_create import TopicAutoCreate
-    from evenlane.engine.producer.put import Completion, Limit, PendingPut, Put
-    from evenlane.engine.producer.rate_limit import RateLimiter
-    from evenlane.engine.producer.router import Router
-    from evenlane.engine.producer.sender import Sender
+    from evenlane.engine.producer.pipeline.pending_put import Completion, Limit, PendingPut, RateLimit
+    from evenlane.engine.producer.pipeline.router import Router
+    from evenlane.engine.producer.pipeline.sender import Sender
+    from evenlane.engine.producer.put import Put
 
 
 class PutPipeline:
@@ -26,7 +26,7 @@ class PutPipeline:
         self,
         router: Router,
         backlog: Limit,
-        rate: RateLimiter | None,
+        rate: RateLimit | None,
         sender: Sender,
         timeout_s: float,
         auto_create: TopicAutoCreate | None = None,
@@ -81,9 +81,12 @@ class PutPipeline:
 
     async def deliver(self, put: Put) -> Receipt:
         """Send one put and wait for its acknowledgement. Raises the put's error."""
+        refusal: UnknownProject | None = None
         try:
             pending = self.prepare(put)
-        except UnknownProject as refusal:
+        except UnknownProject as unknown:
+            refusal = unknown
+        if refusal is not None:
             pending = await self.prepare_after_create(put, refusal)
         if pending.state is not ADMITTED:
             pending.is_alone = True

@@ -11,7 +11,7 @@ from evenlane.engine.errors import NotAcknowledged
 
 if TYPE_CHECKING:
     from evenlane.engine.producer.no_reply import ReplyTimeouts
-    from evenlane.engine.producer.put import PendingPut
+    from evenlane.engine.producer.pipeline.pending_put import PendingPut
 
 
 class _Waiting(NamedTuple):

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, TypeVar
 from evenlane.engine.base import names
 from evenlane.engine.core.ports import Disconnected, LogMoved, Lost, QueueFull, Receipt, Refused
 from evenlane.engine.core.wire import headers as h
-from evenlane.engine.store.jetstream.api.responses import NOBODY, check_ack, receipt
+from evenlane.engine.store.jetstream.publishing.acknowledgements import NOBODY, read_ack
+from evenlane.engine.store.jetstream.publishing.reply_slots import ReplySlots
 from evenlane.engine.store.refusals import too_large
 
 if TYPE_CHECKING:
@@ -36,25 +37,35 @@ class Publisher:
 
     def __init__(self, connection: Connection, env: str, note: Callable[[PubAck], None]) -> None:
         self._connection, self._env, self._note = connection, env, note
+        self._outbox = connection.outbox
+        self._slots = ReplySlots(connection.new_inbox())
+        connection.on_unanswered.append(self._fail)
         self.queue_limit: int | None = None
         self.found_no_stream = False
+
+    def open(self) -> None:
+        """Listen for the answers to `put_then`, on an open connection."""
+        self._connection.listen(self._slots.wildcard, self._on_answer)
 
     def put(self, subject: str, headers: bytes, body: bytes) -> asyncio.Future[Receipt]:
         """See `Store.put`."""
         stored: asyncio.Future[Receipt] = asyncio.get_running_loop().create_future()
-        self._publish(subject, headers, body, stored, receipt)
+        self._publish(subject, headers, body, stored, _receipt)
         return stored
 
     def put_then(
         self, subject: str, headers: bytes, body: bytes, answered: Callable[[Receipt | Exception], None]
     ) -> None:
         """See `Store.put_then`."""
-        if error := too_large(len(headers) + len(body), self._connection.max_payload):
+        if error := too_large(len(headers) + len(body), self._outbox.max_payload):
             asyncio.get_running_loop().call_soon(answered, error)
             return
+        target = self._slots.target(subject)
+        reply = self._slots.take(target, answered)
         try:
-            self._connection.ask_then(subject, body, headers, partial(self._complete, answered))
+            self._outbox.publish(target.subject, body, headers, reply)
         except Disconnected as error:
+            self._slots.forget(reply)
             raise Lost(str(error)) from error
 
     def append_log(self, lane: LaneId, record: bytes, after: int, *, checkpoint: bool = False) -> asyncio.Future[int]:
@@ -66,12 +77,24 @@ class Publisher:
         self._publish(names.settled_subject(self._env, lane), h.encode(headers), record, position, lambda ack: ack.seq)
         return position
 
-    def _complete(self, answered: Callable[[Receipt | Exception], None], reply: Reply | Disconnected) -> None:
+    def _on_answer(self, subject: bytes, _reply: bytes, headers: bytes, body: bytes) -> None:
         try:
-            outcome: Receipt | Exception = receipt(self._read_ack(reply))
+            outcome: Receipt | Exception = _receipt(self._read_ack(headers, body))
         except (Refused, Lost, LogMoved) as error:
             outcome = error
-        answered(outcome)
+        self._slots.settle(subject, outcome)
+
+    @property
+    def puts(self) -> int:
+        """The number of `put_then` so far: a mark for `give_up`."""
+        return self._slots.puts
+
+    def give_up(self, mark: int) -> None:
+        """Fail puts from before this mark that still have no answer: none will come."""
+        self._slots.fail(Lost("NATS did not answer in time"), mark)
+
+    def _fail(self, why: str) -> None:
+        self._slots.fail(Lost(why))
 
     def _publish(
         self,
@@ -93,18 +116,23 @@ class Publisher:
         """Resolve a publish with its response."""
         if result.done():
             return
+        if isinstance(reply, Disconnected):
+            result.set_exception(Lost(str(reply)))
+            return
         try:
-            result.set_result(read(self._read_ack(reply)))
+            result.set_result(read(self._read_ack(reply.headers, reply.body)))
         except (Refused, Lost, LogMoved) as error:
             result.set_exception(error)
 
-    def _read_ack(self, reply: Reply | Disconnected) -> PubAck:
+    def _read_ack(self, headers: bytes, body: bytes) -> PubAck:
         """The acknowledgement in the response to a publish; raises the error that it reports."""
-        if isinstance(reply, Disconnected):
-            raise Lost(str(reply))
-        if reply.headers and reply.headers.startswith(NOBODY):
+        if headers and headers.startswith(NOBODY):
             self.found_no_stream = True
         try:
-            return check_ack(reply, self._note)
+            return read_ack(headers, body, self._note)
         except QueueFull:
             raise QueueFull(max(0, self.queue_limit or 0)) from None
+
+
+def _receipt(ack: PubAck) -> Receipt:
+    return Receipt(ack.stream, ack.seq, ack.duplicate)

@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from itertools import count
 from random import randrange
 from secrets import token_hex
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from evenlane.engine.base import names
 from evenlane.engine.core.message import copies
 from evenlane.engine.core.wire import headers as h
 from evenlane.engine.errors import InvalidName, InvalidPut, PayloadTooLarge, TopicDraining, UnknownProject
 from evenlane.engine.producer.deadlines import HOUR, due_of, expiry_of, format_value
-from evenlane.engine.producer.put import PendingPut, Put
+from evenlane.engine.producer.pipeline.pending_put import PendingPut
+from evenlane.engine.producer.put import Put
 from evenlane.ring.hashing import group_of, partition_of
 
 if TYPE_CHECKING:
     from evenlane.engine.core.ports import ClusterLayout, Store
     from evenlane.quota.topics.topic import Accepted
+
+_NO_LINES = 2  # the first line and the end
 
 
 class Topics(Protocol):
@@ -30,14 +32,15 @@ class Topics(Protocol):
 class Route:
     """Precomputed values for all puts of a project, valid while its accepted topic is the same object."""
 
-    __slots__ = ("accepted", "active", "subjects", "takes_puts", "turns")
+    __slots__ = ("accepted", "active", "subjects", "takes_puts", "turn", "until_id")
 
-    def __init__(self, accepted: Accepted, turns: count[int]) -> None:
+    def __init__(self, project: str, accepted: Accepted, turn: int) -> None:
         self.accepted = accepted
-        self.active = accepted.active
-        self.takes_puts = accepted.can_take_puts
-        self.turns = turns  # round robin, for messages without a key
+        self.active: int = accepted.active
+        self.takes_puts: bool = accepted.can_take_puts
+        self.turn = turn  # of the last message without a key: round robin
         self.subjects: dict[tuple[int, str], str] = {}  # of its lanes, by (group, priority)
+        self.until_id = f"NATS/1.0\r\n{h.ID}: {project}:"
 
 
 class Router:
@@ -69,20 +72,21 @@ class Router:
         """
         if not isinstance(put, Put):
             raise TypeError(f"a put needs an evenlane.engine.producer.Put, and this is of type {type(put).__name__}")
-        body = put.body if type(put.body) is bytes else _bytes_of(put.body)
-        project, fresh, message_id = put.project, put.id is None, ""
-        route = self._route(project)
-        group = self._group(put, route)
-        priority = self._middle if put.priority is None else self._check_priority(put.priority)
+        given: Any = put  # a caller may have given anything: a compiled field of the declared type would refuse it
+        body = _bytes_of(given.body)
+        route = self._route(given.project)
+        project, own_id, priority, message_id = put.project, given.id, given.priority, ""
+        group = self._group(given, route, own_id)
+        priority = self._middle if priority is None else self._check_priority(priority)
         if self._protected:
             self._numbers += 1
-            message_id = f"{self._ids}{self._numbers}" if put.id is None else names.check_id(put.id)
+            message_id = f"{self._ids}{self._numbers}" if own_id is None else names.check_id(own_id)
         due = expires = 0
-        if put.delay is not None or put.due is not None or put.ttl is not None:
+        if given.delay is not None or given.due is not None or given.ttl is not None:
             now = self._store.now()
             due = due_of(put, now)
             expires = expiry_of(put, due, now)
-        block = _headers(put, message_id, due, expires)
+        block = _headers(given, route, message_id, due, expires)
         size, limit = len(block) + len(body), self._store.max_payload
         if size > limit - copies.ROOM and size > limit - copies.room(limit):
             raise PayloadTooLarge(
@@ -91,9 +95,9 @@ class Router:
                 "headers of a retry"
             )
         subject = self._subject(route, project, group, priority, due)
-        return PendingPut(project, message_id, fresh, subject, block, body, size, route.accepted)
+        return PendingPut(project, message_id, own_id is None, subject, block, body, route.accepted)
 
-    def _route(self, project: str) -> Route:
+    def _route(self, project: Any) -> Route:
         accepted = self._topics.get(project) if isinstance(project, str) else None
         route = self._routes.get(project) if accepted is not None else None
         if route is None or route.accepted is not accepted:
@@ -102,28 +106,30 @@ class Router:
             raise TopicDraining.of(project, self._env, deleted=route.accepted.deleted)
         return route
 
-    def _new_route(self, project: str, accepted: Accepted | None, before: Route | None) -> Route:
+    def _new_route(self, project: Any, accepted: Accepted | None, before: Route | None) -> Route:
         names.check_project(project)
         if accepted is None:
             self._routes.pop(project, None)
             raise UnknownProject.of(project, self._env)
         # A random start in each producer, so that many producers of one message each don't all use group 0.
-        turns = count(randrange(accepted.active)) if before is None else before.turns  # noqa: S311
-        route = self._routes[project] = Route(accepted, turns)
+        turn = randrange(accepted.active) if before is None else before.turn  # noqa: S311
+        route = self._routes[project] = Route(project, accepted, turn)
         return route
 
-    def _group(self, put: Put, route: Route) -> int:
-        if put.key is not None:
-            names.check_key(put.key)
-        if put.group is not None:
-            return _check_group(put.project, put.group, route.active)
-        if put.key is not None:
-            return group_of(put.key, route.active)
-        if put.id is not None:  # duplicates must meet in one stream, as each stream knows only its own ids
-            return group_of(put.id, route.active)
-        return next(route.turns) % route.active
+    def _group(self, put: Any, route: Route, message_id: Any) -> int:
+        key, group = put.key, put.group
+        if key is not None:
+            names.check_key(key)
+        if group is not None:
+            return _check_group(put.project, group, route.active)
+        if key is not None:
+            return group_of(key, route.active)
+        if message_id is not None:  # duplicates must meet in one stream, as each stream knows only its own ids
+            return group_of(message_id, route.active)
+        route.turn += 1
+        return route.turn % route.active
 
-    def _check_priority(self, priority: str) -> str:
+    def _check_priority(self, priority: Any) -> str:
         if not isinstance(priority, str) or priority not in self._priorities:
             valid = ", ".join(self._cluster_config.priorities)
             raise InvalidName(f"priority {format_value(priority)} is not one of this cluster's: {valid}")
@@ -140,8 +146,8 @@ class Router:
         return subject
 
 
-def _headers(put: Put, message_id: str, due: int, expires: int) -> bytes:
-    lines = [f"{h.ID}: {put.project}:{message_id}\r\n"] if message_id else []
+def _headers(put: Any, route: Route, message_id: str, due: int, expires: int) -> bytes:
+    lines = [route.until_id, message_id, "\r\n"] if message_id else ["NATS/1.0\r\n"]
     if put.key is not None:
         lines.append(f"{h.KEY}: {put.key}\r\n")
     if due:
@@ -154,10 +160,11 @@ def _headers(put: Put, message_id: str, due: int, expires: int) -> bytes:
             raise TypeError(f"headers must be a mapping of names to strings, and these are a {kind}")
         h.check_user(put.headers)
         lines += [f"{name}: {text}\r\n" for name, text in put.headers.items()]
-    return f"NATS/1.0\r\n{''.join(lines)}\r\n".encode() if lines else b""
+    lines.append("\r\n")
+    return "".join(lines).encode() if len(lines) > _NO_LINES else b""
 
 
-def _check_group(project: str, group: int, active: int) -> int:
+def _check_group(project: str, group: Any, active: int) -> int:
     if isinstance(group, bool) or not isinstance(group, int) or not 0 <= group < active:
         raise InvalidPut(
             f"group {format_value(group)} of project {project!r} is not one of its groups: 0 to {active - 1}"
