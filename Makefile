@@ -12,6 +12,9 @@ SPREAD := -n $(WORKERS)
 ALONE := tests/prometheus
 # The unpacked compiled wheel, next to the tests.
 COMPILED := build/compiled
+RUN_COMPILED = EVENLANE_PURE=0 PYTHONPATH=$(CURDIR)/$(COMPILED) $(CURDIR)/$(BIN)/python
+# The builds that `bench` measures.
+BUILDS ?= pure compiled
 ROOMS := dashboards engine priority quota ring spark
 # For demo and bench: `make demo ARGS="--seconds 60"`.
 ARGS ?=
@@ -28,7 +31,7 @@ DEV := $(VENV)/dev.stamp
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help install demo test test-full test-compiled wheel faults rows check tools dashboards docs bench lock clean
+.PHONY: help install demo test test-full test-compiled compiled wheel faults rows check tools dashboards docs bench lock clean
 
 help: ## Print this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | while IFS="$$(printf '\t')" read -r target text; do \
@@ -53,13 +56,15 @@ wheel: $(DEV) ## Build two wheels into dist: pure Python, and compiled for this 
 	$(WHEEL) dist/evenlane-*.tar.gz
 	HATCH_BUILD_HOOK_ENABLE_MYPYC=1 $(WHEEL) dist/evenlane-*.tar.gz
 
-test-compiled: wheel tools ## Build the wheels, and test the compiled one (ARGS="tests/unit": one folder)
+compiled: wheel
 	rm -rf $(COMPILED) && mkdir -p $(COMPILED)
 	cp -r benchmarks deploy docs examples tests *.md mkdocs.yml pyproject.toml requirements*.txt Makefile LICENSE $(COMPILED)
 	cd $(COMPILED) && $(CURDIR)/$(BIN)/python -m zipfile -e $(CURDIR)/dist/evenlane-*-cp3*.whl . && \
 		for room in $(ROOMS); do mv evenlane/$$room $$room && ln -s ../$$room evenlane/$$room || exit 1; done
-	cd $(COMPILED) && EVENLANE_PURE=0 PYTHONPATH=$(CURDIR)/$(COMPILED) $(CURDIR)/$(BIN)/python -m pytest -q \
-		-m "not full and not alone and not source" $(SPREAD) $(ARGS)
+
+test-compiled: compiled tools ## Build the wheels, and test the compiled one (ARGS="tests/unit": one folder)
+	cd $(COMPILED) && $(RUN_COMPILED) -m pytest -q -m "not full and not alone and not source" \
+		$(SPREAD) $(ARGS)
 
 faults: $(DEV) ## Run the fault tests on real servers and processes, all seeds
 	$(BIN)/python -m pytest -q $(SPREAD) tests/ledger
@@ -84,8 +89,16 @@ docs: $(DEV) ## Build the documentation into build/docs, without a network; a br
 	$(BIN)/python docs/generate
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
 
-bench: $(DEV) ## Measure throughput on this machine
-	$(BIN)/python -m benchmarks.throughput $(ARGS)
+bench: $(DEV) $(filter compiled,$(BUILDS)) ## Measure throughput on this machine, of both builds (BUILDS=pure: needs no compiler)
+	mkdir -p build/bench
+ifneq ($(filter pure,$(BUILDS)),)
+	$(BIN)/python -m benchmarks.throughput --save build/bench/pure.json $(ARGS)
+endif
+ifneq ($(filter compiled,$(BUILDS)),)
+	cd $(COMPILED) && $(RUN_COMPILED) -m benchmarks.throughput --save $(CURDIR)/build/bench/compiled.json $(ARGS)
+	cp $(COMPILED)/benchmarks/recorded_compiled.json benchmarks
+endif
+	@echo; $(BIN)/python -m benchmarks.tables build/bench/pure.json build/bench/compiled.json
 
 lock: $(DEV) ## Renew the lock files from pyproject.toml (UPGRADE=--upgrade takes newer versions)
 	$(PIP) install uv

