@@ -98,7 +98,9 @@ ifneq ($(filter compiled,$(BUILDS)),)
 	cd $(COMPILED) && $(RUN_COMPILED) -m benchmarks.throughput --save $(CURDIR)/build/bench/compiled.json $(ARGS)
 	cp $(COMPILED)/benchmarks/recorded_compiled.json benchmarks
 endif
+ifeq ($(BUILDS),pure compiled)
 	@echo; $(BIN)/python -m benchmarks.tables build/bench/pure.json build/bench/compiled.json
+endif
 
 lock: $(DEV) ## Renew the lock files from pyproject.toml (UPGRADE=--upgrade takes newer versions)
 	$(PIP) install uv

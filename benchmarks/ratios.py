@@ -157,10 +157,11 @@ def _sentence(name: str, now: float, then: float, noise: float | None) -> str:
 
 def _commit() -> str:
     """The measured commit, with `+` if the measured code differs from it."""
-    short = _git("rev-parse", "--short", "HEAD")
-    return f"{short}{'+' if _git('status', '--porcelain', '--', *_MEASURED) else ''}" if short else "unknown"
+    short, root = _git("rev-parse", "--short", "HEAD"), _git("rev-parse", "--show-toplevel")
+    changes = [f":/{room}" for room in _MEASURED]  # from the root: the compiled build is in a folder of its own
+    return f"{short}{'+' if _git('status', '--porcelain', '--', *changes) else ''}" if root else "unknown"
 
 
 def _git(*arguments: str) -> str:
-    done = subprocess.run(["git", *arguments], cwd=RECORDED.parent.parent, capture_output=True, text=True, check=False)
+    done = subprocess.run(["git", *arguments], cwd=RECORDED.parent, capture_output=True, text=True, check=False)
     return done.stdout.strip()

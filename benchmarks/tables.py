@@ -65,7 +65,8 @@ def tables(pure: dict[str, Any], compiled: dict[str, Any]) -> str:
     runs = (pure, compiled)
 
     def figures(names: dict[str, str]) -> list[tuple[str, ...]]:
-        return [(name, what, *(_figure(name, run["median"][name]) for run in runs)) for name, what in names.items()]
+        both = {name: what for name, what in names.items() if all(name in run["median"] for run in runs)}
+        return [(name, what, *(_figure(name, run["median"][name]) for run in runs)) for name, what in both.items()]
 
     ratios = [(name, BARS.get(name, ""), *(_spread(run, name) for run in runs)) for name in pure["ratios"]]
     options = pure["options"]

@@ -34,14 +34,14 @@ import nats
 import psutil
 import uvloop
 
-from benchmarks.busy_cluster import BODY, WINDOW, BusyCluster, TimedNode
+from benchmarks.busy_cluster import BODY, BusyCluster, TimedNode
 from benchmarks.documented_ways import HANDLING, PUTTING, Stream, rate_of
 from benchmarks.nats_py_loops import fetch_and_ack, publish_and_count, pull_and_ack
 from benchmarks.result import Result
 from evenlane.engine.base.garbage_collector import tune_gc
 from evenlane.engine.base.names import lane_subject
 from evenlane.engine.core.scheduler.fair import FairScheduler
-from evenlane.engine.producer.producer import Producer
+from evenlane.engine.producer.producer import WINDOW_MESSAGES, Producer
 from evenlane.engine.producer.put import Put
 from evenlane.engine.proof.scenarios.scale.decisions import SLOTS, Crowd
 from evenlane.engine.runtime.embedded.nats import NatsServer
@@ -146,7 +146,7 @@ class Bench:
         count, cluster = self.options.messages // 2, self.cluster
         async with self._prepared_store() as (store, env):
             client, subjects = await nats.connect(self.url), [each for each, _ in cluster.busy_subjects(env, 3_000)]
-            self.note("publish", await publish_and_count(client, subjects, BODY, count, WINDOW))
+            self.note("publish", await publish_and_count(client, subjects, BODY, count, WINDOW_MESSAGES))
             await client.close()
             async with Producer(env=env, store=store, topics=cluster.topics, facts=cluster.config) as producer:
                 puts = [Put("busy", BODY, priority="mid") for _ in range(count)]

@@ -77,10 +77,10 @@ class Producer:
         if self._store is None:
             connections.load_store(self._settings)
         self._topics, self._cluster_config = topics, facts
-        self._protected = duplicate_protection
+        self._protected = bool(duplicate_protection)
         self._timeout_s = self._settings.duplicate_window if timeout is None else timeout
         self._factor, self._counts = check_admission(admission), counts
-        self._window_size = window_messages, window_bytes
+        self._window_size = int(window_messages), int(window_bytes)
         self.tuning = DEFAULT  # read by `open`
         self._open = AsyncExitStack()
         self._pipeline: PutPipeline | None = None

@@ -1,1 +1,1 @@
-"""The way of a put: routing, limits, sending, retries, outcome. `make wheel` compiles it, as each put passes here."""
+"""The path of a put: routing, limits, sending, retries, outcome. Each put passes here, so `make wheel` compiles it."""

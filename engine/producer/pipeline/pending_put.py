@@ -68,7 +68,7 @@ class PendingPut:
     # Set by its caller, its limits and the sender:
     state: PutState = PREPARED
     is_alone: bool = False  # its caller waits for it alone, so it may always be set aside: it overtakes no other put
-    backlog: BacklogEstimate | None = None  # that counts it, if its topic has a limit
+    backlog: BacklogEstimate | None = None  # the estimate that counts this put, if its topic has a limit
     completion: Completion | None = None
     number: int = 0  # among the puts of a batch
     order: int = 0  # among all puts of a sender

@@ -75,12 +75,13 @@ class Router:
         given: Any = put  # a caller may have given anything: a compiled field of the declared type would refuse it
         body = _bytes_of(given.body)
         route = self._route(given.project)
-        project, own_id, priority, message_id = put.project, given.id, given.priority, ""
+        project, priority, message_id = put.project, given.priority, ""
+        own_id = None if given.id is None else names.check_id(given.id)
         group = self._group(given, route, own_id)
         priority = self._middle if priority is None else self._check_priority(priority)
         if self._protected:
             self._numbers += 1
-            message_id = f"{self._ids}{self._numbers}" if own_id is None else names.check_id(own_id)
+            message_id = f"{self._ids}{self._numbers}" if own_id is None else own_id
         due = expires = 0
         if given.delay is not None or given.due is not None or given.ttl is not None:
             now = self._store.now()

@@ -155,8 +155,9 @@ class MessageAnswer(msgspec.Struct):
 
 
 class PubError(msgspec.Struct, gc=False):
-    err_code: int = 0
+    err_code: int = 0  # 0: without a number of JetStream's own
     description: str = "refused"
+    code: int = 0  # HTTP-like
 
 
 class PubAck(msgspec.Struct, gc=False):

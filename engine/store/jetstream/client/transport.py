@@ -55,7 +55,7 @@ class Transport(ABC):
 
     @property
     def max_payload(self) -> int:
-        return self._client._max_payload
+        return self.outbox.max_payload
 
     async def open(self) -> None:
         """Raises Unreachable if no server answers within the connect timeout, EvenlaneError if one refuses, ConfigError

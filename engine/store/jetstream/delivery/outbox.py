@@ -9,7 +9,7 @@ from evenlane.engine.core.ports import Disconnected
 
 
 class Outbox:
-    """The outgoing half of a connection. It buffers nothing while there is no server."""
+    """The outgoing half of a connection. `publish` buffers nothing while there is no server."""
 
     def __init__(self, client: Any) -> None:
         self._client = client

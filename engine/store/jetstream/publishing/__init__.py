@@ -1,1 +1,1 @@
-"""Publishes messages, and reads their acknowledgements. `make wheel` compiles it, as each put passes here."""
+"""Publishes messages, and reads their acknowledgements. Each put passes here, so `make wheel` compiles it."""

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, TypeVar
 
 from evenlane.engine.base import names
 from evenlane.engine.core.ports import Disconnected, LogMoved, Lost, QueueFull, Receipt, Refused
+from evenlane.engine.core.request_bus import NO_RESPONDERS
 from evenlane.engine.core.wire import headers as h
-from evenlane.engine.store.jetstream.publishing.acknowledgements import NOBODY, read_ack
+from evenlane.engine.store.jetstream.publishing.acknowledgements import read_ack
 from evenlane.engine.store.jetstream.publishing.reply_slots import ReplySlots
 from evenlane.engine.store.refusals import too_large
 
@@ -91,7 +92,7 @@ class Publisher:
 
     def give_up(self, mark: int) -> None:
         """Fail puts from before this mark that still have no answer: none will come."""
-        self._slots.fail(Lost("NATS did not answer in time"), mark)
+        self._slots.give_up(mark, Lost("NATS did not answer in time"))
 
     def _fail(self, why: str) -> None:
         self._slots.fail(Lost(why))
@@ -126,7 +127,7 @@ class Publisher:
 
     def _read_ack(self, headers: bytes, body: bytes) -> PubAck:
         """The acknowledgement in the response to a publish; raises the error that it reports."""
-        if headers and headers.startswith(NOBODY):
+        if headers and headers.startswith(NO_RESPONDERS):
             self.found_no_stream = True
         try:
             return read_ack(headers, body, self._note)

@@ -1,19 +1,19 @@
 """Reply subjects of puts, which are used again.
 
 nats-server looks up the subscriptions of each reply subject, and remembers the last 512 subjects for each stream. With
-a new subject for each put, an acknowledgement costs it a third of the put (docs/adr/0033). So the puts to one stream
-share a few.
+a new subject for each put, a put costs it a third more CPU time (docs/adr/0033). So the puts to one stream share a few.
 
 Used again, a subject no longer tells which put a message answers: a server may send an acknowledgement twice, as when
 a stream changes its leader, or late. So a subject is used again only after an acknowledgement of a new message. The
-next one on it must have a higher sequence, as both messages are in one stream. After any other answer, after none in
-time, and after a lost connection, a subject is never used again.
+next one on it must have a higher sequence, as both messages are in one stream. After any other answer, if no answer
+comes in time, and after a lost connection, a subject is never used again.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeAlias
 
+from evenlane.engine.base import names
 from evenlane.engine.core.ports import Lost, Receipt
 
 if TYPE_CHECKING:
@@ -21,44 +21,60 @@ if TYPE_CHECKING:
 
 Answered: TypeAlias = "Callable[[Receipt | Exception], None]"
 
+_MOST_FREE = 512  # per stream: the server remembers no more
 _MOST_TARGETS = 32_768  # subjects that are remembered: some 8 MB
 
 
+class StreamSlots:
+    """The reply subjects of one stream that no put uses. They are of this `generation`; those of an earlier one may
+    have sequences of a stream that no longer exists.
+    """
+
+    __slots__ = ("free", "generation")
+
+    def __init__(self) -> None:
+        self.free: list[ReplySlot] = []
+        self.generation = 0
+
+    def end_generation(self) -> None:
+        self.free.clear()
+        self.generation += 1
+
+
 class ReplySlot:
-    """A reply subject. `answered` is that of its put, None while it has none."""
+    """A reply subject."""
 
-    __slots__ = ("answered", "free", "number", "reply", "sequence")
+    __slots__ = ("answered", "generation", "number", "reply", "sequence", "stream")
 
-    def __init__(self, reply: bytes, free: list[ReplySlot]) -> None:
-        self.reply = reply
-        self.free = free  # the slots of its stream without a put
-        self.answered: Answered | None = None
-        self.number = 0  # of its put among all puts of the connection
+    def __init__(self, reply: bytes, stream: StreamSlots, answered: Answered) -> None:
+        self.reply, self.stream, self.generation = reply, stream, stream.generation
+        self.answered: Answered | None = answered  # that of its put, None while it has none
+        self.number = 0  # of its last put among all puts of the connection
         self.sequence = 0  # of the last message that was acknowledged on it
 
 
 class PutTarget:
     """What all puts to one subject share."""
 
-    __slots__ = ("free", "subject")
+    __slots__ = ("stream", "subject")
 
-    def __init__(self, subject: bytes, free: list[ReplySlot]) -> None:
-        self.subject, self.free = subject, free
+    def __init__(self, subject: bytes, stream: StreamSlots) -> None:
+        self.subject, self.stream = subject, stream
 
 
 class ReplySlots:
     """The reply subjects of one connection: `inbox`, a dot and a number.
 
-    Invariants: `_slots` has the subjects whose answers count; each has a put, or is in the list `free` of its stream.
-    A number is used for one subject only.
+    Invariants: `_waiting` has the slots of unanswered puts by reply subject, in the order of the puts. A slot is there,
+    or free, or never used again. A number is used for one subject only.
     """
 
     def __init__(self, inbox: str) -> None:
         self.wildcard = f"{inbox}.*"
         self._prefix = f"{inbox}.".encode()
-        self._slots: dict[bytes, ReplySlot] = {}
+        self._waiting: dict[bytes, ReplySlot] = {}
         self._targets: dict[str, PutTarget] = {}
-        self._free: dict[str, list[ReplySlot]] = {}  # by stream
+        self._streams: dict[str, StreamSlots] = {}
         self._made = 0
         self.puts = 0
 
@@ -68,65 +84,65 @@ class ReplySlots:
         if target is None:
             if len(self._targets) >= _MOST_TARGETS:
                 self._targets.clear()
-            stream = ".".join(subject.split(".", 3)[:3])
-            target = self._targets[subject] = PutTarget(subject.encode(), self._free.setdefault(stream, []))
+            name = names.stream_of(subject)
+            if name not in self._streams:
+                self._streams[name] = StreamSlots()
+            target = self._targets[subject] = PutTarget(subject.encode(), self._streams[name])
         return target
 
     def take(self, target: PutTarget, answered: Answered) -> bytes:
         """Return the reply subject for a put, whose outcome `answered` gets."""
-        if target.free:
-            slot = target.free.pop()
+        stream = target.stream
+        if stream.free:
+            slot = stream.free.pop()
+            slot.answered = answered
         else:
             self._made += 1
-            slot = ReplySlot(b"%b%x" % (self._prefix, self._made), target.free)
-            self._slots[slot.reply] = slot
+            slot = ReplySlot(b"%b%x" % (self._prefix, self._made), stream, answered)
         self.puts += 1
-        slot.number, slot.answered = self.puts, answered
+        slot.number = self.puts
+        self._waiting[slot.reply] = slot
         return slot.reply
 
     def forget(self, reply: bytes) -> None:
         """Never use a reply subject again: its put wasn't sent."""
-        del self._slots[reply]
+        del self._waiting[reply]
 
     def settle(self, reply: bytes, outcome: Receipt | Exception) -> None:
         """Give an answer's outcome to the put that it answers, if there is one."""
-        slot = self._slots.get(reply)
+        slot = self._waiting.get(reply)
         if slot is None:
             return
-        answered = slot.answered
-        if answered is None:
-            return
-        slot.answered = None
-        if isinstance(outcome, Exception) or outcome.duplicate:
-            del self._slots[reply]
-        elif outcome.sequence > slot.sequence:
-            slot.sequence = outcome.sequence
-            slot.free.append(slot)
-        else:  # a late copy; or the stream is new, and the sequences of none of its slots hold
-            self._forget_stream(slot)
-            outcome = Lost("an acknowledgement came that may be that of an earlier message")
-        answered(outcome)
+        if not isinstance(outcome, Exception) and not outcome.duplicate:
+            if outcome.sequence == slot.sequence:
+                return  # a copy of the last acknowledgement: that of this put is still to come
+            if outcome.sequence < slot.sequence:
+                # a copy of an earlier one; or the stream is new, and the sequences of its slots don't hold
+                slot.stream.end_generation()
+                outcome = Lost("an acknowledgement came that may be that of an earlier message")
+            else:
+                slot.sequence = outcome.sequence
+                free = slot.stream.free
+                if slot.generation == slot.stream.generation and len(free) < _MOST_FREE:
+                    free.append(slot)
+        self._answer(slot, outcome)
 
-    def fail(self, why: Exception, mark: int | None = None) -> None:
-        """Fail the puts that wait, or those of the first `mark` puts: no answer will come. Their subjects aren't used
-        again.
-        """
-        silent = [
-            slot for slot in self._slots.values() if slot.answered is not None and (mark is None or slot.number <= mark)
-        ]
-        if mark is None:
-            self._slots.clear()
-            for free in self._free.values():
-                free.clear()
-        for slot in silent:
-            self._slots.pop(slot.reply, None)
-        for slot in silent:
-            answered, slot.answered = slot.answered, None
-            if answered is not None:
-                answered(why)
+    def fail(self, why: Exception) -> None:
+        """Fail all unanswered puts: the connection is lost. No reply subject of before is used again."""
+        for stream in self._streams.values():
+            stream.end_generation()
+        self.give_up(self.puts, why)
 
-    def _forget_stream(self, slot: ReplySlot) -> None:
-        del self._slots[slot.reply]
-        for other in slot.free:
-            del self._slots[other.reply]
-        slot.free.clear()
+    def give_up(self, mark: int, why: Exception) -> None:
+        """Fail the unanswered ones of the first `mark` puts: no answer will come."""
+        while self._waiting:
+            slot = next(iter(self._waiting.values()))
+            if slot.number > mark:
+                break
+            self._answer(slot, why)
+
+    def _answer(self, slot: ReplySlot, outcome: Receipt | Exception) -> None:
+        del self._waiting[slot.reply]
+        answered, slot.answered = slot.answered, None
+        if answered is not None:
+            answered(outcome)

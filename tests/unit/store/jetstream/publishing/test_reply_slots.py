@@ -1,5 +1,8 @@
 """Reply subjects that are used again: an acknowledgement reaches the put of its message, or none (L)."""
 
+import weakref
+
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -11,6 +14,11 @@ A, B = "lanes.e.0.acme.0.mid", "lanes.e.1.acme.1.mid"
 
 def receipt(sequence, *, duplicate=False):
     return Receipt("LANES_e_0", sequence, duplicate)
+
+
+class Caller:
+    def complete(self, outcome):
+        self.outcome = outcome
 
 
 class World:
@@ -48,6 +56,22 @@ class TestReuse:
             world.slots.settle(replies[-1], answer)
         assert 4 == len({*replies, world.put()})
 
+    def test_subjects_beyond_what_server_remembers_are_not_kept(self):
+        """M: the most unanswered puts that a stream ever had don't occupy memory for good."""
+        world = World()
+        replies = [world.put() for _ in range(600)]
+        for sequence, reply in enumerate(replies, 1):
+            world.slots.settle(reply, receipt(sequence))
+        assert 512 == len({world.put() for _ in range(600)} & set(replies))
+
+    def test_free_subject_keeps_no_put_alive(self):
+        """M: a put holds its body."""
+        world, caller = World(), Caller()
+        world.slots.settle(world.slots.take(world.slots.target(A), caller.complete), receipt(1))
+        gone = weakref.ref(caller)
+        del caller
+        assert gone() is None
+
     def test_put_that_was_not_sent_gets_no_outcome(self):
         world = World()
         world.slots.forget(reply := world.put())
@@ -64,16 +88,27 @@ class TestReuse:
 
 
 class TestLateAnswers:
-    def test_copy_of_earlier_acknowledgement_acknowledges_nothing(self):
+    def test_copy_of_last_acknowledgement_acknowledges_nothing(self):
         """A new leader of a stream may acknowledge again what the old one had acknowledged."""
         world = World()
         world.slots.settle(reply := world.put(), receipt(8))
         assert reply == world.put()
         world.slots.settle(reply, receipt(8))
-        assert receipt(8) == world.outcomes[0]
-        assert isinstance(world.outcomes[1], Lost)
+        assert [receipt(8)] == world.outcomes
         world.slots.settle(reply, receipt(9))
-        assert 2 == len(world.outcomes), "its put is tried again on another subject"
+        assert [receipt(8), receipt(9)] == world.outcomes
+
+    def test_copy_of_earlier_acknowledgement_ends_try(self):
+        """The put is tried again, on another subject."""
+        world = World()
+        for sequence in (8, 9):
+            world.slots.settle(reply := world.put(), receipt(sequence))
+        assert reply == world.put()
+        world.slots.settle(reply, receipt(8))
+        world.slots.settle(reply, receipt(10))
+        assert [receipt(8), receipt(9)] == world.outcomes[:2]
+        assert [Lost] == [type(each) for each in world.outcomes[2:]]
+        assert reply != world.put()
 
     def test_stream_that_was_created_anew_costs_one_try(self):
         """Its sequences begin at 1: none of the subjects used before may refuse them one by one."""
@@ -81,10 +116,13 @@ class TestLateAnswers:
         replies = [world.put() for _ in range(9)]
         for sequence, reply in enumerate(replies, 100):
             world.slots.settle(reply, receipt(sequence))
+        on_its_way = world.put()
         world.slots.settle(world.put(), receipt(1))
         world.slots.settle(world.put(), receipt(2))
         assert isinstance(world.outcomes[9], Lost)
         assert receipt(2) == world.outcomes[10]
+        world.slots.settle(on_its_way, receipt(300))  # a late acknowledgement by the old stream
+        assert on_its_way not in {world.put(), world.put()}, "its sequence doesn't hold in the new stream"
 
     def test_lost_connection_fails_all_puts_and_ends_all_subjects(self):
         world = World()
@@ -101,7 +139,7 @@ class TestLateAnswers:
         old = world.put()
         mark = world.slots.puts
         new = world.put()
-        world.slots.fail(Lost("no answer"), mark)
+        world.slots.give_up(mark, Lost("no answer"))
         assert ["no answer"] == [str(each) for each in world.outcomes]
         world.slots.settle(old, receipt(1))
         world.slots.settle(new, receipt(2))
@@ -111,10 +149,23 @@ class TestLateAnswers:
         """A producer's window lets the next put go while an outcome is reported."""
         world = World()
         again = []
-        world.slots.take(world.slots.target(A), lambda _: again.append(world.put()))
+        for _ in range(2):
+            world.slots.take(world.slots.target(A), lambda _: again.append(world.put()))
         world.slots.fail(Lost("NATS went away"))
-        world.slots.settle(again[0], receipt(1))
-        assert [receipt(1)] == world.outcomes
+        assert 2 == len(set(again))
+        for sequence, reply in enumerate(again, 1):
+            world.slots.settle(reply, receipt(sequence))
+        assert [receipt(1), receipt(2)] == world.outcomes
+
+    def test_failing_caller_leaves_others_their_outcome(self):
+        """The next call fails them."""
+        world = World()
+        world.slots.take(world.slots.target(A), {}.__getitem__)
+        world.put()
+        with pytest.raises(KeyError):
+            world.slots.fail(Lost("NATS went away"))
+        world.slots.fail(Lost("NATS went away"))
+        assert [Lost] == [type(each) for each in world.outcomes]
 
 
 _EVENTS = st.sampled_from([*["put"] * 3, *["acknowledge", "again"] * 2, "refuse", "lose", "mark"])
@@ -140,7 +191,7 @@ def test_receipt_is_that_of_the_puts_own_message(events):
         elif event == "lose":
             slots.fail(Lost("gone"))
         elif event == "mark":
-            slots.fail(Lost("silent"), which)
+            slots.give_up(which, Lost("silent"))
         elif event == "again" and answered:
             number, reply, copy = answered[which % len(answered)]
             slots.settle(reply, copy)
