@@ -143,7 +143,7 @@ class Bench:
             await timed.node.stop(10)
 
     async def puts(self) -> None:
-        count, cluster = self.options.messages // 2, self.cluster
+        count, cluster = self.options.messages, self.cluster
         async with self._prepared_store() as (store, env):
             client, subjects = await nats.connect(self.url), [each for each, _ in cluster.busy_subjects(env, 3_000)]
             self.note("publish", await publish_and_count(client, subjects, BODY, count, WINDOW_MESSAGES))

@@ -19,7 +19,7 @@ from evenlane.engine.errors import ProducerClosed
 from evenlane.engine.producer.auto_create import TopicAutoCreate
 from evenlane.engine.producer.backlog_limit import BacklogLimiter
 from evenlane.engine.producer.no_reply import ReplyTimeouts
-from evenlane.engine.producer.pipeline.batch_put import BatchPut
+from evenlane.engine.producer.pipeline.batch_put import BatchPut, OutcomeList
 from evenlane.engine.producer.pipeline.pipeline import PutPipeline
 from evenlane.engine.producer.pipeline.router import Router
 from evenlane.engine.producer.pipeline.sender import CLOSED, Sender
@@ -197,9 +197,9 @@ class Producer:
         """Put all messages concurrently. Returns in order, for each put, its Receipt or the error that
         `put` would raise.
         """
-        outcomes: dict[int, Outcome] = {}
-        await self.put_each(puts, outcomes.__setitem__)
-        return [outcomes[number] for number in range(len(outcomes))]
+        outcomes = OutcomeList()
+        await self.put_each(puts, outcomes.add)
+        return outcomes.in_order()
 
     async def put_each(self, puts: Iterable[Put] | AsyncIterable[Put], done: Callable[[int, Outcome], None]) -> None:
         """Put all messages in bounded memory. `done` is called with each put's number, from 0, and outcome, in any

@@ -18,6 +18,19 @@ if TYPE_CHECKING:
 _REFUSED_IN_A_ROW = 256  # before the event loop runs other tasks
 
 
+class OutcomeList:
+    """The outcomes of a batch by the numbers of its puts."""
+
+    def __init__(self) -> None:
+        self._outcomes: dict[int, Outcome] = {}
+
+    def add(self, number: int, outcome: Outcome) -> None:
+        self._outcomes[number] = outcome
+
+    def in_order(self) -> list[Outcome]:
+        return [self._outcomes[number] for number in range(len(self._outcomes))]
+
+
 class BatchPut:
     """Sends the puts of one call. `done` is called with each put's number, from 0, and its outcome.
 

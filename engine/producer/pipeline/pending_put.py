@@ -19,6 +19,12 @@ class Completion(Protocol):
     def complete(self, pending: PendingPut, outcome: Outcome) -> None: ...
 
 
+class AnswerSink(Protocol):
+    """Receives the answers to a put's tries."""
+
+    def on_answer(self, pending: PendingPut, number: int, answer: Receipt | Exception) -> None: ...
+
+
 class Limit(Protocol):
     """A limit that a put must pass before it is sent: its topic's backlog, its rate, or the window. What a put has
     acquired is released when the put completes, or needs no release.
@@ -67,9 +73,11 @@ class PendingPut:
 
     # Set by its caller, its limits and the sender:
     state: PutState = PREPARED
+    has_backlog_limit: bool = False
     is_alone: bool = False  # its caller waits for it alone, so it may always be set aside: it overtakes no other put
     backlog: BacklogEstimate | None = None  # the estimate that counts this put, if its topic has a limit
     completion: Completion | None = None
+    answers: AnswerSink | None = None  # its sender
     number: int = 0  # among the puts of a batch
     order: int = 0  # among all puts of a sender
     tries: int = 0
@@ -94,6 +102,11 @@ class PendingPut:
         self.subject, self.headers, self.body = subject, headers, body
         self.size = len(headers) + len(body)  # bytes
         self.accepted = accepted  # the topic by which it was routed
+
+    def on_first_answer(self, answer: Receipt | Exception) -> None:
+        """Pass on the answer to the first try. A bound method takes half the time of a `partial`."""
+        if self.answers is not None:
+            self.answers.on_answer(self, 1, answer)
 
 
 class SinglePut:

@@ -44,8 +44,7 @@ class PutPipeline:
         """
         pending = self._router.address(put)
         # skips a call per put for topics without max_backlog
-        bounded = pending.accepted.topic.max_backlog is not None
-        for limit in self._limits if bounded else self._limits_without_backlog:
+        for limit in self._limits if pending.has_backlog_limit else self._limits_without_backlog:
             if not limit.try_acquire(pending):
                 return pending
         pending.state = ADMITTED

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from evenlane.quota.topics.topic import Accepted
 
 _NO_LINES = 2  # the first line and the end
+_ALWAYS_FITS = 1_024  # bytes that a server takes, with room for the headers of a retry, whatever its limit
 
 
 class Topics(Protocol):
@@ -32,12 +33,13 @@ class Topics(Protocol):
 class Route:
     """Precomputed values for all puts of a project, valid while its accepted topic is the same object."""
 
-    __slots__ = ("accepted", "active", "subjects", "takes_puts", "turn", "until_id")
+    __slots__ = ("accepted", "active", "has_backlog_limit", "subjects", "takes_puts", "turn", "until_id")
 
     def __init__(self, project: str, accepted: Accepted, turn: int) -> None:
         self.accepted = accepted
         self.active: int = accepted.active
         self.takes_puts: bool = accepted.can_take_puts
+        self.has_backlog_limit: bool = accepted.topic.max_backlog is not None
         self.turn = turn  # of the last message without a key: round robin
         self.subjects: dict[tuple[int, str], str] = {}  # of its lanes, by (group, priority)
         self.until_id = f"NATS/1.0\r\n{h.ID}: {project}:"
@@ -88,15 +90,20 @@ class Router:
             due = due_of(put, now)
             expires = expiry_of(put, due, now)
         block = _headers(given, route, message_id, due, expires)
-        size, limit = len(block) + len(body), self._store.max_payload
+        if len(block) + len(body) > _ALWAYS_FITS:
+            self._check_size(project, len(block), len(body))
+        subject = self._subject(route, project, group, priority, due)
+        pending = PendingPut(project, message_id, own_id is None, subject, block, body, route.accepted)
+        pending.has_backlog_limit = route.has_backlog_limit
+        return pending
+
+    def _check_size(self, project: str, headers: int, body: int) -> None:
+        size, limit = headers + body, self._store.max_payload
         if size > limit - copies.ROOM and size > limit - copies.room(limit):
             raise PayloadTooLarge(
-                f"the message for {project} has {size:,} bytes, {len(body):,} of body and {len(block):,} of "
-                f"headers: the server takes at most {limit:,}, of which {copies.room(limit):,} are kept for the "
-                "headers of a retry"
+                f"the message for {project} has {size:,} bytes, {body:,} of body and {headers:,} of headers: the "
+                f"server takes at most {limit:,}, of which {copies.room(limit):,} are kept for the headers of a retry"
             )
-        subject = self._subject(route, project, group, priority, due)
-        return PendingPut(project, message_id, own_id is None, subject, block, body, route.accepted)
 
     def _route(self, project: Any) -> Route:
         accepted = self._topics.get(project) if isinstance(project, str) else None

@@ -123,10 +123,10 @@ class Sender:
 
     def _try(self, pending: PendingPut, now: float) -> None:
         number = pending.tries + 1
+        pending.answers = self
         try:
-            self._store.put_then(
-                pending.subject, pending.headers, pending.body, partial(self._on_answer, pending, number)
-            )
+            answered = pending.on_first_answer if number == 1 else partial(self.on_answer, pending, number)
+            self._store.put_then(pending.subject, pending.headers, pending.body, answered)
         except Lost as lost:
             self._defer(pending, str(lost))
             return
@@ -135,7 +135,7 @@ class Sender:
         pending.state = IN_FLIGHT
         self._in_flight[pending] = None
 
-    def _on_answer(self, pending: PendingPut, number: int, answer: Receipt | Exception) -> None:
+    def on_answer(self, pending: PendingPut, number: int, answer: Receipt | Exception) -> None:
         """Handle the answer to a try. A receipt always counts; an error counts only while its try is awaited."""
         if pending.state is DONE:
             return

@@ -102,6 +102,18 @@ async def test_invalid_argument_is_refused_in_one_sentence(world, arguments, sen
 
 # ---- names and headers
 
+
+@pytest.mark.parametrize("message_id", [5, b"a", "", "a b", "x" * 201])
+@pytest.mark.parametrize("protected", [True, False], ids=["protected", "unprotected"])
+async def test_invalid_id_is_refused_in_one_sentence(world, message_id, protected):
+    """K6: with and without duplicate protection; the batch goes on."""
+    async with world.producer(duplicate_protection=protected) as producer:
+        refused, stored = await producer.put_many([Put("acme", b"", id=message_id), Put("acme", b"")])
+    assert isinstance(refused, InvalidName)
+    assert "is not valid: 1 to 200 printable ASCII characters without spaces" in str(refused)
+    assert isinstance(stored, Receipt)
+
+
 BAD_PROJECTS = [
     "*",
     ">",

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import Any, Final
+
+from nats.aio.client import Client
 
 from evenlane.engine.core.ports import Disconnected
+
+_CONNECTED: Final = Client.CONNECTED  # (its property would take longer than the rest of `publish`)
 
 
 class Outbox:
@@ -23,7 +27,7 @@ class Outbox:
     def publish(self, subject: bytes, body: bytes, headers: bytes, reply: bytes) -> None:
         """Queue one publish. Raises Disconnected if there is no connection."""
         client = self._client
-        if not client.is_connected:
+        if client._status != _CONNECTED and not client.is_connected:
             raise Disconnected("there is no connection to NATS at the moment")
         if headers:
             sizes = b" %d %d\r\n" % (len(headers), len(headers) + len(body))
