@@ -111,13 +111,17 @@ class TimedNode:
         self._handle_s = handle_us / 1e6
         self._done, self._seen = asyncio.Event(), 0
 
-    async def start(self, owned: Sequence[int] | None = None, backlog: int = 0) -> None:
-        """Start it, wait until it has `backlog` messages in each partition, and close its feeds."""
+    async def start(self, owned: Sequence[int] | None = None, *, backlog: int = 0, handled: int = 0) -> None:
+        """Start it, wait until it has `backlog` messages in each partition and has handled `handled` messages, and
+        close its feeds.
+        """
         handle = self._handle_busily if self._handle_s else self._handle
         self.node = await self._cluster.start_node(self._store, self._env, handle, owned)
         self._partitions = list(self.node.partitions.values())
-        while self.node.backlog < backlog * len(self._partitions):
+        while self.node.backlog < backlog * len(self._partitions) or self._seen < handled:
             await asyncio.sleep(0.05)
+        self._seen = 0
+        self._done.clear()
         await asyncio.gather(*(partition.close() for partition in self._partitions))
 
     async def run(self) -> tuple[float, float]:

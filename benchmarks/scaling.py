@@ -68,15 +68,18 @@ class Scaling:
         env, partitions = f"e{self._env}", self._options.partitions
         cluster = BusyCluster(self._url, partitions, queues)
         store = await cluster.open_store(env)
-        subjects = list(cluster.busy_subjects(env, count))
+        subjects = list(cluster.busy_subjects(env, queues + count))
+        # Nodes know their queues: a first message has been in each of them.
+        await cluster.publish(store, subjects[:queues])
         async with AsyncExitStack() as stack:
             processes = []
             for index in range(nodes):
                 owned = range(index, partitions, nodes)
-                share = sum(int(subject.split(".")[2]) in owned for subject, _ in subjects)
-                arguments = (self._url, env, partitions, queues, index, nodes, share, handle_us)
+                mine = [int(subject.split(".")[2]) in owned for subject, _ in subjects]
+                first, share = sum(mine[:queues]), sum(mine[queues:])
+                arguments = (self._url, env, partitions, queues, index, nodes, first, share, handle_us)
                 processes.append(await stack.enter_async_context(_node(arguments)))
-            await cluster.publish(store, subjects)
+            await cluster.publish(store, subjects[queues:])
             gc.collect()
             before = sum(self._server.cpu_times()[:2])
             for process in processes:
@@ -115,11 +118,11 @@ async def _node(arguments: tuple[object, ...]) -> AsyncIterator[asyncio.subproce
 async def serve(arguments: list[str]) -> None:
     """A node's process: prints `ready`, and after a line on stdin, the seconds and CPU seconds for its messages."""
     url, env, *numbers, handle_us = arguments
-    partitions, queues, index, nodes, share = map(int, numbers)
+    partitions, queues, index, nodes, first, share = map(int, numbers)
     cluster = BusyCluster(url, partitions, queues)
     store = await cluster.open_store(env, prepared=False)
     timed = TimedNode(cluster, store, env, share, handle_us=float(handle_us))
-    await timed.start(range(index, partitions, nodes))
+    await timed.start(range(index, partitions, nodes), handled=first)
     print("ready", flush=True)
     await asyncio.to_thread(sys.stdin.readline)
     print(json.dumps(await timed.run()), flush=True)
@@ -167,7 +170,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--only", default="queues,processes", help="arms to run, separated by commas")
     parser.add_argument("--json", action="store_true")
-    parser.add_argument("--node", nargs=8, help=argparse.SUPPRESS)
+    parser.add_argument("--node", nargs=9, help=argparse.SUPPRESS)
     options = parser.parse_args()
     tune_gc()
     if options.node:

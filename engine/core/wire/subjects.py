@@ -24,7 +24,7 @@ def parse_queue(subject: bytes, kind: Kind, bands: Mapping[str, int]) -> tuple[s
     """Project, group and band of a subject in this kind of stream; `bands` maps priorities to bands. Raises
     UnroutableSubject.
     """
-    words = [word.decode("utf-8", "replace") for word in subject.split(b".")]
+    words = subject.decode("utf-8", "replace").split(".")
     if len(words) != _WORDS[kind]:
         raise UnroutableSubject(f"it has {len(words)} words, not {_WORDS[kind]}")
     project, group, band = words[3], names.number(words[4]), bands.get(words[5])
