@@ -1,9 +1,12 @@
-"""What the benchmarks of the data path share: a busy tenant in many queues, its messages, and a node that is timed."""
+"""What the benchmarks of the data path share: a server, a busy tenant in many queues, and a node that is timed."""
 
 from __future__ import annotations
 
 import asyncio
+import tempfile
 import time
+from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import nats
@@ -14,16 +17,29 @@ from evenlane.engine.core.queue.entry import MemoryBudget
 from evenlane.engine.core.wire import headers as h
 from evenlane.engine.node.handlers.handler import Handler
 from evenlane.engine.node.node import Node
+from evenlane.engine.runtime.embedded.nats import NatsServer
 from evenlane.engine.store.jetstream.client.options import NatsOptions
 from evenlane.engine.store.jetstream.store import JetStreamStore
 from evenlane.quota.topics.topic import Accepted, complete, parse_spec
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 
 BODY = b"x" * 100
 WINDOW = 2_000  # messages that are published at once
 TIMEOUT_S = 300
+
+
+@asynccontextmanager
+async def running_server() -> AsyncIterator[NatsServer]:
+    """A nats-server in a folder of its own, which is deleted with it."""
+    with tempfile.TemporaryDirectory(prefix="evenlane-bench-") as folder:
+        server = NatsServer(Path(folder))
+        await server.start()
+        try:
+            yield server
+        finally:
+            await server.stop()
 
 
 class Topics:

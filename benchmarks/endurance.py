@@ -14,16 +14,13 @@ import asyncio
 import gc
 import statistics
 import sys
-import tempfile
-from pathlib import Path
 
 import psutil
 import uvloop
 
-from benchmarks.busy_cluster import BusyCluster
+from benchmarks.busy_cluster import BusyCluster, running_server
 from evenlane.engine.base.build import describe_build
 from evenlane.engine.base.garbage_collector import tune_gc
-from evenlane.engine.runtime.embedded.nats import NatsServer
 
 MOST = 1.05
 
@@ -52,13 +49,8 @@ async def measure(options: argparse.Namespace, url: str) -> list[float]:
 
 
 async def run(options: argparse.Namespace) -> int:
-    with tempfile.TemporaryDirectory(prefix="evenlane-bench-") as folder:
-        server = NatsServer(Path(folder))
-        await server.start()
-        try:
-            sizes = await measure(options, server.url)
-        finally:
-            await server.stop()
+    async with running_server() as server:
+        sizes = await measure(options, server.url)
     quarter = max(1, len(sizes) // 4)
     growth = statistics.median(sizes[-quarter:]) / statistics.median(sizes[1 : 1 + quarter])
     print(f"{describe_build()}: memory of the last quarter / first quarter: {growth:.3f}, at most {MOST}")

@@ -17,17 +17,14 @@ import gc
 import json
 import statistics
 import sys
-import tempfile
 from contextlib import AsyncExitStack, asynccontextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import psutil
 import uvloop
 
-from benchmarks.busy_cluster import BusyCluster, TimedNode
+from benchmarks.busy_cluster import BusyCluster, TimedNode, running_server
 from evenlane.engine.base.garbage_collector import tune_gc
-from evenlane.engine.runtime.embedded.nats import NatsServer
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -131,14 +128,9 @@ async def serve(arguments: list[str]) -> None:
 
 
 async def measure(options: argparse.Namespace) -> dict[str, list[float]]:
-    with tempfile.TemporaryDirectory(prefix="evenlane-bench-") as folder:
-        server = NatsServer(Path(folder))
-        await server.start()
-        try:
-            scaling = Scaling(server.url, server.pid, options)
-            await scaling.run()
-        finally:
-            await server.stop()
+    async with running_server() as server:
+        scaling = Scaling(server.url, server.pid, options)
+        await scaling.run()
     return scaling.figures
 
 

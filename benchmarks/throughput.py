@@ -24,7 +24,6 @@ import asyncio
 import gc
 import json
 import sys
-import tempfile
 import time
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -34,7 +33,7 @@ import nats
 import psutil
 import uvloop
 
-from benchmarks.busy_cluster import BODY, BusyCluster, TimedNode
+from benchmarks.busy_cluster import BODY, BusyCluster, TimedNode, running_server
 from benchmarks.documented_ways import HANDLING, PUTTING, Stream, rate_of
 from benchmarks.nats_py_loops import fetch_and_ack, publish_and_count, pull_and_ack
 from benchmarks.result import Result
@@ -44,7 +43,6 @@ from evenlane.engine.core.scheduler.fair import FairScheduler
 from evenlane.engine.producer.producer import WINDOW_MESSAGES, Producer
 from evenlane.engine.producer.put import Put
 from evenlane.engine.proof.scenarios.scale.decisions import SLOTS, Crowd
-from evenlane.engine.runtime.embedded.nats import NatsServer
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
@@ -179,14 +177,9 @@ class Bench:
 
 
 async def measure(options: argparse.Namespace) -> Result:
-    with tempfile.TemporaryDirectory(prefix="evenlane-bench-") as folder:
-        server = NatsServer(Path(folder))
-        await server.start()
-        try:
-            bench = Bench(server.url, server.pid, options)
-            await bench.run()
-        finally:
-            await server.stop()
+    async with running_server() as server:
+        bench = Bench(server.url, server.pid, options)
+        await bench.run()
     return Result(options, bench.figures)
 
 

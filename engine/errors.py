@@ -58,7 +58,7 @@ class BacklogFull(EvenlaneError):
 
 
 class NotAcknowledged(EvenlaneError):
-    """The store didn't confirm within the time allowed: the message may or may not be stored."""
+    """The store didn't confirm in time. The text says whether the message may be stored, or isn't."""
 
 
 class PutRefused(EvenlaneError):

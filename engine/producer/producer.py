@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterable, Iterable
 from contextlib import AsyncExitStack
 from dataclasses import replace
+from math import isfinite
 from typing import TYPE_CHECKING, Self
 
 from evenlane.engine.base.config.settings import Settings, load
@@ -15,7 +16,7 @@ from evenlane.engine.cluster.topics.template_cache import TemplateCache
 from evenlane.engine.cluster.topics.topic_cache import TopicCache
 from evenlane.engine.control.templates.provisioner import TopicProvisioner
 from evenlane.engine.core.ports import UNLIMITED
-from evenlane.engine.errors import ProducerClosed
+from evenlane.engine.errors import ConfigError, ProducerClosed
 from evenlane.engine.producer.auto_create import TopicAutoCreate
 from evenlane.engine.producer.backlog_limit import BacklogLimiter
 from evenlane.engine.producer.no_reply import ReplyTimeouts
@@ -78,9 +79,11 @@ class Producer:
             connections.load_store(self._settings)
         self._topics, self._cluster_config = topics, facts
         self._protected = bool(duplicate_protection)
-        self._timeout_s = self._settings.duplicate_window if timeout is None else timeout
+        self._timeout_s = self._settings.duplicate_window if timeout is None else _check("timeout", timeout)
         self._factor, self._counts = check_admission(admission), counts
-        self._window_size = int(window_messages), int(window_bytes)
+        self._window_size = (
+            int(_check("window_messages", window_messages, 1)), int(_check("window_bytes", window_bytes, 1)),
+        )  # fmt: skip
         self.tuning = DEFAULT  # read by `open`
         self._open = AsyncExitStack()
         self._pipeline: PutPipeline | None = None
@@ -188,7 +191,8 @@ class Producer:
         """Put one message; return once the store has persisted it. The arguments are those of `Put`.
 
         Raises InvalidName, InvalidPut, UnknownProject, TopicDraining, PayloadTooLarge, or TypeError for a body of text
-        (nothing was sent); BacklogFull, PutRefused (not stored); NotAcknowledged (may be stored).
+        (nothing was sent); BacklogFull, PutRefused (not stored); NotAcknowledged (the text says whether it
+        may be stored).
         """
         put = Put(project, body, priority, key, group, delay, due, ttl, id, headers)
         return await self._get_pipeline().deliver(put)
@@ -237,6 +241,14 @@ def _settings(settings: Settings | None, given: Mapping[str, object]) -> Setting
     if "nats" in changes:
         changes["store"] = parsed.store  # not the setting's store, which may name another server
     return replace(settings, **changes)
+
+
+def _check(name: str, value: float, least: float = 0.0) -> float:
+    """Return a valid number. Raises ConfigError."""
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if is_number and isfinite(value) and value > 0 and value >= least:
+        return float(value)
+    raise ConfigError(f"{name} {value!r} is not a number {f'from {least:g}' if least else 'above 0'}")
 
 
 def _list_lanes(cluster_config: ClusterLayout) -> list[LaneId]:

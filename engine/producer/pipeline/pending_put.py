@@ -71,13 +71,13 @@ DONE: Final = PutState.DONE
 class PendingPut:
     """A put on its way, from its routing to its outcome. Times are monotonic seconds."""
 
+    has_backlog_limit: bool = False  # of its topic
     # Set by its caller, its limits and the sender:
     state: PutState = PREPARED
-    has_backlog_limit: bool = False
     is_alone: bool = False  # its caller waits for it alone, so it may always be set aside: it overtakes no other put
     backlog: BacklogEstimate | None = None  # the estimate that counts this put, if its topic has a limit
     completion: Completion | None = None
-    answers: AnswerSink | None = None  # its sender
+    sender: AnswerSink | None = None
     number: int = 0  # among the puts of a batch
     order: int = 0  # among all puts of a sender
     tries: int = 0
@@ -105,8 +105,8 @@ class PendingPut:
 
     def on_first_answer(self, answer: Receipt | Exception) -> None:
         """Pass on the answer to the first try. A bound method takes half the time of a `partial`."""
-        if self.answers is not None:
-            self.answers.on_answer(self, 1, answer)
+        if self.sender is not None:
+            self.sender.on_answer(self, 1, answer)
 
 
 class SinglePut:

@@ -123,7 +123,7 @@ class Sender:
 
     def _try(self, pending: PendingPut, now: float) -> None:
         number = pending.tries + 1
-        pending.answers = self
+        pending.sender = self
         try:
             answered = pending.on_first_answer if number == 1 else partial(self.on_answer, pending, number)
             self._store.put_then(pending.subject, pending.headers, pending.body, answered)

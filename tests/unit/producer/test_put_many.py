@@ -2,8 +2,10 @@
 
 import asyncio
 
+import pytest
+
 from evenlane.engine.core.ports import Receipt
-from evenlane.engine.errors import UnknownProject
+from evenlane.engine.errors import ConfigError, UnknownProject
 from evenlane.engine.producer.put import Put
 from tests.support.until import until
 
@@ -46,6 +48,19 @@ async def test_window_bounds_unacknowledged_puts_and_source(world):
         assert (51, 50) == (len(taken), len(world.stored()))
         world.server.delay_acks(0)
         assert 1_000 == len(await putting)
+
+
+@pytest.mark.parametrize("name", ["timeout", "window_messages", "window_bytes"])
+@pytest.mark.parametrize("wrong", [0, -1, True, "9", float("nan"), float("inf")])
+def test_invalid_bound_is_refused(world, name, wrong):
+    """K6: in one sentence, before anything is put."""
+    with pytest.raises(ConfigError, match=rf"^{name} .* is not a number (from 1|above 0)$"):
+        world.producer(**{name: wrong})
+
+
+async def test_whole_number_may_be_given_as_float(world):
+    async with world.producer(window_messages=1e4, timeout=5) as producer:
+        assert 1 == (await producer.put("acme", b"x")).sequence
 
 
 async def test_window_counts_bytes_and_larger_message_passes_alone(world):

@@ -9,7 +9,7 @@ from nats.aio.client import Client
 
 from evenlane.engine.core.ports import Disconnected
 
-_CONNECTED: Final = Client.CONNECTED  # (its property would take longer than the rest of `publish`)
+_CONNECTED: Final = Client.CONNECTED  # (compared first, since the property `is_connected` is slow)
 
 
 class Outbox:

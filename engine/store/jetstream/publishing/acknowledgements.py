@@ -45,7 +45,7 @@ def read_ack(headers: bytes, body: bytes, note: Callable[[PubAck], None]) -> Pub
 def _error(ack: PubAck, error: PubError) -> Exception:
     code, text = error.err_code, error.description
     if not code and error.code == _UNAVAILABLE:
-        return Lost(text)  # such as that of a leader that was voted out: another one may have stored the message
+        return Lost(text)  # for example, from a deposed leader: the new leader may have stored the message
     if code == _NOT_STORED and "per subject" in text:
         return QueueFull(0)
     if code == _NOT_STORED and text == "maximum messages exceeded":

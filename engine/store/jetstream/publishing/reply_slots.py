@@ -26,8 +26,8 @@ _MOST_TARGETS = 32_768  # subjects that are remembered: some 8 MB
 
 
 class StreamSlots:
-    """The reply subjects of one stream that no put uses. They are of this `generation`; those of an earlier one may
-    have sequences of a stream that no longer exists.
+    """The free reply subjects of one stream: those that no put uses. A subject of an earlier `generation` is never
+    free, since its sequence may be that of a deleted stream.
     """
 
     __slots__ = ("free", "generation")
@@ -117,9 +117,9 @@ class ReplySlots:
             if outcome.sequence == slot.sequence:
                 return  # a copy of the last acknowledgement: that of this put is still to come
             if outcome.sequence < slot.sequence:
-                # a copy of an earlier one; or the stream is new, and the sequences of its slots don't hold
+                # a copy of an earlier acknowledgement, or the stream was deleted and created again
                 slot.stream.end_generation()
-                outcome = Lost("an acknowledgement came that may be that of an earlier message")
+                outcome = Lost("the acknowledgement may belong to an earlier message")
             else:
                 slot.sequence = outcome.sequence
                 free = slot.stream.free
@@ -128,13 +128,13 @@ class ReplySlots:
         self._answer(slot, outcome)
 
     def fail(self, why: Exception) -> None:
-        """Fail all unanswered puts: the connection is lost. No reply subject of before is used again."""
+        """Fail all unanswered puts, as the connection is lost. None of the present reply subjects is used again."""
         for stream in self._streams.values():
             stream.end_generation()
         self.give_up(self.puts, why)
 
     def give_up(self, mark: int, why: Exception) -> None:
-        """Fail the unanswered ones of the first `mark` puts: no answer will come."""
+        """Fail those of the first `mark` puts that are unanswered: no answer will come."""
         while self._waiting:
             slot = next(iter(self._waiting.values()))
             if slot.number > mark:

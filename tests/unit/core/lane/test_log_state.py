@@ -9,19 +9,7 @@ from evenlane.engine.core.lane.log_state import LogState, fold
 from evenlane.engine.core.lane.settled_set import runs
 from evenlane.engine.core.records.settle_record import VERSION, SettleRecord, UnknownVersion, encode
 from evenlane.engine.core.wire.varint_runs import pack_marks, pack_runs
-
-
-def record(**fields) -> SettleRecord:
-    values = {
-        "version": VERSION, "epoch": 7, "number": 1, "created": "s", "high": 9, "high_at": 90, "watermark": 0,
-        "runs": b"", "checkpoint": False,
-    }  # fmt: skip
-    return SettleRecord(**(values | fields))
-
-
-def newer(epoch=9, version=2, *rest) -> bytes:
-    """A record of another release: only its first three fields are known."""
-    return msgspec.msgpack.encode([version, epoch, 1, *rest])
+from tests.unit.core.records.settle_records import newer, record
 
 
 @pytest.mark.parametrize("raw", [encode(record(version=2)), newer(), newer(9, 1_000, {"runs": [[1, 2]]}, 3.5)])
