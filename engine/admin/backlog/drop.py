@@ -90,12 +90,13 @@ class DropTask:
         for lane in partition.both:
             self._generations[lane] = lane.generation
             self._dropped[lane] = SettledSet()
-        lane, last = partition.lane, partition.lane.fed_to
+        lane = partition.lane
+        last = await self._wait_for_feeds(lane, priorities)
         spills = {}
         for queue in self._queues(partition, priorities):
             self._drain(partition, queue, last)
             spills[queue] = queue.take_spill()
-        later = [each for each in await self._subjects(partition.later) if each.priority in priorities]
+        later = await self._subjects(partition.later, priorities)
         for subject in later:
             gone = partition.later.delayed.remove(subject.name.encode(), subject.last)
             self._drop(partition.later, gone, self._queue_of(partition.later, subject.name))
@@ -151,14 +152,34 @@ class DropTask:
     def _subject_of(self, queue: Queue) -> str:
         return names.lane_subject(self._node.env, queue.partition, queue.project, queue.group, queue.priority)
 
-    async def _subjects(self, later: FedLane) -> list[Subject]:
+    async def _wait_for_feeds(self, lane: FedLane, priorities: Collection[str]) -> int:
+        """Wait until the queues know every message that the stream holds now: after an outage of the store, feeds lag
+        behind. Return the last sequence of the present backlog.
+        """
+        subjects = await self._subjects(lane, priorities)
+        last = max([lane.fed_to, *(subject.last for subject in subjects)])
+        for subject in subjects:
+            while lane.fed_to < last and await self._has_unfed(lane, subject.name, last):
+                self._check(lane)
+                await asyncio.sleep(_POLL_S)
+        return last
+
+    async def _has_unfed(self, lane: FedLane, subject: str, last: int) -> bool:
+        try:
+            found = await self._node.store.scan(lane.id, subject, lane.fed_to + 1, 1)
+        except (Lost, Refused):
+            return True
+        return bool(found) and lane.fed_to < found[0] <= last
+
+    async def _subjects(self, lane: FedLane, priorities: Collection[str]) -> list[Subject]:
         while True:
-            self._check(later)
+            self._check(lane)
             try:
-                found = await self._node.store.count_by_subject(later.id, self._project)
-                return list(parse(later.id, found.counts, found.last, self._node.cluster_config.priorities))
+                found = await self._node.store.count_by_subject(lane.id, self._project)
             except (Lost, Refused):
                 await asyncio.sleep(_PAUSE_S)
+            else:
+                return list(parse(lane.id, found.counts, found.last, priorities))
 
     async def _scan(self, lane: FedLane, subject: str, start: int, last: int) -> None:
         """Drop a subject's messages between `start` and `last` that are in the store, and neither settled nor being

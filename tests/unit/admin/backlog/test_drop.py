@@ -60,6 +60,20 @@ async def test_purge_drops_ready_indexed_and_spilled_messages(state):
         assert (340 - mine, 0) == (node.counters.dropped, node.counters.missing)
 
 
+async def test_purge_drops_messages_that_feeds_have_not_delivered_yet():
+    """L: after an outage of the store, feeds lag behind: messages put meanwhile are part of the backlog, too."""
+    async with World(acme=topic(state="paused")) as world:
+        node = await world.node()
+        await world.put_many(10)
+        await backlog_is(node, 10)
+        world.server.disconnect(node.store)
+        await world.put_many(7)
+        world.server.reconnect(node.store)
+        assert 17 == (await drop(node)).dropped
+        await world.all_gone()
+        assert 0 == node.backlog
+
+
 async def test_message_put_after_a_purge_is_handled():
     async with gated(acme=topic(), other=topic()) as world:
         node = await world.node(world.handle, concurrency=2, limits=MemoryBudget(read_ahead=8, index=20))
