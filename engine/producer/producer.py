@@ -6,7 +6,7 @@ from collections.abc import AsyncIterable, Iterable
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from math import isfinite
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from evenlane.engine.base.config.settings import Settings, load
 from evenlane.engine.base.names import LaneId
@@ -177,7 +177,7 @@ class Producer:
     async def put(
         self,
         project: str,
-        body: bytes,
+        body: Any,
         *,
         priority: str | None = None,
         key: str | None = None,
@@ -191,8 +191,8 @@ class Producer:
         """Put one message; return once the store has persisted it. The arguments are those of `Put`.
 
         Raises InvalidName, InvalidPut, UnknownProject, TopicDraining, PayloadTooLarge, or TypeError for a body of text
-        (nothing was sent); BacklogFull, PutRefused (not stored); NotAcknowledged (the text says whether it
-        may be stored).
+        (nothing was sent); BacklogFull, PutRefused (not stored); NotAcknowledged (the text says whether it may be
+        stored).
         """
         put = Put(project, body, priority, key, group, delay, due, ttl, id, headers)
         return await self._get_pipeline().deliver(put)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -20,13 +20,16 @@ Outcome = Receipt | Exception
 class Put(msgspec.Struct, eq=False, gc=False):
     """One message to put; None means omitted.
 
+    `body` is bytes, or a msgspec Struct, a pydantic model, an attrs or data class, a dict or a list. Such an object is
+    encoded as JSON, or as msgpack if a header `Content-Type` says so; without that header, JSON's is added.
+
     `delay` and `ttl` are seconds, `due` is unix ns or a datetime with a time zone; `delay` and `due` exclude each
     other. Messages with the same key go to the same group. Within the duplicate window, an `id` is stored once per
     project.
     """
 
     project: str
-    body: bytes
+    body: Any
     priority: str | None = None
     key: str | None = None
     group: int | None = None

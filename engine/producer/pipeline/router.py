@@ -8,7 +8,7 @@ from secrets import token_hex
 from typing import TYPE_CHECKING, Any, Protocol
 
 from evenlane.engine.base import names
-from evenlane.engine.core.message import copies
+from evenlane.engine.core.message import body_codec, copies
 from evenlane.engine.core.wire import headers as h
 from evenlane.engine.errors import InvalidName, InvalidPut, PayloadTooLarge, TopicDraining, UnknownProject
 from evenlane.engine.producer.deadlines import HOUR, due_of, expiry_of, format_value
@@ -69,13 +69,17 @@ class Router:
         self._numbers = 0
 
     def address(self, put: Put) -> PendingPut:
-        """Route a put. Raises InvalidName, InvalidPut, UnknownProject, TopicDraining, PayloadTooLarge; TypeError for a
-        body that isn't bytes.
+        """Route a put, and encode its body. Raises InvalidName, InvalidPut, UnknownProject, TopicDraining,
+        PayloadTooLarge; TypeError for a body of another type.
         """
         if not isinstance(put, Put):
             raise TypeError(f"a put needs an evenlane.engine.producer.Put, and this is of type {type(put).__name__}")
         given: Any = put  # a caller may have given anything: a compiled field of the declared type would refuse it
-        body = _bytes_of(given.body)
+        body: bytes
+        if isinstance(given.body, bytes):
+            body, user_headers = given.body, given.headers
+        else:
+            body, user_headers = body_codec.encode(given.body, _mapping(given.headers))
         route = self._route(given.project)
         project, priority, message_id = put.project, given.priority, ""
         own_id = None if given.id is None else names.check_id(given.id)
@@ -89,7 +93,7 @@ class Router:
             now = self._store.now()
             due = due_of(put, now)
             expires = expiry_of(put, due, now)
-        block = _headers(given, route, message_id, due, expires)
+        block = _headers(given, user_headers, route, message_id, due, expires)
         if len(block) + len(body) > _ALWAYS_FITS:
             self._check_size(project, len(block), len(body))
         subject = self._subject(route, project, group, priority, due)
@@ -154,7 +158,7 @@ class Router:
         return subject
 
 
-def _headers(put: Any, route: Route, message_id: str, due: int, expires: int) -> bytes:
+def _headers(put: Any, user_headers: Any, route: Route, message_id: str, due: int, expires: int) -> bytes:
     lines = [route.until_id, message_id, "\r\n"] if message_id else ["NATS/1.0\r\n"]
     if put.key is not None:
         lines.append(f"{h.KEY}: {put.key}\r\n")
@@ -162,12 +166,9 @@ def _headers(put: Any, route: Route, message_id: str, due: int, expires: int) ->
         lines.append(f"{h.DUE}: {due}\r\n")
     if expires:
         lines.append(f"{h.EXPIRES}: {expires}\r\n")
-    if put.headers:
-        if not isinstance(put.headers, Mapping):
-            kind = type(put.headers).__name__
-            raise TypeError(f"headers must be a mapping of names to strings, and these are a {kind}")
-        h.check_user(put.headers)
-        lines += [f"{name}: {text}\r\n" for name, text in put.headers.items()]
+    if user_headers:
+        h.check_user(_mapping(user_headers))
+        lines += [f"{name}: {text}\r\n" for name, text in user_headers.items()]
     lines.append("\r\n")
     return "".join(lines).encode() if len(lines) > _NO_LINES else b""
 
@@ -180,12 +181,8 @@ def _check_group(project: str, group: Any, active: int) -> int:
     return group
 
 
-def _bytes_of(body: object) -> bytes:
-    if isinstance(body, bytes):
-        return body
-    if isinstance(body, bytearray | memoryview):
-        return bytes(body)
-    what = (
-        "text: encode it, for example with body.encode()" if isinstance(body, str) else f"of type {type(body).__name__}"
-    )
-    raise TypeError(f"the body of a message must be bytes, and this one is {what}")
+def _mapping(headers: Any) -> Any:
+    if headers is not None and not isinstance(headers, Mapping):
+        kind = type(headers).__name__
+        raise TypeError(f"headers must be a mapping of names to strings, and these are a {kind}")
+    return headers

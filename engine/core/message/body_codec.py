@@ -1,0 +1,148 @@
+"""Encodes and decodes typed bodies: JSON, or msgpack if the content type says so. Pure.
+
+msgspec does the work, also for dataclasses, attrs classes and TypedDicts. A pydantic model validates itself; pydantic
+is never imported here, as a class shows by its methods that it is a model. This module stays interpreted, since mypyc's
+checks would only slow down what msgspec does.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from evenlane.engine.errors import ConfigError, InvalidPut
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+CONTENT_TYPE = "Content-Type"
+JSON = "application/json"
+_FORM = {False: "JSON", True: "msgpack"}
+_WRONG = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
+_CANT = (TypeError, ValueError, OverflowError, RecursionError, msgspec.MsgspecError)
+
+
+class BodyError(ValueError):
+    """The body isn't of the type; the text names the type and the field."""
+
+
+def is_msgpack(headers: Mapping[str, str]) -> bool:
+    """Whether the content type says so: `application/msgpack`, `application/x-msgpack` or the like."""
+    return "msgpack" in _content_type(headers).lower()
+
+
+def encode(body: Any, headers: Mapping[str, str] | None) -> tuple[bytes, Mapping[str, str] | None]:
+    """The bytes of a body, and its headers: for an object with a content type, JSON unless one is given.
+
+    A body is bytes, or a msgspec Struct, a pydantic model, an attrs or data class, a dict or a list. Raises TypeError
+    for any other object, InvalidPut if something in it can't be encoded.
+    """
+    if isinstance(body, bytes | bytearray | memoryview):
+        return bytes(body), headers
+    if not _is_typed(body):
+        what = "text: encode it, for example with body.encode()" if isinstance(body, str) else _kind(body)
+        raise TypeError(f"the body of a message must be bytes, and this one is {what}")
+    given = headers or {}
+    packed = is_msgpack(given)
+    try:
+        raw = _encode(body, packed=packed)
+    except _CANT as error:
+        kind = type(body).__name__
+        raise InvalidPut(f"a body of type {kind} can't be encoded as {_FORM[packed]}: {error}") from error
+    return raw, given if _content_type(given) else {**given, CONTENT_TYPE: JSON}
+
+
+def decoder_for(body: Any, *, msgpack: bool = False) -> Callable[[bytes], Any]:
+    """A function that decodes bytes as this type: a msgspec Struct, a pydantic model, an attrs or data class, a
+    TypedDict, or any other type that msgspec knows. It raises BodyError. Raises ConfigError for another type.
+    """
+    name = getattr(body, "__name__", "") or inspect.formatannotation(body)
+    if isinstance(body, type) and hasattr(body, "model_validate_json"):
+        decode = _of_model(body, packed=msgpack)
+    else:
+        try:
+            decoder = (msgspec.msgpack if msgpack else msgspec.json).Decoder(body, dec_hook=_to_model)
+        except (TypeError, NameError) as error:
+            raise ConfigError(f"a body can't be decoded as {name}: {error}") from error
+        decode = decoder.decode
+
+    def read(raw: bytes) -> Any:
+        try:
+            return decode(raw)
+        except _WRONG as error:
+            raise BodyError(f"the body isn't a valid {name}: {error}") from error
+        except ValueError as error:  # of pydantic
+            raise BodyError(f"the body isn't a valid {name}: {_first_of(error)}") from error
+
+    return read
+
+
+def _content_type(headers: Mapping[str, str]) -> str:
+    return next((value for name, value in headers.items() if name.lower() == "content-type"), "")
+
+
+def _is_typed(body: Any) -> bool:
+    if isinstance(body, type):
+        return False
+    is_class = isinstance(body, msgspec.Struct | dict | list) or dataclasses.is_dataclass(body)
+    return is_class or hasattr(body, "__attrs_attrs__") or _is_model(body)
+
+
+def _kind(body: object) -> str:
+    return f"of type {type(body).__name__}" if not isinstance(body, type) else f"the class {body.__name__} itself"
+
+
+# ---- pydantic
+
+
+def _is_model(value: Any) -> bool:
+    return callable(getattr(value, "model_dump_json", None))
+
+
+def _encode(body: Any, *, packed: bool) -> bytes:
+    if _is_model(body):
+        if packed:
+            return msgspec.msgpack.encode(body.model_dump(mode="json"))
+        text: str = body.model_dump_json()
+        return text.encode()
+    if packed:
+        return msgspec.msgpack.encode(body, enc_hook=_from_model)
+    return msgspec.json.encode(body, enc_hook=_from_model)
+
+
+def _from_model(value: Any) -> Any:
+    """A model within another object."""
+    if _is_model(value):
+        return value.model_dump(mode="json")
+    raise TypeError(f"an object of type {type(value).__name__} is in it")
+
+
+def _to_model(kind: type, value: Any) -> Any:
+    """A model within another object. Raises ValueError, to which msgspec adds the path."""
+    if not hasattr(kind, "model_validate"):
+        raise NotImplementedError(f"objects of type {kind.__name__} are not supported")
+    try:
+        return kind.model_validate(value)
+    except ValueError as error:
+        raise ValueError(_first_of(error)) from error
+
+
+def _of_model(model: Any, *, packed: bool) -> Callable[[bytes], Any]:
+    if not packed:
+        decode: Callable[[bytes], Any] = model.model_validate_json
+        return decode
+    return lambda raw: model.model_validate(msgspec.msgpack.decode(raw))
+
+
+def _first_of(error: Any) -> str:
+    """The first of a validation error's reasons, with its field; the others are counted."""
+    try:
+        found = error.errors(include_url=False, include_context=False, include_input=False)
+    except (AttributeError, TypeError):
+        return str(error)
+    where = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in found[0]["loc"])
+    more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
+    return f"{found[0]['msg']} - at `${where}`{more}"
